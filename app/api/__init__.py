@@ -1,0 +1,1 @@
+"""FastAPI lives here: requests in, use cases called, problem details out."""

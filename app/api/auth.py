@@ -1,0 +1,87 @@
+"""Who calls, and whether the key carries the right that a route needs. Default deny."""
+
+import time
+from collections.abc import Callable
+from typing import Annotated, Final
+
+import sqlalchemy as sa
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from app.domain.access import Principal, Right
+from app.domain.api_key import ApiKey
+from app.domain.names import TableName
+from app.errors import Code, RejectedInput
+from app.staging.api_keys import StoredKey, find_valid_key
+from app.staging.database import translated_errors
+
+CACHE_SECONDS: Final = 5.0
+"""How long a looked-up key is believed: a deleted or expired key stops working within this time."""
+
+bearer = HTTPBearer(
+    scheme_name="apiKey", bearerFormat="mg_<id>_<secret>", auto_error=False, description="`mg_<id>_<secret>`"
+)
+
+
+class Authenticator:
+    """Turns a bearer key into a principal; remembers keys for CACHE_SECONDS."""
+
+    def __init__(self, engine: sa.Engine, admin_key: str | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._engine = engine
+        self._admin_key = ApiKey.parse(admin_key) if admin_key else None
+        self._clock = clock
+        self._cache: dict[str, tuple[float, StoredKey | None]] = {}
+
+    def principal(self, token: str | None) -> Principal:
+        """Raises RejectedInput `unauthenticated` for no key, a malformed, wrong, deleted or expired one."""
+        if token is None:
+            raise RejectedInput(Code.UNAUTHENTICATED, "the request carries no key")
+        key = ApiKey.parse(token)
+        if self._admin_key is not None and key.key_id == self._admin_key.key_id:
+            if key.matches(self._admin_key.secret_hash):
+                return Principal(key.key_id, frozenset({Right.ADMIN}), ("*",))
+            raise RejectedInput(Code.UNAUTHENTICATED, "the key is not valid")
+        stored = self._find(key.key_id)
+        if stored is None or not key.matches(stored.secret_hash):
+            raise RejectedInput(Code.UNAUTHENTICATED, "the key is not valid")
+        return stored.principal
+
+    def _find(self, key_id: str) -> StoredKey | None:
+        now = self._clock()
+        looked_up, stored = self._cache.get(key_id, (float("-inf"), None))
+        if now - looked_up > CACHE_SECONDS:
+            with translated_errors(), self._engine.begin() as connection:
+                stored = find_valid_key(connection, key_id)
+            if len(self._cache) > 10_000:  # unknown ids must not fill the memory
+                self._cache.clear()
+            self._cache[key_id] = (now, stored)
+        return stored
+
+
+def require(right: Right) -> Callable[[Request, HTTPAuthorizationCredentials | None], Principal]:
+    """A dependency that gives the caller's principal, or refuses with 401 or 403."""
+
+    def dependency(
+        request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
+    ) -> Principal:
+        authenticator: Authenticator = request.app.state.gateway.authenticator
+        principal = authenticator.principal(credentials.credentials if credentials else None)
+        if not principal.has(right):
+            raise RejectedInput(Code.FORBIDDEN, f"the key lacks the right `{right}`")
+        return principal
+
+    return dependency
+
+
+Ingester = Annotated[Principal, Depends(require(Right.INGEST))]
+Reader = Annotated[Principal, Depends(require(Right.READ))]
+Registrar = Annotated[Principal, Depends(require(Right.REGISTER))]
+Administrator = Annotated[Principal, Depends(require(Right.ADMIN))]
+
+
+def visible_name(text: str, principal: Principal) -> TableName:
+    """A table name from a path that the caller may touch; one outside its patterns looks like a missing one."""
+    name = TableName.parse(text)
+    if not principal.may_touch(name):
+        raise RejectedInput(Code.UNKNOWN_TABLE, "no such table")
+    return name

@@ -1,0 +1,30 @@
+"""What every route needs, built once by the composition root."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import sqlalchemy as sa
+from fastapi import Depends, Request
+
+from app.api.auth import Authenticator
+from app.ingest import Ingest
+from app.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """The parts of one API process."""
+
+    settings: Settings
+    engine: sa.Engine
+    authenticator: Authenticator
+    ingest: Ingest
+
+
+def get_gateway(request: Request) -> Gateway:
+    """The gateway of the running app."""
+    gateway: Gateway = request.app.state.gateway
+    return gateway
+
+
+GatewayOf = Annotated[Gateway, Depends(get_gateway)]

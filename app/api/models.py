@@ -1,0 +1,198 @@
+"""Shapes of our own JSON, for OpenAPI and for checking what operators send. Change messages never pass here."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.domain.access import Right
+from app.domain.table import TableState
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", use_enum_values=True)
+
+
+class ReceiptModel(Model):
+    """One durable change batch."""
+
+    table: str
+    generation: int
+    sequence: int
+    changes: int
+    rows: int
+
+
+class AcceptedModel(Model):
+    """The answer to a change request, given after commit."""
+
+    receipts: list[ReceiptModel]
+    ignored: int
+    replayed: bool
+
+
+class ColumnModel(Model):
+    """A column as declared."""
+
+    name: str
+    type: Annotated[str, Field(examples=["int64", "decimal(12,2)", "timestamp"])]
+    nullable: bool = True
+
+
+class RegisterTable(Model):
+    """A table's columns in file order, its key columns in key order, and its options."""
+
+    columns: Annotated[list[ColumnModel], Field(min_length=1)]
+    key_columns: list[str] = []
+    options: dict[str, Any] = {}
+
+
+class SchemaModel(Model):
+    table: str
+    generation: int
+    schema_version: int
+    key_columns: list[str]
+    columns: list[ColumnModel]
+
+
+class LagModel(Model):
+    """What is accepted but not yet published."""
+
+    batches: int
+    rows: int
+    bytes: int
+    oldest_seconds: float
+
+
+class CountsModel(Model):
+    batches: int
+    changes: int
+    rows: int
+
+
+class PublishedModel(CountsModel):
+    files: int
+
+
+class TableModel(Model):
+    """A table's state and its reconciliation: accepted = staged always; = published when the lag is 0."""
+
+    table: str
+    generation: int
+    state: TableState
+    state_reason: str | None
+    key_columns: list[str]
+    schema_version: int
+    options: dict[str, Any]
+    lag: LagModel
+    accepted: CountsModel
+    staged: CountsModel
+    published: PublishedModel
+    last_sequence: int
+    published_through: int
+    last_file: str | None
+
+
+class TablesModel(Model):
+    tables: list[TableModel]
+
+
+class FileModel(Model):
+    """One line of the landing ledger."""
+
+    number: int
+    name: str
+    state: str
+    first_sequence: int
+    last_sequence: int
+    rows: int
+    changes: int
+    schema_version: int
+    digest: str
+    bytes: int | None
+    published_at: datetime | None
+
+
+class FilesModel(Model):
+    """`next_after` is the `after` of the next page, null on the last."""
+
+    table: str
+    generation: int
+    files: list[FileModel]
+    next_after: int | None
+
+
+class BatchModel(Model):
+    """Where a change batch is: `pending`, `planned` or `published`, and in which file."""
+
+    table: str
+    generation: int
+    sequence: int
+    state: str
+    changes: int
+    rows: int
+    file: str | None
+
+
+class CreateKey(Model):
+    """Rights, and patterns of the tables they hold for (`*`, `sales.*`, `orders`)."""
+
+    rights: Annotated[list[Right], Field(min_length=1)]
+    tables: Annotated[list[str], Field(min_length=1)] = ["*"]
+    expires_at: datetime | None = None
+
+
+class KeyModel(Model):
+    id: str
+    rights: list[Right]
+    tables: list[str]
+    created_at: datetime
+    expires_at: datetime | None
+
+
+class CreatedKeyModel(Model):
+    """A new key. `key` is shown this once."""
+
+    id: str
+    key: str
+    rights: list[Right]
+    tables: list[str]
+    expires_at: datetime | None
+
+
+class KeysModel(Model):
+    keys: list[KeyModel]
+
+
+class HealthModel(Model):
+    status: str
+
+
+class ReadinessModel(Model):
+    """`parts` says of each part `ok` or what is wrong with it."""
+
+    ready: bool
+    parts: dict[str, str]
+
+
+class ProblemItemModel(Model):
+    """One thing wrong with one message of the request."""
+
+    code: str
+    detail: str
+    index: int | None = None
+    pointer: str | None = None
+    column: str | None = None
+
+
+class ProblemModel(Model):
+    """RFC 9457 problem details; `code` is stable, `errors` holds the first 100 of `errors_total`."""
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    remedy: str
+    errors: list[ProblemItemModel] | None = None
+    errors_total: int | None = None

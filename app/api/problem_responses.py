@@ -1,0 +1,108 @@
+"""The one mapping from the error tree to HTTP: RFC 9457 problem details."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+import structlog
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from app.errors import CATALOGUE, Code, Kind, MirrorgateError, Problem, RejectedInput, TemporarilyUnavailable
+from app.telemetry import REJECTED_REQUESTS
+
+log = structlog.get_logger()
+
+MEDIA_TYPE: Final = "application/problem+json"
+MOST_PROBLEMS: Final = 100
+
+STATUS: Final[Mapping[Kind, HTTPStatus]] = {
+    Kind.MALFORMED: HTTPStatus.BAD_REQUEST,
+    Kind.UNAUTHENTICATED: HTTPStatus.UNAUTHORIZED,
+    Kind.FORBIDDEN: HTTPStatus.FORBIDDEN,
+    Kind.MISSING: HTTPStatus.NOT_FOUND,
+    Kind.METHOD: HTTPStatus.METHOD_NOT_ALLOWED,
+    Kind.CONFLICT: HTTPStatus.CONFLICT,
+    Kind.TOO_LARGE: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    Kind.UNSUPPORTED_MEDIA: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    Kind.INVALID: HTTPStatus.UNPROCESSABLE_ENTITY,
+    Kind.UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
+    Kind.MISCONFIGURED: HTTPStatus.INTERNAL_SERVER_ERROR,
+    Kind.BROKEN: HTTPStatus.INTERNAL_SERVER_ERROR,
+}
+_FRAMEWORK: Final = {404: Code.NOT_FOUND, 405: Code.METHOD_NOT_ALLOWED}
+
+
+def install_problem_handlers(app: FastAPI) -> None:
+    """Every error of the app, the framework's included, leaves as problem details."""
+    app.add_exception_handler(MirrorgateError, _on_deliberate)
+    app.add_exception_handler(RequestValidationError, _on_validation)
+    app.add_exception_handler(HTTPException, _on_framework)
+    app.add_exception_handler(Exception, _on_unexpected)
+
+
+def problem_response(error: MirrorgateError, headers: Mapping[str, str] | None = None) -> Response:
+    """The problem details of a deliberate error, with the first 100 of its problems and their total."""
+    problems = error.problems if isinstance(error, RejectedInput) else ()
+    status = STATUS[error.kind]
+    body: dict[str, Any] = {
+        "type": "about:blank",
+        "title": CATALOGUE[error.code].meaning,
+        "status": int(status),
+        "code": error.code,
+        "detail": error.detail,
+        "remedy": error.remedy,
+    }
+    if problems:
+        body["errors"] = [_problem(problem) for problem in problems[:MOST_PROBLEMS]]
+        body["errors_total"] = len(problems)
+    extra = dict(headers or {})
+    if isinstance(error, TemporarilyUnavailable):
+        extra["Retry-After"] = str(error.retry_after)
+    if status is HTTPStatus.UNAUTHORIZED:
+        extra["WWW-Authenticate"] = "Bearer"
+    REJECTED_REQUESTS.labels(error.code).inc()
+    return Response(msgspec.json.encode(body), int(status), extra, MEDIA_TYPE)
+
+
+def _problem(problem: Problem) -> dict[str, Any]:
+    members = {
+        "index": problem.index,
+        "pointer": problem.pointer,
+        "code": problem.code,
+        "column": problem.column,
+        "detail": problem.detail,
+    }
+    return {name: value for name, value in members.items() if value is not None}
+
+
+async def _on_deliberate(_: Request, error: Exception) -> Response:
+    assert isinstance(error, MirrorgateError)
+    if error.kind in {Kind.BROKEN, Kind.MISCONFIGURED}:
+        log.error("request_failed", code=error.code, detail=error.detail)
+    return problem_response(error)
+
+
+async def _on_validation(_: Request, error: Exception) -> Response:
+    """The framework found a parameter or a JSON body of ours wrong; its texts hold no input."""
+    assert isinstance(error, RequestValidationError)
+    problems = []
+    for issue in error.errors():
+        where, *path = (str(part) for part in issue["loc"])
+        pointer = "".join(f"/{part}" for part in path) if where == "body" else None
+        detail = str(issue["msg"]) if where == "body" else f"{where} parameter {'.'.join(path)}: {issue['msg']}"
+        problems.append(Problem(Code.BAD_REQUEST, detail, pointer=pointer))
+    return problem_response(RejectedInput.of(tuple(problems)))
+
+
+async def _on_framework(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = _FRAMEWORK.get(error.status_code, Code.BAD_REQUEST)
+    return problem_response(RejectedInput(code, CATALOGUE[code].meaning), error.headers)
+
+
+async def _on_unexpected(_: Request, error: Exception) -> Response:
+    log.error("request_crashed", error=type(error).__name__, exc_info=error)
+    return problem_response(MirrorgateError(Code.INTERNAL, "the gateway met an unexpected error"))

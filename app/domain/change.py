@@ -1,0 +1,40 @@
+"""The canonical change: one row event, whatever tool wrote it."""
+
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, TypeAlias
+
+import msgspec
+
+SourceValue: TypeAlias = str | int | bool | Decimal | dict[str, Any] | list[Any] | None
+"""A column value as the source gave it. Numbers never pass through float; containers only as JSON."""
+
+Image: TypeAlias = dict[str, SourceValue]
+"""Values at one side of a change. A member that is absent was not given; None is SQL NULL."""
+
+
+class Operation(StrEnum):
+    """What happened to the row. *Upsert*: the source cannot tell insert from update."""
+
+    INSERT = "insert"
+    SNAPSHOT = "snapshot"
+    UPDATE = "update"
+    DELETE = "delete"
+    UPSERT = "upsert"
+
+
+class Change(msgspec.Struct, frozen=True, gc=False):
+    """One row event of one table.
+
+    `index` is the message's place in the request, `before_at` and `after_at` the JSON Pointers of its
+    images, all three for error messages only. An insert has only `after`, a delete only `before`; an
+    update's `before` holds at least the key, its `after` every column whose new value is known.
+    """
+
+    index: int
+    operation: Operation
+    before: Image | None
+    after: Image | None
+    before_at: str
+    after_at: str
+    source_position: str | None = None

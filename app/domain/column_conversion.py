@@ -1,0 +1,242 @@
+"""Source values of one column -> a typed Arrow array, exactly or not at all.
+
+`scalar` below defines, value by value, what each declared type accepts. Arrow kernels do the work where
+every value is text that the kernel reads the same way; whenever a kernel refuses, or may have read more
+than it should, the definition decides and finds the culprits. Source: the type table of the formats notes.
+"""
+
+import binascii
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from math import isinf
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.domain.change import SourceValue
+from app.domain.table_schema import MAX_DECIMAL_DIGITS, ColumnType, TypeName
+
+INTEGER_BITS: Final = {TypeName.INT16: 16, TypeName.INT32: 32, TypeName.INT64: 64}
+_NONE: Final = type(None)
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_TIMESTAMP: Final = re.compile(
+    r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d+))?)?)?(Z|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII
+)
+_EXACT: Final = Context(prec=MAX_DECIMAL_DIGITS, traps=[Inexact, InvalidOperation], Emax=9999, Emin=-9999)
+_NOT_FINITE: Final = re.compile(r"[+-]?(nan|inf|infinity)", re.ASCII | re.IGNORECASE)
+_JSON_DECODER: Final = msgspec.json.Decoder(msgspec.Raw)
+_JSON_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+_FIRST_DATE: Final = pa.scalar(date.min, pa.date32())
+_FIRST_TIMESTAMP: Final = pa.scalar(datetime.min, pa.timestamp("us"))
+
+
+class BadValues(Exception):
+    """Some values do not fit the type: their positions in the column, each with a reason without the value."""
+
+    def __init__(self, reasons: dict[int, str]) -> None:
+        super().__init__(f"{len(reasons)} values do not fit")
+        self.reasons = reasons
+
+
+def convert(values: Sequence[SourceValue], column_type: ColumnType) -> pa.Array:
+    """One column's values as an Arrow array of `column_type.arrow`, None as NULL. Raises BadValues."""
+    kinds = set(map(type, values))
+    if kinds <= {str, _NONE} and (converted := _from_text(pa.array(values, pa.string()), column_type)) is not None:
+        return converted
+    if kinds <= {int, _NONE} and column_type.name in INTEGER_BITS:
+        try:
+            return pa.array(values, column_type.arrow)
+        except (OverflowError, pa.ArrowInvalid):
+            pass  # the definition below finds which value it is
+    return _by_definition(values, column_type)
+
+
+def scalar(value: SourceValue, column_type: ColumnType) -> Any:
+    """The definition: the Python form of one value. Raises ValueError with a reason that omits the value."""
+    return None if value is None else _DEFINITIONS[column_type.name](value, column_type)
+
+
+def _by_definition(values: Sequence[SourceValue], column_type: ColumnType) -> pa.Array:
+    converted, reasons = [], {}
+    for position, value in enumerate(values):
+        try:
+            converted.append(scalar(value, column_type))
+        except ValueError as error:
+            reasons[position] = str(error)
+    if reasons:
+        raise BadValues(reasons)
+    return pa.array(converted, column_type.arrow)
+
+
+def _from_text(texts: pa.StringArray, column_type: ColumnType) -> pa.Array | None:
+    """The kernel's answer, or None where only the definition may decide."""
+    if column_type.name is TypeName.STRING:
+        return texts
+    if column_type.name in {TypeName.BINARY, TypeName.JSON}:
+        return None
+    try:
+        if column_type.name is TypeName.TIMESTAMP:
+            return _timestamps(texts)
+        array = pc.cast(texts, column_type.arrow)
+    except pa.ArrowInvalid:
+        return None
+    return array if _trusted(texts, array, column_type) else None
+
+
+def _trusted(texts: pa.StringArray, array: pa.Array, column_type: ColumnType) -> bool:
+    """Whether the kernel cannot have accepted more than the definition does."""
+    if column_type.name in INTEGER_BITS:
+        return not pc.any(pc.match_substring(texts, "x", ignore_case=True)).as_py()
+    if column_type.name in {TypeName.FLOAT32, TypeName.FLOAT64}:
+        return pc.all(pc.is_finite(array)).as_py() is not False
+    if column_type.name is TypeName.DATE:
+        return pc.any(pc.less(array, _FIRST_DATE)).as_py() is not True
+    return True
+
+
+def _timestamps(texts: pa.StringArray) -> pa.Array | None:
+    try:
+        array = pc.cast(texts, pa.timestamp("us"))
+    except pa.ArrowInvalid:
+        array = pc.cast(pc.cast(texts, pa.timestamp("us", tz="UTC")), pa.timestamp("us"))
+    if pc.any(pc.less(array, _FIRST_TIMESTAMP)).as_py() is True:
+        return None
+    return pc.assume_timezone(array, "UTC")
+
+
+def _boolean(value: SourceValue, _: ColumnType) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int) and value in (0, 1):
+        return value == 1
+    if isinstance(value, str) and value.lower() in {"true", "1", "false", "0"}:
+        return value.lower() in {"true", "1"}
+    raise ValueError("is not true, false, 1 or 0")
+
+
+def _number(value: SourceValue) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
+        raise ValueError("is not a number")
+    if isinstance(value, str) and not _NUMBER.fullmatch(value):
+        raise ValueError("is not a decimal number")
+    return Decimal(value)
+
+
+def _integer(value: SourceValue, column_type: ColumnType) -> int:
+    number = _number(value)
+    bits = INTEGER_BITS[column_type.name]
+    if number.adjusted() > 20 or not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
+        raise ValueError(f"does not fit a {bits}-bit integer")
+    if number != int(number):
+        raise ValueError("is not a whole number")
+    return int(number)
+
+
+def _float(value: SourceValue, column_type: ColumnType) -> float:
+    if isinstance(value, str) and _NOT_FINITE.fullmatch(value):
+        return float(value)
+    number = float(_number(value))
+    if column_type.name is TypeName.FLOAT32:
+        number = float(pc.cast(pa.scalar(number), pa.float32()).as_py())
+    if isinf(number):
+        raise ValueError(f"is beyond the range of {column_type.name}")
+    return number
+
+
+def _decimal(value: SourceValue, column_type: ColumnType) -> Decimal:
+    try:
+        scaled = _number(value).quantize(Decimal(1).scaleb(-column_type.scale), context=_EXACT)
+    except Inexact:
+        raise ValueError(f"has more than {column_type.scale} digits after the point") from None
+    except InvalidOperation:
+        raise ValueError(f"has too many digits for {column_type}") from None
+    if scaled and scaled.adjusted() >= column_type.precision - column_type.scale:
+        raise ValueError(f"has too many digits for {column_type}")
+    return scaled
+
+
+def _date(value: SourceValue, _: ColumnType) -> date:
+    if not isinstance(value, str) or not _DATE.fullmatch(value):
+        raise ValueError("is not a date YYYY-MM-DD")
+    try:
+        return date.fromisoformat(value)
+    except ValueError:
+        raise ValueError("is not a day of the calendar") from None
+
+
+def _timestamp(value: SourceValue, _: ColumnType) -> datetime:
+    match = _TIMESTAMP.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError("is not a timestamp YYYY-MM-DD HH:MM:SS[.ffffff][Z|+HH:MM]")
+    day, hour, minute, second, fraction, zone = match.groups()
+    fraction = fraction or ""
+    if fraction[6:].strip("0"):
+        raise ValueError("has more than six digits of a second")
+    try:
+        moment = datetime.fromisoformat(day).replace(
+            hour=int(hour or 0),
+            minute=int(minute or 0),
+            second=int(second or 0),
+            microsecond=int(fraction[:6].ljust(6, "0")),
+        )
+        return moment.replace(tzinfo=_zone(zone)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError("is not a moment of the calendar") from None
+
+
+def _zone(text: str | None) -> timezone:
+    if text is None or text == "Z":
+        return UTC
+    digits = text[1:].replace(":", "").ljust(4, "0")
+    if int(digits[2:]) > 59:
+        raise ValueError("minutes of the zone offset")
+    offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
+    return timezone(-offset if text[0] == "-" else offset)
+
+
+def _string(value: SourceValue, _: ColumnType) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | Decimal):
+        return str(value)
+    raise ValueError("is an object or a list; declare the column as json")
+
+
+def _json(value: SourceValue, _: ColumnType) -> str:
+    if isinstance(value, str):
+        try:
+            _JSON_DECODER.decode(value)
+        except (msgspec.DecodeError, UnicodeEncodeError):
+            raise ValueError("is not JSON text") from None
+        return value
+    return _JSON_ENCODER.encode(value).decode()
+
+
+def _binary(value: SourceValue, _: ColumnType) -> bytes:
+    try:
+        if isinstance(value, str):
+            return binascii.unhexlify(value)
+    except (binascii.Error, ValueError):
+        pass
+    raise ValueError("is not an even number of hexadecimal digits")
+
+
+_DEFINITIONS: Final[dict[TypeName, Callable[[SourceValue, ColumnType], Any]]] = {
+    TypeName.BOOLEAN: _boolean,
+    TypeName.INT16: _integer,
+    TypeName.INT32: _integer,
+    TypeName.INT64: _integer,
+    TypeName.FLOAT32: _float,
+    TypeName.FLOAT64: _float,
+    TypeName.DECIMAL: _decimal,
+    TypeName.DATE: _date,
+    TypeName.TIMESTAMP: _timestamp,
+    TypeName.STRING: _string,
+    TypeName.BINARY: _binary,
+    TypeName.JSON: _json,
+}

@@ -1,0 +1,73 @@
+"""Names of tables, columns and landing folders: what is allowed, and where a table's folder lies."""
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from typing import Final
+
+from app.errors import Code, RejectedInput
+
+ROW_MARKER: Final = "__rowMarker__"
+MAX_NAME_BYTES: Final = 128
+_FORBIDDEN: Final = re.compile(r'[/\\.%:*?"<>|]')
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """The address of a destination table, `name` or `schema.name`; unique under casefold."""
+
+    schema: str | None
+    table: str
+
+    @classmethod
+    def parse(cls, text: str) -> "TableName":
+        """Read `name` or `schema.name`. Raises RejectedInput `bad_name`."""
+        parts = text.split(".")
+        if len(parts) > 2:
+            raise RejectedInput(Code.BAD_NAME, "a table is addressed as name or schema.name")
+        for part in parts:
+            _check_part(part)
+        return cls(schema=parts[0] if len(parts) == 2 else None, table=parts[-1])
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table}" if self.schema else self.table
+
+    @property
+    def folded(self) -> str:
+        """The form in which two names are the same."""
+        return str(self).casefold()
+
+    @property
+    def folder(self) -> str:
+        """The landing folder below the landing-zone root: `<schema>.schema/<table>` or `<table>`."""
+        return f"{self.schema}.schema/{self.table}" if self.schema else self.table
+
+
+def check_column_name(name: str) -> None:
+    """Raises RejectedInput `bad_name` or `reserved_name` for a name no landing file can have."""
+    if name.casefold() == ROW_MARKER.casefold():
+        raise RejectedInput(Code.RESERVED_NAME, f"a column may not be named {ROW_MARKER}")
+    if not name.strip():
+        raise RejectedInput(Code.BAD_NAME, "a column name is blank")
+    _check_text(name, "column name")
+
+
+def _check_part(part: str) -> None:
+    if not part:
+        raise RejectedInput(Code.BAD_NAME, "a part of the table name is empty")
+    _check_text(part, "table name")
+    if _FORBIDDEN.search(part):
+        raise RejectedInput(Code.BAD_NAME, 'a table name may not contain any of / \\ . % : * ? " < > |')
+    if part.startswith("_"):
+        raise RejectedInput(Code.BAD_NAME, "a table name may not start with _ (mirroring ignores such folders)")
+    if part != part.strip():
+        raise RejectedInput(Code.BAD_NAME, "a table name may not start or end with a blank")
+
+
+def _check_text(name: str, what: str) -> None:
+    if not unicodedata.is_normalized("NFC", name):
+        raise RejectedInput(Code.BAD_NAME, f"a {what} is not in Unicode normal form C")
+    if any(unicodedata.category(character) in {"Cc", "Cs", "Cn"} for character in name):
+        raise RejectedInput(Code.BAD_NAME, f"a {what} contains a control or unassigned character")
+    if len(name.encode()) > MAX_NAME_BYTES:
+        raise RejectedInput(Code.BAD_NAME, f"a {what} is longer than {MAX_NAME_BYTES} UTF-8 bytes")

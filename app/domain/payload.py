@@ -1,0 +1,34 @@
+"""The bytes of a staged block: one Arrow IPC record-batch message, LZ4 compressed, without its schema.
+
+The schema is stored once per schema version; repeating it in every payload would cost more than the rows.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+_END_OF_STREAM: Final = 8
+
+
+def encode_payload(batches: Sequence[pa.RecordBatch]) -> bytes:
+    """One message holding the rows of all batches, which share a schema, in order."""
+    batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=_OPTIONS) as writer:
+        writer.write_batch(batch)
+    stream = sink.getvalue()
+    message = stream[batch.schema.serialize().size : stream.size - _END_OF_STREAM]
+    return bytes(message)
+
+
+def decode_payload(payload: bytes, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of a payload written under `schema`. Raises pa.ArrowInvalid for bytes that are no such message."""
+    return pa.ipc.read_record_batch(pa.py_buffer(payload), schema)
+
+
+def payload_digest(payload: bytes) -> bytes:
+    """SHA-256 of a payload, 32 bytes."""
+    return hashlib.sha256(payload).digest()

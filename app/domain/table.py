@@ -1,0 +1,53 @@
+"""A destination table: its identity, its lifetime and its state."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NewType
+
+from app.domain.names import TableName
+from app.domain.table_schema import SchemaVersion, TableSchema
+
+TableId = NewType("TableId", int)
+"""The database's number for a table; it keeps its meaning through renames."""
+
+Generation = NewType("Generation", int)
+"""One lifetime of a landing folder, counted 1, 2, …"""
+
+BatchSequence = NewType("BatchSequence", int)
+"""Dense number of a change batch within a generation, from 1."""
+
+FileNumber = NewType("FileNumber", int)
+"""Dense number of a landing file within a generation, from 1."""
+
+Epoch = NewType("Epoch", int)
+"""Grows with each claim of a table by a drain; an older epoch may change nothing."""
+
+
+class TableState(StrEnum):
+    """*Paused* and *quarantined* stop publishing only; *dropping* and *dropped* refuse ingest."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    QUARANTINED = "quarantined"
+    DROPPING = "dropping"
+    DROPPED = "dropped"
+
+    @property
+    def accepts_changes(self) -> bool:
+        return self in {TableState.ACTIVE, TableState.PAUSED, TableState.QUARANTINED}
+
+    @property
+    def publishes(self) -> bool:
+        return self is TableState.ACTIVE
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """What a reader of one moment knows of a table; the sequence lock rechecks it before staging."""
+
+    table_id: TableId
+    name: TableName
+    generation: Generation
+    state: TableState
+    schema_version: SchemaVersion
+    schema: TableSchema

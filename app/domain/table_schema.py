@@ -1,0 +1,166 @@
+"""The numbered column list of a table, its Arrow form in landing files, and how it may evolve."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NewType, assert_never
+
+import pyarrow as pa
+
+from app.domain.names import ROW_MARKER, check_column_name
+from app.errors import Code, RejectedInput
+
+SchemaVersion = NewType("SchemaVersion", int)
+"""Number of a column list within a generation, from 1."""
+
+ROW_MARKER_FIELD: Final = pa.field(ROW_MARKER, pa.int32(), nullable=False)
+_DECIMAL: Final = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)")
+MAX_DECIMAL_DIGITS: Final = 38
+
+
+class TypeName(StrEnum):
+    """The declared types of columns."""
+
+    BOOLEAN = "boolean"
+    INT16 = "int16"
+    INT32 = "int32"
+    INT64 = "int64"
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+    DECIMAL = "decimal"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    STRING = "string"
+    BINARY = "binary"
+    JSON = "json"
+
+
+_SIMPLE_TYPES: Final = {name.value for name in TypeName} - {TypeName.DECIMAL.value}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnType:
+    """A declared type; precision and scale only for decimal (1 to 38 digits, 0 to precision)."""
+
+    name: TypeName
+    precision: int = 0
+    scale: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> "ColumnType":
+        """Read a declared type, for example `int64` or `decimal(12,2)`. Raises RejectedInput `bad_type`."""
+        if match := _DECIMAL.fullmatch(text):
+            precision, scale = int(match[1]), int(match[2])
+            if not (1 <= precision <= MAX_DECIMAL_DIGITS and scale <= precision):
+                raise RejectedInput(Code.BAD_TYPE, "decimal(p,s) needs 1 <= p <= 38 and 0 <= s <= p")
+            return cls(TypeName.DECIMAL, precision, scale)
+        if text in _SIMPLE_TYPES:
+            return cls(TypeName(text))
+        raise RejectedInput(Code.BAD_TYPE, "unknown column type")
+
+    def __str__(self) -> str:
+        return f"decimal({self.precision},{self.scale})" if self.name is TypeName.DECIMAL else str(self.name)
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type in staged payloads and landing files: timestamps in UTC microseconds, JSON as string."""
+        match self.name:
+            case TypeName.BOOLEAN:
+                return pa.bool_()
+            case TypeName.INT16:
+                return pa.int16()
+            case TypeName.INT32:
+                return pa.int32()
+            case TypeName.INT64:
+                return pa.int64()
+            case TypeName.FLOAT32:
+                return pa.float32()
+            case TypeName.FLOAT64:
+                return pa.float64()
+            case TypeName.DECIMAL:
+                return pa.decimal128(self.precision, self.scale)
+            case TypeName.DATE:
+                return pa.date32()
+            case TypeName.TIMESTAMP:
+                return pa.timestamp("us", tz="UTC")
+            case TypeName.STRING | TypeName.JSON:
+                return pa.string()
+            case TypeName.BINARY:
+                return pa.binary()
+        assert_never(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column as declared; `nullable=False` is enforced when a change is accepted."""
+
+    name: str
+    type: ColumnType
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """Columns in file order and the key columns in key order (none: inserts only)."""
+
+    columns: tuple[Column, ...]
+    key_columns: tuple[str, ...] = ()
+
+    @classmethod
+    def declare(cls, columns: tuple[Column, ...], key_columns: tuple[str, ...]) -> "TableSchema":
+        """A schema that holds together. Raises RejectedInput `bad_schema`, `bad_name`, `reserved_name`."""
+        if not columns:
+            raise RejectedInput(Code.BAD_SCHEMA, "a table needs at least one column")
+        for column in columns:
+            check_column_name(column.name)
+        names = [column.name for column in columns]
+        if len({name.casefold() for name in names}) != len(names):
+            raise RejectedInput(
+                Code.BAD_SCHEMA, "two columns have the same name (letter case does not tell them apart)"
+            )
+        if len(set(key_columns)) != len(key_columns):
+            raise RejectedInput(Code.BAD_SCHEMA, "a key column is named twice")
+        for key in key_columns:
+            if key not in names:
+                raise RejectedInput(Code.BAD_SCHEMA, f"key column {key!r} is not among the columns")
+        return cls(columns, key_columns)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """Schema of staged payloads: the columns, then the row marker.
+
+        Only keys are required there: a delete row holds NULL in every other column.
+        """
+        keys = set(self.key_columns)
+        fields = [pa.field(column.name, column.type.arrow, column.name not in keys) for column in self.columns]
+        return pa.schema([*fields, ROW_MARKER_FIELD])
+
+
+def evolve(current: TableSchema, wanted: TableSchema) -> TableSchema:
+    """The schema that follows `current` when `wanted` is registered; `current` itself when nothing is new.
+
+    Only nullable columns may be added, at the end; a nullable column that `wanted` leaves out stays; a
+    keyless table may gain keys once. Raises RejectedInput `incompatible_schema`.
+    """
+    if current.key_columns and wanted.key_columns != current.key_columns:
+        raise RejectedInput(Code.INCOMPATIBLE_SCHEMA, "the key columns of a table cannot change")
+    wanted_by_name = {column.name: column for column in wanted.columns}
+    for column in current.columns:
+        new = wanted_by_name.pop(column.name, None)
+        if new is None and not column.nullable:
+            raise RejectedInput(Code.INCOMPATIBLE_SCHEMA, f"column {column.name!r} is required and cannot be removed")
+        if new is not None and new.type != column.type:
+            raise RejectedInput(
+                Code.INCOMPATIBLE_SCHEMA, f"column {column.name!r} is {column.type} and cannot become {new.type}"
+            )
+        if new is not None and new.nullable != column.nullable:
+            raise RejectedInput(Code.INCOMPATIBLE_SCHEMA, f"column {column.name!r} cannot change its nullability")
+    for column in wanted_by_name.values():
+        if not column.nullable:
+            raise RejectedInput(Code.INCOMPATIBLE_SCHEMA, f"new column {column.name!r} must be nullable")
+    added = tuple(column for column in wanted.columns if column.name in wanted_by_name)
+    return TableSchema.declare(current.columns + added, wanted.key_columns)

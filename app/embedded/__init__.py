@@ -1,0 +1,7 @@
+"""What `mirrorgate up` brings for one machine: a locked data directory, a private Postgres, a Java."""
+
+from app.embedded.data_directory import DataDirectory
+from app.embedded.java import find_java
+from app.embedded.postgres import PrivatePostgres
+
+__all__ = ["DataDirectory", "PrivatePostgres", "find_java"]

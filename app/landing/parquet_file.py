@@ -1,0 +1,106 @@
+"""Landing files as Parquet: writing them from record batches in bounded memory, and reading what they say they are."""
+
+import hashlib
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import BinaryIO, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.domain.landing_file import FileIdentity
+from app.domain.names import ROW_MARKER
+
+ROW_GROUP_ROWS: Final = 1_000_000
+ROW_GROUP_BYTES: Final = 64 * 2**20
+"""Decoded size at which a row group is closed: what one writer holds in memory at the most, beside one batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileLayout:
+    """How landing files are written: marker first (the 2025 layout) or last, and the Parquet codec's name."""
+
+    marker_first: bool
+    compression: str
+
+    def order(self, schema: pa.Schema) -> list[str]:
+        """The column names in file order; staged schemas have the row marker last."""
+        names = [name for name in schema.names if name != ROW_MARKER]
+        return [ROW_MARKER, *names] if self.marker_first else [*names, ROW_MARKER]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """Size in bytes, SHA-256 (hex) and row count of a file just written."""
+
+    file_bytes: int
+    file_sha256: str
+    rows: int
+
+
+def write_parquet(
+    file: BinaryIO, schema: pa.Schema, batches: Iterable[pa.RecordBatch], identity: FileIdentity, layout: FileLayout
+) -> WrittenFile:
+    """Write record batches of `schema` as one Parquet file whose footer states `identity`."""
+    sink = _HashingSink(file)
+    order = layout.order(schema)
+    file_schema = pa.schema([schema.field(name) for name in order])
+    rows = 0
+    with pq.ParquetWriter(
+        sink, file_schema, compression=layout.compression, version="2.6", coerce_timestamps="us", store_schema=False
+    ) as writer:
+        for group in _row_groups(batches):
+            table = pa.Table.from_batches([batch.select(order) for batch in group], file_schema)
+            writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+            rows += table.num_rows
+        writer.add_key_value_metadata(identity.footer())
+    return WrittenFile(sink.size, sink.sha256.hexdigest(), rows)
+
+
+def read_identity(file: BinaryIO) -> FileIdentity | None:
+    """The identity in a file's footer; None for a file that is not Parquet, not whole, or not ours.
+
+    The footer's own row count must agree with the identity.
+    """
+    try:
+        metadata = pq.read_metadata(file)
+    except (pa.ArrowInvalid, OSError):
+        return None
+    identity = FileIdentity.from_footer(metadata.metadata or {})
+    return identity if identity is not None and identity.rows == metadata.num_rows else None
+
+
+def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterable[list[pa.RecordBatch]]:
+    group: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        group.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= ROW_GROUP_ROWS or size >= ROW_GROUP_BYTES:
+            yield group
+            group, rows, size = [], 0, 0
+    if group:
+        yield group
+
+
+class _HashingSink(io.RawIOBase):
+    """Passes writes on, counting and hashing them, so that a finished file need not be read again."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.size = 0
+        self.sha256 = hashlib.sha256()
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.size
+
+    def write(self, data: object) -> int:
+        view = memoryview(data)  # type: ignore[arg-type]  # any buffer; RawIOBase's own annotation is narrower
+        self._file.write(view)
+        self.sha256.update(view)
+        self.size += view.nbytes
+        return view.nbytes

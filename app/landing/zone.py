@@ -1,0 +1,74 @@
+"""What a landing zone must guarantee, whatever store it lives in.
+
+Paths are relative to the zone's root, with `/` between parts. Every write is durable when the call returns.
+"""
+
+from contextlib import AbstractContextManager
+from enum import StrEnum
+from typing import BinaryIO, Protocol
+
+
+class RenameOutcome(StrEnum):
+    """What came of a rename that never replaces."""
+
+    RENAMED = "renamed"
+    DESTINATION_EXISTS = "destination_exists"
+    SOURCE_MISSING = "source_missing"
+
+
+class PathKind(StrEnum):
+    """What stands at a path."""
+
+    ABSENT = "absent"
+    FILE = "file"
+    FOLDER = "folder"
+
+
+class ScratchRevoked(Exception):
+    """The folder cannot be written because a newer epoch has turned it into a plain file."""
+
+
+class LandingZone(Protocol):
+    """A store of files. All methods raise OSError when the store itself fails."""
+
+    def kind(self, path: str) -> PathKind:
+        """What stands at the path now."""
+        ...
+
+    def names(self, folder: str) -> list[str]:
+        """Names in a folder, sorted; empty for a missing one."""
+        ...
+
+    def create_folder(self, path: str) -> None:
+        """Create a folder and its parents; no-op when it exists. Raises ScratchRevoked below or on a plain file."""
+        ...
+
+    def create_file(self, path: str, content: bytes) -> None:
+        """Create a small file. Raises FileExistsError, or ScratchRevoked when its folder was revoked."""
+        ...
+
+    def write_file(self, path: str) -> AbstractContextManager[BinaryIO]:
+        """Stream a new file; it is complete and durable when the block ends, removed when the block raises.
+
+        Raises FileExistsError, or ScratchRevoked when its folder was revoked.
+        """
+        ...
+
+    def read_file(self, path: str) -> AbstractContextManager[BinaryIO]:
+        """Open a file for random reads. Raises FileNotFoundError."""
+        ...
+
+    def rename(self, source: str, destination: str) -> RenameOutcome:
+        """Move a file or folder in one atomic step that never replaces; durable when it returns."""
+        ...
+
+    def replace_file(self, source: str, destination: str) -> None:
+        """Move a file over another in one atomic step; only for metadata, never for landing files."""
+        ...
+
+    def revoke_folder(self, path: str) -> None:
+        """Make the path a plain file for good, whatever stood there: nothing below it can be written or renamed.
+
+        A process that dies inside leaves the folder as it was or moved away; doing it again completes it.
+        """
+        ...

@@ -1,0 +1,158 @@
+"""The only reader of the environment: every setting is one `MIRRORGATE_*` variable."""
+
+import difflib
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final, Self
+
+from pydantic import Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from app.errors import Code, Misconfigured
+
+PREFIX: Final = "MIRRORGATE_"
+_FOREIGN: Final = frozenset({"MIRRORGATE_URL", "MIRRORGATE_API_KEY"})
+"""Read by the command line's client commands (app/cli.py), not by the gateway."""
+
+
+class RowMarkerPosition(StrEnum):
+    """Where `__rowMarker__` stands in a landing file; see shared landing-zone contract."""
+
+    LAST = "last"
+    FIRST = "first"
+
+
+class Compression(StrEnum):
+    """Parquet codecs that open mirroring reads."""
+
+    ZSTD = "zstd"
+    SNAPPY = "snappy"
+    GZIP = "gzip"
+    NONE = "none"
+
+
+class LogFormat(StrEnum):
+    JSON = "json"
+    CONSOLE = "console"
+
+
+class Settings(BaseSettings):
+    """Settings of the gateway, read once at start. Unset ones have the defaults shown."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True)
+
+    database_url: Annotated[
+        SecretStr | None, Field(description="Postgres 15 or newer, `postgresql://user:password@host/database`.")
+    ] = None
+    landing_zone: Annotated[
+        str | None, Field(description="Folder that the drain publishes into; it is created when missing.")
+    ] = None
+    admin_key: Annotated[
+        SecretStr | None,
+        Field(description="A key `mg_<id>_<secret>` with every right on every table, beside the stored ones."),
+    ] = None
+    host: Annotated[str, Field(description="Address the API listens on.")] = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535, description="Port the API listens on.")] = 8480
+    api_processes: Annotated[int, Field(ge=1, le=64, description="API processes that share the port.")] = 1
+    max_body_bytes: Annotated[
+        int, Field(ge=1024, description="Largest request body, compressed and decompressed, in bytes.")
+    ] = 64 * 2**20
+    lease_seconds: Annotated[
+        float, Field(gt=0, description="A drain that has not renewed its lease for this long loses its tables.")
+    ] = 15.0
+    target_file_bytes: Annotated[
+        int, Field(ge=1, description="Roll a landing file at this many staged payload bytes.")
+    ] = 128 * 2**20
+    target_file_rows: Annotated[int, Field(ge=1, description="Roll a landing file at this many rows.")] = 1_000_000
+    max_delay_seconds: Annotated[
+        float, Field(ge=0, description="Publish a pending batch after this long even if the file stays small.")
+    ] = 1.0
+    row_marker_position: Annotated[
+        RowMarkerPosition, Field(description="Position of `__rowMarker__` in landing files: `last` or `first`.")
+    ] = RowMarkerPosition.LAST
+    compression: Annotated[Compression, Field(description="Parquet codec: `zstd`, `snappy`, `gzip` or `none`.")] = (
+        Compression.ZSTD
+    )
+    spark_master: Annotated[
+        str | None,
+        Field(description="Spark master of the drain; unset: what spark-submit says, else `local[*]`."),
+    ] = None
+    drain_bins: Annotated[
+        int | None,
+        Field(ge=1, description="Spark jobs that build files at the same time; unset: Spark's default parallelism."),
+    ] = None
+    partner_name: Annotated[str, Field(min_length=1, description="`partnerName` in `_partnerEvents.json`.")] = (
+        "Mirrorgate"
+    )
+    source_type: Annotated[
+        str, Field(min_length=1, description="`sourceInfo.sourceType` in `_partnerEvents.json`.")
+    ] = "Mirrorgate"
+    log_format: Annotated[LogFormat, Field(description="`json` (one object a line) or `console`.")] = LogFormat.JSON
+    log_level: Annotated[
+        str, Field(pattern="^(debug|info|warning|error)$", description="Lowest level that is logged.")
+    ] = "info"
+
+    @field_validator("database_url")
+    @classmethod
+    def _postgres_only(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not value.get_secret_value().startswith(("postgresql://", "postgres://")):
+            raise ValueError("must start with postgresql://")
+        return value
+
+    @classmethod
+    def from_environment(cls, **overrides: object) -> Self:
+        """Read the settings; `overrides` (from the command line) win. Raises Misconfigured `bad_setting`."""
+        given = {name: value for name, value in overrides.items() if value is not None}
+        try:
+            return cls.model_validate(cls().model_dump() | given) if given else cls()
+        except ValidationError as error:
+            wrong = "; ".join(
+                f"{PREFIX}{'.'.join(str(part) for part in issue['loc']).upper()}: {issue['msg']}"
+                for issue in error.errors(include_input=False)
+            )
+            raise Misconfigured(Code.BAD_SETTING, wrong) from None
+
+    def require_database_url(self) -> str:
+        if self.database_url is None:
+            raise Misconfigured(
+                Code.BAD_SETTING,
+                "MIRRORGATE_DATABASE_URL is not set",
+                remedy="Set it to a Postgres database, or run `mirrorgate up`, which brings its own.",
+            )
+        return self.database_url.get_secret_value()
+
+    def require_landing_zone(self) -> Path:
+        """The landing-zone folder. Raises Misconfigured for none, or for a URL (not supported yet)."""
+        if not self.landing_zone:
+            raise Misconfigured(
+                Code.BAD_SETTING,
+                "MIRRORGATE_LANDING_ZONE is not set",
+                remedy="Set it to the folder to publish into.",
+            )
+        if "://" in self.landing_zone:
+            raise Misconfigured(
+                Code.LANDING_ZONE_UNSUPPORTED,
+                "MIRRORGATE_LANDING_ZONE is a URL; this version publishes into folders only",
+            )
+        return Path(self.landing_zone).absolute()
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Sentences naming each `MIRRORGATE_*` variable that is no setting, with the closest one that is."""
+    known = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields} | _FOREIGN
+    sentences = []
+    for name in sorted(environment):
+        if name.startswith(PREFIX) and name not in known:
+            close = difflib.get_close_matches(name, sorted(known), n=1)
+            sentences.append(f"{name} is not a setting" + (f"; did you mean {close[0]}?" if close else ""))
+    return sentences
+
+
+def settings_table() -> str:
+    """The Markdown table of docs/settings.md, rendered from the fields above."""
+    lines = ["| variable | default | meaning |", "|---|---|---|"]
+    for name, field in Settings.model_fields.items():
+        default = "" if field.default is None else f"`{getattr(field.default, 'value', field.default)}`"
+        lines.append(f"| `{PREFIX}{name.upper()}` | {default} | {field.description} |")
+    return "\n".join(lines) + "\n"

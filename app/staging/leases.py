@@ -1,0 +1,106 @@
+"""Leases: which drain may publish which table, by the database's clock.
+
+A worker keeps one heartbeat row; a table's lease names the worker and counts its claims (the epoch). A worker
+whose heartbeat has run out may lose its tables to another, and each durable step it still tries is refused
+because its epoch is no longer the table's.
+"""
+
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from app.domain.drain_plan import FileLimits
+from app.domain.table import Epoch, TableId
+from app.errors import Code, InvariantBroken
+
+HEARTBEAT = sa.text("""
+    INSERT INTO mirrorgate.workers (worker_id, lease_until)
+    VALUES (:worker_id, clock_timestamp() + make_interval(secs => :seconds))
+    ON CONFLICT (worker_id) DO UPDATE
+    SET heartbeat_at = clock_timestamp(), lease_until = clock_timestamp() + make_interval(secs => :seconds)""")
+
+DELETE_WORKER = sa.text("DELETE FROM mirrorgate.workers WHERE worker_id = :worker_id")
+
+DELETE_DEAD_WORKERS = sa.text("""
+    DELETE FROM mirrorgate.workers WHERE lease_until < clock_timestamp() - interval '1 day'""")
+
+COUNT_LIVE_WORKERS = sa.text("SELECT count(*) FROM mirrorgate.workers WHERE lease_until > clock_timestamp()")
+
+SELECT_OWN_EPOCH = sa.text("""
+    SELECT epoch FROM mirrorgate.table_leases WHERE table_id = :table_id AND worker_id = :worker_id""")
+
+CLAIM = sa.text("""
+    INSERT INTO mirrorgate.table_leases AS l (table_id, epoch, worker_id) VALUES (:table_id, 1, :worker_id)
+    ON CONFLICT (table_id) DO UPDATE SET epoch = l.epoch + 1, worker_id = :worker_id
+    WHERE l.worker_id = :worker_id OR NOT EXISTS (
+        SELECT FROM mirrorgate.workers w WHERE w.worker_id = l.worker_id AND w.lease_until > clock_timestamp())
+    RETURNING epoch""")
+
+CHECK_EPOCH = sa.text("""
+    SELECT FROM mirrorgate.table_leases WHERE table_id = :table_id AND epoch = :epoch FOR UPDATE""")
+
+SELECT_DUE = sa.text("""
+    SELECT t.table_id
+    FROM mirrorgate.tables t
+    JOIN mirrorgate.table_counters c ON c.table_id = t.table_id
+    JOIN LATERAL (
+        SELECT extract(epoch FROM clock_timestamp() - b.staged_at) AS age
+        FROM mirrorgate.staged_blocks b
+        WHERE b.table_id = t.table_id AND b.generation = t.generation AND b.first_sequence > c.published_through
+        ORDER BY b.first_sequence LIMIT 1) oldest ON true
+    LEFT JOIN mirrorgate.table_leases l ON l.table_id = t.table_id
+    LEFT JOIN mirrorgate.workers w ON w.worker_id = l.worker_id AND w.lease_until > clock_timestamp()
+    WHERE t.state = 'active' AND c.last_sequence > c.published_through
+      AND (w.worker_id IS NULL OR w.worker_id = :worker_id)
+      AND (oldest.age >= :max_delay OR EXISTS (
+        SELECT FROM mirrorgate.staged_blocks b
+        WHERE b.table_id = t.table_id AND b.generation = t.generation AND b.first_sequence > c.published_through
+        HAVING sum(b.row_count) >= :rows OR sum(b.payload_bytes) >= :payload_bytes))
+    ORDER BY oldest.age DESC LIMIT :most""")
+
+
+def renew_lease(connection: sa.Connection, worker_id: UUID, seconds: float) -> None:
+    """Keep this worker's tables for another `seconds`."""
+    connection.execute(HEARTBEAT, {"worker_id": worker_id, "seconds": seconds})
+
+
+def give_up_lease(connection: sa.Connection, worker_id: UUID) -> None:
+    """Leave all tables to other workers at once, and forget workers that died long ago."""
+    connection.execute(DELETE_WORKER, {"worker_id": worker_id})
+    connection.execute(DELETE_DEAD_WORKERS)
+
+
+def live_workers(connection: sa.Connection) -> int:
+    """How many drains have a lease that has not run out."""
+    return int(connection.execute(COUNT_LIVE_WORKERS).scalar_one())
+
+
+def due_tables(connection: sa.Connection, worker_id: UUID, limits: FileLimits, *, most: int) -> list[TableId]:
+    """Active tables with a file's worth of pending rows or an old enough one, and no other live owner."""
+    keys = {
+        "worker_id": worker_id,
+        "max_delay": limits.max_delay_seconds,
+        "rows": limits.rows,
+        "payload_bytes": limits.payload_bytes,
+        "most": most,
+    }
+    return [TableId(table_id) for table_id in connection.execute(SELECT_DUE, keys).scalars()]
+
+
+def claim_table(connection: sa.Connection, table_id: TableId, worker_id: UUID, *, held: Epoch | None) -> Epoch | None:
+    """W1: the epoch under which this worker owns the table; None while another worker lives.
+
+    The epoch `held` is kept while it is still the table's; otherwise a new one begins, and older ones must be
+    revoked before anything else. A process that dies after this has only burned an epoch number.
+    """
+    keys = {"table_id": table_id, "worker_id": worker_id}
+    if held is not None and connection.execute(SELECT_OWN_EPOCH, keys).scalar() == held:
+        return held
+    epoch = connection.execute(CLAIM, keys).scalar()
+    return None if epoch is None else Epoch(epoch)
+
+
+def check_epoch(connection: sa.Connection, table_id: TableId, epoch: Epoch) -> None:
+    """Hold the table's lease row to the transaction's end. Raises InvariantBroken `stale_epoch` for an older epoch."""
+    if connection.execute(CHECK_EPOCH, {"table_id": table_id, "epoch": epoch}).first() is None:
+        raise InvariantBroken(Code.STALE_EPOCH, f"epoch {epoch} of table {table_id} is over")

@@ -1,0 +1,79 @@
+"""The sequence lock: a table's narrow counter row, held `FOR UPDATE` from allotting a sequence to COMMIT.
+
+While it is held, nobody else stages, changes the schema or publishes for that table; a rollback gives every
+number back. Locks are always taken in the order of table ids, so two transactions never wait for each other.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from app.domain.table import BatchSequence, FileNumber, Generation, TableId, TableState
+from app.domain.table_schema import SchemaVersion
+
+LOCK_COUNTERS = sa.text("""
+    SELECT table_id, last_sequence, next_file_number, recorded_file_number, published_through
+    FROM mirrorgate.table_counters WHERE table_id = ANY(:table_ids)
+    ORDER BY table_id FOR NO KEY UPDATE""")
+
+SELECT_GATES = sa.text("""
+    SELECT table_id, generation, state, schema_version FROM mirrorgate.tables WHERE table_id = ANY(:table_ids)""")
+
+ADVANCE_SEQUENCE = sa.text("""
+    UPDATE mirrorgate.table_counters
+    SET last_sequence = :last_sequence,
+        accepted_changes = accepted_changes + :changes,
+        accepted_rows = accepted_rows + :rows
+    WHERE table_id = :table_id""")
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """The counter row as it stood when the lock was granted."""
+
+    last_sequence: BatchSequence
+    next_file_number: FileNumber
+    recorded_file_number: FileNumber
+    published_through: BatchSequence
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What must not have changed since a batch was typed."""
+
+    generation: Generation
+    state: TableState
+    schema_version: SchemaVersion
+
+
+def lock_counters(connection: sa.Connection, table_ids: Iterable[TableId]) -> Mapping[TableId, Counters]:
+    """Take the sequence lock of these tables until the transaction ends."""
+    rows = connection.execute(LOCK_COUNTERS, {"table_ids": sorted(table_ids)})
+    return {
+        TableId(table_id): Counters(
+            BatchSequence(last), FileNumber(next_number), FileNumber(recorded), BatchSequence(through)
+        )
+        for table_id, last, next_number, recorded, through in rows
+    }
+
+
+def read_gates(connection: sa.Connection, table_ids: Iterable[TableId]) -> Mapping[TableId, Gate]:
+    """State, generation and schema version of locked tables.
+
+    A statement of its own: one that also waits for the lock would see the tables as they were before it waited.
+    """
+    rows = connection.execute(SELECT_GATES, {"table_ids": sorted(table_ids)})
+    return {
+        TableId(table_id): Gate(Generation(generation), TableState(state), SchemaVersion(version))
+        for table_id, generation, state, version in rows
+    }
+
+
+def advance_sequence(
+    connection: sa.Connection, table_id: TableId, last_sequence: BatchSequence, *, changes: int, rows: int
+) -> None:
+    """Record, under the lock, the last sequence allotted and what it adds to the accepted totals."""
+    connection.execute(
+        ADVANCE_SEQUENCE, {"table_id": table_id, "last_sequence": last_sequence, "changes": changes, "rows": rows}
+    )

@@ -1,0 +1,162 @@
+"""Staged blocks: insert-only rows that each hold one Arrow payload of one or more consecutive change batches."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from app.domain.drain_plan import PendingBlock
+from app.domain.landing_file import BatchRange
+from app.domain.payload import payload_digest
+from app.domain.table import BatchSequence, Generation, TableId
+from app.domain.table_schema import SchemaVersion
+
+INSERT_BLOCK = sa.text("""
+    INSERT INTO mirrorgate.staged_blocks (table_id, generation, first_sequence, last_sequence, schema_version,
+        batch_rows, batch_changes, row_count, change_count, payload_bytes, payload_digest)
+    VALUES (:table_id, :generation, :first_sequence, :last_sequence, :schema_version,
+        :batch_rows, :batch_changes, :row_count, :change_count, :payload_bytes, :payload_digest)""")
+
+INSERT_PAYLOAD = sa.text("""
+    INSERT INTO mirrorgate.block_payloads (table_id, generation, first_sequence, payload)
+    VALUES (:table_id, :generation, :first_sequence, :payload)""")
+
+SELECT_PENDING = sa.text("""
+    SELECT first_sequence, last_sequence, schema_version, change_count, row_count, payload_bytes, payload_digest,
+        extract(epoch FROM clock_timestamp() - staged_at)::float8 AS age_seconds
+    FROM mirrorgate.staged_blocks
+    WHERE table_id = :table_id AND generation = :generation AND first_sequence > :after
+    ORDER BY first_sequence LIMIT :most""")
+
+SELECT_RANGE = sa.text("""
+    SELECT first_sequence, payload_bytes, payload_digest FROM mirrorgate.staged_blocks
+    WHERE table_id = :table_id AND generation = :generation
+      AND first_sequence BETWEEN :first_sequence AND :last_sequence
+    ORDER BY first_sequence""")
+
+SELECT_PAYLOADS = sa.text("""
+    SELECT payload FROM mirrorgate.block_payloads
+    WHERE table_id = :table_id AND generation = :generation
+      AND first_sequence BETWEEN :first_sequence AND :last_sequence
+    ORDER BY first_sequence""")
+
+SELECT_BATCH = sa.text("""
+    SELECT b.batch_changes[CAST(:sequence AS bigint) - b.first_sequence + 1] AS changes,
+           b.batch_rows[CAST(:sequence AS bigint) - b.first_sequence + 1] AS rows,
+           f.number, coalesce(f.state, 'pending') AS state
+    FROM mirrorgate.staged_blocks b
+    LEFT JOIN mirrorgate.landing_files f
+      ON f.table_id = b.table_id AND f.generation = b.generation
+     AND :sequence BETWEEN f.first_sequence AND f.last_sequence
+    WHERE b.table_id = :table_id AND b.generation = :generation
+      AND b.first_sequence <= :sequence AND b.last_sequence >= :sequence
+    ORDER BY b.first_sequence DESC LIMIT 1""")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchBorders:
+    """One change batch inside a block: how many changes it had, how many landing rows they made."""
+
+    changes: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewBlock:
+    """A block to insert; its batches get the sequences `first_sequence`, `first_sequence + 1`, …"""
+
+    table_id: TableId
+    generation: Generation
+    schema_version: SchemaVersion
+    first_sequence: BatchSequence
+    batches: Sequence[BatchBorders]
+    payload: bytes
+
+    @property
+    def last_sequence(self) -> BatchSequence:
+        return BatchSequence(self.first_sequence + len(self.batches) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchStatus:
+    """Where one accepted change batch is: `pending`, `planned` or `published`, and in which file."""
+
+    changes: int
+    rows: int
+    state: str
+    file_number: int | None
+
+
+def insert_blocks(connection: sa.Connection, blocks: Sequence[NewBlock]) -> None:
+    """Insert blocks under their tables' sequence locks. Dies with the transaction, leaving nothing."""
+    connection.execute(INSERT_BLOCK, [_facts(block) for block in blocks])
+    connection.execute(
+        INSERT_PAYLOAD,
+        [
+            {
+                "table_id": block.table_id,
+                "generation": block.generation,
+                "first_sequence": block.first_sequence,
+                "payload": block.payload,
+            }
+            for block in blocks
+        ],
+    )
+
+
+def pending_blocks(
+    connection: sa.Connection, table_id: TableId, generation: Generation, *, after: BatchSequence, most: int
+) -> list[PendingBlock]:
+    """The oldest blocks beyond sequence `after`, in order, `most` at the most."""
+    keys = {"table_id": table_id, "generation": generation, "after": after, "most": most}
+    return [
+        PendingBlock(
+            BatchSequence(first), BatchSequence(last), SchemaVersion(version), changes, rows, size, bytes(digest), age
+        )
+        for first, last, version, changes, rows, size, digest, age in connection.execute(SELECT_PENDING, keys)
+    ]
+
+
+def read_payloads(
+    connection: sa.Connection, table_id: TableId, generation: Generation, batches: BatchRange, *, slice_bytes: int
+) -> Iterator[tuple[bytes, bytes]]:
+    """The blocks of whole range as (recorded digest, payload), in order; about `slice_bytes` are in memory at once."""
+    keys = {"table_id": table_id, "generation": generation}
+    ends = {"first_sequence": batches.first, "last_sequence": batches.last}
+    blocks = connection.execute(SELECT_RANGE, keys | ends).all()
+    start = 0
+    while start < len(blocks):
+        end, size = start + 1, blocks[start].payload_bytes
+        while end < len(blocks) and size + blocks[end].payload_bytes <= slice_bytes:
+            size += blocks[end].payload_bytes
+            end += 1
+        part = blocks[start:end]
+        ends = {"first_sequence": part[0].first_sequence, "last_sequence": part[-1].first_sequence}
+        payloads = connection.execute(SELECT_PAYLOADS, keys | ends).scalars().all()
+        yield from zip((bytes(block.payload_digest) for block in part), map(bytes, payloads), strict=True)
+        start = end
+
+
+def find_batch(
+    connection: sa.Connection, table_id: TableId, generation: Generation, sequence: BatchSequence
+) -> BatchStatus | None:
+    """The state of one change batch, None when it was never accepted."""
+    keys = {"table_id": table_id, "generation": generation, "sequence": sequence}
+    row = connection.execute(SELECT_BATCH, keys).one_or_none()
+    return BatchStatus(row.changes, row.rows, row.state, row.number) if row else None
+
+
+def _facts(block: NewBlock) -> dict[str, object]:
+    return {
+        "table_id": block.table_id,
+        "generation": block.generation,
+        "first_sequence": block.first_sequence,
+        "last_sequence": block.last_sequence,
+        "schema_version": block.schema_version,
+        "batch_rows": [batch.rows for batch in block.batches],
+        "batch_changes": [batch.changes for batch in block.batches],
+        "row_count": sum(batch.rows for batch in block.batches),
+        "change_count": sum(batch.changes for batch in block.batches),
+        "payload_bytes": len(block.payload),
+        "payload_digest": payload_digest(block.payload),
+    }

@@ -1,0 +1,69 @@
+"""Counts for operators: lag, and the reconciliation accepted = staged = published, from independent sources.
+
+*Accepted* is the running total kept under the sequence lock, *staged* the sum over staged blocks, *published*
+the sum over recorded landing files.
+"""
+
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from app.domain.table import TableId
+
+SELECT_COUNTS = sa.text("""
+    SELECT t.table_id, t.state_reason, c.last_sequence, c.published_through, c.recorded_file_number AS last_file,
+        c.accepted_changes, c.accepted_rows,
+        coalesce(b.batches, 0)::bigint AS staged_batches, coalesce(b.changes, 0)::bigint AS staged_changes,
+        coalesce(b.rows, 0)::bigint AS staged_rows,
+        coalesce(b.pending_rows, 0)::bigint AS pending_rows, coalesce(b.pending_bytes, 0)::bigint AS pending_bytes,
+        coalesce(extract(epoch FROM clock_timestamp() - b.oldest), 0)::float8 AS oldest_seconds,
+        coalesce(f.files, 0)::bigint AS published_files, coalesce(f.batches, 0)::bigint AS published_batches,
+        coalesce(f.changes, 0)::bigint AS published_changes, coalesce(f.rows, 0)::bigint AS published_rows
+    FROM mirrorgate.tables t
+    JOIN mirrorgate.table_counters c ON c.table_id = t.table_id
+    LEFT JOIN LATERAL (
+        SELECT sum(cardinality(batch_rows)) AS batches, sum(change_count) AS changes, sum(row_count) AS rows,
+            sum(row_count) FILTER (WHERE first_sequence > c.published_through) AS pending_rows,
+            sum(payload_bytes) FILTER (WHERE first_sequence > c.published_through) AS pending_bytes,
+            min(staged_at) FILTER (WHERE first_sequence > c.published_through) AS oldest
+        FROM mirrorgate.staged_blocks
+        WHERE table_id = t.table_id AND generation = t.generation) b ON true
+    LEFT JOIN LATERAL (
+        SELECT count(*) AS files, sum(last_sequence - first_sequence + 1) AS batches,
+            sum(change_count) AS changes, sum(row_count) AS rows
+        FROM mirrorgate.landing_files
+        WHERE table_id = t.table_id AND generation = t.generation AND state = 'published') f ON true
+    WHERE t.table_id = ANY(:table_ids)""")
+
+
+@dataclass(frozen=True, slots=True)
+class TableCounts:
+    """The counts of one table's present generation, all read in one statement."""
+
+    table_id: TableId
+    state_reason: str | None
+    last_sequence: int
+    published_through: int
+    last_file: int
+    accepted_changes: int
+    accepted_rows: int
+    staged_batches: int
+    staged_changes: int
+    staged_rows: int
+    pending_rows: int
+    pending_bytes: int
+    oldest_seconds: float
+    published_files: int
+    published_batches: int
+    published_changes: int
+    published_rows: int
+
+    @property
+    def pending_batches(self) -> int:
+        return self.last_sequence - self.published_through
+
+
+def count_tables(connection: sa.Connection, table_ids: list[TableId]) -> dict[TableId, TableCounts]:
+    """The counts of these live tables."""
+    rows = connection.execute(SELECT_COUNTS, {"table_ids": table_ids})
+    return {row.table_id: TableCounts(*row) for row in rows}

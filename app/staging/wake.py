@@ -1,0 +1,76 @@
+"""Waking the drain: one notification channel, sent after the commit on a connection of its own.
+
+A hint only: a lost notification costs at most one polling interval, never a batch.
+"""
+
+import threading
+from typing import Final
+
+import psycopg
+import structlog
+
+log = structlog.get_logger()
+
+CHANNEL: Final = "mirrorgate_staged"
+_LEAST_SECONDS_BETWEEN: Final = 0.05
+
+
+class WakeSender:
+    """Notifies drains when `staged` is set, at most 20 times a second. `start` once, `close` at the end."""
+
+    def __init__(self, database_url: str, staged: threading.Event) -> None:
+        self._database_url = database_url
+        self._staged = staged
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="wake-sender", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._staged.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        connection: psycopg.Connection | None = None
+        while not self._closing.wait(_LEAST_SECONDS_BETWEEN):
+            self._staged.wait()
+            self._staged.clear()
+            try:
+                if connection is None:
+                    connection = psycopg.connect(self._database_url, autocommit=True, connect_timeout=5)
+                connection.execute("SELECT pg_notify(%s, '')", [CHANNEL])
+            except psycopg.Error as error:
+                log.warning("wake_not_sent", error=type(error).__name__)
+                connection = None
+        if connection is not None:
+            connection.close()
+
+
+class WakeListener:
+    """Waits for the next notification. Falls back to plain waiting while the connection is broken."""
+
+    def __init__(self, database_url: str) -> None:
+        self._database_url = database_url
+        self._connection: psycopg.Connection | None = None
+        self._stopped = threading.Event()
+
+    def wait(self, seconds: float) -> None:
+        """Return at a notification, or after `seconds`."""
+        try:
+            if self._connection is None:
+                self._connection = psycopg.connect(self._database_url, autocommit=True, connect_timeout=5)
+                self._connection.execute(f"LISTEN {CHANNEL}")
+                return  # something may have been staged before this connection listened
+            for _ in self._connection.notifies(timeout=seconds, stop_after=1):
+                pass
+        except psycopg.Error as error:
+            log.warning("wake_not_heard", error=type(error).__name__)
+            self.close()
+            self._stopped.wait(seconds)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

@@ -1,0 +1,8 @@
+"""Alembic's environment: runs the revisions on the connection that `app.staging.database.migrate` opened."""
+
+from alembic import context
+
+connection = context.config.attributes["connection"]
+context.configure(connection=connection, version_table_schema="mirrorgate", transaction_per_migration=False)
+with context.begin_transaction():
+    context.run_migrations()

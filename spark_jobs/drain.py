@@ -1,0 +1,260 @@
+"""Entry point of the drain: `python -m spark_jobs.drain [--once]`, or `spark-submit … spark_jobs/drain.py`."""
+
+import argparse
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Final
+from uuid import UUID, uuid4
+
+import pyarrow as pa
+import structlog
+from pyspark.sql import SparkSession
+
+from app.domain.drain_plan import FileLimits
+from app.domain.table import TableId
+from app.errors import MirrorgateError
+from app.landing.local_zone import LocalZone
+from app.landing.parquet_file import FileLayout
+from app.landing.publish import announce_partner
+from app.settings import RowMarkerPosition, Settings, unknown_variables
+from app.staging.database import open_engine, require_migrated, translated_errors
+from app.staging.leases import give_up_lease, renew_lease
+from app.staging.wake import WakeListener
+from app.supervisor import exit_with_parent
+from app.telemetry import configure_logging
+from spark_jobs.bins import balance
+from spark_jobs.build_files import BuildPlace
+from spark_jobs.drain_cycle import ClaimedTable, DrainCycle
+
+log = structlog.get_logger()
+
+_LONGEST_POLL: Final = 1.0
+_SHORTEST_POLL: Final = 0.05
+_FIRST_BACKOFF: Final = 0.5
+_LONGEST_BACKOFF: Final = 30.0
+
+
+class Drain:
+    """Finds due tables and hands them, in balanced bins, to threads that each run Spark jobs."""
+
+    def __init__(self, cycle: DrainCycle, *, bins: int) -> None:
+        self._cycle = cycle
+        self._bins = bins
+        self._threads = ThreadPoolExecutor(bins, thread_name_prefix="bin")
+        self._lock = threading.Lock()
+        self._busy: set[TableId] = set()
+        self._not_before: dict[TableId, tuple[float, float]] = {}
+        """Per table that failed: when to try again, and how long to wait the time after."""
+        self.stopping = threading.Event()
+
+    def drain_pending(self) -> None:
+        """Publish until nothing is due; for `--once`, and for tests."""
+        while not self.stopping.is_set() and self._start_due():
+            self._wait_for_bins()
+
+    def run(self, wake: threading.Event, poll_seconds: float) -> None:
+        """Publish what is due at each wake and at least every `poll_seconds`, until `stopping` is set."""
+        while not self.stopping.is_set():
+            wake.wait(poll_seconds)
+            wake.clear()
+            try:
+                self._start_due()
+            except MirrorgateError as error:
+                log.warning("drain_waits", code=error.code, detail=error.detail)
+                self.stopping.wait(_FIRST_BACKOFF)
+        self._threads.shutdown(wait=True)
+
+    def _start_due(self) -> bool:
+        now = time.monotonic()
+        with self._lock:
+            waiting = {table_id for table_id, (moment, _) in self._not_before.items() if moment > now}
+            skipped = self._busy | waiting
+        claimed = [
+            entry
+            for table_id in self._cycle.due()
+            if table_id not in skipped and (entry := self._prepare(table_id)) is not None
+        ]
+        for share in balance(claimed, lambda entry: entry.rows, self._bins):
+            with self._lock:
+                self._busy |= {entry.table.table_id for entry in share}
+            self._threads.submit(self._drain_share, share)
+        return bool(claimed)
+
+    def _prepare(self, table_id: TableId) -> ClaimedTable | None:
+        entry = self._cycle.prepare(table_id)
+        if entry is None and table_id not in self._cycle.held:
+            self._back_off(table_id)
+        return entry
+
+    def _drain_share(self, share: list[ClaimedTable]) -> None:
+        """Publish a share of tables, and what has become due for them meanwhile, until they are done."""
+        tables = {entry.table.table_id for entry in share}
+        try:
+            while share and not self.stopping.is_set():
+                published = self._cycle.build_and_publish(share)
+                with self._lock:
+                    for table_id in published:
+                        self._not_before.pop(table_id, None)
+                for entry in share:
+                    if entry.table.table_id not in published:
+                        self._back_off(entry.table.table_id)
+                again = (self._cycle.prepare(table_id) for table_id in published)
+                share = [entry for entry in again if entry is not None]
+        except Exception as error:  # a thread must not die silently; the tables are tried again
+            log.exception("share_failed", error=type(error).__name__)
+            for table_id in tables:
+                self._cycle.held.pop(table_id, None)
+                self._back_off(table_id)
+        finally:
+            with self._lock:
+                self._busy -= tables
+
+    def _back_off(self, table_id: TableId) -> None:
+        with self._lock:
+            _, pause = self._not_before.get(table_id, (0.0, _FIRST_BACKOFF))
+            self._not_before[table_id] = (time.monotonic() + pause, min(2 * pause, _LONGEST_BACKOFF))
+
+    def _wait_for_bins(self) -> None:
+        self._threads.shutdown(wait=True)
+        self._threads = ThreadPoolExecutor(self._bins, thread_name_prefix="bin")
+
+
+def start_spark(settings: Settings) -> SparkSession:
+    """The Spark session with its Python workers warm. What spark-submit was told wins over the defaults here."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("mirrorgate drain")
+    defaults = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    submitted = "SPARK_ENV_LOADED" in os.environ
+    if settings.spark_master:
+        builder = builder.master(settings.spark_master)
+    elif not submitted:
+        defaults |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    for name, value in defaults.items():
+        builder = builder.config(name, value)
+    spark: SparkSession = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    parallelism = spark.sparkContext.defaultParallelism
+    spark.range(0, parallelism, 1, parallelism).mapInArrow(_echo, "id long").collect()
+    return spark
+
+
+def _echo(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
+
+def open_cycle(settings: Settings, spark: SparkSession, worker_id: UUID) -> DrainCycle:
+    """The drain's parts from its settings."""
+    marker_first = settings.row_marker_position is RowMarkerPosition.FIRST
+    layout = FileLayout(marker_first, str(settings.compression))
+    place = BuildPlace(settings.require_database_url(), settings.require_landing_zone(), layout)
+    limits = FileLimits(settings.target_file_bytes, settings.target_file_rows, settings.max_delay_seconds)
+    return DrainCycle(worker_id, spark, place, limits, tasks=spark.sparkContext.defaultParallelism)
+
+
+@contextmanager
+def kept_lease(cycle: DrainCycle, seconds: float) -> Iterator[None]:
+    """Renew this worker's lease three times per `seconds` while the block runs; give it up at the end.
+
+    A process that dies inside loses its tables when the lease runs out.
+    """
+    ended = threading.Event()
+
+    def renew() -> None:
+        try:
+            with translated_errors(), cycle.engine.begin() as connection:
+                renew_lease(connection, cycle.worker_id, seconds)
+        except MirrorgateError as error:
+            log.warning("lease_not_renewed", code=error.code, detail=error.detail)
+
+    def keep() -> None:
+        while not ended.wait(seconds / 3):
+            renew()
+
+    renew()
+    keeper = threading.Thread(target=keep, name="lease", daemon=True)
+    keeper.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        keeper.join()
+        try:
+            with translated_errors(), cycle.engine.begin() as connection:
+                give_up_lease(connection, cycle.worker_id)
+        except MirrorgateError as error:
+            log.warning("lease_not_given_up", code=error.code, detail=error.detail)
+
+
+def run_drain(settings: Settings, *, once: bool) -> None:
+    """Run until SIGTERM or SIGINT, or with `once` until nothing is due."""
+    _check_start(settings)
+    spark = start_spark(settings)
+    try:
+        cycle = open_cycle(settings, spark, uuid4())
+        drain = Drain(cycle, bins=settings.drain_bins or cycle.tasks)
+        announce_partner(cycle.zone, cycle.worker_id, settings.partner_name, settings.source_type)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: drain.stopping.set())
+        with kept_lease(cycle, settings.lease_seconds):
+            log.info("drain_started", worker=str(cycle.worker_id), landing_zone=str(cycle.place.landing_zone))
+            if once:
+                drain.drain_pending()
+            else:
+                wake = threading.Event()
+                _listen(cycle.place.database_url, wake, drain.stopping)
+                drain.run(wake, min(_LONGEST_POLL, max(_SHORTEST_POLL, settings.max_delay_seconds / 4)))
+        log.info("drain_stopped", worker=str(cycle.worker_id))
+    finally:
+        spark.stop()
+
+
+def _check_start(settings: Settings) -> None:
+    """Refuse a database of another revision, or a landing zone that cannot be one, before Spark starts."""
+    configure_logging(settings)
+    for sentence in unknown_variables(os.environ):
+        log.warning("unknown_variable", detail=sentence)
+    engine = open_engine(settings.require_database_url())
+    try:
+        require_migrated(engine)
+        LocalZone(settings.require_landing_zone())
+    finally:
+        engine.dispose()
+
+
+def _listen(database_url: str, wake: threading.Event, stopping: threading.Event) -> None:
+    def listen() -> None:
+        listener = WakeListener(database_url)
+        while not stopping.is_set():
+            listener.wait(_LONGEST_POLL)
+            wake.set()
+        listener.close()
+
+    threading.Thread(target=listen, name="wake-listener", daemon=True).start()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m spark_jobs.drain", description="Publish staged batches.")
+    parser.add_argument("--once", action="store_true", help="publish what is due now, then exit")
+    parser.add_argument("--parent-pid", type=int, help="stop when this process is gone")
+    arguments = parser.parse_args()
+    if arguments.parent_pid is not None:
+        exit_with_parent(arguments.parent_pid)
+    settings = Settings.from_environment(max_delay_seconds=0.0 if arguments.once else None)
+    run_drain(settings, once=arguments.once)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except MirrorgateError as error:
+        sys.exit(f"{error.detail}\nCode: {error.code}\nRemedy: {error.remedy}")

@@ -1,0 +1,180 @@
+"""One cycle of the drain for a set of tables: claim, revoke, look, plan, build, publish, record (W1 to W9).
+
+Every decision is recorded in Postgres under the epoch of the claim before it is acted on, so a process may die
+between any two lines: the next owner claims a new epoch, revokes the old one's scratch and carries on.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+import sqlalchemy as sa
+import structlog
+from pyspark.sql import SparkSession
+
+from app.domain.drain_plan import FileLimits
+from app.domain.landing_file import BuiltFile, PlannedFile
+from app.domain.table import Epoch, Table, TableId
+from app.errors import Code, InvariantBroken, MirrorgateError
+from app.landing.local_zone import LocalZone
+from app.landing.publish import Scratch, Sight, look, make_visible, prepare_folder, revoke_older_epochs
+from app.landing.zone import LandingZone, ScratchRevoked
+from app.staging.database import installation_id, open_engine, translated_errors
+from app.staging.landing_ledger import nominate, plan_next_files, record_published, unrecorded_files
+from app.staging.leases import check_epoch, claim_table, due_tables
+from app.staging.table_registry import find_table_by_id, quarantine_table
+from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files
+
+log = structlog.get_logger()
+
+FILES_PER_ROUND: Final = 8
+"""Files of one table that one Spark job may build ahead; they are still published one by one, in order."""
+
+QUARANTINES: Final = frozenset({Code.FOREIGN_FILE, Code.LANDING_FOLDER_LOST, Code.PAYLOAD_CORRUPT})
+"""What must never happen: the table stops until an operator has looked. Everything else is tried again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedTable:
+    """A table that this worker owns under an epoch, with the files to build next."""
+
+    table: Table
+    epoch: Epoch
+    files: list[PlannedFile]
+
+    @property
+    def rows(self) -> int:
+        return sum(file.identity.rows for file in self.files)
+
+
+@dataclass
+class DrainCycle:
+    """The worker's view of its tables. Methods are called for different tables from different threads."""
+
+    worker_id: UUID
+    spark: SparkSession
+    place: BuildPlace
+    limits: FileLimits
+    tasks: int
+    held: dict[TableId, Epoch] = field(default_factory=dict)
+    """Epochs whose predecessors this process has revoked; forgotten after any failure."""
+
+    def __post_init__(self) -> None:
+        self.engine: sa.Engine = open_engine(self.place.database_url, pool_size=8, application="mirrorgate drain")
+        self.zone: LandingZone = LocalZone(self.place.landing_zone)
+        with translated_errors(), self.engine.begin() as connection:
+            self.installation_id = installation_id(connection)
+
+    def due(self) -> list[TableId]:
+        """Tables with something to publish now that no other live worker owns."""
+        with translated_errors(), self.engine.begin() as connection:
+            return due_tables(connection, self.worker_id, self.limits, most=1_000)
+
+    def prepare(self, table_id: TableId) -> ClaimedTable | None:
+        """W1 to W4 for one table; None when there is nothing to do, or when it failed (which is logged)."""
+        try:
+            with translated_errors():
+                return self._prepare(table_id)
+        except (MirrorgateError, OSError, ScratchRevoked) as error:
+            self._fail(table_id, error)
+            return None
+
+    def build_and_publish(self, claimed: Iterable[ClaimedTable]) -> set[TableId]:
+        """W5 to W9 for several tables as one Spark job; the tables whose files were all published."""
+        tables = {entry.table.table_id: entry for entry in claimed}
+        orders = [BuildOrder(file, entry.epoch) for entry in tables.values() for file in entry.files]
+        results = build_files(self.spark, self.place, orders, tasks=self.tasks)
+        by_table: dict[TableId, list[BuiltFile | BuildFailure]] = {table_id: [] for table_id in tables}
+        for order, result in zip(orders, results, strict=True):
+            by_table[order.planned.table_id].append(result)
+        return {table_id for table_id, built in by_table.items() if self._publish_table(tables[table_id], built)}
+
+    def _prepare(self, table_id: TableId) -> ClaimedTable | None:
+        with self.engine.begin() as connection:
+            epoch = claim_table(connection, table_id, self.worker_id, held=self.held.get(table_id))
+            table = find_table_by_id(connection, table_id)
+        if epoch is None or table is None or not table.state.publishes:
+            return None
+        if self.held.get(table_id) != epoch:
+            self._take_over(table, epoch)
+            self.held[table_id] = epoch
+        with self.engine.begin() as connection:
+            files = plan_next_files(connection, table, epoch, self.limits, most=FILES_PER_ROUND)
+        return ClaimedTable(table, epoch, files) if files else None
+
+    def _take_over(self, table: Table, epoch: Epoch) -> None:
+        """W2, then W3: nobody older can act any more; then see how far the last owner came."""
+        scratch = Scratch(table.table_id, epoch)
+        revoke_older_epochs(self.zone, scratch)
+        self.zone.create_folder(scratch.folder)
+        with self.engine.begin() as connection:
+            check_epoch(connection, table.table_id, epoch)
+            unrecorded = unrecorded_files(connection, table, most=1)
+        for planned in unrecorded:
+            sight = look(self.zone, table.name, planned)
+            if sight is Sight.FOREIGN:
+                detail = f"a file that was not planned stands under number {planned.identity.number}"
+                raise InvariantBroken(Code.FOREIGN_FILE, detail)
+            if sight is Sight.OURS:
+                self._record(planned, epoch)
+
+    def _publish_table(self, claimed: ClaimedTable, results: list[BuiltFile | BuildFailure]) -> bool:
+        table = claimed.table
+        try:
+            with translated_errors():
+                prepare_folder(
+                    self.zone,
+                    table,
+                    self.installation_id,
+                    Scratch(table.table_id, claimed.epoch),
+                    published_before=claimed.files[0].identity.number > 1,
+                )
+                for result in results:
+                    if isinstance(result, BuildFailure):
+                        raise InvariantBroken(result.code, result.detail)
+                    self._publish_file(table, result)
+        except (MirrorgateError, OSError, ScratchRevoked) as error:
+            self._fail(table.table_id, error)
+            return False
+        return True
+
+    def _publish_file(self, table: Table, built: BuiltFile) -> None:
+        """Nominate, rename, record; the next number only after this one is recorded (W9)."""
+        with self.engine.begin() as connection:
+            nominated = nominate(connection, built)
+        if not nominated:
+            raise InvariantBroken(Code.STALE_EPOCH, "another temp is nominated for this number in this epoch")
+        make_visible(self.zone, table.name, built)
+        self._record(built.planned, built.epoch)
+
+    def _record(self, planned: PlannedFile, epoch: Epoch) -> None:
+        with self.engine.begin() as connection:
+            record_published(connection, planned, epoch)
+        identity = planned.identity
+        log.info(
+            "file_published",
+            table=identity.table,
+            generation=identity.generation,
+            number=identity.number,
+            rows=identity.rows,
+            first_sequence=identity.first_sequence,
+            last_sequence=identity.last_sequence,
+        )
+
+    def _fail(self, table_id: TableId, error: Exception) -> None:
+        """Forget the epoch, so that the next try begins with a new one; quarantine what must not be tried again."""
+        epoch = self.held.pop(table_id, None)
+        code = error.code if isinstance(error, MirrorgateError) else None
+        detail = error.detail if isinstance(error, MirrorgateError) else type(error).__name__
+        log.warning("table_not_published", table_id=table_id, code=code, detail=detail)
+        if code not in QUARANTINES:
+            return
+        try:
+            with translated_errors(), self.engine.begin() as connection:
+                if epoch is not None:
+                    check_epoch(connection, table_id, epoch)
+                quarantine_table(connection, table_id, f"{code}: {detail}")
+            log.error("table_quarantined", table_id=table_id, code=code, detail=detail)
+        except MirrorgateError as second:
+            log.warning("table_not_quarantined", table_id=table_id, code=second.code, detail=second.detail)

@@ -1,0 +1,14 @@
+"""Program for tests: takes a data directory's lock, prints its pid, and waits to be ended."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from app.embedded import DataDirectory
+
+if __name__ == "__main__":
+    with DataDirectory(Path(sys.argv[1])):
+        sys.stdout.write(f"{os.getpid()}\n")
+        sys.stdout.flush()
+        signal.pause()

@@ -1,0 +1,105 @@
+"""`mirrorgate up` before it serves: what it refuses, the key it makes, and how it keeps Postgres."""
+
+import io
+import json
+import os
+import signal
+import socket
+import threading
+from pathlib import Path
+
+import psycopg
+import pytest
+from pydantic import SecretStr
+from rich.console import Console
+
+from app import supervisor, up
+from app.embedded import DataDirectory, PrivatePostgres
+from app.errors import Code, Misconfigured
+from app.settings import Settings
+from tests.support.waiting import wait_until
+
+
+def refuse(settings: Settings, data_dir: Path) -> Misconfigured:
+    with pytest.raises(Misconfigured) as refusal:
+        up.up(settings, data_dir, None, Console(file=io.StringIO()), environment={})
+    return refusal.value
+
+
+def test_a_taken_port_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        error = refuse(Settings(port=port), tmp_path)
+    assert error.code == Code.BAD_SETTING
+    assert str(port) in error.detail
+    assert not (tmp_path / "postgres").exists()
+
+
+def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:
+    with DataDirectory(tmp_path):
+        assert refuse(Settings(port=0), tmp_path).code == Code.ALREADY_RUNNING
+
+
+def test_port_zero_takes_a_free_one() -> None:
+    port = up._free_port("127.0.0.1", 0)
+    with socket.create_server(("127.0.0.1", port)):
+        pass
+
+
+def test_the_admin_key_is_made_once_and_is_private(tmp_path: Path) -> None:
+    file = tmp_path / "admin.key"
+    key = up._admin_key(Settings(), file)
+    assert up._KEY.fullmatch(key)
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert up._admin_key(Settings(), file) == key
+
+
+def test_a_set_admin_key_wins_and_makes_no_file(tmp_path: Path) -> None:
+    file = tmp_path / "admin.key"
+    assert up._admin_key(Settings(admin_key=SecretStr("mg_chosen")), file) == "mg_chosen"
+    assert not file.exists()
+
+
+def test_a_damaged_admin_key_is_refused_without_being_shown(tmp_path: Path) -> None:
+    file = tmp_path / "admin.key"
+    file.write_text("mg_half")
+    with pytest.raises(Misconfigured) as refusal:
+        up._admin_key(Settings(), file)
+    assert "mg_half" not in str(refusal.value)
+
+
+def test_client_commands_find_the_gateway_as_long_as_it_runs(tmp_path: Path) -> None:
+    file = tmp_path / "gateway.json"
+    with up._gateway_file(file, "http://127.0.0.1:8480"):
+        assert json.loads(file.read_text()) == {"url": "http://127.0.0.1:8480", "pid": os.getpid()}
+    assert not file.exists()
+
+
+def test_a_killed_postgres_comes_back_under_the_same_url_with_its_data(tmp_path: Path) -> None:
+    with PrivatePostgres(tmp_path, {"fsync": "off"}) as postgres:
+        url, first = postgres.url, postgres.process.pid
+        with psycopg.connect(url) as connection:
+            connection.execute("CREATE TABLE kept (value int)")
+        outcome: list[str] = []
+
+        def kill_and_look() -> None:
+            os.kill(first, signal.SIGKILL)
+            try:
+                wait_until(lambda: answers(url), within=60, what="Postgres answers again")
+                outcome.append("answers again")
+            finally:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        thread = threading.Thread(target=kill_and_look)
+        supervisor.run([up.postgres_child(postgres)], on_ready=thread.start)
+        thread.join()
+        assert outcome == ["answers again"]
+        assert not (tmp_path / "postgres" / "postmaster.pid").exists()
+
+
+def answers(url: str) -> bool:
+    try:
+        with psycopg.connect(url) as connection:
+            return connection.execute("SELECT count(*) FROM kept").fetchone() == (0,)
+    except psycopg.OperationalError:
+        return False

@@ -1,0 +1,49 @@
+"""Real processes in tests: starting a module of this repository, and telling whether a process lives."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@contextmanager
+def started(module: str, *arguments: object) -> Iterator["subprocess.Popen[str]"]:
+    """`python -m module arguments…` from the repository, its output on pipes; killed at the end of the block."""
+    with subprocess.Popen(
+        [sys.executable, "-m", module, *map(str, arguments)],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def read_line(process: "subprocess.Popen[str]") -> str:
+    """The next line of the process's standard output; fails with its standard error if there is none."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    line = process.stdout.readline().strip()
+    if not line:
+        process.kill()
+        raise AssertionError(f"the process ended: {process.stderr.read()}")
+    return line
+
+
+def is_alive(pid: int) -> bool:
+    """Whether `pid` runs; a process that has ended and that nobody has collected does not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return not Path("/proc/self/stat").exists()

@@ -1,0 +1,17 @@
+"""Waiting in tests: for a condition, with a deadline, never for a length of time."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+Value = TypeVar("Value")
+
+
+def wait_until(condition: Callable[[], Value], *, within: float, what: str) -> Value:
+    """The first true value of `condition`; fails, saying `what` did not happen, after `within` seconds."""
+    give_up = time.monotonic() + within
+    while not (value := condition()):
+        if time.monotonic() >= give_up:
+            raise AssertionError(f"did not happen within {within} s: {what}")
+        time.sleep(0.01)
+    return value
