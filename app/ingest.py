@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import sqlalchemy as sa
 import structlog
 
 from app.domain.access import Principal, Right
@@ -20,7 +19,7 @@ from app.domain.table import Table
 from app.errors import Code, Problem, RejectedInput, TemporarilyUnavailable
 from app.formats.arcion import decode_arcion
 from app.formats.replicate import DataChange, TableMetadata, decode_replicate, latest_by_table
-from app.staging.database import translated_errors
+from app.staging.database import Engine, translated_errors
 from app.staging.group_commit import GroupCommit, Receipt, TableMoved, TypedBatch
 from app.staging.table_registry import (
     RegistrationOutcome,
@@ -57,7 +56,7 @@ class _Decoded:
 class Ingest:
     """Accepts requests of one API process."""
 
-    engine: sa.Engine
+    engine: Engine
     group_commit: GroupCommit
     _tables: dict[str, Table] = field(default_factory=dict)
     """Tables as last seen, by folded name; may be out of date, which the sequence lock notices."""

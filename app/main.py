@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from app.api import change_routes, key_routes, status_routes, table_routes
 from app.api.auth import Authenticator
 from app.api.gateway import Gateway
-from app.api.openapi import DESCRIPTION, TITLE, VERSION
+from app.api.openapi import DESCRIPTION, TITLE, VERSION, GatewayApp
 from app.api.problem_responses import install_problem_handlers
 from app.api.request_log import RequestLog
 from app.errors import Code, Misconfigured
@@ -54,7 +54,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             wake.close()
             engine.dispose()
 
-    app = FastAPI(title=TITLE, version=VERSION, description=DESCRIPTION, lifespan=lifespan)
+    app = GatewayApp(title=TITLE, version=VERSION, description=DESCRIPTION, lifespan=lifespan)
     for routes in (change_routes, table_routes, key_routes, status_routes):
         app.include_router(routes.router)
     install_problem_handlers(app)

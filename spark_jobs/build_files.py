@@ -12,7 +12,6 @@ from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
-import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
 from app.domain.landing_file import BatchRange, BuiltFile, PlannedFile
@@ -22,7 +21,7 @@ from app.errors import Code, InvariantBroken, MirrorgateError
 from app.landing.local_zone import LocalZone
 from app.landing.parquet_file import FileLayout, read_identity, write_parquet
 from app.landing.publish import Scratch
-from app.staging.database import open_engine
+from app.staging.database import Connection, Engine, open_engine
 from app.staging.staged_blocks import read_payloads
 from app.staging.table_registry import schema_of_version
 from spark_jobs.bins import balance
@@ -138,7 +137,7 @@ def build_file(place: BuildPlace, order: BuildOrder, *, attempt: str) -> BuiltFi
     return BuiltFile(planned, order.epoch, temp_name, written.file_bytes, written.file_sha256)
 
 
-def _batches(connection: sa.Connection, planned: PlannedFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _batches(connection: Connection, planned: PlannedFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     identity = planned.identity
     batches = BatchRange(identity.first_sequence, identity.last_sequence)
     for digest, payload in read_payloads(
@@ -150,6 +149,6 @@ def _batches(connection: sa.Connection, planned: PlannedFile, schema: pa.Schema)
 
 
 @cache
-def _engine(database_url: str) -> sa.Engine:
+def _engine(database_url: str) -> Engine:
     """One small pool per Python worker, kept between jobs."""
     return open_engine(database_url, pool_size=1, application="mirrorgate build")

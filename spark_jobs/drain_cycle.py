@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
-import sqlalchemy as sa
 import structlog
 from pyspark.sql import SparkSession
 
@@ -20,7 +19,7 @@ from app.errors import Code, InvariantBroken, MirrorgateError
 from app.landing.local_zone import LocalZone
 from app.landing.publish import Scratch, Sight, look, make_visible, prepare_folder, revoke_older_epochs
 from app.landing.zone import LandingZone, ScratchRevoked
-from app.staging.database import installation_id, open_engine, translated_errors
+from app.staging.database import Engine, installation_id, open_engine, translated_errors
 from app.staging.landing_ledger import nominate, plan_next_files, record_published, unrecorded_files
 from app.staging.leases import check_epoch, claim_table, due_tables
 from app.staging.table_registry import find_table_by_id, quarantine_table
@@ -61,7 +60,7 @@ class DrainCycle:
     """Epochs whose predecessors this process has revoked; forgotten after any failure."""
 
     def __post_init__(self) -> None:
-        self.engine: sa.Engine = open_engine(self.place.database_url, pool_size=8, application="mirrorgate drain")
+        self.engine: Engine = open_engine(self.place.database_url, pool_size=8, application="mirrorgate drain")
         self.zone: LandingZone = LocalZone(self.place.landing_zone)
         with translated_errors(), self.engine.begin() as connection:
             self.installation_id = installation_id(connection)

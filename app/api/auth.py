@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 from typing import Annotated, Final
 
-import sqlalchemy as sa
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
@@ -13,7 +12,7 @@ from app.domain.api_key import ApiKey
 from app.domain.names import TableName
 from app.errors import Code, RejectedInput
 from app.staging.api_keys import StoredKey, find_valid_key
-from app.staging.database import translated_errors
+from app.staging.database import Engine, translated_errors
 
 CACHE_SECONDS: Final = 5.0
 """How long a looked-up key is believed: a deleted or expired key stops working within this time."""
@@ -26,7 +25,7 @@ bearer = HTTPBearer(
 class Authenticator:
     """Turns a bearer key into a principal; remembers keys for CACHE_SECONDS."""
 
-    def __init__(self, engine: sa.Engine, admin_key: str | None, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, engine: Engine, admin_key: str | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._engine = engine
         self._admin_key = ApiKey.parse(admin_key) if admin_key else None
         self._clock = clock

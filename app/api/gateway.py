@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-import sqlalchemy as sa
 from fastapi import Depends, Request
 
 from app.api.auth import Authenticator
 from app.ingest import Ingest
 from app.settings import Settings
+from app.staging.database import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Gateway:
     """The parts of one API process."""
 
     settings: Settings
-    engine: sa.Engine
+    engine: Engine
     authenticator: Authenticator
     ingest: Ingest
 

@@ -2,6 +2,8 @@
 
 from typing import Any, Final
 
+from fastapi import FastAPI
+
 from app.api.models import ProblemModel
 
 TITLE: Final = "Mirrorgate"
@@ -26,10 +28,32 @@ _TEXTS: Final = {
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The `responses` of a route for these statuses, each with problem details."""
-    return {
-        status: {"description": _TEXTS[status], "model": ProblemModel, "content": {"application/problem+json": {}}}
-        for status in statuses
-    }
+    return {status: {"description": _TEXTS[status], "model": ProblemModel} for status in statuses}
+
+
+class GatewayApp(FastAPI):
+    """FastAPI whose contract tells problem details as they are sent."""
+
+    def openapi(self) -> dict[str, Any]:
+        contract = super().openapi()
+        for path in contract["paths"].values():
+            for operation in path.values():
+                _correct_problems(operation["responses"])
+        for of_the_framework in ("HTTPValidationError", "ValidationError"):
+            contract["components"]["schemas"].pop(of_the_framework, None)
+        return contract
+
+
+def _correct_problems(responses: dict[str, Any]) -> None:
+    """Give problems their media type, and drop the framework's own 422, which the app answers as a 400."""
+    for status, response in list(responses.items()):
+        content = response.get("content", {})
+        for media_type, described in list(content.items()):
+            match described.get("schema", {}).get("$ref", "").rpartition("/")[2]:
+                case "ProblemModel":
+                    content["application/problem+json"] = content.pop(media_type)
+                case "HTTPValidationError":
+                    del responses[status]
 
 
 _IMAGE: Final = {"type": ["object", "null"], "additionalProperties": True}

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterable
 
-import sqlalchemy as sa
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -16,7 +15,7 @@ from app.api.models import HealthModel, ReadinessModel
 from app.api.openapi import problems
 from app.domain.access import Principal
 from app.errors import TemporarilyUnavailable
-from app.staging.database import translated_errors
+from app.staging.database import Connection, translated_errors
 from app.staging.leases import live_workers
 from app.staging.table_registry import list_tables
 from app.staging.table_status import count_tables
@@ -71,7 +70,7 @@ def metrics(gateway: GatewayOf, principal: Reader) -> Response:
 class _TableMetrics(Collector):
     """Lag and publication per table, read from the database at each scrape."""
 
-    def __init__(self, connection: sa.Connection, principal: Principal) -> None:
+    def __init__(self, connection: Connection, principal: Principal) -> None:
         self._connection = connection
         self._principal = principal
 

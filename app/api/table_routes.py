@@ -2,7 +2,6 @@
 
 from typing import Annotated
 
-import sqlalchemy as sa
 from fastapi import APIRouter, Path, Query, Response
 
 from app.api.auth import Reader, Registrar, visible_name
@@ -26,7 +25,7 @@ from app.domain.names import TableName
 from app.domain.table import BatchSequence, FileNumber, Generation, Table
 from app.domain.table_schema import Column, ColumnType, TableSchema
 from app.errors import Code, RejectedInput
-from app.staging.database import translated_errors
+from app.staging.database import Connection, translated_errors
 from app.staging.landing_ledger import list_files
 from app.staging.staged_blocks import find_batch
 from app.staging.table_registry import RegistrationOutcome, find_table, list_tables, register_table
@@ -113,7 +112,7 @@ def get_schema(table: TablePath, gateway: GatewayOf, principal: Reader) -> Schem
     operation_id="list_table_files",
     summary="The landing ledger of the present generation",
     response_model=FilesModel,
-    responses=problems(401, 403, 404, 422, 503),
+    responses=problems(400, 401, 403, 404, 422, 503),
 )
 def get_files(
     table: TablePath,
@@ -150,7 +149,7 @@ def get_files(
     operation_id="get_batch",
     summary="Where one change batch is",
     response_model=BatchModel,
-    responses=problems(401, 403, 404, 422, 503),
+    responses=problems(400, 401, 403, 404, 422, 503),
 )
 def get_batch(
     table: TablePath,
@@ -175,14 +174,14 @@ def get_batch(
     )
 
 
-def _find(connection: sa.Connection, name: TableName) -> Table:
+def _find(connection: Connection, name: TableName) -> Table:
     table = find_table(connection, name)
     if table is None:
         raise RejectedInput(Code.UNKNOWN_TABLE, "no such table")
     return table
 
 
-def _statuses(connection: sa.Connection, tables: list[Table]) -> list[TableModel]:
+def _statuses(connection: Connection, tables: list[Table]) -> list[TableModel]:
     counts = count_tables(connection, [table.table_id for table in tables])
     return [_status(table, counts[table.table_id]) for table in tables]
 

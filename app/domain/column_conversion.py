@@ -33,6 +33,7 @@ _JSON_DECODER: Final = msgspec.json.Decoder(msgspec.Raw)
 _JSON_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 _FIRST_DATE: Final = pa.scalar(date.min, pa.date32())
 _FIRST_TIMESTAMP: Final = pa.scalar(datetime.min, pa.timestamp("us"))
+_LAST_TIMESTAMP: Final = pa.scalar(datetime.max, pa.timestamp("us"))
 
 
 class BadValues(Exception):
@@ -82,7 +83,10 @@ def _from_text(texts: pa.StringArray, column_type: ColumnType) -> pa.Array | Non
     try:
         if column_type.name is TypeName.TIMESTAMP:
             return _timestamps(texts)
-        array = pc.cast(texts, column_type.arrow)
+        if column_type.name is TypeName.FLOAT32:  # through float64, as the definition rounds
+            array = pc.cast(pc.cast(texts, pa.float64()), pa.float32())
+        else:
+            array = pc.cast(texts, column_type.arrow)
     except pa.ArrowInvalid:
         return None
     return array if _trusted(texts, array, column_type) else None
@@ -104,7 +108,8 @@ def _timestamps(texts: pa.StringArray) -> pa.Array | None:
         array = pc.cast(texts, pa.timestamp("us"))
     except pa.ArrowInvalid:
         array = pc.cast(pc.cast(texts, pa.timestamp("us", tz="UTC")), pa.timestamp("us"))
-    if pc.any(pc.less(array, _FIRST_TIMESTAMP)).as_py() is True:
+    beyond = pc.or_(pc.less(array, _FIRST_TIMESTAMP), pc.greater(array, _LAST_TIMESTAMP))
+    if pc.any(beyond).as_py() is True:
         return None
     return pc.assume_timezone(array, "UTC")
 
@@ -213,6 +218,8 @@ def _json(value: SourceValue, _: ColumnType) -> str:
             _JSON_DECODER.decode(value)
         except (msgspec.DecodeError, UnicodeEncodeError):
             raise ValueError("is not JSON text") from None
+        except RecursionError:
+            raise ValueError("is JSON nested too deeply") from None
         return value
     return _JSON_ENCODER.encode(value).decode()
 

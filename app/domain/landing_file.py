@@ -10,7 +10,7 @@ from app.domain.table import BatchSequence, Epoch, FileNumber, Generation, Table
 from app.domain.table_schema import SchemaVersion
 
 FOOTER_PREFIX: Final = "mirrorgate."
-_NAME: Final = re.compile(r"(\d{20})\.parquet")
+_NAME: Final = re.compile(r"(\d{20})\.parquet", re.ASCII)
 
 
 def file_name(number: FileNumber) -> str:

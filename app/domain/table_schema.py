@@ -14,7 +14,7 @@ SchemaVersion = NewType("SchemaVersion", int)
 """Number of a column list within a generation, from 1."""
 
 ROW_MARKER_FIELD: Final = pa.field(ROW_MARKER, pa.int32(), nullable=False)
-_DECIMAL: Final = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)")
+_DECIMAL: Final = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)", re.ASCII)
 MAX_DECIMAL_DIGITS: Final = 38
 
 

@@ -12,9 +12,14 @@ from app.errors import Code, Problem, RejectedInput
 Message = TypeVar("Message")
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[{}]', re.DOTALL)
+"""A string, also one that does not end (or each of its quotes would be tried as a start), or a brace."""
+
+_NULL_CHARACTER: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _PATH: Final = re.compile(r" - at `(?:key in )?\$?([^`]*)`")
 _BYTE: Final = re.compile(r"\(byte (\d+)\)")
+_OTHER_REFUSALS: Final = (ValueError, RecursionError, ArithmeticError)
+"""What the decoder lets through: bad UTF-8, too deep nesting, an exponent that no Decimal has."""
 
 
 class MessageDecoder(Generic[Message]):
@@ -36,7 +41,7 @@ class MessageDecoder(Generic[Message]):
                 messages = self._one.decode_lines(body)
             else:
                 messages = [self._one.decode(body)]
-        except (msgspec.DecodeError, UnicodeDecodeError, ValueError):
+        except (msgspec.DecodeError, *_OTHER_REFUSALS):
             messages = [self._decode_part(index, part) for index, part in enumerate(_parts(body))]
         if not messages:
             raise RejectedInput(Code.EMPTY_REQUEST, "the body holds no message")
@@ -49,7 +54,7 @@ class MessageDecoder(Generic[Message]):
             pointer, reason = _where(str(error))
             problem = Problem(Code.MALFORMED_MESSAGE, reason, index, pointer)
             raise RejectedInput.of((problem,)) from None
-        except (msgspec.DecodeError, ValueError) as error:
+        except (msgspec.DecodeError, *_OTHER_REFUSALS) as error:
             problem = Problem(Code.MALFORMED_JSON, f"not valid JSON: {_reason(error)}", index)
             raise RejectedInput.of((problem,)) from None
 
@@ -62,6 +67,8 @@ def _checked_text(body: bytes) -> bytes:
         raise RejectedInput(Code.MALFORMED_JSON, f"the body is not UTF-8 at byte {error.start}") from None
     if not body:
         raise RejectedInput(Code.EMPTY_REQUEST, "the body is empty")
+    if b"\\u0000" in body and (null := _NULL_CHARACTER.search(body)):
+        raise RejectedInput(Code.MALFORMED_JSON, f"the character U+0000 stands at byte {null.end() - 6}")
     if not body.startswith((b"{", b"[")):
         raise RejectedInput(Code.MALFORMED_JSON, "the body starts with neither { nor [")
     return body
@@ -72,7 +79,7 @@ def _parts(body: bytes) -> list[bytes]:
     if body.startswith(b"["):
         try:
             return [bytes(part) for part in msgspec.json.decode(body, type=list[msgspec.Raw])]
-        except (msgspec.DecodeError, ValueError) as error:
+        except (msgspec.DecodeError, *_OTHER_REFUSALS) as error:
             raise RejectedInput(Code.MALFORMED_JSON, f"not valid JSON: {_reason(error)}") from None
     parts, depth, start, end = [], 0, 0, 0
     for token in _TOKEN.finditer(body):
@@ -103,6 +110,10 @@ def _reason(error: Exception) -> str:
     """What the decoder says, without any text of the body."""
     text = str(error)
     byte = _BYTE.search(text)
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    if isinstance(error, ArithmeticError):
+        return "a number is out of range"
     if isinstance(error, msgspec.DecodeError):
         return text.removeprefix("JSON is malformed: ")
     return f"a text is not valid{f' at byte {byte[1]}' if byte else ''}"
@@ -113,5 +124,4 @@ def _where(message: str) -> tuple[str, str]:
     match = _PATH.search(message)
     if match is None:
         return "", message
-    pointer = match[1].replace("~", "~0").replace("/", "~1").replace(".", "/").replace("[...]", "").replace("[", "/")
-    return pointer.replace("]", ""), message[: match.start()]
+    return match[1].replace("[...]", "").replace(".", "/"), message[: match.start()]

@@ -14,6 +14,10 @@ from alembic.script import ScriptDirectory
 
 from app.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
 
+Engine = sa.Engine
+Connection = sa.Connection
+"""Under these names callers hold a database and pass an open transaction on; they need not know whose they are."""
+
 MIGRATIONS: Final = Path(__file__).resolve().parents[2] / "migrations"
 _MIGRATION_LOCK: Final = 7_246_011_002
 """Advisory lock: two programs that migrate at once take turns."""

@@ -1,0 +1,170 @@
+"""Commands that talk to a running gateway: its tables, its keys, its status."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table as Grid
+
+from app.client import GatewayClient
+
+Url = Annotated[
+    str | None,
+    typer.Option(envvar="MIRRORGATE_URL", help="The gateway; unset: the one that runs on the data directory."),
+]
+Key = Annotated[
+    str | None,
+    typer.Option(
+        envvar="MIRRORGATE_API_KEY", help="API key; unset: the data directory's admin key.", show_default=False
+    ),
+]
+DataDir = Annotated[Path, typer.Option(help="Data directory of a local `mirrorgate up`.")]
+TableName = Annotated[str, typer.Argument(help="`name` or `schema.name`")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+
+_HOME = Path(".mirrorgate")
+_console = Console()
+
+keys = typer.Typer(help="Create, list and delete API keys.", no_args_is_help=True)
+tables = typer.Typer(help="Register tables and read their schema and landing ledger.", no_args_is_help=True)
+
+
+def status(url: Url = None, key: Key = None, data_dir: DataDir = _HOME, as_json: AsJson = False) -> None:
+    """Show every table: state, lag, and whether accepted = staged = published."""
+    with GatewayClient.find(url, key, data_dir) as client:
+        found = client.get("/v1/tables")["tables"]
+    if as_json:
+        typer.echo(json.dumps(found))
+    else:
+        _console.print(status_grid(found))
+
+
+def status_grid(found: list[dict[str, Any]]) -> Grid:
+    """The reconciliation of tables as people read it."""
+    grid = Grid(box=None, header_style="bold")
+    for title in ("table", "gen", "state"):
+        grid.add_column(title)
+    for title in ("accepted", "staged", "published", "files", "lag rows", "oldest"):
+        grid.add_column(title, justify="right")
+    for table in found:
+        rows = [table[stage]["rows"] for stage in ("accepted", "staged", "published")]
+        grid.add_row(
+            table["table"],
+            str(table["generation"]),
+            table["state"] if table["state_reason"] is None else f"{table['state']}: {table['state_reason']}",
+            *(f"{count:,}" for count in rows),
+            f"{table['published']['files']:,}",
+            f"{table['lag']['rows']:,}",
+            f"{table['lag']['oldest_seconds']:.1f} s",
+            style=None if rows[0] == rows[1] and table["state"] == "active" else "red",
+        )
+    return grid
+
+
+@tables.command("list")
+def list_tables(url: Url = None, key: Key = None, data_dir: DataDir = _HOME) -> None:
+    """Names of all tables, one a line."""
+    with GatewayClient.find(url, key, data_dir) as client:
+        for table in client.get("/v1/tables")["tables"]:
+            typer.echo(table["table"])
+
+
+@tables.command("register")
+def register_table(
+    table: TableName,
+    columns: Annotated[
+        list[str],
+        typer.Option("--column", help="`name:type`, or `name:type:required`; once per column, in file order."),
+    ],
+    key_columns: Annotated[list[str] | None, typer.Option("--key-column", help="A key column, in key order.")] = None,
+    url: Url = None,
+    key: Key = None,
+    data_dir: DataDir = _HOME,
+) -> None:
+    """Register a table, or add nullable columns to it. The same again changes nothing."""
+    wanted = {"columns": [_column(text) for text in columns], "key_columns": key_columns or []}
+    with GatewayClient.find(url, key, data_dir) as client:
+        registered = client.put(f"/v1/tables/{table}", wanted)
+    _console.print(
+        f"{registered['table']}: generation {registered['generation']}, schema {registered['schema_version']}"
+    )
+
+
+def _column(text: str) -> dict[str, Any]:
+    name, separator, rest = text.partition(":")
+    declared, _, required = rest.partition(":")
+    if not separator or required not in {"", "required"}:
+        raise typer.BadParameter("a column is `name:type` or `name:type:required`")
+    return {"name": name, "type": declared, "nullable": required != "required"}
+
+
+@tables.command("schema")
+def show_schema(table: TableName, url: Url = None, key: Key = None, data_dir: DataDir = _HOME) -> None:
+    """The current columns and keys, as JSON that PUT /v1/tables/{table} takes."""
+    with GatewayClient.find(url, key, data_dir) as client:
+        found = client.get(f"/v1/tables/{table}/schema")
+    typer.echo(json.dumps({name: found[name] for name in ("key_columns", "columns")}, indent=2))
+
+
+@tables.command("files")
+def show_files(table: TableName, url: Url = None, key: Key = None, data_dir: DataDir = _HOME) -> None:
+    """The landing ledger: every file, its batches and rows."""
+    grid = Grid(box=None, header_style="bold")
+    for title in ("file", "state", "batches", "rows", "bytes", "published"):
+        grid.add_column(title, no_wrap=True)
+    with GatewayClient.find(url, key, data_dir) as client:
+        after: int | None = 0
+        while after is not None:
+            page = client.get(f"/v1/tables/{table}/files", after=after, limit=1000)
+            for file in page["files"]:
+                batches = f"{file['first_sequence']}-{file['last_sequence']}"
+                size = "" if file["bytes"] is None else f"{file['bytes']:,}"
+                grid.add_row(
+                    file["name"], file["state"], batches, f"{file['rows']:,}", size, file["published_at"] or ""
+                )
+            after = page["next_after"]
+    _console.print(grid)
+
+
+@keys.command("create")
+def create_key(
+    rights: Annotated[str, typer.Option(help="Comma-separated: ingest, read, register, admin.")],
+    table_patterns: Annotated[str, typer.Option("--tables", help="Comma-separated patterns, as `sales.*`.")] = "*",
+    days: Annotated[int | None, typer.Option(min=1, help="Days until it expires; unset: never.")] = None,
+    url: Url = None,
+    key: Key = None,
+    data_dir: DataDir = _HOME,
+) -> None:
+    """Create an API key and print it; its secret is not shown again."""
+    expires_at = None if days is None else (datetime.now(UTC) + timedelta(days=days)).isoformat()
+    wanted = {"rights": rights.split(","), "tables": table_patterns.split(","), "expires_at": expires_at}
+    with GatewayClient.find(url, key, data_dir) as client:
+        typer.echo(client.post("/v1/keys", wanted)["key"])
+
+
+@keys.command("list")
+def list_keys(url: Url = None, key: Key = None, data_dir: DataDir = _HOME) -> None:
+    """All keys, without their secrets."""
+    grid = Grid(box=None, header_style="bold")
+    for title in ("id", "rights", "tables", "created", "expires"):
+        grid.add_column(title)
+    with GatewayClient.find(url, key, data_dir) as client:
+        for entry in client.get("/v1/keys")["keys"]:
+            rights, patterns = ",".join(entry["rights"]), ",".join(entry["tables"])
+            grid.add_row(entry["id"], rights, patterns, entry["created_at"], entry["expires_at"] or "never")
+    _console.print(grid)
+
+
+@keys.command("delete")
+def delete_key(
+    key_id: Annotated[str, typer.Argument(help="The id, as `keys list` shows it.")],
+    url: Url = None,
+    key: Key = None,
+    data_dir: DataDir = _HOME,
+) -> None:
+    """Delete a key; it stops working within five seconds."""
+    with GatewayClient.find(url, key, data_dir) as client:
+        client.delete(f"/v1/keys/{key_id}")

@@ -1,0 +1,98 @@
+"""A small HTTP client of the gateway for the command line and the demo."""
+
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import httpx
+
+from app.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
+
+GATEWAY_FILE: Final = "gateway.json"
+ADMIN_KEY_FILE: Final = "admin.key"
+DEFAULT_URL: Final = "http://127.0.0.1:8480"
+
+
+class RefusedByGateway(MirrorgateError):
+    """The gateway answered with problem details; `errors` are its first ones."""
+
+    def __init__(self, problem: dict[str, Any], status: int) -> None:
+        known = problem.get("code") in set(Code)
+        super().__init__(
+            Code(problem["code"]) if known else Code.INTERNAL,
+            str(problem.get("detail", f"the gateway answered {status}")),
+            remedy=problem.get("remedy"),
+        )
+        self.status = status
+        self.errors: list[dict[str, Any]] = problem.get("errors", [])
+
+
+class GatewayClient:
+    """Calls one gateway with one key. Methods raise RefusedByGateway, or TemporarilyUnavailable when none answers."""
+
+    def __init__(self, url: str, key: str) -> None:
+        self.url = url
+        self._http = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=60.0)
+
+    @classmethod
+    def find(cls, url: str | None, key: str | None, data_dir: Path) -> Self:
+        """A client for what was given, else for the gateway that `mirrorgate up` runs on `data_dir`.
+
+        Raises RejectedInput `unauthenticated` when there is no key to be found.
+        """
+        gateway, key_file = data_dir / GATEWAY_FILE, data_dir / ADMIN_KEY_FILE
+        if url is None:
+            url = str(json.loads(gateway.read_text())["url"]) if gateway.exists() else DEFAULT_URL
+        if key is None and key_file.exists():
+            key = key_file.read_text().strip()
+        if key is None:
+            raise RejectedInput(
+                Code.UNAUTHENTICATED,
+                f"there is no key: neither --key, nor MIRRORGATE_API_KEY, nor {key_file}",
+                remedy="Give a key, or name the data directory of a running `mirrorgate up` with --data-dir.",
+            )
+        return cls(url, key)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._http.close()
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        return self._call("GET", path, params=parameters)
+
+    def put(self, path: str, content: Any) -> Any:
+        return self._call("PUT", path, json=content)
+
+    def post(self, path: str, content: Any) -> Any:
+        return self._call("POST", path, json=content)
+
+    def delete(self, path: str) -> None:
+        self._call("DELETE", path)
+
+    def post_changes(self, source_format: str, body: bytes, *, table: str | None = None) -> Any:
+        """Post a change body of `arcion` or `replicate`; the answer with its receipts, given after commit."""
+        return self._call(
+            "POST",
+            f"/v1/changes/{source_format}",
+            content=body,
+            params={"table": table} if table else {},
+            headers={"Content-Type": "application/json"},
+        )
+
+    def _call(self, method: str, path: str, **arguments: Any) -> Any:
+        try:
+            answer = self._http.request(method, path, **arguments)
+        except httpx.TransportError as error:
+            raise TemporarilyUnavailable(Code.NOT_READY, f"no gateway answers at {self.url}") from error
+        if answer.is_success:
+            return answer.json() if answer.content else None
+        try:
+            problem = answer.json()
+        except json.JSONDecodeError:
+            problem = {}
+        raise RefusedByGateway(problem, answer.status_code)

@@ -1,0 +1,228 @@
+"""Run the demo. Exits 0 only when everything that was posted has landed, in order and once."""
+
+import argparse
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import ExitStack
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table as Grid
+from rich.tree import Tree
+
+from app.cli_remote import status_grid
+from app.client import GatewayClient, RefusedByGateway
+from app.errors import MirrorgateError
+from demo.gateway import GatewayDidNotStart, admin_key, running_gateway
+from demo.landing_reader import ROW_MARKER, all_rows, landing_files, landing_rows, table_folder
+from demo.poster import Poster, passing
+from demo.samples import REFUSED, SAMPLE_TABLES, sample_posts
+from demo.workload import Row, stock_metadata, stream, stream_tables
+
+HOME = Path(".demo")
+CHANGES = 100_000
+PER_POST = 1_000
+LANDS_WITHIN = 180.0
+SHOWN_ROWS = 3
+
+console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+
+
+class DoesNotAddUp(Exception):
+    """The landing zone is not what was posted."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
+    parser.add_argument("--data-dir", type=Path, default=HOME, help="emptied first; its landing zone stays to look at")
+    parser.add_argument("--changes", type=int, default=CHANGES, help="length of the stream")
+    arguments = parser.parse_args()
+    shutil.rmtree(arguments.data_dir, ignore_errors=True)
+    try:
+        with ExitStack() as stack:
+            with console.status("Starting the gateway: private Postgres, API, Spark drain …"):
+                started = time.monotonic()
+                url = stack.enter_context(running_gateway(arguments.data_dir))
+            say(f"The gateway is ready at {url} after {time.monotonic() - started:.1f} s.")
+            client = stack.enter_context(GatewayClient(url, admin_key(arguments.data_dir)))
+            run(client, arguments.data_dir / "landing-zone", arguments.changes)
+    except (DoesNotAddUp, GatewayDidNotStart, MirrorgateError) as error:
+        console.print(f"[bold red]The demo failed:[/bold red] {error}")
+        return 1
+    except KeyboardInterrupt:
+        console.print("Stopped.")
+        return 130
+    say(f"The landing zone stays in {arguments.data_dir / 'landing-zone'}. Next: `make up` and README.md.")
+    return 0
+
+
+def run(client: GatewayClient, landing_zone: Path, changes: int) -> None:
+    expected: dict[str, list[Row]] = {}
+    poster = Poster(client)
+    post_samples(client, poster, expected)
+    show_refusals(client)
+    seconds = post_stream(client, poster, changes, expected)
+    wait_until_published(client)
+    landed = time.monotonic()
+    files = verify(landing_zone, expected)
+    show_landing_zone(landing_zone, expected)
+    tables = client.get("/v1/tables")["tables"]
+    console.print(status_grid(tables))
+    check_reconciliation(tables, expected)
+    rows = sum(len(rows) for rows in expected.values())
+    if poster.interruptions:
+        say(f"The gateway was interrupted {poster.interruptions} times; nothing was lost or landed twice.")
+    sent, published = changes / (seconds.sent - seconds.began), changes / (landed - seconds.began)
+    say(
+        f"Accepted {sent:,.0f} changes/s (durable before each answer); published {published:,.0f} changes/s end to end."
+    )
+    console.print(
+        f"[bold green]Everything adds up:[/bold green] {rows:,} rows in {files} files of {len(expected)} tables, "
+        "each row once, in order, with its marker."
+    )
+
+
+def post_samples(client: GatewayClient, poster: Poster, expected: dict[str, list[Row]]) -> None:
+    for name, wanted in SAMPLE_TABLES.items():
+        client.put(f"/v1/tables/{name}", wanted)
+    count = 0
+    for post in sample_posts():
+        poster.post(post)
+        expected.setdefault(post.table, []).extend(post.rows)
+        count += 1
+    say(f"Posted {count} sample messages of the Arcion and Replicate documentation.")
+
+
+def show_refusals(client: GatewayClient) -> None:
+    """Bad input is answered at once with index, pointer and remedy; nothing of it is staged."""
+    for source_format, body, code in REFUSED:
+        try:
+            client.post_changes(source_format, body)
+        except RefusedByGateway as refusal:
+            if refusal.code != code:
+                raise
+            first = refusal.errors[0]
+            where = f"message {first['index']} at {first['pointer']}"
+            say(f"Refused, as it must be: {first['code']} in {where}: {first['detail']}.")
+            console.print(f"  Remedy: {refusal.remedy}", style="dim")
+        else:
+            raise DoesNotAddUp(f"a request that must be refused with {code} was accepted")
+
+
+class Times:
+    """When the stream began and when its last request was durable, by `time.monotonic()`."""
+
+    began = sent = 0.0
+
+
+def post_stream(client: GatewayClient, poster: Poster, changes: int, expected: dict[str, list[Row]]) -> Times:
+    tables = stream_tables()
+    for table in tables:
+        if table.source_format == "arcion":
+            columns: list[dict[str, Any]] = [
+                {"name": name, "type": declared} for name, declared in table.columns.items()
+            ]
+            columns[0]["nullable"] = False
+            client.put(f"/v1/tables/{table.name}", {"columns": columns, "key_columns": [columns[0]["name"]]})
+    client.post_changes("replicate", stock_metadata())
+    times = Times()
+    times.began = time.monotonic()
+    with progress() as bar:
+        task = bar.add_task("Posting changes", total=changes)
+        for post in stream(tables, changes, PER_POST):
+            poster.post(post)
+            expected.setdefault(post.table, []).extend(post.rows)
+            bar.update(task, advance=post.changes)
+    times.sent = time.monotonic()
+    return times
+
+
+def wait_until_published(client: GatewayClient) -> None:
+    give_up = time.monotonic() + LANDS_WITHIN
+    with progress() as bar:
+        task = bar.add_task("Publishing rows", total=None)
+        while True:
+            try:
+                tables = client.get("/v1/tables")["tables"]
+            except MirrorgateError as error:
+                if not passing(error) or time.monotonic() > give_up:
+                    raise
+                tables = []
+            accepted = sum(table["accepted"]["rows"] for table in tables)
+            published = sum(table["published"]["rows"] for table in tables)
+            bar.update(task, total=accepted or None, completed=published)
+            if tables and published == accepted:
+                return
+            if time.monotonic() > give_up:
+                raise DoesNotAddUp(f"{published:,} of {accepted:,} rows were published within {LANDS_WITHIN:.0f} s")
+            threading.Event().wait(0.1)
+
+
+def verify(landing_zone: Path, expected: dict[str, list[Row]]) -> int:
+    """Compare every landed row with what was posted; the number of files. Raises DoesNotAddUp."""
+    files = 0
+    with console.status("Comparing the landing zone with what was posted …"):
+        for table, wanted in expected.items():
+            try:
+                found = all_rows(landing_zone, table)
+                for number, (want, have) in enumerate(zip_longest(wanted, found), start=1):
+                    if want != have:
+                        raise DoesNotAddUp(f"{table}: row {number} of the landing zone is not the row that was posted")
+            except ValueError as error:
+                raise DoesNotAddUp(str(error)) from error
+            files += len(landing_files(table_folder(landing_zone, table)))
+    return files
+
+
+def check_reconciliation(tables: list[dict[str, Any]], expected: dict[str, list[Row]]) -> None:
+    for table in tables:
+        rows = {table[stage]["rows"] for stage in ("accepted", "staged", "published")}
+        if rows != {len(expected.get(table["table"], []))}:
+            raise DoesNotAddUp(f"{table['table']}: accepted, staged, published and posted rows differ")
+
+
+def show_landing_zone(landing_zone: Path, tables: Iterable[str]) -> None:
+    tree = Tree(f"[bold]{landing_zone}[/bold]")
+    tree.add("_partnerEvents.json")
+    for table in tables:
+        folder = table_folder(landing_zone, table)
+        branch = tree.add(str(folder.relative_to(landing_zone)))
+        branch.add("_metadata.json")
+        files = landing_files(folder)
+        for file in files[:2] + ([files[-1]] if len(files) > 2 else []):
+            rows = landing_rows(file)
+            leaf = branch.add(f"{file.name}  {len(rows):,} rows, {file.stat().st_size:,} bytes")
+            leaf.add(sample_grid(file, rows[:SHOWN_ROWS]))
+        if len(files) > 3:
+            branch.add(f"… {len(files)} files in all")
+    console.print(tree)
+
+
+def sample_grid(file: Path, rows: list[Row]) -> Grid:
+    names = [name for name in pq.read_schema(file).names if name != ROW_MARKER]
+    grid = Grid(box=None, header_style="dim", padding=(0, 1))
+    for name in [ROW_MARKER, *names]:
+        grid.add_column(name, no_wrap=True)
+    for row in rows:
+        grid.add_row(*("NULL" if value is None else str(value) for value in row))
+    return grid
+
+
+def progress() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console)
+
+
+def say(text: str) -> None:
+    console.print(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,35 @@
+"""The gateway of the demo: `mirrorgate up` in a folder of its own, on a free port."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class GatewayDidNotStart(Exception):
+    """`mirrorgate up` ended or did not get ready; the text says where its logs are."""
+
+
+@contextmanager
+def running_gateway(data_dir: Path) -> Iterator[str]:
+    """The address of a gateway that runs as long as the block; it is stopped cleanly at the end."""
+    command = [sys.executable, "-m", "app.cli", "up", "--data-dir", str(data_dir), "--port", "0"]
+    data_dir.mkdir(parents=True, exist_ok=True)
+    with (data_dir / "up.log").open("wb") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log) as up:
+        try:
+            assert up.stdout is not None
+            line = up.stdout.readline().decode()
+            if not line.startswith("ready "):
+                ending = (data_dir / "up.log").read_text().strip().splitlines()[-5:]
+                raise GatewayDidNotStart(
+                    "\n".join(["the gateway did not start; its logs are in " + str(data_dir), *ending])
+                )
+            yield line.split()[1]
+        finally:
+            up.terminate()
+            up.wait()
+
+
+def admin_key(data_dir: Path) -> str:
+    return (data_dir / "admin.key").read_text().strip()

@@ -1,0 +1,38 @@
+"""Reading the landing zone as a consumer does: file names and PyArrow, nothing of Mirrorgate."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+ROW_MARKER = "__rowMarker__"
+
+
+def table_folder(landing_zone: Path, table: str) -> Path:
+    schema, _, name = table.rpartition(".")
+    return landing_zone / f"{schema}.schema" / name if schema else landing_zone / name
+
+
+def landing_files(folder: Path) -> list[Path]:
+    """The visible files in order. Raises ValueError unless they are numbered 1..n and metadata is there."""
+    files = sorted(folder.glob("*.parquet"))
+    wanted = [f"{number:020d}.parquet" for number in range(1, len(files) + 1)]
+    if [file.name for file in files] != wanted:
+        raise ValueError(f"{folder.name}: the files are not numbered 1..{len(files)}")
+    json.loads((folder / "_metadata.json").read_bytes())
+    return files
+
+
+def landing_rows(file: Path) -> list[tuple[Any, ...]]:
+    """The rows of a file: the marker, then the columns in file order."""
+    table = pq.read_table(file)
+    names = [ROW_MARKER, *(name for name in table.column_names if name != ROW_MARKER)]
+    return list(zip(*(table.column(name).to_pylist() for name in names), strict=True))
+
+
+def all_rows(landing_zone: Path, table: str) -> Iterator[tuple[Any, ...]]:
+    """Every row of a table in the order of application."""
+    for file in landing_files(table_folder(landing_zone, table)):
+        yield from landing_rows(file)
