@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from app.embedded import PrivatePostgres
 from app.staging.database import migrate, open_engine
+from tests.support import hypothesis_profile as _  # noqa: F401  # loads the profile
 
 _NUMBERS = itertools.count(1)
 

@@ -1,0 +1,74 @@
+"""One local Spark session for all tests of this folder; each test has its own database, landing zone and workers."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import sqlalchemy as sa
+from pyspark.sql import SparkSession
+
+from app.domain.drain_plan import FileLimits
+from app.landing.parquet_file import FileLayout
+from app.settings import Settings
+from app.staging.leases import renew_lease
+from spark_jobs.build_files import BuildPlace
+from spark_jobs.drain import Drain, start_spark
+from spark_jobs.drain_cycle import DrainCycle
+
+NewWorker = Callable[..., DrainCycle]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    session = start_spark(Settings(spark_master="local[2]"))
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def landing_zone(tmp_path: Path) -> Path:
+    return tmp_path / "landing zone"
+
+
+@pytest.fixture
+def new_worker(spark: SparkSession, database_url: str, landing_zone: Path) -> Iterator[NewWorker]:
+    """Makes drain workers with a running lease; the defaults publish everything pending at once."""
+    workers: list[DrainCycle] = []
+
+    def make(
+        *,
+        rows: int = 1_000_000,
+        max_delay_seconds: float = 0.0,
+        lease_seconds: float = 60.0,
+        marker_first: bool = False,
+    ) -> DrainCycle:
+        place = BuildPlace(database_url, landing_zone, FileLayout(marker_first, "zstd"))
+        limits = FileLimits(128 * 2**20, rows, max_delay_seconds)
+        worker = DrainCycle(uuid4(), spark, place, limits, tasks=2)
+        with worker.engine.begin() as connection:
+            renew_lease(connection, worker.worker_id, lease_seconds)
+        workers.append(worker)
+        return worker
+
+    yield make
+    for worker in workers:
+        worker.engine.dispose()
+
+
+def drain(worker: DrainCycle) -> None:
+    """Publish until nothing is due."""
+    Drain(worker, bins=2).drain_pending()
+
+
+def end_lease(engine: sa.Engine, worker: DrainCycle) -> None:
+    """What time does to a worker that no longer renews."""
+    with engine.begin() as connection:
+        ended = sa.text("UPDATE mirrorgate.workers SET lease_until = clock_timestamp() WHERE worker_id = :worker_id")
+        connection.execute(ended, {"worker_id": worker.worker_id})

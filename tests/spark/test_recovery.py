@@ -1,0 +1,157 @@
+"""What a dead, paused or late worker leaves behind never shows twice, out of order, or with a gap."""
+
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from app.domain.table import TableState
+from app.landing.local_zone import LocalZone
+from spark_jobs.drain_cycle import DrainCycle
+from tests.spark.conftest import NewWorker, drain, end_lease
+from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
+from tests.support.schemas import schema_of
+
+ID = schema_of({"id": "int64"}, ["id"])
+
+
+class Died(BaseException):
+    """The process is gone: nothing after this point runs."""
+
+
+def die(*_: object, **__: object) -> None:
+    raise Died
+
+
+@pytest.fixture
+def staged(engine: sa.Engine) -> None:
+    stage_keys(engine, registered(engine, "t", ID), [1], [2])
+
+
+def test_a_worker_that_dies_after_planning_leaves_the_plan_to_the_next(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None
+) -> None:
+    first = new_worker()
+    assert first.prepare(current(engine, "t").table_id) is not None
+    stage_keys(engine, current(engine, "t"), [3])
+    end_lease(engine, first)
+    drain(new_worker())
+    assert landed_keys(landing_zone, "t") == [[1, 2], [3]]
+
+
+def test_a_file_that_is_visible_but_not_recorded_is_recorded_not_landed_again(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = new_worker()
+    claimed = first.prepare(current(engine, "t").table_id)
+    assert claimed is not None
+    monkeypatch.setattr(first, "_record", die)
+    with pytest.raises(Died):
+        first.build_and_publish([claimed])
+    assert landed_keys(landing_zone, "t") == [[1, 2]]
+    end_lease(engine, first)
+    stage_keys(engine, current(engine, "t"), [3])
+    drain(new_worker())
+    assert landed_keys(landing_zone, "t") == [[1, 2], [3]]
+
+
+def test_a_worker_that_dies_between_nomination_and_rename_lands_nothing_twice(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = new_worker()
+    claimed = first.prepare(current(engine, "t").table_id)
+    assert claimed is not None
+    with monkeypatch.context() as patch:
+        patch.setattr("spark_jobs.drain_cycle.make_visible", die)
+        with pytest.raises(Died):
+            first.build_and_publish([claimed])
+    end_lease(engine, first)
+    drain(new_worker())
+    assert landed_keys(landing_zone, "t") == [[1, 2]]
+
+
+def test_a_worker_that_wakes_after_another_took_over_changes_nothing_visible(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paused, other = new_worker(), new_worker()
+    claimed = paused.prepare(current(engine, "t").table_id)
+    assert claimed is not None
+
+    def take_over_first(name: str) -> None:
+        original = getattr(DrainCycle, name)
+
+        def late(self: DrainCycle, *arguments: object) -> object:
+            if self is paused:
+                end_lease(engine, paused)
+                drain(other)
+            return original(self, *arguments)
+
+        monkeypatch.setattr(DrainCycle, name, late)
+
+    take_over_first("_publish_table")
+    assert paused.build_and_publish([claimed]) == set()
+    assert landed_keys(landing_zone, "t") == [[1, 2]]
+    assert current(engine, "t").state is TableState.ACTIVE
+
+
+def test_a_live_owner_keeps_its_table(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None
+) -> None:
+    owner, other = new_worker(), new_worker()
+    table_id = current(engine, "t").table_id
+    assert owner.prepare(table_id) is not None
+    assert other.due() == []
+    assert other.prepare(table_id) is None
+
+
+def test_a_foreign_file_quarantines_its_table_alone(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None
+) -> None:
+    stage_keys(engine, registered(engine, "healthy", ID), [7])
+    worker = new_worker()
+    drain(worker)
+    foreign = landing_zone / "t" / "00000000000000000002.parquet"
+    foreign.write_bytes(b"not ours")
+    stage_keys(engine, current(engine, "t"), [3])
+    stage_keys(engine, current(engine, "healthy"), [8])
+    drain(worker)
+    assert current(engine, "t").state is TableState.QUARANTINED
+    assert foreign.read_bytes() == b"not ours"
+    assert landed_keys(landing_zone, "healthy") == [[7], [8]]
+
+
+def test_a_lost_landing_folder_quarantines_instead_of_restarting_at_1(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None
+) -> None:
+    worker = new_worker()
+    drain(worker)
+    (landing_zone / "t").rename(landing_zone / "elsewhere")
+    stage_keys(engine, current(engine, "t"), [3])
+    drain(worker)
+    assert current(engine, "t").state is TableState.QUARANTINED
+    assert not (landing_zone / "t").exists()
+
+
+def test_a_corrupt_payload_quarantines_and_publishes_nothing(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None
+) -> None:
+    with engine.begin() as connection:
+        connection.execute(
+            sa.text("UPDATE mirrorgate.block_payloads SET payload = payload || '\\x00' WHERE first_sequence = 2")
+        )
+    drain(new_worker())
+    assert current(engine, "t").state is TableState.QUARANTINED
+    assert landed_keys(landing_zone, "t") == []
+
+
+def test_storage_that_fails_for_a_while_only_delays(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = new_worker()
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalZone, "rename", lambda *_: (_ for _ in ()).throw(OSError("no space")))
+        drain(worker)
+    assert landed_keys(landing_zone, "t") == []
+    drain(worker)
+    assert landed_keys(landing_zone, "t") == [[1, 2]]
+    assert current(engine, "t").state is TableState.ACTIVE

@@ -1,0 +1,64 @@
+"""Staging batches and reading landing zones in tests, with the real parts and little text."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import sqlalchemy as sa
+
+from app.domain.change import Change, Operation
+from app.domain.landing_rows import landing_rows
+from app.domain.names import TableName
+from app.domain.table import Table
+from app.domain.table_schema import TableSchema
+from app.staging.group_commit import GroupCommit, Receipt, TypedBatch
+from app.staging.table_registry import find_table, register_table
+from demo.landing_reader import landing_files, table_folder
+
+
+def registered(engine: sa.Engine, name: str, schema: TableSchema) -> Table:
+    """The table after registering it."""
+    with engine.begin() as connection:
+        return register_table(connection, TableName.parse(name), schema).table
+
+
+def current(engine: sa.Engine, name: str) -> Table:
+    """The table as it is now."""
+    with engine.begin() as connection:
+        table = find_table(connection, TableName.parse(name))
+    assert table is not None
+    return table
+
+
+def inserts(rows: Sequence[dict[str, Any]]) -> list[Change]:
+    """One insert per row."""
+    return [Change(index, Operation.INSERT, None, row, "", "") for index, row in enumerate(rows)]
+
+
+def typed(table: Table, changes: Sequence[Change]) -> TypedBatch:
+    return TypedBatch(table, landing_rows(changes, table.schema))
+
+
+def stage(engine: sa.Engine, *requests: Sequence[TypedBatch]) -> list[Receipt]:
+    """Stage requests one after the other, each in a transaction of its own; all their receipts."""
+    receipts: list[Receipt] = []
+    writer = GroupCommit(engine)
+    writer.start()
+    try:
+        for request in requests:
+            receipts += writer.submit(request).result(timeout=30)
+    finally:
+        writer.close()
+    return receipts
+
+
+def stage_keys(engine: sa.Engine, table: Table, *batches: Sequence[int]) -> None:
+    """Stage one batch of inserts per list of keys, for a table whose only column is `id`."""
+    stage(engine, *([typed(table, inserts([{"id": key} for key in keys]))] for keys in batches))
+
+
+def landed_keys(landing_zone: Path, table: str) -> list[list[Any]]:
+    """The `id` values of each landing file, in file order; fails on a gap in the numbers."""
+    folder = table_folder(landing_zone, table)
+    return [pq.read_table(file).column("id").to_pylist() for file in landing_files(folder)] if folder.exists() else []
