@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from app.client import GatewayClient, RefusedByGateway
 from app.errors import MirrorgateError
 from demo.gateway import GatewayDidNotStart, admin_key, running_gateway
 from demo.landing_reader import ROW_MARKER, all_rows, landing_files, landing_rows, table_folder
-from demo.poster import Poster, passing
+from demo.poster import Poster, persistently
 from demo.samples import REFUSED, SAMPLE_TABLES, sample_posts
 from demo.workload import Row, stock_metadata, stream, stream_tables
 
@@ -73,7 +74,7 @@ def run(client: GatewayClient, landing_zone: Path, changes: int) -> None:
     landed = time.monotonic()
     files = verify(landing_zone, expected)
     show_landing_zone(landing_zone, expected)
-    tables = client.get("/v1/tables")["tables"]
+    tables = table_states(client)
     console.print(status_grid(tables))
     check_reconciliation(tables, expected)
     rows = sum(len(rows) for rows in expected.values())
@@ -91,7 +92,7 @@ def run(client: GatewayClient, landing_zone: Path, changes: int) -> None:
 
 def post_samples(client: GatewayClient, poster: Poster, expected: dict[str, list[Row]]) -> None:
     for name, wanted in SAMPLE_TABLES.items():
-        client.put(f"/v1/tables/{name}", wanted)
+        register(client, name, wanted)
     count = 0
     for post in sample_posts():
         poster.post(post)
@@ -100,11 +101,20 @@ def post_samples(client: GatewayClient, poster: Poster, expected: dict[str, list
     say(f"Posted {count} sample messages of the Arcion and Replicate documentation.")
 
 
+def register(client: GatewayClient, table: str, wanted: dict[str, Any]) -> None:
+    persistently(lambda: client.put(f"/v1/tables/{table}", wanted))
+
+
+def table_states(client: GatewayClient) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = persistently(lambda: client.get("/v1/tables"))["tables"]
+    return found
+
+
 def show_refusals(client: GatewayClient) -> None:
     """Bad input is answered at once with index, pointer and remedy; nothing of it is staged."""
     for source_format, body, code in REFUSED:
         try:
-            client.post_changes(source_format, body)
+            persistently(partial(client.post_changes, source_format, body))
         except RefusedByGateway as refusal:
             if refusal.code != code:
                 raise
@@ -130,8 +140,8 @@ def post_stream(client: GatewayClient, poster: Poster, changes: int, expected: d
                 {"name": name, "type": declared} for name, declared in table.columns.items()
             ]
             columns[0]["nullable"] = False
-            client.put(f"/v1/tables/{table.name}", {"columns": columns, "key_columns": [columns[0]["name"]]})
-    client.post_changes("replicate", stock_metadata())
+            register(client, table.name, {"columns": columns, "key_columns": [columns[0]["name"]]})
+    persistently(lambda: client.post_changes("replicate", stock_metadata()))
     times = Times()
     times.began = time.monotonic()
     with progress() as bar:
@@ -149,16 +159,11 @@ def wait_until_published(client: GatewayClient) -> None:
     with progress() as bar:
         task = bar.add_task("Publishing rows", total=None)
         while True:
-            try:
-                tables = client.get("/v1/tables")["tables"]
-            except MirrorgateError as error:
-                if not passing(error) or time.monotonic() > give_up:
-                    raise
-                tables = []
+            tables = table_states(client)
             accepted = sum(table["accepted"]["rows"] for table in tables)
             published = sum(table["published"]["rows"] for table in tables)
-            bar.update(task, total=accepted or None, completed=published)
-            if tables and published == accepted:
+            bar.update(task, total=accepted, completed=published)
+            if published == accepted:
                 return
             if time.monotonic() > give_up:
                 raise DoesNotAddUp(f"{published:,} of {accepted:,} rows were published within {LANDS_WITHIN:.0f} s")

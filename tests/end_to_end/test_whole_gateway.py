@@ -1,0 +1,97 @@
+"""The whole gateway as its users run it: real processes, real HTTP, real Spark, and processes that are killed."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from app.client import GatewayClient
+from demo.gateway import admin_key, running_gateway
+from tests.support.gateway_parts import landed_keys
+from tests.support.processes import REPOSITORY
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def processes(data_dir: Path, module: str = "") -> list[int]:
+    """Living processes of the gateway on this data directory, found by their command or environment."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            with suppress(OSError):
+                command = (entry / "cmdline").read_bytes()
+                ours = str(data_dir).encode() in command + (entry / "environ").read_bytes()
+                if command and ours and module.encode() in command:
+                    found.append(int(entry.name))
+    return found
+
+
+@contextmanager
+def killer(data_dir: Path) -> Iterator[list[str]]:
+    """Kills the API and the drain in turn, each as soon as it has come up again, until the block ends."""
+    killed: list[str] = []
+    ended = threading.Event()
+
+    def kill() -> None:
+        before: set[int] = set()
+        while not ended.wait(1.5):
+            for module in ("app.main", "spark_jobs.drain"):
+                for pid in set(processes(data_dir, module)) - before:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                        before.add(pid)
+                        killed.append(module)
+            if killed.count("spark_jobs.drain") >= 2 and killed.count("app.main") >= 4:
+                return
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_killing_the_api_and_the_drain_during_the_demo_only_delays_it(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data dir"
+    command = [sys.executable, "-m", "demo", "--data-dir", str(data_dir), "--changes", "60000"]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as demo:
+        wait_until(lambda: (data_dir / "gateway.json").exists(), within=60, what="the gateway starts its children")
+        with killer(data_dir) as killed:
+            output, _ = demo.communicate(timeout=280)
+    assert demo.returncode == 0, output
+    assert "Everything adds up" in output
+    assert {"app.main", "spark_jobs.drain"} <= set(killed)
+    wait_until(lambda: not processes(data_dir), within=30, what="no process of the gateway is left")
+
+
+def test_a_gateway_whose_machine_went_down_carries_on_where_it_was(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    with running_gateway(data_dir) as url, GatewayClient(url, admin_key(data_dir)) as client:
+        client.put("/v1/tables/t", {"key_columns": ["id"], "columns": [{"name": "id", "type": "int64"}]})
+        for pid in processes(data_dir, "spark_jobs.drain"):
+            os.kill(pid, signal.SIGKILL)
+        assert client.post_changes("arcion", arcion_insert(1))["receipts"][0]["sequence"] == 1
+        for pid in processes(data_dir):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not processes(data_dir), within=30, what="no process of the gateway is left")
+    with running_gateway(data_dir) as url, GatewayClient(url, admin_key(data_dir)) as client:
+        assert client.post_changes("arcion", arcion_insert(2))["receipts"][0]["sequence"] == 2
+        published = lambda: client.get("/v1/tables/t")["published"]["rows"] == 2  # noqa: E731
+        wait_until(published, within=60, what="both batches are published")
+    assert [key for file in landed_keys(data_dir / "landing-zone", "t") for key in file] == [1, 2]
+
+
+def arcion_insert(key: int) -> bytes:
+    return (
+        b'{"tableName":{"name":"t"},"opType":"I","before":{"id":"null"},"after":{"id":"%d"},"exists":{"id":"1"}}' % key
+    )
