@@ -339,12 +339,12 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     Code.FOREIGN_FILE: CodeFacts(
         Kind.BROKEN,
         "A file that this gateway did not plan stands under the next file number.",
-        "Find out who writes into the landing zone; move the file away, then release the table.",
+        "Find out who writes into the landing zone, move the file away, then activate the table (docs/operations.md).",
     ),
     Code.LANDING_FOLDER_LOST: CodeFacts(
         Kind.BROKEN,
         "The table's landing folder is gone or belongs to another generation or installation.",
-        "Restore the folder, or recreate the table with a new initial load.",
+        "Restore the folder, then activate the table (docs/operations.md).",
     ),
     Code.PAYLOAD_CORRUPT: CodeFacts(
         Kind.BROKEN,

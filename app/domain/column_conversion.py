@@ -100,7 +100,17 @@ def _trusted(texts: pa.StringArray, array: pa.Array, column_type: ColumnType) ->
         return pc.all(pc.is_finite(array)).as_py() is not False
     if column_type.name is TypeName.DATE:
         return pc.any(pc.less(array, _FIRST_DATE)).as_py() is not True
-    return True
+    return column_type.name is not TypeName.DECIMAL or _cannot_wrap(texts, column_type.scale)
+
+
+def _cannot_wrap(texts: pa.StringArray, scale: int) -> bool:
+    """Whether no text becomes a number of more than 38 digits at this scale: the decimal kernel wraps there,
+    silently."""
+    if pc.any(pc.match_substring(texts, "e", ignore_case=True)).as_py():
+        return False
+    point = pc.find_substring(texts, ".")
+    whole = pc.if_else(pc.less(point, 0), pc.binary_length(texts), point)
+    return (pc.max(whole).as_py() or 0) + scale <= MAX_DECIMAL_DIGITS
 
 
 def _timestamps(texts: pa.StringArray) -> pa.Array | None:

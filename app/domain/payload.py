@@ -25,7 +25,7 @@ def encode_payload(batches: Sequence[pa.RecordBatch]) -> bytes:
 
 
 def decode_payload(payload: bytes, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows of a payload written under `schema`. Raises pa.ArrowInvalid for bytes that are no such message."""
+    """The rows of a payload written under `schema`. Raises pa.ArrowInvalid, OSError or EOFError for other bytes."""
     return pa.ipc.read_record_batch(pa.py_buffer(payload), schema)
 
 

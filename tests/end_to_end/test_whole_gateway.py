@@ -1,6 +1,7 @@
 """The whole gateway as its users run it: real processes, real HTTP, real Spark, and processes that are killed."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -89,6 +90,20 @@ def test_a_gateway_whose_machine_went_down_carries_on_where_it_was(tmp_path: Pat
         published = lambda: client.get("/v1/tables/t")["published"]["rows"] == 2  # noqa: E731
         wait_until(published, within=60, what="both batches are published")
     assert [key for file in landed_keys(data_dir / "landing-zone", "t") for key in file] == [1, 2]
+
+
+def test_the_commands_of_the_readme_work_as_printed(tmp_path: Path) -> None:
+    for name, target in (("demo", REPOSITORY / "demo"), (".venv", Path(sys.prefix))):
+        (tmp_path / name).symlink_to(target)
+    text = (REPOSITORY / "README.md").read_text()
+    (commands,) = [block for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) if block.startswith("url=")]
+    with running_gateway(tmp_path / ".mirrorgate") as url:
+        script = commands.replace("http://127.0.0.1:8480", url)
+        ran = subprocess.run(["bash", "-euc", script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert ran.returncode == 0, ran.stderr
+        assert ran.stdout.count('"receipts"') == 3
+        assert '"code":"malformed_message"' in ran.stdout
+        assert "tpch_scale_0_01.nation" in ran.stdout and "HR.EMPLOYEES" in ran.stdout
 
 
 def arcion_insert(key: int) -> bytes:
