@@ -123,7 +123,7 @@ class Ingest:
         """Register or evolve the tables of MD messages; they stay registered whatever becomes of the data."""
         for entry in metadata:
             if not principal.may_touch(entry.table):
-                raise _refusal(Code.UNKNOWN_TABLE, "no such table", entry.index, "/message/lineage")
+                raise _refusal(Code.UNKNOWN_TABLE, "no such table", entry.index, f"{entry.at}/lineage")
             if not principal.has(Right.REGISTER):
                 raise RejectedInput(Code.FORBIDDEN, "metadata messages need a key with the right `register`")
             with translated_errors(), self.engine.begin() as connection:
@@ -131,7 +131,7 @@ class Ingest:
                 known = replicate_metadata(connection, registration.table.table_id) or {}
                 if entry.table_version < known.get("table_version", 0):
                     detail = f"table version {entry.table_version} is older than {known['table_version']}"
-                    raise _refusal(Code.STALE_METADATA, detail, entry.index, "/message/lineage/tableVersion")
+                    raise _refusal(Code.STALE_METADATA, detail, entry.index, f"{entry.at}/lineage/tableVersion")
                 facts = {"schema_id": entry.schema_id, "table_version": entry.table_version}
                 record_replicate_metadata(connection, registration.table.table_id, facts)
             self._tables.pop(entry.table.folded, None)

@@ -100,6 +100,12 @@ class Settings(BaseSettings):
             raise ValueError("must start with postgresql://")
         return value
 
+    @field_validator("port", mode="before")
+    @classmethod
+    def _not_a_service_link(cls, value: object) -> object:
+        """Kubernetes sets MIRRORGATE_PORT=tcp://… in pods beside a service named `mirrorgate`: not meant for us."""
+        return cls.model_fields["port"].default if isinstance(value, str) and value.startswith("tcp://") else value
+
     @classmethod
     def from_environment(cls, **overrides: object) -> Self:
         """Read the settings; `overrides` (from the command line) win. Raises Misconfigured `bad_setting`."""

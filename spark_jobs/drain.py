@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Final
 from uuid import UUID, uuid4
@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from app.domain.drain_plan import FileLimits
 from app.domain.table import TableId
-from app.errors import MirrorgateError
+from app.errors import Code, InvariantBroken, MirrorgateError
 from app.landing.local_zone import LocalZone
 from app.landing.parquet_file import FileLayout
 from app.landing.publish import announce_partner
@@ -58,14 +58,16 @@ class Drain:
         self._threads = ThreadPoolExecutor(bins, thread_name_prefix="bin")
         self._lock = threading.Lock()
         self._busy: set[TableId] = set()
+        self._shares: set[Future[None]] = set()
         self._not_before: dict[TableId, tuple[float, float]] = {}
         """Per table that failed: when to try again, and how long to wait the time after."""
         self.stopping = threading.Event()
 
-    def drain_pending(self) -> None:
-        """Publish until nothing is due; for `--once`, and for tests."""
+    def drain_pending(self) -> set[TableId]:
+        """Publish until nothing is due, for `--once`; the tables that could not be published now."""
         while not self.stopping.is_set() and self._start_due():
-            self._wait_for_bins()
+            wait(self._shares)
+        return set(self._not_before)
 
     def run(self, wake: threading.Event, poll_seconds: float) -> None:
         """Publish what is due at each wake and at least every `poll_seconds`, until `stopping` is set."""
@@ -92,7 +94,8 @@ class Drain:
         for share in balance(claimed, lambda entry: entry.rows, self._bins):
             with self._lock:
                 self._busy |= {entry.table.table_id for entry in share}
-            self._threads.submit(self._drain_share, share)
+            self._shares.add(self._threads.submit(self._drain_share, share))
+        self._shares -= {share for share in self._shares if share.done()}
         return bool(claimed)
 
     def _prepare(self, table_id: TableId) -> ClaimedTable | None:
@@ -128,10 +131,6 @@ class Drain:
         with self._lock:
             _, pause = self._not_before.get(table_id, (0.0, _FIRST_BACKOFF))
             self._not_before[table_id] = (time.monotonic() + pause, min(2 * pause, _LONGEST_BACKOFF))
-
-    def _wait_for_bins(self) -> None:
-        self._threads.shutdown(wait=True)
-        self._threads = ThreadPoolExecutor(self._bins, thread_name_prefix="bin")
 
 
 def start_spark(settings: Settings) -> SparkSession:
@@ -211,7 +210,8 @@ def run_drain(settings: Settings, *, once: bool) -> None:
         with kept_lease(cycle, settings.lease_seconds):
             log.info("drain_started", worker=str(cycle.worker_id), landing_zone=str(cycle.place.landing_zone))
             if once:
-                drain.drain_pending()
+                if failed := drain.drain_pending():
+                    raise InvariantBroken(Code.BUILD_FAILED, f"{len(failed)} tables could not be published")
             else:
                 wake = threading.Event()
                 _listen(cycle.place.database_url, wake, drain.stopping)

@@ -100,6 +100,8 @@ class TableMetadata:
     schema: TableSchema
     schema_id: str | None
     table_version: int
+    at: str
+    """JSON Pointer of the message's body, for errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ def decode_replicate(body: bytes) -> ReplicateRequest:
             if inner is None:
                 ignored += 1
             elif inner.tableStructure is not None:
-                request.metadata.append(_metadata(index, inner))
+                request.metadata.append(_metadata(index, inner, prefix))
             else:
                 request.changes.append(_data_change(index, inner, prefix, message.messageSchemaId))
         except RejectedInput as error:
@@ -157,12 +159,9 @@ def _unwrap(message: ReplicateMessage) -> tuple[Body | None, str]:
     return message.message, "/message"
 
 
-def _metadata(index: int, body: Body) -> TableMetadata:
+def _metadata(index: int, body: Body, prefix: str) -> TableMetadata:
     if body.lineage is None or body.tableStructure is None:
-        problem = Problem(
-            Code.MALFORMED_MESSAGE, "a metadata message needs lineage and tableStructure", index, "/message"
-        )
-        raise RejectedInput.of((problem,))
+        raise _refusal(Code.MALFORMED_MESSAGE, "a metadata message needs lineage", index, f"{prefix}/lineage")
     columns = sorted(body.tableStructure.tableColumns.items(), key=lambda item: item[1].ordinal)
     keys = sorted((c.primaryKeyPosition, name) for name, c in columns if c.primaryKeyPosition > 0)
     schema = TableSchema.declare(
@@ -170,7 +169,7 @@ def _metadata(index: int, body: Body) -> TableMetadata:
         tuple(name for _, name in keys),
     )
     return TableMetadata(
-        index, _name(body.lineage.schema, body.lineage.table), schema, body.schemaId, body.lineage.tableVersion
+        index, _name(body.lineage.schema, body.lineage.table), schema, body.schemaId, body.lineage.tableVersion, prefix
     )
 
 
