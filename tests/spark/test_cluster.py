@@ -28,7 +28,13 @@ def test_the_drain_publishes_under_spark_submit_on_a_cluster_of_two_workers(
         "PYSPARK_PYTHON": sys.executable,
     }
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    command = [str(submit), "--master", "local-cluster[2,1,1024]", str(REPOSITORY / "spark_jobs" / "drain.py"), "--once"]
+    command = [
+        str(submit),
+        "--master",
+        "local-cluster[2,1,1024]",
+        str(REPOSITORY / "spark_jobs" / "drain.py"),
+        "--once",
+    ]
     finished = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=150)
     assert finished.returncode == 0, finished.stderr
     assert landed_keys(landing_zone, "a") == landed_keys(landing_zone, "b") == [[1, 2, 3]]

@@ -1,0 +1,58 @@
+# syntax=docker/dockerfile:1
+# Two images: `docker build --target api .` has no PySpark, `docker build --target drain .` no FastAPI.
+ARG PYTHON_IMAGE=python:3.11-slim-bookworm
+
+FROM ${PYTHON_IMAGE} AS wheel
+WORKDIR /src
+COPY pyproject.toml README.md LICENSE ./
+COPY app ./app
+COPY spark_jobs ./spark_jobs
+COPY migrations ./migrations
+RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
+
+FROM ${PYTHON_IMAGE} AS api-environment
+COPY requirements/api.lock /requirements/
+RUN python -m venv /opt/mirrorgate \
+    && /opt/mirrorgate/bin/pip install --no-cache-dir --requirement /requirements/api.lock
+COPY --from=wheel /wheels /wheels
+RUN /opt/mirrorgate/bin/pip install --no-cache-dir --no-deps --no-index /wheels/*.whl
+
+FROM ${PYTHON_IMAGE} AS drain-environment
+COPY requirements/drain.lock /requirements/
+RUN python -m venv /opt/mirrorgate \
+    && /opt/mirrorgate/bin/pip install --no-cache-dir --requirement /requirements/drain.lock
+COPY --from=wheel /wheels /wheels
+RUN /opt/mirrorgate/bin/pip install --no-cache-dir --no-deps --no-index /wheels/*.whl
+
+FROM ${PYTHON_IMAGE} AS runtime
+ENV PATH=/opt/mirrorgate/bin:$PATH \
+    PYTHONUNBUFFERED=1
+RUN useradd --uid 10001 --create-home --home-dir /var/lib/mirrorgate --shell /usr/sbin/nologin mirrorgate
+WORKDIR /var/lib/mirrorgate
+
+FROM runtime AS api
+COPY --from=api-environment /opt/mirrorgate /opt/mirrorgate
+COPY docker/api_healthy.py /opt/mirrorgate/health/
+ENV MIRRORGATE_HOST=0.0.0.0
+EXPOSE 8480
+USER mirrorgate
+HEALTHCHECK --interval=10s --timeout=5s --start-period=20s CMD ["python", "/opt/mirrorgate/health/api_healthy.py"]
+ENTRYPOINT ["mirrorgate"]
+CMD ["api"]
+
+FROM runtime AS drain
+# procps: Spark's start scripts call ps. The folder for manual pages is missing from slim images, and Java's
+# package fails without it.
+RUN mkdir -p /usr/share/man/man1 \
+    && apt-get update \
+    && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps \
+    && rm -rf /var/lib/apt/lists/* \
+    && install --directory --owner mirrorgate --group mirrorgate /landing-zone
+COPY --from=drain-environment /opt/mirrorgate /opt/mirrorgate
+COPY docker/drain_healthy.py /opt/mirrorgate/health/
+ENV MIRRORGATE_LANDING_ZONE=/landing-zone
+VOLUME /landing-zone
+USER mirrorgate
+HEALTHCHECK --interval=30s --timeout=15s --start-period=60s CMD ["python", "/opt/mirrorgate/health/drain_healthy.py"]
+ENTRYPOINT ["mirrorgate"]
+CMD ["drain"]

@@ -1,0 +1,65 @@
+# The only thing needed is Python 3.11 or newer; the rest is installed into .venv.
+# Paths are relative throughout, because make cannot handle a checkout whose path holds a space otherwise.
+
+SHELL := /bin/sh
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+BIN := .venv/bin
+RUN := $(BIN)/python -m
+
+# A Python to make .venv with, instead of the first suitable one on the PATH.
+PYTHON ?=
+# More arguments for mirrorgate up, the demo, pytest or the benchmarks.
+ARGS ?=
+
+COMPILE := $(RUN) uv pip compile pyproject.toml --universal --python-version 3.11 --fork-strategy fewest --quiet \
+	--no-emit-index-url --custom-compile-command 'make lock'
+
+.PHONY: help demo up test test-fast check bench openapi docs lock clean .venv
+
+help: ## List what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+demo: .venv ## Run the whole gateway on real messages and print what landed
+	@$(RUN) demo $(ARGS)
+
+up: .venv ## Run the gateway on this machine until Ctrl-C
+	@$(BIN)/mirrorgate up $(ARGS)
+
+test: .venv ## Run all tests
+	@$(RUN) pytest $(ARGS)
+
+test-fast: .venv ## Run the tests that need no Spark and little time
+	@$(RUN) pytest -m "not spark and not slow" $(ARGS)
+
+check: .venv ## Check format, lint, types and imports, then run all tests
+	$(RUN) ruff format --check
+	$(RUN) ruff check
+	$(RUN) mypy
+	$(BIN)/lint-imports
+	$(RUN) pytest $(ARGS)
+
+bench: .venv ## Run the benchmark suite, which lives in benchmarks/
+	@echo "The benchmark suite lives in benchmarks/; it is not part of the tests."
+	@$(RUN) benchmarks $(ARGS)
+
+openapi: .venv ## Write openapi/mirrorgate.v1.yaml from the app
+	@$(RUN) tools.openapi
+
+docs: .venv ## Write the tables of docs/settings.md and docs/errors.md from the code
+	@$(RUN) tools.reference
+
+lock: .venv ## Pin the newest versions that fit pyproject.toml
+	@$(COMPILE) --upgrade --extra dev --output-file requirements/dev.lock
+	@$(COMPILE) --constraint requirements/dev.lock --no-annotate --extra api --output-file requirements/api.lock
+	@$(COMPILE) --constraint requirements/dev.lock --no-annotate --extra drain --extra onelake \
+		--output-file requirements/drain.lock
+
+clean: ## Remove .venv and everything else that can be made again; keeps .mirrorgate
+	@rm -rf .venv build dist .demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf spark-warehouse metastore_db derby.log *.egg-info
+	@find . -name .mirrorgate -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv:
+	@PYTHON="$(PYTHON)" sh tools/make_venv.sh

