@@ -58,6 +58,8 @@ class Ingest:
 
     engine: Engine
     group_commit: GroupCommit
+    marker_first: bool = False
+    """Where landing files have the row marker, which the metadata chain tells when a table is registered."""
     _tables: dict[str, Table] = field(default_factory=dict)
     """Tables as last seen, by folded name; may be out of date, which the sequence lock notices."""
 
@@ -79,8 +81,7 @@ class Ingest:
                 receipts = await asyncio.wrap_future(self.group_commit.submit(batches))
                 return Accepted(receipts, decoded.ignored)
             except TableMoved:
-                for folded_name in decoded.changes:
-                    self._tables.pop(folded_name, None)
+                self._forget(decoded)
         raise TemporarilyUnavailable(Code.TABLE_BUSY, "the tables of this request keep changing")
 
     def _decode_arcion(self, body: bytes, table: TableName | None) -> _Decoded:
@@ -96,22 +97,30 @@ class Ingest:
         request = decode_replicate(body)
         if request.metadata:
             self._register(latest_by_table(request.metadata), principal)
-        by_schema: dict[str | None, TableName] = {e.schema_id: e.table for e in request.metadata if e.schema_id}
+        by_schema: dict[str, TableName | None] = {e.schema_id: e.table for e in request.metadata if e.schema_id}
         changes: dict[str, tuple[TableName, list[Change]]] = {}
         for change in request.changes:
-            name = self._route(change, table, by_schema)
+            name = self._route(change, principal, table, by_schema)
             changes.setdefault(name.folded, (name, []))[1].append(change.change)
         return _Decoded(changes, request.ignored)
 
-    def _route(self, message: DataChange, table: TableName | None, by_schema: dict[str | None, TableName]) -> TableName:
-        """The table of a data message: `?table=`, its own address, or its schema id's metadata."""
-        index = message.change.index
-        if message.schema_id and message.schema_id not in by_schema:
+    def _route(
+        self,
+        message: DataChange,
+        principal: Principal,
+        table: TableName | None,
+        by_schema: dict[str, TableName | None],
+    ) -> TableName:
+        """The table of a data message: `?table=`, its own address, or its schema id's metadata.
+
+        The metadata of a table outside the caller's patterns is as unknown as one that never arrived.
+        """
+        index, schema_id = message.change.index, message.schema_id or ""
+        if schema_id and schema_id not in by_schema:
             with translated_errors(), self.engine.begin() as connection:
-                found = find_table_by_replicate_schema(connection, message.schema_id)
-            if found is not None:
-                by_schema[message.schema_id] = found.name
-        candidates = [name for name in (table, message.table, by_schema.get(message.schema_id)) if name is not None]
+                found = find_table_by_replicate_schema(connection, schema_id)
+            by_schema[schema_id] = found.name if found is not None and principal.may_touch(found.name) else None
+        candidates = [name for name in (table, message.table, by_schema.get(schema_id)) if name is not None]
         if not candidates:
             code = Code.SCHEMA_UNKNOWN if message.schema_id else Code.UNKNOWN_TABLE
             raise _refusal(code, "nothing tells the table of this message", index, "/messageSchemaId")
@@ -127,7 +136,7 @@ class Ingest:
             if not principal.has(Right.REGISTER):
                 raise RejectedInput(Code.FORBIDDEN, "metadata messages need a key with the right `register`")
             with translated_errors(), self.engine.begin() as connection:
-                registration = register_table(connection, entry.table, entry.schema)
+                registration = register_table(connection, entry.table, entry.schema, marker_first=self.marker_first)
                 known = replicate_metadata(connection, registration.table.table_id) or {}
                 if entry.table_version < known.get("table_version", 0):
                     detail = f"table version {entry.table_version} is older than {known['table_version']}"
@@ -141,24 +150,30 @@ class Ingest:
                 )
 
     def _type(self, decoded: _Decoded, principal: Principal) -> list[TypedBatch]:
-        """Typed batches of every table, or all problems of the whole request."""
-        batches: list[TypedBatch] = []
-        problems: list[Problem] = []
-        for name, changes in decoded.changes.values():
-            table = self._find(name) if principal.may_touch(name) else None
-            if table is None:
-                detail = f"table {name} is not registered"
-                problems.extend(Problem(Code.UNKNOWN_TABLE, detail, change.index) for change in changes)
-                continue
-            if not table.state.accepts_changes:
-                raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
-            try:
-                batches.append(TypedBatch(table, landing_rows(changes, table.schema)))
-            except RejectedInput as error:
-                problems.extend(error.problems)
-        if problems:
-            raise RejectedInput.of(tuple(sorted(problems, key=lambda problem: problem.index or 0)))
-        return batches
+        """Typed batches of every table, or all problems of the whole request.
+
+        A refusal counts only when the tables still are as they were last seen; otherwise the present ones decide.
+        """
+        seen = self._look_up(decoded, principal)
+        try:
+            return _typed(decoded, seen)
+        except RejectedInput:
+            self._forget(decoded)
+            present = self._look_up(decoded, principal)
+            if present == seen:
+                raise
+            return _typed(decoded, present)
+
+    def _look_up(self, decoded: _Decoded, principal: Principal) -> dict[str, Table | None]:
+        """The request's tables by folded name; None for a missing one and for one that the caller may not touch."""
+        return {
+            folded_name: self._find(name) if principal.may_touch(name) else None
+            for folded_name, (name, _) in decoded.changes.items()
+        }
+
+    def _forget(self, decoded: _Decoded) -> None:
+        for folded_name in decoded.changes:
+            self._tables.pop(folded_name, None)
 
     def _find(self, name: TableName) -> Table | None:
         table = self._tables.get(name.folded)
@@ -168,6 +183,27 @@ class Ingest:
             if table is not None:
                 self._tables[name.folded] = table
         return table
+
+
+def _typed(decoded: _Decoded, tables: Mapping[str, Table | None]) -> list[TypedBatch]:
+    """Typed batches under these tables, or every problem found."""
+    batches: list[TypedBatch] = []
+    problems: list[Problem] = []
+    for folded_name, (name, changes) in decoded.changes.items():
+        table = tables[folded_name]
+        if table is None:
+            detail = f"table {name} is not registered"
+            problems.extend(Problem(Code.UNKNOWN_TABLE, detail, change.index) for change in changes)
+            continue
+        if not table.state.accepts_changes:
+            raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
+        try:
+            batches.append(TypedBatch(table, landing_rows(changes, table.schema)))
+        except RejectedInput as error:
+            problems.extend(error.problems)
+    if problems:
+        raise RejectedInput.of(tuple(sorted(problems, key=lambda problem: problem.index or 0)))
+    return batches
 
 
 def _refusal(code: Code, detail: str, index: int, pointer: str) -> RejectedInput:
