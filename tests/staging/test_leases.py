@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from app.domain.drain_plan import FileLimits
 from app.domain.table import Epoch, TableId
 from app.errors import Code, InvariantBroken
-from app.staging.leases import check_epoch, due_tables, give_up_lease, live_workers, renew_lease
+from app.staging.leases import check_epoch, claim_table, due_tables, give_up_lease, live_workers, renew_lease
 from tests.support import sql
 from tests.support.gateway_parts import registered, stage_keys
 from tests.support.ledger import Owned, claim, owned_table, plan, publish
@@ -95,13 +95,18 @@ def test_of_workers_that_claim_at_once_one_gets_the_table(engine: sa.Engine) -> 
     owned = owned_table(engine)
     end_lease(engine, owned.worker)
     together = Barrier(4)
+    workers = [uuid4() for _ in range(4)]
+    with engine.begin() as connection:
+        for worker in workers:
+            renew_lease(connection, worker, 60)
 
     def take(worker: UUID) -> Epoch | None:
         together.wait(timeout=30)
-        return claim(engine, owned.table.table_id, worker)
+        with engine.begin() as connection:
+            return claim_table(connection, owned.table.table_id, worker, held=None)
 
     with ThreadPoolExecutor(4) as threads:
-        epochs = list(threads.map(take, [uuid4() for _ in range(4)]))
+        epochs = list(threads.map(take, workers))
     assert sorted(epochs, key=str) == [2, None, None, None]
 
 

@@ -13,6 +13,13 @@ def run(engine: sa.Engine, statement: str, **parameters: Any) -> None:
         connection.execute(sa.text(statement), parameters)
 
 
+def attempt(engine: sa.Engine, statement: str, **parameters: Any) -> None:
+    """Execute one statement and take it back."""
+    with engine.connect() as connection, connection.begin() as transaction:
+        connection.execute(sa.text(statement), parameters)
+        transaction.rollback()
+
+
 def value(engine: sa.Engine, statement: str, **parameters: Any) -> Any:
     """The one value that a query gives."""
     with engine.begin() as connection:
