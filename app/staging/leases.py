@@ -97,8 +97,7 @@ def due_tables(connection: sa.Connection, worker_id: UUID, limits: FileLimits, *
 def claim_table(connection: sa.Connection, table_id: TableId, worker_id: UUID, *, held: Epoch | None) -> Epoch | None:
     """W1: the epoch under which this worker owns the table; None while another worker lives.
 
-    The worker's lease must run already, from an earlier transaction: claimants that wait for each other here see
-    only what was committed before they began. The epoch `held` is kept while it is still the table's; otherwise a new one begins, and older ones must be
+    The epoch `held` is kept while it is still the table's; otherwise a new one begins, and older ones must be
     revoked before anything else. A process that dies after this has only burned an epoch number.
     """
     keys = {"table_id": table_id, "worker_id": worker_id}

@@ -173,10 +173,11 @@ def test_a_value_of_the_type_is_kept_exactly(declared: str, case: tuple[SourceVa
 
 @pytest.mark.parametrize(("declared", "value"), cases(REFUSED), ids=lambda case: repr(case)[:50])
 def test_any_other_value_is_refused_by_its_position(declared: str, value: SourceValue) -> None:
-    fitting = ACCEPTED[declared][0][0]
-    with pytest.raises(BadValues) as refusal:
-        convert([fitting, value, None, value], ColumnType.parse(declared))
-    assert list(refusal.value.reasons) == [1, 3]
+    column_type, fitting = ColumnType.parse(declared), ACCEPTED[declared][0][0]
+    for values, refused in (([value], [0]), ([fitting, value, None, value], [1, 3])):
+        with pytest.raises(BadValues) as refusal:
+            convert(values, column_type)
+        assert list(refusal.value.reasons) == refused
 
 
 @pytest.mark.parametrize("declared", ACCEPTED)

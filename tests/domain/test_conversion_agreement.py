@@ -26,12 +26,13 @@ NUMBERS = st.builds(
     ),
 )
 LONG_NUMBERS = st.builds("{}{}.{}".format, st.sampled_from(["", "-"]), *[st.text("0123456789", max_size=45)] * 2)
+DAYS = st.sampled_from(
+    ["2024-02-29", "2023-02-29", "0001-01-01", "9999-12-31", "0000-01-01", "0000-00-00", "2024-2-9", "1969-07-20"]
+)
 MOMENTS = st.builds(
     "".join,
     st.tuples(
-        st.sampled_from(
-            ["2024-02-29", "2023-02-29", "0001-01-01", "9999-12-31", "0000-01-01", "2024-2-9", "1969-07-20"]
-        ),
+        DAYS,
         st.sampled_from(["", "T", " ", "t", "  "]),
         st.sampled_from(["", "0", "00", "23", "24", "7"]),
         st.sampled_from(["", ":00", ":59", ":60", "00", ":"]),
@@ -52,7 +53,7 @@ TEXTS: dict[str, st.SearchStrategy[str]] = {
     "decimal(5,2)": NUMBERS | LONG_NUMBERS | st.decimals(-1000, 1000, places=3).map(str),
     "decimal(38,10)": NUMBERS | LONG_NUMBERS | st.decimals().map(str),
     "decimal(38,38)": LONG_NUMBERS | st.decimals(-1, 1).map(str),
-    "date": MOMENTS | st.dates().map(str),
+    "date": DAYS | MOMENTS | st.dates().map(str),
     "timestamp": MOMENTS | st.datetimes().map(str) | st.dates().map(str),
     "string": st.nothing(),
     "binary": st.text("0123456789abcdefABCDEFgx ", max_size=8),

@@ -89,3 +89,14 @@ def test_a_file_is_closed_only_when_the_next_block_does_not_fit(blocks: list[Pen
             or sum(block.rows for block in larger) > limits.rows
             or sum(block.payload_bytes for block in larger) > limits.payload_bytes
         )
+
+
+def block(sequence: int, age_seconds: float) -> PendingBlock:
+    number = BatchSequence(sequence)
+    return PendingBlock(number, number, SchemaVersion(1), 1, 1, 1, b"", age_seconds)
+
+
+def test_the_oldest_block_of_a_file_decides_whether_it_waits() -> None:
+    limits = FileLimits(payload_bytes=100, rows=100, max_delay_seconds=5)
+    assert [len(group) for group in plan_files([block(1, 5.0), block(2, 0.1)], limits)] == [2]
+    assert list(plan_files([block(1, 4.9), block(2, 0.1)], limits)) == []

@@ -15,6 +15,7 @@ from tests.support import sql
 from tests.support.gateway_parts import registered, stage_keys
 from tests.support.ledger import Owned, claim, owned_table, plan, publish
 from tests.support.schemas import schema_of
+from tests.support.waiting import wait_until
 
 NOW = FileLimits(payload_bytes=2**30, rows=2**30, max_delay_seconds=0)
 PATIENT = FileLimits(payload_bytes=2**30, rows=3, max_delay_seconds=3600)
@@ -108,6 +109,19 @@ def test_of_workers_that_claim_at_once_one_gets_the_table(engine: sa.Engine) -> 
     with ThreadPoolExecutor(4) as threads:
         epochs = list(threads.map(take, workers))
     assert sorted(epochs, key=str) == [2, None, None, None]
+
+
+def test_a_claim_that_waited_for_another_one_sees_that_its_worker_lives(engine: sa.Engine) -> None:
+    owned, other = owned_table(engine), uuid4()
+    end_lease(engine, owned.worker)
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    with ThreadPoolExecutor(1) as thread:
+        with engine.begin() as connection:
+            renew_lease(connection, other, 60)
+            assert claim_table(connection, owned.table.table_id, other, held=None) == 2
+            late = thread.submit(claim, engine, owned.table.table_id, uuid4())
+            wait_until(lambda: sql.value(engine, waiting) == 1, within=1.5, what="the late claim waits")
+        assert late.result(timeout=30) is None
 
 
 def test_only_workers_with_a_running_lease_are_live(engine: sa.Engine) -> None:
