@@ -25,9 +25,17 @@ class TableName:
         parts = text.split(".")
         if len(parts) > 2:
             raise RejectedInput(Code.BAD_NAME, "a table is addressed as name or schema.name")
-        for part in parts:
+        return cls.of(parts[0] if len(parts) == 2 else None, parts[-1])
+
+    @classmethod
+    def of(cls, schema: str | None, table: str) -> "TableName":
+        """From parts that a tool gives apart; a dot in one of them would make two tables look like one.
+
+        Raises RejectedInput `bad_name`.
+        """
+        for part in (table,) if schema is None else (schema, table):
             _check_part(part)
-        return cls(schema=parts[0] if len(parts) == 2 else None, table=parts[-1])
+        return cls(schema, table)
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.table}" if self.schema else self.table

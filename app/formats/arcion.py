@@ -83,7 +83,7 @@ def _address(given: TableAddress, known: dict[tuple[str | None, str | None, str]
     if key not in known:
         catalog, schema, name = key
         owner = catalog if schema is None or schema == DEFAULT_SCHEMA else schema
-        known[key] = TableName.parse(f"{owner}.{name}" if owner else name)
+        known[key] = TableName.of(owner or None, name)
     return known[key]
 
 

@@ -70,6 +70,20 @@ def test_a_table_name_that_no_folder_can_have_is_refused(text: str) -> None:
     assert refusal.code == Code.BAD_NAME
 
 
+@pytest.mark.parametrize(
+    ("schema", "table"), [("a.b", "c"), ("a", "b.c"), (None, "a.b"), ("", "a"), ("a", ""), ("_a", "b")]
+)
+def test_a_dot_in_a_part_never_divides_it(schema: str | None, table: str) -> None:
+    with refused() as refusal:
+        TableName.of(schema, table)
+    assert refusal.code == Code.BAD_NAME
+
+
+def test_parts_and_text_make_the_same_name() -> None:
+    assert TableName.of("sales", "orders") == TableName.parse("sales.orders")
+    assert TableName.of(None, "orders") == TableName.parse("orders")
+
+
 @pytest.mark.parametrize(("one", "other"), [("Orders", "ORDERS"), ("Straße", "STRASSE"), ("S.a", "s.A")])
 def test_names_that_differ_only_in_case_are_the_same(one: str, other: str) -> None:
     assert TableName.parse(one).folded == TableName.parse(other).folded

@@ -170,7 +170,7 @@ def test_another_operation_is_refused(operation: str) -> None:
     assert refusal.places == [(Code.BAD_OP, 0, "/opType", None)]
 
 
-@pytest.mark.parametrize("name", ["", "_t", "a.b.c", "../t", "a/b", "e\u0301"])
+@pytest.mark.parametrize("name", ["", "_t", "a.b", "a.b.c", "../t", "a/b", "e\u0301"])
 def test_a_table_that_no_folder_can_have_is_refused(name: str) -> None:
     with refused() as refusal:
         decoded(message(tableName={"name": name}))
