@@ -70,6 +70,7 @@ class Code(StrEnum):
     MASK_OUT_OF_RANGE = "mask_out_of_range"
     MASK_MISMATCH = "mask_mismatch"
     OUT_OF_ORDER = "out_of_order"
+    BAD_SEQUENCE = "bad_sequence"
     TABLE_MISMATCH = "table_mismatch"
     BAD_OP = "bad_op"
     BAD_EXISTS = "bad_exists"
@@ -247,6 +248,11 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         Kind.INVALID,
         "Changes of one request stand in another order than their change sequences.",
         "Send the changes of a task in the order of their changeSequence.",
+    ),
+    Code.BAD_SEQUENCE: CodeFacts(
+        Kind.INVALID,
+        "The table enforces the source's order and a change has no valid changeSequence.",
+        "Send the headers as Replicate wrote them, or set the table option source_order=arrival.",
     ),
     Code.TABLE_MISMATCH: CodeFacts(
         Kind.INVALID,
