@@ -32,6 +32,9 @@ _TYPES: Final = {
 }
 _UINT8: Final = ColumnType(TypeName.DECIMAL, 20, 0)
 _STRING: Final = ColumnType(TypeName.STRING)
+MAX_ORDINAL: Final = 10_000
+"""Beyond what any source has; a mask's bit is as far from the first as its ordinal says."""
+
 MAX_EARLIER_VERSIONS: Final = 4
 """How many versions before the current one are remembered, so that a repeated request finds the one it began with."""
 
@@ -212,8 +215,8 @@ def read_metadata(
 
 
 def _check_positions(what: str, positions: Sequence[int]) -> None:
-    if any(position < 1 for position in positions) or len(set(positions)) < len(positions):
-        raise RejectedInput(Code.BAD_SCHEMA, f"the columns do not have an {what} from 1 each of their own")
+    if any(not 1 <= position <= MAX_ORDINAL for position in positions) or len(set(positions)) < len(positions):
+        raise RejectedInput(Code.BAD_SCHEMA, f"each column needs its own {what} from 1 to {MAX_ORDINAL}")
 
 
 def _column(name: str, column: ColumnFacts, index: int, at: str) -> Column:
