@@ -46,8 +46,19 @@ class ColumnLayout:
         self.keys = frozenset(name for name, column in columns.items() if column.key)
         self._bits = {name: 1 << (column.ordinal - 1) for name, column in columns.items()}
         self._end = max(column.ordinal for column in columns.values())
+        self._all = sum(self._bits.values())
         self._ranges = {name: _RANGES[column.type] for name, column in columns.items() if column.type in _RANGES}
         self._known: dict[int, frozenset[str]] = {}
+
+    def takes_whole(self, change: Change, column_mask: int | None, change_mask: int | None) -> bool:
+        """Whether a look at the masks as numbers tells that nothing is missing or wrong: the usual message."""
+        if self._ranges or not (column_mask is None or column_mask == self._all):
+            return False
+        may_hide_key = change.operation is Operation.UPDATE and change.before is None
+        if change_mask and (change_mask > self._all or may_hide_key):
+            return False
+        image = change.before if change.operation is Operation.DELETE else change.after
+        return column_mask is None or (image is not None and image.keys() >= self.names)
 
     def columns_in(self, mask: int) -> frozenset[str] | None:
         """The columns whose bit is set; None when a bit stands beyond the last column."""
@@ -73,6 +84,8 @@ def apply_layout(
 
     Raises RejectedInput `mask_out_of_range`, `mask_mismatch`, `incomplete_insert`, `old_key_missing`, `bad_value`.
     """
+    if layout.takes_whole(change, column_mask, change_mask):
+        return msgspec.structs.replace(change, source_columns=layout.names)
     problems = [
         *_check_change_mask(change, change_mask, f"{headers_at}changeMask", layout),
         *_check_ranges(change, layout),
