@@ -134,7 +134,7 @@ class TableMetadata:
         columns = []
         for column in self.schema.columns:
             old = known.get(column.name)
-            keeps = old is not None and (old.nullable or not column.nullable or column.name in self.nullability_unknown)
+            keeps = old is not None and (not column.nullable or column.name in self.nullability_unknown)
             nullable = old.nullable if old is not None and keeps else True
             columns.append(replace(column, nullable=nullable))
         return replace(self.schema, columns=tuple(columns))
