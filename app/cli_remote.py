@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from app.client import GatewayClient
+from app.domain.metadata_chain import Block, verify_chain
 
 Url = Annotated[
     str | None,
@@ -126,6 +127,43 @@ def show_files(table: TableName, url: Url = None, key: Key = None, data_dir: Dat
                     file["name"], file["state"], batches, f"{file['rows']:,}", size, file["published_at"] or ""
                 )
             after = page["next_after"]
+    _console.print(grid)
+
+
+@tables.command("chain")
+def show_chain(
+    table: TableName,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check numbers, hashes and order; exit 1 if broken.")
+    ] = False,
+    url: Url = None,
+    key: Key = None,
+    data_dir: DataDir = _HOME,
+) -> None:
+    """The metadata chain: what the files hold, told before they are written, each block bound to the last by hash."""
+    blocks: list[Block] = []
+    with GatewayClient.find(url, key, data_dir) as client:
+        start: int | None = 0
+        while start is not None:
+            page = client.get(f"/v1/tables/{table}/chain", start=start, limit=1000)
+            for block in page["blocks"]:
+                moment = datetime.fromisoformat(block["system_time"])
+                blocks.append(Block(block["sequence_number"], block["previous_hash"], moment, block["event"]))
+            start = page["next_start"]
+    if verify:
+        _console.print(f"{verify_chain(blocks)} blocks hold together")
+        return
+    grid = Grid(box=None, header_style="bold")
+    for title in ("number", "time", "event", "hash"):
+        grid.add_column(title, no_wrap=True)
+    for entry in blocks:
+        number = f" {entry.event['fileNumber']}" if "fileNumber" in entry.event else ""
+        grid.add_row(
+            str(entry.sequence_number),
+            entry.system_time.isoformat(timespec="seconds"),
+            entry.event["kind"] + number,
+            entry.hash[:16],
+        )
     _console.print(grid)
 
 

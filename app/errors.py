@@ -105,6 +105,7 @@ class Code(StrEnum):
     LANDING_FOLDER_LOST = "landing_folder_lost"
     PAYLOAD_CORRUPT = "payload_corrupt"
     BUILD_FAILED = "build_failed"
+    BROKEN_CHAIN = "broken_chain"
     INTERNAL = "internal"
 
 
@@ -383,6 +384,11 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     ),
     Code.BUILD_FAILED: CodeFacts(
         Kind.BROKEN, "A landing file could not be built.", "Read the drain's log; the file is tried again."
+    ),
+    Code.BROKEN_CHAIN: CodeFacts(
+        Kind.BROKEN,
+        "A table's metadata chain does not hold together.",
+        "Compare the database with a backup: somebody or something changed recorded metadata.",
     ),
     Code.INTERNAL: CodeFacts(Kind.BROKEN, "Something unexpected went wrong.", _OPERATOR_LOG),
 }

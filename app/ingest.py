@@ -61,6 +61,8 @@ class Ingest:
 
     engine: Engine
     group_commit: GroupCommit
+    marker_first: bool = False
+    """Where landing files have the row marker, which the metadata chain tells when a table is registered."""
     _tables: dict[str, Table] = field(default_factory=dict)
     """Tables as last seen, by folded name; may be out of date, which the sequence lock notices."""
 
@@ -82,8 +84,7 @@ class Ingest:
                 receipts = await asyncio.wrap_future(self.group_commit.submit(batches))
                 return Accepted(receipts, decoded.ignored)
             except TableMoved:
-                for folded_name in decoded.changes:
-                    self._tables.pop(folded_name, None)
+                self._forget(decoded)
         raise TemporarilyUnavailable(Code.TABLE_BUSY, "the tables of this request keep changing")
 
     def _decode_arcion(self, body: bytes, table: TableName | None) -> _Decoded:
@@ -157,7 +158,7 @@ class Ingest:
             for entry in entries:
                 if before is not None and entry.table_version < before.current.table_version:
                     continue
-                registration = _evolved(connection, entry)
+                registration = _evolved(connection, entry, marker_first=self.marker_first)
                 outcomes.append(registration.outcome)
             table_id = registration.table.table_id
             stored = replicate_metadata(connection, table_id, lock=True)
@@ -179,24 +180,30 @@ class Ingest:
                 record_replicate_metadata(connection, table.table_id, history.to_json())
 
     def _type(self, decoded: _Decoded, principal: Principal) -> list[TypedBatch]:
-        """Typed batches of every table, or all problems of the whole request."""
-        batches: list[TypedBatch] = []
-        problems: list[Problem] = []
-        for name, changes in decoded.changes.values():
-            table = self._find(name) if principal.may_touch(name) else None
-            if table is None:
-                detail = f"table {name} is not registered"
-                problems.extend(Problem(Code.UNKNOWN_TABLE, detail, change.index) for change in changes)
-                continue
-            if not table.state.accepts_changes:
-                raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
-            try:
-                batches.append(TypedBatch(table, landing_rows(changes, table.schema)))
-            except RejectedInput as error:
-                problems.extend(error.problems)
-        if problems:
-            raise RejectedInput.of(tuple(sorted(problems, key=lambda problem: problem.index or 0)))
-        return batches
+        """Typed batches of every table, or all problems of the whole request.
+
+        A refusal counts only when the tables still are as they were last seen; otherwise the present ones decide.
+        """
+        seen = self._look_up(decoded, principal)
+        try:
+            return _typed(decoded, seen)
+        except RejectedInput:
+            self._forget(decoded)
+            present = self._look_up(decoded, principal)
+            if present == seen:
+                raise
+            return _typed(decoded, present)
+
+    def _look_up(self, decoded: _Decoded, principal: Principal) -> dict[str, Table | None]:
+        """The request's tables by folded name; None for a missing one and for one that the caller may not touch."""
+        return {
+            folded_name: self._find(name) if principal.may_touch(name) else None
+            for folded_name, (name, _) in decoded.changes.items()
+        }
+
+    def _forget(self, decoded: _Decoded) -> None:
+        for folded_name in decoded.changes:
+            self._tables.pop(folded_name, None)
 
     def _find(self, name: TableName) -> Table | None:
         table = self._tables.get(name.folded)
@@ -208,11 +215,33 @@ class Ingest:
         return table
 
 
-def _evolved(connection: Connection, entry: TableMetadata) -> Registration:
+def _typed(decoded: _Decoded, tables: Mapping[str, Table | None]) -> list[TypedBatch]:
+    """Typed batches under these tables, or every problem found."""
+    batches: list[TypedBatch] = []
+    problems: list[Problem] = []
+    for folded_name, (name, changes) in decoded.changes.items():
+        table = tables[folded_name]
+        if table is None:
+            detail = f"table {name} is not registered"
+            problems.extend(Problem(Code.UNKNOWN_TABLE, detail, change.index) for change in changes)
+            continue
+        if not table.state.accepts_changes:
+            raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
+        try:
+            batches.append(TypedBatch(table, landing_rows(changes, table.schema)))
+        except RejectedInput as error:
+            problems.extend(error.problems)
+    if problems:
+        raise RejectedInput.of(tuple(sorted(problems, key=lambda problem: problem.index or 0)))
+    return batches
+
+
+def _evolved(connection: Connection, entry: TableMetadata, *, marker_first: bool) -> Registration:
     """The table after one metadata message; a refusal names the message."""
     present = find_table(connection, entry.table)
     try:
-        return register_table(connection, entry.table, entry.schema_after(present.schema if present else None))
+        wanted = entry.schema_after(present.schema if present else None)
+        return register_table(connection, entry.table, wanted, marker_first=marker_first)
     except RejectedInput as error:
         raise _refusal(error.code, error.detail, entry.index, f"{entry.at}/tableStructure") from None
 

@@ -11,11 +11,12 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
-from app.api import change_routes, key_routes, status_routes, table_routes
+from app.api import change_routes, key_routes, schema_routes, status_routes, table_routes
 from app.api.auth import Authenticator
 from app.api.gateway import Gateway
 from app.api.openapi import DESCRIPTION, TITLE, VERSION, GatewayApp
 from app.api.problem_responses import install_problem_handlers
+from app.api.request_body import BodyLimit
 from app.api.request_log import RequestLog
 from app.errors import Code, Misconfigured
 from app.ingest import Ingest
@@ -44,7 +45,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         wake = WakeSender(driver_url(engine), staged)
         group_commit = GroupCommit(engine, staged=staged)
         admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
-        app.state.gateway = Gateway(settings, engine, Authenticator(engine, admin_key), Ingest(engine, group_commit))
+        ingest = Ingest(engine, group_commit, settings.marker_first)
+        app.state.gateway = Gateway(settings, engine, Authenticator(engine, admin_key), ingest)
         wake.start()
         group_commit.start()
         try:
@@ -55,9 +57,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             engine.dispose()
 
     app = GatewayApp(title=TITLE, version=VERSION, description=DESCRIPTION, lifespan=lifespan)
-    for routes in (change_routes, table_routes, key_routes, status_routes):
+    for routes in (change_routes, table_routes, schema_routes, key_routes, status_routes):
         app.include_router(routes.router)
     install_problem_handlers(app)
+    app.add_middleware(BodyLimit, most=settings.max_body_bytes)
     app.add_middleware(RequestLog)
     return app
 

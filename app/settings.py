@@ -119,6 +119,11 @@ class Settings(BaseSettings):
             )
             raise Misconfigured(Code.BAD_SETTING, wrong) from None
 
+    @property
+    def marker_first(self) -> bool:
+        """Whether landing files begin with the row marker."""
+        return self.row_marker_position is RowMarkerPosition.FIRST
+
     def require_database_url(self) -> str:
         if self.database_url is None:
             raise Misconfigured(

@@ -22,7 +22,7 @@ from app.errors import Code, InvariantBroken, MirrorgateError
 from app.landing.local_zone import LocalZone
 from app.landing.parquet_file import FileLayout
 from app.landing.publish import announce_partner
-from app.settings import RowMarkerPosition, Settings, unknown_variables
+from app.settings import Settings, unknown_variables
 from app.staging.database import open_engine, require_migrated, translated_errors
 from app.staging.leases import give_up_lease, renew_lease
 from app.staging.wake import WakeListener
@@ -156,8 +156,7 @@ def _echo(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def open_cycle(settings: Settings, spark: SparkSession, worker_id: UUID) -> DrainCycle:
     """The drain's parts from its settings."""
-    marker_first = settings.row_marker_position is RowMarkerPosition.FIRST
-    layout = FileLayout(marker_first, str(settings.compression))
+    layout = FileLayout(settings.marker_first, str(settings.compression))
     place = BuildPlace(settings.require_database_url(), settings.require_landing_zone(), layout)
     limits = FileLimits(settings.target_file_bytes, settings.target_file_rows, settings.max_delay_seconds)
     return DrainCycle(worker_id, spark, place, limits, tasks=spark.sparkContext.defaultParallelism)

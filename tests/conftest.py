@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from app.embedded import PrivatePostgres
 from app.staging.database import migrate, open_engine
 from tests.support import hypothesis_profile as _  # noqa: F401  # loads the profile
+from tests.support.databases import create_database, database_in, emptied
 
 _NUMBERS = itertools.count(1)
 
@@ -28,12 +29,21 @@ def template_database(postgres: PrivatePostgres) -> str:
     return "template_mirrorgate"
 
 
+@pytest.fixture(scope="session")
+def left_databases() -> list[str]:
+    """Databases that earlier tests have done with."""
+    return []
+
+
 @pytest.fixture
-def database_url(postgres: PrivatePostgres, template_database: str) -> str:
-    """A migrated, empty database of this test alone."""
-    name = f"test_{next(_NUMBERS)}"
-    create_database(postgres.url, name, template=template_database)
-    return database_in(postgres.url, name)
+def database_url(postgres: PrivatePostgres, template_database: str, left_databases: list[str]) -> Iterator[str]:
+    """A migrated, empty database of this test alone: one that was left and could be emptied, else a new one."""
+    name = left_databases.pop(0) if left_databases else None
+    if name is None or not emptied(database_in(postgres.url, name)):
+        name = f"test_{next(_NUMBERS)}"
+        create_database(postgres.url, name, template=template_database)
+    yield database_in(postgres.url, name)
+    left_databases.append(name)
 
 
 @pytest.fixture
@@ -46,15 +56,3 @@ def engine(database_url: str) -> Iterator[sa.Engine]:
 @pytest.fixture
 def samples() -> Path:
     return Path(__file__).parent.parent / "demo" / "samples"
-
-
-def create_database(server_url: str, name: str, template: str = "template1") -> None:
-    engine = open_engine(server_url)
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(sa.text(f'CREATE DATABASE "{name}" TEMPLATE "{template}"'))
-    engine.dispose()
-
-
-def database_in(server_url: str, name: str) -> str:
-    url = sa.make_url(server_url).set(database=name)
-    return url.render_as_string(hide_password=False)

@@ -29,7 +29,7 @@ router = APIRouter(prefix="/v1/keys", tags=["keys"])
 )
 def post_key(wanted: CreateKey, gateway: GatewayOf, principal: Administrator) -> CreatedKeyModel:
     expires_at = wanted.expires_at
-    if expires_at is not None and (expires_at.tzinfo is None or expires_at <= datetime.now(UTC)):
+    if expires_at is not None and not _is_future(expires_at):
         problem = Problem(Code.BAD_REQUEST, "expires_at must be a future time with an offset", pointer="/expires_at")
         raise RejectedInput.of((problem,))
     key_id, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
@@ -76,6 +76,14 @@ def delete(
     key_id: Annotated[str, Path(examples=["1a2b3c4d"])], gateway: GatewayOf, principal: Administrator
 ) -> Response:
     with translated_errors(), gateway.engine.begin() as connection:
-        if not delete_key(connection, key_id):
+        if not (key_id.isascii() and key_id.isalnum() and delete_key(connection, key_id)):
             raise RejectedInput(Code.UNKNOWN_KEY, "no such key")
     return Response(status_code=204)
+
+
+def _is_future(moment: datetime) -> bool:
+    """Whether a time with an offset lies ahead; one that UTC cannot express does not."""
+    try:
+        return moment.tzinfo is not None and moment.astimezone(UTC) > datetime.now(UTC)
+    except OverflowError:
+        return False

@@ -40,9 +40,13 @@ class ColumnModel(Model):
 
 
 class RegisterTable(Model):
-    """A table's columns in file order, its key columns in key order, and its options."""
+    """A table's columns in file order, its key columns in key order, and its options.
 
-    columns: Annotated[list[ColumnModel], Field(min_length=1)]
+    The columns are listed, or given as an Arrow schema in base64: raw flatbuffer or IPC schema message.
+    """
+
+    columns: list[ColumnModel] | None = None
+    arrow_schema: Annotated[bytes | None, Field(json_schema_extra={"contentEncoding": "base64"})] = None
     key_columns: list[str] = []
     options: dict[str, Any] = {}
 
@@ -53,6 +57,25 @@ class SchemaModel(Model):
     schema_version: int
     key_columns: list[str]
     columns: list[ColumnModel]
+
+
+class BlockModel(Model):
+    """A block of the metadata chain; `event.kind` is `Seed`, `SetDataSchema` or `AddData`."""
+
+    sequence_number: int
+    previous_hash: str | None
+    hash: str
+    system_time: datetime
+    event: dict[str, Any]
+
+
+class ChainModel(Model):
+    """`next_start` is the `start` of the next page, null on the last."""
+
+    table: str
+    generation: int
+    blocks: list[BlockModel]
+    next_start: int | None
 
 
 class LagModel(Model):
@@ -134,11 +157,14 @@ class BatchModel(Model):
     file: str | None
 
 
+TablePattern = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f]+$")]
+
+
 class CreateKey(Model):
     """Rights, and patterns of the tables they hold for (`*`, `sales.*`, `orders`)."""
 
     rights: Annotated[list[Right], Field(min_length=1)]
-    tables: Annotated[list[str], Field(min_length=1)] = ["*"]
+    tables: Annotated[list[TablePattern], Field(min_length=1)] = ["*"]
     expires_at: datetime | None = None
 
 

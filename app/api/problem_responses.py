@@ -32,15 +32,14 @@ STATUS: Final[Mapping[Kind, HTTPStatus]] = {
     Kind.MISCONFIGURED: HTTPStatus.INTERNAL_SERVER_ERROR,
     Kind.BROKEN: HTTPStatus.INTERNAL_SERVER_ERROR,
 }
-_FRAMEWORK: Final = {404: Code.NOT_FOUND, 405: Code.METHOD_NOT_ALLOWED}
+_FRAMEWORK: Final = {404: Code.NOT_FOUND, 405: Code.METHOD_NOT_ALLOWED, 413: Code.BODY_TOO_LARGE}
 
 
 def install_problem_handlers(app: FastAPI) -> None:
-    """Every error of the app, the framework's included, leaves as problem details."""
+    """Every refusal of the app, the framework's included, leaves as problem details; crashes: see RequestLog."""
     app.add_exception_handler(MirrorgateError, _on_deliberate)
     app.add_exception_handler(RequestValidationError, _on_validation)
     app.add_exception_handler(HTTPException, _on_framework)
-    app.add_exception_handler(Exception, _on_unexpected)
 
 
 def problem_response(error: MirrorgateError, headers: Mapping[str, str] | None = None) -> Response:
@@ -91,7 +90,11 @@ async def _on_validation(_: Request, error: Exception) -> Response:
     problems = []
     for issue in error.errors():
         where, *path = (str(part) for part in issue["loc"])
-        pointer = "".join(f"/{part}" for part in path) if where == "body" else None
+        if issue["type"] == "json_invalid":
+            problems.append(Problem(Code.MALFORMED_JSON, f"not valid JSON at character {path[0]}"))
+            continue
+        escaped = (part.replace("~", "~0").replace("/", "~1") for part in path)
+        pointer = "".join(f"/{part}" for part in escaped) if where == "body" else None
         detail = str(issue["msg"]) if where == "body" else f"{where} parameter {'.'.join(path)}: {issue['msg']}"
         problems.append(Problem(Code.BAD_REQUEST, detail, pointer=pointer))
     return problem_response(RejectedInput.of(tuple(problems)))
@@ -101,8 +104,3 @@ async def _on_framework(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = _FRAMEWORK.get(error.status_code, Code.BAD_REQUEST)
     return problem_response(RejectedInput(code, CATALOGUE[code].meaning), error.headers)
-
-
-async def _on_unexpected(_: Request, error: Exception) -> Response:
-    log.error("request_crashed", error=type(error).__name__, exc_info=error)
-    return problem_response(MirrorgateError(Code.INTERNAL, "the gateway met an unexpected error"))

@@ -7,10 +7,16 @@ from typing import Final, Protocol
 
 import zstandard
 from fastapi import Request
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.errors import Code, RejectedInput
 
 _JSON_TYPES: Final = frozenset({"application/json", "application/x-ndjson", "application/ndjson", "application/jsonl"})
+CHANGES: Final = "/v1/changes/"
+MOST_ELSEWHERE: Final = 2**20
+"""Bytes of a body that is not one of changes: a table of thousands of columns fits."""
+
 _PIECE: Final = 2**10
 """Compressed bytes that are expanded at once: at most 44 MB with zstd, 1 MB with gzip."""
 
@@ -31,6 +37,30 @@ _DECOMPRESSORS: Final[dict[str, Callable[[], _Decompressor]]] = {
     "gzip": lambda: zlib.decompressobj(wbits=31),
     "zstd": lambda: zstandard.ZstdDecompressor(max_window_size=2**27).decompressobj(),
 }
+
+
+class BodyLimit:
+    """Stops reading a body that is too large, whatever route it is for and whoever sends it.
+
+    The framework reads the bodies of its own routes before it asks for a key.
+    """
+
+    def __init__(self, app: ASGIApp, most: int) -> None:
+        self._app = app
+        self._most = most
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        received = 0
+
+        async def bounded() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > (self._most if scope["path"].startswith(CHANGES) else MOST_ELSEWHERE):
+                raise HTTPException(413)
+            return message
+
+        await self._app(scope, bounded if scope["type"] == "http" else receive, send)
 
 
 def check_json_type(request: Request) -> None:

@@ -2,22 +2,32 @@
 
 import re
 import time
+import traceback
 from typing import Any, Final
 from uuid import uuid4
 
 import structlog
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.api.problem_responses import problem_response
+from app.errors import Code, MirrorgateError
 from app.telemetry import REQUEST_SECONDS, REQUESTS
 
 log = structlog.get_logger()
 
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+CLIENT_GONE: Final = 499
+"""Status in logs and metrics of a request whose caller left before the answer."""
+
 _QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class RequestLog:
-    """Takes a sane `X-Request-Id` from the caller or makes one, answers with it, and binds it to every log line."""
+    """Takes a sane `X-Request-Id` from the caller or makes one, answers with it, and binds it to every log line.
+
+    It also answers for what nobody caught: outside of it the request id would be lost.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -28,11 +38,12 @@ class RequestLog:
             return
         request_id = _request_id(scope)
         started = time.perf_counter()
-        status = 500
+        status, answered = 500, False
 
         async def send_with_id(message: Message) -> None:
-            nonlocal status
+            nonlocal status, answered
             if message["type"] == "http.response.start":
+                answered = True
                 status = message["status"]
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
             await send(message)
@@ -40,6 +51,15 @@ class RequestLog:
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
                 await self._app(scope, receive, send_with_id)
+            except ClientDisconnect:
+                status = CLIENT_GONE
+            except Exception as error:  # the caller hears of it, with the request id of this line
+                # Places only: the text of an error may hold a value.
+                log.error("request_crashed", error=type(error).__name__, at=traceback.format_tb(error.__traceback__))  # noqa: TRY400
+                if answered:
+                    raise
+                response = problem_response(MirrorgateError(Code.INTERNAL, "the gateway met an unexpected error"))
+                await response(scope, receive, send_with_id)
             finally:
                 _record(scope, status, time.perf_counter() - started)
 

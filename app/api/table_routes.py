@@ -1,5 +1,7 @@
-"""Tables: register them, read their status, schema, ledger and single batches."""
+"""Tables: register them, read their status, ledger and single batches."""
 
+import base64
+import binascii
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
@@ -8,18 +10,17 @@ from app.api.auth import Reader, Registrar, visible_name
 from app.api.gateway import GatewayOf
 from app.api.models import (
     BatchModel,
-    ColumnModel,
     CountsModel,
     FileModel,
     FilesModel,
     LagModel,
     PublishedModel,
     RegisterTable,
-    SchemaModel,
     TableModel,
     TablesModel,
 )
 from app.api.openapi import problems
+from app.domain.arrow_flatbuffer import columns_of, schema_from_bytes
 from app.domain.landing_file import file_name
 from app.domain.names import TableName
 from app.domain.table import BatchSequence, FileNumber, Generation, Table
@@ -51,12 +52,9 @@ def put_table(
     name = visible_name(table, principal)
     if wanted.options:
         raise RejectedInput(Code.BAD_OPTION, "this version knows no table options")
-    schema = TableSchema.declare(
-        tuple(Column(column.name, ColumnType.parse(column.type), column.nullable) for column in wanted.columns),
-        tuple(wanted.key_columns),
-    )
+    schema = TableSchema.declare(_columns(wanted), tuple(wanted.key_columns))
     with translated_errors(), gateway.engine.begin() as connection:
-        registration = register_table(connection, name, schema)
+        registration = register_table(connection, name, schema, marker_first=gateway.settings.marker_first)
         status = _statuses(connection, [registration.table])[0]
     if registration.outcome is RegistrationOutcome.CREATED:
         response.status_code = 201
@@ -85,26 +83,7 @@ def get_tables(gateway: GatewayOf, principal: Reader) -> TablesModel:
 )
 def get_table(table: TablePath, gateway: GatewayOf, principal: Reader) -> TableModel:
     with translated_errors(), gateway.engine.begin() as connection:
-        return _statuses(connection, [_find(connection, visible_name(table, principal))])[0]
-
-
-@router.get(
-    "/tables/{table}/schema",
-    operation_id="get_table_schema",
-    summary="The current schema version",
-    response_model=SchemaModel,
-    responses=problems(401, 403, 404, 422, 503),
-)
-def get_schema(table: TablePath, gateway: GatewayOf, principal: Reader) -> SchemaModel:
-    with translated_errors(), gateway.engine.begin() as connection:
-        found = _find(connection, visible_name(table, principal))
-    return SchemaModel(
-        table=str(found.name),
-        generation=found.generation,
-        schema_version=found.schema_version,
-        key_columns=list(found.schema.key_columns),
-        columns=[ColumnModel(name=c.name, type=str(c.type), nullable=c.nullable) for c in found.schema.columns],
-    )
+        return _statuses(connection, [found_table(connection, visible_name(table, principal))])[0]
 
 
 @router.get(
@@ -118,11 +97,11 @@ def get_files(
     table: TablePath,
     gateway: GatewayOf,
     principal: Reader,
-    after: Annotated[int, Query(ge=0, description="Files beyond this number.")] = 0,
+    after: Annotated[int, Query(ge=0, le=2**63 - 1, description="Files beyond this number.")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> FilesModel:
     with translated_errors(), gateway.engine.begin() as connection:
-        found = _find(connection, visible_name(table, principal))
+        found = found_table(connection, visible_name(table, principal))
         entries = list_files(connection, found.table_id, found.generation, after=FileNumber(after), most=limit)
     files = [
         FileModel(
@@ -153,13 +132,13 @@ def get_files(
 )
 def get_batch(
     table: TablePath,
-    generation: Annotated[int, Path(ge=1)],
+    generation: Annotated[int, Path(ge=1, le=2**31 - 1)],
     sequence: Annotated[int, Path(ge=1, le=2**63 - 1)],
     gateway: GatewayOf,
     principal: Reader,
 ) -> BatchModel:
     with translated_errors(), gateway.engine.begin() as connection:
-        found = _find(connection, visible_name(table, principal))
+        found = found_table(connection, visible_name(table, principal))
         batch = find_batch(connection, found.table_id, Generation(generation), BatchSequence(sequence))
     if batch is None:
         raise RejectedInput(Code.UNKNOWN_BATCH, f"generation {generation} has no batch {sequence}")
@@ -174,7 +153,21 @@ def get_batch(
     )
 
 
-def _find(connection: Connection, name: TableName) -> Table:
+def _columns(wanted: RegisterTable) -> tuple[Column, ...]:
+    """The declared columns, listed or as an Arrow schema."""
+    if (wanted.columns is None) == (wanted.arrow_schema is None):
+        raise RejectedInput(Code.BAD_SCHEMA, "give either columns or arrow_schema")
+    if wanted.columns is not None:
+        return tuple(Column(c.name, ColumnType.parse(c.type), c.nullable) for c in wanted.columns)
+    try:
+        content = base64.b64decode(wanted.arrow_schema or b"", validate=True)
+    except binascii.Error as error:
+        raise RejectedInput(Code.BAD_SCHEMA, "arrow_schema is not base64") from error
+    return columns_of(schema_from_bytes(content))
+
+
+def found_table(connection: Connection, name: TableName) -> Table:
+    """The live table of this name. Raises RejectedInput `unknown_table`."""
     table = find_table(connection, name)
     if table is None:
         raise RejectedInput(Code.UNKNOWN_TABLE, "no such table")

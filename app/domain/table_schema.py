@@ -139,6 +139,16 @@ class TableSchema:
         fields = [pa.field(column.name, column.type.arrow, column.name not in keys) for column in self.columns]
         return pa.schema([*fields, ROW_MARKER_FIELD])
 
+    def file_schema(self, *, marker_first: bool) -> pa.Schema:
+        """Schema of landing files: `arrow` with the row marker where the landing zone's layout has it."""
+        return file_schema(self.arrow, marker_first=marker_first)
+
+
+def file_schema(staged: pa.Schema, *, marker_first: bool) -> pa.Schema:
+    """A staged schema, which has the row marker last, in the column order of landing files."""
+    *columns, marker = staged
+    return pa.schema([marker, *columns] if marker_first else [*columns, marker])
+
 
 def evolve(current: TableSchema, wanted: TableSchema) -> TableSchema:
     """The schema that follows `current` when `wanted` is registered; `current` itself when nothing is new.

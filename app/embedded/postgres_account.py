@@ -43,6 +43,18 @@ class PostgresAccount:
             os.chown(folder, *self.owner)
 
 
+def _check_known(user: int) -> None:
+    """Postgres looks its account up by number, which fails for one that only a container runtime made up."""
+    try:
+        pwd.getpwuid(user)
+    except KeyError:
+        raise Misconfigured(
+            Code.POSTGRES_FAILED,
+            f"the system knows no user with the id {user}, and Postgres does not start without one",
+            remedy=f"Add the user to /etc/passwd. Or: {_REMEDY}",
+        ) from None
+
+
 def choose_account(postgres_folder: Path) -> PostgresAccount:
     """The account for the Postgres whose data is, or will be, in `postgres_folder`.
 
@@ -57,6 +69,7 @@ def choose_account(postgres_folder: Path) -> PostgresAccount:
                 f"{postgres_folder} belongs to another user",
                 remedy="Run as the user that created it (as root, if root did), or give another --data-dir.",
             )
+        _check_known(os.geteuid())
         return PostgresAccount((setpriv, "--pdeathsig", "INT") if setpriv else (), None)
     if setpriv is None:
         raise Misconfigured(
@@ -66,6 +79,7 @@ def choose_account(postgres_folder: Path) -> PostgresAccount:
             remedy=f"Install util-linux. Or: {_REMEDY}",
         )
     user, group = _owner_of(postgres_folder)
+    _check_known(user)
     capability = _passing_capability(_capabilities())
     only = f"-all,+{capability}"
     prefix = [setpriv, "--reuid", str(user), "--regid", str(group), "--clear-groups"]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.domain.landing_file import FileIdentity
-from app.domain.names import ROW_MARKER
+from app.domain.table_schema import file_schema
 
 ROW_GROUP_ROWS: Final = 1_000_000
 ROW_GROUP_BYTES: Final = 64 * 2**20
@@ -23,11 +23,6 @@ class FileLayout:
 
     marker_first: bool
     compression: str
-
-    def order(self, schema: pa.Schema) -> list[str]:
-        """The column names in file order; staged schemas have the row marker last."""
-        names = [name for name in schema.names if name != ROW_MARKER]
-        return [ROW_MARKER, *names] if self.marker_first else [*names, ROW_MARKER]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +39,13 @@ def write_parquet(
 ) -> WrittenFile:
     """Write record batches of `schema` as one Parquet file whose footer states `identity`."""
     sink = _HashingSink(file)
-    order = layout.order(schema)
-    file_schema = pa.schema([schema.field(name) for name in order])
+    in_file = file_schema(schema, marker_first=layout.marker_first)
     rows = 0
     with pq.ParquetWriter(
-        sink, file_schema, compression=layout.compression, version="2.6", coerce_timestamps="us", store_schema=False
+        sink, in_file, compression=layout.compression, version="2.6", coerce_timestamps="us", store_schema=False
     ) as writer:
         for group in _row_groups(batches):
-            table = pa.Table.from_batches([batch.select(order) for batch in group], file_schema)
+            table = pa.Table.from_batches([batch.select(in_file.names) for batch in group], in_file)
             writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
             rows += table.num_rows
         writer.add_key_value_metadata(identity.footer())

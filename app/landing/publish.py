@@ -70,8 +70,9 @@ def revoke_older_epochs(zone: LandingZone, scratch: Scratch) -> None:
 def look(zone: LandingZone, name: TableName, planned: PlannedFile) -> Sight:
     """W3: whether the planned file is visible under its number, by the identity in its footer."""
     path = f"{name.folder}/{file_name(planned.identity.number)}"
-    if zone.kind(path) is PathKind.ABSENT:
-        return Sight.ABSENT
+    kind = zone.kind(path)
+    if kind is not PathKind.FILE:
+        return Sight.ABSENT if kind is PathKind.ABSENT else Sight.FOREIGN
     with zone.read_file(path) as file:
         return Sight.OURS if read_identity(file) == planned.identity else Sight.FOREIGN
 
@@ -143,8 +144,7 @@ def _metadata(table: Table) -> bytes:
 
 
 def _read(zone: LandingZone, path: str) -> bytes | None:
-    try:
-        with zone.read_file(path) as file:
-            return file.read()
-    except FileNotFoundError:
+    if zone.kind(path) is not PathKind.FILE:
         return None
+    with zone.read_file(path) as file:
+        return file.read()

@@ -35,6 +35,7 @@ def open_engine(database_url: str, *, pool_size: int = 5, application: str = "mi
         pool_size=pool_size,
         max_overflow=5,
         pool_pre_ping=True,
+        hide_parameters=True,
         connect_args={
             "connect_timeout": _CONNECT_SECONDS,
             "application_name": application,

@@ -30,6 +30,8 @@ MAX_GROUP_REQUESTS: Final = 1_000
 MAX_GROUP_ROWS: Final = 500_000
 
 BlockKey = tuple[TableId, Generation, SchemaVersion]
+Place = tuple[int, int]
+"""A batch's request within the group, and its place within the request."""
 
 
 class TableMoved(Exception):
@@ -59,7 +61,7 @@ class Receipt:
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Request:
     batches: Sequence[TypedBatch]
     future: "Future[list[Receipt]]" = field(default_factory=Future)
@@ -115,17 +117,24 @@ class GroupCommit:
                         request.future.set_exception(_for_caller(error))
 
     def _next_group(self) -> list[_Request]:
-        """The requests that wait, up to the caps; empty only after `close`."""
+        """The requests that wait, up to the caps; empty only after `close`.
+
+        A request whose caller has gone is left out; from here on its future can no longer be cancelled.
+        """
+        group: list[_Request] = []
+        rows = 0
         with self._condition:
-            self._condition.wait_for(lambda: self._waiting or self._closing)
-            group: list[_Request] = []
-            rows = 0
-            while self._waiting and len(group) < MAX_GROUP_REQUESTS:
-                rows += self._waiting[0].rows
-                if group and rows > MAX_GROUP_ROWS:
-                    break
-                group.append(self._waiting.popleft())
-            return group
+            while not group and (self._waiting or not self._closing):
+                self._condition.wait_for(lambda: self._waiting or self._closing)
+                while self._waiting and len(group) < MAX_GROUP_REQUESTS:
+                    request = self._waiting[0]
+                    if group and rows + request.rows > MAX_GROUP_ROWS:
+                        break
+                    self._waiting.popleft()
+                    if request.future.set_running_or_notify_cancel():
+                        group.append(request)
+                        rows += request.rows
+        return group
 
     def _stage(self, group: Sequence[_Request]) -> None:
         """One transaction. Dying before COMMIT leaves nothing; dying after it leaves staged, unanswered batches."""
@@ -149,16 +158,16 @@ class GroupCommit:
                 _commit(transaction)
             self._staged.set()
             for position, request in enumerate(group):
-                request.future.set_result(receipts[position])
+                request.future.set_result([receipts[position, place] for place in range(len(request.batches))])
             return
 
 
-def _assemble(group: Sequence[_Request]) -> dict[BlockKey, list[tuple[int, TypedBatch]]]:
-    """The batches of a group by the block they go into, each with the position of its request."""
-    blocks: dict[BlockKey, list[tuple[int, TypedBatch]]] = defaultdict(list)
+def _assemble(group: Sequence[_Request]) -> dict[BlockKey, list[tuple[Place, TypedBatch]]]:
+    """The batches of a group by the block they go into, each with its place."""
+    blocks: dict[BlockKey, list[tuple[Place, TypedBatch]]] = defaultdict(list)
     for position, request in enumerate(group):
-        for batch in request.batches:
-            blocks[batch.block_key].append((position, batch))
+        for place, batch in enumerate(request.batches):
+            blocks[batch.block_key].append(((position, place), batch))
     return blocks
 
 
@@ -178,28 +187,21 @@ def _moved(group: Sequence[_Request], gates: Mapping[TableId, Gate]) -> list[_Re
 
 def _insert(
     connection: sa.Connection,
-    blocks: Mapping[BlockKey, Sequence[tuple[int, TypedBatch]]],
+    blocks: Mapping[BlockKey, Sequence[tuple[Place, TypedBatch]]],
     payloads: Mapping[BlockKey, bytes],
     counters: Mapping[TableId, Counters],
-) -> dict[int, list[Receipt]]:
-    """Insert the blocks under the locks; the receipts by position of their request."""
-    receipts: dict[int, list[Receipt]] = defaultdict(list)
+) -> dict[Place, Receipt]:
+    """Insert the blocks under the locks; the receipts by the place of their batch."""
+    receipts: dict[Place, Receipt] = {}
     new_blocks = []
     for (table_id, generation, version), members in blocks.items():
         first = BatchSequence(counters[table_id].last_sequence + 1)
         borders = [BatchBorders(batch.rows.changes, batch.rows.rows) for _, batch in members]
         block = NewBlock(table_id, generation, version, first, borders, payloads[table_id, generation, version])
         new_blocks.append(block)
-        for offset, (position, batch) in enumerate(members):
-            receipts[position].append(
-                Receipt(
-                    str(batch.table.name),
-                    generation,
-                    BatchSequence(first + offset),
-                    batch.rows.changes,
-                    batch.rows.rows,
-                )
-            )
+        for offset, (place, batch) in enumerate(members):
+            sequence = BatchSequence(first + offset)
+            receipts[place] = Receipt(str(batch.table.name), generation, sequence, batch.rows.changes, batch.rows.rows)
         changes, rows = sum(border.changes for border in borders), sum(border.rows for border in borders)
         advance_sequence(connection, table_id, block.last_sequence, changes=changes, rows=rows)
     insert_blocks(connection, new_blocks)

@@ -12,9 +12,11 @@ import sqlalchemy as sa
 
 from app.domain.drain_plan import FileLimits, PendingBlock, plan_files, range_of
 from app.domain.landing_file import BuiltFile, FileIdentity, PlannedFile, content_digest
+from app.domain.metadata_chain import add_data
 from app.domain.table import BatchSequence, Epoch, FileNumber, Generation, Table, TableId
 from app.domain.table_schema import SchemaVersion
 from app.staging.leases import check_epoch
+from app.staging.metadata_blocks import append_block
 from app.staging.staged_blocks import pending_blocks
 
 _FILE_COLUMNS = """f.number, f.first_sequence, f.last_sequence, f.schema_version, f.row_count, f.change_count,
@@ -50,7 +52,7 @@ NOMINATE = sa.text("""
 RECORD_FILE = sa.text("""
     UPDATE mirrorgate.landing_files SET state = 'published', published_at = clock_timestamp()
     WHERE table_id = :table_id AND generation = :generation AND number = :number AND state = 'planned'
-    RETURNING last_sequence""")
+    RETURNING last_sequence, file_bytes, file_sha256""")
 
 RECORD_COUNTERS = sa.text("""
     UPDATE mirrorgate.table_counters SET recorded_file_number = :number, published_through = :last_sequence
@@ -132,16 +134,18 @@ def nominate(connection: sa.Connection, built: BuiltFile) -> bool:
 
 
 def record_published(connection: sa.Connection, planned: PlannedFile, epoch: Epoch) -> None:
-    """W8: the file is visible: record it, and what is published through it.
+    """W8: the file is visible: record it, what is published through it, and its block of the metadata chain.
 
     A process that dies before the commit leaves a visible, unrecorded file, whose footer the next owner
     recognises and records.
     """
     check_epoch(connection, planned.table_id, epoch)
-    last_sequence = connection.execute(RECORD_FILE, _file_key(planned)).scalar_one()
-    counters = {"table_id": planned.table_id, "number": planned.identity.number, "last_sequence": last_sequence}
+    file = connection.execute(RECORD_FILE, _file_key(planned)).one()
+    counters = {"table_id": planned.table_id, "number": planned.identity.number, "last_sequence": file.last_sequence}
     if connection.execute(RECORD_COUNTERS, counters).rowcount != 1:
         raise RuntimeError(f"file {planned.identity.number} of table {planned.table_id} was recorded out of order")
+    event = add_data(planned.identity, file.file_bytes, file.file_sha256)
+    append_block(connection, planned.table_id, planned.identity.generation, event)
 
 
 def list_files(

@@ -29,12 +29,19 @@ COUNT_LIVE_WORKERS = sa.text("SELECT count(*) FROM mirrorgate.workers WHERE leas
 SELECT_OWN_EPOCH = sa.text("""
     SELECT epoch FROM mirrorgate.table_leases WHERE table_id = :table_id AND worker_id = :worker_id""")
 
-CLAIM = sa.text("""
-    INSERT INTO mirrorgate.table_leases AS l (table_id, epoch, worker_id) VALUES (:table_id, 1, :worker_id)
-    ON CONFLICT (table_id) DO UPDATE SET epoch = l.epoch + 1, worker_id = :worker_id
-    WHERE l.worker_id = :worker_id OR NOT EXISTS (
-        SELECT FROM mirrorgate.workers w WHERE w.worker_id = l.worker_id AND w.lease_until > clock_timestamp())
+INSERT_LEASE = sa.text("""
+    INSERT INTO mirrorgate.table_leases (table_id, epoch, worker_id) VALUES (:table_id, 1, :worker_id)
+    ON CONFLICT (table_id) DO NOTHING RETURNING epoch""")
+
+LOCK_LEASE = sa.text("SELECT FROM mirrorgate.table_leases WHERE table_id = :table_id FOR UPDATE")
+
+TAKE_LEASE = sa.text("""
+    UPDATE mirrorgate.table_leases l SET epoch = l.epoch + 1, worker_id = :worker_id
+    WHERE l.table_id = :table_id AND (l.worker_id = :worker_id OR NOT EXISTS (
+        SELECT FROM mirrorgate.workers w WHERE w.worker_id = l.worker_id AND w.lease_until > clock_timestamp()))
     RETURNING epoch""")
+"""After LOCK_LEASE, as a statement of its own: one that also waits for the lock does not see the heartbeat of the
+worker that held it."""
 
 CHECK_EPOCH = sa.text("""
     SELECT FROM mirrorgate.table_leases WHERE table_id = :table_id AND epoch = :epoch FOR UPDATE""")
@@ -96,7 +103,10 @@ def claim_table(connection: sa.Connection, table_id: TableId, worker_id: UUID, *
     keys = {"table_id": table_id, "worker_id": worker_id}
     if held is not None and connection.execute(SELECT_OWN_EPOCH, keys).scalar() == held:
         return held
-    epoch = connection.execute(CLAIM, keys).scalar()
+    epoch = connection.execute(INSERT_LEASE, keys).scalar()
+    if epoch is None:
+        connection.execute(LOCK_LEASE, keys)
+        epoch = connection.execute(TAKE_LEASE, keys).scalar()
     return None if epoch is None else Epoch(epoch)
 
 

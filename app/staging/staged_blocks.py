@@ -44,13 +44,16 @@ SELECT_BATCH = sa.text("""
     SELECT b.batch_changes[CAST(:sequence AS bigint) - b.first_sequence + 1] AS changes,
            b.batch_rows[CAST(:sequence AS bigint) - b.first_sequence + 1] AS rows,
            f.number, coalesce(f.state, 'pending') AS state
-    FROM mirrorgate.staged_blocks b
-    LEFT JOIN mirrorgate.landing_files f
-      ON f.table_id = b.table_id AND f.generation = b.generation
-     AND :sequence BETWEEN f.first_sequence AND f.last_sequence
-    WHERE b.table_id = :table_id AND b.generation = :generation
-      AND b.first_sequence <= :sequence AND b.last_sequence >= :sequence
-    ORDER BY b.first_sequence DESC LIMIT 1""")
+    FROM (
+        SELECT first_sequence, batch_changes, batch_rows FROM mirrorgate.staged_blocks
+        WHERE table_id = :table_id AND generation = :generation AND last_sequence >= :sequence
+        ORDER BY last_sequence LIMIT 1) b
+    LEFT JOIN (
+        SELECT number, state, first_sequence FROM mirrorgate.landing_files
+        WHERE table_id = :table_id AND generation = :generation AND last_sequence >= :sequence
+        ORDER BY last_sequence LIMIT 1) f ON f.first_sequence <= :sequence
+    WHERE b.first_sequence <= :sequence""")
+"""Each side reads one row of its index, also where there is no such batch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from app.domain.metadata_chain import seed, set_data_schema
 from app.domain.names import TableName
 from app.domain.table import Generation, Table, TableId, TableState
 from app.domain.table_schema import Column, ColumnType, SchemaVersion, TableSchema, evolve
 from app.errors import Code, RejectedInput
+from app.staging.database import installation_id
+from app.staging.metadata_blocks import append_block
 from app.staging.sequence_lock import lock_counters
 
 _SELECT_TABLES = """
@@ -104,8 +107,12 @@ def schema_of_version(
     return _schema(connection.execute(SELECT_VERSION, keys).mappings().one())
 
 
-def register_table(connection: sa.Connection, name: TableName, wanted: TableSchema) -> Registration:
+def register_table(
+    connection: sa.Connection, name: TableName, wanted: TableSchema, *, marker_first: bool = False
+) -> Registration:
     """Create the table, or bring an existing one to `wanted`; the same again changes nothing.
+
+    The metadata chain tells each new schema version as files will have it, before any of its data.
 
     Takes the table's sequence lock before it changes a schema, so that no batch is staged under the old one
     beside it. Raises RejectedInput `incompatible_schema` or `table_not_accepting`.
@@ -113,7 +120,8 @@ def register_table(connection: sa.Connection, name: TableName, wanted: TableSche
     table_id = connection.execute(INSERT_TABLE, {"name": str(name), "folded_name": name.folded}).scalar()
     if table_id is not None:
         connection.execute(INSERT_COUNTERS, {"table_id": table_id})
-        _insert_version(connection, TableId(table_id), Generation(1), SchemaVersion(1), wanted)
+        append_block(connection, table_id, Generation(1), seed(str(name), Generation(1), installation_id(connection)))
+        _insert_version(connection, TableId(table_id), Generation(1), SchemaVersion(1), wanted, marker_first)
         return Registration(_must_find(connection, name), RegistrationOutcome.CREATED)
     lock_counters(connection, [_must_find(connection, name).table_id])
     table = _must_find(connection, name)
@@ -123,7 +131,7 @@ def register_table(connection: sa.Connection, name: TableName, wanted: TableSche
     if schema == table.schema:
         return Registration(table, RegistrationOutcome.UNCHANGED)
     version = SchemaVersion(table.schema_version + 1)
-    _insert_version(connection, table.table_id, table.generation, version, schema)
+    _insert_version(connection, table.table_id, table.generation, version, schema, marker_first)
     connection.execute(UPDATE_VERSION, {"table_id": table.table_id, "version": version})
     return Registration(_must_find(connection, name), RegistrationOutcome.EVOLVED)
 
@@ -153,7 +161,12 @@ def _must_find(connection: sa.Connection, name: TableName) -> Table:
 
 
 def _insert_version(
-    connection: sa.Connection, table_id: TableId, generation: Generation, version: SchemaVersion, schema: TableSchema
+    connection: sa.Connection,
+    table_id: TableId,
+    generation: Generation,
+    version: SchemaVersion,
+    schema: TableSchema,
+    marker_first: bool,
 ) -> None:
     columns = [{"name": c.name, "type": str(c.type), "nullable": c.nullable} for c in schema.columns]
     connection.execute(
@@ -166,6 +179,7 @@ def _insert_version(
             "columns": json.dumps(columns),
         },
     )
+    append_block(connection, table_id, generation, set_data_schema(schema.file_schema(marker_first=marker_first)))
 
 
 def _table(row: sa.RowMapping) -> Table:

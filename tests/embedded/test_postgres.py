@@ -19,6 +19,8 @@ from app.errors import Code, Misconfigured
 from tests.support.processes import REPOSITORY, is_alive, read_line, started
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 FAST = {"fsync": "off"}
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")

@@ -90,3 +90,10 @@ def test_in_a_container_like_bounding_set_it_runs(tmp_path: Path) -> None:
     command = ["setpriv", f"--bounding-set={only}", sys.executable, "-m", "tests.embedded.runs_postgres"]
     done = subprocess.run([*command, str(tmp_path / "data"), "--stop"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_user_id_without_a_name_is_refused_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 2_000_000_123)
+    with pytest.raises(Misconfigured, match="2000000123") as refusal:
+        choose_account(tmp_path / "postgres")
+    assert "/etc/passwd" in refusal.value.remedy

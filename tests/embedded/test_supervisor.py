@@ -14,6 +14,8 @@ from app.supervisor import Child
 from tests.support.processes import is_alive, read_line, started
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = "tests.embedded.supervises"
 SOON = 20.0
 LONG = 60.0

@@ -19,6 +19,8 @@ from app.errors import Code, Misconfigured
 from app.settings import Settings
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 def refuse(settings: Settings, data_dir: Path) -> Misconfigured:
     with pytest.raises(Misconfigured) as refusal:

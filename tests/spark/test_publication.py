@@ -1,5 +1,6 @@
 """Staged batches become numbered landing files."""
 
+import base64
 import json
 from pathlib import Path
 
@@ -7,10 +8,13 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
+from app.domain.arrow_flatbuffer import schema_from_bytes
 from app.domain.change import Change, Operation
+from app.domain.metadata_chain import verify_chain
 from app.domain.names import TableName
 from app.domain.table import FileNumber
 from app.staging.landing_ledger import list_files
+from app.staging.metadata_blocks import read_chain
 from tests.spark.conftest import NewWorker, drain
 from tests.support.gateway_parts import current, inserts, landed_keys, registered, stage, stage_keys, typed
 from tests.support.schemas import schema_of
@@ -102,3 +106,19 @@ def test_the_ledger_states_what_the_files_are(engine: sa.Engine, landing_zone: P
     assert (entry.state, entry.row_count, entry.first_sequence, entry.last_sequence) == ("published", 3, 1, 2)
     assert entry.file_bytes == file.stat().st_size
     assert footer[b"mirrorgate.digest"].decode() == entry.digest
+
+
+def test_the_metadata_chain_tells_each_schema_before_its_files_and_verifies(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker
+) -> None:
+    stage_keys(engine, registered(engine, "t", ID), [1])
+    wider = registered(engine, "t", schema_of({"id": "int64", "note": "string"}, ["id"]))
+    stage(engine, [typed(wider, inserts([{"id": 2, "note": None}]))])
+    drain(new_worker())
+    with engine.begin() as connection:
+        blocks = list(read_chain(connection, wider.table_id, wider.generation))
+    kinds = [block.event["kind"] for block in blocks]
+    assert kinds == ["Seed", "SetDataSchema", "SetDataSchema", "AddData", "AddData"]
+    assert verify_chain(blocks) == 5
+    schema = schema_from_bytes(base64.b64decode(blocks[2].event["schema"]))
+    assert schema == pq.read_schema(landing_zone / "t" / "00000000000000000002.parquet")

@@ -1,0 +1,59 @@
+"""The metadata chain in Postgres: append-only blocks, written in the transaction of what they tell."""
+
+import json
+from collections.abc import Iterator
+
+import sqlalchemy as sa
+
+from app.domain.metadata_chain import Block, Event
+from app.domain.table import Generation, TableId
+
+SELECT_LAST_BLOCK = sa.text("""
+    SELECT clock_timestamp() AS system_time, b.sequence_number, b.block_hash
+    FROM (SELECT) AS present
+    LEFT JOIN LATERAL (
+        SELECT sequence_number, block_hash FROM mirrorgate.metadata_blocks
+        WHERE table_id = :table_id AND generation = :generation
+        ORDER BY sequence_number DESC LIMIT 1) b ON true""")
+
+INSERT_METADATA_BLOCK = sa.text("""
+    INSERT INTO mirrorgate.metadata_blocks (table_id, generation, sequence_number, block_hash, previous_hash,
+        system_time, event)
+    VALUES (:table_id, :generation, :sequence_number, :block_hash, :previous_hash, :system_time,
+        CAST(:event AS jsonb))""")
+
+SELECT_CHAIN = sa.text("""
+    SELECT sequence_number, previous_hash, system_time, event FROM mirrorgate.metadata_blocks
+    WHERE table_id = :table_id AND generation = :generation AND sequence_number >= :start
+    ORDER BY sequence_number LIMIT :most""")
+
+
+def append_block(connection: sa.Connection, table_id: TableId, generation: Generation, event: Event) -> None:
+    """Add an event to the chain, by the database's clock. The caller holds the table's counter row.
+
+    Dies with the transaction, leaving the chain as it was.
+    """
+    keys = {"table_id": table_id, "generation": generation}
+    last = connection.execute(SELECT_LAST_BLOCK, keys).one()
+    number = 0 if last.sequence_number is None else last.sequence_number + 1
+    block = Block(number, last.block_hash, last.system_time, event)
+    connection.execute(
+        INSERT_METADATA_BLOCK,
+        keys
+        | {
+            "sequence_number": number,
+            "block_hash": block.hash,
+            "previous_hash": block.previous_hash,
+            "system_time": block.system_time,
+            "event": json.dumps(event),
+        },
+    )
+
+
+def read_chain(
+    connection: sa.Connection, table_id: TableId, generation: Generation, *, start: int = 0, most: int = 1_000
+) -> Iterator[Block]:
+    """The blocks from number `start` on, in order, `most` at the most."""
+    keys = {"table_id": table_id, "generation": generation, "start": start, "most": most}
+    for number, previous_hash, system_time, event in connection.execute(SELECT_CHAIN, keys):
+        yield Block(number, previous_hash, system_time, event)

@@ -1,0 +1,56 @@
+"""Calls to the gateway that many tests make."""
+
+from typing import Any, Final, Self
+
+import httpx
+
+ADMIN_KEY: Final = "mg_0000000000000001_" + "a-secret-only-for-tests-of-the-api"
+MAX_BODY_BYTES: Final = 100_000
+NATION: Final = "tpch_scale_0_01.nation"
+REGION: Final = "io_blitzz.region"
+EMPLOYEES: Final = "HR.EMPLOYEES"
+
+
+class Gateway(httpx.Client):
+    """A client of the gateway, with its calls by name."""
+
+    @classmethod
+    def at(cls, address: str, key: str | None) -> Self:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        return cls(base_url=address, headers=headers, trust_env=False, verify=False, timeout=30)
+
+    def register(self, table: str, columns: dict[str, str], keys: list[str] | None = None) -> httpx.Response:
+        """PUT a table; key columns are required, the others nullable."""
+        key_columns = keys or []
+        declared = [{"name": name, "type": of, "nullable": name not in key_columns} for name, of in columns.items()]
+        return self.put(f"/v1/tables/{table}", json={"key_columns": key_columns, "columns": declared})
+
+    def arcion(self, *messages: Any, **parameters: Any) -> httpx.Response:
+        return self.post("/v1/changes/arcion", json=list(messages), params=parameters)
+
+    def replicate(self, *messages: Any, **parameters: Any) -> httpx.Response:
+        return self.post("/v1/changes/replicate", json=list(messages), params=parameters)
+
+    def status(self, table: str) -> dict[str, Any]:
+        status: dict[str, Any] = self.get(f"/v1/tables/{table}").raise_for_status().json()
+        return status
+
+
+def insert(table: str, **after: Any) -> dict[str, Any]:
+    """An Arcion insert of these values."""
+    schema, _, name = table.rpartition(".")
+    return {
+        "tableName": {"namespace": {"catalog": None, "schema": schema or None}, "name": name},
+        "opType": "I",
+        "after": after,
+        "exists": dict.fromkeys(after, "1"),
+    }
+
+
+def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    """The problem details of a refusal, which must have this status and code."""
+    assert response.headers["content-type"] == "application/problem+json"
+    details: dict[str, Any] = response.json()
+    assert (response.status_code, details["status"], details["code"]) == (status, status, code), details
+    assert details.keys() >= {"type", "title", "detail", "remedy"}
+    return details

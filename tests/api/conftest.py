@@ -1,0 +1,77 @@
+"""The real app on a free loopback port; its database is empty when a test begins."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Protocol
+
+import pytest
+import sqlalchemy as sa
+from pydantic import SecretStr
+
+from app import main
+from app.embedded import PrivatePostgres
+from app.settings import Settings
+from app.staging.database import open_engine
+from tests.api.calls import ADMIN_KEY, MAX_BODY_BYTES, Gateway
+from tests.support.databases import clear, create_database, database_in
+from tests.support.server import served
+
+
+class ClientWith(Protocol):
+    """Makes clients of the same gateway with keys of their own: `client_with("read", tables=["sales.*"])`."""
+
+    def __call__(self, *rights: str, tables: list[str] | None = None) -> Gateway: ...
+
+
+@pytest.fixture(scope="session")
+def api_database(postgres: PrivatePostgres, template_database: str) -> str:
+    create_database(postgres.url, "api", template=template_database)
+    return database_in(postgres.url, "api")
+
+
+@pytest.fixture(scope="session")
+def api_address(api_database: str) -> Iterator[str]:
+    """One app for all tests. Its logs are looked at where a process of their own writes them."""
+    settings = Settings(
+        database_url=SecretStr(api_database), admin_key=SecretStr(ADMIN_KEY), max_body_bytes=MAX_BODY_BYTES
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(main, "configure_logging", lambda _: None)
+        with served(settings) as address:
+            yield address
+
+
+@pytest.fixture(scope="session")
+def api_engine(api_database: str) -> Iterator[sa.Engine]:
+    """The tests' own connections to the app's database."""
+    engine = open_engine(api_database)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def gateway(api_address: str, api_engine: sa.Engine) -> Iterator[Gateway]:
+    """A client with the admin key."""
+    with api_engine.begin() as connection:
+        clear(connection, restart_ids=False)
+    with Gateway.at(api_address, ADMIN_KEY) as client:
+        yield client
+
+
+@pytest.fixture
+def client_with(gateway: Gateway, api_address: str) -> Iterator[ClientWith]:
+    with ExitStack() as stack:
+
+        def client(*rights: str, tables: list[str] | None = None) -> Gateway:
+            wanted = {"rights": list(rights), "tables": tables or ["*"]}
+            key = gateway.post("/v1/keys", json=wanted).raise_for_status().json()["key"]
+            return stack.enter_context(Gateway.at(api_address, key))
+
+        yield client
+
+
+@pytest.fixture
+def anonymous(api_address: str) -> Iterator[Gateway]:
+    """A client without a key."""
+    with Gateway.at(api_address, None) as client:
+        yield client

@@ -1,0 +1,197 @@
+"""Posting Arcion messages: the documented samples, and what becomes of them."""
+
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from tests.api.calls import NATION, REGION, Gateway, insert, problem
+from tests.support.gateway_parts import current
+from tests.support.ledger import Owned, claim_by, plan, publish
+
+NATION_COLUMNS = {"n_nationkey": "int32", "n_name": "string", "n_regionkey": "int32", "n_comment": "string"}
+REGION_COLUMNS = {"r_regionkey": "int32", "r_name": "string", "r_comment": "string"}
+
+
+@pytest.fixture
+def gateway_with_tables(gateway: Gateway) -> Gateway:
+    """The tables of the documented samples are registered."""
+    gateway.register(NATION, NATION_COLUMNS, ["n_nationkey"])
+    gateway.register(REGION, REGION_COLUMNS, ["r_regionkey"])
+    return gateway
+
+
+def body(samples: Path, *names: str) -> bytes:
+    return b"\n".join((samples / "arcion" / f"{name}.json").read_bytes() for name in names)
+
+
+def test_each_documented_sample_that_is_whole_gets_a_receipt(gateway_with_tables: Gateway, samples: Path) -> None:
+    receipts = []
+    for name in ("snapshot_insert", "snapshot_update", "snapshot_delete", "realtime_insert", "realtime_delete"):
+        response = gateway_with_tables.post("/v1/changes/arcion", content=body(samples, name))
+        assert response.status_code == 202
+        answer = response.json()
+        assert (answer["ignored"], answer["replayed"]) == (0, False)
+        receipts += answer["receipts"]
+    counts = {"generation": 1, "changes": 1, "rows": 1}
+    assert receipts == [
+        *({"table": NATION, "sequence": number, **counts} for number in (1, 2, 3)),
+        *({"table": REGION, "sequence": number, **counts} for number in (1, 2)),
+    ]
+
+
+def test_the_documented_partial_update_is_refused_because_it_would_erase_a_column(
+    gateway_with_tables: Gateway, samples: Path
+) -> None:
+    response = gateway_with_tables.post("/v1/changes/arcion", content=body(samples, "realtime_update"))
+    details = problem(response, 422, "incomplete_update")
+    assert details["errors"] == [
+        {
+            "index": 0,
+            "pointer": "/after/r_name",
+            "code": "incomplete_update",
+            "column": "r_name",
+            "detail": "new value not given",
+        }
+    ]
+    assert gateway_with_tables.status(REGION)["last_sequence"] == 0
+
+
+def test_one_request_over_two_tables_gets_a_receipt_for_each(gateway_with_tables: Gateway, samples: Path) -> None:
+    names = ("realtime_insert", "snapshot_insert", "snapshot_update", "realtime_delete")
+    response = gateway_with_tables.post("/v1/changes/arcion", content=body(samples, *names))
+    receipts = [(receipt["table"], receipt["sequence"], receipt["changes"]) for receipt in response.json()["receipts"]]
+    assert receipts == [(REGION, 1, 2), (NATION, 1, 2)]
+
+
+def test_a_refused_message_keeps_every_other_one_of_its_request_out(
+    gateway_with_tables: Gateway, samples: Path
+) -> None:
+    names = ("realtime_insert", "snapshot_insert", "realtime_update")
+    details = problem(
+        gateway_with_tables.post("/v1/changes/arcion", content=body(samples, *names)), 422, "incomplete_update"
+    )
+    assert [error["index"] for error in details["errors"]] == [2]
+    assert all(gateway_with_tables.status(table)["staged"]["batches"] == 0 for table in (NATION, REGION))
+
+
+def test_the_status_follows_a_batch_from_accepted_to_published(
+    gateway_with_tables: Gateway, api_engine: sa.Engine, samples: Path
+) -> None:
+    gateway = gateway_with_tables
+    gateway.post("/v1/changes/arcion", content=body(samples, "snapshot_insert", "snapshot_update"))
+    counts = {"batches": 1, "changes": 2, "rows": 2}
+    status = gateway.status(NATION)
+    assert (status["accepted"], status["staged"]) == (counts, counts)
+    assert (status["lag"]["batches"], status["lag"]["rows"], status["published"]["files"]) == (1, 2, 0)
+    assert status["lag"]["bytes"] > 0
+    batch = {"table": NATION, "generation": 1, "sequence": 1, "changes": 2, "rows": 2}
+    path = f"/v1/batches/{NATION}/1/1"
+    assert gateway.get(path).json() == {**batch, "state": "pending", "file": None}
+
+    table = current(api_engine, NATION)
+    owned = Owned(table, *claim_by(api_engine, table.table_id))
+    [planned] = plan(api_engine, owned)
+    name = "00000000000000000001.parquet"
+    assert gateway.get(path).json() == {**batch, "state": "planned", "file": name}
+
+    publish(api_engine, owned, planned)
+    assert gateway.get(path).json() == {**batch, "state": "published", "file": name}
+    status = gateway.status(NATION)
+    assert status["published"] == {**counts, "files": 1}
+    assert (status["lag"]["batches"], status["published_through"], status["last_file"]) == (0, 1, name)
+    [file] = gateway.get(f"/v1/tables/{NATION}/files").json()["files"]
+    assert file.pop("published_at") is not None
+    assert file == {
+        "number": 1,
+        "name": name,
+        "state": "published",
+        "first_sequence": 1,
+        "last_sequence": 1,
+        "rows": 2,
+        "changes": 2,
+        "schema_version": 1,
+        "digest": planned.identity.digest,
+        "bytes": 10,
+    }
+
+
+def test_the_ledger_is_listed_page_by_page(gateway_with_tables: Gateway, api_engine: sa.Engine, samples: Path) -> None:
+    for _ in range(3):
+        gateway_with_tables.post("/v1/changes/arcion", content=body(samples, "snapshot_insert"))
+    table = current(api_engine, NATION)
+    plan(api_engine, Owned(table, *claim_by(api_engine, table.table_id)))
+    path = f"/v1/tables/{NATION}/files?limit=2"
+    first = gateway_with_tables.get(path).json()
+    second = gateway_with_tables.get(f"{path}&after={first['next_after']}").json()
+    assert [[file["number"] for file in page["files"]] for page in (first, second)] == [[1, 2], [3]]
+    assert second["next_after"] is None
+
+
+@pytest.mark.parametrize(
+    ("generation", "sequence", "status", "code"),
+    [
+        (1, 2, 404, "unknown_batch"),
+        (2, 1, 404, "unknown_batch"),
+        (1, 2**63 - 1, 404, "unknown_batch"),
+        (1, 2**63, 400, "bad_request"),
+        (2**31, 1, 400, "bad_request"),
+        (0, 1, 400, "bad_request"),
+        (1, 0, 400, "bad_request"),
+        ("x", 1, 400, "bad_request"),
+    ],
+)
+def test_a_batch_that_was_never_accepted_is_unknown(
+    gateway_with_tables: Gateway, samples: Path, generation: object, sequence: int, status: int, code: str
+) -> None:
+    gateway_with_tables.post("/v1/changes/arcion", content=body(samples, "snapshot_insert"))
+    problem(gateway_with_tables.get(f"/v1/batches/{NATION}/{generation}/{sequence}"), status, code)
+
+
+@pytest.mark.parametrize("table", [NATION, NATION.upper()])
+def test_the_table_may_be_named_in_the_request_too(gateway_with_tables: Gateway, samples: Path, table: str) -> None:
+    response = gateway_with_tables.post(
+        "/v1/changes/arcion", content=body(samples, "snapshot_insert"), params={"table": table}
+    )
+    assert response.status_code == 202
+
+
+def test_a_message_for_another_table_than_the_request_names_is_refused(
+    gateway_with_tables: Gateway, samples: Path
+) -> None:
+    content = body(samples, "snapshot_insert", "realtime_insert")
+    response = gateway_with_tables.post("/v1/changes/arcion", content=content, params={"table": NATION})
+    details = problem(response, 422, "table_mismatch")
+    assert [error["index"] for error in details["errors"]] == [1]
+    assert gateway_with_tables.status(NATION)["last_sequence"] == 0
+
+
+def test_a_column_that_was_added_is_taken_at_once(gateway: Gateway) -> None:
+    gateway.register("t", {"id": "int64"}, ["id"])
+    assert gateway.arcion(insert("t", id="1")).status_code == 202
+    problem(gateway.arcion(insert("t", id="2", note="x")), 422, "unknown_column")
+    gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
+    assert gateway.arcion(insert("t", id="2", note="x")).status_code == 202
+
+
+def test_a_message_of_the_old_shape_is_taken_after_a_column_was_added(gateway: Gateway) -> None:
+    gateway.register("t", {"id": "int64"}, ["id"])
+    assert gateway.arcion(insert("t", id="1")).status_code == 202
+    gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
+    [receipt] = gateway.arcion(insert("t", id="2")).json()["receipts"]
+    assert receipt["sequence"] == 2
+
+
+def test_a_table_that_is_being_dropped_refuses_changes_until_it_is_active_again(
+    gateway: Gateway, api_engine: sa.Engine
+) -> None:
+    gateway.register("t", {"id": "int64"}, ["id"])
+    assert gateway.arcion(insert("t", id="1")).status_code == 202
+    for state, accepted in (("dropping", False), ("active", True), ("paused", True), ("quarantined", True)):
+        with api_engine.begin() as connection:
+            connection.execute(sa.text("UPDATE mirrorgate.tables SET state = :state"), {"state": state})
+        response = gateway.arcion(insert("t", id="2"))
+        if accepted:
+            assert response.status_code == 202
+        else:
+            problem(response, 409, "table_not_accepting")

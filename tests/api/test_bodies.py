@@ -1,0 +1,134 @@
+"""Bodies: content types, encodings, sizes."""
+
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import zstandard
+
+from tests.api.calls import MAX_BODY_BYTES, Gateway, insert, problem
+
+PATH = "/v1/changes/arcion"
+BODY = json.dumps([insert("t", id=str(number)) for number in range(50)]).encode()
+
+
+def zstd(content: bytes) -> bytes:
+    return zstandard.ZstdCompressor().compress(content)
+
+
+@pytest.fixture
+def orders(gateway: Gateway) -> Gateway:
+    gateway.register("t", {"id": "int64"}, ["id"])
+    return gateway
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    ["application/json", "application/json; charset=utf-8", "APPLICATION/JSON", "application/x-ndjson", None],
+)
+def test_json_content_types_are_read(orders: Gateway, content_type: str | None) -> None:
+    headers = {"Content-Type": content_type} if content_type else {}
+    assert orders.post(PATH, content=BODY, headers=headers).status_code == 202
+
+
+@pytest.mark.parametrize("content_type", ["text/csv", "text/plain", "application/xml", "", "json"])
+def test_another_content_type_is_refused(orders: Gateway, content_type: str) -> None:
+    response = orders.post(PATH, content=BODY, headers={"Content-Type": content_type})
+    problem(response, 415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "content"),
+    [
+        ("gzip", gzip.compress(BODY)),
+        ("GZIP", gzip.compress(BODY)),
+        ("gzip", gzip.compress(BODY[:100]) + gzip.compress(BODY[100:])),
+        ("zstd", zstd(BODY)),
+        ("zstd", zstd(BODY[:100]) + zstd(BODY[100:])),
+        ("identity", BODY),
+    ],
+    ids=["gzip", "upper case", "two gzip members", "zstd", "two zstd frames", "identity"],
+)
+def test_a_compressed_body_is_read(orders: Gateway, encoding: str, content: bytes) -> None:
+    [receipt] = orders.post(PATH, content=content, headers={"Content-Encoding": encoding}).json()["receipts"]
+    assert receipt["rows"] == 50
+
+
+@pytest.mark.parametrize(
+    ("encoding", "content"),
+    [
+        ("gzip", BODY),
+        ("gzip", gzip.compress(BODY)[:-1]),
+        ("gzip", gzip.compress(BODY)[:20]),
+        ("gzip", gzip.compress(BODY) + b"x"),
+        ("gzip", zlib.compress(BODY)),
+        ("gzip", bytes(gzip.compress(BODY)[:-8]) + bytes(8)),
+        ("zstd", BODY),
+        ("zstd", zstd(BODY)[:-1]),
+        ("zstd", zstd(BODY)[:10]),
+        ("zstd", zstd(BODY) + b"x"),
+        ("zstd", gzip.compress(BODY)),
+    ],
+)
+def test_a_body_that_is_not_whole_in_its_encoding_is_refused(orders: Gateway, encoding: str, content: bytes) -> None:
+    problem(orders.post(PATH, content=content, headers={"Content-Encoding": encoding}), 400, "bad_encoding")
+    assert orders.status("t")["last_sequence"] == 0
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zstd])
+def test_lines_cut_off_by_a_broken_transfer_are_never_taken_for_the_whole(
+    orders: Gateway, compress: Callable[[bytes], bytes]
+) -> None:
+    lines = b"\n".join(json.dumps(insert("t", id=str(number))).encode() for number in range(300))
+    encoding = "gzip" if compress is gzip.compress else "zstd"
+    whole = compress(lines)
+    for length in range(0, len(whole), max(1, len(whole) // 20)):
+        response = orders.post(PATH, content=whole[:length], headers={"Content-Encoding": encoding})
+        assert response.status_code in {400, 422}
+
+
+@pytest.mark.parametrize("encoding", ["br", "deflate", "gzip, gzip", "x-gzip", "gzip;q=1"])
+def test_another_encoding_is_refused(orders: Gateway, encoding: str) -> None:
+    response = orders.post(PATH, content=BODY, headers={"Content-Encoding": encoding})
+    problem(response, 415, "unsupported_encoding")
+
+
+def chunks(content: bytes) -> Iterator[bytes]:
+    """A body without a Content-Length."""
+    for start in range(0, len(content), 10_000):
+        yield content[start : start + 10_000]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "content"),
+    [
+        ("identity", b" " * (MAX_BODY_BYTES + 1)),
+        ("identity", chunks),
+        ("gzip", gzip.compress(b" " * (MAX_BODY_BYTES + 1))),
+        ("gzip", gzip.compress(bytes(50_000_000))),
+        ("zstd", zstd(b" " * (MAX_BODY_BYTES + 1))),
+        ("zstd", zstd(bytes(50_000_000))),
+        ("gzip", b"".join([gzip.compress(bytes(1000))] * 200)),
+    ],
+    ids=["plain", "chunked", "gzip", "gzip bomb", "zstd", "zstd bomb", "many members"],
+)
+def test_a_body_beyond_the_limit_is_refused(orders: Gateway, encoding: str, content: Any) -> None:
+    sent = chunks(b" " * (MAX_BODY_BYTES + 1)) if content is chunks else content
+    problem(orders.post(PATH, content=sent, headers={"Content-Encoding": encoding}), 413, "body_too_large")
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, zstd])
+def test_a_body_of_exactly_the_limit_is_read(orders: Gateway, compress: Callable[[bytes], bytes]) -> None:
+    encoding = {bytes: "identity", gzip.compress: "gzip", zstd: "zstd"}[compress]
+    content = compress(BODY.ljust(MAX_BODY_BYTES))
+    assert orders.post(PATH, content=content, headers={"Content-Encoding": encoding}).status_code == 202
+
+
+def test_a_large_body_is_not_read_for_a_caller_without_a_key(anonymous: Gateway) -> None:
+    response = anonymous.put(
+        "/v1/tables/t", content=chunks(b" " * (2**20 + 10_000)), headers={"Content-Type": "application/json"}
+    )
+    problem(response, 413, "body_too_large")

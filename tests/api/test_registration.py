@@ -1,0 +1,123 @@
+"""Registering tables over HTTP."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.calls import Gateway, problem
+
+COLUMNS = {"id": "int64", "name": "string", "total": "decimal(12,2)"}
+
+
+def test_a_new_table_is_created_and_the_same_again_changes_nothing(gateway: Gateway) -> None:
+    created = gateway.register("sales.orders", COLUMNS, ["id"])
+    again = gateway.register("SALES.Orders", COLUMNS, ["id"])
+    assert (created.status_code, again.status_code) == (201, 200)
+    assert created.json() == again.json() == gateway.status("sales.orders")
+    nothing = {"batches": 0, "changes": 0, "rows": 0}
+    assert created.json() == {
+        "table": "sales.orders",
+        "generation": 1,
+        "state": "active",
+        "state_reason": None,
+        "key_columns": ["id"],
+        "schema_version": 1,
+        "options": {},
+        "lag": {"batches": 0, "rows": 0, "bytes": 0, "oldest_seconds": 0.0},
+        "accepted": nothing,
+        "staged": nothing,
+        "published": {**nothing, "files": 0},
+        "last_sequence": 0,
+        "published_through": 0,
+        "last_file": None,
+    }
+
+
+def test_new_nullable_columns_make_a_new_schema_version(gateway: Gateway) -> None:
+    gateway.register("orders", COLUMNS, ["id"])
+    evolved = gateway.register("orders", COLUMNS | {"note": "json"}, ["id"])
+    assert (evolved.status_code, evolved.json()["schema_version"]) == (200, 2)
+    schema = gateway.get("/v1/tables/orders/schema").json()
+    assert schema == {
+        "table": "orders",
+        "generation": 1,
+        "schema_version": 2,
+        "key_columns": ["id"],
+        "columns": [
+            {"name": "id", "type": "int64", "nullable": False},
+            {"name": "name", "type": "string", "nullable": True},
+            {"name": "total", "type": "decimal(12,2)", "nullable": True},
+            {"name": "note", "type": "json", "nullable": True},
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("columns", "keys"),
+    [(COLUMNS | {"id": "int32"}, ["id"]), (COLUMNS | {"total": "decimal(12,3)"}, ["id"]), (COLUMNS, ["name"])],
+    ids=["another type", "another scale", "another key"],
+)
+def test_a_change_of_type_or_key_is_a_conflict(gateway: Gateway, columns: dict[str, str], keys: list[str]) -> None:
+    gateway.register("orders", COLUMNS, ["id"])
+    problem(gateway.register("orders", columns, keys), 409, "incompatible_schema")
+    assert gateway.status("orders")["schema_version"] == 1
+
+
+COLUMN = {"name": "a", "type": "int64"}
+
+
+@pytest.mark.parametrize(
+    ("table", "body", "code"),
+    [
+        ("t", {"columns": [{"name": "a", "type": "integer"}]}, "bad_type"),
+        ("t", {"columns": [{"name": "a", "type": "decimal(39,0)"}]}, "bad_type"),
+        ("t", {"columns": [COLUMN, COLUMN]}, "bad_schema"),
+        ("t", {"columns": [COLUMN], "key_columns": ["b"]}, "bad_schema"),
+        ("t", {"columns": [{"name": "__rowMarker__", "type": "int64"}]}, "reserved_name"),
+        ("t", {"columns": [{"name": "a\x00", "type": "int64"}]}, "bad_name"),
+        ("t", {"columns": [COLUMN], "options": {"seed_file": True}}, "bad_option"),
+        ("_t", {"columns": [COLUMN]}, "bad_name"),
+        ("a.b.c", {"columns": [COLUMN]}, "bad_name"),
+        ("a%00b", {"columns": [COLUMN]}, "bad_name"),
+        ("..", {"columns": [COLUMN]}, None),
+        ("a%2Fb", {"columns": [COLUMN]}, None),
+    ],
+)
+def test_what_makes_no_table_is_refused(gateway: Gateway, table: str, body: dict[str, Any], code: str | None) -> None:
+    response = gateway.put(f"/v1/tables/{table}", json=body)
+    if code is None:
+        assert response.status_code in {404, 405}
+    else:
+        problem(response, 422, code)
+    assert gateway.get("/v1/tables").json() == {"tables": []}
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "pointers"),
+    [
+        (b"", "bad_request", [""]),
+        (b"{", "malformed_json", [None]),
+        (b'{"columns":NaN', "malformed_json", [None]),
+        (b"[]", "bad_request", [""]),
+        (b'{"columns":[{"name":"a"}]}', "bad_request", ["/columns/0/type"]),
+        (b'{"columns":[{"name":"a","type":1,"x/y":2}]}', "bad_request", ["/columns/0/type", "/columns/0/x~1y"]),
+        (b'{"columns":[],"key_columns":"a"}', "bad_request", ["/key_columns"]),
+    ],
+)
+def test_a_body_of_another_shape_is_refused_with_its_places(
+    gateway: Gateway, content: bytes, code: str, pointers: list[str | None]
+) -> None:
+    response = gateway.put("/v1/tables/t", content=content, headers={"Content-Type": "application/json"})
+    details = problem(response, 400, code)
+    assert [error.get("pointer") for error in details["errors"]] == pointers
+
+
+def test_a_listing_shows_every_table_by_name(gateway: Gateway) -> None:
+    for table in ("b", "a.z", "a"):
+        gateway.register(table, COLUMNS)
+    assert [table["table"] for table in gateway.get("/v1/tables").json()["tables"]] == ["a", "a.z", "b"]
+
+
+@pytest.mark.parametrize("path", ["", "/schema", "/files"])
+def test_a_table_that_is_not_registered_is_unknown(gateway: Gateway, path: str) -> None:
+    problem(gateway.get(f"/v1/tables/nowhere{path}"), 404, "unknown_table")

@@ -1,0 +1,150 @@
+"""Posting Replicate messages: metadata registers the table, data follows."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.calls import EMPLOYEES, Gateway, problem
+from tests.api.conftest import ClientWith
+
+DATA_MESSAGES = ("dt_refresh", "dt_insert", "dt_update", "dt_key_change", "dt_delete")
+
+
+def message(samples: Path, name: str, **changes: Any) -> Any:
+    """A sample message with members of its body replaced."""
+    whole = json.loads((samples / "replicate" / f"{name}.json").read_bytes())
+    whole["message"] |= changes
+    return whole
+
+
+def conversation(samples: Path) -> bytes:
+    return (samples / "replicate" / "conversation.ndjson").read_bytes()
+
+
+def test_a_conversation_registers_its_table_and_stages_its_data(gateway: Gateway, samples: Path) -> None:
+    response = gateway.post("/v1/changes/replicate", content=conversation(samples))
+    assert response.status_code == 202
+    assert response.json() == {
+        "receipts": [{"table": EMPLOYEES, "generation": 1, "sequence": 1, "changes": 5, "rows": 6}],
+        "ignored": 0,
+        "replayed": False,
+    }
+    schema = gateway.get(f"/v1/tables/{EMPLOYEES}/schema").json()
+    assert schema["key_columns"] == ["EMPLOYEE_ID"]
+    assert [(column["name"], column["type"]) for column in schema["columns"]] == [
+        ("EMPLOYEE_ID", "int64"),
+        ("NAME", "string"),
+        ("SALARY", "decimal(12,2)"),
+        ("HIRED", "date"),
+        ("CHANGED_AT", "timestamp"),
+        ("BADGE", "binary"),
+    ]
+    assert gateway.get(f"/v1/batches/{EMPLOYEES}/1/1").json()["state"] == "pending"
+    assert gateway.get(f"/v1/tables/{EMPLOYEES}/files").json()["files"] == []
+
+
+def test_data_finds_its_table_by_the_schema_id_of_earlier_metadata(gateway: Gateway, samples: Path) -> None:
+    assert gateway.replicate(message(samples, "md_employees")).json() == {
+        "receipts": [],
+        "ignored": 0,
+        "replayed": False,
+    }
+    receipts = [gateway.replicate(message(samples, name)).json()["receipts"] for name in DATA_MESSAGES]
+    assert [(receipt["sequence"], receipt["rows"]) for [receipt] in receipts] == [
+        (1, 1),
+        (2, 1),
+        (3, 1),
+        (4, 2),
+        (5, 1),
+    ]
+
+
+def test_bare_data_needs_the_table_in_the_request(gateway: Gateway, samples: Path) -> None:
+    bare = message(samples, "dt_insert")["message"]
+    gateway.replicate(message(samples, "md_employees"))
+    details = problem(gateway.replicate(bare), 404, "unknown_table")
+    assert details["errors"][0]["pointer"] == "/messageSchemaId"
+    assert gateway.replicate(bare, table=EMPLOYEES).status_code == 202
+
+
+def test_data_without_metadata_asks_for_it(gateway: Gateway, samples: Path) -> None:
+    problem(gateway.replicate(message(samples, "dt_insert")), 409, "schema_unknown")
+
+
+def test_parts_of_a_request_that_name_different_tables_are_refused(gateway: Gateway, samples: Path) -> None:
+    gateway.replicate(message(samples, "md_employees"))
+    problem(gateway.replicate(message(samples, "dt_insert"), table="other"), 422, "table_mismatch")
+    problem(gateway.replicate(message(samples, "dt_insert", table="OTHER")), 422, "table_mismatch")
+
+
+def test_the_same_metadata_again_is_no_change_and_older_metadata_is_stale(gateway: Gateway, samples: Path) -> None:
+    newer = message(samples, "md_employees")
+    newer["message"]["lineage"]["tableVersion"] = 2
+    assert [gateway.replicate(newer).status_code for _ in range(2)] == [202, 202]
+    details = problem(gateway.replicate(message(samples, "md_employees")), 409, "stale_metadata")
+    assert details["errors"][0]["pointer"] == "/message/lineage/tableVersion"
+    assert gateway.status(EMPLOYEES)["schema_version"] == 1
+
+
+def test_a_column_in_newer_metadata_is_added(gateway: Gateway, samples: Path) -> None:
+    gateway.post("/v1/changes/replicate", content=conversation(samples))
+    newer = message(samples, "md_employees")
+    newer["message"]["lineage"]["tableVersion"] = 2
+    newer["message"]["tableStructure"]["tableColumns"]["NOTE"] = {"ordinal": 7, "type": "NCLOB"}
+    data = message(samples, "dt_insert")
+    data["message"]["data"]["NOTE"] = "x"
+    assert gateway.replicate(newer, data).json()["receipts"][0]["sequence"] == 2
+    assert gateway.status(EMPLOYEES)["schema_version"] == 2
+
+
+def test_metadata_that_changes_a_type_is_a_conflict(gateway: Gateway, samples: Path) -> None:
+    gateway.replicate(message(samples, "md_employees"))
+    other = message(samples, "md_employees")
+    other["message"]["tableStructure"]["tableColumns"]["SALARY"]["scale"] = 4
+    problem(gateway.replicate(other), 409, "incompatible_schema")
+
+
+def test_metadata_stays_registered_when_the_data_of_its_request_is_refused(gateway: Gateway, samples: Path) -> None:
+    bad = message(samples, "dt_insert")
+    bad["message"]["data"]["SALARY"] = "1.001"
+    details = problem(gateway.replicate(message(samples, "md_employees"), bad), 422, "bad_value")
+    assert (details["errors"][0]["index"], details["errors"][0]["pointer"]) == (1, "/message/data/SALARY")
+    assert gateway.status(EMPLOYEES)["last_sequence"] == 0
+
+
+def test_messages_without_a_body_are_counted(gateway: Gateway) -> None:
+    empty = {"magic": "atMSG", "type": "DT", "message": None}
+    response = gateway.replicate(empty, empty)
+    assert (response.status_code, response.json()) == (202, {"receipts": [], "ignored": 2, "replayed": False})
+
+
+@pytest.mark.parametrize(
+    ("rights", "tables", "status", "code"),
+    [
+        (["ingest"], ["*"], 403, "forbidden"),
+        (["ingest", "register"], ["other"], 404, "unknown_table"),
+        (["ingest", "register"], ["hr.*"], 202, None),
+    ],
+)
+def test_metadata_needs_the_right_to_register_its_table(
+    client_with: ClientWith, samples: Path, rights: list[str], tables: list[str], status: int, code: str | None
+) -> None:
+    response = client_with(*rights, tables=tables).replicate(message(samples, "md_employees"))
+    if code is None:
+        assert response.status_code == status
+    else:
+        problem(response, status, code)
+
+
+def test_a_schema_id_does_not_tell_a_table_outside_the_keys_patterns(
+    gateway: Gateway, client_with: ClientWith, samples: Path
+) -> None:
+    gateway.replicate(message(samples, "md_employees"))
+    outsider = client_with("ingest", "register", tables=["other"])
+    known = outsider.replicate(message(samples, "dt_insert"))
+    never_seen = message(samples, "dt_insert") | {"messageSchemaId": "never-seen"}
+    assert known.content == outsider.replicate(never_seen).content
+    assert EMPLOYEES not in known.text
+    problem(known, 409, "schema_unknown")

@@ -1,0 +1,121 @@
+"""Health, readiness, metrics, request ids, and the framework's own refusals."""
+
+import re
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+import sqlalchemy as sa
+
+from app.api import table_routes
+from app.staging.leases import renew_lease
+from tests.api.calls import Gateway, insert, problem
+
+
+def test_health_and_readiness_and_the_contract_need_no_key(anonymous: Gateway) -> None:
+    assert anonymous.get("/healthz").json() == {"status": "ok"}
+    assert anonymous.get("/readyz").status_code in {200, 503}
+    assert anonymous.get("/openapi.json").json()["info"]["title"] == "Mirrorgate"
+    assert anonymous.get("/docs").status_code == 200
+
+
+def test_readiness_names_the_missing_drain_until_one_has_a_lease(gateway: Gateway, api_engine: sa.Engine) -> None:
+    response = gateway.get("/readyz")
+    assert response.status_code == 503
+    assert response.json()["ready"] is False
+    assert response.json()["parts"]["database"] == "ok"
+    assert "mirrorgate drain" in response.json()["parts"]["drain"]
+    with api_engine.begin() as connection:
+        renew_lease(connection, uuid4(), 60)
+    ready = gateway.get("/readyz")
+    assert (ready.status_code, ready.json()) == (
+        200,
+        {"ready": True, "parts": {"api": "ok", "database": "ok", "drain": "ok"}},
+    )
+
+
+def test_metrics_tell_the_lag_of_each_table(gateway: Gateway) -> None:
+    gateway.register("sales.orders", {"id": "int64"}, ["id"])
+    gateway.arcion(insert("sales.orders", id="1"), insert("sales.orders", id="2"))
+    gateway.arcion(insert("sales.orders", id="x"))
+    response = gateway.get("/metrics")
+    assert response.headers["content-type"].startswith("text/plain")
+    values = dict(re.findall(r'^(mirrorgate_\w+)\{table="sales.orders"\} (\S+)$', response.text, re.MULTILINE))
+    assert (values["mirrorgate_lag_batches"], values["mirrorgate_lag_rows"]) == ("1.0", "2.0")
+    assert float(values["mirrorgate_lag_bytes"]) > 0
+    assert float(values["mirrorgate_lag_oldest_seconds"]) > 0
+    assert values["mirrorgate_published_files"] == "0.0"
+    assert 'mirrorgate_rejected_requests_total{code="bad_value"}' in response.text
+    assert 'mirrorgate_requests_total{route="/v1/changes/arcion",status="202"}' in response.text
+
+
+@pytest.mark.parametrize("request_id", ["a", "A-b_c.9", "x" * 64])
+def test_a_sane_request_id_is_sent_back(gateway: Gateway, request_id: str) -> None:
+    for path in ("/healthz", "/nowhere", "/v1/tables/none"):
+        response = gateway.get(path, headers={"X-Request-Id": request_id})
+        assert response.headers.get_list("x-request-id") == [request_id]
+
+
+@pytest.mark.parametrize("request_id", ["", "x" * 65, "a b", "a;b", "é"])
+def test_any_other_request_id_is_replaced(gateway: Gateway, request_id: str) -> None:
+    response = gateway.get("/healthz", headers=[(b"X-Request-Id", request_id.encode())])
+    assert re.fullmatch("[0-9a-f]{32}", response.headers["x-request-id"])
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/", 404, "not_found"),
+        ("GET", "/v1", 404, "not_found"),
+        ("GET", "/v2/tables", 404, "not_found"),
+        ("GET", "/v1/tables/a/b/c", 404, "not_found"),
+        ("POST", "/v1/tables", 405, "method_not_allowed"),
+        ("DELETE", "/v1/tables/t", 405, "method_not_allowed"),
+        ("GET", "/v1/changes/arcion", 405, "method_not_allowed"),
+        ("PUT", "/v1/keys", 405, "method_not_allowed"),
+        ("GET", "/v1/tables/t/files?limit=0", 400, "bad_request"),
+        ("GET", "/v1/tables/t/files?limit=many", 400, "bad_request"),
+        ("GET", "/v1/tables/t/files?after=-1", 400, "bad_request"),
+        ("GET", f"/v1/tables/t/files?after={2**63}", 400, "bad_request"),
+    ],
+)
+def test_what_the_framework_refuses_is_told_as_problem_details(
+    gateway: Gateway, method: str, path: str, status: int, code: str
+) -> None:
+    response = gateway.request(method, path)
+    problem(response, status, code)
+    assert (response.headers.get("allow") is not None) is (status == 405)
+
+
+def test_a_crash_is_answered_with_its_request_id_and_nothing_of_the_cause(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: object) -> None:
+        raise ZeroDivisionError("canary7391")
+
+    monkeypatch.setattr(table_routes, "list_tables", crash)
+    for _ in range(2):
+        response = gateway.get("/v1/tables", headers={"X-Request-Id": "crash-1"})
+        problem(response, 500, "internal")
+        assert response.headers["x-request-id"] == "crash-1"
+        assert "canary7391" not in response.text
+        assert "ZeroDivisionError" not in response.text
+    assert 'mirrorgate_requests_total{route="/v1/tables",status="500"}' in gateway.get("/metrics").text
+
+
+def test_a_caller_that_leaves_in_the_middle_of_its_body_stages_nothing(gateway: Gateway) -> None:
+    gateway.register("t", {"id": "int64"}, ["id"])
+
+    def body() -> Iterator[bytes]:
+        yield b'[{"tableName":'
+        raise ConnectionAbortedError
+
+    with pytest.raises(ConnectionAbortedError):
+        gateway.post("/v1/changes/arcion", content=body())
+    assert gateway.status("t")["last_sequence"] == 0
+
+
+def test_a_refusal_keeps_the_connection(gateway: Gateway) -> None:
+    responses = [gateway.get(path) for path in ("/nowhere", "/v1/tables/none", "/v1/keys?x", "/healthz")]
+    streams = [response.extensions["network_stream"] for response in responses]
+    assert len({stream.get_extra_info("client_addr") for stream in streams}) == 1

@@ -1,0 +1,51 @@
+"""The API while Postgres is away: it says so, and asks to be called again."""
+
+from collections.abc import Iterator
+
+import pytest
+from pydantic import SecretStr
+
+from app import main
+from app.settings import Settings
+from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
+from tests.support.server import served
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Gateway]:
+    settings = Settings(database_url=SecretStr("postgresql://nobody@127.0.0.1:1/none"), admin_key=SecretStr(ADMIN_KEY))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(main, "configure_logging", lambda _: None)
+        with served(settings) as address, Gateway.at(address, ADMIN_KEY) as client:
+            yield client
+
+
+def test_every_call_that_needs_the_database_is_unavailable_for_now(gateway: Gateway) -> None:
+    for response in (
+        gateway.get("/v1/tables"),
+        gateway.get("/v1/tables/t"),
+        gateway.register("t", {"id": "int64"}),
+        gateway.arcion(insert("t", id="1")),
+        gateway.replicate({"messageSchemaId": "x", "headers": {"operation": "INSERT"}, "data": {}}),
+        gateway.get("/v1/keys"),
+        gateway.get("/metrics"),
+    ):
+        problem(response, 503, "database_unavailable")
+        assert response.headers["retry-after"] == "1"
+
+
+def test_a_stored_key_is_not_taken_for_a_wrong_one(gateway: Gateway) -> None:
+    headers = {"Authorization": "Bearer mg_0011aabb_" + "x" * 43}
+    problem(gateway.get("/v1/tables", headers=headers), 503, "database_unavailable")
+
+
+def test_health_goes_on_and_readiness_names_the_database(gateway: Gateway) -> None:
+    assert gateway.get("/healthz").status_code == 200
+    response = gateway.get("/readyz")
+    assert response.status_code == 503
+    assert response.json()["parts"]["database"] != "ok"
+    assert response.json()["parts"]["api"] == "ok"
+
+
+def test_a_refusal_that_needs_no_database_is_given_as_always(gateway: Gateway) -> None:
+    problem(gateway.arcion({"opType": "?"}), 422, "malformed_message")

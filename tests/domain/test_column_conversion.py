@@ -1,0 +1,221 @@
+"""What each declared type accepts, and in which form it keeps it."""
+
+import math
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from app.domain.change import SourceValue
+from app.domain.column_conversion import BadValues, convert
+from app.domain.table_schema import ColumnType
+
+TINY = Decimal("1E-38")
+
+ACCEPTED: dict[str, list[tuple[SourceValue, Any]]] = {
+    "boolean": [
+        ("true", True),
+        ("FALSE", False),
+        ("1", True),
+        ("0", False),
+        (True, True),
+        (1, True),
+        (0, False),
+        (None, None),
+    ],
+    "int16": [("-32768", -(2**15)), ("32767", 2**15 - 1), (-(2**15), -(2**15)), (2**15 - 1, 2**15 - 1), ("+7", 7)],
+    "int32": [("-2147483648", -(2**31)), ("2147483647", 2**31 - 1), (2**31 - 1, 2**31 - 1), ("007", 7), ("-0", 0)],
+    "int64": [
+        ("-9223372036854775808", -(2**63)),
+        ("9223372036854775807", 2**63 - 1),
+        (2**63 - 1, 2**63 - 1),
+        ("9007199254740993", 9007199254740993),
+        ("1e3", 1000),
+        ("12.000", 12),
+        (Decimal("1.2E+1"), 12),
+        (None, None),
+    ],
+    "float32": [
+        ("1.5", 1.5),
+        ("3.4028234e38", 3.4028234663852886e38),
+        ("-1e-45", -1.401298464324817e-45),
+        ("1e-60", 0.0),
+        ("0.1", 0.10000000149011612),
+        ("-Infinity", -math.inf),
+        (16777217, 16777216.0),
+    ],
+    "float64": [
+        ("1.7976931348623157e308", 1.7976931348623157e308),
+        ("4.9e-324", 5e-324),
+        ("0.1", 0.1),
+        (Decimal("0.1"), 0.1),
+        (".5", 0.5),
+        ("5.", 5.0),
+        ("+5", 5.0),
+        ("inf", math.inf),
+        ("Infinity", math.inf),
+        (7, 7.0),
+    ],
+    "decimal(12,2)": [
+        ("9999999999.99", Decimal("9999999999.99")),
+        ("-9999999999.99", Decimal("-9999999999.99")),
+        ("1", Decimal("1.00")),
+        ("1.100", Decimal("1.10")),
+        ("1e2", Decimal("100.00")),
+        ("0001.5", Decimal("1.50")),
+        ("0e99", Decimal("0.00")),
+        (Decimal("0.10"), Decimal("0.10")),
+        (12, Decimal("12.00")),
+    ],
+    "decimal(38,0)": [
+        ("9" * 38, Decimal("9" * 38)),
+        ("-" + "9" * 38, Decimal("-" + "9" * 38)),
+        (2**63, Decimal(2**63)),
+    ],
+    "decimal(38,10)": [("9" * 28 + ".5", Decimal("9" * 28 + ".5")), ("1e27", Decimal("1e27"))],
+    "decimal(38,38)": [("0." + "9" * 38, Decimal("0." + "9" * 38)), ("1e-38", TINY), (TINY, TINY)],
+    "date": [
+        ("0001-01-01", date.min),
+        ("9999-12-31", date.max),
+        ("2024-02-29", date(2024, 2, 29)),
+        ("1900-02-28", date(1900, 2, 28)),
+    ],
+    "timestamp": [
+        ("0001-01-01 00:00:00", datetime.min.replace(tzinfo=UTC)),
+        ("9999-12-31 23:59:59.999999", datetime.max.replace(tzinfo=UTC)),
+        ("2024-02-29T01:02:03", datetime(2024, 2, 29, 1, 2, 3, tzinfo=UTC)),
+        ("2024-02-29 01:02:03.1", datetime(2024, 2, 29, 1, 2, 3, 100000, tzinfo=UTC)),
+        ("2024-02-29 01:02:03.123456000", datetime(2024, 2, 29, 1, 2, 3, 123456, tzinfo=UTC)),
+        ("2024-02-29 01:02:03Z", datetime(2024, 2, 29, 1, 2, 3, tzinfo=UTC)),
+        ("2024-03-01 00:30:00+01:00", datetime(2024, 2, 29, 23, 30, tzinfo=UTC)),
+        ("2024-02-29 23:30:00-0530", datetime(2024, 3, 1, 5, 0, tzinfo=UTC)),
+        ("2024-02-29 12:00:00+14", datetime(2024, 2, 28, 22, 0, tzinfo=UTC)),
+        ("2024-02-29", datetime(2024, 2, 29, tzinfo=UTC)),
+        ("2024-02-29 01:02", datetime(2024, 2, 29, 1, 2, tzinfo=UTC)),
+    ],
+    "string": [("", ""), ("null", "null"), ("é\U0001f600", "é\U0001f600"), (True, "true"), (7, "7")],
+    "binary": [("", b""), ("00ff", b"\x00\xff"), ("DeadBeef", b"\xde\xad\xbe\xef")],
+    "json": [
+        ('{"a": [1, 2.50]}', '{"a": [1, 2.50]}'),
+        ("null", "null"),
+        ({"a": [Decimal("2.50"), None, True]}, '{"a":[2.50,null,true]}'),
+        ([], "[]"),
+        (10**30, str(10**30)),
+        (None, None),
+    ],
+}
+
+REFUSED: dict[str, list[SourceValue]] = {
+    "boolean": ["", "t", "yes", "on", "2", " true", "tru", 2, -1, Decimal("1"), {}],
+    "int16": ["32768", "-32769", 2**15, "0x1F", "1_0", "1.5", "", " 1", "1 ", "one", "١٢", True, [], "1e5"],
+    "int32": ["2147483648", -(2**31) - 1, "0X1f", "１", "--1", "1e9999", Decimal("0.5")],
+    "int64": ["9223372036854775808", 2**63, "-9223372036854775809", "1e19", "0x7FFFFFFFFFFFFFFF", "1.0000001", "NaN"],
+    "float32": ["3.5e38", "-1e39", "1_0", "0x1p3", "1f", "", "١.٥", True, 10**39],
+    "float64": ["1e309", "-1e400", Decimal("1e400"), "nan(1)", "1d", "e5", ".", "+", "1__0", " 1", {}],
+    "decimal(12,2)": ["10000000000", "1.001", "0.001", "", ".", "NaN", "inf", "1_0", "0x1", "١", "1e10", True, []],
+    "decimal(38,0)": ["1" + "0" * 38, "0.1", 10**38, Decimal("1E+38")],
+    "decimal(38,10)": ["857205310596256614370212635018389", "1e33", "9" * 29],
+    "decimal(38,38)": ["1", "0." + "9" * 39, "1e-39"],
+    "date": [
+        "0000-00-00",
+        "0000-01-01",
+        "2023-02-29",
+        "1900-02-29",
+        "2024-13-01",
+        "2024-1-1",
+        "20240101",
+        "2024-01-01 00:00:00",
+        "10000-01-01",
+        "-001-01-01",
+        " 2024-01-01",
+        "٢٠٢٤-٠١-٠١",
+        20240101,
+        "",
+    ],
+    "timestamp": [
+        "0000-00-00 00:00:00",
+        "2023-02-29 00:00:00",
+        "2024-01-01 24:00:00",
+        "2024-01-01 00:60:00",
+        "2024-01-01 00:00:60",
+        "2024-01-01 00:00:00.1234567",
+        "2024-01-01 00:00:00.",
+        "2024-01-01 00:00:00+24:00",
+        "2024-01-01 00:00:00+01:60",
+        "2024-01-01 00:00:00+1",
+        "2024-01-01 00:00:00 UTC",
+        "2024-01-01Z",
+        "0001-01-01 00:00:00+00:01",
+        "9999-12-31 23:59:59-00:01",
+        "2024-01-01  00:00:00",
+        "1704067200",
+        1704067200,
+        "",
+    ],
+    "string": [{}, []],
+    "binary": ["0", "0x00", "zz", "00 ff", "é0", 0, [], True],
+    "json": ["", "{", "{'a':1}", "NaN", "[1,]", "undefined", "[" * 100_000 + "]" * 100_000],
+}
+
+
+def cases(table: dict[str, list[Any]]) -> list[tuple[str, Any]]:
+    return [(declared, case) for declared, column in table.items() for case in column]
+
+
+@pytest.mark.parametrize(("declared", "case"), cases(ACCEPTED), ids=lambda case: repr(case)[:50])
+def test_a_value_of_the_type_is_kept_exactly(declared: str, case: tuple[SourceValue, Any]) -> None:
+    column_type = ColumnType.parse(declared)
+    given, kept = case
+    assert convert([given], column_type).to_pylist() == [kept]
+    assert convert([given], column_type).type == column_type.arrow
+
+
+@pytest.mark.parametrize(("declared", "value"), cases(REFUSED), ids=lambda case: repr(case)[:50])
+def test_any_other_value_is_refused_by_its_position(declared: str, value: SourceValue) -> None:
+    column_type, fitting = ColumnType.parse(declared), ACCEPTED[declared][0][0]
+    for values, refused in (([value], [0]), ([fitting, value, None, value], [1, 3])):
+        with pytest.raises(BadValues) as refusal:
+            convert(values, column_type)
+        assert list(refusal.value.reasons) == refused
+
+
+@pytest.mark.parametrize("declared", ACCEPTED)
+def test_a_column_of_many_kinds_of_values_is_converted_in_order(declared: str) -> None:
+    given, kept = zip(*ACCEPTED[declared], (None, None), strict=True)
+    assert convert(given, ColumnType.parse(declared)).to_pylist() == list(kept)
+
+
+@pytest.mark.parametrize("declared", ACCEPTED)
+def test_a_column_without_values_has_its_type(declared: str) -> None:
+    column_type = ColumnType.parse(declared)
+    assert convert([], column_type).type == column_type.arrow
+    assert convert([None, None], column_type).null_count == 2
+
+
+def test_not_a_number_is_a_float() -> None:
+    for declared in ("float32", "float64"):
+        assert all(map(math.isnan, convert(["NaN", "nan", "1e0"], ColumnType.parse(declared)).to_pylist()[:2]))
+
+
+@pytest.mark.parametrize(
+    ("declared", "value"),
+    [
+        ("boolean", "canary-7391"),
+        ("int16", "7391739"),
+        ("int64", "canary-7391"),
+        ("float32", "7391e39"),
+        ("float64", "canary-7391"),
+        ("decimal(4,2)", "73917391"),
+        ("decimal(4,2)", "0.7391"),
+        ("date", "7391-99-99"),
+        ("timestamp", "7391-99-99 00:00:00"),
+        ("string", ["canary-7391"]),
+        ("binary", "canary-7391"),
+        ("json", "canary-7391"),
+    ],
+)
+def test_a_reason_never_repeats_the_value(declared: str, value: SourceValue) -> None:
+    with pytest.raises(BadValues) as refusal:
+        convert([value], ColumnType.parse(declared))
+    assert "7391" not in str(refusal.value.reasons)

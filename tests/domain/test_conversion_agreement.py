@@ -1,0 +1,123 @@
+"""The Arrow kernels and the definition never disagree, whatever text a source sends."""
+
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from app.domain.change import SourceValue
+from app.domain.column_conversion import BadValues, convert, scalar
+from app.domain.table_schema import ColumnType
+
+DIGITS = st.text("0123456789", max_size=6)
+NUMBERS = st.builds(
+    "".join,
+    st.tuples(
+        st.sampled_from(["", "-", "+", " ", "0x"]),
+        st.text("0123456789_٣", max_size=20),
+        st.sampled_from(["", ".", ".0", "."]),
+        DIGITS,
+        st.sampled_from(["", "", "e", "E+", "e-"]),
+        st.text("0123456789", max_size=3),
+        st.sampled_from(["", "", "", " ", "f", "d", "_"]),
+    ),
+)
+LONG_NUMBERS = st.builds("{}{}.{}".format, st.sampled_from(["", "-"]), *[st.text("0123456789", max_size=45)] * 2)
+DAYS = st.sampled_from(
+    ["2024-02-29", "2023-02-29", "0001-01-01", "9999-12-31", "0000-01-01", "0000-00-00", "2024-2-9", "1969-07-20"]
+)
+MOMENTS = st.builds(
+    "".join,
+    st.tuples(
+        DAYS,
+        st.sampled_from(["", "T", " ", "t", "  "]),
+        st.sampled_from(["", "0", "00", "23", "24", "7"]),
+        st.sampled_from(["", ":00", ":59", ":60", "00", ":"]),
+        st.sampled_from(["", ":00", ":59", ":60", "00", ":"]),
+        st.sampled_from(["", "", ".", ".0", ".123456", ".1234567", ".123456000", ".000000000000"]),
+        st.sampled_from(["", "", "Z", "z", "+01", "-01:30", "+0130", "+24:00", "-23:59", "+01:60", " Z", "+1"]),
+    ),
+)
+ANY_TEXT = st.text(st.characters(codec="utf-8"), max_size=6)
+WORDS = st.sampled_from(["", "true", "False", "TRUE", "nan", "NaN", "-inf", "Infinity", "null", "1", "0", "t"])
+TEXTS: dict[str, st.SearchStrategy[str]] = {
+    "boolean": WORDS,
+    "int16": NUMBERS | st.integers(-(2**15) - 2, 2**15 + 2).map(str),
+    "int32": NUMBERS | st.integers(-(2**31) - 2, 2**31 + 2).map(str),
+    "int64": NUMBERS | st.integers(-(2**63) - 2, 2**63 + 2).map(str),
+    "float32": NUMBERS | WORDS | st.floats().map(repr) | st.floats(width=32).map(repr),
+    "float64": NUMBERS | WORDS | st.floats().map(repr),
+    "decimal(5,2)": NUMBERS | LONG_NUMBERS | st.decimals(-1000, 1000, places=3).map(str),
+    "decimal(38,10)": NUMBERS | LONG_NUMBERS | st.decimals().map(str),
+    "decimal(38,38)": LONG_NUMBERS | st.decimals(-1, 1).map(str),
+    "date": DAYS | MOMENTS | st.dates().map(str),
+    "timestamp": MOMENTS | st.datetimes().map(str) | st.dates().map(str),
+    "string": st.nothing(),
+    "binary": st.text("0123456789abcdefABCDEFgx ", max_size=8),
+    "json": st.sampled_from(['{"a":1}', "[1,", "NaN", '"a"', "1.0", "{}x", ""]),
+}
+
+
+def by_definition(values: list[SourceValue], column_type: ColumnType) -> Any:
+    """The answer of `scalar`, value by value: the converted list, or the refused positions with their reasons."""
+    converted, reasons = [], {}
+    for position, value in enumerate(values):
+        try:
+            converted.append(scalar(value, column_type))
+        except ValueError as error:
+            reasons[position] = str(error)
+    return reasons or repr(pa.array(converted, column_type.arrow).to_pylist())
+
+
+def by_convert(values: list[SourceValue], column_type: ColumnType) -> Any:
+    try:
+        return repr(convert(values, column_type).to_pylist())
+    except BadValues as error:
+        return error.reasons
+
+
+@pytest.mark.parametrize("declared", TEXTS)
+@given(data=st.data())
+def test_a_list_of_texts_is_converted_as_its_texts_are(declared: str, data: st.DataObject) -> None:
+    column_type = ColumnType.parse(declared)
+    texts: list[SourceValue] = data.draw(st.lists(st.none() | TEXTS[declared] | ANY_TEXT, max_size=8))
+    single = [by_definition([text], column_type) for text in texts]
+    assert [by_convert([text], column_type) for text in texts] == single
+    fitting = [text for text, answer in zip(texts, single, strict=True) if isinstance(answer, str)]
+    for values in (texts, fitting):
+        assert by_convert(values, column_type) == by_definition(values, column_type)
+
+
+@pytest.mark.parametrize("declared", ["int16", "int32", "int64", "float64", "decimal(5,2)", "string", "boolean"])
+@given(values=st.lists(st.none() | st.integers() | st.booleans() | NUMBERS | st.decimals(allow_nan=False), max_size=3))
+def test_a_list_of_json_values_is_converted_as_its_values_are(declared: str, values: list[SourceValue]) -> None:
+    column_type = ColumnType.parse(declared)
+    assert by_convert(values, column_type) == by_definition(values, column_type)
+
+
+@pytest.mark.parametrize("declared", ["int16", "int32", "int64"])
+@given(values=st.lists(st.none() | st.integers(-(2**65), 2**65), max_size=3))
+def test_a_list_of_whole_numbers_is_converted_as_its_numbers_are(declared: str, values: list[SourceValue]) -> None:
+    column_type = ColumnType.parse(declared)
+    assert by_convert(values, column_type) == by_definition(values, column_type)
+
+
+@given(text=st.floats(width=32, allow_nan=False, allow_infinity=False).map(repr))
+@example(text="1.00000005960464477539062500000001")
+def test_a_float32_is_rounded_alike_as_text_and_as_number(text: str) -> None:
+    column_type = ColumnType.parse("float32")
+    assert by_convert([text], column_type) == by_convert([Decimal(text)], column_type)
+
+
+@given(number=st.decimals(allow_nan=False, allow_infinity=False))
+@example(number=Decimal("857205310596256614370212635018389"))
+def test_a_decimal_is_kept_exactly_or_refused(number: Decimal) -> None:
+    column_type = ColumnType.parse("decimal(38,10)")
+    try:
+        kept = convert([str(number)], column_type).to_pylist()
+    except BadValues:
+        return
+    assert kept == [number]

@@ -1,0 +1,107 @@
+"""Which changes cannot be landed, and how the refusal points at them."""
+
+import pytest
+
+from app.domain.change import Change, Image, Operation
+from app.domain.landing_rows import landing_rows, pointer_to
+from app.domain.table_schema import TableSchema
+from app.errors import Code
+from tests.support.changes import change, delete, insert, update, upsert
+from tests.support.refusals import Place, refused
+from tests.support.schemas import schema_of
+
+SCHEMA = schema_of({"id": "int64", "name": "string", "day": "date"}, ["id"], required=["id", "name"])
+KEYLESS = schema_of({"id": "int64"})
+PAIR = schema_of({"a": "int64", "b": "int64"}, ["a", "b"])
+FULL: Image = {"id": "1", "name": "Ada", "day": None}
+
+
+@pytest.mark.parametrize(
+    ("schema", "given", "places"),
+    [
+        (KEYLESS, update({"id": 1}, {"id": 2}), [(Code.NO_KEY, 0, None, None)]),
+        (KEYLESS, delete({"id": 1}), [(Code.NO_KEY, 0, None, None)]),
+        (KEYLESS, upsert({"id": 1}), [(Code.NO_KEY, 0, None, None)]),
+        (SCHEMA, insert({**FULL, "id": None}), [(Code.NULL_KEY, 0, "/after/id", "id")]),
+        (SCHEMA, upsert({**FULL, "id": None}), [(Code.NULL_KEY, 0, "/after/id", "id")]),
+        (SCHEMA, delete({"id": None}), [(Code.NULL_KEY, 0, "/before/id", "id")]),
+        (SCHEMA, update({"id": None}, FULL), [(Code.NULL_KEY, 0, "/before/id", "id")]),
+        (SCHEMA, update({"id": "1"}, {**FULL, "id": None}), [(Code.NULL_KEY, 0, "/after/id", "id")]),
+        (SCHEMA, delete({"name": "Ada"}), [(Code.MISSING_KEY, 0, "/before/id", "id")]),
+        (PAIR, delete({"b": 1}), [(Code.MISSING_KEY, 0, "/before/a", "a")]),
+        (SCHEMA, change(Operation.DELETE, None, None), [(Code.MISSING_KEY, 0, "/before/id", "id")]),
+        (SCHEMA, update({}, FULL), [(Code.OLD_KEY_MISSING, 0, "/before/id", "id")]),
+        (PAIR, update({"a": 1}, {"a": 1, "b": 2}), [(Code.OLD_KEY_MISSING, 0, "/before/b", "b")]),
+        (
+            SCHEMA,
+            update({"id": 1}, {"id": 1}),
+            [(Code.INCOMPLETE_UPDATE, 0, "/after/name", "name"), (Code.INCOMPLETE_UPDATE, 0, "/after/day", "day")],
+        ),
+        (SCHEMA, update(None, {"name": "x", "day": None}), [(Code.INCOMPLETE_UPDATE, 0, "/after/id", "id")]),
+        (SCHEMA, update({"id": 2}, {"id": 1, "name": "x"}), [(Code.INCOMPLETE_UPDATE, 0, "/after/day", "day")]),
+        (SCHEMA, upsert({"id": 1, "name": "x"}), [(Code.INCOMPLETE_UPDATE, 0, "/after/day", "day")]),
+        (SCHEMA, insert({"id": 1}), [(Code.INCOMPLETE_INSERT, 0, "/after/name", "name")]),
+        (SCHEMA, insert({"name": "x"}), [(Code.INCOMPLETE_INSERT, 0, "/after/id", "id")]),
+        (SCHEMA, insert({**FULL, "name": None}), [(Code.NULL_VALUE, 0, "/after/name", "name")]),
+        (SCHEMA, update({"id": 1}, {**FULL, "name": None}), [(Code.NULL_VALUE, 0, "/after/name", "name")]),
+        (SCHEMA, insert({**FULL, "a/b~c": 1}), [(Code.UNKNOWN_COLUMN, 0, "/after/a~1b~0c", "a/b~c")]),
+        (SCHEMA, insert({**FULL, "ID": 1}), [(Code.UNKNOWN_COLUMN, 0, "/after/ID", "ID")]),
+        (SCHEMA, update({"id": 1}, {**FULL, "new": 1}), [(Code.UNKNOWN_COLUMN, 0, "/after/new", "new")]),
+        (SCHEMA, insert({"id": 1, "name": "x", "new": 1}), [(Code.UNKNOWN_COLUMN, 0, "/after/new", "new")]),
+        (SCHEMA, insert({**FULL, "day": "2023-02-29"}), [(Code.BAD_VALUE, 0, "/after/day", "day")]),
+        (SCHEMA, delete({"id": "x"}), [(Code.BAD_VALUE, 0, "/before/id", "id")]),
+        (SCHEMA, update({"id": "x"}, FULL), [(Code.BAD_VALUE, 0, "/before/id", "id")]),
+    ],
+)
+def test_a_change_that_cannot_be_landed_is_refused_with_its_place(
+    schema: TableSchema, given: Change, places: list[Place]
+) -> None:
+    with refused() as refusal:
+        landing_rows([given], schema)
+    assert refusal.places == places
+    assert refusal.code == places[0][0]
+
+
+def test_every_wrong_change_of_a_request_is_named_in_the_order_of_the_messages() -> None:
+    with refused() as refusal:
+        landing_rows(
+            [
+                insert({**FULL, "day": "?"}, index=2),
+                insert(FULL, index=3),
+                delete({}, index=5),
+                insert({**FULL, "id": "?", "day": "?"}, index=7),
+            ],
+            SCHEMA,
+        )
+    assert refusal.places == [
+        (Code.BAD_VALUE, 2, "/after/day", "day"),
+        (Code.MISSING_KEY, 5, "/before/id", "id"),
+        (Code.BAD_VALUE, 7, "/after/id", "id"),
+        (Code.BAD_VALUE, 7, "/after/day", "day"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        insert({**FULL, "id": "canary-7391"}),
+        insert({**FULL, "day": "canary-7391"}),
+        update({"id": "canary-7391"}, FULL),
+        delete({"id": {"canary-7391": 1}}),
+        insert({"id": "canary-7391"}),
+        update({"id": "1"}, {"id": "1", "name": "canary-7391"}),
+        insert({**FULL, "name": ["canary-7391"]}),
+    ],
+)
+def test_a_refusal_never_repeats_a_value(given: Change) -> None:
+    with refused() as refusal:
+        landing_rows([given], SCHEMA)
+    assert "7391" not in refusal.text
+
+
+@pytest.mark.parametrize(
+    ("member", "pointer"),
+    [("a", "/after/a"), ("", "/after/"), ("a/b", "/after/a~1b"), ("~", "/after/~0"), ("~1", "/after/~01")],
+)
+def test_a_pointer_escapes_what_rfc_6901_says(member: str, pointer: str) -> None:
+    assert pointer_to("/after", member) == pointer

@@ -1,0 +1,124 @@
+"""Which landing rows each change becomes."""
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from app.domain.change import Change, Image, Operation
+from app.domain.landing_rows import landing_rows
+from tests.support.changes import change, delete, insert, update, upsert
+from tests.support.schemas import schema_of
+
+SCHEMA = schema_of({"id": "int64", "name": "string", "total": "decimal(9,2)"}, ["id"], required=["id"])
+ADA: Image = {"id": "1", "name": "Ada", "total": "1.5"}
+ADA_ROW = (1, "Ada", Decimal("1.50"))
+
+
+def rows_of(changes: Sequence[Change], schema: Any = SCHEMA) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in landing_rows(changes, schema).batch.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("given", "rows"),
+    [
+        (insert(ADA), [(*ADA_ROW, 0)]),
+        (change(Operation.SNAPSHOT, None, ADA), [(*ADA_ROW, 0)]),
+        (upsert(ADA), [(*ADA_ROW, 4)]),
+        (update(ADA, ADA), [(*ADA_ROW, 1)]),
+        (update({"id": "1"}, ADA), [(*ADA_ROW, 1)]),
+        (update(None, ADA), [(*ADA_ROW, 1)]),
+        (delete(ADA), [(1, None, None, 2)]),
+        (delete({"id": "1"}), [(1, None, None, 2)]),
+        (update({"id": "7"}, ADA), [(7, None, None, 2), (*ADA_ROW, 0)]),
+        (insert({"id": "1", "name": None, "total": None}), [(1, None, None, 0)]),
+        (insert({"id": "1"}), [(1, None, None, 0)]),
+        (change(Operation.SNAPSHOT, None, {"total": 2, "id": 1}), [(1, None, Decimal(2), 0)]),
+        (update({"id": "1"}, {"id": "1", "name": None, "total": None}), [(1, None, None, 1)]),
+    ],
+    ids=[
+        "insert",
+        "snapshot",
+        "upsert",
+        "update with full images",
+        "update with the key before",
+        "update without a before image",
+        "delete with a full image",
+        "delete with the key",
+        "key change",
+        "insert of NULLs",
+        "insert that leaves columns out",
+        "snapshot in another column order",
+        "update to NULL",
+    ],
+)
+def test_a_change_becomes_these_rows(given: Change, rows: list[tuple[Any, ...]]) -> None:
+    assert rows_of([given]) == rows
+
+
+def test_rows_keep_the_order_of_their_changes_and_nothing_is_collapsed() -> None:
+    changes = [insert(ADA), update(ADA, {**ADA, "id": "2"}), delete({"id": "2"}), insert(ADA), insert(ADA)]
+    assert [(row[0], row[-1]) for row in rows_of(changes)] == [(1, 0), (1, 2), (2, 0), (2, 2), (1, 0), (1, 0)]
+
+
+def test_changes_and_rows_are_counted_apart() -> None:
+    landed = landing_rows([insert(ADA), update({"id": "7"}, ADA)], SCHEMA)
+    assert (landed.changes, landed.rows) == (2, 3)
+
+
+def test_the_batch_has_the_schema_of_staged_payloads() -> None:
+    assert landing_rows([insert(ADA)], SCHEMA).batch.schema.equals(SCHEMA.arrow, check_metadata=True)
+
+
+@pytest.mark.parametrize(
+    ("declared", "old", "new"),
+    [
+        ("int64", "14", 14),
+        ("int64", "014", "14"),
+        ("int64", "14.0", "14"),
+        ("decimal(9,2)", "1.0", "1.00"),
+        ("decimal(9,2)", Decimal("1"), "1.00"),
+        ("date", "2024-02-29", "2024-02-29"),
+        ("timestamp", "2024-01-01T00:00:00Z", "2024-01-01 01:00:00+01:00"),
+        ("timestamp", "2024-01-01 00:00:00", "2024-01-01 00:00:00.000"),
+        ("boolean", "TRUE", 1),
+        ("binary", "ff", "FF"),
+        ("string", 14, "14"),
+        ("float64", "0.10", "0.1"),
+    ],
+)
+def test_the_same_typed_key_in_another_spelling_is_no_key_change(declared: str, old: Any, new: Any) -> None:
+    schema = schema_of({"id": declared, "name": "string"}, ["id"])
+    assert [row[-1] for row in rows_of([update({"id": old}, {"id": new, "name": "x"})], schema)] == [1]
+
+
+@pytest.mark.parametrize(
+    ("declared", "old", "new"),
+    [("string", "14", "014"), ("string", "a", "A"), ("string", "a", "a "), ("json", "1", "1.0"), ("int64", "0", "-1")],
+)
+def test_another_typed_key_is_a_key_change(declared: str, old: str, new: str) -> None:
+    schema = schema_of({"id": declared, "name": "string"}, ["id"])
+    assert [row[-1] for row in rows_of([update({"id": old}, {"id": new, "name": "x"})], schema)] == [2, 0]
+
+
+def test_one_changed_part_of_a_key_changes_the_key() -> None:
+    schema = schema_of({"region": "string", "name": "string", "id": "int64"}, ["id", "region"])
+    change = update({"id": "1", "region": "eu", "name": "x"}, {"id": "1", "region": "us", "name": "y"})
+    assert rows_of([change], schema) == [("eu", None, 1, 2), ("us", "y", 1, 0)]
+
+
+def test_a_deleted_row_may_lack_a_required_column_that_is_no_key() -> None:
+    schema = schema_of({"id": "int64", "name": "string"}, ["id"], required=["id", "name"])
+    assert rows_of([delete({"id": "1"})], schema) == [(1, None, 2)]
+
+
+def test_a_table_without_keys_takes_inserts_and_snapshots() -> None:
+    schema = schema_of({"id": "int64"})
+    assert rows_of([insert({"id": 1}), change(Operation.SNAPSHOT, None, {"id": 1})], schema) == [(1, 0), (1, 0)]
+
+
+def test_a_table_of_one_column_is_landed_like_any_other() -> None:
+    schema = schema_of({"id": "int64"}, ["id"])
+    changes = [insert({"id": 1}), update({"id": 1}, {"id": 2}), update({"id": 2}, {"id": 2}), delete({"id": 2})]
+    assert rows_of(changes, schema) == [(1, 0), (1, 2), (2, 0), (2, 1), (2, 2)]

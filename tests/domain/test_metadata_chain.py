@@ -1,0 +1,73 @@
+"""A chain that holds together verifies; any change to it does not."""
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from uuid import UUID
+
+import pytest
+
+from app.domain.arrow_flatbuffer import schema_from_bytes
+from app.domain.landing_file import FileIdentity
+from app.domain.metadata_chain import Block, Event, add_data, seed, set_data_schema, verify_chain
+from app.domain.table import BatchSequence, FileNumber, Generation
+from app.errors import Code, InvariantBroken
+from tests.support.schemas import schema_of
+
+MOMENT = datetime(2026, 1, 5, 8, 30, tzinfo=UTC)
+SCHEMA = schema_of({"id": "int64"}, ["id"]).file_schema(marker_first=False)
+SEED = seed("t", Generation(1), UUID(int=7))
+
+
+def data(number: int) -> Event:
+    sequence = BatchSequence(number)
+    return add_data(FileIdentity("t", Generation(1), FileNumber(number), sequence, sequence, 5, "ab"), 100, "cd")
+
+
+def chain(*events: Event) -> list[Block]:
+    blocks: list[Block] = []
+    for number, event in enumerate(events):
+        blocks.append(Block(number, blocks[-1].hash if blocks else None, MOMENT, event))
+    return blocks
+
+
+def test_a_chain_of_schema_and_files_holds_together() -> None:
+    assert verify_chain(chain(SEED, set_data_schema(SCHEMA), data(1), data(2))) == 4
+
+
+def test_the_schema_event_has_only_the_schema_and_it_reads_back() -> None:
+    event = set_data_schema(SCHEMA)
+    assert set(event) == {"kind", "schema"}
+    assert schema_from_bytes(base64.b64decode(event["schema"])) == SCHEMA
+
+
+def test_the_canonical_form_is_sorted_unspaced_and_in_utc() -> None:
+    local = MOMENT.astimezone(timezone(timedelta(hours=5)))
+    text = Block(0, None, local, {"kind": "Seed", "table": "tä"}).canonical()
+    assert text.decode() == (
+        '{"event":{"kind":"Seed","table":"tä"},"prevBlockHash":null,"sequenceNumber":0,'
+        '"systemTime":"2026-01-05T08:30:00.000000Z"}'
+    )
+    assert json.loads(text)["sequenceNumber"] == 0
+
+
+BREAK: dict[str, Callable[[list[Block]], list[Block]]] = {
+    "a changed event": lambda blocks: [*blocks[:2], replace(blocks[2], event=data(1) | {"rows": 6}), *blocks[3:]],
+    "a changed time": lambda blocks: [replace(blocks[0], system_time=MOMENT + timedelta(seconds=1)), *blocks[1:]],
+    "a missing block": lambda blocks: [*blocks[:2], *blocks[3:]],
+    "a missing begin": lambda blocks: blocks[1:],
+    "swapped blocks": lambda blocks: [*blocks[:2], blocks[3], blocks[2]],
+    "data before schema": lambda _: chain(SEED, data(1)),
+    "a second seed": lambda _: chain(SEED, SEED),
+    "a file number left out": lambda _: chain(SEED, set_data_schema(SCHEMA), data(2)),
+}
+
+
+@pytest.mark.parametrize("how", BREAK)
+def test_a_tampered_chain_does_not_verify(how: str) -> None:
+    tampered = BREAK[how](chain(SEED, set_data_schema(SCHEMA), data(1), data(2)))
+    with pytest.raises(InvariantBroken) as broken:
+        verify_chain(tampered)
+    assert broken.value.code is Code.BROKEN_CHAIN

@@ -1,0 +1,101 @@
+"""What tables and columns may be called, and where a table's folder lies."""
+
+import pytest
+
+from app.domain.names import TableName, check_column_name
+from app.errors import Code
+from tests.support.refusals import refused
+
+LONGEST = "é" * 64
+
+
+@pytest.mark.parametrize(
+    ("text", "schema", "table", "folder"),
+    [
+        ("orders", None, "orders", "orders"),
+        ("sales.orders", "sales", "orders", "sales.schema/orders"),
+        ("Größe", None, "Größe", "Größe"),
+        ("two words", None, "two words", "two words"),
+        ("a_b", None, "a_b", "a_b"),
+        ("数据.表", "数据", "表", "数据.schema/表"),
+        ("it's;--", None, "it's;--", "it's;--"),
+        (LONGEST, None, LONGEST, LONGEST),
+        (f"{LONGEST}.{LONGEST}", LONGEST, LONGEST, f"{LONGEST}.schema/{LONGEST}"),
+    ],
+)
+def test_a_table_name_gives_its_parts_and_its_folder(text: str, schema: str | None, table: str, folder: str) -> None:
+    name = TableName.parse(text)
+    assert (name.schema, name.table, name.folder, str(name)) == (schema, table, folder, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ".",
+        "a.",
+        ".a",
+        "a.b.c",
+        "..",
+        "../etc",
+        "a/b",
+        "a\\b",
+        "a%2fb",
+        "c:",
+        "*",
+        "a?",
+        'a"b',
+        "a<b",
+        "a>b",
+        "a|b",
+        "_hidden",
+        "_sales.orders",
+        "sales._orders",
+        " a",
+        "a ",
+        "a\u00a0",
+        "a\nb",
+        "a\x00b",
+        "a\x7fb",
+        "a\ud800",
+        "a\u0378",
+        "e\u0301",
+        "x" * 129,
+        "é" * 65,
+    ],
+)
+def test_a_table_name_that_no_folder_can_have_is_refused(text: str) -> None:
+    with refused() as refusal:
+        TableName.parse(text)
+    assert refusal.code == Code.BAD_NAME
+
+
+@pytest.mark.parametrize(("one", "other"), [("Orders", "ORDERS"), ("Straße", "STRASSE"), ("S.a", "s.A")])
+def test_names_that_differ_only_in_case_are_the_same(one: str, other: str) -> None:
+    assert TableName.parse(one).folded == TableName.parse(other).folded
+
+
+@pytest.mark.parametrize("name", ["id", "a.b", "a/b", "50%", "_id", "two words", "Größe", "x" * 128, " padded "])
+def test_a_column_may_have_a_name_that_no_folder_could(name: str) -> None:
+    check_column_name(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("", Code.BAD_NAME),
+        ("  ", Code.BAD_NAME),
+        ("a\tb", Code.BAD_NAME),
+        ("a\x00", Code.BAD_NAME),
+        ("a\ud800", Code.BAD_NAME),
+        ("e\u0301", Code.BAD_NAME),
+        ("x" * 129, Code.BAD_NAME),
+        ("__rowMarker__", Code.RESERVED_NAME),
+        ("__ROWMARKER__", Code.RESERVED_NAME),
+        ("__rowmarker__", Code.RESERVED_NAME),
+    ],
+)
+def test_a_column_name_that_no_file_can_have_is_refused(name: str, code: Code) -> None:
+    with refused() as refusal:
+        check_column_name(name)
+    assert refusal.code == code

@@ -1,0 +1,92 @@
+"""What may be registered over a table that exists."""
+
+import pytest
+
+from app.domain.table_schema import TableSchema, evolve
+from app.errors import Code
+from tests.support.refusals import refused
+from tests.support.schemas import schema_of
+
+KEYED = schema_of({"id": "int64", "name": "string", "total": "decimal(9,2)"}, ["id"], required=["id"])
+KEYLESS = schema_of({"id": "int64", "name": "string"})
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        KEYED,
+        schema_of({"total": "decimal(9,2)", "name": "string", "id": "int64"}, ["id"], required=["id"]),
+        schema_of({"id": "int64", "name": "string"}, ["id"], required=["id"]),
+        schema_of({"id": "int64"}, ["id"], required=["id"]),
+    ],
+    ids=["the same", "another order", "without a nullable column", "without any nullable column"],
+)
+def test_nothing_changes_when_nothing_is_added(wanted: TableSchema) -> None:
+    assert evolve(KEYED, wanted) == KEYED
+
+
+def test_new_nullable_columns_go_to_the_end_in_their_own_order() -> None:
+    wanted = schema_of({"new": "date", "id": "int64", "newer": "json", "name": "string"}, ["id"], required=["id"])
+    assert evolve(KEYED, wanted).names == ("id", "name", "total", "new", "newer")
+
+
+def test_a_keyless_table_gains_keys_and_columns_at_once() -> None:
+    evolved = evolve(KEYLESS, schema_of({"id": "int64", "name": "string", "day": "date"}, ["id"]))
+    assert evolved.key_columns == ("id",)
+    assert evolved.names == ("id", "name", "day")
+
+
+def test_a_keyless_table_gains_keys_only_once() -> None:
+    once = evolve(KEYLESS, schema_of({"id": "int64", "name": "string"}, ["id"]))
+    with refused() as refusal:
+        evolve(once, schema_of({"id": "int64", "name": "string"}, ["id", "name"]))
+    assert refusal.code == Code.INCOMPATIBLE_SCHEMA
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        schema_of({"id": "int32", "name": "string"}, ["id"], required=["id"]),
+        schema_of({"id": "int64", "total": "decimal(10,2)"}, ["id"], required=["id"]),
+        schema_of({"id": "int64", "total": "decimal(9,3)"}, ["id"], required=["id"]),
+        schema_of({"id": "int64", "name": "json"}, ["id"], required=["id"]),
+        schema_of({"name": "string"}),
+        schema_of({"name": "string"}, ["name"]),
+        schema_of({"id": "int64", "name": "string"}, ["name"], required=["id"]),
+        schema_of({"id": "int64", "name": "string"}, ["id", "name"], required=["id"]),
+        schema_of({"id": "int64"}, required=["id"]),
+        schema_of({"id": "int64"}, ["id"]),
+        schema_of({"id": "int64", "name": "string"}, ["id"], required=["id", "name"]),
+        schema_of({"id": "int64", "new": "string"}, ["id"], required=["id", "new"]),
+    ],
+    ids=[
+        "narrower type",
+        "other precision",
+        "other scale",
+        "string as json",
+        "required column left out",
+        "key left out",
+        "other key",
+        "more keys",
+        "no keys",
+        "required becomes nullable",
+        "nullable becomes required",
+        "new required column",
+    ],
+)
+def test_a_change_of_type_key_or_need_is_refused(wanted: TableSchema) -> None:
+    with refused() as refusal:
+        evolve(KEYED, wanted)
+    assert refusal.code == Code.INCOMPATIBLE_SCHEMA
+
+
+def test_a_new_column_that_differs_only_in_case_is_refused() -> None:
+    with refused() as refusal:
+        evolve(KEYED, schema_of({"id": "int64", "NAME": "string"}, ["id"], required=["id"]))
+    assert refusal.code == Code.BAD_SCHEMA
+
+
+def test_evolving_twice_to_the_same_schema_changes_nothing_more() -> None:
+    wanted = schema_of({"id": "int64", "new": "date"}, ["id"], required=["id"])
+    evolved = evolve(KEYED, wanted)
+    assert evolve(evolved, wanted) == evolved

@@ -1,0 +1,101 @@
+"""Declared types and column lists."""
+
+import pyarrow as pa
+import pytest
+
+from app.domain.table_schema import ROW_MARKER_FIELD, Column, ColumnType, TableSchema
+from app.errors import Code
+from tests.support.refusals import refused
+from tests.support.schemas import schema_of
+
+ARROW_TYPES = {
+    "boolean": pa.bool_(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "decimal(1,0)": pa.decimal128(1, 0),
+    "decimal(12,2)": pa.decimal128(12, 2),
+    "decimal(38,38)": pa.decimal128(38, 38),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "json": pa.string(),
+}
+
+
+@pytest.mark.parametrize("text", ARROW_TYPES)
+def test_a_declared_type_has_one_spelling_and_one_arrow_type(text: str) -> None:
+    column_type = ColumnType.parse(text)
+    assert str(column_type) == text
+    assert column_type.arrow == ARROW_TYPES[text]
+
+
+def test_a_blank_after_the_comma_of_a_decimal_is_no_other_type() -> None:
+    assert ColumnType.parse("decimal(12, 2)") == ColumnType.parse("decimal(12,2)")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "int",
+        "INT64",
+        "int64 ",
+        "varchar(10)",
+        "decimal",
+        "decimal()",
+        "decimal(12)",
+        "decimal(0,0)",
+        "decimal(39,0)",
+        "decimal(4,5)",
+        "decimal(-1,0)",
+        "decimal(4,-1)",
+        "decimal(100,2)",
+        "decimal(١٢,2)",
+        "timestamp(6)",
+    ],
+)
+def test_any_other_type_is_refused(text: str) -> None:
+    with refused() as refusal:
+        ColumnType.parse(text)
+    assert refusal.code == Code.BAD_TYPE
+
+
+def test_the_row_marker_is_the_last_field_and_only_it_and_keys_are_required_in_a_file() -> None:
+    schema = schema_of({"name": "string", "id": "int64", "total": "decimal(9,2)"}, ["id"], required=["name"])
+    assert schema.arrow == pa.schema(
+        [
+            pa.field("name", pa.string()),
+            pa.field("id", pa.int64(), nullable=False),
+            pa.field("total", pa.decimal128(9, 2)),
+            pa.field("__rowMarker__", pa.int32(), nullable=False),
+        ]
+    )
+    assert schema.arrow.field(3) == ROW_MARKER_FIELD
+
+
+def test_keys_keep_their_own_order() -> None:
+    assert schema_of({"a": "int64", "b": "int64"}, ["b", "a"]).key_columns == ("b", "a")
+
+
+@pytest.mark.parametrize(
+    ("names", "keys", "code"),
+    [
+        ([], [], Code.BAD_SCHEMA),
+        (["a", "a"], [], Code.BAD_SCHEMA),
+        (["a", "A"], [], Code.BAD_SCHEMA),
+        (["straße", "STRASSE"], [], Code.BAD_SCHEMA),
+        (["a"], ["b"], Code.BAD_SCHEMA),
+        (["a"], ["A"], Code.BAD_SCHEMA),
+        (["a"], ["a", "a"], Code.BAD_SCHEMA),
+        ([""], [], Code.BAD_NAME),
+        (["__RowMarker__"], [], Code.RESERVED_NAME),
+    ],
+)
+def test_columns_and_keys_that_make_no_table_are_refused(names: list[str], keys: list[str], code: Code) -> None:
+    with refused() as refusal:
+        TableSchema.declare(tuple(Column(name, ColumnType.parse("string")) for name in names), tuple(keys))
+    assert refusal.code == code

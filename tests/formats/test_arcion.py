@@ -1,0 +1,207 @@
+"""Arcion messages and the changes they are."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.domain.change import Change, Image, Operation
+from app.domain.names import TableName
+from app.errors import Code
+from app.formats.arcion import AddressedChange, decode_arcion
+from tests.support.refusals import refused
+
+NATION = TableName("tpch_scale_0_01", "nation")
+REGION = TableName("io_blitzz", "region")
+
+
+def nation(name: str) -> Image:
+    return {"n_comment": "Testing comment", "n_nationkey": "100", "n_regionkey": "2", "n_name": name}
+
+
+SAMPLES: dict[str, tuple[TableName, Operation, Image | None, Image | None]] = {
+    "snapshot_insert": (NATION, Operation.INSERT, None, nation("Testing name")),
+    "snapshot_update": (NATION, Operation.UPDATE, nation("Testing name"), nation("Updating test name")),
+    "snapshot_delete": (NATION, Operation.DELETE, nation("Updating test name"), None),
+    "realtime_insert": (REGION, Operation.INSERT, None, {"r_regionkey": "10", "r_comment": "India", "r_name": "India"}),
+    "realtime_update": (REGION, Operation.UPDATE, {"r_regionkey": "10"}, {"r_regionkey": "10", "r_comment": "USA"}),
+    "realtime_delete": (REGION, Operation.DELETE, {"r_regionkey": "10"}, None),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_documented_sample_is_this_change(samples: Path, name: str) -> None:
+    body = (samples / "arcion" / f"{name}.json").read_bytes()
+    table, operation, before, after = SAMPLES[name]
+    cursor = json.loads(body)["cursor"]
+    change = Change(0, operation, before, after, "/before", "/after", source_position=cursor)
+    assert decode_arcion(body) == [AddressedChange(table, change)]
+
+
+def test_all_documented_samples_make_one_request(samples: Path) -> None:
+    bodies = [(samples / "arcion" / f"{name}.json").read_bytes() for name in SAMPLES]
+    decoded = decode_arcion(b"".join(bodies))
+    assert [(entry.table, entry.change.operation) for entry in decoded] == [entry[:2] for entry in SAMPLES.values()]
+    assert [entry.change.index for entry in decoded] == list(range(6))
+
+
+def message(operation: str = "I", **members: Any) -> dict[str, Any]:
+    defaults = {"tableName": {"name": "t"}, "opType": operation, "before": None, "after": None, "exists": {}}
+    return defaults | members
+
+
+def decoded(*messages: dict[str, Any]) -> list[AddressedChange]:
+    return decode_arcion(json.dumps(list(messages)).encode())
+
+
+def images(**members: Any) -> tuple[Image | None, Image | None]:
+    [entry] = decoded(message(**members))
+    return entry.change.before, entry.change.after
+
+
+@pytest.mark.parametrize(
+    ("namespace", "table"),
+    [
+        (None, "t"),
+        ({"catalog": None, "schema": None}, "t"),
+        ({"catalog": "c", "schema": "s"}, "s.t"),
+        ({"catalog": "c", "schema": None}, "c.t"),
+        ({"catalog": "c", "schema": "default_schema"}, "c.t"),
+        ({"catalog": None, "schema": "default_schema"}, "t"),
+        ({"catalog": None, "schema": "s", "hash": 1}, "s.t"),
+        ({"catalog": "c"}, "c.t"),
+    ],
+)
+def test_the_namespace_gives_the_schema_folder(namespace: dict[str, Any] | None, table: str) -> None:
+    [entry] = decoded(message(tableName={"namespace": namespace, "name": "t"}))
+    assert str(entry.table) == table
+
+
+@pytest.mark.parametrize(
+    ("operation", "flag", "before", "after", "expected"),
+    [
+        ("I", 0, None, None, (None, {})),
+        ("I", 0, None, "placeholder", (None, {})),
+        ("I", 1, "null", "new", (None, {"a": "new"})),
+        ("I", 1, None, "null", (None, {"a": None})),
+        ("U", 0, "old", "new", ({}, {})),
+        ("U", 1, "null", "new", ({}, {"a": "new"})),
+        ("U", 2, "old", "null", ({"a": "old"}, {"a": "old"})),
+        ("U", 3, "old", "new", ({"a": "old"}, {"a": "new"})),
+        ("U", 3, "null", "null", ({"a": None}, {"a": None})),
+        ("D", 0, "null", "null", ({}, None)),
+        ("D", 2, "old", "null", ({"a": "old"}, None)),
+        ("D", 3, "old", "new", ({"a": "old"}, None)),
+        ("R", 1, "null", "new", ({}, {"a": "new"})),
+        ("R", 3, "old", "new", ({"a": "old"}, {"a": "new"})),
+    ],
+)
+@pytest.mark.parametrize("spelling", [int, str])
+@pytest.mark.parametrize("extra", [{}, {"b": 0}], ids=["alone", "beside one that is not given"])
+def test_exists_says_which_images_hold_a_column(
+    operation: str, flag: int, before: Any, after: Any, expected: Any, spelling: type, extra: dict[str, int]
+) -> None:
+    exists = {column: spelling(given) for column, given in {"a": flag, **extra}.items()}
+    assert images(operation=operation, before={"a": before}, after={"a": after}, exists=exists) == expected
+
+
+@pytest.mark.parametrize(
+    ("operation", "flag", "code", "pointer"),
+    [
+        ("I", 2, Code.EXISTS_MISMATCH, "/exists/a"),
+        ("I", 3, Code.EXISTS_MISMATCH, "/exists/a"),
+        ("D", 1, Code.EXISTS_MISMATCH, "/exists/a"),
+        ("U", 4, Code.BAD_EXISTS, "/exists/a"),
+        ("U", -1, Code.BAD_EXISTS, "/exists/a"),
+        ("U", "", Code.BAD_EXISTS, "/exists/a"),
+        ("U", "01", Code.BAD_EXISTS, "/exists/a"),
+        ("U", "3 ", Code.BAD_EXISTS, "/exists/a"),
+        ("U", 10**30, Code.BAD_EXISTS, "/exists/a"),
+    ],
+)
+def test_exists_that_cannot_be_is_refused(operation: str, flag: Any, code: Code, pointer: str) -> None:
+    with refused() as refusal:
+        decoded(message(operation, before={"a": "x"}, after={"a": "y"}, exists={"a": flag}))
+    assert refusal.places == [(code, 0, pointer, "a")]
+
+
+@pytest.mark.parametrize(
+    ("operation", "before", "after", "flag", "pointer"),
+    [
+        ("I", None, None, 1, "/after/a"),
+        ("I", None, {}, 1, "/after/a"),
+        ("U", {"a": "1"}, {}, 3, "/after/a"),
+        ("U", {}, {"a": "1"}, 3, "/before/a"),
+        ("U", {}, {}, 2, "/before/a"),
+        ("D", None, None, 2, "/before/a"),
+        ("I", None, {"a": "1", "b": "2"}, 1, "/exists/b"),
+        ("U", {"a": "1", "b": "2"}, {"a": "1"}, 3, "/exists/b"),
+        ("D", {"a": "1", "b": "2"}, None, 2, "/exists/b"),
+    ],
+)
+def test_exists_that_disagrees_with_the_images_is_refused(
+    operation: str, before: Any, after: Any, flag: int, pointer: str
+) -> None:
+    with refused() as refusal:
+        decoded(message(operation, before=before, after=after, exists={"a": flag}))
+    assert refusal.places == [(Code.EXISTS_MISMATCH, 0, pointer, pointer[-1])]
+
+
+def test_only_the_four_letters_null_are_sql_null() -> None:
+    values = {"a": "null", "b": "NULL", "c": "", "d": " null", "e": None, "f": 0}
+    _, after = images(after=values, exists=dict.fromkeys(values, 1))
+    assert after == {"a": None, "b": "NULL", "c": "", "d": " null", "e": None, "f": 0}
+
+
+@pytest.mark.parametrize(
+    ("cursor", "position"),
+    [(None, None), ("", ""), ("not JSON {", "not JSON {"), ('{"v":2}', '{"v":2}'), ({"v": 2}, '{"v":2}')],
+)
+def test_the_cursor_is_kept_as_it_came(cursor: Any, position: str | None) -> None:
+    [entry] = decoded(message(cursor=cursor))
+    assert entry.change.source_position == position
+
+
+@pytest.mark.parametrize("operation", ["i", "X", "", "INSERT", "T"])
+def test_another_operation_is_refused(operation: str) -> None:
+    with refused() as refusal:
+        decoded(message(operation))
+    assert refusal.places == [(Code.BAD_OP, 0, "/opType", None)]
+
+
+@pytest.mark.parametrize("name", ["", "_t", "a.b.c", "../t", "a/b", "e\u0301"])
+def test_a_table_that_no_folder_can_have_is_refused(name: str) -> None:
+    with refused() as refusal:
+        decoded(message(tableName={"name": name}))
+    assert refusal.places == [(Code.BAD_NAME, 0, "/tableName", None)]
+
+
+@pytest.mark.parametrize("missing", ["tableName", "opType", "exists"])
+def test_a_message_without_a_needed_member_is_refused(missing: str) -> None:
+    with refused() as refusal:
+        decoded({name: value for name, value in message().items() if name != missing})
+    assert refusal.places == [(Code.MALFORMED_MESSAGE, 0, "", None)]
+
+
+def test_every_wrong_message_is_named() -> None:
+    with refused() as refusal:
+        decoded(message(), message("?"), message(), message(exists={"a": 9}), message(tableName={"name": "_"}))
+    assert [place[:2] for place in refusal.places] == [(Code.BAD_OP, 1), (Code.BAD_EXISTS, 3), (Code.BAD_NAME, 4)]
+
+
+def test_a_pointer_escapes_the_column() -> None:
+    with refused() as refusal:
+        decoded(message(exists={"a/b~c": 9}))
+    assert refusal.places == [(Code.BAD_EXISTS, 0, "/exists/a~1b~0c", "a/b~c")]
+
+
+def test_a_refusal_never_repeats_a_value() -> None:
+    for wrong in (
+        message("canary-7391"),
+        message(exists={"a": "7391"}),
+        message("D", before={"a": "canary-7391"}, exists={"a": 1}),
+    ):
+        with refused() as refusal:
+            decoded(wrong)
+        assert "7391" not in refusal.text

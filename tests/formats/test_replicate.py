@@ -1,0 +1,255 @@
+"""Replicate messages and what they are: metadata or a change."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.domain.change import Change, Image, Operation
+from app.domain.names import TableName
+from app.errors import Code
+from app.formats.replicate import DataChange, ReplicateRequest, decode_replicate
+from app.formats.replicate_metadata import SourceColumn, TableMetadata
+from tests.support.refusals import refused
+from tests.support.schemas import schema_of
+
+EMPLOYEES = TableName("HR", "EMPLOYEES")
+SCHEMA_ID = "6ec0b9d2-6b1f-4f3a-9d3c-5a6a2f4f7f10"
+SCHEMA = schema_of(
+    {
+        "EMPLOYEE_ID": "int64",
+        "NAME": "string",
+        "SALARY": "decimal(12,2)",
+        "HIRED": "date",
+        "CHANGED_AT": "timestamp",
+        "BADGE": "binary",
+    },
+    ["EMPLOYEE_ID"],
+    required=["EMPLOYEE_ID"],
+)
+
+
+def grace(key: int, salary: str) -> Image:
+    moment = "2026-01-05 09:30:00"
+    return {"EMPLOYEE_ID": key, "NAME": "Grace", "SALARY": salary, "HIRED": None, "CHANGED_AT": moment, "BADGE": None}
+
+
+ADA: Image = {
+    "EMPLOYEE_ID": 9007199254740993,
+    "NAME": "Ada",
+    "SALARY": "81234.50",
+    "HIRED": "2024-02-29",
+    "CHANGED_AT": "2026-01-05 08:00:00.123456",
+    "BADGE": "00FF10",
+}
+SEQUENCE = "2026010509300000000000000000000000"
+SAMPLES: dict[str, tuple[Operation, Image | None, Image | None, str | None]] = {
+    "dt_refresh": (Operation.SNAPSHOT, None, ADA, None),
+    "dt_insert": (Operation.INSERT, None, grace(2, "0.01"), SEQUENCE + "1"),
+    "dt_update": (Operation.UPDATE, grace(2, "0.01"), grace(2, "99999.99"), SEQUENCE + "2"),
+    "dt_key_change": (Operation.UPDATE, grace(2, "99999.99"), grace(3, "99999.99"), SEQUENCE + "3"),
+    "dt_delete": (Operation.DELETE, grace(3, "99999.99"), None, SEQUENCE + "4"),
+}
+CHANGE_MASKS = {"dt_refresh": None, "dt_insert": 0x3F, "dt_update": 4, "dt_key_change": 1, "dt_delete": 1}
+TRANSACTIONS = {name: None if name == "dt_refresh" else "00000000000000000000000A0B0C0D0E" for name in SAMPLES}
+COLUMNS = {
+    name: SourceColumn(ordinal, kind, ordinal == 1)
+    for ordinal, (name, kind) in enumerate(
+        zip(SCHEMA.names, ["INT8", "WSTRING", "NUMERIC", "DATE", "DATETIME", "BYTES"], strict=True), 1
+    )
+}
+
+
+def sample(samples: Path, name: str) -> dict[str, Any]:
+    message: dict[str, Any] = json.loads((samples / "replicate" / f"{name}.json").read_bytes())
+    return message
+
+
+def decoded(*messages: Any) -> ReplicateRequest:
+    return decode_replicate(json.dumps(list(messages)).encode())
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_an_enveloped_data_message_is_this_change(samples: Path, name: str) -> None:
+    operation, before, after, position = SAMPLES[name]
+    before_at = "/message/data" if operation is Operation.DELETE else "/message/beforeData"
+    after_at = "/message/beforeData" if operation is Operation.DELETE else "/message/data"
+    change = Change(0, operation, before, after, before_at, after_at, position)
+    body = (samples / "replicate" / f"{name}.json").read_bytes()
+    entry = DataChange(change, None, SCHEMA_ID, 0x3F, CHANGE_MASKS[name], None, TRANSACTIONS[name], "/message/headers/")
+    assert decode_replicate(body) == ReplicateRequest([], [entry], 0)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_bare_data_message_is_the_same_change_with_its_own_pointers(samples: Path, name: str) -> None:
+    operation, before, after, position = SAMPLES[name]
+    before_at = "/data" if operation is Operation.DELETE else "/beforeData"
+    after_at = "/beforeData" if operation is Operation.DELETE else "/data"
+    change = Change(0, operation, before, after, before_at, after_at, position)
+    entry = DataChange(change, None, None, 0x3F, CHANGE_MASKS[name], None, TRANSACTIONS[name], "/headers/")
+    assert decoded(sample(samples, name)["message"]).changes == [entry]
+
+
+def test_a_metadata_message_declares_its_table(samples: Path) -> None:
+    message = sample(samples, "md_employees")
+    body = message["message"]
+    for spelling, pointer in ((message, "/message"), (body, ""), ({"message": body}, "/message")):
+        metadata = TableMetadata(0, EMPLOYEES, SCHEMA, SCHEMA_ID, 1, pointer, COLUMNS)
+        assert decoded(spelling) == ReplicateRequest([metadata], [], 0)
+
+
+def test_a_conversation_keeps_each_kind_of_message_in_order(samples: Path) -> None:
+    request = decode_replicate((samples / "replicate" / "conversation.ndjson").read_bytes())
+    assert [entry.index for entry in request.metadata] == [0]
+    assert [entry.change.operation for entry in request.changes] == [entry[0] for entry in SAMPLES.values()]
+    assert [entry.change.index for entry in request.changes] == [1, 2, 3, 4, 5]
+
+
+def test_an_envelope_without_a_body_is_counted_and_nothing_else() -> None:
+    envelope = {"magic": "atMSG", "type": "DT", "headers": None, "messageSchemaId": None, "message": None}
+    assert decoded(envelope, envelope) == ReplicateRequest([], [], 2)
+
+
+def metadata_of(columns: dict[str, dict[str, Any]], **lineage: Any) -> dict[str, Any]:
+    return {"lineage": {"table": "t"} | lineage, "tableStructure": {"tableColumns": columns}}
+
+
+@pytest.mark.parametrize(
+    ("column", "declared"),
+    [
+        ({"type": "BOOLEAN"}, "boolean"),
+        ({"type": "INT1"}, "int16"),
+        ({"type": "INT2"}, "int16"),
+        ({"type": "UINT1"}, "int16"),
+        ({"type": "INT4"}, "int32"),
+        ({"type": "UINT2"}, "int32"),
+        ({"type": "INT8"}, "int64"),
+        ({"type": "UINT4"}, "int64"),
+        ({"type": "UINT8"}, "decimal(20,0)"),
+        ({"type": "REAL4"}, "float32"),
+        ({"type": "REAL8"}, "float64"),
+        ({"type": "NUMERIC", "precision": 38, "scale": 38}, "decimal(38,38)"),
+        ({"type": "NUMERIC", "precision": 10}, "decimal(10,0)"),
+        ({"type": "DATE"}, "date"),
+        ({"type": "TIME"}, "string"),
+        ({"type": "DATETIME", "scale": 6}, "timestamp"),
+        ({"type": "STRING", "length": 9}, "string"),
+        ({"type": "WSTRING"}, "string"),
+        ({"type": "CLOB"}, "string"),
+        ({"type": "NCLOB"}, "string"),
+        ({"type": "BYTES"}, "binary"),
+        ({"type": "BLOB"}, "binary"),
+        ({"type": "int8"}, "int64"),
+        ({"type": "SOMETHING_NEW"}, "string"),
+    ],
+)
+def test_a_replicate_type_has_one_declared_type(column: dict[str, Any], declared: str) -> None:
+    [metadata] = decoded(metadata_of({"a": {"ordinal": 1, **column}})).metadata
+    assert str(metadata.schema.columns[0].type) == declared
+
+
+@pytest.mark.parametrize(
+    "facts", [{}, {"precision": 0, "scale": 0}, {"precision": 39}, {"precision": 4, "scale": 5}, {"precision": -1}]
+)
+def test_a_numeric_that_no_decimal_holds_is_refused(facts: dict[str, int]) -> None:
+    with refused() as refusal:
+        decoded(metadata_of({"a": {"ordinal": 1, "type": "NUMERIC", **facts}}))
+    assert refusal.places == [(Code.INCOMPATIBLE_SCHEMA, 0, "/tableStructure/tableColumns/a", "a")]
+
+
+def test_columns_stand_by_ordinal_and_keys_by_their_own_position() -> None:
+    columns = {
+        "c": {"ordinal": 3, "type": "INT4", "primaryKeyPosition": 1},
+        "a": {"ordinal": 1, "type": "INT4", "primaryKeyPosition": 2},
+        "b": {"ordinal": 2, "type": "INT4", "nullable": False},
+        "d": {"ordinal": 4, "type": "INT4"},
+    }
+    [metadata] = decoded(metadata_of(columns)).metadata
+    assert metadata.schema.names == ("a", "b", "c", "d")
+    assert metadata.schema.key_columns == ("c", "a")
+    assert [column.nullable for column in metadata.schema.columns] == [False, False, False, True]
+
+
+def data(operation: str = "INSERT", **members: Any) -> dict[str, Any]:
+    return {"headers": {"operation": operation}} | members
+
+
+@pytest.mark.parametrize("operation", ["refresh", "Read", "INSERT", "insert", "Update", "delete"])
+def test_an_operation_may_have_any_letter_case(operation: str) -> None:
+    kinds = {"refresh": Operation.SNAPSHOT, "read": Operation.SNAPSHOT}
+    [entry] = decoded(data(operation, data={"a": 1})).changes
+    assert entry.change.operation == kinds.get(operation.lower(), operation.lower())
+
+
+def test_a_data_message_may_name_its_table() -> None:
+    request = decoded(data(data={}, schema="S", table="t"), data(data={}, table="t"), data(data={}, schema="S"))
+    assert [entry.table for entry in request.changes] == [TableName("S", "t"), TableName(None, "t"), None]
+
+
+@pytest.mark.parametrize(
+    ("images", "pointer"),
+    [
+        ({"data": {"a": 1}}, "/data"),
+        ({"data": {"a": 1}, "beforeData": None}, "/data"),
+        ({"data": None, "beforeData": {"a": 1}}, "/beforeData"),
+        ({"data": {"a": 1}, "beforeData": {"a": 1}}, "/data"),
+    ],
+)
+def test_a_deleted_row_stands_in_data_or_in_before_data(images: dict[str, Any], pointer: str) -> None:
+    [entry] = decoded(data("DELETE", **images)).changes
+    assert (entry.change.before, entry.change.after, entry.change.before_at) == ({"a": 1}, None, pointer)
+
+
+COLUMN = {"a": {"ordinal": 1, "type": "INT4"}}
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "pointer"),
+    [
+        ({"magic": "other", "type": "DT", "message": data(data={})}, Code.BAD_ENVELOPE, None),
+        ({"magic": "atMSG", "type": "MT", "message": data(data={})}, Code.BAD_ENVELOPE, None),
+        ({"magic": "atMSG", "message": data(data={})}, Code.BAD_ENVELOPE, None),
+        ({"type": "DT", "message": data(data={})}, Code.BAD_ENVELOPE, None),
+        ({"magic": "atMSG", "type": "MD", "message": data(data={})}, Code.BAD_ENVELOPE, None),
+        ({"magic": "atMSG", "type": "DT", "message": metadata_of(COLUMN)}, Code.BAD_ENVELOPE, None),
+        (data(data=[{"a": 1}]), Code.LEGACY_FORMAT, "/data"),
+        ({"message": data(data=[])}, Code.LEGACY_FORMAT, "/message/data"),
+        (data("TRUNCATE", data={}), Code.BAD_OP, "/headers/operation"),
+        (data("", data={}), Code.BAD_OP, "/headers/operation"),
+        ({"data": {}}, Code.MALFORMED_MESSAGE, "/headers"),
+        ({}, Code.MALFORMED_MESSAGE, "/headers"),
+        ({"headers": {}, "data": {}}, Code.MALFORMED_MESSAGE, "/headers"),
+        (data(data=7), Code.MALFORMED_MESSAGE, "/data"),
+        (data(), Code.MALFORMED_MESSAGE, "/data"),
+        ({"tableStructure": {"tableColumns": COLUMN}}, Code.MALFORMED_MESSAGE, "/lineage"),
+        (metadata_of({}), Code.BAD_SCHEMA, None),
+        (metadata_of({"__ROWMARKER__": COLUMN["a"]}), Code.RESERVED_NAME, None),
+        (metadata_of({"a": COLUMN["a"], "A": COLUMN["a"]}), Code.BAD_SCHEMA, None),
+        (metadata_of(COLUMN, table="_t"), Code.BAD_NAME, None),
+        (metadata_of(COLUMN, schema="a.b"), Code.BAD_NAME, None),
+        (data(data={}, table="a/b"), Code.BAD_NAME, None),
+        (data(data={}, table="a.b"), Code.BAD_NAME, None),
+    ],
+)
+def test_a_message_that_replicate_does_not_write_is_refused(message: Any, code: Code, pointer: str | None) -> None:
+    with refused() as refusal:
+        decoded(data(data={}), message)
+    assert refusal.places == [(code, 1, pointer, None)]
+
+
+def test_every_wrong_message_is_named() -> None:
+    with refused() as refusal:
+        decoded(data("?", data={}), data(data={}), data(data=[]), metadata_of({}))
+    assert [place[:2] for place in refusal.places] == [
+        (Code.BAD_OP, 0),
+        (Code.LEGACY_FORMAT, 2),
+        (Code.BAD_SCHEMA, 3),
+    ]
+
+
+def test_a_refusal_never_repeats_a_value() -> None:
+    for wrong in (data("7391", data={}), data(data=["7391"])):
+        with refused() as refusal:
+            decoded(wrong)
+        assert "7391" not in refusal.text

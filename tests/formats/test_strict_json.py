@@ -1,0 +1,204 @@
+"""Bodies: how messages may stand in one, and what is no body at all."""
+
+import json
+import time
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pytest
+
+from app.errors import Code
+from app.formats.strict_json import MessageDecoder
+from tests.support.refusals import refused
+
+
+class Pair(msgspec.Struct):
+    key: str
+    value: Any = None
+    inner: dict[str, str] = {}
+
+
+DECODER = MessageDecoder(Pair)
+MESSAGES: list[dict[str, Any]] = [
+    {"key": "a", "value": '}{ \\" ]['},
+    {"key": "b", "value": {"x": [1, {"y": None}]}},
+    {"key": "c"},
+]
+
+
+def decode(body: bytes) -> list[tuple[str, Any]]:
+    return [(message.key, message.value) for message in DECODER.decode(body)]
+
+
+EXPECTED = [(message["key"], message.get("value")) for message in MESSAGES]
+COMPACT = [json.dumps(message).encode() for message in MESSAGES]
+PRETTY = [json.dumps(message, indent=2).encode() for message in MESSAGES]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" + b",".join(COMPACT) + b"]",
+        b"[\n" + b",\n".join(PRETTY) + b"\n]\n",
+        b"\n".join(COMPACT),
+        b"\n".join(COMPACT) + b"\n",
+        b"\r\n".join(COMPACT) + b"\r\n",
+        b"\n\n".join(COMPACT),
+        b"".join(COMPACT),
+        b" \t".join(COMPACT),
+        b"\n".join(PRETTY),
+        b"".join(PRETTY),
+        b"\xef\xbb\xbf" + b"\n".join(COMPACT),
+        b"\xef\xbb\xbf  \n[" + b",".join(PRETTY) + b"]",
+    ],
+    ids=[
+        "array",
+        "pretty-printed array",
+        "NDJSON",
+        "NDJSON with a last newline",
+        "NDJSON with CRLF",
+        "NDJSON with blank lines",
+        "concatenated",
+        "concatenated with blanks",
+        "pretty-printed one after the other",
+        "pretty-printed without a blank",
+        "NDJSON with a byte order mark",
+        "array with a byte order mark",
+    ],
+)
+def test_messages_may_stand_in_any_framing(body: bytes) -> None:
+    assert decode(body) == EXPECTED
+
+
+@pytest.mark.parametrize("body", [COMPACT[1], PRETTY[1], b" \n" + PRETTY[1] + b"\n ", b"\xef\xbb\xbf" + COMPACT[1]])
+def test_one_object_is_one_message(body: bytes) -> None:
+    assert decode(body) == EXPECTED[1:2]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("9007199254740993", 9007199254740993),
+        ("123456789012345678901234567890", 123456789012345678901234567890),
+        ("0.1", Decimal("0.1")),
+        ("1.10", Decimal("1.10")),
+        ("1e400", Decimal("1e400")),
+        ("-0.0", Decimal("-0.0")),
+        (r'"é\u00e9\ud83d\ude00"', "éé\U0001f600"),
+        (r'"\\u0000"', "\\u0000"),
+        (r'"\\\\u0000"', "\\\\u0000"),
+    ],
+)
+def test_a_value_is_read_exactly(text: str, value: Any) -> None:
+    assert decode(f'{{"key":"a","value":{text}}}'.encode()) == [("a", value)]
+
+
+@pytest.mark.parametrize("body", [b"", b" \n\t", b"\xef\xbb\xbf", b"[]", b"[ ]"])
+def test_a_body_without_a_message_is_an_empty_request(body: bytes) -> None:
+    with refused() as refusal:
+        DECODER.decode(body)
+    assert refusal.code == Code.EMPTY_REQUEST
+
+
+GOOD = b'{"key":"a"}'
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        (b"null", "starts with neither"),
+        (b'"text"', "starts with neither"),
+        (b"1", "starts with neither"),
+        (b"table=1&x=2", "starts with neither"),
+        (b"\xff\xfe{\x00}\x00", "not UTF-8 at byte 0"),
+        (b'{"key":"\xff"}', "not UTF-8 at byte 8"),
+        (b'{"key":"\xed\xa0\x80"}', "not UTF-8 at byte 8"),
+        (GOOD + b"x", "between messages at byte 11"),
+        (GOOD + b"," + GOOD, "between messages at byte 11"),
+        (GOOD + b"\n" + GOOD + b"\nx", "between messages at byte 23"),
+        (GOOD + b"}", "unexpected } at byte 11"),
+        (GOOD + GOOD[:-1], "starts at byte 11 does not end"),
+        (b'{"key":"a', "starts at byte 0 does not end"),
+        (b"[" + GOOD, "not valid JSON"),
+        (b"[" + GOOD + b",]", "not valid JSON"),
+        (b"[" + GOOD + b"]x", "not valid JSON"),
+        (rb'{"key":"\u0000"}', "U+0000 stands at byte 8"),
+        (rb'{"key":"\\\u0000"}', "U+0000 stands at byte 10"),
+    ],
+)
+def test_a_malformed_body_is_refused_with_the_byte(body: bytes, detail: str) -> None:
+    with refused() as refusal:
+        DECODER.decode(body)
+    assert refusal.code == Code.MALFORMED_JSON
+    assert detail in refusal.detail
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "NaN",
+        "Infinity",
+        "-Infinity",
+        "1e99999999999999999999",
+        "01",
+        ".5",
+        "+1",
+        "0x1",
+        "'a'",
+        "True",
+        "undefined",
+        r'"\ud800"',
+        r'"\udc00\ud800"',
+        r'"\x41"',
+        '"\x01"',
+        "[1,]",
+        "{,}",
+        "[" * 100_000 + "]" * 100_000,
+    ],
+    ids=lambda value: value[:24],
+)
+@pytest.mark.parametrize("framing", ["{}", "[{}]", '{{"key":"a"}}\n{}', '[{{"key":"a"}},{}]'])
+def test_a_malformed_message_makes_the_request_malformed(value: str, framing: str) -> None:
+    with refused() as refusal:
+        DECODER.decode(framing.format(f'{{"key":"b","value":{value}}}').encode())
+    assert refusal.code == Code.MALFORMED_JSON
+
+
+@pytest.mark.parametrize(
+    ("message", "pointer"),
+    [
+        ("{}", ""),
+        ('{"key":1}', "/key"),
+        ('{"key":null}', "/key"),
+        ('{"key":"a","inner":1}', "/inner"),
+        ('{"key":"a","inner":{"a.b":1}}', "/inner"),
+    ],
+)
+@pytest.mark.parametrize("framing", ['{{"key":"a"}}\n{}', '{{"key":"a"}}{}', '[{{"key":"a"}},{}]'])
+def test_a_message_of_another_shape_is_named_by_index_and_pointer(message: str, pointer: str, framing: str) -> None:
+    with refused() as refusal:
+        DECODER.decode(framing.format(message).encode())
+    assert refusal.places == [(Code.MALFORMED_MESSAGE, 1, pointer, None)]
+
+
+@pytest.mark.parametrize("body", [b"[1]", b"[null]", b'["a"]', b"[[]]"])
+def test_a_message_that_is_no_object_is_refused(body: bytes) -> None:
+    with refused() as refusal:
+        DECODER.decode(body)
+    assert refusal.places == [(Code.MALFORMED_MESSAGE, 0, "", None)]
+
+
+@pytest.mark.parametrize("body", [b'{"' + b'\\"' * 500_000, b'{"a":' * 200_000, b'{"key":"' + b"\\\\" * 500_000])
+def test_a_body_made_to_be_slow_is_refused_in_time_that_grows_with_its_length(body: bytes) -> None:
+    started = time.process_time()
+    with refused():
+        DECODER.decode(body)
+    assert time.process_time() - started < 2
+
+
+def test_a_refusal_never_repeats_a_value() -> None:
+    for body in (b'{"key":7391}', b'{"key":"canary-7391" x}', b'{"key":"canary-7391"', b'{"key":"a"}7391{"key":"b"}'):
+        with refused() as refusal:
+            DECODER.decode(body)
+        assert "7391" not in refusal.text

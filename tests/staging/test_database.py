@@ -1,0 +1,75 @@
+"""Migrating, and refusing a database that does not fit."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import sqlalchemy as sa
+
+from app.embedded import PrivatePostgres
+from app.errors import Code, Misconfigured, TemporarilyUnavailable
+from app.staging.database import driver_url, installation_id, migrate, open_engine, require_migrated, translated_errors
+from tests.support import sql
+from tests.support.databases import create_database, database_in
+
+
+def test_migrating_twice_changes_nothing(engine: sa.Engine, database_url: str) -> None:
+    with engine.begin() as connection:
+        before = installation_id(connection)
+    migrate(database_url)
+    require_migrated(engine)
+    with engine.begin() as connection:
+        assert installation_id(connection) == before
+
+
+def test_an_empty_database_is_refused_until_it_is_migrated_by_whoever_comes_first(postgres: PrivatePostgres) -> None:
+    create_database(postgres.url, "unmigrated")
+    url = database_in(postgres.url, "unmigrated")
+    engine = open_engine(url)
+    with pytest.raises(Misconfigured) as refusal:
+        require_migrated(engine)
+    assert refusal.value.code == Code.DATABASE_NOT_MIGRATED
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(migrate, [url] * 3))
+    require_migrated(engine)
+    assert sql.value(engine, "SELECT count(*) FROM mirrorgate.installation") == 1
+    engine.dispose()
+
+
+def test_a_database_of_another_revision_is_refused(engine: sa.Engine) -> None:
+    sql.run(engine, "UPDATE mirrorgate.alembic_version SET version_num = 'r9999'")
+    with pytest.raises(Misconfigured) as refusal:
+        require_migrated(engine)
+    assert "r9999" in refusal.value.detail
+
+
+def test_every_database_has_its_own_installation_id_when_it_is_migrated_by_itself(
+    postgres: PrivatePostgres, engine: sa.Engine
+) -> None:
+    create_database(postgres.url, "another")
+    migrate(database_in(postgres.url, "another"))
+    other = open_engine(database_in(postgres.url, "another"))
+    with engine.begin() as one, other.begin() as two:
+        assert installation_id(one) != installation_id(two)
+    other.dispose()
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql"])
+def test_an_engine_speaks_to_either_spelling_and_in_utc(database_url: str, scheme: str) -> None:
+    engine = open_engine(database_url.replace("postgresql", scheme, 1))
+    assert sql.value(engine, "SHOW timezone") == "UTC"
+    assert sql.value(engine, "SHOW lock_timeout") == "2s"
+    assert driver_url(engine).startswith("postgresql://")
+    engine.dispose()
+
+
+def test_an_exhausted_pool_is_a_passing_condition(database_url: str) -> None:
+    engine = sa.create_engine(open_engine(database_url).url, pool_size=1, max_overflow=0, pool_timeout=0.01)
+    with engine.connect(), pytest.raises(TemporarilyUnavailable) as refusal, translated_errors():
+        engine.connect()
+    assert refusal.value.code == Code.DATABASE_UNAVAILABLE
+    engine.dispose()
+
+
+def test_a_mistake_in_a_statement_is_no_passing_condition(engine: sa.Engine) -> None:
+    with pytest.raises(sa.exc.ProgrammingError), translated_errors():
+        sql.run(engine, "SELECT FROM nowhere")

@@ -1,0 +1,192 @@
+"""What the database refuses by itself, whatever the program does."""
+
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+
+from app.embedded import PrivatePostgres
+from app.staging.database import open_engine
+from tests.support import sql
+from tests.support.databases import create_database, database_in
+from tests.support.ledger import Owned, owned_table, plan
+
+INSERT_FILE = """
+    INSERT INTO mirrorgate.landing_files (table_id, generation, number, first_sequence, last_sequence,
+        schema_version, row_count, change_count, digest)
+    VALUES (:table_id, :generation, :number, :first, :last, 1, :rows, :changes, '00')"""
+
+INSERT_BLOCK = """
+    INSERT INTO mirrorgate.staged_blocks (table_id, generation, first_sequence, last_sequence, schema_version,
+        batch_rows, batch_changes, row_count, change_count, payload_bytes, payload_digest)
+    VALUES (:table_id, :generation, :first, :last, :version,
+        :batch_rows, :batch_changes, :rows, :changes, 1, :digest)"""
+
+
+@pytest.fixture(scope="module")
+def engine(postgres: PrivatePostgres, template_database: str) -> Iterator[sa.Engine]:
+    """One database for all these tests: none of them leaves a trace."""
+    create_database(postgres.url, "invariants", template=template_database)
+    engine = open_engine(database_in(postgres.url, "invariants"))
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture(scope="module")
+def owned(engine: sa.Engine) -> Owned:
+    """A table with batches 1 to 4, of which files 1 and 2 hold 1 and 2, an empty generation 2, and an API key."""
+    owned = owned_table(engine, [1], [2], [3], [4])
+    plan(engine, owned, most=2)
+    sql.run(
+        engine,
+        """INSERT INTO mirrorgate.schema_versions (table_id, generation, version, key_columns, columns)
+        SELECT table_id, 2, version, key_columns, columns FROM mirrorgate.schema_versions""",
+    )
+    sql.run(
+        engine,
+        """INSERT INTO mirrorgate.api_keys (key_id, secret_hash, rights, table_patterns)
+        VALUES ('0011aabb', sha256(''), '{read}', '{*}')""",
+    )
+    return owned
+
+
+def insert_file(engine: sa.Engine, owned: Owned, number: int, first: int, last: int, **others: int) -> None:
+    facts = {"generation": 1, "rows": 1, "changes": 1} | others
+    sql.attempt(engine, INSERT_FILE, table_id=owned.table.table_id, number=number, first=first, last=last, **facts)
+
+
+def test_the_next_number_over_the_next_batches_is_taken(engine: sa.Engine, owned: Owned) -> None:
+    insert_file(engine, owned, 3, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("number", "first", "last"),
+    [
+        (4, 3, 3),
+        (3, 4, 4),
+        (3, 2, 3),
+        (3, 1, 3),
+        (2, 3, 3),
+        (1, 1, 1),
+        (3, 3, 2),
+        (0, 0, 0),
+        (-1, 3, 3),
+        (3, 1, 1),
+    ],
+    ids=[
+        "gap in the numbers",
+        "gap in the batches",
+        "overlap",
+        "overlap from the start",
+        "number taken",
+        "file taken",
+        "range reversed",
+        "number zero",
+        "negative number",
+        "first batch again",
+    ],
+)
+def test_a_file_that_leaves_a_gap_or_overlaps_is_refused(
+    engine: sa.Engine, owned: Owned, number: int, first: int, last: int
+) -> None:
+    with pytest.raises(sa.exc.IntegrityError):
+        insert_file(engine, owned, number, first, last)
+
+
+@pytest.mark.parametrize(("number", "first"), [(1, 2), (2, 1), (2, 2)])
+def test_the_first_file_of_a_generation_is_number_one_over_batch_one(
+    engine: sa.Engine, owned: Owned, number: int, first: int
+) -> None:
+    with pytest.raises(sa.exc.IntegrityError):
+        insert_file(engine, owned, number, first, first, generation=2)
+    insert_file(engine, owned, 1, 1, 1, generation=2)
+
+
+@pytest.mark.parametrize("empty", [{"rows": 0}, {"changes": 0}])
+def test_an_empty_file_is_refused(engine: sa.Engine, owned: Owned, empty: dict[str, int]) -> None:
+    with pytest.raises(sa.exc.IntegrityError):
+        insert_file(engine, owned, 3, 3, 3, **empty)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE mirrorgate.landing_files SET state = 'published' WHERE number = 1",
+        "UPDATE mirrorgate.landing_files SET published_at = now() WHERE number = 1",
+        "UPDATE mirrorgate.landing_files SET state = 'published', published_at = now() WHERE number = 1",
+        "UPDATE mirrorgate.landing_files SET state = 'lost' WHERE number = 1",
+        "UPDATE mirrorgate.landing_files SET nominated_epoch = 1 WHERE number = 1",
+        "UPDATE mirrorgate.landing_files SET last_sequence = 9 WHERE number = 1",
+        "UPDATE mirrorgate.landing_files SET number = 7 WHERE number = 1",
+        "DELETE FROM mirrorgate.landing_files WHERE number = 1",
+        "UPDATE mirrorgate.table_counters SET recorded_file_number = next_file_number",
+        "UPDATE mirrorgate.table_counters SET published_through = last_sequence + 1",
+        "UPDATE mirrorgate.tables SET state = 'gone'",
+        "UPDATE mirrorgate.api_keys SET rights = '{everything}'",
+    ],
+    ids=[
+        "published without a time",
+        "a time without being published",
+        "published without a temp",
+        "unknown file state",
+        "nominated without a temp",
+        "another range under a successor",
+        "another number under a successor",
+        "a file gone under its successor",
+        "recorded beyond what is planned",
+        "published beyond what is accepted",
+        "unknown table state",
+        "unknown right",
+    ],
+)
+def test_a_state_that_cannot_be_is_refused(engine: sa.Engine, owned: Owned, change: str) -> None:
+    with pytest.raises(sa.exc.IntegrityError):
+        sql.attempt(engine, change)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"first": 4},
+        {"first": 5, "last": 6},
+        {"first": 0, "last": 0},
+        {"batch_rows": [1, 1], "batch_changes": [1, 1]},
+        {"batch_changes": [1, 1]},
+        {"batch_rows": [], "batch_changes": []},
+        {"rows": 0},
+        {"changes": 0},
+        {"digest": b"short"},
+        {"version": 2},
+        {"generation": 3},
+        {"table_id": 99},
+    ],
+    ids=lambda wrong: ",".join(wrong),
+)
+def test_a_block_that_does_not_hold_together_is_refused(
+    engine: sa.Engine, owned: Owned, wrong: dict[str, object]
+) -> None:
+    facts = {
+        "table_id": owned.table.table_id,
+        "generation": 1,
+        "first": 5,
+        "last": 5,
+        "version": 1,
+        "batch_rows": [1],
+        "batch_changes": [1],
+        "rows": 1,
+        "changes": 1,
+        "digest": bytes(32),
+    }
+    with pytest.raises(sa.exc.IntegrityError):
+        sql.attempt(engine, INSERT_BLOCK, **(facts | wrong))
+    sql.attempt(engine, INSERT_BLOCK, **facts)
+
+
+def test_two_live_tables_never_share_a_name(engine: sa.Engine, owned: Owned) -> None:
+    with pytest.raises(sa.exc.IntegrityError):
+        sql.attempt(engine, "INSERT INTO mirrorgate.tables (name, folded_name) VALUES ('T', 't')")
+
+
+def test_there_is_one_installation_id(engine: sa.Engine) -> None:
+    with pytest.raises(sa.exc.IntegrityError):
+        sql.attempt(engine, "INSERT INTO mirrorgate.installation DEFAULT VALUES")

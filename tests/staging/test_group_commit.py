@@ -1,0 +1,265 @@
+"""Group commit: dense sequences in commit order, whole requests, one block for what waits together."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Event
+
+import pytest
+import sqlalchemy as sa
+
+from app.domain.landing_file import BatchRange
+from app.domain.payload import decode_payload
+from app.domain.table import BatchSequence, Table
+from app.domain.table_schema import TableSchema
+from app.errors import Code, TemporarilyUnavailable
+from app.staging.group_commit import GroupCommit, Receipt, TableMoved, TypedBatch
+from app.staging.staged_blocks import read_payloads
+from tests.support import sql
+from tests.support.changes import update
+from tests.support.gateway_parts import inserts, registered, stage, typed
+from tests.support.schemas import schema_of
+from tests.support.waiting import wait_until
+
+IDS = schema_of({"id": "int64"}, ["id"])
+WIDER = schema_of({"id": "int64", "note": "string"}, ["id"])
+
+
+def batch(table: Table, *keys: int) -> TypedBatch:
+    return typed(table, inserts([{"id": key} for key in keys]))
+
+
+def together(engine: sa.Engine, *requests: Sequence[TypedBatch]) -> list["Future[list[Receipt]]"]:
+    """Stage requests that all wait when the writer starts; their futures, all done."""
+    writer = GroupCommit(engine)
+    futures = [writer.submit(request) for request in requests]
+    writer.start()
+    writer.close()
+    return futures
+
+
+def sequences(receipts: Sequence[Receipt]) -> list[int]:
+    return [receipt.sequence for receipt in receipts]
+
+
+def staged_ids(engine: sa.Engine, table: Table, schema: TableSchema = IDS) -> list[int]:
+    """Every staged `id` of a table, in order."""
+    whole = BatchRange(BatchSequence(1), BatchSequence(10**9))
+    with engine.begin() as connection:
+        payloads = list(read_payloads(connection, table.table_id, table.generation, whole, slice_bytes=2**20))
+    return [key for _, payload in payloads for key in decode_payload(payload, schema.arrow).column("id").to_pylist()]
+
+
+@pytest.fixture
+def writer(engine: sa.Engine) -> Iterator[GroupCommit]:
+    writer = GroupCommit(engine)
+    writer.start()
+    yield writer
+    writer.close()
+
+
+def test_a_receipt_names_the_batch_and_counts_it(engine: sa.Engine) -> None:
+    table = registered(engine, "sales.orders", IDS)
+    [receipt] = stage(engine, [typed(table, [*inserts([{"id": 1}]), update({"id": 1}, {"id": 2})])])
+    assert receipt == Receipt("sales.orders", table.generation, BatchSequence(1), changes=2, rows=3)
+
+
+def test_requests_one_after_the_other_get_dense_sequences(engine: sa.Engine) -> None:
+    table = registered(engine, "t", IDS)
+    assert sequences(stage(engine, *([batch(table, key)] for key in range(5)))) == [1, 2, 3, 4, 5]
+    assert staged_ids(engine, table) == [0, 1, 2, 3, 4]
+
+
+def test_requests_that_wait_together_become_one_block_with_a_border_for_each(engine: sa.Engine) -> None:
+    table = registered(engine, "t", IDS)
+    futures = together(engine, [batch(table, 1)], [batch(table, 2, 3)], [batch(table, 4)])
+    assert [sequences(future.result()) for future in futures] == [[1], [2], [3]]
+    blocks = sql.rows(
+        engine,
+        "SELECT first_sequence, last_sequence, batch_rows, batch_changes, row_count FROM mirrorgate.staged_blocks",
+    )
+    assert blocks == [(1, 3, [1, 2, 1], [1, 2, 1], 4)]
+    assert staged_ids(engine, table) == [1, 2, 3, 4]
+
+
+def test_each_table_has_sequences_of_its_own(engine: sa.Engine) -> None:
+    one, other = registered(engine, "one", IDS), registered(engine, "other", IDS)
+    futures = together(engine, [batch(one, 1)], [batch(other, 1)], [batch(one, 2), batch(other, 2)])
+    assert [sequences(future.result()) for future in futures] == [[1], [1], [2, 2]]
+
+
+def test_receipts_come_in_the_order_of_the_request(engine: sa.Engine) -> None:
+    one, other = registered(engine, "one", IDS), registered(engine, "other", IDS)
+    futures = together(engine, [batch(one, 1)], [batch(other, 1), batch(one, 2)])
+    assert [receipt.table for receipt in futures[1].result()] == ["other", "one"]
+
+
+def test_many_threads_and_two_processes_leave_no_gap_and_no_double(engine: sa.Engine) -> None:
+    table = registered(engine, "t", IDS)
+    writers = [GroupCommit(engine), GroupCommit(engine)]
+    for writer in writers:
+        writer.start()
+
+    def send(thread: int) -> list[tuple[int, int]]:
+        sent: list[tuple[int, int]] = []
+        for number in range(25):
+            key = thread * 100 + number
+            [receipt] = writers[thread % 2].submit([batch(table, key)]).result(timeout=60)
+            sent.append((receipt.sequence, key))
+        return sent
+
+    with ThreadPoolExecutor(8) as threads:
+        sent = [entry for entries in threads.map(send, range(8)) for entry in entries]
+    for writer in writers:
+        writer.close()
+    sent.sort()
+    assert [sequence for sequence, _ in sent] == list(range(1, 201))
+    assert staged_ids(engine, table) == [key for _, key in sent]
+
+
+def test_requests_over_the_same_tables_in_any_order_do_not_block_each_other(engine: sa.Engine) -> None:
+    tables = [registered(engine, name, IDS) for name in "abc"]
+    writers = [GroupCommit(engine), GroupCommit(engine)]
+    for writer in writers:
+        writer.start()
+
+    def send(thread: int) -> None:
+        order = tables if thread % 2 else tables[::-1]
+        for number in range(10):
+            writers[thread % 2].submit([batch(table, number) for table in order]).result(timeout=60)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(send, range(4)))
+    for writer in writers:
+        writer.close()
+    assert sql.rows(engine, "SELECT last_sequence FROM mirrorgate.table_counters") == [(40,)] * 3
+
+
+def test_a_block_holds_one_schema_version(engine: sa.Engine) -> None:
+    old = registered(engine, "t", IDS)
+    stage(engine, [batch(old, 1)])
+    new = registered(engine, "t", WIDER)
+    stage(engine, [typed(new, inserts([{"id": 2, "note": "x"}]))])
+    assert sql.rows(
+        engine, "SELECT first_sequence, schema_version FROM mirrorgate.staged_blocks ORDER BY first_sequence"
+    ) == [(1, 1), (2, 2)]
+
+
+def test_a_request_typed_for_an_older_schema_is_sent_back_and_its_neighbours_go_on(engine: sa.Engine) -> None:
+    old, other = registered(engine, "t", IDS), registered(engine, "other", IDS)
+    new = registered(engine, "t", WIDER)
+    futures = together(engine, [batch(old, 1)], [batch(other, 2)], [typed(new, inserts([{"id": 3}]))])
+    with pytest.raises(TableMoved):
+        futures[0].result()
+    assert [sequences(future.result()) for future in futures[1:]] == [[1], [1]]
+    assert staged_ids(engine, new, WIDER) == [3]
+
+
+def test_a_request_over_two_tables_is_staged_whole_or_not_at_all(engine: sa.Engine) -> None:
+    old, other = registered(engine, "t", IDS), registered(engine, "other", IDS)
+    registered(engine, "t", WIDER)
+    [future] = together(engine, [batch(other, 1), batch(old, 1)])
+    with pytest.raises(TableMoved):
+        future.result()
+    assert sql.rows(engine, "SELECT last_sequence FROM mirrorgate.table_counters") == [(0,), (0,)]
+    assert sql.value(engine, "SELECT count(*) FROM mirrorgate.staged_blocks") == 0
+    assert sequences(stage(engine, [batch(other, 2)])) == [1]
+
+
+@pytest.mark.parametrize(
+    ("change", "accepted"),
+    [
+        ("state = 'dropping'", False),
+        ("state = 'dropped'", False),
+        ("generation = 2", False),
+        ("state = 'paused'", True),
+        ("state = 'quarantined'", True),
+    ],
+)
+def test_the_state_at_the_moment_of_staging_decides(engine: sa.Engine, change: str, accepted: bool) -> None:
+    table = registered(engine, "t", IDS)
+    sql.run(engine, f"UPDATE mirrorgate.tables SET {change}")
+    [future] = together(engine, [batch(table, 1)])
+    if accepted:
+        assert sequences(future.result()) == [1]
+    else:
+        with pytest.raises(TableMoved):
+            future.result()
+        assert sql.value(engine, "SELECT last_sequence FROM mirrorgate.table_counters") == 0
+
+
+def test_the_accepted_totals_are_the_sums_of_what_was_staged(engine: sa.Engine) -> None:
+    table = registered(engine, "t", IDS)
+    stage(engine, [batch(table, 1, 2)], [typed(table, [update({"id": 1}, {"id": 3})])])
+    assert sql.rows(engine, "SELECT last_sequence, accepted_changes, accepted_rows FROM mirrorgate.table_counters") == [
+        (2, 3, 4)
+    ]
+
+
+def test_a_committed_request_sets_the_staged_event(engine: sa.Engine) -> None:
+    table, staged = registered(engine, "t", IDS), Event()
+    writer = GroupCommit(engine, staged=staged)
+    writer.start()
+    writer.submit([batch(table, 1)]).result(timeout=30)
+    assert staged.is_set()
+    writer.close()
+
+
+def test_closing_stages_what_waits_and_refuses_what_comes_later(engine: sa.Engine) -> None:
+    table = registered(engine, "t", IDS)
+    writer = GroupCommit(engine)
+    waiting = writer.submit([batch(table, 1)])
+    writer.start()
+    writer.close()
+    assert sequences(waiting.result()) == [1]
+    with pytest.raises(TemporarilyUnavailable) as refusal:
+        writer.submit([batch(table, 2)])
+    assert refusal.value.code == Code.SHUTTING_DOWN
+
+
+@pytest.mark.parametrize("caller_waits", [lambda futures: futures[1], lambda futures: futures[0]])
+def test_a_caller_that_has_gone_takes_no_number_and_disturbs_nobody(
+    engine: sa.Engine, caller_waits: Callable[[Sequence["Future[list[Receipt]]"]], "Future[list[Receipt]]"]
+) -> None:
+    table = registered(engine, "t", IDS)
+    writer = GroupCommit(engine)
+    futures = [writer.submit([batch(table, key)]) for key in (1, 2)]
+    waits = caller_waits(futures)
+    for future in futures:
+        assert future is waits or future.cancel()
+    writer.start()
+    writer.close()
+    assert sequences(waits.result()) == [1]
+    assert sql.value(engine, "SELECT last_sequence FROM mirrorgate.table_counters") == 1
+
+
+def test_a_writer_whose_callers_have_all_gone_still_stops(engine: sa.Engine) -> None:
+    table = registered(engine, "t", IDS)
+    writer = GroupCommit(engine)
+    assert writer.submit([batch(table, 1)]).cancel()
+    writer.start()
+    writer.close()
+    assert sql.value(engine, "SELECT count(*) FROM mirrorgate.staged_blocks") == 0
+
+
+def test_a_request_in_its_transaction_can_no_longer_be_taken_back(engine: sa.Engine, writer: GroupCommit) -> None:
+    table = registered(engine, "t", IDS)
+    with sql.locked(engine, "SELECT FROM mirrorgate.table_counters FOR UPDATE"):
+        future = writer.submit([batch(table, 1)])
+        wait_until(future.running, within=30, what="the transaction has begun")
+        assert not future.cancel()
+    assert sequences(future.result(timeout=30)) == [1]
+
+
+def test_the_groups_are_cut_at_the_caps(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = registered(engine, "t", IDS)
+    monkeypatch.setattr("app.staging.group_commit.MAX_GROUP_REQUESTS", 2)
+    monkeypatch.setattr("app.staging.group_commit.MAX_GROUP_ROWS", 3)
+    requests = [[batch(table, *range(rows))] for rows in (1, 1, 1, 9, 1, 2, 1)]
+    together(engine, *requests)
+    assert sql.rows(engine, "SELECT batch_rows FROM mirrorgate.staged_blocks ORDER BY first_sequence") == [
+        ([1, 1],),
+        ([1],),
+        ([9],),
+        ([1, 2],),
+        ([1],),
+    ]

@@ -1,0 +1,112 @@
+"""What a caller hears when staging fails, and that nothing of it remains."""
+
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+
+from app.domain.table import Table
+from app.errors import Code, TemporarilyUnavailable
+from app.staging import database
+from app.staging.database import open_engine
+from app.staging.group_commit import GroupCommit
+from tests.support import sql
+from tests.support.gateway_parts import inserts, registered, stage, typed
+from tests.support.schemas import schema_of
+
+HOLD_COUNTERS = "SELECT FROM mirrorgate.table_counters WHERE table_id = :table_id FOR UPDATE"
+
+
+@pytest.fixture
+def table(engine: sa.Engine) -> Table:
+    return registered(engine, "t", schema_of({"id": "int64"}, ["id"]))
+
+
+@pytest.fixture
+def other(database_url: str) -> Iterator[sa.Engine]:
+    """Connections of somebody else."""
+    engine = open_engine(database_url)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def impatient(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa.Engine]:
+    """An engine that waits 50 ms for a lock."""
+    monkeypatch.setattr(database, "_LOCK_MILLISECONDS", 50)
+    engine = open_engine(database_url)
+    yield engine
+    engine.dispose()
+
+
+def refusal_of(engine: sa.Engine, table: Table) -> TemporarilyUnavailable:
+    with pytest.raises(TemporarilyUnavailable) as refusal:
+        stage(engine, [typed(table, inserts([{"id": 1}]))])
+    return refusal.value
+
+
+def test_a_lock_that_is_not_granted_in_time_is_a_busy_table(
+    engine: sa.Engine, impatient: sa.Engine, table: Table
+) -> None:
+    with sql.locked(engine, HOLD_COUNTERS, table_id=table.table_id):
+        refusal = refusal_of(impatient, table)
+    assert (refusal.code, refusal.retry_after) == (Code.TABLE_BUSY, 1)
+    assert [receipt.sequence for receipt in stage(impatient, [typed(table, inserts([{"id": 1}]))])] == [1]
+
+
+def test_a_table_that_is_not_locked_is_staged_while_another_one_is(
+    engine: sa.Engine, impatient: sa.Engine, table: Table
+) -> None:
+    other = registered(engine, "other", table.schema)
+    with sql.locked(engine, HOLD_COUNTERS, table_id=table.table_id):
+        assert [receipt.sequence for receipt in stage(impatient, [typed(other, inserts([{"id": 1}]))])] == [1]
+
+
+def test_a_failed_transaction_gives_its_numbers_back(engine: sa.Engine, table: Table) -> None:
+    stage(engine, [typed(table, inserts([{"id": 1}]))])
+    sql.run(
+        engine,
+        """INSERT INTO mirrorgate.staged_blocks (table_id, generation, first_sequence, last_sequence, schema_version,
+            batch_rows, batch_changes, row_count, change_count, payload_bytes, payload_digest)
+        VALUES (:table_id, 1, 2, 2, 1, '{1}', '{1}', 1, 1, 1, sha256(''))""",
+        table_id=table.table_id,
+    )
+    with pytest.raises(sa.exc.IntegrityError):
+        stage(engine, [typed(table, inserts([{"id": 2}]))])
+    assert sql.value(engine, "SELECT last_sequence FROM mirrorgate.table_counters") == 1
+    sql.run(engine, "DELETE FROM mirrorgate.staged_blocks WHERE first_sequence = 2")
+    assert [receipt.sequence for receipt in stage(engine, [typed(table, inserts([{"id": 2}]))])] == [2]
+
+
+def test_a_database_that_does_not_answer_is_told_so(table: Table) -> None:
+    nowhere = open_engine("postgresql://nobody@127.0.0.1:1/none")
+    assert refusal_of(nowhere, table).code == Code.DATABASE_UNAVAILABLE
+    nowhere.dispose()
+
+
+def test_the_writer_outlives_a_lost_connection(engine: sa.Engine, other: sa.Engine, table: Table) -> None:
+    writer = GroupCommit(engine)
+    writer.start()
+    writer.submit([typed(table, inserts([{"id": 1}]))]).result(timeout=30)
+    sql.run(
+        other,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
+        "AND pid <> pg_backend_pid()",
+    )
+    [receipt] = writer.submit([typed(table, inserts([{"id": 2}]))]).result(timeout=30)
+    assert receipt.sequence == 2
+    writer.close()
+
+
+def test_a_connection_lost_during_commit_leaves_the_outcome_open(
+    engine: sa.Engine, other: sa.Engine, table: Table
+) -> None:
+    def lose(connection: sa.Connection) -> None:
+        pid = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+        sql.run(other, "SELECT pg_terminate_backend(:pid, 10000)", pid=pid)
+
+    sa.event.listen(engine, "commit", lose)
+    refusal = refusal_of(engine, table)
+    sa.event.remove(engine, "commit", lose)
+    assert refusal.code == Code.COMMIT_UNKNOWN
+    assert sql.value(other, "SELECT last_sequence FROM mirrorgate.table_counters") == 0

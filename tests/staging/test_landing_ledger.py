@@ -1,0 +1,186 @@
+"""The landing ledger: plan, nominate, record."""
+
+import pytest
+import sqlalchemy as sa
+
+from app.domain.drain_plan import FileLimits
+from app.domain.landing_file import content_digest
+from app.domain.table import Epoch, FileNumber
+from app.errors import Code, InvariantBroken
+from app.staging.landing_ledger import LedgerEntry, list_files, unrecorded_files
+from tests.support import sql
+from tests.support.gateway_parts import inserts, registered, stage, stage_keys, typed
+from tests.support.ledger import (
+    ALL_IN_ONE_FILE,
+    Owned,
+    built,
+    claim,
+    nominated,
+    owned_table,
+    plan,
+    publish,
+    record,
+)
+from tests.support.schemas import schema_of
+
+
+def entries(engine: sa.Engine, owned: Owned, after: int = 0, most: int = 100) -> list[LedgerEntry]:
+    table = owned.table
+    with engine.begin() as connection:
+        return list_files(connection, table.table_id, table.generation, after=FileNumber(after), most=most)
+
+
+def counters(engine: sa.Engine) -> tuple[int, ...]:
+    [row] = sql.rows(
+        engine, "SELECT next_file_number, recorded_file_number, published_through FROM mirrorgate.table_counters"
+    )
+    return row
+
+
+def test_a_plan_binds_the_oldest_batches_to_the_next_numbers(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1], [2, 3], [4])
+    files = [file.identity for file in plan(engine, owned)]
+    assert [(file.number, file.first_sequence, file.last_sequence, file.rows) for file in files] == [
+        (1, 1, 1, 1),
+        (2, 2, 2, 2),
+        (3, 3, 3, 1),
+    ]
+    assert counters(engine) == (4, 0, 0)
+
+
+def test_a_file_of_several_blocks_has_their_rows_and_the_digest_of_their_payloads(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1], [2, 3], [4])
+    [file] = plan(engine, owned, ALL_IN_ONE_FILE)
+    digests = sql.rows(engine, "SELECT payload_digest FROM mirrorgate.staged_blocks ORDER BY first_sequence")
+    assert file.identity.rows == 4
+    assert file.identity.digest == content_digest(bytes(digest) for (digest,) in digests)
+
+
+def test_planning_again_gives_the_planned_files_first_and_continues_behind_them(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1], [2], [3])
+    first = plan(engine, owned, most=2)
+    assert [file.identity.number for file in first] == [1, 2]
+    assert plan(engine, owned, most=2) == first
+    assert [file.identity.number for file in plan(engine, owned, most=3)] == [1, 2, 3]
+    stage_keys(engine, owned.table, [4])
+    assert [file.identity.number for file in plan(engine, owned)] == [1, 2, 3, 4]
+
+
+def test_a_plan_is_not_changed_by_other_limits_later(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1], [2])
+    assert plan(engine, owned, ALL_IN_ONE_FILE) == plan(engine, owned)
+
+
+def test_young_blocks_that_fill_no_file_are_left_pending(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1], [2], [3])
+    patient = FileLimits(payload_bytes=2**30, rows=2, max_delay_seconds=3600)
+    assert [file.identity.last_sequence for file in plan(engine, owned, patient)] == [2]
+    assert counters(engine) == (2, 0, 0)
+
+
+def test_files_of_two_schema_versions_keep_their_own_version(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1])
+    wider = registered(engine, "t", schema_of({"id": "int64", "note": "string"}, ["id"]))
+    stage(engine, [typed(wider, inserts([{"id": 2, "note": "x"}]))])
+    assert [file.schema_version for file in plan(engine, owned, ALL_IN_ONE_FILE)] == [1, 2]
+
+
+def test_a_published_file_moves_the_counters_and_is_no_longer_unrecorded(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1], [2, 3])
+    one, two = plan(engine, owned)
+    publish(engine, owned, one)
+    assert counters(engine) == (3, 1, 1)
+    with engine.begin() as connection:
+        assert unrecorded_files(connection, owned.table, most=9) == [two]
+    publish(engine, owned, two)
+    assert counters(engine) == (3, 2, 2)
+    assert plan(engine, owned) == []
+
+
+def test_the_ledger_lists_every_file_with_its_state_page_by_page(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1], [2], [3])
+    files = plan(engine, owned)
+    publish(engine, owned, files[0])
+    listed = entries(engine, owned)
+    assert [(entry.number, entry.state, entry.row_count, entry.change_count) for entry in listed] == [
+        (1, "published", 1, 1),
+        (2, "planned", 1, 1),
+        (3, "planned", 1, 1),
+    ]
+    assert [entry.digest for entry in listed] == [file.identity.digest for file in files]
+    assert (listed[0].file_bytes, listed[0].nominated_temp, listed[0].nominated_epoch) == (10, "temp", 1)
+    assert listed[0].published_at is not None
+    assert [entry.number for entry in entries(engine, owned, after=1, most=1)] == [2]
+
+
+def test_one_temp_is_nominated_per_epoch(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1])
+    [file] = plan(engine, owned)
+    assert nominated(engine, built(owned, file, "first"))
+    assert not nominated(engine, built(owned, file, "second"))
+    assert [entry.nominated_temp for entry in entries(engine, owned)] == ["first"]
+
+
+def test_the_next_epoch_nominates_its_own_temp(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1])
+    [file] = plan(engine, owned)
+    nominated(engine, built(owned, file, "first"))
+    epoch = claim(engine, owned.table.table_id, owned.worker)
+    assert epoch == 2
+    later = Owned(owned.table, owned.worker, epoch)
+    assert nominated(engine, built(later, file, "second"))
+    assert [(entry.nominated_epoch, entry.nominated_temp) for entry in entries(engine, owned)] == [(2, "second")]
+
+
+def test_a_published_file_takes_no_nomination(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1])
+    [file] = plan(engine, owned)
+    publish(engine, owned, file)
+    epoch = claim(engine, owned.table.table_id, owned.worker)
+    assert epoch is not None
+    assert not nominated(engine, built(Owned(owned.table, owned.worker, epoch), file, "again"))
+
+
+def test_a_stale_epoch_plans_nominates_and_records_nothing(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1], [2])
+    [file] = plan(engine, owned, most=1)
+    nominated(engine, built(owned, file))
+    claim(engine, owned.table.table_id, owned.worker)
+    before = entries(engine, owned), counters(engine)
+    for step in (
+        lambda: plan(engine, owned),
+        lambda: nominated(engine, built(owned, file)),
+        lambda: record(engine, owned, file),
+    ):
+        with pytest.raises(InvariantBroken) as refusal:
+            step()
+        assert refusal.value.code == Code.STALE_EPOCH
+    assert (entries(engine, owned), counters(engine)) == before
+
+
+def test_an_epoch_that_never_was_may_do_nothing(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1])
+    with pytest.raises(InvariantBroken):
+        plan(engine, Owned(owned.table, owned.worker, Epoch(7)))
+
+
+def test_a_file_is_recorded_only_after_its_predecessor(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1], [2])
+    one, two = plan(engine, owned)
+    nominated(engine, built(owned, two))
+    with pytest.raises(RuntimeError):
+        record(engine, owned, two)
+    assert counters(engine) == (3, 0, 0)
+    assert {entry.state for entry in entries(engine, owned)} == {"planned"}
+    publish(engine, owned, one)
+    record(engine, owned, two)
+    assert counters(engine) == (3, 2, 2)
+
+
+def test_a_file_is_recorded_once(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1])
+    [file] = plan(engine, owned)
+    publish(engine, owned, file)
+    with pytest.raises(sa.exc.NoResultFound):
+        record(engine, owned, file)
+    assert counters(engine) == (2, 1, 1)

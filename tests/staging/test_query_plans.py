@@ -1,0 +1,95 @@
+"""The queries of every cycle touch few rows, however long the history is."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app.embedded import PrivatePostgres
+from app.staging.database import open_engine
+from app.staging.landing_ledger import SELECT_LAST_FILE, SELECT_UNRECORDED
+from app.staging.staged_blocks import SELECT_BATCH, SELECT_PENDING, SELECT_RANGE
+from tests.support import sql
+from tests.support.databases import create_database, database_in
+from tests.support.gateway_parts import registered
+from tests.support.schemas import schema_of
+
+BATCHES = 5_000
+FILES = 4_000
+
+STAGE = """
+    INSERT INTO mirrorgate.staged_blocks (table_id, generation, first_sequence, last_sequence, schema_version,
+        batch_rows, batch_changes, row_count, change_count, payload_bytes, payload_digest)
+    SELECT 1, 1, n, n, 1, '{1}', '{1}', 1, 1, 1, sha256('') FROM generate_series(1, :batches) n"""
+
+PUBLISH = """
+    INSERT INTO mirrorgate.landing_files (table_id, generation, number, first_sequence, last_sequence,
+        schema_version, row_count, change_count, digest, state, published_at, nominated_epoch, nominated_temp)
+    SELECT 1, 1, n, n, n, 1, 1, 1, '00', 'published', now(), 1, 'temp' FROM generate_series(1, :files) n"""
+
+
+@pytest.fixture(scope="module")
+def history(postgres: PrivatePostgres, template_database: str) -> Iterator[sa.Engine]:
+    """A table with id 1, thousands of batches and files, the last batches pending; fresh statistics."""
+    create_database(postgres.url, "history", template=template_database)
+    engine = open_engine(database_in(postgres.url, "history"))
+    registered(engine, "t", schema_of({"id": "int64"}))
+    sql.run(engine, STAGE, batches=BATCHES)
+    sql.run(engine, PUBLISH, files=FILES)
+    sql.run(engine, "ANALYZE mirrorgate.staged_blocks, mirrorgate.landing_files")
+    yield engine
+    engine.dispose()
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for inner in plan.get("Plans", ()):
+        yield from nodes(inner)
+
+
+def explained(engine: sa.Engine, query: sa.TextClause, **parameters: int) -> list[dict[str, Any]]:
+    """The nodes of the plan that was executed."""
+    with engine.begin() as connection:
+        [answer] = connection.execute(
+            sa.text(f"EXPLAIN (ANALYZE, FORMAT JSON) {query.text}"), {"table_id": 1, "generation": 1, **parameters}
+        ).scalar_one()
+    return list(nodes(answer["Plan"]))
+
+
+@pytest.mark.parametrize(
+    ("query", "parameters", "touched"),
+    [
+        (SELECT_PENDING, {"after": FILES, "most": 10}, 10),
+        (SELECT_PENDING, {"after": 0, "most": 10}, 10),
+        (SELECT_PENDING, {"after": BATCHES, "most": 10}, 0),
+        (SELECT_RANGE, {"first_sequence": 100, "last_sequence": 109}, 10),
+        (SELECT_BATCH, {"sequence": 1}, 1),
+        (SELECT_BATCH, {"sequence": FILES // 2}, 1),
+        (SELECT_BATCH, {"sequence": BATCHES}, 1),
+        (SELECT_BATCH, {"sequence": BATCHES + 1}, 1),
+        (SELECT_BATCH, {"sequence": 2**62}, 1),
+        (SELECT_LAST_FILE, {}, 1),
+        (SELECT_UNRECORDED, {"most": 8}, 0),
+    ],
+    ids=[
+        "pending behind a long history",
+        "pending of a long backlog",
+        "nothing pending",
+        "a range",
+        "the first batch",
+        "a published batch",
+        "the last batch",
+        "the batch after the last",
+        "a batch that never will be",
+        "the last file",
+        "nothing planned",
+    ],
+)
+def test_a_query_reads_by_an_index_and_only_what_it_needs(
+    history: sa.Engine, query: sa.TextClause, parameters: dict[str, int], touched: int
+) -> None:
+    scans = [node for node in explained(history, query, **parameters) if "Scan" in node["Node Type"]]
+    reads = [scan for scan in scans if scan["Node Type"] != "Subquery Scan"]
+    assert all("Index" in scan["Node Type"] for scan in reads)
+    assert all(scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0) <= touched for scan in reads)

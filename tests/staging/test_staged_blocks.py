@@ -1,0 +1,99 @@
+"""Reading staged blocks back: pending ones, payloads in slices, single batches."""
+
+import pytest
+import sqlalchemy as sa
+
+from app.domain.landing_file import BatchRange
+from app.domain.payload import decode_payload, payload_digest
+from app.domain.table import BatchSequence, Generation
+from app.staging.group_commit import GroupCommit
+from app.staging.staged_blocks import BatchStatus, find_batch, pending_blocks, read_payloads
+from tests.support import sql
+from tests.support.gateway_parts import inserts, registered, typed
+from tests.support.ledger import ONE_BLOCK_A_FILE, Owned, owned_table, plan, publish
+from tests.support.schemas import schema_of
+
+
+def status(engine: sa.Engine, owned: Owned, sequence: int, generation: int = 1) -> BatchStatus | None:
+    with engine.begin() as connection:
+        return find_batch(connection, owned.table.table_id, Generation(generation), BatchSequence(sequence))
+
+
+def test_pending_blocks_are_the_oldest_beyond_a_sequence(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1], [2, 3], [4], [5])
+    with engine.begin() as connection:
+        blocks = pending_blocks(
+            connection, owned.table.table_id, owned.table.generation, after=BatchSequence(1), most=2
+        )
+    assert [(block.first_sequence, block.last_sequence, block.rows, block.changes) for block in blocks] == [
+        (2, 2, 2, 2),
+        (3, 3, 1, 1),
+    ]
+    assert all(block.age_seconds >= 0 and block.payload_bytes > 0 for block in blocks)
+
+
+@pytest.mark.parametrize(("slice_bytes", "slices"), [(1, 5), (2**30, 1)])
+def test_payloads_are_read_in_order_whatever_the_slice(engine: sa.Engine, slice_bytes: int, slices: int) -> None:
+    owned = owned_table(engine, [1], [2], [3], [4], [5], [6])
+    whole = BatchRange(BatchSequence(2), BatchSequence(6))
+    with sql.counted(engine, "SELECT payload FROM") as selects, engine.begin() as connection:
+        read = list(
+            read_payloads(connection, owned.table.table_id, owned.table.generation, whole, slice_bytes=slice_bytes)
+        )
+    assert len(selects) == slices
+    assert all(payload_digest(payload) == digest for digest, payload in read)
+    schema = owned.table.schema.arrow
+    assert [decode_payload(payload, schema).column("id").to_pylist() for _, payload in read] == [
+        [2],
+        [3],
+        [4],
+        [5],
+        [6],
+    ]
+
+
+def test_a_slice_is_as_large_as_it_may_be(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1], [2], [3], [4], [5])
+    size = sql.value(engine, "SELECT max(payload_bytes) FROM mirrorgate.staged_blocks")
+    whole = BatchRange(BatchSequence(1), BatchSequence(5))
+    with sql.counted(engine, "SELECT payload FROM") as selects, engine.begin() as connection:
+        list(read_payloads(connection, owned.table.table_id, owned.table.generation, whole, slice_bytes=2 * size))
+    assert len(selects) == 3
+
+
+def test_nothing_is_read_for_a_range_without_blocks(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1])
+    beyond = BatchRange(BatchSequence(2), BatchSequence(9))
+    with engine.begin() as connection:
+        assert not list(read_payloads(connection, owned.table.table_id, owned.table.generation, beyond, slice_bytes=1))
+
+
+def test_a_batch_goes_from_pending_over_planned_to_published(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1], [2, 3])
+    assert status(engine, owned, 2) == BatchStatus(2, 2, "pending", None)
+    files = plan(engine, owned, ONE_BLOCK_A_FILE)
+    assert status(engine, owned, 2) == BatchStatus(2, 2, "planned", 2)
+    publish(engine, owned, files[0])
+    assert status(engine, owned, 1) == BatchStatus(1, 1, "published", 1)
+    assert status(engine, owned, 2) == BatchStatus(2, 2, "planned", 2)
+    publish(engine, owned, files[1])
+    assert status(engine, owned, 2) == BatchStatus(2, 2, "published", 2)
+
+
+def test_each_batch_of_a_block_is_found_by_its_own_sequence(engine: sa.Engine) -> None:
+    table = registered(engine, "t", schema_of({"id": "int64"}, ["id"]))
+    writer = GroupCommit(engine)
+    for size in (1, 2, 3):
+        writer.submit([typed(table, inserts([{"id": key} for key in range(size)]))])
+    writer.start()
+    writer.close()
+    with engine.begin() as connection:
+        found = [find_batch(connection, table.table_id, table.generation, BatchSequence(n)) for n in (1, 2, 3)]
+    assert found == [BatchStatus(size, size, "pending", None) for size in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(("generation", "sequence"), [(1, 3), (1, 2**62), (2, 1), (1, 0)])
+def test_a_batch_that_was_never_accepted_is_not_found(engine: sa.Engine, generation: int, sequence: int) -> None:
+    owned = owned_table(engine, [1], [2])
+    plan(engine, owned)
+    assert status(engine, owned, sequence, generation) is None

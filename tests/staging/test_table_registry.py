@@ -1,0 +1,168 @@
+"""Registering tables and evolving their schemas."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+import sqlalchemy as sa
+
+from app.domain.names import TableName
+from app.domain.table import Generation, TableId, TableState
+from app.domain.table_schema import SchemaVersion, TableSchema
+from app.errors import Code, TemporarilyUnavailable
+from app.staging import database
+from app.staging.database import open_engine, translated_errors
+from app.staging.table_registry import (
+    Registration,
+    RegistrationOutcome,
+    find_table,
+    find_table_by_id,
+    find_table_by_replicate_schema,
+    list_tables,
+    quarantine_table,
+    record_replicate_metadata,
+    register_table,
+    replicate_metadata,
+    schema_of_version,
+)
+from tests.support import sql
+from tests.support.gateway_parts import current
+from tests.support.refusals import refused
+from tests.support.schemas import schema_of
+
+ORDERS = TableName.parse("sales.Orders")
+FIRST = schema_of({"id": "int64", "total": "decimal(9,2)", "made": "timestamp"}, ["id"], required=["id"])
+WIDER = schema_of({"id": "int64", "total": "decimal(9,2)", "made": "timestamp", "note": "json"}, ["id"], ["id"])
+
+
+def register(engine: sa.Engine, schema: TableSchema, name: TableName = ORDERS) -> Registration:
+    with engine.begin() as connection:
+        return register_table(connection, name, schema)
+
+
+def test_a_registered_table_is_found_as_it_was_declared(engine: sa.Engine) -> None:
+    registration = register(engine, FIRST)
+    assert registration.outcome is RegistrationOutcome.CREATED
+    table = registration.table
+    assert (table.name, table.generation, table.state, table.schema_version) == (ORDERS, 1, TableState.ACTIVE, 1)
+    assert table.schema == FIRST
+    with engine.begin() as connection:
+        assert find_table(connection, TableName.parse("SALES.orders")) == table
+        assert find_table_by_id(connection, table.table_id) == table
+        assert list_tables(connection) == [table]
+
+
+def test_the_same_again_changes_nothing(engine: sa.Engine) -> None:
+    table = register(engine, FIRST).table
+    again = register(engine, FIRST, TableName.parse("SALES.ORDERS"))
+    assert again == Registration(table, RegistrationOutcome.UNCHANGED)
+    assert sql.value(engine, "SELECT count(*) FROM mirrorgate.schema_versions") == 1
+
+
+def test_new_columns_make_a_new_version_beside_the_old_one(engine: sa.Engine) -> None:
+    table = register(engine, FIRST).table
+    evolved = register(engine, WIDER)
+    assert evolved.outcome is RegistrationOutcome.EVOLVED
+    assert (evolved.table.table_id, evolved.table.schema_version) == (table.table_id, 2)
+    assert evolved.table.schema == WIDER
+    with engine.begin() as connection:
+        versions = [
+            schema_of_version(connection, table.table_id, Generation(1), SchemaVersion(number)) for number in (1, 2)
+        ]
+    assert versions == [FIRST, WIDER]
+
+
+def test_a_conflicting_schema_is_refused_and_changes_nothing(engine: sa.Engine) -> None:
+    register(engine, FIRST)
+    with refused() as refusal:
+        register(engine, schema_of({"id": "int32"}, ["id"], ["id"]))
+    assert refusal.code == Code.INCOMPATIBLE_SCHEMA
+    assert current(engine, "sales.orders").schema == FIRST
+
+
+@pytest.mark.parametrize("state", ["dropping"])
+def test_a_table_that_is_being_dropped_is_not_registered_again(engine: sa.Engine, state: str) -> None:
+    register(engine, FIRST)
+    sql.run(engine, "UPDATE mirrorgate.tables SET state = :state", state=state)
+    with refused() as refusal:
+        register(engine, WIDER)
+    assert refusal.code == Code.TABLE_NOT_ACCEPTING
+
+
+def test_a_dropped_table_leaves_its_name_to_a_new_one(engine: sa.Engine) -> None:
+    old = register(engine, FIRST).table
+    sql.run(engine, "UPDATE mirrorgate.tables SET state = 'dropped'")
+    with engine.begin() as connection:
+        assert find_table(connection, ORDERS) is None
+        assert find_table_by_id(connection, old.table_id) is None
+        assert list_tables(connection) == []
+    new = register(engine, schema_of({"other": "string"}))
+    assert new.outcome is RegistrationOutcome.CREATED
+    assert new.table.table_id != old.table_id
+
+
+def test_registering_one_name_at_once_creates_one_table(engine: sa.Engine) -> None:
+    together = Barrier(4)
+
+    def register_with_others(number: int) -> Registration:
+        together.wait(timeout=30)
+        return register(engine, FIRST, TableName.parse("sales.orders" if number % 2 else "SALES.ORDERS"))
+
+    with ThreadPoolExecutor(4) as threads:
+        registrations = list(threads.map(register_with_others, range(4)))
+    assert len({registration.table.table_id for registration in registrations}) == 1
+    assert sorted(registration.outcome for registration in registrations) == ["created", *["unchanged"] * 3]
+    assert sql.value(engine, "SELECT count(*) FROM mirrorgate.tables") == 1
+
+
+def test_columns_added_at_once_all_arrive_each_in_a_version_of_its_own(engine: sa.Engine) -> None:
+    register(engine, schema_of({"id": "int64"}))
+    together = Barrier(4)
+
+    def add(column: str) -> Registration:
+        together.wait(timeout=30)
+        return register(engine, schema_of({"id": "int64", column: "string"}))
+
+    with ThreadPoolExecutor(4) as threads:
+        versions = [registration.table.schema_version for registration in threads.map(add, "abcd")]
+    assert sorted(versions) == [2, 3, 4, 5]
+    assert sorted(current(engine, "sales.orders").schema.names) == ["a", "b", "c", "d", "id"]
+
+
+def test_the_schema_does_not_change_under_a_held_sequence_lock(
+    engine: sa.Engine, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(engine, FIRST)
+    monkeypatch.setattr(database, "_LOCK_MILLISECONDS", 50)
+    impatient = open_engine(database_url)
+    with (
+        sql.locked(engine, "SELECT FROM mirrorgate.table_counters FOR NO KEY UPDATE"),
+        pytest.raises(TemporarilyUnavailable) as refusal,
+        translated_errors(),
+    ):
+        register(impatient, WIDER)
+    impatient.dispose()
+    assert refusal.value.code == Code.TABLE_BUSY
+    assert current(engine, "sales.orders").schema == FIRST
+
+
+def test_a_table_is_found_by_its_latest_replicate_schema_id(engine: sa.Engine) -> None:
+    table = register(engine, FIRST).table
+    with engine.begin() as connection:
+        assert replicate_metadata(connection, table.table_id) is None
+        record_replicate_metadata(connection, table.table_id, {"schema_id": "old", "table_version": 1})
+        record_replicate_metadata(connection, table.table_id, {"schema_id": "new", "table_version": 2})
+        assert replicate_metadata(connection, table.table_id) == {"schema_id": "new", "table_version": 2}
+        assert find_table_by_replicate_schema(connection, "new") == table
+        assert find_table_by_replicate_schema(connection, "old") is None
+
+
+def test_quarantine_stops_an_active_table_with_a_reason_and_changes_no_other_state(engine: sa.Engine) -> None:
+    table = register(engine, FIRST).table
+    paused = register(engine, FIRST, TableName.parse("paused")).table
+    sql.run(engine, "UPDATE mirrorgate.tables SET state = 'paused' WHERE table_id = :id", id=paused.table_id)
+    with engine.begin() as connection:
+        for table_id in (table.table_id, paused.table_id, TableId(99)):
+            quarantine_table(connection, table_id, "foreign_file")
+    states = sql.rows(engine, "SELECT state, state_reason FROM mirrorgate.tables ORDER BY table_id")
+    assert states == [("quarantined", "foreign_file"), ("paused", None)]

@@ -1,0 +1,50 @@
+"""Waking the drain after a commit."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import pytest
+
+from app.staging.wake import WakeListener, WakeSender
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def staged(database_url: str) -> Iterator[Event]:
+    """What a running sender watches."""
+    event = Event()
+    sender = WakeSender(database_url, event)
+    sender.start()
+    yield event
+    sender.close()
+
+
+def test_a_listener_wakes_long_before_its_time_when_something_is_staged(database_url: str, staged: Event) -> None:
+    listener = WakeListener(database_url)
+    listener.wait(60)
+    started = time.monotonic()
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(listener.wait, 60)
+
+        def wake() -> bool:
+            staged.set()
+            return waiting.done()
+
+        wait_until(wake, within=30, what="the listener woke")
+    listener.close()
+    assert time.monotonic() - started < 30
+
+
+def test_a_listener_without_a_database_waits_and_goes_on() -> None:
+    listener = WakeListener("postgresql://nobody@127.0.0.1:1/none")
+    listener.wait(0.01)
+    listener.wait(0.01)
+    listener.close()
+
+
+def test_a_sender_without_a_database_stops_when_it_is_told_to() -> None:
+    sender = WakeSender("postgresql://nobody@127.0.0.1:1/none", Event())
+    sender.start()
+    sender.close()

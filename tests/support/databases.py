@@ -1,0 +1,52 @@
+"""Databases of the tests' own Postgres: made, addressed, emptied."""
+
+import sqlalchemy as sa
+
+from app.errors import Misconfigured
+from app.staging.database import open_engine, require_migrated
+
+_KEPT = frozenset({"alembic_version", "installation"})
+
+
+def create_database(server_url: str, name: str, template: str = "template1") -> None:
+    engine = open_engine(server_url)
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(sa.text(f'CREATE DATABASE "{name}" TEMPLATE "{template}"'))
+    engine.dispose()
+
+
+def database_in(server_url: str, name: str) -> str:
+    url = sa.make_url(server_url).set(database=name)
+    return url.render_as_string(hide_password=False)
+
+
+def emptied(database_url: str) -> bool:
+    """Make a database like new; False when somebody is connected to it or its revision is no longer the program's."""
+    engine = open_engine(database_url)
+    try:
+        require_migrated(engine)
+        with engine.begin() as connection:
+            others = (
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            if connection.execute(sa.text(others)).scalar_one():
+                return False
+            clear(connection, restart_ids=True)
+            return True
+    except Misconfigured:
+        return False
+    finally:
+        engine.dispose()
+
+
+def clear(connection: sa.Connection, *, restart_ids: bool) -> None:
+    """Delete every row of ours; the ids go on where a running program may remember them."""
+    tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'mirrorgate'"
+    sequences = "SELECT sequencename FROM pg_sequences WHERE schemaname = 'mirrorgate'"
+    statements = ["SET LOCAL session_replication_role = replica"]  # foreign keys need no order
+    names = {*connection.execute(sa.text(tables)).scalars()} - _KEPT
+    statements += [f"DELETE FROM mirrorgate.{name}" for name in sorted(names)]
+    if restart_ids:
+        names = {*connection.execute(sa.text(sequences)).scalars()}
+        statements += [f"ALTER SEQUENCE mirrorgate.{name} RESTART" for name in sorted(names)]
+    connection.execute(sa.text("; ".join(statements)))

@@ -1,0 +1,75 @@
+"""Tables with staged blocks, a lease and planned files, as the drain would make them."""
+
+from dataclasses import dataclass
+from uuid import UUID, uuid4
+
+import sqlalchemy as sa
+
+from app.domain.drain_plan import FileLimits
+from app.domain.landing_file import BuiltFile, PlannedFile
+from app.domain.table import Epoch, Table, TableId
+from app.staging.landing_ledger import nominate, plan_next_files, record_published
+from app.staging.leases import claim_table, renew_lease
+from tests.support.gateway_parts import registered, stage_keys
+from tests.support.schemas import schema_of
+
+ONE_BLOCK_A_FILE = FileLimits(payload_bytes=1, rows=1, max_delay_seconds=0)
+ALL_IN_ONE_FILE = FileLimits(payload_bytes=2**30, rows=2**30, max_delay_seconds=0)
+
+
+@dataclass(frozen=True)
+class Owned:
+    """A table, and the worker and epoch that own it."""
+
+    table: Table
+    worker: UUID
+    epoch: Epoch
+
+
+def owned_table(engine: sa.Engine, *batches: list[int], name: str = "t") -> Owned:
+    """A table of one key column `id` with these staged batches, one block each, owned by a new worker."""
+    table = registered(engine, name, schema_of({"id": "int64"}, ["id"]))
+    stage_keys(engine, table, *batches)
+    return Owned(table, *claim_by(engine, table.table_id))
+
+
+def claim_by(engine: sa.Engine, table_id: TableId) -> tuple[UUID, Epoch]:
+    """A new worker and the epoch under which it owns the table."""
+    worker = uuid4()
+    epoch = claim(engine, table_id, worker)
+    assert epoch is not None
+    return worker, epoch
+
+
+def claim(engine: sa.Engine, table_id: TableId, worker: UUID, *, held: Epoch | None = None) -> Epoch | None:
+    """Claim with a heartbeat of a minute."""
+    with engine.begin() as connection:
+        renew_lease(connection, worker, 60)
+        return claim_table(connection, table_id, worker, held=held)
+
+
+def plan(
+    engine: sa.Engine, owned: Owned, limits: FileLimits = ONE_BLOCK_A_FILE, *, most: int = 100
+) -> list[PlannedFile]:
+    with engine.begin() as connection:
+        return plan_next_files(connection, owned.table, owned.epoch, limits, most=most)
+
+
+def built(owned: Owned, planned: PlannedFile, temp_name: str = "temp") -> BuiltFile:
+    return BuiltFile(planned, owned.epoch, temp_name, file_bytes=10, file_sha256="00")
+
+
+def nominated(engine: sa.Engine, file: BuiltFile) -> bool:
+    with engine.begin() as connection:
+        return nominate(connection, file)
+
+
+def record(engine: sa.Engine, owned: Owned, planned: PlannedFile) -> None:
+    with engine.begin() as connection:
+        record_published(connection, planned, owned.epoch)
+
+
+def publish(engine: sa.Engine, owned: Owned, planned: PlannedFile) -> None:
+    """Nominate and record, as if the file had become visible in between."""
+    assert nominated(engine, built(owned, planned))
+    record(engine, owned, planned)

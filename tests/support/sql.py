@@ -1,0 +1,55 @@
+"""Plain SQL in tests: to look at rows, and to make states that the program itself does not."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+
+
+def run(engine: sa.Engine, statement: str, **parameters: Any) -> None:
+    """Execute one statement in a transaction of its own."""
+    with engine.begin() as connection:
+        connection.execute(sa.text(statement), parameters)
+
+
+def attempt(engine: sa.Engine, statement: str, **parameters: Any) -> None:
+    """Execute one statement and take it back."""
+    with engine.connect() as connection, connection.begin() as transaction:
+        connection.execute(sa.text(statement), parameters)
+        transaction.rollback()
+
+
+def value(engine: sa.Engine, statement: str, **parameters: Any) -> Any:
+    """The one value that a query gives."""
+    with engine.begin() as connection:
+        return connection.execute(sa.text(statement), parameters).scalar_one()
+
+
+def rows(engine: sa.Engine, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
+    with engine.begin() as connection:
+        return [tuple(row) for row in connection.execute(sa.text(statement), parameters)]
+
+
+@contextmanager
+def locked(engine: sa.Engine, statement: str, **parameters: Any) -> Iterator[None]:
+    """Another transaction holds the locks of `statement` while the block runs."""
+    with engine.connect() as connection, connection.begin():
+        connection.execute(sa.text(statement), parameters)
+        yield
+
+
+@contextmanager
+def counted(engine: sa.Engine, beginning: str) -> Iterator[list[str]]:
+    """The statements that the engine sends during the block and that begin so, blanks aside."""
+    seen: list[str] = []
+
+    def note(_: Any, __: Any, statement: str, *___: Any) -> None:
+        if statement.strip().startswith(beginning):
+            seen.append(statement)
+
+    sa.event.listen(engine, "before_cursor_execute", note)
+    try:
+        yield seen
+    finally:
+        sa.event.remove(engine, "before_cursor_execute", note)
