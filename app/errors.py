@@ -66,6 +66,11 @@ class Code(StrEnum):
     BAD_SCHEMA = "bad_schema"
     BAD_ENVELOPE = "bad_envelope"
     LEGACY_FORMAT = "legacy_format"
+    BAD_MASK = "bad_mask"
+    MASK_OUT_OF_RANGE = "mask_out_of_range"
+    MASK_MISMATCH = "mask_mismatch"
+    OUT_OF_ORDER = "out_of_order"
+    BAD_SEQUENCE = "bad_sequence"
     TABLE_MISMATCH = "table_mismatch"
     BAD_OP = "bad_op"
     BAD_EXISTS = "bad_exists"
@@ -224,6 +229,31 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         Kind.INVALID,
         "`data` is a list: an older Replicate format.",
         "Configure the Replicate endpoint for JSON messages with `data` as an object.",
+    ),
+    Code.BAD_MASK: CodeFacts(
+        Kind.INVALID,
+        "A column or change mask is not hexadecimal digits.",
+        "Send the headers as Replicate wrote them.",
+    ),
+    Code.MASK_OUT_OF_RANGE: CodeFacts(
+        Kind.INVALID,
+        "A mask has a bit beyond the last column of the table's metadata.",
+        "Send the metadata (MD) message that belongs to the data message first, and the headers unchanged.",
+    ),
+    Code.MASK_MISMATCH: CodeFacts(
+        Kind.INVALID,
+        "The column mask says that a column is in the message, and it is not.",
+        "Send data messages as Replicate wrote them, with every member of `data`.",
+    ),
+    Code.OUT_OF_ORDER: CodeFacts(
+        Kind.INVALID,
+        "Changes of one request stand in another order than their change sequences.",
+        "Send the changes of a task in the order of their changeSequence.",
+    ),
+    Code.BAD_SEQUENCE: CodeFacts(
+        Kind.INVALID,
+        "The table enforces the source's order and a change has no valid changeSequence.",
+        "Send the headers as Replicate wrote them, or set the table option source_order=arrival.",
     ),
     Code.TABLE_MISMATCH: CodeFacts(
         Kind.INVALID,

@@ -18,10 +18,13 @@ from app.domain.names import TableName
 from app.domain.table import Table
 from app.errors import Code, Problem, RejectedInput, TemporarilyUnavailable
 from app.formats.arcion import decode_arcion
-from app.formats.replicate import DataChange, TableMetadata, decode_replicate, latest_by_table
-from app.staging.database import Engine, translated_errors
+from app.formats.replicate import decode_replicate
+from app.formats.replicate_metadata import SourceHistory, TableMetadata, VersionId, by_table, follow
+from app.formats.replicate_versions import TableConversation, adopt, table_of
+from app.staging.database import Connection, Engine, translated_errors
 from app.staging.group_commit import GroupCommit, Receipt, TableMoved, TypedBatch
 from app.staging.table_registry import (
+    Registration,
     RegistrationOutcome,
     find_table,
     find_table_by_replicate_schema,
@@ -95,59 +98,86 @@ class Ingest:
 
     def _decode_replicate(self, body: bytes, principal: Principal, table: TableName | None) -> _Decoded:
         request = decode_replicate(body)
-        if request.metadata:
-            self._register(latest_by_table(request.metadata), principal)
-        by_schema: dict[str, TableName | None] = {e.schema_id: e.table for e in request.metadata if e.schema_id}
+        conversations: dict[str, TableConversation] = {}
+        described: dict[str, TableName | None] = {}
+        for folded_name, entries in by_table(request.metadata).items():
+            conversation = TableConversation(self._register(entries, principal), entries)
+            conversations[folded_name] = conversation
+            described |= dict.fromkeys(conversation.schema_ids(), entries[0].table)
         changes: dict[str, tuple[TableName, list[Change]]] = {}
-        for change in request.changes:
-            name = self._route(change, principal, table, by_schema)
-            changes.setdefault(name.folded, (name, []))[1].append(change.change)
+        problems: list[Problem] = []
+        for message in request.changes:
+            try:
+                name = table_of(message, table, self._described(message.schema_id, principal, described))
+                known = conversations.get(name.folded)
+                if known is None:
+                    known = conversations[name.folded] = TableConversation(self._history(name, principal))
+                changes.setdefault(name.folded, (name, []))[1].append(known.settle(message))
+            except RejectedInput as error:
+                problems.extend(error.problems)
+        if problems:
+            raise RejectedInput.of(tuple(problems))
+        for folded_name, conversation in conversations.items():
+            if conversation.adopted:
+                self._adopt(changes[folded_name][0], conversation.adopted)
         return _Decoded(changes, request.ignored)
 
-    def _route(
-        self,
-        message: DataChange,
-        principal: Principal,
-        table: TableName | None,
-        by_schema: dict[str, TableName | None],
-    ) -> TableName:
-        """The table of a data message: `?table=`, its own address, or its schema id's metadata.
-
-        The metadata of a table outside the caller's patterns is as unknown as one that never arrived.
-        """
-        index, schema_id = message.change.index, message.schema_id or ""
-        if schema_id and schema_id not in by_schema:
+    def _described(
+        self, schema_id: str | None, principal: Principal, described: dict[str, TableName | None]
+    ) -> TableName | None:
+        """The table that this schema id describes; one outside the caller's patterns is as unknown as none."""
+        if schema_id and schema_id not in described:
             with translated_errors(), self.engine.begin() as connection:
                 found = find_table_by_replicate_schema(connection, schema_id)
-            by_schema[schema_id] = found.name if found is not None and principal.may_touch(found.name) else None
-        candidates = [name for name in (table, message.table, by_schema.get(schema_id)) if name is not None]
-        if not candidates:
-            code = Code.SCHEMA_UNKNOWN if message.schema_id else Code.UNKNOWN_TABLE
-            raise _refusal(code, "nothing tells the table of this message", index, "/messageSchemaId")
-        if any(name.folded != candidates[0].folded for name in candidates):
-            raise _refusal(Code.TABLE_MISMATCH, "parts of the request name different tables", index, "")
-        return candidates[0]
+            described[schema_id] = found.name if found is not None and principal.may_touch(found.name) else None
+        return described.get(schema_id or "")
 
-    def _register(self, metadata: Sequence[TableMetadata], principal: Principal) -> None:
-        """Register or evolve the tables of MD messages; they stay registered whatever becomes of the data."""
-        for entry in metadata:
-            if not principal.may_touch(entry.table):
-                raise _refusal(Code.UNKNOWN_TABLE, "no such table", entry.index, f"{entry.at}/lineage")
-            if not principal.has(Right.REGISTER):
-                raise RejectedInput(Code.FORBIDDEN, "metadata messages need a key with the right `register`")
-            with translated_errors(), self.engine.begin() as connection:
-                registration = register_table(connection, entry.table, entry.schema, marker_first=self.marker_first)
-                known = replicate_metadata(connection, registration.table.table_id) or {}
-                if entry.table_version < known.get("table_version", 0):
-                    detail = f"table version {entry.table_version} is older than {known['table_version']}"
-                    raise _refusal(Code.STALE_METADATA, detail, entry.index, f"{entry.at}/lineage/tableVersion")
-                facts = {"schema_id": entry.schema_id, "table_version": entry.table_version}
-                record_replicate_metadata(connection, registration.table.table_id, facts)
-            self._tables.pop(entry.table.folded, None)
-            if registration.outcome is not RegistrationOutcome.UNCHANGED:
-                log.info(
-                    "table_registered", table=str(entry.table), outcome=registration.outcome, by="metadata message"
-                )
+    def _history(self, name: TableName, principal: Principal) -> SourceHistory | None:
+        """What earlier metadata messages said of a table."""
+        if not principal.may_touch(name):
+            return None
+        with translated_errors(), self.engine.begin() as connection:
+            table = find_table(connection, name)
+            stored = replicate_metadata(connection, table.table_id) if table else None
+        return SourceHistory.from_json(stored) if stored else None
+
+    def _register(self, entries: Sequence[TableMetadata], principal: Principal) -> SourceHistory | None:
+        """Register or evolve the table of these MD messages; it stays so whatever becomes of the data.
+
+        Returns what was stored before. Messages older than that are only a repetition, see `follow`.
+        """
+        name = entries[0].table
+        if not principal.may_touch(name):
+            raise _refusal(Code.UNKNOWN_TABLE, "no such table", entries[0].index, f"{entries[0].at}/lineage")
+        if not principal.has(Right.REGISTER):
+            raise RejectedInput(Code.FORBIDDEN, "metadata messages need a key with the right `register`")
+        before = self._history(name, principal)
+        outcomes: list[RegistrationOutcome] = []
+        with translated_errors(), self.engine.begin() as connection:
+            follow(before, entries)
+            for entry in entries:
+                if before is not None and entry.table_version < before.current.table_version:
+                    continue
+                registration = _evolved(connection, entry, marker_first=self.marker_first)
+                outcomes.append(registration.outcome)
+            table_id = registration.table.table_id
+            stored = replicate_metadata(connection, table_id, lock=True)
+            history = follow(SourceHistory.from_json(stored) if stored else None, entries)
+            record_replicate_metadata(connection, table_id, history.to_json())
+        self._tables.pop(name.folded, None)
+        for outcome in outcomes:
+            if outcome is not RegistrationOutcome.UNCHANGED:
+                log.info("table_registered", table=str(name), outcome=outcome, by="metadata message")
+        return before
+
+    def _adopt(self, name: TableName, external_schema_ids: Mapping[VersionId, str]) -> None:
+        """Store external schema ids that came for the first time with their versions."""
+        with translated_errors(), self.engine.begin() as connection:
+            table = find_table(connection, name)
+            stored = replicate_metadata(connection, table.table_id, lock=True) if table else None
+            if table and stored:
+                history = adopt(SourceHistory.from_json(stored), external_schema_ids)
+                record_replicate_metadata(connection, table.table_id, history.to_json())
 
     def _type(self, decoded: _Decoded, principal: Principal) -> list[TypedBatch]:
         """Typed batches of every table, or all problems of the whole request.
@@ -204,6 +234,16 @@ def _typed(decoded: _Decoded, tables: Mapping[str, Table | None]) -> list[TypedB
     if problems:
         raise RejectedInput.of(tuple(sorted(problems, key=lambda problem: problem.index or 0)))
     return batches
+
+
+def _evolved(connection: Connection, entry: TableMetadata, *, marker_first: bool) -> Registration:
+    """The table after one metadata message; a refusal names the message."""
+    present = find_table(connection, entry.table)
+    try:
+        wanted = entry.schema_after(present.schema if present else None)
+        return register_table(connection, entry.table, wanted, marker_first=marker_first)
+    except RejectedInput as error:
+        raise _refusal(error.code, error.detail, entry.index, f"{entry.at}/tableStructure") from None
 
 
 def _refusal(code: Code, detail: str, index: int, pointer: str) -> RejectedInput:

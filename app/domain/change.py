@@ -28,7 +28,8 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
     `index` is the message's place in the request, `before_at` and `after_at` the JSON Pointers of its
     images, all three for error messages only. An insert has only `after`, a delete only `before`; an
-    update's `before` holds at least the key, its `after` every column whose new value is known.
+    update's `before` holds at least the key, its `after` every column whose new value is known. A delete's
+    `after` is a second copy of the row, where the source wrote two: both must have the same key.
     """
 
     index: int
@@ -38,3 +39,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     before_at: str
     after_at: str
     source_position: str | None = None
+    source_columns: frozenset[str] | None = None
+    """The columns that the source had then, where it told: any other column of the table is NULL in the row."""
+    ends_transaction: bool = True
+    """False where the source said that more changes of the same transaction follow."""

@@ -42,6 +42,8 @@ class LandingRows:
 
     batch: pa.RecordBatch
     changes: int
+    ends_transaction: bool = True
+    """False where the source said that its transaction goes on after the last change."""
 
     @property
     def rows(self) -> int:
@@ -56,7 +58,8 @@ def landing_rows(changes: Sequence[Change], schema: TableSchema) -> LandingRows:
     builder = _RowBuilder(schema)
     for change in changes:
         builder.add(change)
-    return LandingRows(builder.finish(), len(changes))
+    ends_transaction = changes[-1].ends_transaction if changes else True
+    return LandingRows(builder.finish(), len(changes), ends_transaction)
 
 
 @dataclass
@@ -113,6 +116,8 @@ class _RowBuilder:
             self._add_row(change)
 
     def _add_delete(self, change: Change) -> None:
+        if change.operation is Operation.DELETE and change.after is not None and self._key_changes(change):
+            return self._refuse(change, Code.AMBIGUOUS_DELETE, "two images with different keys", change.before_at)
         try:
             key = self.key_of(change.before or {})
         except KeyError:
@@ -124,12 +129,18 @@ class _RowBuilder:
         self._append(row, RowMarker.DELETE, change.index, change.before_at)
 
     def _complete(self, change: Change, image: Image) -> tuple[SourceValue, ...] | None:
-        """The row of an image that lacks columns: NULL on insert where the column allows, else a refusal."""
+        """The row of an image that lacks columns, or a refusal.
+
+        They are NULL where the source did not have them then, and on insert where the column allows it.
+        """
         missing = [column for column in self.schema.columns if column.name not in image]
         if change.operation not in {Operation.INSERT, Operation.SNAPSHOT}:
-            names = [column.name for column in missing]
-            self._refuse(change, Code.INCOMPLETE_UPDATE, "new value not given", change.after_at, names)
-            return None
+            source = self.known if change.source_columns is None else change.source_columns
+            names = [column.name for column in missing if column.name in source]
+            if names:
+                self._refuse(change, Code.INCOMPLETE_UPDATE, "new value not given", change.after_at, names)
+                return None
+            return tuple(image.get(name) for name in self.names)
         required = [column.name for column in missing if not self._may_be_null(column)]
         if required:
             self._refuse(change, Code.INCOMPLETE_INSERT, "required column not given", change.after_at, required)

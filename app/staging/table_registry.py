@@ -48,6 +48,9 @@ UPDATE_VERSION = sa.text("UPDATE mirrorgate.tables SET schema_version = :version
 
 SELECT_REPLICATE_METADATA = sa.text("SELECT replicate_metadata FROM mirrorgate.tables WHERE table_id = :table_id")
 
+LOCK_REPLICATE_METADATA = sa.text("""
+    SELECT replicate_metadata FROM mirrorgate.tables WHERE table_id = :table_id FOR NO KEY UPDATE""")
+
 UPDATE_REPLICATE_METADATA = sa.text("""
     UPDATE mirrorgate.tables SET replicate_metadata = CAST(:metadata AS jsonb) WHERE table_id = :table_id""")
 
@@ -133,9 +136,10 @@ def register_table(
     return Registration(_must_find(connection, name), RegistrationOutcome.EVOLVED)
 
 
-def replicate_metadata(connection: sa.Connection, table_id: TableId) -> Mapping[str, Any] | None:
-    """What the table's latest Replicate metadata message said of itself (schema id, table version)."""
-    metadata: Mapping[str, Any] | None = connection.execute(SELECT_REPLICATE_METADATA, {"table_id": table_id}).scalar()
+def replicate_metadata(connection: sa.Connection, table_id: TableId, *, lock: bool = False) -> Mapping[str, Any] | None:
+    """What the table's Replicate metadata messages said; `lock` keeps it from changing until the transaction ends."""
+    statement = LOCK_REPLICATE_METADATA if lock else SELECT_REPLICATE_METADATA
+    metadata: Mapping[str, Any] | None = connection.execute(statement, {"table_id": table_id}).scalar()
     return metadata
 
 

@@ -1,0 +1,175 @@
+"""Replicate's `columnMask` and `changeMask`: which columns a data message holds, and which of them changed.
+
+The documentation says little-endian; captured messages read as one big-endian number, bit i = ordinal i + 1.
+LOB columns never have a `changeMask` bit, so that mask never tells that a value is unchanged.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Final
+
+import msgspec
+
+from app.domain.change import Change, Image, Operation, SourceValue
+from app.domain.landing_rows import pointer_to
+from app.errors import Code, Problem, RejectedInput
+from app.formats.replicate_metadata import SourceColumn
+
+_HEX: Final = re.compile(r"[0-9a-f]+", re.ASCII | re.IGNORECASE)
+_RANGES: Final = {
+    "INT1": (-(2**7), 2**7 - 1),
+    "UINT1": (0, 2**8 - 1),
+    "UINT2": (0, 2**16 - 1),
+    "UINT4": (0, 2**32 - 1),
+    "UINT8": (0, 2**64 - 1),
+}
+"""Types whose declared type holds more numbers than they do."""
+
+_MAX_KNOWN_MASKS: Final = 256
+
+
+def read_mask(text: str | None, index: int, pointer: str) -> int | None:
+    """The number that a mask's hexadecimal text is; None where nothing is given. Raises RejectedInput `bad_mask`."""
+    if not text:
+        return None
+    if not _HEX.fullmatch(text):
+        raise RejectedInput.of((Problem(Code.BAD_MASK, "the mask is not hexadecimal", index, pointer),))
+    return int(text, 16)
+
+
+class ColumnLayout:
+    """The columns of one source version by ordinal: what masks and value ranges mean there."""
+
+    def __init__(self, columns: Mapping[str, SourceColumn]) -> None:
+        self.names = frozenset(columns)
+        self.keys = frozenset(name for name, column in columns.items() if column.key)
+        self._bits = {name: 1 << (column.ordinal - 1) for name, column in columns.items()}
+        self._end = max(column.ordinal for column in columns.values())
+        self._all = sum(self._bits.values())
+        self._ranges = {name: _RANGES[column.type] for name, column in columns.items() if column.type in _RANGES}
+        self._known: dict[int, frozenset[str]] = {}
+
+    def takes_whole(self, change: Change, column_mask: int | None, change_mask: int | None) -> bool:
+        """Whether a look at the masks as numbers tells that nothing is missing or wrong: the usual message."""
+        if self._ranges or not (column_mask is None or column_mask == self._all):
+            return False
+        may_hide_key = change.operation is Operation.UPDATE and change.before is None
+        if change_mask and (change_mask > self._all or may_hide_key):
+            return False
+        image = change.before if change.operation is Operation.DELETE else change.after
+        return column_mask is None or (image is not None and image.keys() >= self.names)
+
+    def columns_in(self, mask: int) -> frozenset[str] | None:
+        """The columns whose bit is set; None when a bit stands beyond the last column."""
+        columns = self._known.get(mask)
+        if columns is None:
+            if mask.bit_length() > self._end:
+                return None
+            columns = frozenset(name for name, bit in self._bits.items() if mask & bit)
+            if len(self._known) >= _MAX_KNOWN_MASKS:
+                self._known.clear()
+            self._known[mask] = columns
+        return columns
+
+    def out_of_range(self, image: Image) -> Iterable[str]:
+        """The columns whose number the Replicate type cannot hold."""
+        return [name for name, (low, high) in self._ranges.items() if _beyond(image.get(name), low, high)]
+
+
+def apply_layout(
+    change: Change, column_mask: int | None, change_mask: int | None, headers_at: str, layout: ColumnLayout
+) -> Change:
+    """The change with what its masks say: columns that were not captured are absent, and never NULL.
+
+    Raises RejectedInput `mask_out_of_range`, `mask_mismatch`, `incomplete_insert`, `old_key_missing`, `bad_value`.
+    """
+    if layout.takes_whole(change, column_mask, change_mask):
+        return msgspec.structs.replace(change, source_columns=layout.names)
+    problems = [
+        *_check_change_mask(change, change_mask, f"{headers_at}changeMask", layout),
+        *_check_ranges(change, layout),
+    ]
+    before, after = change.before, change.after
+    if column_mask is not None:
+        captured = layout.columns_in(column_mask)
+        if captured is None:
+            problems.append(_beyond_last(change, f"{headers_at}columnMask"))
+        else:
+            problems += _check_captured(change, captured, layout)
+            absent = layout.names - captured
+            if absent:
+                before, after = _without(before, absent), _without(after, absent)
+    if problems:
+        raise RejectedInput.of(tuple(problems))
+    return msgspec.structs.replace(change, before=before, after=after, source_columns=layout.names)
+
+
+def check_without_layout(change: Change, column_mask: int | None, change_mask: int | None, headers_at: str) -> None:
+    """Refuse masks that matter when no metadata tells the ordinals. Raises RejectedInput `schema_unknown`.
+
+    A mask of ones only, for at least as many columns as there are, leaves nothing out.
+    """
+    if change.operation is Operation.DELETE:
+        return
+    members = len(change.after or ())
+    pointer = None
+    if column_mask is not None and column_mask != (1 << max(members, column_mask.bit_length())) - 1:
+        pointer = f"{headers_at}columnMask"
+    elif change.operation is Operation.UPDATE and change.before is None and change_mask:
+        pointer = f"{headers_at}changeMask"
+    if pointer is not None:
+        detail = "no metadata message tells which columns the mask means"
+        raise RejectedInput.of((Problem(Code.SCHEMA_UNKNOWN, detail, change.index, pointer),))
+
+
+def _check_change_mask(change: Change, mask: int | None, pointer: str, layout: ColumnLayout) -> Iterable[Problem]:
+    if not mask:
+        return
+    changed = layout.columns_in(mask)
+    if changed is None:
+        yield _beyond_last(change, pointer)
+    elif change.operation is Operation.UPDATE and change.before is None:
+        for column in sorted(changed & layout.keys):
+            detail = "the key changed and the old one is not given"
+            yield Problem(Code.OLD_KEY_MISSING, detail, change.index, pointer, column)
+
+
+def _check_captured(change: Change, captured: frozenset[str], layout: ColumnLayout) -> Iterable[Problem]:
+    """The message's own image (the deleted row, else the new one) holds what the mask says."""
+    is_delete = change.operation is Operation.DELETE
+    image, at = (change.before, change.before_at) if is_delete else (change.after, change.after_at)
+    for column in sorted(captured - (image or {}).keys()):
+        detail = "the column mask says that the column is there, and it is not"
+        yield Problem(Code.MASK_MISMATCH, detail, change.index, pointer_to(at, column), column)
+    if change.operation in {Operation.INSERT, Operation.SNAPSHOT}:
+        for column in sorted(layout.names - captured):
+            detail = "the column was not captured, as the column mask says"
+            yield Problem(Code.INCOMPLETE_INSERT, detail, change.index, pointer_to(at, column), column)
+
+
+def _check_ranges(change: Change, layout: ColumnLayout) -> Iterable[Problem]:
+    for image, at in ((change.before, change.before_at), (change.after, change.after_at)):
+        for column in layout.out_of_range(image or {}):
+            detail = "value is beyond the range of the source type"
+            yield Problem(Code.BAD_VALUE, detail, change.index, pointer_to(at, column), column)
+
+
+def _beyond_last(change: Change, pointer: str) -> Problem:
+    return Problem(Code.MASK_OUT_OF_RANGE, "the mask has a bit beyond the last column", change.index, pointer)
+
+
+def _without(image: Image | None, absent: frozenset[str]) -> Image | None:
+    return image and {name: value for name, value in image.items() if name not in absent}
+
+
+def _beyond(value: SourceValue, low: int, high: int) -> bool:
+    """Whether a number is out of range; what is no number is the converter's to refuse."""
+    if isinstance(value, str):
+        try:
+            value = Decimal(value)
+        except InvalidOperation:
+            return False
+    if isinstance(value, Decimal):
+        return value.is_finite() and not low <= value <= high
+    return isinstance(value, int) and not low <= value <= high

@@ -1,0 +1,254 @@
+"""Replicate metadata (MD) messages: a table's columns, keys and types, and the versions of its source.
+
+Sources: "Metadata message" in Qlik's description of the message structure, the type table of the formats notes.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from app.domain.landing_rows import pointer_to
+from app.domain.names import TableName
+from app.domain.table_schema import MAX_DECIMAL_DIGITS, Column, ColumnType, TableSchema, TypeName
+from app.errors import Code, Problem, RejectedInput
+
+_TYPES: Final = {
+    "BOOLEAN": TypeName.BOOLEAN,
+    "INT1": TypeName.INT16,
+    "INT2": TypeName.INT16,
+    "UINT1": TypeName.INT16,
+    "INT4": TypeName.INT32,
+    "UINT2": TypeName.INT32,
+    "INT8": TypeName.INT64,
+    "UINT4": TypeName.INT64,
+    "REAL4": TypeName.FLOAT32,
+    "REAL8": TypeName.FLOAT64,
+    "DATE": TypeName.DATE,
+    "DATETIME": TypeName.TIMESTAMP,
+    "BYTES": TypeName.BINARY,
+    "BLOB": TypeName.BINARY,
+}
+_UINT8: Final = ColumnType(TypeName.DECIMAL, 20, 0)
+_STRING: Final = ColumnType(TypeName.STRING)
+MAX_ORDINAL: Final = 10_000
+"""Beyond what any source has; a mask's bit is as far from the first as its ordinal says."""
+
+MAX_EARLIER_VERSIONS: Final = 4
+"""How many versions before the current one are remembered, so that a repeated request finds the one it began with."""
+
+
+class Lineage(msgspec.Struct, gc=False):
+    table: str
+    schema: str | None = None
+    server: str | None = None
+    task: str | None = None
+    tableVersion: int = 0  # noqa: N815
+
+
+class ColumnFacts(msgspec.Struct, gc=False):
+    ordinal: int
+    type: str
+    precision: int | None = None
+    scale: int | None = None
+    primaryKeyPosition: int = 0  # noqa: N815
+    nullable: bool | None = None
+
+
+class TableStructure(msgspec.Struct, gc=False):
+    tableColumns: dict[str, ColumnFacts]  # noqa: N815
+
+
+class SourceColumn(NamedTuple):
+    """What masks and value ranges need of a column."""
+
+    ordinal: int
+    type: str
+    key: bool
+
+
+VersionId: TypeAlias = tuple[str | None, int]
+"""Schema id and table version of an MD message."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceVersion:
+    """The source table as one MD message described it; no columns where that was not recorded."""
+
+    schema_id: str | None
+    table_version: int
+    columns: Mapping[str, SourceColumn]
+    external_schema_id: str | None = None
+
+    @property
+    def identity(self) -> VersionId:
+        return (self.schema_id, self.table_version)
+
+    def is_same(self, other: "SourceVersion") -> bool:
+        """Whether both come from the same MD message, whatever external schema id came with its data."""
+        return self.identity == other.identity and self.columns == other.columns
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema_id": self.schema_id,
+            "table_version": self.table_version,
+            "external_schema_id": self.external_schema_id,
+            "columns": {name: column._asdict() for name, column in self.columns.items()},
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "SourceVersion":
+        columns = {name: SourceColumn(**column) for name, column in stored.get("columns", {}).items()}
+        return cls(stored.get("schema_id"), stored.get("table_version", 0), columns, stored.get("external_schema_id"))
+
+
+@dataclass(frozen=True, slots=True)
+class TableMetadata:
+    """An MD message: the table, its schema, and which version of it this is."""
+
+    index: int
+    table: TableName
+    schema: TableSchema
+    schema_id: str | None
+    table_version: int
+    at: str
+    """JSON Pointer of the message's body, for errors."""
+    columns: Mapping[str, SourceColumn]
+    nullability_unknown: frozenset[str] = frozenset()
+    """Columns of which the message does not say whether they may be NULL."""
+
+    @property
+    def version(self) -> SourceVersion:
+        return SourceVersion(self.schema_id, self.table_version, self.columns)
+
+    def schema_after(self, current: TableSchema | None) -> TableSchema:
+        """The schema to register over `current`.
+
+        A column that the table has already stays nullable when the source no longer allows NULL or does not say;
+        a new column is nullable, because rows from before it have no value.
+        """
+        if current is None:
+            return self.schema
+        known = {column.name: column for column in current.columns}
+        columns = []
+        for column in self.schema.columns:
+            old = known.get(column.name)
+            keeps = old is not None and (not column.nullable or column.name in self.nullability_unknown)
+            nullable = old.nullable if old is not None and keeps else True
+            columns.append(replace(column, nullable=nullable))
+        return replace(self.schema, columns=tuple(columns))
+
+
+@dataclass(frozen=True, slots=True)
+class SourceHistory:
+    """The source versions of a table, the current one last."""
+
+    versions: tuple[SourceVersion, ...]
+
+    @property
+    def current(self) -> SourceVersion:
+        return self.versions[-1]
+
+    def find(self, version: SourceVersion) -> int | None:
+        """The place of the same version."""
+        places = (place for place, known in enumerate(self.versions) if known.is_same(version))
+        return next(places, None)
+
+    def to_json(self) -> dict[str, Any]:
+        return self.current.to_json() | {"earlier": [version.to_json() for version in self.versions[:-1]]}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "SourceHistory":
+        earlier = stored.get("earlier", [])
+        return cls(tuple(SourceVersion.from_json(version) for version in [*earlier, stored]))
+
+
+def follow(stored: SourceHistory | None, entries: Sequence[TableMetadata]) -> SourceHistory:
+    """The history after the MD messages of one request for one table, in their order.
+
+    The same message again changes nothing. A version below the stored one is refused as `stale_metadata`, unless
+    the request catches up later: then it is a repetition of one whose metadata was kept and whose data was not.
+    """
+    versions = list(stored.versions) if stored else []
+    highest = entries[0].table_version
+    for entry in entries:
+        if entry.table_version < highest:
+            raise _stale(entry, highest)
+        highest = entry.table_version
+    if stored and highest < stored.current.table_version:
+        raise _stale(entries[0], stored.current.table_version)
+    for entry in entries:
+        if stored and entry.table_version < stored.current.table_version:
+            continue
+        if versions and versions[-1].is_same(entry.version):
+            continue
+        known = next((version for version in versions if version.is_same(entry.version)), entry.version)
+        versions = [version for version in versions if version is not known] + [known]
+    return SourceHistory(tuple(versions[-1 - MAX_EARLIER_VERSIONS :]))
+
+
+def read_metadata(
+    index: int, schema_id: str | None, lineage: Lineage | None, structure: TableStructure, at: str
+) -> TableMetadata:
+    """The table that an MD message declares. Raises RejectedInput."""
+    if lineage is None:
+        problem = Problem(Code.MALFORMED_MESSAGE, "a metadata message needs lineage", index, f"{at}/lineage")
+        raise RejectedInput.of((problem,))
+    facts = sorted(structure.tableColumns.items(), key=lambda item: item[1].ordinal)
+    columns_at = f"{at}/tableStructure/tableColumns"
+    columns = tuple(_column(name, column, index, columns_at) for name, column in facts)
+    keys = sorted((column.primaryKeyPosition, name) for name, column in facts if column.primaryKeyPosition > 0)
+    schema = TableSchema.declare(columns, tuple(name for _, name in keys))
+    _check_positions("ordinal", [column.ordinal for _, column in facts])
+    _check_positions("primaryKeyPosition", [position for position, _ in keys])
+    return TableMetadata(
+        index,
+        source_name(lineage.schema, lineage.table),
+        schema,
+        schema_id,
+        lineage.tableVersion,
+        at,
+        {name: SourceColumn(c.ordinal, c.type.upper(), c.primaryKeyPosition > 0) for name, c in facts},
+        frozenset(name for name, column in facts if column.nullable is None),
+    )
+
+
+def source_name(schema: str | None, table: str) -> TableName:
+    """The address of a source table. Raises RejectedInput `bad_name`, also for a dot within a part."""
+    if "." in table:
+        raise RejectedInput(Code.BAD_NAME, "a source table's name may not contain a dot")
+    return TableName.parse(f"{schema}.{table}" if schema else table)
+
+
+def _check_positions(what: str, positions: Sequence[int]) -> None:
+    if any(not 1 <= position <= MAX_ORDINAL for position in positions) or len(set(positions)) < len(positions):
+        raise RejectedInput(Code.BAD_SCHEMA, f"each column needs its own {what} from 1 to {MAX_ORDINAL}")
+
+
+def _column(name: str, column: ColumnFacts, index: int, at: str) -> Column:
+    nullable = column.primaryKeyPosition == 0 and column.nullable is not False
+    kind = column.type.upper()
+    if kind == "UINT8":
+        return Column(name, _UINT8, nullable)
+    if kind == "NUMERIC":
+        precision, scale = column.precision or 0, column.scale or 0
+        if not (1 <= precision <= MAX_DECIMAL_DIGITS and 0 <= scale <= precision):
+            detail = f"column {name!r} is NUMERIC with a precision or scale that no decimal has"
+            raise RejectedInput.of((Problem(Code.INCOMPATIBLE_SCHEMA, detail, index, pointer_to(at, name), name),))
+        return Column(name, ColumnType(TypeName.DECIMAL, precision, scale), nullable)
+    return Column(name, ColumnType(_TYPES[kind]) if kind in _TYPES else _STRING, nullable)
+
+
+def by_table(metadata: Iterable[TableMetadata]) -> dict[str, list[TableMetadata]]:
+    """The MD messages of each table, by folded name, in order."""
+    tables: dict[str, list[TableMetadata]] = {}
+    for entry in metadata:
+        tables.setdefault(entry.table.folded, []).append(entry)
+    return tables
+
+
+def _stale(entry: TableMetadata, known: int) -> RejectedInput:
+    detail = f"table version {entry.table_version} is older than {known}"
+    pointer = f"{entry.at}/lineage/tableVersion"
+    return RejectedInput.of((Problem(Code.STALE_METADATA, detail, entry.index, pointer),))

@@ -1,0 +1,79 @@
+"""What the gateway does with Replicate messages, without a database: decode, route, settle, land."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from app.domain.change import Change
+from app.domain.landing_rows import landing_rows
+from app.domain.names import ROW_MARKER, TableName
+from app.domain.table_schema import TableSchema, evolve
+from app.errors import Code, Problem, RejectedInput
+from app.formats.replicate import decode_replicate
+from app.formats.replicate_metadata import SourceHistory, by_table, follow
+from app.formats.replicate_versions import TableConversation, adopt, table_of
+
+Row = list[Any]
+"""A landing row as the samples write it: the marker, then the values in file order."""
+
+
+@dataclass
+class Tables:
+    """Registered tables, and what metadata messages said of them, as JSON like in the database."""
+
+    schemas: dict[str, TableSchema] = field(default_factory=dict)
+    stored: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def post(self, body: bytes, requested: str | None = None) -> tuple[dict[str, list[Row]], int]:
+        """The rows that land per table, and how many messages were ignored."""
+        request = decode_replicate(body)
+        conversations: dict[str, TableConversation] = {}
+        described: dict[str, TableName] = {
+            stored["schema_id"]: TableName.parse(name) for name, stored in self.stored.items()
+        }
+        for name, entries in by_table(request.metadata).items():
+            before = self._history(name)
+            conversations[name] = TableConversation(before, entries)
+            after = follow(before, entries)
+            schema = self.schemas.get(name)
+            for entry in entries:
+                if before is None or entry.table_version >= before.current.table_version:
+                    wanted = entry.schema_after(schema)
+                    schema = evolve(schema, wanted) if schema is not None else wanted
+            if schema is not None:
+                self.schemas[name] = schema
+            self.stored[name] = msgspec.json.decode(msgspec.json.encode(after.to_json()))
+            described |= dict.fromkeys(conversations[name].schema_ids(), entries[0].table)
+        changes: dict[str, list[Change]] = {}
+        table = TableName.parse(requested) if requested else None
+        for message in request.changes:
+            name = table_of(message, table, described.get(message.schema_id or "")).folded
+            known = conversations.setdefault(name, TableConversation(self._history(name)))
+            changes.setdefault(name, []).append(known.settle(message))
+        for name, conversation in conversations.items():
+            if conversation.adopted and (history := self._history(name)):
+                self.stored[name] = adopt(history, conversation.adopted).to_json()
+        return {name: self._land(name, found) for name, found in changes.items()}, request.ignored
+
+    def _history(self, name: str) -> SourceHistory | None:
+        stored = self.stored.get(name)
+        return SourceHistory.from_json(stored) if stored else None
+
+    def _land(self, name: str, changes: list[Change]) -> list[Row]:
+        if name not in self.schemas:
+            raise RejectedInput.of((Problem(Code.UNKNOWN_TABLE, "not registered", changes[0].index),))
+        batch = landing_rows(changes, self.schemas[name]).batch
+        return [[row.pop(ROW_MARKER), *map(as_json, row.values())] for row in batch.to_pylist()]
+
+
+def as_json(value: Any) -> Any:
+    """A typed value as the samples write it."""
+    if isinstance(value, bytes):
+        return value.hex().upper()
+    if isinstance(value, Decimal):
+        return str(value)
+    return value.isoformat() if isinstance(value, date) else value

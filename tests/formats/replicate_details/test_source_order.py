@@ -1,0 +1,79 @@
+"""Changes in the order of their change sequences: new ones pass once, the rest is counted or refused."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.change import Change, Operation
+from app.domain.source_order import in_source_order
+from app.errors import Code
+from tests.support.refusals import refused
+
+
+def sequence(number: int) -> str:
+    return f"{number:035d}"
+
+
+def changes(*numbers: int | str | None) -> list[Change]:
+    """One insert per number, a snapshot for None."""
+    return [
+        Change(
+            index,
+            Operation.SNAPSHOT if number is None else Operation.INSERT,
+            None,
+            {},
+            "",
+            "",
+            sequence(number) if isinstance(number, int) else number,
+        )
+        for index, number in enumerate(numbers)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "last", "accepted", "duplicates", "then"),
+    [
+        ([], None, [], 0, None),
+        ([], 4, [], 0, 4),
+        ([1, 2, 3], None, [0, 1, 2], 0, 3),
+        ([3, 4, 5], 4, [2], 2, 5),
+        ([3, 4], 4, [], 2, 4),
+        ([5, 5, 6, 6], 4, [0, 2], 2, 6),
+        ([None, 5, None], 4, [0, 1, 2], 0, 5),
+        ([None], None, [0], 0, None),
+    ],
+)
+def test_each_sequence_is_accepted_once(
+    numbers: list[int | str | None], last: int | None, accepted: list[int], duplicates: int, then: int | None
+) -> None:
+    ordered = in_source_order(changes(*numbers), None if last is None else sequence(last))
+    assert [change.index for change in ordered.accepted] == accepted
+    assert ordered.duplicates == duplicates
+    assert ordered.last == (None if then is None else sequence(then))
+
+
+@pytest.mark.parametrize("last", [None, 1, 9])
+def test_a_request_out_of_order_is_refused_whole_whatever_was_accepted_before(last: int | None) -> None:
+    with refused() as refusal:
+        in_source_order(changes(5, 7, 6, 8, 4), None if last is None else sequence(last))
+    assert [place[:2] for place in refusal.places] == [(Code.OUT_OF_ORDER, 2), (Code.OUT_OF_ORDER, 4)]
+
+
+@pytest.mark.parametrize("wrong", ["", "7", "x" * 35, "1" * 36, "٣" * 35])
+def test_a_change_of_the_log_needs_its_sequence(wrong: str) -> None:
+    with refused() as refusal:
+        in_source_order(changes(1, wrong), None)
+    assert refusal.places == [(Code.BAD_SEQUENCE, 1, None, None)]
+
+
+@given(st.lists(st.integers(1, 60), unique=True).map(sorted), st.data())
+def test_posting_overlapping_pieces_accepts_every_change_once(numbers: list[int], data: st.DataObject) -> None:
+    accepted: list[str | None] = []
+    last, end = None, 0
+    while end < len(numbers):
+        start = data.draw(st.integers(0, end))
+        end = data.draw(st.integers(max(end, start + 1), len(numbers)))
+        ordered = in_source_order(changes(*numbers[start:end]), last)
+        last = ordered.last
+        accepted += [change.source_position for change in ordered.accepted]
+    assert accepted == [sequence(number) for number in numbers]

@@ -1,0 +1,70 @@
+"""What is remembered of metadata messages from one request to the next."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
+
+from app.formats.replicate import decode_replicate
+from app.formats.replicate_metadata import MAX_EARLIER_VERSIONS, SourceHistory, TableMetadata, follow
+from app.formats.replicate_versions import adopt
+
+
+def metadata(*versions: tuple[str, int]) -> Sequence[TableMetadata]:
+    """MD messages of one table with these schema ids and table versions."""
+    columns = {"a": {"ordinal": 1, "type": "INT4", "primaryKeyPosition": 1}}
+    messages = [
+        {
+            "schemaId": schema_id,
+            "lineage": {"table": "t", "tableVersion": number},
+            "tableStructure": {"tableColumns": columns},
+        }
+        for schema_id, number in versions
+    ]
+    return decode_replicate(json.dumps(messages).encode()).metadata
+
+
+def ids(history: SourceHistory) -> list[str | None]:
+    return [version.schema_id for version in history.versions]
+
+
+def test_the_same_message_again_changes_nothing() -> None:
+    history = follow(None, metadata(("one", 1)))
+    assert follow(history, metadata(("one", 1), ("one", 1))) == history
+
+
+def test_a_few_earlier_versions_are_kept() -> None:
+    history = follow(None, metadata(*((str(number), number) for number in range(10))))
+    assert ids(history) == [str(number) for number in range(9 - MAX_EARLIER_VERSIONS, 10)]
+
+
+def test_a_repeated_request_changes_nothing() -> None:
+    history = follow(follow(None, metadata(("one", 1))), metadata(("two", 2), ("three", 3)))
+    assert follow(history, metadata(("one", 1), ("two", 2), ("three", 3))) == history
+    assert follow(history, metadata(("two", 2), ("three", 3))) == history
+
+
+def test_another_schema_id_of_the_same_table_version_is_a_new_version() -> None:
+    history = follow(follow(None, metadata(("one", 1))), metadata(("other", 1)))
+    assert ids(history) == ["one", "other"]
+
+
+def test_a_version_that_comes_back_keeps_its_external_schema_id() -> None:
+    history = follow(None, metadata(("one", 1), ("other", 1)))
+    history = adopt(history, {("one", 1): "77"})
+    again = follow(history, metadata(("one", 1)))
+    assert ids(again) == ["other", "one"]
+    assert again.current.external_schema_id == "77"
+
+
+def test_an_external_schema_id_is_adopted_once() -> None:
+    history = adopt(follow(None, metadata(("one", 1))), {("one", 1): "77", ("two", 2): "79"})
+    assert adopt(history, {("one", 1): "78"}) == history
+    assert history.current == replace(history.current, external_schema_id="77")
+
+
+def test_what_is_stored_is_read_back() -> None:
+    history = adopt(follow(None, metadata(("one", 1), ("two", 2))), {("two", 2): "77"})
+    text = msgspec.json.encode(history.to_json())
+    assert SourceHistory.from_json(msgspec.json.decode(text)) == history
