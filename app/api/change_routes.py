@@ -9,7 +9,7 @@ from app.api.auth import Ingester
 from app.api.gateway import GatewayOf
 from app.api.models import AcceptedModel
 from app.api.openapi import ARCION_BODY, REPLICATE_BODY, problems
-from app.api.request_body import check_json_type, read_body
+from app.api.request_body import check_json_type, read_body, refuse_promises
 from app.domain.names import TableName
 from app.ingest import Accepted
 from app.telemetry import ACCEPTED_CHANGES
@@ -36,6 +36,7 @@ async def post_arcion(
 ) -> Response:
     """One message, an array, NDJSON or concatenated messages; all are accepted or none."""
     check_json_type(request)
+    refuse_promises(request)
     body = await read_body(request, gateway.settings.max_body_bytes)
     name = TableName.parse(table) if table else None
     return _answer("arcion", await gateway.ingest.accept_arcion(body, principal, name))
@@ -55,6 +56,7 @@ async def post_replicate(
 ) -> Response:
     """Metadata messages register or evolve tables (right `register`); data messages are accepted all or none."""
     check_json_type(request)
+    refuse_promises(request)
     body = await read_body(request, gateway.settings.max_body_bytes)
     name = TableName.parse(table) if table else None
     return _answer("replicate", await gateway.ingest.accept_replicate(body, principal, name))

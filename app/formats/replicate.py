@@ -16,7 +16,7 @@ from app.domain.change import Change, Image, Operation
 from app.domain.names import TableName
 from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate_masks import read_mask
-from app.formats.replicate_metadata import Lineage, TableMetadata, TableStructure, read_metadata, source_name
+from app.formats.replicate_metadata import Lineage, TableMetadata, TableStructure, read_metadata
 from app.formats.strict_json import MessageDecoder
 
 _OPERATIONS: Final = {
@@ -167,7 +167,7 @@ def _data_change(index: int, body: Body, prefix: str, schema_id: str | None) -> 
     )
     return DataChange(
         change,
-        source_name(body.schema, body.table) if body.table else None,
+        TableName.of(body.schema or None, body.table) if body.table else None,
         schema_id or None,
         read_mask(headers.columnMask, index, f"{headers_at}columnMask"),
         read_mask(headers.changeMask, index, f"{headers_at}changeMask"),

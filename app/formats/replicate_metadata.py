@@ -204,7 +204,7 @@ def read_metadata(
     _check_positions("primaryKeyPosition", [position for position, _ in keys])
     return TableMetadata(
         index,
-        source_name(lineage.schema, lineage.table),
+        TableName.of(lineage.schema or None, lineage.table),
         schema,
         schema_id,
         lineage.tableVersion,
@@ -212,13 +212,6 @@ def read_metadata(
         {name: SourceColumn(c.ordinal, c.type.upper(), c.primaryKeyPosition > 0) for name, c in facts},
         frozenset(name for name, column in facts if column.nullable is None),
     )
-
-
-def source_name(schema: str | None, table: str) -> TableName:
-    """The address of a source table. Raises RejectedInput `bad_name`, also for a dot within a part."""
-    if "." in table:
-        raise RejectedInput(Code.BAD_NAME, "a source table's name may not contain a dot")
-    return TableName.parse(f"{schema}.{table}" if schema else table)
 
 
 def _check_positions(what: str, positions: Sequence[int]) -> None:

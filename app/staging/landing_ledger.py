@@ -15,6 +15,7 @@ from app.domain.landing_file import BuiltFile, FileIdentity, PlannedFile, conten
 from app.domain.metadata_chain import add_data
 from app.domain.table import BatchSequence, Epoch, FileNumber, Generation, Table, TableId
 from app.domain.table_schema import SchemaVersion
+from app.errors import Code, InvariantBroken
 from app.staging.leases import check_epoch
 from app.staging.metadata_blocks import append_block
 from app.staging.staged_blocks import pending_blocks
@@ -143,7 +144,8 @@ def record_published(connection: sa.Connection, planned: PlannedFile, epoch: Epo
     file = connection.execute(RECORD_FILE, _file_key(planned)).one()
     counters = {"table_id": planned.table_id, "number": planned.identity.number, "last_sequence": file.last_sequence}
     if connection.execute(RECORD_COUNTERS, counters).rowcount != 1:
-        raise RuntimeError(f"file {planned.identity.number} of table {planned.table_id} was recorded out of order")
+        detail = f"file {planned.identity.number} of table {planned.table_id} was recorded out of order"
+        raise InvariantBroken(Code.INTERNAL, detail)
     event = add_data(planned.identity, file.file_bytes, file.file_sha256)
     append_block(connection, planned.table_id, planned.identity.generation, event)
 

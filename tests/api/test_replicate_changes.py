@@ -95,6 +95,7 @@ def test_a_column_in_newer_metadata_is_added(gateway: Gateway, samples: Path) ->
     newer["message"]["tableStructure"]["tableColumns"]["NOTE"] = {"ordinal": 7, "type": "NCLOB"}
     data = message(samples, "dt_insert")
     data["message"]["data"]["NOTE"] = "x"
+    data["message"]["headers"] |= {"columnMask": "7F", "changeMask": "7F"}
     assert gateway.replicate(newer, data).json()["receipts"][0]["sequence"] == 2
     assert gateway.status(EMPLOYEES)["schema_version"] == 2
 

@@ -168,7 +168,7 @@ def test_a_file_is_recorded_only_after_its_predecessor(engine: sa.Engine) -> Non
     owned = owned_table(engine, [1], [2])
     one, two = plan(engine, owned)
     nominated(engine, built(owned, two))
-    with pytest.raises(RuntimeError):
+    with pytest.raises(InvariantBroken):
         record(engine, owned, two)
     assert counters(engine) == (3, 0, 0)
     assert {entry.state for entry in entries(engine, owned)} == {"planned"}
