@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from app.cli_remote import keys, status, tables
-from app.errors import MirrorgateError
+from app.errors import Code, MirrorgateError
 from app.settings import Settings
 from app.telemetry import configure_logging
 
@@ -83,6 +83,14 @@ def migrate() -> None:
     _errors.print("the database is up to date")
 
 
+def _remedy(error: MirrorgateError) -> str:
+    """What to do next; on the command line nobody sends a request again."""
+    if error.code is not Code.DATABASE_UNAVAILABLE:
+        return error.remedy
+    reason = str(error.__cause__ or "").strip().splitlines()[:1]
+    return "Check that Postgres runs and that MIRRORGATE_DATABASE_URL is its address. " + "".join(reason)
+
+
 def main() -> NoReturn:
     """Run a command; a deliberate error prints what is wrong and what to do, and exits 1."""
     try:
@@ -93,7 +101,7 @@ def main() -> NoReturn:
         for problem in getattr(error, "errors", []):
             where = f"message {problem['index']} {problem.get('pointer', '')}".strip() if "index" in problem else ""
             _errors.print(f"  {where} {problem['code']}: {problem['detail']}", markup=False, soft_wrap=True)
-        _errors.print(f"remedy: {error.remedy}", markup=False, highlight=False, soft_wrap=True)
+        _errors.print(f"remedy: {_remedy(error)}", markup=False, highlight=False, soft_wrap=True)
         sys.exit(1)
     sys.exit(0)
 
