@@ -41,7 +41,12 @@ class Code(StrEnum):
     """Stable error codes. Adding one is a minor change; renaming one breaks producers."""
 
     MALFORMED_JSON = "malformed_json"
+    DUPLICATE_MEMBER = "duplicate_member"
     MALFORMED_MESSAGE = "malformed_message"
+    MALFORMED_CSV = "malformed_csv"
+    CSV_FIELD_COUNT = "csv_field_count"
+    COLUMNS_REQUIRED = "columns_required"
+    MODE_MISMATCH = "mode_mismatch"
     BAD_ENCODING = "bad_encoding"
     BAD_REQUEST = "bad_request"
     UNAUTHENTICATED = "unauthenticated"
@@ -118,6 +123,31 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         Kind.MALFORMED,
         "The body is not valid JSON in one of the accepted framings.",
         "Send one object, an array, NDJSON or concatenated objects, in UTF-8.",
+    ),
+    Code.DUPLICATE_MEMBER: CodeFacts(
+        Kind.MALFORMED,
+        "An object names a member twice; readers would disagree about which one counts.",
+        "Write each member once.",
+    ),
+    Code.MALFORMED_CSV: CodeFacts(
+        Kind.MALFORMED,
+        "The body is not valid CSV with the given delimiter, quote and escape.",
+        "Correct the record at the line, or name the delimiter, quote and escape that the file was written with.",
+    ),
+    Code.CSV_FIELD_COUNT: CodeFacts(
+        Kind.INVALID,
+        "A CSV record has more or fewer fields than its columns need.",
+        "Compare the record at the line with `columns`; realtime mode needs three fields a column and three more.",
+    ),
+    Code.COLUMNS_REQUIRED: CodeFacts(
+        Kind.INVALID,
+        "Nothing tells the order of the CSV columns; it is never guessed.",
+        "Give `columns=` with the names in file order, or `header=true` for a file that begins with them.",
+    ),
+    Code.MODE_MISMATCH: CodeFacts(
+        Kind.INVALID,
+        "A CSV record has the number of fields of the other mode.",
+        "Give `mode=snapshot` for one field a column, `mode=realtime` for three a column and three more.",
     ),
     Code.MALFORMED_MESSAGE: CodeFacts(
         Kind.INVALID,

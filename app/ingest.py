@@ -32,6 +32,7 @@ from app.staging.table_registry import (
     register_table,
     replicate_metadata,
 )
+from app.telemetry import WRONG_HASHES
 
 log = structlog.get_logger()
 
@@ -66,9 +67,16 @@ class Ingest:
     _tables: dict[str, Table] = field(default_factory=dict)
     """Tables as last seen, by folded name; may be out of date, which the sequence lock notices."""
 
-    async def accept_arcion(self, body: bytes, principal: Principal, table: TableName | None = None) -> Accepted:
-        """Stage an Arcion JSON body; returns after commit. Raises RejectedInput or TemporarilyUnavailable."""
-        return await self._accept(lambda: self._decode_arcion(body, table), principal)
+    async def accept_arcion(
+        self, body: bytes, principal: Principal, table: TableName | None = None, *, override: bool = False
+    ) -> Accepted:
+        """Stage an Arcion JSON body; returns after commit. Raises RejectedInput or TemporarilyUnavailable.
+
+        `table` must be the one that the messages name, unless it is to `override` what they say.
+        """
+        if override and table is None:
+            raise RejectedInput(Code.BAD_REQUEST, "override=true needs `table`")
+        return await self._accept(lambda: self._decode_arcion(body, table, override), principal)
 
     async def accept_replicate(self, body: bytes, principal: Principal, table: TableName | None = None) -> Accepted:
         """Register what the body's metadata messages declare, then stage its data messages."""
@@ -87,9 +95,11 @@ class Ingest:
                 self._forget(decoded)
         raise TemporarilyUnavailable(Code.TABLE_BUSY, "the tables of this request keep changing")
 
-    def _decode_arcion(self, body: bytes, table: TableName | None) -> _Decoded:
+    def _decode_arcion(self, body: bytes, table: TableName | None, override: bool) -> _Decoded:
         changes: dict[str, tuple[TableName, list[Change]]] = {}
-        for addressed in decode_arcion(body):
+        decoded = decode_arcion(body, table if override else None)
+        WRONG_HASHES.inc(decoded.wrong_hashes)
+        for addressed in decoded:
             if table is not None and addressed.table.folded != table.folded:
                 detail = f"the message is addressed to {addressed.table}, the request to {table}"
                 raise _refusal(Code.TABLE_MISMATCH, detail, addressed.change.index, "/tableName")

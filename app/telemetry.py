@@ -12,6 +12,9 @@ from app.settings import LogFormat, Settings
 REQUESTS: Final = Counter("mirrorgate_requests_total", "HTTP requests by route and status", ["route", "status"])
 REQUEST_SECONDS: Final = Histogram("mirrorgate_request_seconds", "Time to answer, by route", ["route"])
 ACCEPTED_CHANGES: Final = Counter("mirrorgate_accepted_changes_total", "Changes made durable, by format", ["format"])
+WRONG_HASHES: Final = Counter(
+    "mirrorgate_wrong_hashes_total", "Arcion messages whose table address has another hash than they say"
+)
 REJECTED_REQUESTS: Final = Counter("mirrorgate_rejected_requests_total", "Requests refused, by error code", ["code"])
 
 

@@ -19,6 +19,9 @@ router = APIRouter(prefix="/v1/changes", tags=["changes"])
 TableParameter = Annotated[
     str | None, Query(description="The table that every message must be for; needed where messages do not name it.")
 ]
+OverrideParameter = Annotated[
+    bool, Query(description="Take every message as one for `table`, whatever table it is addressed to.")
+]
 _RESPONSES = problems(400, 401, 403, 404, 409, 413, 415, 422, 503)
 
 
@@ -32,14 +35,18 @@ _RESPONSES = problems(400, 401, 403, 404, 409, 413, 415, 422, 503)
     openapi_extra=ARCION_BODY,
 )
 async def post_arcion(
-    request: Request, gateway: GatewayOf, principal: Ingester, table: TableParameter = None
+    request: Request,
+    gateway: GatewayOf,
+    principal: Ingester,
+    table: TableParameter = None,
+    override: OverrideParameter = False,
 ) -> Response:
     """One message, an array, NDJSON or concatenated messages; all are accepted or none."""
     check_json_type(request)
     refuse_promises(request)
     body = await read_body(request, gateway.settings.max_body_bytes)
     name = TableName.parse(table) if table else None
-    return _answer("arcion", await gateway.ingest.accept_arcion(body, principal, name))
+    return _answer("arcion", await gateway.ingest.accept_arcion(body, principal, name, override=override))
 
 
 @router.post(

@@ -4,18 +4,19 @@ All values are text and there are no types; the four letters `null` with `exists
 `exists` says per column which image holds it: 0 none, 1 after, 2 before, 3 both.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from app.domain.change import Change, Image, Operation
 from app.domain.names import TableName
 from app.errors import Code, Problem, RejectedInput
+from app.formats.arcion_address import AddressBook, TableAddress
 from app.formats.strict_json import MessageDecoder
 
-DEFAULT_SCHEMA: Final = "default_schema"
 _OPERATIONS: Final = {
     "I": Operation.INSERT,
     "U": Operation.UPDATE,
@@ -23,29 +24,21 @@ _OPERATIONS: Final = {
     "R": Operation.UPSERT,
 }
 _FLAGS: Final = {"0": 0, "1": 1, "2": 2, "3": 3, 0: 0, 1: 1, 2: 2, 3: 3}
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 _ALL_AFTER: Final = [{"1"}, {1}]
 _ALL_BOTH: Final = [{"3"}, {3}]
 
 
-class Namespace(msgspec.Struct, gc=False):
-    catalog: str | None = None
-    schema: str | None = None
-
-
-class TableAddress(msgspec.Struct, gc=False):
-    name: str
-    namespace: Namespace | None = None
-
-
 class ArcionMessage(msgspec.Struct, gc=False):
-    """One message as Replicant writes it; member names are the tool's."""
+    """One message as Replicant writes it; member names are the tool's. UNSET: absent, which the screen counts."""
 
     tableName: TableAddress  # noqa: N815
     opType: str  # noqa: N815
-    exists: dict[str, str | int]
-    before: dict[str, Any] | None = None
-    after: dict[str, Any] | None = None
-    cursor: Any = None
+    exists: dict[str, str | int | None]
+    before: dict[str, Any] | UnsetType | None = UNSET
+    after: dict[str, Any] | UnsetType | None = UNSET
+    cursor: Any = UNSET
+    operationcount: Any = UNSET
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,35 +49,57 @@ class AddressedChange:
     change: Change
 
 
-_DECODER: Final = MessageDecoder(ArcionMessage)
+class ArcionChanges(list[AddressedChange]):
+    """The changes of a body in order; `wrong_hashes` counts messages whose address has another hash than it says."""
+
+    wrong_hashes: int = 0
 
 
-def decode_arcion(body: bytes) -> list[AddressedChange]:
-    """The changes of a JSON body in order. Raises RejectedInput naming every message that is wrong."""
-    changes: list[AddressedChange] = []
+def count_members(messages: Sequence[ArcionMessage]) -> tuple[int, int]:
+    """Members as written, and `":` within the texts that hold JSON: what the screen of duplicates compares."""
+    members = quoted = 0
+    for message in messages:
+        exists, before, after, cursor = message.exists, message.before, message.after, message.cursor
+        counts, address = message.operationcount, message.tableName
+        space = address.namespace
+        members += 10  # seven of the message, three of tableName; the absent ones are taken off again
+        members += len(exists)
+        members += len(before) if before else -1 if before is UNSET else 0
+        members += len(after) if after else -1 if after is UNSET else 0
+        members -= (cursor is UNSET) + (counts is UNSET) + (address.hash is UNSET)
+        if space:
+            members += 3 - (space.catalog is UNSET) - (space.schema is UNSET) - (space.hash is UNSET)
+        elif space is UNSET:
+            members -= 1
+        if cursor.__class__ is str:
+            quoted += cursor.count('":')
+        if counts.__class__ is str:
+            quoted += counts.count('":')
+    return members, quoted
+
+
+_DECODER: Final = MessageDecoder(ArcionMessage, count_members)
+
+
+def decode_arcion(body: bytes, table: TableName | None = None) -> ArcionChanges:
+    """The changes of a JSON body in order; with `table`, all of them are for it, whatever they are addressed to.
+
+    Raises RejectedInput naming every message that is wrong.
+    """
+    changes = ArcionChanges()
     problems: list[Problem] = []
-    addresses: dict[tuple[str | None, str | None, str], TableName] = {}
+    addresses = AddressBook(table)
     for index, message in enumerate(_DECODER.decode(body)):
         try:
-            changes.append(AddressedChange(_address(message.tableName, addresses), _change(index, message)))
+            changes.append(AddressedChange(addresses.look_up(message.tableName), _change(index, message)))
         except _Wrong as wrong:
             problems.extend(wrong.at(index))
         except RejectedInput as error:
             problems.append(Problem(error.code, error.detail, index, "/tableName"))
     if problems:
         raise RejectedInput.of(tuple(problems))
+    changes.wrong_hashes = addresses.wrong_hashes
     return changes
-
-
-def _address(given: TableAddress, known: dict[tuple[str | None, str | None, str], TableName]) -> TableName:
-    """`schema.name`, `catalog.name` when the schema is null or the default one, or `name` alone."""
-    space = given.namespace
-    key = (space.catalog, space.schema, given.name) if space else (None, None, given.name)
-    if key not in known:
-        catalog, schema, name = key
-        owner = catalog if schema is None or schema == DEFAULT_SCHEMA else schema
-        known[key] = TableName.of(owner or None, name)
-    return known[key]
 
 
 def _change(index: int, message: ArcionMessage) -> Change:
@@ -113,7 +128,7 @@ def _images(operation: Operation, message: ArcionMessage) -> tuple[Image, Image]
         return _with_nulls(before), _with_nulls(after)
     given_before, given_after = {}, {}
     for column, text in exists.items():
-        flag = _FLAGS.get(text)
+        flag = None if text is None else _FLAGS.get(text)
         if flag is None:
             raise _Wrong(Code.BAD_EXISTS, "exists is not 0, 1, 2 or 3", "/exists", [column])
         _check_flag(operation, flag, column, before, after)
@@ -147,9 +162,10 @@ def _with_nulls(image: Image) -> Image:
 
 
 def _position(cursor: Any) -> str | None:
-    if cursor is None or isinstance(cursor, str):
-        return cursor
-    return msgspec.json.encode(cursor).decode()
+    """The cursor as it came; only one that is no text is written anew."""
+    if cursor is None or cursor is UNSET:
+        return None
+    return cursor if isinstance(cursor, str) else _ENCODER.encode(cursor).decode()
 
 
 class _Wrong(Exception):

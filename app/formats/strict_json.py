@@ -1,21 +1,30 @@
 """JSON bodies -> typed messages: one object, an array, NDJSON or concatenated objects, in UTF-8."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
 from app.errors import Code, Problem, RejectedInput
+from app.formats.duplicate_members import check_members, count_pair, is_suspicious
 
 Message = TypeVar("Message")
+
+Counter: TypeAlias = Callable[[Sequence[Message]], tuple[int, int]]
+"""Of decoded messages: how many members they had as written, or fewer, and how often `":` stands in their texts,
+or fewer. A member that the type does not know makes the count fall short, which costs time and nothing else."""
+
+MOST_EXPONENT: Final = 6_144
+"""Powers of ten of a fraction, as in the largest decimal format of IEEE 754; a larger one is no measurement."""
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[{}]', re.DOTALL)
 """A string, also one that does not end (or each of its quotes would be tried as a start), or a brace."""
 
-_NULL_CHARACTER: Final = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+_NOT_TEXT: Final = re.compile(rb"(?<!\\)(?:\\\\)*(?:(\\u0000)|(\\u[dD][89a-fA-F]))")
+_SURROGATE_PAIR: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _PATH: Final = re.compile(r" - at `(?:key in )?\$?([^`]*)`")
 _BYTE: Final = re.compile(r"\(byte (\d+)\)")
 _OTHER_REFUSALS: Final = (ValueError, RecursionError, ArithmeticError)
@@ -23,17 +32,23 @@ _OTHER_REFUSALS: Final = (ValueError, RecursionError, ArithmeticError)
 
 
 class MessageDecoder(Generic[Message]):
-    """Decodes bodies whose messages have one msgspec type. Fractions become Decimal, never float."""
+    """Decodes bodies whose messages have one msgspec type. Fractions become Decimal, never float.
 
-    def __init__(self, message_type: type[Message]) -> None:
-        hook: Callable[[str], Any] = Decimal
-        self._one = msgspec.json.Decoder(message_type, float_hook=hook)
-        self._many = msgspec.json.Decoder(list[message_type], float_hook=hook)  # type: ignore[valid-type]  # built at run time
+    With a `count` of the members decoded, clean bodies are cleared by counting; without, each gets the exact look.
+    """
+
+    def __init__(self, message_type: type[Message], count: Counter[Message] | None = None) -> None:
+        self._count = count
+        self._one = msgspec.json.Decoder(message_type, float_hook=_fraction)
+        self._many = msgspec.json.Decoder(list[message_type], float_hook=_fraction)  # type: ignore[valid-type]  # built at run time
 
     def decode(self, body: bytes) -> list[Message]:
-        """The messages of a body in order. Raises RejectedInput `malformed_json`, `malformed_message` or
-        `empty_request`; a wrong message is named by index and pointer."""
-        body = _checked_text(body)
+        """The messages of a body in order. Raises RejectedInput `malformed_json`, `duplicate_member`,
+        `malformed_message` or `empty_request`; a wrong message is named by index and pointer."""
+        body, offset = _checked_text(body)
+        escaped = count_pair(body, b"\\u") > 0 and b"\\u00" in body
+        if escaped:
+            _check_escapes(body, offset)
         try:
             if body.startswith(b"["):
                 messages: list[Message] = self._many.decode(body)
@@ -42,12 +57,17 @@ class MessageDecoder(Generic[Message]):
             else:
                 messages = [self._one.decode(body)]
         except (msgspec.DecodeError, *_OTHER_REFUSALS):
-            messages = [self._decode_part(index, part) for index, part in enumerate(_parts(body))]
+            _check_escapes(body, offset)
+            parts = _parts(body, offset)
+            messages = [self._decode_part(index, *part) for index, part in enumerate(parts)]
         if not messages:
             raise RejectedInput(Code.EMPTY_REQUEST, "the body holds no message")
+        if self._count is None or is_suspicious(body, *self._count(messages), escaped):
+            _check_escapes(body, offset)
+            check_members(body, offset)
         return messages
 
-    def _decode_part(self, index: int, part: bytes) -> Message:
+    def _decode_part(self, index: int, offset: int, part: bytes) -> Message:
         try:
             return self._one.decode(part)
         except msgspec.ValidationError as error:
@@ -55,50 +75,82 @@ class MessageDecoder(Generic[Message]):
             problem = Problem(Code.MALFORMED_MESSAGE, reason, index, pointer)
             raise RejectedInput.of((problem,)) from None
         except (msgspec.DecodeError, *_OTHER_REFUSALS) as error:
-            problem = Problem(Code.MALFORMED_JSON, f"not valid JSON: {_reason(error)}", index)
+            problem = Problem(Code.MALFORMED_JSON, f"not valid JSON: {_reason(error, offset)}", index)
             raise RejectedInput.of((problem,)) from None
 
 
-def _checked_text(body: bytes) -> bytes:
-    body = body.removeprefix(_BYTE_ORDER_MARK).strip(b" \t\r\n")
+def _fraction(text: str) -> Decimal:
+    number = Decimal(text)
+    if not -MOST_EXPONENT <= number.adjusted() <= MOST_EXPONENT:
+        raise ArithmeticError
+    return number
+
+
+def _checked_text(body: bytes) -> tuple[bytes, int]:
+    """The body without byte order mark and outer blanks, and how many bytes stood before it."""
+    length = len(body)
+    body = body.removeprefix(_BYTE_ORDER_MARK).lstrip(b" \t\r\n")
+    offset = length - len(body)
+    body = body.rstrip(b" \t\r\n")
     try:
         body.decode()
     except UnicodeDecodeError as error:
-        raise RejectedInput(Code.MALFORMED_JSON, f"the body is not UTF-8 at byte {error.start}") from None
+        raise RejectedInput(Code.MALFORMED_JSON, f"the body is not UTF-8 at byte {offset + error.start}") from None
     if not body:
         raise RejectedInput(Code.EMPTY_REQUEST, "the body is empty")
-    if b"\\u0000" in body and (null := _NULL_CHARACTER.search(body)):
-        raise RejectedInput(Code.MALFORMED_JSON, f"the character U+0000 stands at byte {null.end() - 6}")
     if not body.startswith((b"{", b"[")):
         raise RejectedInput(Code.MALFORMED_JSON, "the body starts with neither { nor [")
-    return body
+    return body, offset
 
 
-def _parts(body: bytes) -> list[bytes]:
-    """The single messages of a body that did not decode as a whole."""
+def _check_escapes(body: bytes, offset: int) -> None:
+    """No text may hold U+0000 or half of a surrogate pair, neither in a member that nothing reads."""
+    position = 0
+    while found := _NOT_TEXT.search(body, position):
+        start = found.start(found.lastindex or 0)
+        if found[1]:
+            raise RejectedInput(Code.MALFORMED_JSON, f"the character U+0000 stands at byte {offset + start}")
+        pair = _SURROGATE_PAIR.match(body, start)
+        if pair is None:
+            raise RejectedInput(Code.MALFORMED_JSON, f"half of a surrogate pair stands at byte {offset + start}")
+        position = pair.end()
+
+
+def _parts(body: bytes, offset: int) -> list[tuple[int, bytes]]:
+    """The single messages of a body that did not decode as a whole, each with its place in the request."""
     if body.startswith(b"["):
-        try:
-            return [bytes(part) for part in msgspec.json.decode(body, type=list[msgspec.Raw])]
-        except (msgspec.DecodeError, *_OTHER_REFUSALS) as error:
-            raise RejectedInput(Code.MALFORMED_JSON, f"not valid JSON: {_reason(error)}") from None
+        return _elements(body, offset)
     parts, depth, start, end = [], 0, 0, 0
     for token in _TOKEN.finditer(body):
         if token[0] == b"{":
             if depth == 0:
                 start = token.start()
-                _check_between(body[end:start], end)
+                _check_between(body[end:start], offset + end)
             depth += 1
         elif token[0] == b"}":
             depth -= 1
             if depth == 0:
                 end = token.end()
-                parts.append(body[start:end])
+                parts.append((offset + start, body[start:end]))
             elif depth < 0:
-                raise RejectedInput(Code.MALFORMED_JSON, f"unexpected }} at byte {token.start()}")
+                raise RejectedInput(Code.MALFORMED_JSON, f"unexpected }} at byte {offset + token.start()}")
     if depth > 0:
-        raise RejectedInput(Code.MALFORMED_JSON, f"the object that starts at byte {start} does not end")
-    _check_between(body[end:], end)
+        raise RejectedInput(Code.MALFORMED_JSON, f"the object that starts at byte {offset + start} does not end")
+    _check_between(body[end:], offset + end)
     return parts
+
+
+def _elements(body: bytes, offset: int) -> list[tuple[int, bytes]]:
+    try:
+        raw = [bytes(part) for part in msgspec.json.decode(body, type=list[msgspec.Raw])]
+    except (msgspec.DecodeError, *_OTHER_REFUSALS) as error:
+        raise RejectedInput(Code.MALFORMED_JSON, f"not valid JSON: {_reason(error, offset)}") from None
+    elements, end = [], 1
+    for part in raw:
+        start = body.index(part, end)
+        end = start + len(part)
+        elements.append((offset + start, part))
+    return elements
 
 
 def _check_between(gap: bytes, offset: int) -> None:
@@ -106,17 +158,17 @@ def _check_between(gap: bytes, offset: int) -> None:
         raise RejectedInput(Code.MALFORMED_JSON, f"unexpected text between messages at byte {offset}")
 
 
-def _reason(error: Exception) -> str:
-    """What the decoder says, without any text of the body."""
-    text = str(error)
-    byte = _BYTE.search(text)
+def _reason(error: Exception, offset: int) -> str:
+    """What the decoder says, without any text of the body; its places count from `offset`."""
+    text = _BYTE.sub(lambda byte: f"(byte {int(byte[1]) + offset})", str(error))
     if isinstance(error, RecursionError):
-        return "nested too deeply"
+        return f"nested too deeply at byte {offset} or after it"
     if isinstance(error, ArithmeticError):
-        return "a number is out of range"
+        return f"a number is out of range at byte {offset} or after it"
     if isinstance(error, msgspec.DecodeError):
         return text.removeprefix("JSON is malformed: ")
-    return f"a text is not valid{f' at byte {byte[1]}' if byte else ''}"
+    byte = _BYTE.search(text)
+    return f"a text is not valid at byte {byte[1] if byte else offset}"
 
 
 def _where(message: str) -> tuple[str, str]:

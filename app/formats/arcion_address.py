@@ -1,0 +1,78 @@
+"""Arcion table addresses: which destination table a message is for, and the hash that stands beside its name."""
+
+from typing import Final, TypeAlias
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from app.domain.names import TableName
+from app.errors import Code, RejectedInput
+
+DEFAULT_SCHEMA: Final = "default_schema"
+
+
+class Namespace(msgspec.Struct, gc=False):
+    catalog: str | UnsetType | None = UNSET
+    schema: str | UnsetType | None = UNSET
+    hash: int | UnsetType | None = UNSET
+
+
+class TableAddress(msgspec.Struct, gc=False):
+    name: str
+    namespace: Namespace | UnsetType | None = UNSET
+    hash: int | UnsetType | None = UNSET
+
+
+_Key: TypeAlias = tuple[str | None, str | None, str]
+
+
+class AddressBook:
+    """The addresses of one request. With an `override` every message is for that table."""
+
+    def __init__(self, override: TableName | None = None) -> None:
+        self._override = override
+        self._known: dict[_Key, tuple[TableName, int, int]] = {}
+        self._catalogs: dict[str, str | None] = {}
+        self.wrong_hashes = 0
+
+    def look_up(self, given: TableAddress) -> TableName:
+        """The table, checked once per address. Raises RejectedInput `bad_name` or `table_mismatch`."""
+        space = given.namespace
+        catalog, schema = (space.catalog or None, space.schema or None) if space else (None, None)
+        key = (catalog, schema, given.name)
+        if key not in self._known:
+            self._known[key] = (self._table(*key), *address_hashes(*key))
+        table, space_hash, table_hash = self._known[key]
+        if (given.hash and given.hash != table_hash) or (space and space.hash and space.hash != space_hash):
+            self.wrong_hashes += 1
+        return table
+
+    def _table(self, catalog: str | None, schema: str | None, name: str) -> TableName:
+        """`schema.name`, `catalog.name` when the schema is null or the default one, or `name` alone."""
+        if self._override is not None:
+            return self._override
+        owner = catalog if schema is None or schema == DEFAULT_SCHEMA else schema
+        table = TableName.of(owner or None, name)
+        if self._catalogs.setdefault(table.folded, catalog) != catalog:
+            raise RejectedInput(Code.TABLE_MISMATCH, f"two catalogs of this request feed table {table}")
+        return table
+
+
+def address_hashes(catalog: str | None, schema: str | None, name: str) -> tuple[int, int]:
+    """The hashes of a namespace and of a table in it, as Replicant writes them: Java's `Objects.hash`."""
+    space = 31 * (31 + java_hash(catalog)) + java_hash(schema)
+    return _wrapped(space), _wrapped(31 * (31 + space) + java_hash(name))
+
+
+def java_hash(text: str | None) -> int:
+    """Java's `String.hashCode` over UTF-16 code units; 0 for null."""
+    result = 0
+    units = (text or "").encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        result = (31 * result + (high << 8 | low)) & 0xFFFFFFFF
+    return _wrapped(result)
+
+
+def _wrapped(number: int) -> int:
+    """As a signed 32-bit number."""
+    return (number + 2**31) % 2**32 - 2**31

@@ -1,0 +1,66 @@
+"""Arcion addresses: published hashes, several tables in a request, and the table that the request names."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.domain.names import TableName
+from app.errors import Code
+from app.formats.arcion import decode_arcion
+from app.formats.arcion_address import address_hashes, java_hash
+from tests.support.refusals import refused
+
+
+def body(*addresses: dict[str, Any]) -> bytes:
+    return json.dumps([{"tableName": address, "opType": "I", "exists": {}} for address in addresses]).encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [(None, 0), ("", 0), ("a", 97), ("hello", 99162322), ("\U0001f600", 1772899)]
+)
+def test_a_text_has_the_hash_that_java_gives_it(text: str | None, expected: int) -> None:
+    assert java_hash(text) == expected
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parents[3] / "demo/samples/arcion").glob("*.json")), ids=lambda p: p.stem
+)
+def test_the_published_hashes_are_right(path: Path) -> None:
+    address = json.loads(path.read_bytes())["tableName"]
+    space = address["namespace"]
+    expected = (space["hash"], address["hash"])
+    assert address_hashes(space["catalog"], space["schema"], address["name"]) == expected
+    assert decode_arcion(path.read_bytes()).wrong_hashes == 0
+
+
+def test_wrong_hashes_are_counted_and_change_nothing() -> None:
+    space = {"catalog": None, "schema": "io_blitzz", "hash": 696406511}
+    right = {"namespace": space, "name": "region", "hash": -821029210}
+    changes = decode_arcion(
+        body(right, right | {"hash": 1}, right | {"namespace": space | {"hash": 1}}, right | {"hash": None}, right)
+    )
+    assert changes.wrong_hashes == 2
+    assert {str(entry.table) for entry in changes} == {"io_blitzz.region"}
+
+
+def test_messages_of_several_tables_keep_their_order() -> None:
+    names = ["b", "a", "b", "c"]
+    changes = decode_arcion(body(*({"name": name} for name in names)))
+    assert [(str(entry.table), entry.change.index) for entry in changes] == [(n, i) for i, n in enumerate(names)]
+
+
+def test_two_catalogs_of_a_request_do_not_feed_one_table() -> None:
+    def address(catalog: str | None) -> dict[str, Any]:
+        return {"name": "t", "namespace": {"catalog": catalog, "schema": "s"}}
+
+    with refused() as refusal:
+        decode_arcion(body(address("one"), address("two"), address("one"), address(None)))
+    assert refusal.places == [(Code.TABLE_MISMATCH, index, "/tableName", None) for index in (1, 3)]
+
+
+def test_an_override_takes_every_message_whatever_its_address() -> None:
+    table = TableName.parse("sales.orders")
+    addresses = [{"name": "a.b/c"}, {"name": "t", "namespace": {"catalog": "x", "schema": None}}]
+    assert [entry.table for entry in decode_arcion(body(*addresses), table)] == [table, table]
