@@ -218,7 +218,7 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     Code.UNSUPPORTED_MEDIA_TYPE: CodeFacts(
         Kind.UNSUPPORTED_MEDIA,
         "The endpoint does not read this content type.",
-        "Send JSON with `Content-Type: application/json` (or application/x-ndjson).",
+        "Send JSON with `Content-Type: application/json` (or application/x-ndjson), Arcion also as `text/csv`.",
     ),
     Code.UNSUPPORTED_ENCODING: CodeFacts(
         Kind.UNSUPPORTED_MEDIA,

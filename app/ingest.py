@@ -6,7 +6,7 @@ request is typed again; the sequence lock decides, not this module's cache.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import structlog
@@ -16,8 +16,10 @@ from app.domain.change import Change
 from app.domain.landing_rows import landing_rows
 from app.domain.names import TableName
 from app.domain.table import Table
+from app.domain.table_schema import TypeName
 from app.errors import Code, Problem, RejectedInput, TemporarilyUnavailable
 from app.formats.arcion import decode_arcion
+from app.formats.arcion_csv import CsvLayout, CsvMode, decode_arcion_csv
 from app.formats.replicate import decode_replicate
 from app.formats.replicate_metadata import SourceHistory, TableMetadata, VersionId, by_table, follow
 from app.formats.replicate_versions import TableConversation, adopt, table_of
@@ -34,10 +36,15 @@ from app.staging.table_registry import (
 )
 from app.telemetry import WRONG_HASHES
 
+__all__ = ["Accepted", "CsvLayout", "CsvMode", "Ingest"]
+
 log = structlog.get_logger()
 
 _ATTEMPTS: Final = 5
 """How often a request is typed anew because its tables keep moving; then the caller retries."""
+
+_TEXT: Final = frozenset({TypeName.STRING, TypeName.JSON})
+"""Types whose values may begin or end with blanks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,15 @@ class _Decoded:
 
     changes: Mapping[str, tuple[TableName, list[Change]]]
     ignored: int = 0
+    lines: Sequence[int] = ()
+    """Where the messages begin in a body of lines, by their index."""
+
+    def refusal(self, problems: Sequence[Problem]) -> RejectedInput:
+        """Problems found later than decoding, each with its line where there are lines."""
+        ordered = sorted(problems, key=lambda problem: problem.index or 0)
+        if self.lines:
+            ordered = [replace(p, detail=f"line {self.lines[p.index or 0]}: {p.detail}") for p in ordered]
+        return RejectedInput.of(tuple(ordered))
 
 
 @dataclass
@@ -77,6 +93,12 @@ class Ingest:
         if override and table is None:
             raise RejectedInput(Code.BAD_REQUEST, "override=true needs `table`")
         return await self._accept(lambda: self._decode_arcion(body, table, override), principal)
+
+    async def accept_arcion_csv(
+        self, body: bytes, principal: Principal, table: TableName, layout: CsvLayout
+    ) -> Accepted:
+        """Stage an Arcion CSV body for one table; returns after commit."""
+        return await self._accept(lambda: self._decode_arcion_csv(body, principal, table, layout), principal)
 
     async def accept_replicate(self, body: bytes, principal: Principal, table: TableName | None = None) -> Accepted:
         """Register what the body's metadata messages declare, then stage its data messages."""
@@ -105,6 +127,14 @@ class Ingest:
                 raise _refusal(Code.TABLE_MISMATCH, detail, addressed.change.index, "/tableName")
             changes.setdefault(addressed.table.folded, (addressed.table, []))[1].append(addressed.change)
         return _Decoded(changes)
+
+    def _decode_arcion_csv(self, body: bytes, principal: Principal, name: TableName, layout: CsvLayout) -> _Decoded:
+        table = self._find(name) if principal.may_touch(name) else None
+        if table is None:
+            raise RejectedInput(Code.UNKNOWN_TABLE, f"table {name} is not registered")
+        trimmed = frozenset(column.name for column in table.schema.columns if column.type.name not in _TEXT)
+        decoded = decode_arcion_csv(body, layout, trimmed)
+        return _Decoded({name.folded: (name, decoded.changes)}, lines=decoded.lines)
 
     def _decode_replicate(self, body: bytes, principal: Principal, table: TableName | None) -> _Decoded:
         request = decode_replicate(body)
@@ -242,7 +272,7 @@ def _typed(decoded: _Decoded, tables: Mapping[str, Table | None]) -> list[TypedB
         except RejectedInput as error:
             problems.extend(error.problems)
     if problems:
-        raise RejectedInput.of(tuple(sorted(problems, key=lambda problem: problem.index or 0)))
+        raise decoded.refusal(problems)
     return batches
 
 

@@ -1,17 +1,19 @@
 """POST of change batches: the answer comes after commit."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from app.api.auth import Ingester
 from app.api.gateway import GatewayOf
 from app.api.models import AcceptedModel
 from app.api.openapi import ARCION_BODY, REPLICATE_BODY, problems
-from app.api.request_body import check_json_type, read_body, refuse_promises
+from app.api.request_body import check_json_type, is_csv, read_body, refuse_promises
 from app.domain.names import TableName
-from app.ingest import Accepted
+from app.errors import Code, RejectedInput
+from app.ingest import Accepted, CsvLayout, CsvMode
 from app.telemetry import ACCEPTED_CHANGES
 
 router = APIRouter(prefix="/v1/changes", tags=["changes"])
@@ -22,6 +24,32 @@ TableParameter = Annotated[
 OverrideParameter = Annotated[
     bool, Query(description="Take every message as one for `table`, whatever table it is addressed to.")
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class CsvParameters:
+    """What a CSV body cannot say itself; JSON bodies need none of it."""
+
+    mode: Annotated[CsvMode | None, Query(description="CSV: how Replicant wrote the file; required.")] = None
+    columns: Annotated[str | None, Query(description="CSV: the column names in file order, separated by commas.")] = (
+        None
+    )
+    header: Annotated[bool, Query(description="CSV: the first record is a header.")] = False
+    delimiter: Annotated[str, Query(description="CSV: what separates fields.")] = ","
+    quote: Annotated[str, Query(description="CSV: what encloses fields.")] = '"'
+    escape: Annotated[
+        str | None, Query(description="CSV: what stands before a quote within a field; the quote itself by default.")
+    ] = None
+
+    @property
+    def layout(self) -> CsvLayout:
+        """Raises RejectedInput `bad_request` without a mode."""
+        if self.mode is None:
+            raise RejectedInput(Code.BAD_REQUEST, "a CSV body needs mode=snapshot or mode=realtime")
+        columns = tuple(self.columns.split(",")) if self.columns else ()
+        return CsvLayout(self.mode, columns, self.header, self.delimiter, self.quote, self.escape or self.quote)
+
+
 _RESPONSES = problems(400, 401, 403, 404, 409, 413, 415, 422, 503)
 
 
@@ -38,15 +66,22 @@ async def post_arcion(
     request: Request,
     gateway: GatewayOf,
     principal: Ingester,
+    csv: Annotated[CsvParameters, Depends()],
     table: TableParameter = None,
     override: OverrideParameter = False,
 ) -> Response:
-    """One message, an array, NDJSON or concatenated messages; all are accepted or none."""
-    check_json_type(request)
+    """One message, an array, NDJSON, concatenated messages or CSV; all are accepted or none."""
     refuse_promises(request)
+    if is_csv(request):
+        if not table:
+            raise RejectedInput(Code.BAD_REQUEST, "a CSV body needs `table`")
+        name, layout = TableName.parse(table), csv.layout
+        body = await read_body(request, gateway.settings.max_body_bytes)
+        return _answer("arcion", await gateway.ingest.accept_arcion_csv(body, principal, name, layout))
+    check_json_type(request)
     body = await read_body(request, gateway.settings.max_body_bytes)
-    name = TableName.parse(table) if table else None
-    return _answer("arcion", await gateway.ingest.accept_arcion(body, principal, name, override=override))
+    address = TableName.parse(table) if table else None
+    return _answer("arcion", await gateway.ingest.accept_arcion(body, principal, address, override=override))
 
 
 @router.post(

@@ -130,4 +130,8 @@ def _body(message: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
 
 
 ARCION_BODY: Final = _body(_ARCION_MESSAGE, _ARCION_EXAMPLE)
+ARCION_BODY["requestBody"]["content"]["text/csv"] = {
+    "schema": {"type": "string", "description": "One record a row; needs `table`, `mode`, and `columns` or `header`."},
+    "example": "100,Testing name\r\n101,NULL\r\n",
+}
 REPLICATE_BODY: Final = _body(_REPLICATE_MESSAGE, _REPLICATE_EXAMPLE)

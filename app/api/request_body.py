@@ -66,8 +66,7 @@ class BodyLimit:
 
 def check_json_type(request: Request) -> None:
     """Raises RejectedInput `unsupported_media_type` unless the body is declared as some JSON (or not at all)."""
-    given = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-    if given not in _JSON_TYPES:
+    if _media_type(request) not in _JSON_TYPES:
         raise RejectedInput(Code.UNSUPPORTED_MEDIA_TYPE, "the content type is not JSON")
 
 
@@ -80,6 +79,15 @@ def refuse_promises(request: Request) -> None:
                 f"the header {header} is not supported by this version",
                 remedy="Leave it out; after a lost answer compare the table's last_sequence before sending again.",
             )
+
+
+def is_csv(request: Request) -> bool:
+    """Whether the body is declared as CSV."""
+    return _media_type(request) == "text/csv"
+
+
+def _media_type(request: Request) -> str:
+    return request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
 
 
 async def read_body(request: Request, most: int) -> bytes:

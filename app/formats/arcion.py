@@ -4,7 +4,7 @@ All values are text and there are no types; the four letters `null` with `exists
 `exists` says per column which image holds it: 0 none, 1 after, 2 before, 3 both.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,12 +12,13 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from app.domain.change import Change, Image, Operation
+from app.domain.landing_rows import pointer_to
 from app.domain.names import TableName
 from app.errors import Code, Problem, RejectedInput
 from app.formats.arcion_address import AddressBook, TableAddress
 from app.formats.strict_json import MessageDecoder
 
-_OPERATIONS: Final = {
+OPERATIONS: Final = {
     "I": Operation.INSERT,
     "U": Operation.UPDATE,
     "D": Operation.DELETE,
@@ -92,7 +93,7 @@ def decode_arcion(body: bytes, table: TableName | None = None) -> ArcionChanges:
     for index, message in enumerate(_DECODER.decode(body)):
         try:
             changes.append(AddressedChange(addresses.look_up(message.tableName), _change(index, message)))
-        except _Wrong as wrong:
+        except WrongMessage as wrong:
             problems.extend(wrong.at(index))
         except RejectedInput as error:
             problems.append(Problem(error.code, error.detail, index, "/tableName"))
@@ -103,34 +104,35 @@ def decode_arcion(body: bytes, table: TableName | None = None) -> ArcionChanges:
 
 
 def _change(index: int, message: ArcionMessage) -> Change:
-    operation = _OPERATIONS.get(message.opType)
+    operation = OPERATIONS.get(message.opType)
     if operation is None:
-        raise _Wrong(Code.BAD_OP, "opType is not I, U, D or R", "/opType")
-    before, after = _images(operation, message)
+        raise WrongMessage(Code.BAD_OP, "opType is not I, U, D or R", "/opType")
+    before, after = images(operation, message.before or {}, message.after or {}, message.exists)
     return Change(
         index=index,
         operation=operation,
-        before=None if operation is Operation.INSERT else before,
-        after=None if operation is Operation.DELETE else after,
+        before=None if operation is Operation.INSERT else _with_nulls(before),
+        after=None if operation is Operation.DELETE else _with_nulls(after),
         before_at="/before",
         after_at="/after",
         source_position=_position(message.cursor),
     )
 
 
-def _images(operation: Operation, message: ArcionMessage) -> tuple[Image, Image]:
-    """Before and after with only the columns that were given, NULL as None."""
-    before, after, exists = message.before or {}, message.after or {}, message.exists
+def images(
+    operation: Operation, before: Image, after: Image, exists: Mapping[str, str | int | None]
+) -> tuple[Image, Image]:
+    """Before and after with only the columns that were given. Raises WrongMessage where `exists` disagrees."""
     flags = set(exists.values())
     if operation is Operation.INSERT and flags in _ALL_AFTER and exists.keys() == after.keys():
-        return {}, _with_nulls(after)
+        return {}, after
     if operation is Operation.UPDATE and flags in _ALL_BOTH and exists.keys() == after.keys() == before.keys():
-        return _with_nulls(before), _with_nulls(after)
+        return before, after
     given_before, given_after = {}, {}
     for column, text in exists.items():
         flag = None if text is None else _FLAGS.get(text)
         if flag is None:
-            raise _Wrong(Code.BAD_EXISTS, "exists is not 0, 1, 2 or 3", "/exists", [column])
+            raise WrongMessage(Code.BAD_EXISTS, "exists is not 0, 1, 2 or 3", "/exists", [column])
         _check_flag(operation, flag, column, before, after)
         if flag & 2:
             given_before[column] = before[column]
@@ -140,19 +142,23 @@ def _images(operation: Operation, message: ArcionMessage) -> tuple[Image, Image]
             given_after[column] = before[column]  # stands in WHERE only: unchanged
     unlisted = [column for image in (before, after) for column in image if column not in exists]
     if unlisted:
-        raise _Wrong(Code.EXISTS_MISMATCH, "a column of an image has no exists entry", "/exists", unlisted[:1])
-    return _with_nulls(given_before), _with_nulls(given_after)
+        raise WrongMessage(Code.EXISTS_MISMATCH, "a column of an image has no exists entry", "/exists", unlisted[:1])
+    return given_before, given_after
 
 
 def _check_flag(operation: Operation, flag: int, column: str, before: Image, after: Image) -> None:
     if flag & 1 and column not in after:
-        raise _Wrong(Code.EXISTS_MISMATCH, "exists says the column is in after, where it is not", "/after", [column])
+        raise WrongMessage(
+            Code.EXISTS_MISMATCH, "exists says the column is in after, where it is not", "/after", [column]
+        )
     if flag & 2 and column not in before:
-        raise _Wrong(Code.EXISTS_MISMATCH, "exists says the column is in before, where it is not", "/before", [column])
+        raise WrongMessage(
+            Code.EXISTS_MISMATCH, "exists says the column is in before, where it is not", "/before", [column]
+        )
     if operation is Operation.INSERT and flag & 2:
-        raise _Wrong(Code.EXISTS_MISMATCH, "an insert has no before image", "/exists", [column])
+        raise WrongMessage(Code.EXISTS_MISMATCH, "an insert has no before image", "/exists", [column])
     if operation is Operation.DELETE and flag == 1:
-        raise _Wrong(Code.EXISTS_MISMATCH, "a delete has no after image", "/exists", [column])
+        raise WrongMessage(Code.EXISTS_MISMATCH, "a delete has no after image", "/exists", [column])
 
 
 def _with_nulls(image: Image) -> Image:
@@ -168,16 +174,17 @@ def _position(cursor: Any) -> str | None:
     return cursor if isinstance(cursor, str) else _ENCODER.encode(cursor).decode()
 
 
-class _Wrong(Exception):
+class WrongMessage(Exception):
     """A message that cannot be a change; `at` gives its problems once the index is known."""
 
-    def __init__(self, code: Code, detail: str, pointer: str, columns: list[str] | None = None) -> None:
+    def __init__(self, code: Code, detail: str, pointer: str | None, columns: list[str] | None = None) -> None:
         super().__init__(detail)
         self._code, self._detail, self._pointer, self._columns = code, detail, pointer, columns
 
-    def at(self, index: int) -> Iterator[Problem]:
+    def at(self, index: int, place: str = "") -> Iterator[Problem]:
+        """The problems, their details preceded by the `place` where there is more to say than the index."""
+        detail = place + self._detail
         if self._columns is None:
-            yield Problem(self._code, self._detail, index, self._pointer)
+            yield Problem(self._code, detail, index, self._pointer)
         for column in self._columns or ():
-            escaped = column.replace("~", "~0").replace("/", "~1")
-            yield Problem(self._code, self._detail, index, f"{self._pointer}/{escaped}", column)
+            yield Problem(self._code, detail, index, pointer_to(self._pointer or "", column), column)

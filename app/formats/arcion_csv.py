@@ -1,0 +1,214 @@
+"""Arcion internal CDC format, CSV: records -> changes of one table.
+
+Snapshot: one field a column. Realtime: per column NEW, OLD and EXISTS, then operation, cursor and operation counts.
+Unquoted `NULL` is SQL NULL, quoted it is text. Column names stand in the request or in a header, never guessed.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from app.domain.change import Change, Image, Operation
+from app.errors import Code, Problem, RejectedInput
+from app.formats.arcion import OPERATIONS, WrongMessage, images
+
+_MOST_PROBLEMS: Final = 100
+_NULL: Final = b"NULL"
+_NEW_LINE: Final = b"\n"
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
+
+class CsvMode(StrEnum):
+    """How Replicant wrote the file."""
+
+    SNAPSHOT = "snapshot"
+    REALTIME = "realtime"
+
+
+@dataclass(frozen=True, slots=True)
+class CsvLayout:
+    """What a request declares of its CSV: `columns` in file order, or a first record that names them."""
+
+    mode: CsvMode
+    columns: tuple[str, ...] = ()
+    header: bool = False
+    delimiter: str = ","
+    quote: str = '"'
+    escape: str = '"'
+
+    def checked(self) -> "CsvLayout":
+        """This layout if it can be read. Raises RejectedInput `bad_request` or `columns_required`."""
+        signs = (self.delimiter, self.quote, self.escape)
+        if not all(len(sign) == 1 and sign.isascii() and sign not in "\r\n\0" for sign in signs):
+            raise RejectedInput(Code.BAD_REQUEST, "delimiter, quote and escape are one ASCII character each")
+        if self.delimiter in signs[1:]:
+            raise RejectedInput(Code.BAD_REQUEST, "the delimiter can be neither the quote nor the escape")
+        if not self.columns and not self.header:
+            raise RejectedInput(Code.COLUMNS_REQUIRED, "neither `columns` nor a header tells the order of the columns")
+        _check_columns(self.columns)
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class CsvChanges:
+    """The changes in order, and the line on which the record of each begins, from 1."""
+
+    changes: list[Change]
+    lines: list[int]
+
+
+@dataclass(slots=True)
+class _Record:
+    line: int
+    values: list[str | None]
+    backslashed: int | None
+    """The first field whose quotes are escaped with backslashes though the layout says otherwise."""
+
+
+def decode_arcion_csv(body: bytes, layout: CsvLayout, trimmed: frozenset[str] = frozenset()) -> CsvChanges:
+    """Read a body. In `trimmed` columns, those that hold no text, blanks around a value are no data.
+
+    Raises RejectedInput naming records by index and line.
+    """
+    columns = layout.checked().columns
+    decoded = CsvChanges([], [])
+    problems: list[Problem] = []
+    records = _records(body, layout)
+    if layout.header:
+        columns = _header(records, columns)
+    one_field = layout.mode is CsvMode.SNAPSHOT and len(columns) == 1
+    index = 0
+    for record in records:
+        if not record.values:  # a line without anything
+            if not one_field:
+                continue
+            record.values.append("")
+        try:
+            decoded.changes.append(_change(index, record, columns, layout.mode, trimmed))
+            decoded.lines.append(record.line)
+        except WrongMessage as wrong:
+            problems.extend(wrong.at(index, f"line {record.line}: "))
+            if len(problems) >= _MOST_PROBLEMS:
+                break
+        index += 1
+    if problems:
+        raise RejectedInput.of(tuple(problems))
+    if not decoded.changes:
+        raise RejectedInput(Code.EMPTY_REQUEST, "the body holds no record")
+    return decoded
+
+
+def _header(records: Iterator[_Record], declared: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns: as declared, or as the first record names them."""
+    first = next(records, None)
+    if declared or first is None:
+        return declared
+    names = tuple("" if name is None else name.strip() for name in first.values)
+    _check_columns(names)
+    return names
+
+
+def _check_columns(columns: tuple[str, ...]) -> None:
+    if len(set(columns)) != len(columns):
+        raise RejectedInput(Code.BAD_REQUEST, "a column is named twice")
+
+
+def _change(index: int, record: _Record, columns: tuple[str, ...], mode: CsvMode, trimmed: frozenset[str]) -> Change:
+    values, single, triple = record.values, len(columns), 3 * len(columns) + 3
+    wanted, other = (single, triple) if mode is CsvMode.SNAPSHOT else (triple, single)
+    if len(values) != wanted:
+        code = Code.MODE_MISMATCH if len(values) == other else Code.CSV_FIELD_COUNT
+        raise WrongMessage(code, f"{len(values)} fields where mode {mode} needs {wanted}", None)
+    if record.backslashed is not None and (mode is CsvMode.SNAPSHOT or record.backslashed < triple - 2):
+        raise WrongMessage(Code.MALFORMED_CSV, "a backslash stands before a quote; see the parameter escape", None)
+    if mode is CsvMode.SNAPSHOT:
+        image = _image(columns, values, trimmed)
+        return Change(index, Operation.SNAPSHOT, None, image, "/before", "/after")
+    op, cursor = values[-3], values[-2]
+    operation = OPERATIONS.get((op or "").strip())
+    if operation is None:
+        raise WrongMessage(Code.BAD_OP, "the operation is not I, U, D or R", None)
+    exists = {column: (flag or "").strip() for column, flag in zip(columns, values[2:-3:3], strict=True)}
+    before, after = images(
+        operation,
+        before=_image(columns, values[1:-3:3], trimmed),
+        after=_image(columns, values[0:-3:3], trimmed),
+        exists=exists,
+    )
+    return Change(
+        index,
+        operation,
+        None if operation is Operation.INSERT else before,
+        None if operation is Operation.DELETE else after,
+        "/before",
+        "/after",
+        cursor,
+    )
+
+
+def _image(columns: tuple[str, ...], values: list[str | None], trimmed: frozenset[str]) -> Image:
+    image: Image = dict(zip(columns, values, strict=True))
+    for column in trimmed:
+        value = image.get(column)
+        if isinstance(value, str):
+            image[column] = value.strip(" \t")
+    return image
+
+
+def _records(body: bytes, layout: CsvLayout) -> Iterator[_Record]:
+    """The records one after the other; a line without anything has no values."""
+    if (null := body.find(b"\0")) >= 0:
+        raise _malformed(body, null, "holds the character U+0000")
+    field, unescaped, delimiter = _field_pattern(layout), _unescaper(layout), layout.delimiter.encode()
+    position = len(_BYTE_ORDER_MARK) if body.startswith(_BYTE_ORDER_MARK) else 0
+    line = 1
+    while position < len(body):
+        start = position
+        record = _Record(line, [], None)
+        separator = delimiter
+        while separator == delimiter:
+            match = field.match(body, position)
+            if match is None:
+                raise _malformed(body, position, "has a field whose quotes do not fit")
+            quoted, backslashed, plain, separator = match.groups()
+            if backslashed is not None and record.backslashed is None:
+                record.backslashed = len(record.values)
+            if quoted is not None:
+                value = unescaped(quoted)
+            else:
+                value = plain if plain is not None else backslashed.replace(b'\\"', b'"')
+            try:
+                record.values.append(None if plain == _NULL else value.decode())
+            except UnicodeDecodeError:
+                raise _malformed(body, position, "has a field that is not UTF-8") from None
+            position = match.end()
+        if len(record.values) == 1 and not body[start:position].strip(b"\r\n"):
+            record.values.clear()
+        yield record
+        line += body.count(_NEW_LINE, start, position)
+
+
+def _field_pattern(layout: CsvLayout) -> re.Pattern[bytes]:
+    """One field and what ends it: quoted; JSON in quotes with backslashes before its own; or without quotes."""
+    delimiter, quote, escape = (re.escape(sign) for sign in (layout.delimiter, layout.quote, layout.escape))
+    if layout.escape == layout.quote:
+        inner, json = f"[^{quote}]++|{quote}{quote}", rf"\{{(?:[^{quote}\\]++|\\.)*+"
+    else:
+        inner, json = f"[^{quote}{escape}]++|{escape}.", "(?!)"
+    pattern = f"(?:{quote}((?:{inner})*+){quote}|{quote}({json}){quote}|([^{quote}{delimiter}\r\n]*+))"
+    return re.compile(rf"{pattern}({delimiter}|\r?\n|\Z)".encode(), re.DOTALL)
+
+
+def _unescaper(layout: CsvLayout) -> Callable[[bytes], bytes]:
+    """Takes the escapes out of a quoted field."""
+    escape, quote = layout.escape.encode(), layout.quote.encode()
+    if escape == quote:
+        return lambda field: field.replace(quote + quote, quote)
+    pattern = re.compile(re.escape(escape) + b"(.)", re.DOTALL)
+    return lambda field: pattern.sub(rb"\1", field) if escape in field else field
+
+
+def _malformed(body: bytes, position: int, what: str) -> RejectedInput:
+    return RejectedInput(Code.MALFORMED_CSV, f"line {body.count(_NEW_LINE, 0, position) + 1} {what}")

@@ -1,0 +1,179 @@
+"""Arcion CSV: what is a field, a NULL, a record, and on which line something is wrong."""
+
+import csv
+import io
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.change import Operation
+from app.errors import Code, RejectedInput
+from app.formats.arcion_csv import CsvLayout, CsvMode, decode_arcion_csv
+from tests.support.refusals import refused
+
+COLUMNS = ("a", "b")
+SNAPSHOT = CsvLayout(CsvMode.SNAPSHOT, COLUMNS)
+REALTIME = CsvLayout(CsvMode.REALTIME, COLUMNS)
+
+
+def rows(body: bytes, layout: CsvLayout = SNAPSHOT, trimmed: Sequence[str] = ()) -> list[object]:
+    return [change.after for change in decode_arcion_csv(body, layout, frozenset(trimmed)).changes]
+
+
+@pytest.mark.parametrize(
+    ("record", "values"),
+    [
+        (b"1,x", ["1", "x"]),
+        (b'NULL,"NULL"', [None, "NULL"]),
+        (b"null, NULL", ["null", " NULL"]),
+        (b',""', ["", ""]),
+        (b" a ,\tb", [" a ", "\tb"]),
+        (b'"1,2","a""b"', ["1,2", 'a"b']),
+        (b'"one\r\ntwo","\n"', ["one\r\ntwo", "\n"]),
+        ("é,\U0001f600".encode(), ["é", "\U0001f600"]),
+        (b"\\,'x'", ["\\", "'x'"]),
+    ],
+)
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n", b"\n\n\n"])
+def test_fields_are_read_as_they_stand(record: bytes, values: list[str | None], end: bytes) -> None:
+    row = dict(zip(COLUMNS, values, strict=True))
+    assert rows(record + end) == [row]
+    assert rows(b"\xef\xbb\xbf" + record + b"\n" + record + end) == [row, row]
+
+
+def test_blanks_are_no_data_where_a_column_holds_no_text() -> None:
+    assert rows(b"  10\t, x \n", trimmed=["a"]) == [{"a": "10", "b": " x "}]
+
+
+def test_a_header_names_the_columns() -> None:
+    layout = CsvLayout(CsvMode.SNAPSHOT, header=True)
+    assert rows(b"b, a\n1,2\n", layout) == [{"b": "1", "a": "2"}]
+    assert rows(b"x,y\n1,2\n", CsvLayout(CsvMode.SNAPSHOT, COLUMNS, header=True)) == [{"a": "1", "b": "2"}]
+
+
+def test_delimiter_quote_and_escape_are_the_callers() -> None:
+    layout = CsvLayout(CsvMode.SNAPSHOT, COLUMNS, delimiter="|", quote="'", escape="\\")
+    assert rows(b"'it\\'s|','\\\\'\n\"x\"|NULL\n".replace(b"','", b"'|'"), layout) == [
+        {"a": "it's|", "b": "\\"},
+        {"a": '"x"', "b": None},
+    ]
+
+
+@pytest.mark.parametrize("json", [b'"{""v"":2}","{}"', rb'"{\"v\":2}","{}"', b'"{""v"":2}",NULL'])
+def test_the_quotes_of_a_cursor_may_be_doubled_or_carry_backslashes(json: bytes) -> None:
+    [change] = decode_arcion_csv(b"1,NULL,1,x,NULL,1,I," + json, REALTIME).changes
+    assert (change.operation, change.after) == (Operation.INSERT, {"a": "1", "b": "x"})
+    assert change.source_position == '{"v":2}'
+
+
+@pytest.mark.parametrize(
+    ("record", "code"),
+    [
+        (b"1", Code.CSV_FIELD_COUNT),
+        (b"1,2,3", Code.CSV_FIELD_COUNT),
+        (b"1,2,3,4,5,6,I,8,9", Code.MODE_MISMATCH),
+        (b'1,"{\\"x\\":1}"', Code.MALFORMED_CSV),
+        (b'1,"x', Code.MALFORMED_CSV),
+        (b'1,"x"y', Code.MALFORMED_CSV),
+        (b'1,x"y"', Code.MALFORMED_CSV),
+        (b"1,\xff", Code.MALFORMED_CSV),
+        (b"1,\0", Code.MALFORMED_CSV),
+        (b"1,x\ry", Code.MALFORMED_CSV),
+    ],
+)
+def test_a_record_that_is_wrong_is_named_by_its_line(record: bytes, code: Code) -> None:
+    with refused() as refusal:
+        rows(b'1,"one\ntwo"\r\n\n' + record + b"\n")
+    assert refusal.code == code
+    assert refusal.detail.startswith("line 4")
+    assert refusal.places in ([], [(code, 1, None, None)])
+
+
+@pytest.mark.parametrize(
+    ("record", "place"),
+    [
+        (b"1,2", (Code.MODE_MISMATCH, 0, None, None)),
+        (b"1,NULL,1,2,NULL,1,X,NULL,NULL", (Code.BAD_OP, 0, None, None)),
+        (b"1,NULL,4,2,NULL,1,I,NULL,NULL", (Code.BAD_EXISTS, 0, "/exists/a", "a")),
+        (b"1,NULL,1,2,NULL,NULL,I,NULL,NULL", (Code.BAD_EXISTS, 0, "/exists/b", "b")),
+        (b"1,NULL,3,2,NULL,1,I,NULL,NULL", (Code.EXISTS_MISMATCH, 0, "/exists/a", "a")),
+    ],
+)
+def test_a_realtime_record_obeys_the_rules_of_the_json_form(record: bytes, place: object) -> None:
+    with refused() as refusal:
+        decode_arcion_csv(record, REALTIME)
+    assert refusal.places == [place]
+    assert refusal.detail.startswith("line 1: ")
+
+
+@pytest.mark.parametrize(
+    ("layout", "code"),
+    [
+        (CsvLayout(CsvMode.SNAPSHOT), Code.COLUMNS_REQUIRED),
+        (CsvLayout(CsvMode.SNAPSHOT, ("a", "a")), Code.BAD_REQUEST),
+        (CsvLayout(CsvMode.SNAPSHOT, COLUMNS, delimiter=""), Code.BAD_REQUEST),
+        (CsvLayout(CsvMode.SNAPSHOT, COLUMNS, delimiter='"'), Code.BAD_REQUEST),
+        (CsvLayout(CsvMode.SNAPSHOT, COLUMNS, quote="\n"), Code.BAD_REQUEST),
+        (CsvLayout(CsvMode.SNAPSHOT, COLUMNS, escape="é"), Code.BAD_REQUEST),
+    ],
+)
+def test_a_layout_that_cannot_be_read_is_refused(layout: CsvLayout, code: Code) -> None:
+    with refused() as refusal:
+        rows(b"1,2\n", layout)
+    assert refusal.code == code
+
+
+@pytest.mark.parametrize("body", [b"", b"\n\r\n", b"\xef\xbb\xbf"])
+def test_a_body_without_a_record_is_an_empty_request(body: bytes) -> None:
+    with refused() as refusal:
+        rows(body)
+    assert refusal.code == Code.EMPTY_REQUEST
+
+
+VALUES = st.none() | st.sampled_from(["NULL", "", "null"]) | st.text("a ,;\"'\\\r\n{é", max_size=6)
+SIGNS = st.sampled_from([(",", '"', '"'), (";", "'", "'"), ("\t", '"', "\\"), ("|", "^", "\\"), ("]", "[", "[")])
+
+
+@given(st.integers(1, 3).flatmap(lambda n: st.lists(st.lists(VALUES, min_size=n, max_size=n), min_size=1)), SIGNS)
+def test_rendering_rows_and_reading_them_gives_the_same_rows(
+    table: list[list[str | None]], signs: tuple[str, str, str]
+) -> None:
+    delimiter, quote, escape = signs
+    columns = tuple(f"c{number}" for number in range(len(table[0])))
+
+    def field(value: str | None) -> str:
+        if value is None:
+            return "NULL"
+        for sign in {quote, escape} if escape != quote else {quote}:
+            value = value.replace(sign, "\0" + sign)
+        return quote + value.replace("\0", escape) + quote
+
+    text = "\r\n".join(delimiter.join(map(field, row)) for row in table)
+    layout = CsvLayout(CsvMode.SNAPSHOT, columns, False, delimiter, quote, escape)
+    assert rows(text.encode(), layout) == [dict(zip(columns, row, strict=True)) for row in table]
+
+
+@given(st.lists(st.lists(st.text('a ,"\r\n', max_size=4), min_size=2, max_size=2), min_size=1))
+def test_what_the_standard_writer_writes_is_read_back(table: list[list[str]]) -> None:
+    written = io.StringIO()
+    csv.writer(written, quoting=csv.QUOTE_ALL).writerows(table)
+    assert rows(written.getvalue().encode()) == [dict(zip(COLUMNS, row, strict=True)) for row in table]
+
+
+@given(
+    st.binary(max_size=40) | st.text(',"\\\r\n{}NULI123é\0 ', max_size=60).map(str.encode),
+    st.sampled_from(CsvMode),
+    st.sampled_from([(), ("a",), COLUMNS]),
+    st.booleans(),
+    SIGNS,
+)
+def test_no_bytes_make_the_decoder_fail(
+    body: bytes, mode: CsvMode, columns: tuple[str, ...], header: bool, signs: tuple[str, str, str]
+) -> None:
+    try:
+        decoded = decode_arcion_csv(body, CsvLayout(mode, columns, header, *signs))
+        assert len(decoded.changes) == len(decoded.lines)
+    except RejectedInput as refusal:
+        assert all(problem.index is not None for problem in refusal.problems)
