@@ -88,7 +88,7 @@ def arcion_members(draw: st.DrawFn) -> tuple[str, bool]:
     after = draw(st.dictionaries(COLUMN, VALUE, max_size=3))
     space = draw(st.dictionaries(st.sampled_from(["catalog", "schema"]), st.just('"s"')))
     address = [("name", '"t"'), *draw(st.sampled_from([[], [("hash", "1")]]))]
-    address += draw(st.sampled_from([[], [("namespace", rendered(list(space.items())))]]))
+    address += [("namespace", rendered(list(space.items())))] if draw(st.booleans()) else []
     members = [
         ("tableName", rendered(address)),
         ("opType", '"I"'),
@@ -112,7 +112,7 @@ def test_the_screen_clears_no_arcion_body_in_which_a_member_stands_twice(
         found = False
     except RejectedInput as refusal:
         found = refusal.code == Code.DUPLICATE_MEMBER
-        assert found, refusal
+        assert found or refusal.code == Code.TABLE_MISMATCH, refusal  # two catalogs: looked at after the members
     assert found == any(repeated for _, repeated in messages)
 
 
