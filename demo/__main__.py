@@ -32,6 +32,7 @@ CHANGES = 100_000
 PER_POST = 1_000
 LANDS_WITHIN = 180.0
 SHOWN_ROWS = 3
+SHOWN_FILES = 20
 
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
@@ -201,11 +202,11 @@ def show_landing_zone(landing_zone: Path, tables: Iterable[str]) -> None:
         branch = tree.add(str(folder.relative_to(landing_zone)))
         branch.add("_metadata.json")
         files = landing_files(folder)
-        for file in files[:2] + ([files[-1]] if len(files) > 2 else []):
+        for file in files[:SHOWN_FILES]:
             rows = landing_rows(file)
             leaf = branch.add(f"{file.name}  {len(rows):,} rows, {file.stat().st_size:,} bytes")
             leaf.add(sample_grid(file, rows[:SHOWN_ROWS]))
-        if len(files) > 3:
+        if len(files) > SHOWN_FILES:
             branch.add(f"… {len(files)} files in all")
     console.print(tree)
 
