@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Final
 
 from app.api.problem_responses import STATUS
-from app.errors import CATALOGUE, Kind
+from app.error_catalogue import CATALOGUE
+from app.errors import Kind
 from app.settings import settings_table
 
 DOCS: Final = Path(__file__).resolve().parents[1] / "docs"

@@ -10,7 +10,8 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from app.errors import CATALOGUE, Code, Kind, MirrorgateError, Problem, RejectedInput, TemporarilyUnavailable
+from app.error_catalogue import CATALOGUE
+from app.errors import Code, Kind, MirrorgateError, Problem, RejectedInput, TemporarilyUnavailable
 from app.telemetry import REJECTED_REQUESTS
 
 log = structlog.get_logger()

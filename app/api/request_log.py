@@ -55,7 +55,7 @@ class RequestLog:
                 status = CLIENT_GONE
             except Exception as error:  # the caller hears of it, with the request id of this line
                 # Places only: the text of an error may hold a value.
-                log.error("request_crashed", error=type(error).__name__, at=traceback.format_tb(error.__traceback__))  # noqa: TRY400
+                log.error("request_crashed", error=type(error).__name__, at=traceback.format_tb(error.__traceback__))  # noqa: TRY400  # the text stays out
                 if answered:
                     raise
                 response = problem_response(MirrorgateError(Code.INTERNAL, "the gateway met an unexpected error"))

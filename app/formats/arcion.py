@@ -33,8 +33,8 @@ _ALL_BOTH: Final = [{"3"}, {3}]
 class ArcionMessage(msgspec.Struct, gc=False):
     """One message as Replicant writes it; member names are the tool's. UNSET: absent, which the screen counts."""
 
-    tableName: TableAddress  # noqa: N815
-    opType: str  # noqa: N815
+    tableName: TableAddress
+    opType: str
     exists: dict[str, str | int | None]
     before: dict[str, Any] | UnsetType | None = UNSET
     after: dict[str, Any] | UnsetType | None = UNSET

@@ -32,32 +32,32 @@ class Headers(msgspec.Struct, gc=False):
     """What is read of a data message's headers; the others are opaque or not needed."""
 
     operation: str
-    changeSequence: str | None = None  # noqa: N815
-    columnMask: str | None = None  # noqa: N815
-    changeMask: str | None = None  # noqa: N815
-    externalSchemaId: str | None = None  # noqa: N815
-    transactionId: str | None = None  # noqa: N815
-    transactionLastEvent: bool | None = None  # noqa: N815
+    changeSequence: str | None = None
+    columnMask: str | None = None
+    changeMask: str | None = None
+    externalSchemaId: str | None = None
+    transactionId: str | None = None
+    transactionLastEvent: bool | None = None
 
 
 class Body(msgspec.Struct, gc=False):
     """A metadata or a data message; which one is told by its members."""
 
-    schemaId: str | None = None  # noqa: N815
+    schemaId: str | None = None
     lineage: Lineage | None = None
-    tableStructure: TableStructure | None = None  # noqa: N815
+    tableStructure: TableStructure | None = None
     headers: Headers | None = None
     data: dict[str, Any] | list[Any] | None = None
-    beforeData: dict[str, Any] | list[Any] | None = None  # noqa: N815
+    beforeData: dict[str, Any] | list[Any] | None = None
     schema: str | None = None
     table: str | None = None
     headers_operation: str | None = None
-    headers_changeSequence: str | None = None  # noqa: N815
-    headers_columnMask: str | None = None  # noqa: N815
-    headers_changeMask: str | None = None  # noqa: N815
-    headers_externalSchemaId: str | None = None  # noqa: N815
-    headers_transactionId: str | None = None  # noqa: N815
-    headers_transactionLastEvent: bool | None = None  # noqa: N815
+    headers_changeSequence: str | None = None
+    headers_columnMask: str | None = None
+    headers_changeMask: str | None = None
+    headers_externalSchemaId: str | None = None
+    headers_transactionId: str | None = None
+    headers_transactionLastEvent: bool | None = None
 
 
 class ReplicateMessage(Body, gc=False):
@@ -65,7 +65,7 @@ class ReplicateMessage(Body, gc=False):
 
     magic: str | None = None
     type: str | None = None
-    messageSchemaId: str | None = None  # noqa: N815
+    messageSchemaId: str | None = None
     message: Body | UnsetType | None = UNSET
 
 

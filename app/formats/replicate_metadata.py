@@ -44,7 +44,7 @@ class Lineage(msgspec.Struct, gc=False):
     schema: str | None = None
     server: str | None = None
     task: str | None = None
-    tableVersion: int = 0  # noqa: N815
+    tableVersion: int = 0
 
 
 class ColumnFacts(msgspec.Struct, gc=False):
@@ -52,12 +52,12 @@ class ColumnFacts(msgspec.Struct, gc=False):
     type: str
     precision: int | None = None
     scale: int | None = None
-    primaryKeyPosition: int = 0  # noqa: N815
+    primaryKeyPosition: int = 0
     nullable: bool | None = None
 
 
 class TableStructure(msgspec.Struct, gc=False):
-    tableColumns: dict[str, ColumnFacts]  # noqa: N815
+    tableColumns: dict[str, ColumnFacts]
 
 
 class SourceColumn(NamedTuple):

