@@ -44,13 +44,13 @@ class PostgresAccount:
 
 
 def _check_known(user: int) -> None:
-    """Postgres looks its account up by number, which fails for one that only a container runtime made up."""
+    """`initdb` looks its account up by number, which fails for one that only a container runtime made up."""
     try:
         pwd.getpwuid(user)
     except KeyError:
         raise Misconfigured(
             Code.POSTGRES_FAILED,
-            f"the system knows no user with the id {user}, and Postgres does not start without one",
+            f"the system knows no user with the id {user}, and a new Postgres cannot be made without one",
             remedy=f"Add the user to /etc/passwd. Or: {_REMEDY}",
         ) from None
 
@@ -69,7 +69,8 @@ def choose_account(postgres_folder: Path) -> PostgresAccount:
                 f"{postgres_folder} belongs to another user",
                 remedy="Run as the user that created it (as root, if root did), or give another --data-dir.",
             )
-        _check_known(os.geteuid())
+        if not postgres_folder.exists():
+            _check_known(os.geteuid())
         return PostgresAccount((setpriv, "--pdeathsig", "INT") if setpriv else (), None)
     if setpriv is None:
         raise Misconfigured(
@@ -79,7 +80,8 @@ def choose_account(postgres_folder: Path) -> PostgresAccount:
             remedy=f"Install util-linux. Or: {_REMEDY}",
         )
     user, group = _owner_of(postgres_folder)
-    _check_known(user)
+    if not postgres_folder.exists():
+        _check_known(user)
     capability = _passing_capability(_capabilities())
     only = f"-all,+{capability}"
     prefix = [setpriv, "--reuid", str(user), "--regid", str(group), "--clear-groups"]
