@@ -111,6 +111,11 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         "The metadata message is older than what the table has.",
         "Start the task's metadata topic from its newest message.",
     ),
+    Code.RELOAD_REQUIRES_RECREATE: CodeFacts(
+        Kind.CONFLICT,
+        "Snapshot rows came for a table that has other changes already; landing them as inserts would double rows.",
+        "Recreate the table before a full reload, or set its option `reload` to `upsert`.",
+    ),
     Code.BODY_TOO_LARGE: CodeFacts(
         Kind.TOO_LARGE,
         "The body is larger than MIRRORGATE_MAX_BODY_BYTES.",

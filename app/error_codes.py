@@ -44,6 +44,7 @@ class Code(StrEnum):
     SCHEMA_UNKNOWN = "schema_unknown"
     SCHEMA_MISMATCH = "schema_mismatch"
     STALE_METADATA = "stale_metadata"
+    RELOAD_REQUIRES_RECREATE = "reload_requires_recreate"
     BODY_TOO_LARGE = "body_too_large"
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
     UNSUPPORTED_ENCODING = "unsupported_encoding"

@@ -14,8 +14,10 @@ from app.api.models import (
     FileModel,
     FilesModel,
     LagModel,
+    OptionsModel,
     PublishedModel,
     RegisterTable,
+    RowImagesModel,
     TableModel,
     TablesModel,
 )
@@ -24,12 +26,15 @@ from app.domain.arrow_flatbuffer import columns_of, schema_from_bytes
 from app.domain.landing_file import file_name
 from app.domain.names import TableName
 from app.domain.table import BatchSequence, FileNumber, Generation, Table
+from app.domain.table_options import SourceName, TableOptions
 from app.domain.table_schema import Column, ColumnType, TableSchema
 from app.errors import Code, RejectedInput
 from app.staging.database import Connection, translated_errors
 from app.staging.landing_ledger import list_files
+from app.staging.row_images import count_images
 from app.staging.staged_blocks import find_batch
-from app.staging.table_registry import RegistrationOutcome, find_table, list_tables, register_table
+from app.staging.table_registration import RegistrationOutcome, register_table
+from app.staging.table_registry import find_table, list_tables
 from app.staging.table_status import TableCounts, count_tables
 
 router = APIRouter(prefix="/v1", tags=["tables"])
@@ -48,13 +53,19 @@ TablePath = Annotated[str, Path(description="`name` or `schema.name`", examples=
 def put_table(
     table: TablePath, wanted: RegisterTable, gateway: GatewayOf, principal: Registrar, response: Response
 ) -> TableModel:
-    """The same again changes nothing (200); new nullable columns make a new schema version (200)."""
+    """The same again changes nothing (200); new nullable columns make a new schema version (200).
+
+    An existing table keeps its columns where none are given, and its options where they are left out.
+    """
     name = visible_name(table, principal)
-    if wanted.options:
-        raise RejectedInput(Code.BAD_OPTION, "this version knows no table options")
-    schema = TableSchema.declare(_columns(wanted), tuple(wanted.key_columns))
+    options = None if wanted.options is None else TableOptions.parse(wanted.options.model_dump())
+    for source in options.sources if options is not None else ():
+        visible_name(str(SourceName.parse(source).table), principal)
+    columns = _columns(wanted)
+    schema = None if columns is None else TableSchema.declare(columns, tuple(wanted.key_columns))
+    marker_first = gateway.settings.marker_first
     with translated_errors(), gateway.engine.begin() as connection:
-        registration = register_table(connection, name, schema, marker_first=gateway.settings.marker_first)
+        registration = register_table(connection, name, schema, options, marker_first=marker_first)
         status = _statuses(connection, [registration.table])[0]
     if registration.outcome is RegistrationOutcome.CREATED:
         response.status_code = 201
@@ -124,6 +135,20 @@ def get_files(
 
 
 @router.get(
+    "/tables/{table}/row-images/count",
+    operation_id="count_row_images",
+    summary="How many rows have an image from which partial updates are completed",
+    response_model=RowImagesModel,
+    responses=problems(401, 403, 404, 422, 503),
+)
+def get_row_image_count(table: TablePath, gateway: GatewayOf, principal: Reader) -> RowImagesModel:
+    with translated_errors(), gateway.engine.begin() as connection:
+        found = found_table(connection, visible_name(table, principal))
+        count = count_images(connection, found.table_id, found.generation)
+    return RowImagesModel(table=str(found.name), generation=found.generation, count=count)
+
+
+@router.get(
     "/batches/{table}/{generation}/{sequence}",
     operation_id="get_batch",
     summary="Where one change batch is",
@@ -153,14 +178,18 @@ def get_batch(
     )
 
 
-def _columns(wanted: RegisterTable) -> tuple[Column, ...]:
-    """The declared columns, listed or as an Arrow schema."""
-    if (wanted.columns is None) == (wanted.arrow_schema is None):
+def _columns(wanted: RegisterTable) -> tuple[Column, ...] | None:
+    """The declared columns, listed or as an Arrow schema; None where neither is given."""
+    if wanted.columns is not None and wanted.arrow_schema is not None:
         raise RejectedInput(Code.BAD_SCHEMA, "give either columns or arrow_schema")
     if wanted.columns is not None:
         return tuple(Column(c.name, ColumnType.parse(c.type), c.nullable) for c in wanted.columns)
+    if wanted.arrow_schema is None:
+        if wanted.key_columns:
+            raise RejectedInput(Code.BAD_SCHEMA, "key columns need columns beside them")
+        return None
     try:
-        content = base64.b64decode(wanted.arrow_schema or b"", validate=True)
+        content = base64.b64decode(wanted.arrow_schema, validate=True)
     except binascii.Error as error:
         raise RejectedInput(Code.BAD_SCHEMA, "arrow_schema is not base64") from error
     return columns_of(schema_from_bytes(content))
@@ -187,7 +216,7 @@ def _status(table: Table, counts: TableCounts) -> TableModel:
         state_reason=counts.state_reason,
         key_columns=list(table.schema.key_columns),
         schema_version=table.schema_version,
-        options={},
+        options=OptionsModel(**table.options.to_json()),
         lag=LagModel(
             batches=counts.pending_batches,
             rows=counts.pending_rows,

@@ -12,8 +12,9 @@ from app.domain.payload import decode_payload
 from app.domain.table import BatchSequence, Table
 from app.domain.table_schema import TableSchema
 from app.errors import Code, TemporarilyUnavailable
-from app.staging.group_commit import GroupCommit, Receipt, TableMoved, TypedBatch
+from app.staging.group_commit import GroupCommit
 from app.staging.staged_blocks import read_payloads
+from app.staging.typed_batch import Receipt, TableMoved, TypedBatch
 from tests.support import sql
 from tests.support.changes import update
 from tests.support.gateway_parts import inserts, registered, stage, typed

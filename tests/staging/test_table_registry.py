@@ -12,16 +12,14 @@ from app.domain.table_schema import SchemaVersion, TableSchema
 from app.errors import Code, TemporarilyUnavailable
 from app.staging import database
 from app.staging.database import open_engine, translated_errors
+from app.staging.table_registration import Registration, RegistrationOutcome, register_table
 from app.staging.table_registry import (
-    Registration,
-    RegistrationOutcome,
     find_table,
     find_table_by_id,
     find_table_by_replicate_schema,
     list_tables,
     quarantine_table,
     record_replicate_metadata,
-    register_table,
     replicate_metadata,
     schema_of_version,
 )

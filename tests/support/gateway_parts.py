@@ -12,8 +12,10 @@ from app.domain.landing_rows import landing_rows
 from app.domain.names import TableName
 from app.domain.table import Table
 from app.domain.table_schema import TableSchema
-from app.staging.group_commit import GroupCommit, Receipt, TypedBatch
-from app.staging.table_registry import find_table, register_table
+from app.staging.group_commit import GroupCommit
+from app.staging.table_registration import register_table
+from app.staging.table_registry import find_table
+from app.staging.typed_batch import Receipt, TypedBatch
 from demo.landing_reader import landing_files, table_folder
 
 
@@ -37,7 +39,7 @@ def inserts(rows: Sequence[dict[str, Any]]) -> list[Change]:
 
 
 def typed(table: Table, changes: Sequence[Change]) -> TypedBatch:
-    return TypedBatch(table, landing_rows(changes, table.schema))
+    return TypedBatch(table, landing_rows(changes, table.row_rules))
 
 
 def stage(engine: sa.Engine, *requests: Sequence[TypedBatch]) -> list[Receipt]:
