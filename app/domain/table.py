@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType
 
+from app.domain.drop_plan import DropPlan
 from app.domain.landing_rows import RowRules
 from app.domain.names import TableName
 from app.domain.table_options import DEFAULT_OPTIONS, TableOptions
@@ -65,6 +66,9 @@ class Table:
     """Whether changes other than snapshot rows were accepted in this generation."""
     arcion_catalog: str | None = None
     """The catalog whose messages feed this table, once one with a catalog has come."""
+
+    drop_plan: DropPlan | None = None
+    """What comes after, while the table is being dropped."""
 
     @property
     def row_rules(self) -> RowRules:

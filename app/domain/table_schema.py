@@ -1,9 +1,10 @@
 """The numbered column list of a table, its Arrow form in landing files, and how it may evolve."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final, NewType, assert_never
+from typing import Any, Final, NewType, assert_never
 
 import pyarrow as pa
 
@@ -126,6 +127,15 @@ class TableSchema:
             if key not in names:
                 raise RejectedInput(Code.BAD_SCHEMA, f"key column {key!r} is not among the columns")
         return cls(columns, key_columns)
+
+    def to_json(self) -> dict[str, Any]:
+        columns = [{"name": c.name, "type": str(c.type), "nullable": c.nullable} for c in self.columns]
+        return {"columns": columns, "key_columns": list(self.key_columns), "bare": self.bare}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "TableSchema":
+        columns = tuple(Column(c["name"], ColumnType.parse(c["type"]), c["nullable"]) for c in stored["columns"])
+        return cls(columns, tuple(stored["key_columns"]), stored["bare"])
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import sqlalchemy as sa
 
 from app.domain.row_image import StoredImage
-from app.domain.table import Generation, TableId
+from app.domain.table import BatchSequence, Generation, TableId
 
 # In the driver's own placeholders, of which %()b sends arrays in binary form: as text they would be twice as long.
 SELECT_IMAGES: Final = """
@@ -31,6 +31,15 @@ COUNT_IMAGES = sa.text("""
     SELECT count(*) FROM mirrorgate.row_images WHERE table_id = :table_id AND generation = :generation""")
 
 CLEAR_IMAGES = sa.text("DELETE FROM mirrorgate.row_images WHERE table_id = :table_id")
+
+SCAN_IMAGES = sa.text("""
+    SELECT row_key, image FROM mirrorgate.row_images
+    WHERE table_id = :table_id AND generation = :generation
+      AND (CAST(:after AS bytea) IS NULL OR row_key > :after) ORDER BY row_key LIMIT :most""")
+
+MOVE_IMAGES: Final = """
+    UPDATE mirrorgate.row_images SET generation = %(new)s, sequence = %(sequence)s
+    WHERE table_id = %(table_id)s AND generation = %(old)s AND row_key = ANY(%(keys)b)"""
 
 MOST_ROWS: Final = 10_000
 """Images that one statement reads or writes."""
@@ -75,6 +84,33 @@ def count_images(connection: sa.Connection, table_id: TableId, generation: Gener
     """How many rows have an image."""
     count: int = connection.execute(COUNT_IMAGES, {"table_id": table_id, "generation": generation}).scalar_one()
     return count
+
+
+def scan_images(
+    connection: sa.Connection, table_id: TableId, generation: Generation, most: int
+) -> Iterator[dict[bytes, bytes]]:
+    """All images by row key, in the order of the keys, `most` at a time."""
+    after: bytes | None = None
+    while True:
+        parameters = {"table_id": table_id, "generation": generation, "after": after, "most": most}
+        chunk = {bytes(key): bytes(image) for key, image in connection.execute(SCAN_IMAGES, parameters)}
+        if not chunk:
+            return
+        yield chunk
+        after = max(chunk)
+
+
+def move_images(
+    connection: sa.Connection,
+    table_id: TableId,
+    old: Generation,
+    new: Generation,
+    keys: Sequence[bytes],
+    sequence: BatchSequence,
+) -> None:
+    """Make these images those of a new generation, written by its batch `sequence`."""
+    parameters = {"table_id": table_id, "old": old, "new": new, "keys": keys, "sequence": sequence}
+    connection.exec_driver_sql(MOVE_IMAGES, parameters)
 
 
 def clear_images(connection: sa.Connection, table_id: TableId) -> None:

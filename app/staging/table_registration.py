@@ -41,6 +41,9 @@ UPDATE_RULES = sa.text("""
     SET options = CAST(:options AS jsonb), column_stays = CAST(:stays AS jsonb), revision = revision + 1
     WHERE table_id = :table_id""")
 
+UPDATE_OPTIONS = sa.text("""
+    UPDATE mirrorgate.tables SET options = CAST(:options AS jsonb) WHERE table_id = :table_id""")
+
 DELETE_SOURCES = sa.text("DELETE FROM mirrorgate.table_sources WHERE table_id = :table_id")
 
 INSERT_SOURCE = sa.text("""
@@ -120,8 +123,8 @@ def _create(
     connection.execute(INSERT_COUNTERS, {"table_id": table_id})
     append_block(connection, table_id, Generation(1), seed(str(name), Generation(1), installation_id(connection)))
     bare = replace(schema, bare=options.initial_load is InitialLoad.BARE)
-    _insert_version(connection, TableId(table_id), Generation(1), SchemaVersion(1), bare, marker_first)
-    _set_sources(connection, TableId(table_id), name, options)
+    insert_version(connection, TableId(table_id), Generation(1), SchemaVersion(1), bare, marker_first=marker_first)
+    set_sources(connection, TableId(table_id), name, options)
     return _must_find(connection, name)
 
 
@@ -150,7 +153,7 @@ def _change(
         parameters = {"table_id": table.table_id, "options": json.dumps(options.to_json()), "stays": json.dumps(stays)}
         connection.execute(UPDATE_RULES, parameters)
         if options.sources != table.options.sources:
-            _set_sources(connection, table.table_id, name, options)
+            set_sources(connection, table.table_id, name, options)
         if options.partial_updates is not table.options.partial_updates:
             clear_images(connection, table.table_id)
     if schema != table.schema:
@@ -182,7 +185,7 @@ def _stays(table: Table) -> Mapping[str, int | None]:
     return {**table.returned_columns, **dict.fromkeys(table.left_columns)}
 
 
-def _set_sources(connection: sa.Connection, table_id: TableId, name: TableName, options: TableOptions) -> None:
+def set_sources(connection: sa.Connection, table_id: TableId, name: TableName, options: TableOptions) -> None:
     """Route these source names here. One that is a table of its own, or feeds another, is refused."""
     connection.execute(DELETE_SOURCES, {"table_id": table_id})
     for text in options.sources:
@@ -197,29 +200,29 @@ def _set_sources(connection: sa.Connection, table_id: TableId, name: TableName, 
 
 def _next_version(connection: sa.Connection, table: Table, schema: TableSchema, marker_first: bool) -> None:
     version = SchemaVersion(table.schema_version + 1)
-    _insert_version(connection, table.table_id, table.generation, version, schema, marker_first)
+    insert_version(connection, table.table_id, table.generation, version, schema, marker_first=marker_first)
     connection.execute(UPDATE_VERSION, {"table_id": table.table_id, "version": version})
 
 
-def _insert_version(
+def set_options(connection: sa.Connection, table_id: TableId, options: TableOptions) -> None:
+    """Store the options of a new generation."""
+    connection.execute(UPDATE_OPTIONS, {"table_id": table_id, "options": json.dumps(options.to_json())})
+
+
+def insert_version(
     connection: sa.Connection,
     table_id: TableId,
     generation: Generation,
     version: SchemaVersion,
     schema: TableSchema,
+    *,
     marker_first: bool,
 ) -> None:
-    columns = [{"name": c.name, "type": str(c.type), "nullable": c.nullable} for c in schema.columns]
+    """Record a schema version and tell it in the metadata chain, before any of its data."""
+    stored = schema.to_json()
+    parameters = {**stored, "columns": json.dumps(stored["columns"])}
     connection.execute(
-        INSERT_VERSION,
-        {
-            "table_id": table_id,
-            "generation": generation,
-            "version": version,
-            "key_columns": list(schema.key_columns),
-            "columns": json.dumps(columns),
-            "bare": schema.bare,
-        },
+        INSERT_VERSION, {**parameters, "table_id": table_id, "generation": generation, "version": version}
     )
     append_block(connection, table_id, generation, set_data_schema(schema.file_schema(marker_first=marker_first)))
 

@@ -1,19 +1,20 @@
 """Which tables exist, with which schema versions."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
 
+from app.domain.drop_plan import DropPlan
 from app.domain.names import TableName
 from app.domain.table import BatchSequence, Generation, Table, TableId, TableState
 from app.domain.table_options import SourceName, TableOptions
-from app.domain.table_schema import Column, ColumnType, SchemaVersion, TableSchema
+from app.domain.table_schema import SchemaVersion, TableSchema
 
 _SELECT_TABLES = """
     SELECT t.table_id, t.name, t.generation, t.state, t.schema_version, t.options, t.revision, t.column_stays,
-        t.arcion_catalog, c.cdc_started, v.key_columns, v.columns, v.bare
+        t.arcion_catalog, t.drop_plan, c.cdc_started, v.key_columns, v.columns, v.bare
     FROM mirrorgate.tables t
     JOIN mirrorgate.table_counters c ON c.table_id = t.table_id
     JOIN mirrorgate.schema_versions v
@@ -46,6 +47,9 @@ PIN_CATALOG = sa.text("""
 UPDATE_REPLICATE_METADATA = sa.text("""
     UPDATE mirrorgate.tables SET replicate_metadata = CAST(:metadata AS jsonb) WHERE table_id = :table_id""")
 
+
+NOTE_TROUBLE = sa.text("""
+    UPDATE mirrorgate.tables SET state_reason = :reason WHERE table_id = :table_id AND state = 'dropping'""")
 
 QUARANTINE = sa.text("""
     UPDATE mirrorgate.tables SET state = 'quarantined', state_reason = :reason
@@ -88,7 +92,7 @@ def schema_of_version(
 ) -> TableSchema:
     """The columns and keys of one schema version, which must exist."""
     keys = {"table_id": table_id, "generation": generation, "version": version}
-    return _schema(connection.execute(SELECT_VERSION, keys).mappings().one())
+    return TableSchema.from_json(dict(connection.execute(SELECT_VERSION, keys).mappings().one()))
 
 
 def replicate_metadata(connection: sa.Connection, table_id: TableId, *, lock: bool = False) -> Mapping[str, Any] | None:
@@ -109,9 +113,14 @@ def pin_arcion_catalog(connection: sa.Connection, table_id: TableId, catalog: st
     return pinned
 
 
-def quarantine_table(connection: sa.Connection, table_id: TableId, reason: str) -> None:
-    """Stop publishing one table until an operator has looked; ingest goes on."""
-    connection.execute(QUARANTINE, {"table_id": table_id, "reason": reason})
+def note_drop_trouble(connection: sa.Connection, table_id: TableId, reason: str) -> None:
+    """Show why a drop goes on; it is tried again."""
+    connection.execute(NOTE_TROUBLE, {"table_id": table_id, "reason": reason})
+
+
+def quarantine_table(connection: sa.Connection, table_id: TableId, reason: str) -> bool:
+    """Stop publishing one active table until an operator has looked; ingest goes on. False for another state."""
+    return connection.execute(QUARANTINE, {"table_id": table_id, "reason": reason}).rowcount == 1
 
 
 def _table(row: sa.RowMapping) -> Table:
@@ -122,17 +131,12 @@ def _table(row: sa.RowMapping) -> Table:
         generation=Generation(row["generation"]),
         state=TableState(row["state"]),
         schema_version=SchemaVersion(row["schema_version"]),
-        schema=_schema(row),
+        schema=TableSchema.from_json(dict(row)),
         options=TableOptions.parse(row["options"]),
         revision=row["revision"],
         left_columns=frozenset(name for name, since in stays.items() if since is None),
         returned_columns={name: BatchSequence(since) for name, since in stays.items() if since is not None},
         cdc_started=row["cdc_started"],
         arcion_catalog=row["arcion_catalog"],
+        drop_plan=DropPlan.from_json(row["drop_plan"]) if row["drop_plan"] else None,
     )
-
-
-def _schema(row: sa.RowMapping) -> TableSchema:
-    stored: Sequence[Mapping[str, Any]] = row["columns"]
-    columns = tuple(Column(c["name"], ColumnType.parse(c["type"]), c["nullable"]) for c in stored)
-    return TableSchema(columns, tuple(row["key_columns"]), row["bare"])

@@ -169,7 +169,7 @@ def test_a_request_over_two_tables_is_staged_whole_or_not_at_all(engine: sa.Engi
 @pytest.mark.parametrize(
     ("change", "accepted"),
     [
-        ("state = 'dropping'", False),
+        ("state = 'dropping', drop_plan = '{}'", False),
         ("state = 'dropped'", False),
         ("generation = 2", False),
         ("state = 'paused'", True),

@@ -24,7 +24,7 @@ from app.staging.table_registry import (
     schema_of_version,
 )
 from tests.support import sql
-from tests.support.gateway_parts import current
+from tests.support.gateway_parts import current, dropping
 from tests.support.refusals import refused
 from tests.support.schemas import schema_of
 
@@ -78,10 +78,8 @@ def test_a_conflicting_schema_is_refused_and_changes_nothing(engine: sa.Engine) 
     assert current(engine, "sales.orders").schema == FIRST
 
 
-@pytest.mark.parametrize("state", ["dropping"])
-def test_a_table_that_is_being_dropped_is_not_registered_again(engine: sa.Engine, state: str) -> None:
-    register(engine, FIRST)
-    sql.run(engine, "UPDATE mirrorgate.tables SET state = :state", state=state)
+def test_a_table_that_is_being_dropped_is_not_registered_again(engine: sa.Engine) -> None:
+    dropping(engine, str(register(engine, FIRST).table.name))
     with refused() as refusal:
         register(engine, WIDER)
     assert refusal.code == Code.TABLE_NOT_ACCEPTING

@@ -8,11 +8,13 @@ import pyarrow.parquet as pq
 import sqlalchemy as sa
 
 from app.domain.change import Change, Operation
+from app.domain.drop_plan import DropAction, DropPlan
 from app.domain.landing_rows import landing_rows
 from app.domain.names import TableName
 from app.domain.table import Table
 from app.domain.table_schema import TableSchema
 from app.staging.group_commit import GroupCommit
+from app.staging.table_lifecycle import begin_drop
 from app.staging.table_registration import register_table
 from app.staging.table_registry import find_table
 from app.staging.typed_batch import Receipt, TypedBatch
@@ -31,6 +33,13 @@ def current(engine: sa.Engine, name: str) -> Table:
         table = find_table(connection, TableName.parse(name))
     assert table is not None
     return table
+
+
+def dropping(engine: sa.Engine, name: str) -> Table:
+    """The table once its drop has begun."""
+    table = current(engine, name)
+    with engine.begin() as connection:
+        return begin_drop(connection, table.name, table.generation, DropPlan(DropAction.DROP), "test")
 
 
 def inserts(rows: Sequence[dict[str, Any]]) -> list[Change]:
