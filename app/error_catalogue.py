@@ -238,7 +238,7 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     Code.INCOMPLETE_UPDATE: CodeFacts(
         Kind.INVALID,
         "An update lacks the new value of a column; landing it would write NULL over data.",
-        "Let the tool write full after images.",
+        "Let the tool write full after images, or set the table option partial_updates=complete (docs/tables.md).",
     ),
     Code.INCOMPLETE_INSERT: CodeFacts(
         Kind.INVALID, "An insert lacks a column.", "Let the tool write full rows on insert."
@@ -262,7 +262,8 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     Code.UNKNOWN_COLUMN: CodeFacts(
         Kind.INVALID,
         "The message has a column that the table does not.",
-        "Add it with PUT /v1/tables/{table} (all columns plus the new nullable one), then send again.",
+        "Add it with PUT /v1/tables/{table} (all columns plus the new nullable one), or set the table option "
+        "new_columns=add_as_string (docs/tables.md); then send again.",
     ),
     Code.BAD_VALUE: CodeFacts(
         Kind.INVALID,
