@@ -91,6 +91,31 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         "The table's present generation has no published file of this number.",
         "Look at the landing ledger: GET /v1/tables/{table}/files.",
     ),
+    Code.IDEMPOTENCY_KEY_REUSED: CodeFacts(
+        Kind.INVALID,
+        "The idempotency key was used for another request: another path, query or body.",
+        "Give each request a key of its own; repeat a request byte for byte under the key it was first sent with.",
+    ),
+    Code.PRODUCER_SEQUENCE_REUSED: CodeFacts(
+        Kind.INVALID,
+        "The producer's number was used for another request.",
+        "Ask GET /v1/producers/{producer} for the last durable number; send new requests with the numbers after it.",
+    ),
+    Code.PRODUCER_GAP: CodeFacts(
+        Kind.CONFLICT,
+        "The producer left out numbers: a request before this one is missing.",
+        "Send the requests from the expected number on, one after the other.",
+    ),
+    Code.RECEIPT_EXPIRED: CodeFacts(
+        Kind.CONFLICT,
+        "The request is durable since longer than receipts are kept.",
+        "Go on with the number after the last durable one; see GET /v1/producers/{producer}.",
+    ),
+    Code.UNKNOWN_PRODUCER: CodeFacts(
+        Kind.MISSING,
+        "Nothing durable came from this producer under the caller's key.",
+        "Begin with number 1.",
+    ),
     Code.GENERATION_MISMATCH: CodeFacts(
         Kind.CONFLICT,
         "The act names another generation than the table is in: it was meant for a folder that is no more.",
