@@ -19,7 +19,8 @@ from app.domain.table import Table
 from app.domain.table_schema import TypeName
 from app.errors import Code, Problem, RejectedInput, TemporarilyUnavailable
 from app.formats.arcion import decode_arcion
-from app.formats.arcion_csv import CsvLayout, CsvMode, decode_arcion_csv
+from app.formats.arcion_csv import decode_arcion_csv
+from app.formats.csv_layout import CsvLayout, CsvMode
 from app.formats.replicate import decode_replicate
 from app.formats.replicate_metadata import SourceHistory, TableMetadata, VersionId, by_table, follow
 from app.formats.replicate_versions import TableConversation, adopt, table_of
