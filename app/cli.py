@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from app.cli_remote import keys, status, tables
+from app.cli_send import send
 from app.errors import Code, MirrorgateError
 from app.settings import Settings
 from app.telemetry import configure_logging
@@ -23,6 +24,7 @@ app = typer.Typer(
 )
 app.add_typer(keys, name="keys")
 app.add_typer(tables, name="tables")
+app.command()(send)
 app.command()(status)
 
 _errors = Console(stderr=True)
