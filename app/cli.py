@@ -10,6 +10,7 @@ from rich.console import Console
 
 from app import cli_operate  # noqa: F401  # adds its commands to `tables`
 from app.cli_remote import keys, status, tables
+from app.cli_send import send
 from app.errors import Code, MirrorgateError
 from app.settings import Settings
 from app.telemetry import configure_logging
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 app.add_typer(keys, name="keys")
 app.add_typer(tables, name="tables")
+app.command()(send)
 app.command()(status)
 
 _errors = Console(stderr=True)

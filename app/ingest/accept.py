@@ -16,7 +16,8 @@ from app.domain.table_options import SourceName
 from app.domain.table_schema import TypeName
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.formats.arcion import decode_arcion
-from app.formats.arcion_csv import CsvLayout, decode_arcion_csv
+from app.formats.arcion_csv import decode_arcion_csv
+from app.formats.csv_layout import CsvLayout
 from app.formats.replicate import decode_replicate
 from app.ingest.directory import TableDirectory
 from app.ingest.replicate_tables import ReplicateTables
