@@ -16,14 +16,14 @@ from app.domain.drain_plan import FileLimits
 from app.domain.landing_file import BuiltFile, PlannedFile
 from app.domain.table import Epoch, Table, TableId
 from app.errors import Code, InvariantBroken, MirrorgateError
-from app.landing.local_zone import LocalZone
+from app.landing.open_zone import open_zone
 from app.landing.publish import Scratch, Sight, look, make_visible, prepare_folder, revoke_older_epochs
 from app.landing.zone import LandingZone, ScratchRevoked
 from app.staging.database import Engine, installation_id, open_engine, translated_errors
 from app.staging.landing_ledger import nominate, plan_next_files, record_published, unrecorded_files
 from app.staging.leases import check_epoch, claim_table, due_tables
 from app.staging.table_registry import find_table_by_id, quarantine_table
-from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files
+from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files, failure_text
 
 log = structlog.get_logger()
 
@@ -61,7 +61,7 @@ class DrainCycle:
 
     def __post_init__(self) -> None:
         self.engine: Engine = open_engine(self.place.database_url, pool_size=8, application="mirrorgate drain")
-        self.zone: LandingZone = LocalZone(self.place.landing_zone)
+        self.zone: LandingZone = open_zone(self.place.landing_zone)
         with translated_errors(), self.engine.begin() as connection:
             self.installation_id = installation_id(connection)
 
@@ -165,7 +165,7 @@ class DrainCycle:
         """Forget the epoch, so that the next try begins with a new one; quarantine what must not be tried again."""
         epoch = self.held.pop(table_id, None)
         code = error.code if isinstance(error, MirrorgateError) else None
-        detail = error.detail if isinstance(error, MirrorgateError) else type(error).__name__
+        detail = error.detail if isinstance(error, MirrorgateError) else failure_text(error)
         log.warning("table_not_published", table_id=table_id, code=code, detail=detail)
         if code not in QUARANTINES:
             return

@@ -231,6 +231,16 @@ def test_a_lease_keeps_others_from_writing(workspace: FileSystemClient) -> None:
     file.flush_data(6)
 
 
+def test_the_first_request_of_each_operation_on_each_path_may_fail(
+    onelake: OneLake, workspace: FileSystemClient
+) -> None:
+    onelake.faults.first_of_each, onelake.faults.spared = answer(503, "ServerBusy"), frozenset({"head"})
+    for path in ("_a", "_b"):
+        assert refusal(at(workspace, path).create_file)[0] == 503
+        at(workspace, path).create_file()
+        at(workspace, path).get_file_properties()
+
+
 @pytest.mark.parametrize(
     ("effect", "done"),
     [

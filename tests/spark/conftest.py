@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
 from app.domain.drain_plan import FileLimits
+from app.landing.open_zone import ZonePlace
 from app.landing.parquet_file import FileLayout
 from app.settings import Settings
 from app.staging.leases import renew_lease
@@ -48,8 +49,9 @@ def new_worker(spark: SparkSession, database_url: str, landing_zone: Path) -> It
         max_delay_seconds: float = 0.0,
         lease_seconds: float = 60.0,
         marker_first: bool = False,
+        zone: ZonePlace | None = None,
     ) -> DrainCycle:
-        place = BuildPlace(database_url, landing_zone, FileLayout(marker_first, "zstd"))
+        place = BuildPlace(database_url, zone or ZonePlace(str(landing_zone)), FileLayout(marker_first, "zstd"))
         limits = FileLimits(128 * 2**20, rows, max_delay_seconds)
         worker = DrainCycle(uuid4(), spark, place, limits, tasks=2)
         with worker.engine.begin() as connection:

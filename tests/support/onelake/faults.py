@@ -22,7 +22,7 @@ class Effect(StrEnum):
     SILENT_AFTER = "silent after"
     """Done, never answered."""
     LATE = "late"
-    """Never answered; done only after the next request of the same operation was."""
+    """The connection is reset; it is done only after the next request of the same operation was answered."""
     ERROR_AFTER = "error after"
     """Done, and answered with an error all the same."""
     SHORT = "short"
@@ -73,7 +73,15 @@ class Switches:
 
 @dataclass
 class Faults:
-    """Faults waiting for the requests they are meant for, each used once, in the order planned."""
+    """Faults waiting for the requests they are meant for, each used once, in the order planned.
+
+    `first_of_each` is met, beside them, by the first request of each operation on each path.
+    """
+
+    first_of_each: Fault | None = None
+    spared: frozenset[str] = frozenset()
+    """Operations that `first_of_each` leaves alone."""
+    _met: set[tuple[str, str]] = field(default_factory=set)
 
     _waiting: dict[str, list[Fault]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -87,14 +95,20 @@ class Faults:
         with self._lock:
             self._waiting.setdefault(operation, []).extend([*passing, *(replace(fault) for fault in faults)])
 
-    def next(self, operation: str) -> Fault | None:
+    def next(self, operation: str, path: str) -> Fault | None:
         with self._lock:
             waiting = self._waiting.get(operation)
-            fault = waiting.pop(0) if waiting else None
+            fault = waiting.pop(0) if waiting else self._first(operation, path)
             if fault is None or fault.status == 0:
                 return None
             self.used.append((operation, fault))
             return fault
+
+    def _first(self, operation: str, path: str) -> Fault | None:
+        if self.first_of_each is None or operation in self.spared or (operation, path) in self._met:
+            return None
+        self._met.add((operation, path))
+        return self.first_of_each
 
     def late(self, action: Callable[[], object], operation: str) -> None:
         """Do this once the next request of the operation has been answered."""

@@ -128,7 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
             refusal = endpoint.refusal(request)
         except Refused as refused:
             request, refusal = Request(self.server.service or "dfs", self.command, "", {}, headers, b""), refused
-        fault = None if refusal else endpoint.faults.next(request.operation)
+        fault = None if refusal else endpoint.faults.next(request.operation, request.path)
         if fault is not None and fault.effect is Effect.RESET_BEFORE:
             self.rfile.read(length // 2)
             return self._reset()
@@ -163,7 +163,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._stay_silent()
             case Effect.LATE:
                 endpoint.faults.late(lambda: endpoint.answer(request), request.operation)
-                self._stay_silent()
+                self._reset()
             case Effect.SHORT:
                 self._send(endpoint.answer(request), request, cut=True)
 
