@@ -1,32 +1,5 @@
 """A OneLake endpoint per test; the certificate authority is made once."""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from tests.support.onelake.fixtures import new_onelake, onelake, trust
 
-import pytest
-
-from tests.support.onelake import OneLake, Switches, Trust, certificates, served
-
-NewOneLake = Callable[..., OneLake]
-
-
-@pytest.fixture(scope="session")
-def trust() -> Iterator[Trust]:
-    with certificates() as made:
-        yield made
-
-
-@pytest.fixture
-def new_onelake(trust: Trust) -> Iterator[NewOneLake]:
-    """Makes endpoints with the switches given; `account=True` makes a plain storage account."""
-    with ExitStack() as stack:
-
-        def make(*, account: bool = False, **switches: object) -> OneLake:
-            return stack.enter_context(served(OneLake(account=account, switches=Switches(**switches)), trust))
-
-        yield make
-
-
-@pytest.fixture
-def onelake(new_onelake: NewOneLake) -> OneLake:
-    return new_onelake()
+__all__ = ["new_onelake", "onelake", "trust"]

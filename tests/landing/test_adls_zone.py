@@ -1,21 +1,26 @@
 """A landing zone in OneLake: what only a remote one has. What every zone promises: test_zone_behaviour.py."""
 
+import json
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from app.landing.adls_zone import AdlsZone
+from app.landing.open_zone import open_zone
 from app.landing.publish import Scratch, revoke_older_epochs
 from app.landing.retries import Refused, TryAgain
 from app.landing.zone import FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked
-from tests.landing.conftest import NewOneLake
-from tests.support.onelake import Effect, Fault, OneLake, Trust, answer
-from tests.support.onelake.clients import FakeTime, adls_zone
+from tests.support.onelake import TOKEN, Effect, Fault, OneLake, Trust, answer
+from tests.support.onelake.clients import FakeTime, adls_zone, place
+from tests.support.onelake.fixtures import NewOneLake
 
 NewZone = Callable[..., AdlsZone]
 
@@ -143,6 +148,44 @@ def test_no_credential_at_all_is_told_at_once(onelake: OneLake, trust: Trust, ti
     with pytest.raises(Refused, match="no credential"):
         adls_zone(onelake, trust, time, credential=NoCredential).kind("")
     assert time.slept == []
+
+
+@contextmanager
+def machine_identity() -> Iterator[tuple[str, list[str]]]:
+    """What a machine in Azure offers its programs: a local address that hands out tokens, and what was asked of it."""
+    asked: list[str] = []
+
+    class Identity(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(parse_qs(urlsplit(self.path).query)["resource"][0])
+            body = json.dumps({"access_token": TOKEN, "expires_on": str(2**33), "token_type": "Bearer"}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Identity) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/", asked
+        server.shutdown()
+        thread.join()
+
+
+def test_without_a_credential_of_its_own_it_finds_the_machines(
+    onelake: OneLake, trust: Trust, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with machine_identity() as (url, asked):
+        monkeypatch.setenv("IDENTITY_ENDPOINT", url)
+        monkeypatch.setenv("IDENTITY_HEADER", "secret")
+        zone = open_zone(place(onelake, trust, credential=None))
+        zone.create_file("f", b"x")
+        assert zone.kind("f") is PathKind.FILE
+    assert asked == ["https://storage.azure.com"]
 
 
 @pytest.mark.parametrize("effect", [Effect.SILENT_BEFORE, Effect.SILENT_AFTER])

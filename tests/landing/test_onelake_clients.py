@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
-from tests.landing.conftest import NewOneLake
 from tests.support.onelake import OneLake, Trust
 from tests.support.onelake.clients import file_system
+from tests.support.onelake.fixtures import NewOneLake
 
 KEY = "a2V5a2V5a2V5a2V5"
 """Any key will do: the endpoint does not check signatures."""

@@ -10,9 +10,9 @@ from azure.core import MatchConditions
 from azure.core.exceptions import AzureError, HttpResponseError, ServiceResponseError
 from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient
 
-from tests.landing.conftest import NewOneLake
 from tests.support.onelake import ITEM, LANDING_ZONE, WORKSPACE, Effect, Fault, OneLake, Trust, answer
 from tests.support.onelake.clients import FixedToken, file_system
+from tests.support.onelake.fixtures import NewOneLake
 
 NEW_ONLY = {"match_condition": MatchConditions.IfMissing}
 

@@ -16,6 +16,9 @@ from app.staging.leases import renew_lease
 from spark_jobs.build_files import BuildPlace
 from spark_jobs.drain import Drain, start_spark
 from spark_jobs.drain_cycle import DrainCycle
+from tests.support.onelake.fixtures import new_onelake, onelake, trust
+
+__all__ = ["new_onelake", "onelake", "trust"]
 
 NewWorker = Callable[..., DrainCycle]
 
