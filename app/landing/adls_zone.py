@@ -103,6 +103,9 @@ class AdlsZone:
 
         return self._retries.run(move)
 
+    def make_durable(self, path: str) -> None:
+        """Nothing: what the service shows is durable."""
+
     def replace_file(self, source: str, destination: str) -> None:
         moving: Found | None = None
 

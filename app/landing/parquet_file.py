@@ -16,8 +16,6 @@ ROW_GROUP_ROWS: Final = 1_000_000
 ROW_GROUP_BYTES: Final = 64 * 2**20
 """Decoded size at which a row group is closed: what one writer holds in memory at the most, beside one batch."""
 
-_FOOTER_BYTES: Final = 64 * 2**10
-
 
 @dataclass(frozen=True, slots=True)
 class FileLayout:
@@ -57,28 +55,19 @@ def write_parquet(
 def read_identity(file: BinaryIO) -> FileIdentity | None:
     """The identity in a file's footer; None for a file that is not Parquet, not whole, or not ours.
 
-    The footer's own row count must agree with the identity. Raises OSError when the store cannot be read: that says
-    nothing about the file.
+    The footer's own row count must agree with the identity. A fault of the store stays the OSError it is.
     """
-    footer = _read_footer(file)
     try:
-        metadata = pq.read_metadata(io.BytesIO(footer))
-    except (pa.ArrowInvalid, OSError):
+        metadata = pq.read_metadata(file)
+    except pa.ArrowInvalid:
+        return None
+    except OSError as error:
+        # Arrow complains of a broken footer with a plain OSError that has no number; the store's own errors differ.
+        if type(error) is not OSError or error.errno is not None:
+            raise
         return None
     identity = FileIdentity.from_footer(metadata.metadata or {})
     return identity if identity is not None and identity.rows == metadata.num_rows else None
-
-
-def _read_footer(file: BinaryIO) -> bytes:
-    """The end of a file as its last bytes say how long the footer is; whatever is there for one that is not Parquet."""
-    size = file.seek(0, io.SEEK_END)
-    file.seek(-min(size, _FOOTER_BYTES), io.SEEK_END)
-    tail = file.read()
-    length = int.from_bytes(tail[-8:-4], "little") + 8
-    if len(tail) < length <= size:
-        file.seek(-length, io.SEEK_END)
-        tail = file.read()
-    return tail
 
 
 def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterable[list[pa.RecordBatch]]:

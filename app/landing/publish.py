@@ -23,7 +23,7 @@ METADATA: Final = "_metadata.json"
 MARKER: Final = "_gateway.json"
 PARTNER_EVENTS: Final = "_partnerEvents.json"
 PROCESSED: Final = ("_ProcessedFiles", "_FilesReadyToDelete")
-"""Folders inside a table folder that mirroring moves consumed files to."""
+"""Where mirroring moves files that it has consumed, in the order of the moves."""
 
 
 class FolderMarker(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class FolderMarker(msgspec.Struct, frozen=True):
 
 
 class Sight(StrEnum):
-    """What stands under a planned file's number."""
+    """What stands, or stood until mirroring consumed it, under a planned file's number."""
 
     ABSENT = "absent"
     OURS = "ours"
@@ -70,15 +70,17 @@ def revoke_older_epochs(zone: LandingZone, scratch: Scratch) -> None:
 
 
 def look(zone: LandingZone, name: TableName, planned: PlannedFile) -> Sight:
-    """W3: whether the planned file is visible under its number, or was and has been consumed, by its footer."""
+    """W3: whether the planned file is or was visible under its number, by the identity in its footer.
+
+    Raises OSError when the store fails or mirroring moves the file just now: then it must be looked at again.
+    """
     file = file_name(planned.identity.number)
     for folder in (name.folder, *(f"{name.folder}/{processed}" for processed in PROCESSED)):
-        path = f"{folder}/{file}"
-        kind = zone.kind(path)
+        kind = zone.kind(f"{folder}/{file}")
         if kind is PathKind.FOLDER:
             return Sight.FOREIGN
         if kind is PathKind.FILE:
-            with zone.read_file(path) as opened:
+            with zone.read_file(f"{folder}/{file}") as opened:
                 return Sight.OURS if read_identity(opened) == planned.identity else Sight.FOREIGN
     return Sight.ABSENT
 
@@ -90,7 +92,8 @@ def prepare_folder(
 
     A process that dies inside leaves either no folder or a complete one; where folders cannot be renamed, perhaps
     one without its marker, which the next owner refuses. Raises InvariantBroken `landing_folder_lost` when the
-    folder is another's, or gone although files were published into it.
+    folder is another's, or gone although files were published into it, FileNotFoundError when the scratch is lost
+    (the next epoch prepares it again).
     """
     wanted = FolderMarker.of(table, installation_id)
     folder = table.name.folder
@@ -103,12 +106,7 @@ def prepare_folder(
         zone.create_file(f"{prepared}/{MARKER}", msgspec.json.encode(wanted))
         if "/" in folder:
             zone.create_folder(folder.rpartition("/")[0])
-        try:
-            zone.rename(prepared, folder)
-        except FolderRenameUnsupported:
-            zone.create_folder(folder)
-            for file in (MARKER, METADATA):
-                zone.rename(f"{prepared}/{file}", f"{folder}/{file}")
+        _rename_folder(zone, prepared, folder)
     if _read(zone, f"{folder}/{MARKER}") != msgspec.json.encode(wanted):
         raise InvariantBroken(
             Code.LANDING_FOLDER_LOST, f"folder {folder} belongs to another table, generation or gateway"
@@ -145,6 +143,18 @@ def announce_partner(zone: LandingZone, worker_id: UUID, partner_name: str, sour
         zone.create_folder(SCRATCH)
         zone.create_file(prepared, msgspec.json.format(msgspec.json.encode(content)))
         zone.rename(prepared, PARTNER_EVENTS)
+
+
+def _rename_folder(zone: LandingZone, prepared: str, folder: str) -> None:
+    """Show a prepared folder in one step, or, where the store has no such step, file by file, the marker first."""
+    try:
+        outcome = zone.rename(prepared, folder)
+    except FolderRenameUnsupported:
+        zone.create_folder(folder)
+        outcomes = [zone.rename(f"{prepared}/{file}", f"{folder}/{file}") for file in (MARKER, METADATA)]
+        outcome = max(outcomes, key=lambda outcome: outcome is RenameOutcome.SOURCE_MISSING)
+    if outcome is RenameOutcome.SOURCE_MISSING:
+        raise FileNotFoundError(prepared)
 
 
 def _metadata(table: Table) -> bytes:
