@@ -122,6 +122,26 @@ class AdlsZone:
 
         self._retries.run(move)
 
+    def remove_folder(self, path: str, aside: str) -> None:
+        """As the protocol says, by one delete: the service takes a folder and what is in it out of sight at once."""
+
+        def remove(unclear: bool) -> None:
+            there = self._client.head(path)
+            if there is None:
+                if unclear:
+                    return
+                raise FileNotFoundError(path)
+            if not there.folder:
+                raise NotADirectoryError(path)
+            try:
+                self._client.delete(path, there)
+            except Refused as refused:
+                if refused.status not in (404, 409, 412):
+                    raise
+                raise TryAgain(str(refused), unclear=refused.status == 404) from refused
+
+        self._retries.run(remove)
+
     def revoke_folder(self, path: str) -> None:
         def revoke(_: bool) -> None:
             there = self._client.head(path)

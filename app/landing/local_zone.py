@@ -88,6 +88,12 @@ class LocalZone:
         (self._root / source).replace(target)
         _sync_folder(target.parent)
 
+    def remove_folder(self, path: str, aside: str) -> None:
+        target, hidden = self._root / path, self._root / aside
+        target.rename(hidden)
+        _sync_folder(target.parent)
+        shutil.rmtree(hidden)
+
     def revoke_folder(self, path: str) -> None:
         target = self._root / path
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -81,6 +81,13 @@ class LandingZone(Protocol):
         """Move a file over another in one atomic step; only for metadata, never for landing files."""
         ...
 
+    def remove_folder(self, path: str, aside: str) -> None:
+        """Take a folder out of sight in one step, by way of `aside` in scratch where the store can, and delete it.
+
+        A process that dies inside leaves the folder whole, or out of sight. Raises OSError while it is in use.
+        """
+        ...
+
     def revoke_folder(self, path: str) -> None:
         """Make the path a plain file for good, whatever stood there: nothing below it can be written or renamed.
 

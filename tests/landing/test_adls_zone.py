@@ -305,6 +305,33 @@ def test_a_delete_that_arrives_late_does_not_take_the_mark_of_a_revoked_folder_a
     assert zone.kind("scratch/1") is PathKind.FILE
 
 
+def test_a_removal_that_arrives_late_does_not_take_a_new_folder_away(onelake: OneLake, zone: AdlsZone) -> None:
+    late: list[Any] = []
+    original = onelake.answer
+    zone.create_file("table/f", b"old")
+
+    def note(request: Any) -> Any:
+        if request.operation == "delete":
+            late.append(request)
+        return original(request)
+
+    onelake.answer = note  # type: ignore[method-assign]
+    zone.remove_folder("table", "scratch/dropped")
+    zone.create_file("table/f", b"new")
+    for request in late:
+        original(request)
+    assert onelake.file("table/f") == b"new"
+
+
+def test_a_folder_that_stays_in_use_is_told(onelake: OneLake, zone: AdlsZone, time: FakeTime) -> None:
+    zone.create_file("table/f", b"x")
+    onelake.switches.folder_in_use = 1_000
+    with pytest.raises(OSError, match="409 PathInUse"):
+        zone.remove_folder("table", "scratch/dropped")
+    assert onelake.file("table/f") == b"x"
+    assert time.now > 30
+
+
 def test_a_folder_that_is_made_again_while_it_is_revoked_is_taken_away_too(onelake: OneLake, zone: AdlsZone) -> None:
     zone.create_file("scratch/1/f", b"x")
     stubborn = iter([True, True])

@@ -60,7 +60,7 @@ def build(zone: LocalZone, file: PlannedFile, temp_name: str = "temp") -> BuiltF
     """Write the planned file into scratch."""
     batch = landing_rows(inserts([{"id": 1}]), KEYED).batch
     with zone.write_file(SCRATCH.path(temp_name)) as sink:
-        facts = write_parquet(sink, KEYED.arrow, [batch], file.identity, FileLayout(False, "zstd"))
+        facts = write_parquet(sink, KEYED, [batch], file.identity, FileLayout(False, "zstd"))
     return BuiltFile(file, EPOCH, temp_name, facts.file_bytes, facts.file_sha256)
 
 

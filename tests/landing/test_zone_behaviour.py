@@ -230,6 +230,17 @@ def test_metadata_may_be_replaced(zone: LandingZone) -> None:
         zone.replace_file("scratch/new", "metadata")
 
 
+def test_a_removed_folder_is_gone_with_all_that_was_in_it_and_may_be_made_again(zone: LandingZone) -> None:
+    zone.create_folder("table/deeper")
+    zone.create_file("table/deeper/file", b"old")
+    zone.remove_folder("table", "scratch/dropped")
+    assert (zone.kind("table"), zone.names("scratch")) == (PathKind.ABSENT, [])
+    with pytest.raises(FileNotFoundError):
+        zone.remove_folder("table", "scratch/dropped")
+    zone.create_folder("table")
+    assert zone.names("table") == []
+
+
 @pytest.mark.parametrize("before", [PathKind.FOLDER, PathKind.ABSENT, PathKind.FILE])
 def test_a_revoked_folder_is_a_file_and_stays_one(zone: LandingZone, before: PathKind) -> None:
     if before is PathKind.FOLDER:
