@@ -49,7 +49,8 @@ class AdlsClient:
         self._address = address
         self._endpoint = urlsplit(options.endpoint).netloc if options.endpoint else None
         credential = cast("TokenCredential", options.credential()) if options.credential else DefaultAzureCredential()
-        version = {"api_version": options.api_version} if options.api_version else {}
+        self._version = options.api_version
+        version = {"api_version": self._version} if self._version else {}
         try:
             service = DataLakeServiceClient(
                 f"https://{address.host}",
@@ -58,7 +59,7 @@ class AdlsClient:
                 connection_timeout=options.connect_seconds,
                 read_timeout=options.answer_seconds,
                 connection_verify=options.authority_file or True,
-                raw_request_hook=self._redirect if self._endpoint else None,
+                raw_request_hook=self._adjust,
                 **version,
             )
         except ValueError as error:
@@ -141,11 +142,15 @@ class AdlsClient:
     def _at(self, path: str) -> DataLakeFileClient:
         return self._files.get_file_client(self._address.path(path))
 
-    def _redirect(self, request: Any) -> None:
-        """Send a request to the endpoint, still naming the host it was meant for."""
-        parts = urlsplit(request.http_request.url)
-        request.http_request.headers["Host"] = parts.netloc
-        request.http_request.url = urlunsplit(("https", self._endpoint, *parts[2:]))
+    def _adjust(self, request: Any) -> None:
+        """Send a request to the endpoint, still naming the host it was meant for, and in the version that was set:
+        the SDK sends a rename in its own newest one."""
+        headers, parts = request.http_request.headers, urlsplit(request.http_request.url)
+        if self._version is not None:
+            headers["x-ms-version"] = self._version
+        if self._endpoint is not None:
+            headers["Host"] = parts.netloc
+            request.http_request.url = urlunsplit(("https", self._endpoint, *parts[2:]))
 
 
 @contextmanager

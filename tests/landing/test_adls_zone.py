@@ -369,10 +369,16 @@ def test_a_file_that_changes_while_it_is_read_is_not_read_on(onelake: OneLake, z
 def test_an_older_version_of_the_protocol_may_be_asked_for(
     new_onelake: NewOneLake, trust: Trust, time: FakeTime
 ) -> None:
-    onelake = new_onelake(newest_version="2021-06-08")
+    onelake = new_onelake(newest_version="2023-11-03")
     with pytest.raises(OSError, match="400"):
         adls_zone(onelake, trust, time).kind("")
-    adls_zone(onelake, trust, time, api_version="2021-06-08").create_file("f", b"x")
+    zone = adls_zone(onelake, trust, time, api_version="2023-11-03")
+    zone.create_file("scratch/f", b"x")
+    assert zone.rename("scratch/f", "t") is RenameOutcome.RENAMED
+    with zone.read_file("t") as file:
+        assert file.read() == b"x"
+    zone.revoke_folder("scratch")
+    assert zone.names("") == ["scratch", "t"]
 
 
 def test_a_plain_account_is_a_landing_zone_too(new_onelake: NewOneLake, trust: Trust, time: FakeTime) -> None:

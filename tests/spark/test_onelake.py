@@ -5,8 +5,10 @@ import json
 import pytest
 import sqlalchemy as sa
 
+from app.domain.drop_plan import DropAction, DropPlan
 from app.domain.table import FileNumber, TableState
 from app.staging.landing_ledger import list_files
+from app.staging.table_lifecycle import begin_drop
 from tests.spark.conftest import NewWorker, drain, end_lease
 from tests.spark.test_recovery import Died, die
 from tests.support.gateway_parts import current, registered, stage_keys
@@ -74,6 +76,25 @@ def test_a_file_that_mirroring_took_before_it_was_recorded_is_recorded_not_lande
     drain(new_worker(zone=place(onelake, trust)))
     mirror.check()
     assert keys(mirror, "t") == [[1, 2], [3]]
+
+
+def test_a_table_that_is_recreated_begins_another_lifetime_in_the_mirror(
+    engine: sa.Engine, new_worker: NewWorker, onelake: OneLake, trust: Trust
+) -> None:
+    mirror = Mirror(onelake)
+    table = registered(engine, "t", ID)
+    worker = new_worker(zone=place(onelake, trust))
+    stage_keys(engine, table, [1], [2])
+    drain(worker)
+    onelake.faults.plan("delete", Fault(Effect.RESET_AFTER))
+    with engine.begin() as connection:
+        begin_drop(connection, table.name, table.generation, DropPlan(DropAction.RECREATE), "operator")
+    drain(worker)
+    stage_keys(engine, current(engine, "t"), [7], [8])
+    drain(worker)
+    mirror.check()
+    assert [[row["id"] for row in lifetime.rows] for lifetime in mirror.dropped] == [[1, 2]]
+    assert keys(mirror, "t") == [[7, 8]]
 
 
 def test_a_store_that_fails_for_a_while_only_delays(

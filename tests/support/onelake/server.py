@@ -12,6 +12,7 @@ from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler
 from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from tests.support.onelake.faults import Effect, Fault
 from tests.support.onelake.tree import Refused
@@ -169,7 +170,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, response: Response, request: Request, *, cut: bool = False) -> None:
         self.send_response_only(response.status)
-        headers = {"Content-Length": str(len(response.body)), **response.headers}
+        headers = {"Content-Length": str(len(response.body)), "x-ms-request-id": str(uuid4()), **response.headers}
+        if "x-ms-client-request-id" in request.headers:
+            headers["x-ms-client-request-id"] = request.headers["x-ms-client-request-id"]
+        headers["x-ms-version"] = request.headers.get("x-ms-version", "")
         for name, value in {"Server": "OneLake test endpoint", "Date": formatdate(usegmt=True), **headers}.items():
             self.send_header(name, value)
         self.end_headers()
