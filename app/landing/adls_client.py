@@ -90,10 +90,11 @@ class AdlsClient:
                 raise
         return [name.rpartition("/")[2] for name in paths]
 
-    def create_file(self, path: str, attempt: str) -> str:
-        """Create an empty file, never replacing; its ETag."""
+    def create_file(self, path: str, attempt: str | None) -> str:
+        """Create an empty file, named after its attempt or not, never replacing; its ETag."""
+        metadata = {_ATTEMPT: attempt} if attempt is not None else None
         with _sorted_answers("create", path):
-            return str(self._at(path).create_file(metadata={_ATTEMPT: attempt}, **_NEW_ONLY)["etag"])
+            return str(self._at(path).create_file(metadata=metadata, **_NEW_ONLY)["etag"])
 
     def create_folder(self, path: str) -> None:
         """Create a folder and its parents, never replacing."""

@@ -31,6 +31,8 @@ class AdlsZone:
         self._client = client
         self._retries = retries
         self._block_bytes = block_bytes
+        self._names_attempts = True
+        """False once the service has refused metadata on a new file."""
         self._unconditional: set[bool] = set()
         """For files (False) or folders (True): the service has refused the condition that a rename must not replace."""
 
@@ -150,7 +152,7 @@ class AdlsZone:
             try:
                 if there is not None:
                     self._client.delete(path, there)
-                self._client.create_file(path, uuid4().hex)
+                self._client.create_file(path, None)
             except Refused as refused:
                 # A stale worker made the folder again, or wrote into it: that one is taken away too.
                 if refused.status not in (404, 409, 412):
@@ -166,9 +168,14 @@ class AdlsZone:
         """The ETag of a new empty file. Raises FileExistsError and ScratchRevoked."""
 
         def create(unclear: bool) -> str:
+            named = self._names_attempts
             try:
-                return self._client.create_file(path, attempt)
+                return self._client.create_file(path, attempt if named else None)
             except Refused as refused:
+                if refused.status == 400 and named:
+                    self._names_attempts = False
+                    log.warning("file_metadata_refused", detail="a lost answer to a creation now fails the attempt")
+                    raise TryAgain(str(refused), unclear=False) from refused
                 if refused.status != 409:
                     raise
                 there = self._client.head(path)

@@ -98,7 +98,7 @@ def test_what_may_pass_is_tried_again_until_the_seconds_are_spent(
     assert 45 < time.now < 65
 
 
-@pytest.mark.parametrize(("status", "code"), [(403, "AuthorizationFailure"), (404, "FilesystemNotFound"), (400, "X")])
+@pytest.mark.parametrize(("status", "code"), [(403, "AuthorizationFailure"), (404, "FilesystemNotFound"), (405, "X")])
 def test_what_will_not_pass_is_told_at_once(
     onelake: OneLake, zone: AdlsZone, time: FakeTime, status: int, code: str
 ) -> None:
@@ -208,7 +208,7 @@ def test_a_creation_whose_answer_is_lost_is_not_taken_for_another_ones(
     new_onelake: NewOneLake, trust: Trust, time: FakeTime
 ) -> None:
     """Without metadata nobody can tell: the attempt fails, and another name is tried later."""
-    onelake = new_onelake(user_metadata=False)
+    onelake = new_onelake(user_metadata="forgotten")
     zone = adls_zone(onelake, trust, time)
     onelake.faults.plan("create", Fault(Effect.RESET_AFTER))
     with pytest.raises(FileExistsError):

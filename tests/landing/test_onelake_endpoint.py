@@ -57,14 +57,14 @@ def test_a_written_file_reads_back_whole_and_in_ranges(workspace: FileSystemClie
     }
 
 
-def test_metadata_given_at_creation_is_kept_and_may_be_switched_off(
-    onelake: OneLake, workspace: FileSystemClient
-) -> None:
+def test_metadata_given_at_creation_is_kept_forgotten_or_refused(onelake: OneLake, workspace: FileSystemClient) -> None:
     at(workspace, "_1").create_file(metadata={"attempt": "é"})
-    onelake.switches.user_metadata = False
+    onelake.switches.user_metadata = "forgotten"
     at(workspace, "_2").create_file(metadata={"attempt": "x"})
     assert onelake.tree.find(f"{LANDING_ZONE}/_1").metadata == {"attempt": "é"}
     assert at(workspace, "_2").get_file_properties().metadata == {}
+    onelake.switches.user_metadata = "refused"
+    assert refusal(lambda: at(workspace, "_3").create_file(metadata={"attempt": "x"}))[0] == 400
 
 
 def test_creating_over_what_exists_is_refused_when_asked_for(workspace: FileSystemClient) -> None:

@@ -36,11 +36,11 @@ KINDS = {
     "folder without renameat2": Kind(rename=None),
     "folder whose renameat2 is refused": Kind(rename=unsupported),
     "onelake": Kind({}),
-    "rename condition refused": Kind({"rename_condition": "refused"}),
+    "rename condition and metadata refused": Kind({"rename_condition": "refused", "user_metadata": "refused"}),
     "rename condition ignored, answers lost": Kind({"rename_condition": "ignored"}, Fault(Effect.RESET_AFTER)),
     "etags change, answers lost": Kind({"rename_keeps_etag": False}, Fault(Effect.RESET_AFTER)),
     "no metadata, small pages, folders in use": Kind(
-        {"user_metadata": False, "page_size": 1, "delete_pages": 3, "listing_changes": True, "folder_in_use": 9}
+        {"user_metadata": "forgotten", "page_size": 1, "delete_pages": 3, "listing_changes": True, "folder_in_use": 9}
     ),
     "throttled": Kind({}, answer(429, "TooManyRequests", retry_after="7")),
     "busy": Kind({}, answer(503, "ServerBusy")),

@@ -48,7 +48,7 @@ def test_what_mirroring_takes_in_is_what_was_staged_in_order(
 def test_lost_answers_and_ignored_conditions_neither_lose_nor_repeat_a_row(
     engine: sa.Engine, new_worker: NewWorker, new_onelake: NewOneLake, trust: Trust
 ) -> None:
-    onelake = new_onelake(rename_condition="ignored", user_metadata=False, rename_keeps_etag=False)
+    onelake = new_onelake(rename_condition="ignored", user_metadata="forgotten", rename_keeps_etag=False)
     onelake.faults.first_of_each = Fault(Effect.RESET_AFTER)
     onelake.faults.spared = frozenset({"head", "read", "create"})
     mirror = Mirror(onelake)

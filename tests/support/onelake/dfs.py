@@ -60,11 +60,13 @@ class Dfs:
             raise Refused(400, "InvalidQueryParameterValue", "resource")
         if request.body:
             raise Refused(400, "InvalidHeaderValue", "Content-Length must be 0")
+        if self._switches.user_metadata == "refused" and "x-ms-properties" in request.headers:
+            raise Refused(400, "UnsupportedHeader", "x-ms-properties")
         node = self._tree.create(
             request.path,
             folder=resource == "directory",
             new_only=request.new_only,
-            metadata=_metadata(request) if self._switches.user_metadata else {},
+            metadata=_metadata(request) if self._switches.user_metadata == "kept" else {},
             etag=request.etag("if-match"),
         )
         rejected = [name for name in _IGNORED if name in request.headers]

@@ -52,8 +52,8 @@ class Switches:
     rename_keeps_etag: bool = True
     folder_rename: bool = True
     """False: renaming a folder is refused."""
-    user_metadata: bool = True
-    """False: metadata given at creation is forgotten."""
+    user_metadata: str = "kept"
+    """Metadata given at creation: kept; forgotten; refused with 400."""
     challenge: bool = True
     """Whether a 401 says where to get a token."""
     account_keys: bool = False
