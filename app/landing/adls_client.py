@@ -79,16 +79,16 @@ class AdlsClient:
         folder = metadata.get("hdi_isfolder") == "true"
         return Found(folder, int(found.size or 0), str(found.etag), metadata.get(_ATTEMPT))
 
-    def names(self, folder: str) -> list[str]:
-        """Last parts of the paths in a folder, as the service lists them: in any order, perhaps twice."""
+    def listed(self, folder: str) -> dict[str, bool]:
+        """Names in a folder, in any order, and whether each is a folder."""
         with _sorted_answers("list", folder):
             try:
-                paths = [path.name for path in self._files.get_paths(self._address.path(folder), recursive=False)]
+                paths = list(self._files.get_paths(self._address.path(folder), recursive=False))
             except HttpResponseError as error:
                 if error.status_code == 404 and _code(error) in _ABSENT:
-                    return []
+                    return {}
                 raise
-        return [name.rpartition("/")[2] for name in paths]
+        return {path.name.rpartition("/")[2]: bool(path.is_directory) for path in paths}
 
     def create_file(self, path: str, attempt: str | None) -> str:
         """Create an empty file, named after its attempt or not, never replacing; its ETag."""

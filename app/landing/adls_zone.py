@@ -40,7 +40,11 @@ class AdlsZone:
         return _kind(self._look(path))
 
     def names(self, folder: str) -> list[str]:
-        return sorted(set(self._retries.run(lambda _: self._client.names(folder))))
+        return sorted(self.kinds(folder))
+
+    def kinds(self, folder: str) -> dict[str, PathKind]:
+        listed = self._retries.run(lambda _: self._client.listed(folder))
+        return {name: PathKind.FOLDER if is_folder else PathKind.FILE for name, is_folder in listed.items()}
 
     def create_folder(self, path: str) -> None:
         def create(_: bool) -> None:

@@ -62,11 +62,14 @@ class Scratch:
 
 
 def revoke_older_epochs(zone: LandingZone, scratch: Scratch) -> None:
-    """W2: after this no owner of an older epoch can make anything visible. Safe to repeat after a crash."""
+    """W2: after this no owner of an older epoch can make anything visible. Safe to repeat after a crash.
+
+    What a listing shows as a plain file stays one for good, however old the listing is; anything else is looked at.
+    """
+    shown = zone.kinds(f"{SCRATCH}/{scratch.table_id}")
     for older in range(1, scratch.epoch):
-        folder = Scratch(scratch.table_id, Epoch(older)).folder
-        if zone.kind(folder) is not PathKind.FILE:
-            zone.revoke_folder(folder)
+        if shown.get(str(older)) is not PathKind.FILE:
+            zone.revoke_folder(Scratch(scratch.table_id, Epoch(older)).folder)
 
 
 def look(zone: LandingZone, name: TableName, planned: PlannedFile) -> Sight:

@@ -49,6 +49,10 @@ class LandingZone(Protocol):
         """Names in a folder, sorted; empty for a missing one."""
         ...
 
+    def kinds(self, folder: str) -> dict[str, PathKind]:
+        """What stands in a folder, by name; empty for a missing one. It may show an older state than `kind` does."""
+        ...
+
     def create_folder(self, path: str) -> None:
         """Create a folder and its parents; no-op when it exists. Raises ScratchRevoked below or on a plain file."""
         ...

@@ -412,6 +412,19 @@ def test_a_takeover_revokes_what_older_epochs_left(onelake: OneLake, zone: AdlsZ
     assert onelake.names("_scratchPad/5") == ["1", "2"]
 
 
+def test_a_takeover_after_many_epochs_takes_one_request_and_a_stale_listing_hides_none(
+    onelake: OneLake, zone: AdlsZone
+) -> None:
+    revoke_older_epochs(zone, Scratch(5, 40))  # type: ignore[arg-type]
+    onelake.seen.clear()
+    revoke_older_epochs(zone, Scratch(5, 40))  # type: ignore[arg-type]
+    assert operations(onelake) == ["list"]
+    onelake.dfs.freeze_listing()
+    zone.create_file("_scratchPad/5/40/temp", b"x")
+    revoke_older_epochs(zone, Scratch(5, 41))  # type: ignore[arg-type]
+    assert zone.kind("_scratchPad/5/40") is PathKind.FILE
+
+
 def test_what_a_store_says_at_last_names_call_path_status_and_request(onelake: OneLake, zone: AdlsZone) -> None:
     onelake.faults.plan("create", *[answer(503, "ServerBusy")] * 1_000)
     with pytest.raises(TryAgain, match=r"^create scratch/f: 503 ServerBusy \(request [0-9a-f-]*\)$"):

@@ -107,7 +107,8 @@ def test_names_are_sorted_and_a_missing_folder_has_none(zone: LandingZone) -> No
         zone.create_file(f"scratch/{name}", b"")
     zone.create_folder("scratch/folder/deeper")
     assert zone.names("scratch") == ["a", "b", "folder", "ü ö"]
-    assert zone.names("none") == []
+    assert zone.kinds("scratch") == dict.fromkeys(["a", "b", "ü ö"], PathKind.FILE) | {"folder": PathKind.FOLDER}
+    assert (zone.names("none"), zone.kinds("none"), zone.kinds("scratch/a/none")) == ([], {}, {})
 
 
 def test_a_folder_may_be_created_twice_with_its_parents(zone: LandingZone) -> None:
