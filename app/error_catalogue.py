@@ -317,11 +317,13 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     ),
     Code.LANDING_ZONE_UNSUPPORTED: CodeFacts(
         Kind.MISCONFIGURED,
-        "This kind of landing zone is not supported by this version.",
-        "Use a folder path.",
+        "The landing zone's address is none of a folder, OneLake or ADLS Gen2.",
+        "Use a folder, or an address as in docs/operations.md.",
     ),
     Code.LANDING_ZONE_UNUSABLE: CodeFacts(
-        Kind.MISCONFIGURED, "The landing zone cannot be written.", "Check that the folder exists and its owner."
+        Kind.MISCONFIGURED,
+        "The landing zone cannot be used.",
+        "For a folder check its owner; for OneLake or ADLS Gen2 the address, the credential and its rights.",
     ),
     Code.ALREADY_RUNNING: CodeFacts(
         Kind.MISCONFIGURED,

@@ -16,7 +16,7 @@ from app.domain.drain_plan import FileLimits
 from app.domain.landing_file import BuiltFile, PlannedFile
 from app.domain.table import Epoch, Table, TableId, TableState
 from app.errors import Code, InvariantBroken, MirrorgateError
-from app.landing.local_zone import LocalZone
+from app.landing.open_zone import open_zone
 from app.landing.publish import (
     Scratch,
     Sight,
@@ -40,7 +40,7 @@ from app.staging.landing_ledger import (
 from app.staging.leases import check_epoch, claim_table, due_tables
 from app.staging.table_rebirth import finish_drop
 from app.staging.table_registry import find_table_by_id, note_drop_trouble, quarantine_table
-from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files
+from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files, failure_text
 
 log = structlog.get_logger()
 
@@ -78,7 +78,7 @@ class DrainCycle:
 
     def __post_init__(self) -> None:
         self.engine: Engine = open_engine(self.place.database_url, pool_size=8, application="mirrorgate drain")
-        self.zone: LandingZone = LocalZone(self.place.landing_zone)
+        self.zone: LandingZone = open_zone(self.place.landing_zone)
         with translated_errors(), self.engine.begin() as connection:
             self.installation_id = installation_id(connection)
 
@@ -215,7 +215,7 @@ class DrainCycle:
         """Forget the epoch, so that the next try begins with a new one; quarantine what must not be tried again."""
         epoch = self.held.pop(table_id, None)
         code = error.code if isinstance(error, MirrorgateError) else None
-        detail = error.detail if isinstance(error, MirrorgateError) else type(error).__name__
+        detail = error.detail if isinstance(error, MirrorgateError) else failure_text(error)
         log.warning("table_not_published", table_id=table_id, code=code, detail=detail)
         try:
             with translated_errors(), self.engine.begin() as connection:

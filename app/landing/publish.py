@@ -7,7 +7,7 @@ Turning older epochs' folders into plain files therefore ends what any older own
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import msgspec
 
@@ -16,12 +16,14 @@ from app.domain.names import TableName
 from app.domain.table import Epoch, Table, TableId
 from app.errors import Code, InvariantBroken
 from app.landing.parquet_file import read_identity
-from app.landing.zone import LandingZone, PathKind, RenameOutcome
+from app.landing.zone import FolderRenameUnsupported, LandingZone, PathKind, RenameOutcome
 
 SCRATCH: Final = "_scratchPad"
 METADATA: Final = "_metadata.json"
 MARKER: Final = "_gateway.json"
 PARTNER_EVENTS: Final = "_partnerEvents.json"
+PROCESSED: Final = ("_ProcessedFiles", "_FilesReadyToDelete")
+"""Where mirroring moves files that it has consumed, in the order of the moves."""
 
 
 class FolderMarker(msgspec.Struct, frozen=True):
@@ -37,7 +39,7 @@ class FolderMarker(msgspec.Struct, frozen=True):
 
 
 class Sight(StrEnum):
-    """What stands under a planned file's number."""
+    """What stands, or stood until mirroring consumed it, under a planned file's number."""
 
     ABSENT = "absent"
     OURS = "ours"
@@ -60,21 +62,30 @@ class Scratch:
 
 
 def revoke_older_epochs(zone: LandingZone, scratch: Scratch) -> None:
-    """W2: after this no owner of an older epoch can make anything visible. Safe to repeat after a crash."""
+    """W2: after this no owner of an older epoch can make anything visible. Safe to repeat after a crash.
+
+    What a listing shows as a plain file stays one for good, however old the listing is; anything else is looked at.
+    """
+    shown = zone.kinds(f"{SCRATCH}/{scratch.table_id}")
     for older in range(1, scratch.epoch):
-        folder = Scratch(scratch.table_id, Epoch(older)).folder
-        if zone.kind(folder) is not PathKind.FILE:
-            zone.revoke_folder(folder)
+        if shown.get(str(older)) is not PathKind.FILE:
+            zone.revoke_folder(Scratch(scratch.table_id, Epoch(older)).folder)
 
 
 def look(zone: LandingZone, name: TableName, planned: PlannedFile) -> Sight:
-    """W3: whether the planned file is visible under its number, by the identity in its footer."""
-    path = f"{name.folder}/{file_name(planned.identity.number)}"
-    kind = zone.kind(path)
-    if kind is not PathKind.FILE:
-        return Sight.ABSENT if kind is PathKind.ABSENT else Sight.FOREIGN
-    with zone.read_file(path) as file:
-        return Sight.OURS if read_identity(file) == planned.identity else Sight.FOREIGN
+    """W3: whether the planned file is or was visible under its number, by the identity in its footer.
+
+    Raises OSError when the store fails or mirroring moves the file just now: then it must be looked at again.
+    """
+    file = file_name(planned.identity.number)
+    for folder in (name.folder, *(f"{name.folder}/{processed}" for processed in PROCESSED)):
+        kind = zone.kind(f"{folder}/{file}")
+        if kind is PathKind.FOLDER:
+            return Sight.FOREIGN
+        if kind is PathKind.FILE:
+            with zone.read_file(f"{folder}/{file}") as opened:
+                return Sight.OURS if read_identity(opened) == planned.identity else Sight.FOREIGN
+    return Sight.ABSENT
 
 
 def prepare_folder(
@@ -82,31 +93,31 @@ def prepare_folder(
 ) -> None:
     """W6: the table folder with its metadata and marker, renamed in as a whole, before any data.
 
-    A process that dies inside leaves either no folder or a complete one. Raises InvariantBroken
-    `landing_folder_lost` when the folder is another's, or gone although files were published into it.
+    A process that dies inside leaves either no folder or a complete one; where folders cannot be renamed, perhaps
+    one without its marker, which the next owner refuses. Raises InvariantBroken `landing_folder_lost` when the
+    folder is another's, or gone although files were published into it, FileNotFoundError when the scratch is lost
+    (the next epoch prepares it again).
     """
     wanted = FolderMarker.of(table, installation_id)
     folder = table.name.folder
     if zone.kind(folder) is PathKind.ABSENT:
         if published_before:
             raise InvariantBroken(Code.LANDING_FOLDER_LOST, f"folder {folder} is gone although it held published files")
-        prepared = scratch.path("folder")
+        prepared = scratch.path(f"folder-{uuid4().hex}")  # an earlier try may have left half of one
         zone.create_folder(prepared)
-        for file, content in ((METADATA, _metadata(table)), (MARKER, msgspec.json.encode(wanted))):
-            if zone.kind(f"{prepared}/{file}") is PathKind.ABSENT:
-                zone.create_file(f"{prepared}/{file}", content)
+        zone.create_file(f"{prepared}/{METADATA}", _metadata(table))
+        zone.create_file(f"{prepared}/{MARKER}", msgspec.json.encode(wanted))
         if "/" in folder:
             zone.create_folder(folder.rpartition("/")[0])
-        zone.rename(prepared, folder)
+        _rename_folder(zone, prepared, folder)
     if _read(zone, f"{folder}/{MARKER}") != msgspec.json.encode(wanted):
         raise InvariantBroken(
             Code.LANDING_FOLDER_LOST, f"folder {folder} belongs to another table, generation or gateway"
         )
     if _read(zone, f"{folder}/{METADATA}") != _metadata(table):
         # Keys may be added once to a keyless table; the contract allows adding them to the file later.
-        renewed = scratch.path(METADATA)
-        if zone.kind(renewed) is PathKind.ABSENT:
-            zone.create_file(renewed, _metadata(table))
+        renewed = scratch.path(f"{METADATA}-{uuid4().hex}")
+        zone.create_file(renewed, _metadata(table))
         zone.replace_file(renewed, f"{folder}/{METADATA}")
 
 
@@ -158,6 +169,18 @@ def announce_partner(zone: LandingZone, worker_id: UUID, partner_name: str, sour
         zone.create_folder(SCRATCH)
         zone.create_file(prepared, msgspec.json.format(msgspec.json.encode(content)))
         zone.rename(prepared, PARTNER_EVENTS)
+
+
+def _rename_folder(zone: LandingZone, prepared: str, folder: str) -> None:
+    """Show a prepared folder in one step, or, where the store has no such step, file by file, the marker first."""
+    try:
+        outcome = zone.rename(prepared, folder)
+    except FolderRenameUnsupported:
+        zone.create_folder(folder)
+        outcomes = [zone.rename(f"{prepared}/{file}", f"{folder}/{file}") for file in (MARKER, METADATA)]
+        outcome = max(outcomes, key=lambda outcome: outcome is RenameOutcome.SOURCE_MISSING)
+    if outcome is RenameOutcome.SOURCE_MISSING:
+        raise FileNotFoundError(prepared)
 
 
 def _metadata(table: Table) -> bytes:
