@@ -267,7 +267,7 @@ def test_a_late_request_is_done_after_the_one_that_repeats_it(onelake: OneLake, 
         at(workspace, "_f").create_file()
     assert onelake.names("") == []
     at(workspace, "_g").create_file()
-    wait_until(lambda: onelake.names("") == ["_f", "_g"], "the late request is done")
+    wait_until(lambda: onelake.names("") == ["_f", "_g"], within=30, what="the late request is done")
 
 
 def test_planned_answers_come_in_order_with_their_headers(onelake: OneLake, workspace: FileSystemClient) -> None:
