@@ -43,6 +43,7 @@ check: .venv ## Check format, lint, types and imports, then run all tests
 bench: .venv ## Run the benchmark suite, which lives in benchmarks/
 	@echo "The benchmark suite lives in benchmarks/; it is not part of the tests."
 	@$(RUN) benchmarks $(ARGS)
+	@$(RUN) benchmarks.row_images
 
 openapi: .venv ## Write openapi/mirrorgate.v1.yaml from the app
 	@$(RUN) tools.openapi

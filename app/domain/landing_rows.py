@@ -80,7 +80,10 @@ def _images(builder: RowBuilder, batch: pa.RecordBatch, schema: TableSchema) -> 
         None if marker == RowMarker.DELETE else encode_image(row)
         for row, marker in zip(builder.rows, builder.markers, strict=True)
     ]
+    for row, unknown in builder.unknown.items():
+        images[row] = encode_image(builder.rows[row], unknown)
     incomplete = {
-        row: IncompleteRow(builder.rows[row], gap, *builder.origins[row]) for row, gap in builder.gaps.items()
+        row: IncompleteRow(builder.rows[row], gap, builder.unknown.get(row, ()), *builder.origins[row])
+        for row, gap in builder.gaps.items()
     }
     return ImageRows(keys, images, incomplete)

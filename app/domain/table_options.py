@@ -191,9 +191,18 @@ class TableOptions:
         if present.partial_updates is PartialUpdates.COMPLETE is self.partial_updates:
             for name in ("source_timezone", "binary_encoding"):
                 if getattr(self, name) != getattr(present, name):
-                    raise _bad(f"{name} cannot change while partial_updates=complete keeps values as they were written")
+                    raise _bad(f"{name} {_KEPT}")
+            if self._encodings != present._encodings:
+                raise _bad(f"the encoding of a column {_KEPT}")
+
+    @property
+    def _encodings(self) -> dict[str, BinaryEncoding]:
+        """The form of bytes in each column that has one of its own."""
+        own = ((name, override.encoding) for name, override in self.columns.items())
+        return {name: encoding for name, encoding in own if encoding not in {None, self.binary_encoding}}
 
 
+_KEPT: Final = "cannot change while partial_updates=complete keeps values as they were written"
 _NAMES: Final = tuple(TableOptions.__dataclass_fields__)
 _OVERRIDES: Final = tuple(ColumnOverride.__dataclass_fields__)
 DEFAULT_OPTIONS: Final = TableOptions()

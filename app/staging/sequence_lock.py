@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from app.domain.table import BatchSequence, FileNumber, Generation, TableId, TableState
+from app.domain.table import BatchSequence, FileNumber, Generation, Table, TableId, TableState
 from app.domain.table_schema import SchemaVersion
 
 LOCK_COUNTERS = sa.text("""
@@ -49,6 +49,11 @@ class Gate:
     state: TableState
     schema_version: SchemaVersion
     revision: int
+
+    def admits(self, table: Table) -> bool:
+        """Whether what was typed under `table` may be staged."""
+        typed_under = (table.generation, table.schema_version, table.revision)
+        return self.state.accepts_changes and typed_under == (self.generation, self.schema_version, self.revision)
 
 
 def lock_counters(connection: sa.Connection, table_ids: Iterable[TableId]) -> Mapping[TableId, Counters]:

@@ -123,13 +123,9 @@ class _LockedTable:
 
     def check(self, batch: TypedBatch) -> tuple[LandingRows, Layer]:
         """The rows as they will land. Raises TableMoved, or RejectedInput `incomplete_update`."""
-        gate, table = self.gate, batch.table
-        if not gate.state.accepts_changes:
+        if not self.gate.admits(batch.table):
             raise TableMoved
-        typed_under = (table.generation, table.schema_version, table.revision)
-        if (gate.generation, gate.schema_version, gate.revision) != typed_under:
-            raise TableMoved
-        if batch.rows.has_snapshots and self.cdc_started != table.cdc_started:
+        if batch.rows.has_snapshots and self.cdc_started != batch.table.cdc_started:
             raise TableMoved
         if batch.advance is not None and self.positions.get(batch.advance.task) != batch.advance.seen:
             raise TableMoved
@@ -171,17 +167,18 @@ def _locked(connection: sa.Connection, requests: Sequence[StagingRequest]) -> di
             batches[batch.table.table_id].append(batch)
     counters = lock_counters(connection, batches)
     gates = read_gates(connection, batches)
-    return {
-        table_id: _LockedTable(
-            gates[table_id],
-            counters[table_id],
-            _overlay(connection, members),
-            _positions(connection, members),
-            counters[table_id].cdc_started,
-        )
-        for table_id, members in batches.items()
-        if table_id in counters
-    }
+    tables = {}
+    for table_id, members in batches.items():
+        if table_id in counters:
+            fitting = [member for member in members if gates[table_id].admits(member.table)] or members
+            tables[table_id] = _LockedTable(
+                gates[table_id],
+                counters[table_id],
+                _overlay(connection, fitting),
+                _positions(connection, fitting),
+                counters[table_id].cdc_started,
+            )
+    return tables
 
 
 def _overlay(connection: sa.Connection, members: Sequence[TypedBatch]) -> ImageOverlay:
