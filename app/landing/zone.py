@@ -32,7 +32,7 @@ class LandingZone(Protocol):
     """A store of files. All methods raise OSError when the store itself fails."""
 
     def kind(self, path: str) -> PathKind:
-        """What stands at the path now."""
+        """What stands at the path now, by one look: what changes meanwhile is never taken for something else."""
         ...
 
     def names(self, folder: str) -> list[str]:
@@ -62,6 +62,10 @@ class LandingZone(Protocol):
         """Move a file or folder in one atomic step that never replaces; durable when it returns."""
         ...
 
+    def make_durable(self, path: str) -> None:
+        """Make durable that something stands at a path, whoever put it there and died before it was durable."""
+        ...
+
     def replace_file(self, source: str, destination: str) -> None:
         """Move a file over another in one atomic step; only for metadata, never for landing files."""
         ...
@@ -69,6 +73,7 @@ class LandingZone(Protocol):
     def revoke_folder(self, path: str) -> None:
         """Make the path a plain file for good, whatever stood there: nothing below it can be written or renamed.
 
+        A plain file that another process has put there meanwhile is never taken away again.
         A process that dies inside leaves the folder as it was or moved away; doing it again completes it.
         """
         ...
