@@ -8,6 +8,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
+from app import cli_operate  # noqa: F401  # adds its commands to `tables`
 from app.cli_remote import keys, status, tables
 from app.errors import Code, MirrorgateError
 from app.settings import Settings

@@ -68,11 +68,11 @@ class GatewayClient:
     def put(self, path: str, content: Any) -> Any:
         return self._call("PUT", path, json=content)
 
-    def post(self, path: str, content: Any) -> Any:
-        return self._call("POST", path, json=content)
+    def post(self, path: str, content: Any, **parameters: Any) -> Any:
+        return self._call("POST", path, json=content, params=parameters)
 
-    def delete(self, path: str) -> None:
-        self._call("DELETE", path)
+    def delete(self, path: str, **parameters: Any) -> None:
+        self._call("DELETE", path, params=parameters)
 
     def post_changes(self, source_format: str, body: bytes, *, table: str | None = None) -> Any:
         """Post a change body of `arcion` or `replicate`; the answer with its receipts, given after commit."""

@@ -86,6 +86,26 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         "Use the values of the receipt as they were given.",
     ),
     Code.UNKNOWN_KEY: CodeFacts(Kind.MISSING, "No API key has this id.", "List the keys with GET /v1/keys."),
+    Code.UNKNOWN_FILE: CodeFacts(
+        Kind.MISSING,
+        "The table's present generation has no published file of this number.",
+        "Look at the landing ledger: GET /v1/tables/{table}/files.",
+    ),
+    Code.GENERATION_MISMATCH: CodeFacts(
+        Kind.CONFLICT,
+        "The act names another generation than the table is in: it was meant for a folder that is no more.",
+        "Read the table's status, make sure that the present generation is meant, and name it.",
+    ),
+    Code.WRONG_TABLE_STATE: CodeFacts(
+        Kind.CONFLICT,
+        "The act does not fit the state that the table is in.",
+        "Read the table's status; a table that is being dropped has to be waited for.",
+    ),
+    Code.PAYLOADS_PURGED: CodeFacts(
+        Kind.CONFLICT,
+        "The staged payloads that the file was made of have been purged, so it cannot be made again.",
+        "Recreate the table and load it anew.",
+    ),
     Code.TABLE_NOT_ACCEPTING: CodeFacts(
         Kind.CONFLICT,
         "The table is being dropped or has been dropped.",
@@ -110,6 +130,11 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         Kind.CONFLICT,
         "The metadata message is older than what the table has.",
         "Start the task's metadata topic from its newest message.",
+    ),
+    Code.RELOAD_REQUIRES_RECREATE: CodeFacts(
+        Kind.CONFLICT,
+        "Snapshot rows came for a table that has other changes already; landing them as inserts would double rows.",
+        "Recreate the table before a full reload, or set its option `reload` to `upsert`.",
     ),
     Code.BODY_TOO_LARGE: CodeFacts(
         Kind.TOO_LARGE,

@@ -11,7 +11,7 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
-from app.api import change_routes, key_routes, schema_routes, status_routes, table_routes
+from app.api import change_routes, key_routes, schema_routes, status_routes, table_admin_routes, table_routes
 from app.api.auth import Authenticator
 from app.api.gateway import Gateway
 from app.api.openapi import DESCRIPTION, TITLE, VERSION, GatewayApp
@@ -46,7 +46,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         group_commit = GroupCommit(engine, staged=staged)
         admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
         ingest = Ingest(engine, group_commit, settings.marker_first)
-        app.state.gateway = Gateway(settings, engine, Authenticator(engine, admin_key), ingest)
+        app.state.gateway = Gateway(settings, engine, Authenticator(engine, admin_key), ingest, staged)
         wake.start()
         group_commit.start()
         try:
@@ -57,7 +57,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             engine.dispose()
 
     app = GatewayApp(title=TITLE, version=VERSION, description=DESCRIPTION, lifespan=lifespan)
-    for routes in (change_routes, table_routes, schema_routes, key_routes, status_routes):
+    for routes in (change_routes, table_routes, table_admin_routes, schema_routes, key_routes, status_routes):
         app.include_router(routes.router)
     install_problem_handlers(app)
     app.add_middleware(BodyLimit, most=settings.max_body_bytes)

@@ -126,9 +126,9 @@ def build_file(place: BuildPlace, order: BuildOrder, *, attempt: str) -> BuiltFi
     temp_name = f"{identity.number:020d}-{attempt}.parquet"
     path = Scratch(planned.table_id, order.epoch).path(temp_name)
     with _engine(place.database_url).begin() as connection:
-        schema = schema_of_version(connection, planned.table_id, identity.generation, planned.schema_version).arrow
+        schema = schema_of_version(connection, planned.table_id, identity.generation, planned.schema_version)
         with zone.write_file(path) as file:
-            written = write_parquet(file, schema, _batches(connection, planned, schema), identity, place.layout)
+            written = write_parquet(file, schema, _batches(connection, planned, schema.arrow), identity, place.layout)
     with zone.read_file(path) as file:
         if read_identity(file) != identity:
             raise InvariantBroken(

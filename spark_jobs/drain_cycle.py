@@ -5,7 +5,7 @@ between any two lines: the next owner claims a new epoch, revokes the old one's 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Final
 from uuid import UUID
 
@@ -14,15 +14,31 @@ from pyspark.sql import SparkSession
 
 from app.domain.drain_plan import FileLimits
 from app.domain.landing_file import BuiltFile, PlannedFile
-from app.domain.table import Epoch, Table, TableId
+from app.domain.table import Epoch, Table, TableId, TableState
 from app.errors import Code, InvariantBroken, MirrorgateError
 from app.landing.local_zone import LocalZone
-from app.landing.publish import Scratch, make_visible, prepare_folder, revoke_older_epochs, take_stock
+from app.landing.publish import (
+    Scratch,
+    make_visible,
+    prepare_folder,
+    remove_table_folder,
+    repair_file,
+    revoke_older_epochs,
+    take_stock,
+)
 from app.landing.zone import LandingZone, ScratchRevoked
 from app.staging.database import Engine, installation_id, open_engine, translated_errors
-from app.staging.landing_ledger import nominate, plan_next_files, record_published, unrecorded_files
+from app.staging.landing_ledger import (
+    files_to_repair,
+    nominate,
+    plan_next_files,
+    record_published,
+    record_repaired,
+    unrecorded_files,
+)
 from app.staging.leases import check_epoch, claim_table, due_tables
-from app.staging.table_registry import find_table_by_id, quarantine_table
+from app.staging.table_rebirth import finish_drop
+from app.staging.table_registry import find_table_by_id, note_drop_trouble, quarantine_table
 from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files
 
 log = structlog.get_logger()
@@ -76,7 +92,7 @@ class DrainCycle:
         try:
             with translated_errors():
                 table, epoch = self._claim(table_id)
-                if table is None or epoch is None or not table.state.publishes:
+                if table is None or epoch is None or not (table.state.publishes or table.state is TableState.DROPPING):
                     return None
                 return self._prepare(table, epoch)
         except (MirrorgateError, OSError, ScratchRevoked) as error:
@@ -102,6 +118,12 @@ class DrainCycle:
         if self.held.get(table.table_id) != epoch:
             self._take_over(table, epoch)
             self.held[table.table_id] = epoch
+        if table.state is TableState.DROPPING:
+            reborn = self._drop(table, epoch)
+            if reborn is None:
+                return None
+            table = reborn
+        self._repair(table, epoch)
         with self.engine.begin() as connection:
             files = plan_next_files(connection, table, epoch, self.limits, most=FILES_PER_ROUND)
         return ClaimedTable(table, epoch, files) if files else None
@@ -111,11 +133,38 @@ class DrainCycle:
         scratch = Scratch(table.table_id, epoch)
         revoke_older_epochs(self.zone, scratch)
         self.zone.create_folder(scratch.folder)
+        if table.state is TableState.DROPPING:
+            return
         with self.engine.begin() as connection:
             check_epoch(connection, table.table_id, epoch)
             unrecorded = next(iter(unrecorded_files(connection, table, most=1)), None)
         if take_stock(self.zone, table, self.installation_id, unrecorded) and unrecorded is not None:
             self._record(unrecorded, epoch)
+
+    def _drop(self, table: Table, epoch: Epoch) -> Table | None:
+        """R3 to R6; the table in its new generation, None when there is none.
+
+        A process that dies between two of them leaves the rest to the next owner.
+        """
+        remove_table_folder(self.zone, table, self.installation_id, Scratch(table.table_id, epoch))
+        with self.engine.begin() as connection:
+            finished = finish_drop(connection, table, epoch, marker_first=self.place.layout.marker_first)
+            reborn = find_table_by_id(connection, table.table_id)
+        log.info("table_dropped", table=str(table.name), **asdict(finished))
+        return reborn
+
+    def _repair(self, table: Table, epoch: Epoch) -> None:
+        """Write the files again that an operator asked for, each under its own number."""
+        with self.engine.begin() as connection:
+            files = files_to_repair(connection, table, most=FILES_PER_ROUND)
+        orders = [BuildOrder(file, epoch) for file in files]
+        for built in build_files(self.spark, self.place, orders, tasks=self.tasks) if orders else ():
+            if isinstance(built, BuildFailure):
+                raise InvariantBroken(built.code, built.detail)
+            repair_file(self.zone, table, self.installation_id, built)
+            with self.engine.begin() as connection:
+                record_repaired(connection, built)
+            log.info("file_repaired", table=str(table.name), number=built.planned.identity.number)
 
     def _publish_table(self, claimed: ClaimedTable, results: list[BuiltFile | BuildFailure]) -> bool:
         table = claimed.table
@@ -167,12 +216,14 @@ class DrainCycle:
         code = error.code if isinstance(error, MirrorgateError) else None
         detail = error.detail if isinstance(error, MirrorgateError) else type(error).__name__
         log.warning("table_not_published", table_id=table_id, code=code, detail=detail)
-        if epoch is None or code not in QUARANTINES:
+        if epoch is None:
             return
         try:
             with translated_errors(), self.engine.begin() as connection:
                 check_epoch(connection, table_id, epoch)
-                quarantine_table(connection, table_id, f"{code}: {detail}")
-            log.error("table_quarantined", table_id=table_id, code=code, detail=detail)
+                note_drop_trouble(connection, table_id, f"{code or 'storage'}: {detail}; tried again")
+                quarantined = code in QUARANTINES and quarantine_table(connection, table_id, f"{code}: {detail}")
+            if quarantined:
+                log.error("table_quarantined", table_id=table_id, code=code, detail=detail)
         except MirrorgateError as second:
             log.warning("table_not_quarantined", table_id=table_id, code=second.code, detail=second.detail)

@@ -7,13 +7,14 @@ import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from app.api.auth import Ingester
-from app.api.gateway import GatewayOf
-from app.api.models import AcceptedModel
+from app.api.gateway import Gateway, GatewayOf
+from app.api.models import AcceptedModel, DryRunModel
 from app.api.openapi import ARCION_BODY, REPLICATE_BODY, problems
 from app.api.request_body import check_json_type, is_csv, read_body, refuse_promises
+from app.domain.access import Principal
 from app.domain.names import TableName
 from app.errors import Code, RejectedInput
-from app.ingest import Accepted, CsvLayout, CsvMode
+from app.ingest import CsvLayout, CsvMode, Decode, arcion_csv, arcion_json, rehearse, replicate_json
 from app.telemetry import ACCEPTED_CHANGES
 
 router = APIRouter(prefix="/v1/changes", tags=["changes"])
@@ -23,6 +24,10 @@ TableParameter = Annotated[
 ]
 OverrideParameter = Annotated[
     bool, Query(description="Take every message as one for `table`, whatever table it is addressed to.")
+]
+
+DryRunParameter = Annotated[
+    bool, Query(description="Answer what would land, row by row, and stage nothing; nothing is registered either.")
 ]
 
 
@@ -50,7 +55,10 @@ class CsvParameters:
         return CsvLayout(self.mode, columns, self.header, self.delimiter, self.quote, self.escape or self.quote)
 
 
-_RESPONSES = problems(400, 401, 403, 404, 409, 413, 415, 422, 503)
+_RESPONSES = {
+    200: {"description": "With `dry_run=true`: what would land", "model": DryRunModel},
+    **problems(400, 401, 403, 404, 409, 413, 415, 422, 503),
+}
 
 
 @router.post(
@@ -69,6 +77,7 @@ async def post_arcion(
     csv: Annotated[CsvParameters, Depends()],
     table: TableParameter = None,
     override: OverrideParameter = False,
+    dry_run: DryRunParameter = False,
 ) -> Response:
     """One message, an array, NDJSON, concatenated messages or CSV; all are accepted or none."""
     refuse_promises(request)
@@ -77,11 +86,11 @@ async def post_arcion(
             raise RejectedInput(Code.BAD_REQUEST, "a CSV body needs `table`")
         name, layout = TableName.parse(table), csv.layout
         body = await read_body(request, gateway.settings.max_body_bytes)
-        return _answer("arcion", await gateway.ingest.accept_arcion_csv(body, principal, name, layout))
+        return await _answer("arcion", arcion_csv(body, name, layout), gateway, principal, dry_run=dry_run)
     check_json_type(request)
     body = await read_body(request, gateway.settings.max_body_bytes)
-    address = TableName.parse(table) if table else None
-    return _answer("arcion", await gateway.ingest.accept_arcion(body, principal, address, override=override))
+    decode = arcion_json(body, TableName.parse(table) if table else None, override=override)
+    return await _answer("arcion", decode, gateway, principal, dry_run=dry_run)
 
 
 @router.post(
@@ -94,17 +103,33 @@ async def post_arcion(
     openapi_extra=REPLICATE_BODY,
 )
 async def post_replicate(
-    request: Request, gateway: GatewayOf, principal: Ingester, table: TableParameter = None
+    request: Request,
+    gateway: GatewayOf,
+    principal: Ingester,
+    table: TableParameter = None,
+    dry_run: DryRunParameter = False,
 ) -> Response:
     """Metadata messages register or evolve tables (right `register`); data messages are accepted all or none."""
     check_json_type(request)
     refuse_promises(request)
     body = await read_body(request, gateway.settings.max_body_bytes)
-    name = TableName.parse(table) if table else None
-    return _answer("replicate", await gateway.ingest.accept_replicate(body, principal, name))
+    decode = replicate_json(body, TableName.parse(table) if table else None)
+    return await _answer("replicate", decode, gateway, principal, dry_run=dry_run)
 
 
-def _answer(source_format: str, accepted: Accepted) -> Response:
+async def _answer(
+    source_format: str, decode: Decode, gateway: Gateway, principal: Principal, *, dry_run: bool
+) -> Response:
+    """Receipts after commit, or what would land."""
+    if dry_run:
+        rehearsal = await rehearse(gateway.engine, decode, principal, marker_first=gateway.settings.marker_first)
+        return Response(msgspec.json.encode(rehearsal), 200, media_type="application/json")
+    accepted = await gateway.ingest.accept(decode, principal)
     ACCEPTED_CHANGES.labels(source_format).inc(sum(receipt.changes for receipt in accepted.receipts))
-    content = {"receipts": accepted.receipts, "ignored": accepted.ignored, "replayed": False}
+    content = {
+        "receipts": accepted.receipts,
+        "ignored": accepted.ignored,
+        "duplicates": accepted.duplicates,
+        "replayed": False,
+    }
     return Response(msgspec.json.encode(content), 202, media_type="application/json")

@@ -86,12 +86,19 @@ class LocalZone:
         return RenameOutcome.RENAMED
 
     def make_durable(self, path: str) -> None:
-        _sync_folder((self._root / path).parent)
+        with suppress(FileNotFoundError):
+            _sync_folder((self._root / path).parent)
 
     def replace_file(self, source: str, destination: str) -> None:
         target = self._root / destination
         (self._root / source).replace(target)
         _sync_folder(target.parent)
+
+    def remove_folder(self, path: str, aside: str) -> None:
+        target, hidden = self._root / path, self._root / aside
+        target.rename(hidden)
+        _sync_folder(target.parent)
+        shutil.rmtree(hidden)
 
     def revoke_folder(self, path: str) -> None:
         target = self._root / path

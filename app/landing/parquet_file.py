@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.domain.landing_file import FileIdentity
-from app.domain.table_schema import file_schema
+from app.domain.table_schema import TableSchema
 
 ROW_GROUP_ROWS: Final = 1_000_000
 ROW_GROUP_BYTES: Final = 64 * 2**20
@@ -35,11 +35,11 @@ class WrittenFile:
 
 
 def write_parquet(
-    file: BinaryIO, schema: pa.Schema, batches: Iterable[pa.RecordBatch], identity: FileIdentity, layout: FileLayout
+    file: BinaryIO, schema: TableSchema, batches: Iterable[pa.RecordBatch], identity: FileIdentity, layout: FileLayout
 ) -> WrittenFile:
-    """Write record batches of `schema` as one Parquet file whose footer states `identity`."""
+    """Write record batches of `schema.arrow` as one Parquet file whose footer states `identity`."""
     sink = _HashingSink(file)
-    in_file = file_schema(schema, marker_first=layout.marker_first)
+    in_file = schema.file_schema(marker_first=layout.marker_first)
     rows = 0
     with pq.ParquetWriter(
         sink, in_file, compression=layout.compression, version="2.6", coerce_timestamps="us", store_schema=False

@@ -131,6 +131,31 @@ def prepare_folder(
         zone.replace_file(renewed, f"{folder}/{METADATA}")
 
 
+def remove_table_folder(zone: LandingZone, table: Table, installation_id: UUID, scratch: Scratch) -> None:
+    """R3 to R5: delete exactly the folder of this generation; once it is gone, see to it that it stays so.
+
+    Raises InvariantBroken `landing_folder_lost` when the folder is another's, OSError while it cannot be deleted.
+    """
+    folder = table.name.folder
+    if zone.kind(folder) is PathKind.ABSENT:
+        zone.make_durable(folder)
+        return
+    _require_marker(zone, table, installation_id)
+    zone.remove_folder(folder, scratch.path("dropped"))
+    if zone.kind(folder) is not PathKind.ABSENT:
+        raise OSError(f"folder {folder} is still there")
+
+
+def repair_file(zone: LandingZone, table: Table, installation_id: UUID, built: BuiltFile) -> None:
+    """Put a file built again over what stands under its number. Safe to repeat.
+
+    Raises InvariantBroken `landing_folder_lost` when the folder is gone or another's.
+    """
+    _require_marker(zone, table, installation_id)
+    source = Scratch(built.planned.table_id, built.epoch).path(built.temp_name)
+    zone.replace_file(source, f"{table.name.folder}/{file_name(built.planned.identity.number)}")
+
+
 def make_visible(zone: LandingZone, name: TableName, built: BuiltFile) -> None:
     """W7: rename the nominated temp to its number, never replacing.
 

@@ -63,11 +63,18 @@ class LandingZone(Protocol):
         ...
 
     def make_durable(self, path: str) -> None:
-        """Make durable that something stands at a path, whoever put it there and died before it was durable."""
+        """Make durable what stands at a path, or that nothing does, whoever died before it was durable."""
         ...
 
     def replace_file(self, source: str, destination: str) -> None:
         """Move a file over another in one atomic step; only for metadata, never for landing files."""
+        ...
+
+    def remove_folder(self, path: str, aside: str) -> None:
+        """Take a folder out of sight in one step, by way of `aside` in scratch where the store can, and delete it.
+
+        A process that dies inside leaves the folder whole, or out of sight. Raises OSError while it is in use.
+        """
         ...
 
     def revoke_folder(self, path: str) -> None:

@@ -5,7 +5,7 @@ predecessor's number and last sequence, so the database refuses a gap or an over
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -59,6 +59,17 @@ RECORD_COUNTERS = sa.text("""
     UPDATE mirrorgate.table_counters SET recorded_file_number = :number, published_through = :last_sequence
     WHERE table_id = :table_id AND recorded_file_number = :number - 1""")
 
+IS_FLUSHED = sa.text("""
+    SELECT flush_through > published_through FROM mirrorgate.table_counters WHERE table_id = :table_id""")
+
+SELECT_TO_REPAIR = sa.text(f"""
+    SELECT {_FILE_COLUMNS} FROM mirrorgate.landing_files f
+    WHERE table_id = :table_id AND generation = :generation AND repair_requested ORDER BY number LIMIT :most""")  # noqa: S608
+
+RECORD_REPAIR = sa.text("""
+    UPDATE mirrorgate.landing_files SET repair_requested = false, file_bytes = :file_bytes, file_sha256 = :sha256
+    WHERE table_id = :table_id AND generation = :generation AND number = :number AND repair_requested""")
+
 _MOST_BLOCKS = 10_000
 """Blocks that one planning step reads; a longer backlog is planned in the next step."""
 
@@ -98,6 +109,8 @@ def plan_next_files(
     blocks = pending_blocks(
         connection, table.table_id, table.generation, after=BatchSequence(through), most=_MOST_BLOCKS
     )
+    if connection.execute(IS_FLUSHED, keys).scalar():
+        limits = replace(limits, max_delay_seconds=0)
     groups = [group for group, _ in zip(plan_files(blocks, limits), range(most - len(planned)), strict=False)]
     new = [_plan(table, FileNumber(number + offset), group) for offset, group in enumerate(groups, start=1)]
     if new:
@@ -113,6 +126,19 @@ def unrecorded_files(connection: sa.Connection, table: Table, *, most: int) -> l
     """Planned files that are not recorded as published, in order."""
     keys = {"table_id": table.table_id, "generation": table.generation, "most": most}
     return [_planned(table, LedgerEntry(*row)) for row in connection.execute(SELECT_UNRECORDED, keys)]
+
+
+def files_to_repair(connection: sa.Connection, table: Table, *, most: int) -> list[PlannedFile]:
+    """Published files that an operator wants written again, in order."""
+    keys = {"table_id": table.table_id, "generation": table.generation, "most": most}
+    return [_planned(table, LedgerEntry(*row)) for row in connection.execute(SELECT_TO_REPAIR, keys)]
+
+
+def record_repaired(connection: sa.Connection, built: BuiltFile) -> None:
+    """The file stands under its number again. A process that dies before the commit repairs it once more."""
+    check_epoch(connection, built.planned.table_id, built.epoch)
+    facts = {"file_bytes": built.file_bytes, "sha256": built.file_sha256}
+    connection.execute(RECORD_REPAIR, _file_key(built.planned) | facts)
 
 
 def nominate(connection: sa.Connection, built: BuiltFile) -> bool:

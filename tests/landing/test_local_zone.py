@@ -138,7 +138,9 @@ def test_what_was_written_is_synced_before_the_call_returns(
     synced.clear()
     zone.make_durable("table/file")
     zone.make_durable("table")
-    assert synced == ["table", "."]
+    zone.make_durable("none")
+    zone.make_durable("none/none")
+    assert synced == ["table", ".", "."]
 
 
 def test_a_missing_file_cannot_be_read(zone: LocalZone) -> None:

@@ -69,7 +69,7 @@ def written(
 ) -> tuple[bytes, WrittenFile]:
     sink = io.BytesIO()
     rows = sum(batch.num_rows for batch in batches)
-    facts = write_parquet(sink, schema.arrow, batches, identity(rows), layout)
+    facts = write_parquet(sink, schema, batches, identity(rows), layout)
     return sink.getvalue(), facts
 
 
@@ -139,7 +139,7 @@ def test_the_footer_gives_back_the_identity() -> None:
 
 def test_a_footer_whose_rows_are_not_those_of_the_file_is_not_believed() -> None:
     sink = io.BytesIO()
-    write_parquet(sink, IDS.arrow, [ids(1, 2)], identity(3), LAST)
+    write_parquet(sink, IDS, [ids(1, 2)], identity(3), LAST)
     assert read_identity(sink) is None
 
 
@@ -182,5 +182,5 @@ def test_a_row_group_is_written_before_the_next_one_is_read(monkeypatch: pytest.
             sizes.append(sink.tell())
             yield ids(key)
 
-    write_parquet(sink, IDS.arrow, batches(), identity(3), LAST)
+    write_parquet(sink, IDS, batches(), identity(3), LAST)
     assert sizes == sorted(set(sizes))

@@ -23,6 +23,8 @@ from app.landing.publish import (
     look,
     make_visible,
     prepare_folder,
+    remove_table_folder,
+    repair_file,
     revoke_older_epochs,
     take_stock,
 )
@@ -59,7 +61,7 @@ def build(zone: LocalZone, file: PlannedFile, temp_name: str = "temp") -> BuiltF
     """Write the planned file into scratch."""
     batch = landing_rows(inserts([{"id": 1}]), KEYED).batch
     with zone.write_file(SCRATCH.path(temp_name)) as sink:
-        facts = write_parquet(sink, KEYED.arrow, [batch], file.identity, FileLayout(False, "zstd"))
+        facts = write_parquet(sink, KEYED, [batch], file.identity, FileLayout(False, "zstd"))
     return BuiltFile(file, EPOCH, temp_name, facts.file_bytes, facts.file_sha256)
 
 
@@ -186,6 +188,32 @@ def test_a_prepared_folder_that_was_lost_is_prepared_again_by_the_next_epoch(
     with pytest.raises(FileNotFoundError):
         prepare(zone, table("t"))
     assert zone.kind("t") is PathKind.ABSENT
+
+
+def test_a_folder_that_the_last_owner_deleted_is_durably_gone_before_that_counts(
+    zone: LocalZone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(zone, table())
+    remove_table_folder(zone, table(), INSTALLATION, SCRATCH)
+    durable = made_durable(monkeypatch)
+    remove_table_folder(zone, table(), INSTALLATION, SCRATCH)
+    assert durable == ["sales.schema/orders"]
+
+
+def test_a_drop_whose_scratch_was_revoked_deletes_nothing(zone: LocalZone) -> None:
+    prepare(zone, table())
+    zone.revoke_folder(SCRATCH.folder)
+    with pytest.raises(NotADirectoryError):
+        remove_table_folder(zone, table(), INSTALLATION, SCRATCH)
+    assert zone.names("sales.schema/orders") == ["_gateway.json", "_metadata.json"]
+
+
+def test_nothing_is_repaired_in_another_gateways_folder(zone: LocalZone) -> None:
+    prepare(zone, table(), installation=OTHER_INSTALLATION)
+    with pytest.raises(InvariantBroken) as refusal:
+        repair_file(zone, table(), INSTALLATION, build(zone, planned()))
+    assert refusal.value.code == Code.LANDING_FOLDER_LOST
+    assert zone.names("sales.schema/orders") == ["_gateway.json", "_metadata.json"]
 
 
 def test_a_built_file_becomes_visible_under_its_number(zone: LocalZone) -> None:

@@ -1,0 +1,90 @@
+"""Row images: the latest full row of each key, from which a partial update is completed.
+
+An image holds the source's values in the order of the table's columns, as JSON; columns that were added after it
+was written are absent from it, which is not NULL. Images are kept by row key: the typed key in canonical form.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.domain.change import SourceValue
+
+MAX_KEY_BYTES: Final = 256
+"""A longer row key is kept as its digest, behind a zero byte, which no text begins with."""
+
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+_DECODER: Final = msgspec.json.Decoder(list[Any], float_hook=Decimal)
+
+
+class Gap(NamedTuple):
+    """The columns of a row that only a row image can give: their positions, and whose image it is."""
+
+    ordinals: tuple[int, ...]
+    moved: bool
+    """The row before this one, which deletes the old key, says whose."""
+
+
+class StoredImage(NamedTuple):
+    """An image, and the sequence of the batch that wrote it."""
+
+    image: bytes
+    sequence: int
+
+
+class IncompleteRow(NamedTuple):
+    """A row with a gap: its values so far, and where its message stands."""
+
+    values: Sequence[SourceValue]
+    gap: Gap
+    message: int
+    pointer: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRows:
+    """What the rows of a batch mean for the images, by row: its key, and its image or None for a delete."""
+
+    keys: Sequence[bytes]
+    images: Sequence[bytes | None]
+    incomplete: Mapping[int, IncompleteRow]
+    """The rows whose image stands in `images` with gaps, in order."""
+
+    def wanted(self) -> set[bytes]:
+        """The keys whose stored images the gaps need."""
+        return {self.keys[row - 1 if entry.gap.moved else row] for row, entry in self.incomplete.items()}
+
+
+def encode_image(values: Sequence[SourceValue]) -> bytes:
+    return _ENCODER.encode(values)
+
+
+def decode_image(image: bytes) -> list[SourceValue]:
+    """The values of an image; fewer than the table has columns where some were added later."""
+    return _DECODER.decode(image)
+
+
+def row_keys(columns: Sequence[pa.Array]) -> list[bytes]:
+    """The canonical form of typed keys, given by key column and row; equal for equal keys only."""
+    texts = [_canonical(column).to_pylist() for column in columns]
+    if len(texts) == 1:
+        return [_bounded(text.encode()) for text in texts[0]]
+    return [_bounded(_ENCODER.encode(key)) for key in zip(*texts, strict=True)]
+
+
+def _canonical(column: pa.Array) -> pa.StringArray:
+    if pa.types.is_binary(column.type):
+        return pa.array([value.hex() for value in column.to_pylist()], pa.string())
+    if pa.types.is_floating(column.type):
+        return pc.cast(pc.add(column, 0.0), pa.string())  # the two zeros are one key
+    return pc.cast(column, pa.string())
+
+
+def _bounded(key: bytes) -> bytes:
+    return key if len(key) <= MAX_KEY_BYTES else b"\0" + hashlib.sha256(key).digest()

@@ -1,0 +1,48 @@
+"""What goes into staging, and what comes out of it."""
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from app.domain.landing_rows import LandingRows
+from app.domain.table import BatchSequence, Generation, Table, TableId
+from app.domain.table_schema import SchemaVersion
+
+BlockKey: TypeAlias = tuple[TableId, Generation, SchemaVersion]
+
+
+class TableMoved(Exception):
+    """A table, or its source's position, is not as it was when the request was typed: type it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAdvance:
+    """How a batch moves the last accepted change sequence of a source task (`source_order=enforce`)."""
+
+    task: str
+    seen: str | None
+    """The position under which duplicates were dropped."""
+    last: str
+
+
+@dataclass(frozen=True, slots=True)
+class TypedBatch:
+    """The typed change batch of one table from one request."""
+
+    table: Table
+    rows: LandingRows
+    advance: SourceAdvance | None = None
+
+    @property
+    def block_key(self) -> BlockKey:
+        return (self.table.table_id, self.table.generation, self.table.schema_version)
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The answer for one change batch, given only after commit."""
+
+    table: str
+    generation: Generation
+    sequence: BatchSequence
+    changes: int
+    rows: int
