@@ -32,6 +32,9 @@ from tests.protocol.store import carry_out, find_temp, put, recorded_amiss
 def plan(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """What was planned before comes first; else one or two files are planned, of any size."""
     alive = shared.mode is Mode.ACTIVE and shared.generation == drain.generation
+    if shared.mode is Mode.DROPPING and shared.generation == drain.generation:
+        # The epoch that a drain holds and the table's state are read one after the other.
+        yield Move("reads that the table is dropped", shared, drain._replace(pc=Pc.DROP_LOOK, number=0, last=0))
     if is_stale(case, shared, drain, Rule.EPOCH_PLAN) or not alive:
         yield Move("plans nothing: its epoch is over", shared, IDLE)
         return
@@ -201,9 +204,9 @@ def record(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
 
 @stands_for(Pc.QUARANTINE, "spark_jobs.drain_cycle:DrainCycle._fail", "app.staging.table_registry:quarantine_table")
 def quarantine(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
-    """Also from *dropping*, which the code's statement will have to allow once there is a drop."""
-    if is_stale(case, shared, drain, Rule.EPOCH_QUARANTINE) or shared.mode is Mode.QUARANTINED:
-        yield Move("quarantines nothing: its epoch is over", shared, IDLE)
+    """A table that is being dropped stays so, with the reason shown, and is tried again."""
+    if is_stale(case, shared, drain, Rule.EPOCH_QUARANTINE) or shared.mode is not Mode.ACTIVE:
+        yield Move("quarantines nothing", shared, IDLE)
     else:
         wrong = "" if is_tampered(shared) else "a table is quarantined although nobody touched it"
         yield Move("quarantines the table", shared._replace(mode=Mode.QUARANTINED), IDLE, wrong)

@@ -42,7 +42,8 @@ class Rule(Enum):
     DROP_EPOCH = "R1: a drop begins a new epoch"
     DROP_REVOKE = "R2: a drop revokes the scratch of every older epoch"
     DROP_IDENTITY = "R3: a folder is deleted only with our marker"
-    DROP_CONDITION = "R4: exactly the folder that was looked at is deleted"
+    DROP_CONDITION = "R4: exactly the folder that was looked at is deleted: by its ETag, or into the owner's scratch"
+    DROP_SYNCED = "R5: a folder that is gone is durably gone before the next generation begins"
     DROP_WAIT = "R5: the next generation begins only when the folder is gone"
     EPOCH_RECREATE = "R6: a stale epoch begins no generation"
 
@@ -73,6 +74,8 @@ class Bounds:
     in_flight: int = 1
     """Requests that the store may carry out later, or never, at one time; lost task attempts are among them."""
     drops: int = 0
+    by_etag: bool = False
+    """Whether a folder is deleted on condition of its ETag, and maybe late; else it is moved into scratch, at once."""
     outside: int = 0
     """Things done to the landing zone by others: files put or deleted, folders deleted or exchanged."""
     mirror: Mirror = Mirror.KEEPS_LAST

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, TypeAlias
 from tests.protocol.rules import Case
 
 FOREIGN: Final = 0
-"""Identity of a table folder that another gateway made; ours are the epochs that made them."""
+"""Identity (ETag) of a table folder that another gateway made; ours are made of epoch and generation."""
 
 FOREIGN_CONTENT: Final = 99
 """What stands in a file that somebody else put there; ours are `content_of` codes."""
@@ -131,6 +131,8 @@ class Shared(NamedTuple):
     nominated: int = 0
     """The epoch that nominated a temp for the number after the recorded ones."""
     folder: Folder | None = None
+    deleted: Folder | None = None
+    """The folder that was there before, as long as its deletion is not durable."""
     scratch: tuple[Scratch, ...] = ()
     """By epoch, from 1."""
     requests: tuple[Request, ...] = ()
@@ -182,9 +184,11 @@ def published_through(shared: Shared) -> int:
 
 
 def is_done(case: Case, shared: Shared) -> bool:
-    """Whether no drain has anything left to do."""
+    """Whether no drain has anything left to do, or it is for an operator to do."""
     if shared.mode is Mode.QUARANTINED:
         return True
+    if shared.mode is Mode.DROPPING and shared.folder is not None:
+        return shared.folder.identity == FOREIGN
     return shared.mode is Mode.ACTIVE and published_through(shared) == case.bounds.blocks
 
 

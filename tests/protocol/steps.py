@@ -1,7 +1,7 @@
 """What the drain's steps have in common: the table of steps, the check of the epoch, sending, looking.
 
 A step yields what can come of it; the first is what comes of it when nothing goes wrong. It stands for the
-functions that it names, as `module:function`; where it names none, the protocol is ahead of the code.
+functions that it names, as `module:function`.
 """
 
 from collections.abc import Callable, Iterator
@@ -61,10 +61,11 @@ def standing(case: Case, shared: Shared, number: int) -> int:
 
 
 def synced(case: Case, shared: Shared, rule: Rule) -> Shared:
-    """What stands is made durable, where the rule asks for it."""
-    if shared.folder is None or not shared.folder.unsynced or not case.holds(rule):
+    """What stands, or is gone, is made durable, where the rule asks for it."""
+    if not case.bounds.power or not case.holds(rule):
         return shared
-    return shared._replace(folder=shared.folder._replace(unsynced=0))
+    folder = shared.folder._replace(unsynced=0) if shared.folder else None
+    return shared._replace(folder=folder, deleted=None)
 
 
 def sighted(case: Case, shared: Shared, drain: Drain, absent: Drain) -> Move:

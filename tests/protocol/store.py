@@ -101,7 +101,12 @@ def show_folder(case: Case, shared: Shared, request: Request) -> Outcome:
         prepared = Temp(0, 0, request.generation, 0)
     if prepared is None or shared.folder is not None:
         return Outcome(shared, False)
-    made = Folder(request.epoch, prepared.generation, (0,) * NUMBERS, unsynced=2 if case.bounds.power else 0)
+    made = Folder(
+        request.epoch * 10 + prepared.generation,
+        prepared.generation,
+        (0,) * NUMBERS,
+        unsynced=2 if case.bounds.power else 0,
+    )
     after = shared._replace(folder=made)
     if case.holds(Rule.FOLDER_FROM_SCRATCH):
         after = without_temp(after, request.epoch, prepared)
@@ -147,7 +152,8 @@ def _wrong_file(case: Case, shared: Shared, folder: Folder, request: Request, te
         return "a file is published into another gateway's folder" if request.seen == FOREIGN else ""
     if folder.generation != temp.generation:
         return "a file of one generation lands in the folder of another"
-    if is_tampered(shared) and temp.number == folder.landed > shared.recorded:
+    gone = not folder.files[temp.number - 1]
+    if gone and is_tampered(shared) and temp.number == folder.landed > shared.recorded:
         # Somebody deleted the file before it was recorded.
         return "" if last_block(temp.content) == folder.through else "a number lands again with other content"
     if temp.number <= folder.landed:
@@ -162,14 +168,19 @@ def _wrong_file(case: Case, shared: Shared, folder: Folder, request: Request, te
 def delete_folder(case: Case, shared: Shared, request: Request) -> Outcome:
     """Delete the table folder: the one that was looked at, or without the rule whatever stands there."""
     folder = shared.folder
-    if folder is None or (case.holds(Rule.DROP_CONDITION) and folder.identity != request.seen):
+    if folder is None:
+        return Outcome(shared, False)
+    allowed = scratch_of(shared, request.epoch) is not Place.PLAIN_FILE
+    if case.bounds.by_etag:
+        allowed = folder.identity == request.seen
+    if case.holds(Rule.DROP_CONDITION) and not allowed:
         return Outcome(shared, False)
     wrong = ""
     if folder.identity == FOREIGN and request.seen == FOREIGN:
         wrong = "another gateway's folder is deleted"
     elif folder.identity != FOREIGN and folder.generation == shared.generation and shared.mode is not Mode.DROPPING:
         wrong = "the folder of a living generation is deleted"
-    return Outcome(shared._replace(folder=None), True, wrong)
+    return Outcome(shared._replace(folder=None, deleted=folder if case.bounds.power else None), True, wrong)
 
 
 def recorded_amiss(shared: Shared) -> str:

@@ -28,7 +28,7 @@ def events(case: Case, shared: Shared) -> Iterator[Event]:
     if shared.drops < case.bounds.drops and shared.mode is Mode.ACTIVE:
         yield Event("the table is dropped", dropped(case, shared))
     if shared.outside < case.bounds.outside:
-        for what, after in outside(case, shared):
+        for what, after in outside(shared):
             yield Event(what, after._replace(outside=shared.outside + 1))
     if case.bounds.power:
         yield from power_lost(case, shared)
@@ -67,20 +67,20 @@ def mirroring(case: Case, shared: Shared) -> Iterator[Event]:
 
 
 def dropped(case: Case, shared: Shared) -> Shared:
-    """R1, in one transaction."""
+    """R1, in one transaction: `app.staging.table_lifecycle:begin_drop`."""
     after = shared._replace(mode=Mode.DROPPING, drops=shared.drops + 1)
     if not case.holds(Rule.DROP_EPOCH):
         return after
     return after._replace(epoch=shared.epoch + 1, scratch=(*shared.scratch, Place.ABSENT))
 
 
-def outside(case: Case, shared: Shared) -> Iterator[tuple[str, Shared]]:
+def outside(shared: Shared) -> Iterator[tuple[str, Shared]]:
     """What somebody else may do to the landing zone by mistake."""
     for epoch, scratch in enumerate(shared.scratch, 1):
         if isinstance(scratch, frozenset):
             yield f"somebody deletes scratch of epoch {epoch}", with_scratch(shared, epoch, Place.ABSENT)
     folder = shared.folder
-    twin = Folder(FOREIGN, 1, (twin_content(case, shared), *(0,) * (NUMBERS - 1)))
+    twin = Folder(FOREIGN, 1, (twin_content(shared), *(0,) * (NUMBERS - 1)))
     yield "somebody puts another gateway's folder there", shared._replace(folder=twin)
     if folder is None:
         return
@@ -94,8 +94,8 @@ def outside(case: Case, shared: Shared) -> Iterator[tuple[str, Shared]]:
             yield f"somebody deletes file {number}", shared._replace(folder=with_file(folder, number, 0))
 
 
-def twin_content(case: Case, shared: Shared) -> int:
-    """The file that another gateway, fed with the same changes, would put under the number that is looked at."""
+def twin_content(shared: Shared) -> int:
+    """The file that another gateway, fed with the same changes, would put under number 1."""
     return shared.plan[0] if shared.plan else FOREIGN_CONTENT
 
 
@@ -107,19 +107,16 @@ def undone(folder: Folder) -> Folder:
 
 
 def power_lost(case: Case, shared: Shared) -> Iterator[Event]:
-    """Every drain dies; what was not synced may be gone. Postgres keeps what it has committed."""
-    folder = shared.folder
-    dark = shared._replace(requests=())
+    """Every drain dies; what was not synced may be undone. Postgres keeps what it has committed."""
+    folder, dark = shared.folder, shared._replace(requests=(), deleted=None)
     wrong = "a partial file is visible" if folder and folder.landed and not case.holds(Rule.TEMP_SYNCED) else ""
     if not is_done(case, shared) or wrong:
         yield Event("the power fails", dark, wrong, kills=True)
+    if folder is None and shared.deleted:
+        yield Event("the power fails and the deleted folder is back", dark._replace(folder=shared.deleted), kills=True)
     if folder is None or not folder.unsynced:
         return
-    if folder.unsynced & 2:
-        left: Folder | None = None
-        what = "the table folder is lost"
-    else:
-        left = undone(folder)
-        what = f"file {folder.landed} is lost"
+    left = undone(folder) if folder.unsynced == 1 else shared.deleted
+    what = f"file {folder.landed}" if folder.unsynced == 1 else "the table folder"
     wrong = "what was recorded is lost" if shared.recorded and (left is None or left.landed < shared.recorded) else ""
-    yield Event(f"the power fails and {what}", dark._replace(folder=left), wrong, kills=True)
+    yield Event(f"the power fails and {what} is lost", dark._replace(folder=left), wrong, kills=True)
