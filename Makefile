@@ -47,7 +47,7 @@ bench: .venv ## Run the benchmark suite, which lives in benchmarks/
 openapi: .venv ## Write openapi/mirrorgate.v1.yaml from the app
 	@$(RUN) tools.openapi
 
-docs: .venv ## Write the tables of docs/settings.md and docs/errors.md from the code
+docs: .venv ## Write the tables of docs/ that come from the code
 	@$(RUN) tools.reference
 
 lock: .venv ## Pin the newest versions that fit pyproject.toml

@@ -11,7 +11,15 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
-from app.api import change_routes, key_routes, schema_routes, status_routes, table_admin_routes, table_routes
+from app.api import (
+    change_routes,
+    key_routes,
+    producer_routes,
+    schema_routes,
+    status_routes,
+    table_admin_routes,
+    table_routes,
+)
 from app.api.auth import Authenticator
 from app.api.gateway import Gateway
 from app.api.openapi import DESCRIPTION, TITLE, VERSION, GatewayApp
@@ -57,7 +65,15 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             engine.dispose()
 
     app = GatewayApp(title=TITLE, version=VERSION, description=DESCRIPTION, lifespan=lifespan)
-    for routes in (change_routes, table_routes, table_admin_routes, schema_routes, key_routes, status_routes):
+    for routes in (
+        change_routes,
+        producer_routes,
+        table_routes,
+        table_admin_routes,
+        schema_routes,
+        key_routes,
+        status_routes,
+    ):
         app.include_router(routes.router)
     install_problem_handlers(app)
     app.add_middleware(BodyLimit, most=settings.max_body_bytes)

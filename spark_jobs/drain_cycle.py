@@ -16,7 +16,7 @@ from app.domain.drain_plan import FileLimits
 from app.domain.landing_file import BuiltFile, PlannedFile
 from app.domain.table import Epoch, Table, TableId, TableState
 from app.errors import Code, InvariantBroken, MirrorgateError
-from app.landing.local_zone import LocalZone
+from app.landing.open_zone import open_zone
 from app.landing.publish import (
     Scratch,
     make_visible,
@@ -39,7 +39,7 @@ from app.staging.landing_ledger import (
 from app.staging.leases import check_epoch, claim_table, due_tables
 from app.staging.table_rebirth import finish_drop
 from app.staging.table_registry import find_table_by_id, note_drop_trouble, quarantine_table
-from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files
+from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files, failure_text
 
 log = structlog.get_logger()
 
@@ -77,7 +77,7 @@ class DrainCycle:
 
     def __post_init__(self) -> None:
         self.engine: Engine = open_engine(self.place.database_url, pool_size=8, application="mirrorgate drain")
-        self.zone: LandingZone = LocalZone(self.place.landing_zone)
+        self.zone: LandingZone = open_zone(self.place.landing_zone)
         with translated_errors(), self.engine.begin() as connection:
             self.installation_id = installation_id(connection)
 
@@ -214,7 +214,7 @@ class DrainCycle:
         unless the epoch is over: then what was seen is the next owner's to judge."""
         self.held.pop(table_id, None)
         code = error.code if isinstance(error, MirrorgateError) else None
-        detail = error.detail if isinstance(error, MirrorgateError) else type(error).__name__
+        detail = error.detail if isinstance(error, MirrorgateError) else failure_text(error)
         log.warning("table_not_published", table_id=table_id, code=code, detail=detail)
         if epoch is None:
             return

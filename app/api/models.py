@@ -42,6 +42,14 @@ class AcceptedModel(Model):
     replayed: bool
 
 
+class ProducerModel(Model):
+    """The last durable number; its receipts are null once they are no longer kept."""
+
+    producer: str
+    sequence: int
+    receipts: list[ReceiptModel] | None
+
+
 class DryRunTableModel(Model):
     """The rows that would land in a table, by column name, `__rowMarker__` among them."""
 

@@ -13,7 +13,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.errors import Code, RejectedInput
 
 _JSON_TYPES: Final = frozenset({"application/json", "application/x-ndjson", "application/ndjson", "application/jsonl"})
-_NOT_KEPT: Final = ("idempotency-key", "mirrorgate-producer", "mirrorgate-producer-sequence")
 CHANGES: Final = "/v1/changes/"
 MOST_ELSEWHERE: Final = 2**20
 """Bytes of a body that is not one of changes: a table of thousands of columns fits."""
@@ -68,17 +67,6 @@ def check_json_type(request: Request) -> None:
     """Raises RejectedInput `unsupported_media_type` unless the body is declared as some JSON (or not at all)."""
     if _media_type(request) not in _JSON_TYPES:
         raise RejectedInput(Code.UNSUPPORTED_MEDIA_TYPE, "the content type is not JSON")
-
-
-def refuse_promises(request: Request) -> None:
-    """A producer that relies on idempotency must not believe that a header which does nothing protects it."""
-    for header in _NOT_KEPT:
-        if header in request.headers:
-            raise RejectedInput(
-                Code.BAD_REQUEST,
-                f"the header {header} is not supported by this version",
-                remedy="Leave it out; after a lost answer compare the table's last_sequence before sending again.",
-            )
 
 
 def is_csv(request: Request) -> bool:

@@ -11,18 +11,21 @@ from typing import Final
 
 from app.domain.access import Principal
 from app.domain.names import TableName
+from app.domain.request_identity import RequestIdentity, replayed
 from app.domain.table_options import SourceName
 from app.domain.table_schema import TypeName
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.formats.arcion import decode_arcion
-from app.formats.arcion_csv import CsvLayout, decode_arcion_csv
+from app.formats.arcion_csv import decode_arcion_csv
+from app.formats.csv_layout import CsvLayout
 from app.formats.replicate import decode_replicate
 from app.ingest.directory import TableDirectory
 from app.ingest.replicate_tables import ReplicateTables
 from app.ingest.typed_request import Decoded, SourceChanges, TypedRequest, Typist
-from app.staging.database import Engine
+from app.staging.database import Engine, translated_errors
 from app.staging.group_commit import GroupCommit
-from app.staging.typed_batch import Receipt, TableMoved
+from app.staging.request_receipts import read_receipts
+from app.staging.typed_batch import AlreadyStaged, Receipt, TableMoved
 from app.telemetry import DUPLICATE_CHANGES, WRONG_HASHES
 
 _ATTEMPTS: Final = 5
@@ -43,6 +46,8 @@ class Accepted:
     receipts: list[Receipt]
     ignored: int = 0
     duplicates: int = 0
+    replayed: bool = False
+    """The request had been accepted before; this is the answer it got."""
 
 
 @dataclass
@@ -58,22 +63,49 @@ class Ingest:
     def __post_init__(self) -> None:
         self.directory = TableDirectory(self.engine.begin)
 
-    async def accept(self, decode: "Decode", principal: Principal) -> Accepted:
-        """Stage what `decode` makes of a body; returns after commit."""
+    async def accept(self, decode: "Decode", principal: Principal, identity: RequestIdentity | None = None) -> Accepted:
+        """Stage what `decode` makes of a body; returns after commit.
+
+        A request that was staged before under its `identity` gets the answer that it got then.
+        """
+        try:
+            return await self._accept(decode, principal, identity)
+        except AlreadyStaged as staged:
+            answer = staged.answer
+            receipts = [Receipt(**receipt) for receipt in answer["receipts"]]
+            return Accepted(receipts, answer["ignored"], answer["duplicates"], replayed=True)
+
+    async def _accept(self, decode: "Decode", principal: Principal, identity: RequestIdentity | None) -> Accepted:
+        if identity is not None:
+            await asyncio.to_thread(self._look_for, identity)
         decoded = await asyncio.to_thread(decode, self.directory, principal, self.marker_first)
         typist = Typist(self.directory, principal, self.marker_first)
         for _ in range(_ATTEMPTS):
             typed: TypedRequest = await asyncio.to_thread(typist.type_request, decoded)
             try:
-                receipts = await asyncio.wrap_future(self.group_commit.submit(typed.batches)) if typed.batches else []
+                receipts = await self._stage(typed, identity, decoded.ignored)
             except TableMoved:
                 typist.forget(decoded)
             except RejectedInput as error:
-                raise decoded.refusal(error.problems) from error
+                raise (decoded.refusal(error.problems) if error.problems else error) from error
             else:
                 DUPLICATE_CHANGES.inc(typed.duplicates)
                 return Accepted(receipts, decoded.ignored, typed.duplicates)
         raise TemporarilyUnavailable(Code.TABLE_BUSY, "the tables of this request keep changing")
+
+    async def _stage(self, typed: TypedRequest, identity: RequestIdentity | None, ignored: int) -> list[Receipt]:
+        if not typed.batches and identity is None:
+            return []
+        submitted = self.group_commit.submit(typed.batches, identity, ignored=ignored, duplicates=typed.duplicates)
+        return await asyncio.wrap_future(submitted)
+
+    def _look_for(self, identity: RequestIdentity) -> None:
+        """Spare a repeated request the work. Raises AlreadyStaged, or RejectedInput for another request."""
+        with translated_errors(), self.engine.begin() as connection:
+            stored = read_receipts(connection, [identity]).get(identity.receipt_id)
+        answer = replayed(identity, stored)
+        if answer is not None:
+            raise AlreadyStaged(answer)
 
 
 Decode = Callable[[TableDirectory, Principal, bool], Decoded]

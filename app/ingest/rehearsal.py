@@ -15,7 +15,7 @@ from app.ingest.directory import TableDirectory
 from app.ingest.typed_request import Typist
 from app.staging.database import Connection, Engine, translated_errors
 from app.staging.stage_requests import StagedBatch, encode_blocks, stage_requests
-from app.staging.typed_batch import TableMoved, TypedBatch
+from app.staging.typed_batch import StagingRequest, TableMoved, TypedBatch
 
 _ATTEMPTS: Final = 5
 
@@ -64,10 +64,11 @@ def _rehearse(engine: Engine, decode: Decode, principal: Principal, marker_first
         typed = Typist(directory, principal, marker_first).type_request(decoded)
         tables: list[RehearsedTable] = []
         if typed.batches:
-            [outcome] = stage_requests(connection, [typed.batches], encode_blocks([typed.batches]))
+            requests = [StagingRequest(typed.batches)]
+            [outcome] = stage_requests(connection, requests, encode_blocks(requests))
             if isinstance(outcome, RejectedInput):
                 raise decoded.refusal(outcome.problems)
-            if isinstance(outcome, TableMoved):
+            if not isinstance(outcome, list):
                 raise outcome
             tables = [_rehearsed(batch, staged) for batch, staged in zip(typed.batches, outcome, strict=True)]
         transaction.rollback()

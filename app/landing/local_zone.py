@@ -37,6 +37,13 @@ class LocalZone:
         target = self._root / folder
         return sorted(os.listdir(target)) if target.is_dir() else []  # noqa: PTH208  # names, not paths
 
+    def kinds(self, folder: str) -> dict[str, PathKind]:
+        try:
+            with os.scandir(self._root / folder) as entries:
+                return {entry.name: PathKind.FOLDER if entry.is_dir() else PathKind.FILE for entry in entries}
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+
     def create_folder(self, path: str) -> None:
         target = self._root / path
         try:

@@ -7,7 +7,7 @@ Turning older epochs' folders into plain files therefore ends what any older own
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import msgspec
 
@@ -16,7 +16,7 @@ from app.domain.names import TableName
 from app.domain.table import Epoch, Table, TableId
 from app.errors import Code, InvariantBroken
 from app.landing.parquet_file import read_identity
-from app.landing.zone import LandingZone, PathKind, RenameOutcome
+from app.landing.zone import FolderRenameUnsupported, LandingZone, PathKind, RenameOutcome
 
 SCRATCH: Final = "_scratchPad"
 METADATA: Final = "_metadata.json"
@@ -62,11 +62,14 @@ class Scratch:
 
 
 def revoke_older_epochs(zone: LandingZone, scratch: Scratch) -> None:
-    """W2: after this no owner of an older epoch can make anything visible. Safe to repeat after a crash."""
+    """W2: after this no owner of an older epoch can make anything visible. Safe to repeat after a crash.
+
+    What a listing shows as a plain file stays one for good, however old the listing is; anything else is looked at.
+    """
+    shown = zone.kinds(f"{SCRATCH}/{scratch.table_id}")
     for older in range(1, scratch.epoch):
-        folder = Scratch(scratch.table_id, Epoch(older)).folder
-        if zone.kind(folder) is not PathKind.FILE:
-            zone.revoke_folder(folder)
+        if shown.get(str(older)) is not PathKind.FILE:
+            zone.revoke_folder(Scratch(scratch.table_id, Epoch(older)).folder)
 
 
 def look(zone: LandingZone, name: TableName, planned: PlannedFile) -> Sight:
@@ -105,29 +108,27 @@ def prepare_folder(
 ) -> None:
     """W6: the table folder with its metadata and marker, renamed in as a whole, before any data.
 
-    A process that dies inside leaves either no folder or a complete one. Raises InvariantBroken
-    `landing_folder_lost` when the folder is another's, or gone although files were published into it,
-    FileNotFoundError when the scratch is lost (the next epoch prepares it again).
+    A process that dies inside leaves either no folder or a complete one; where folders cannot be renamed, perhaps
+    one without its marker, which the next owner refuses. Raises InvariantBroken `landing_folder_lost` when the
+    folder is another's, or gone although files were published into it, FileNotFoundError when the scratch is lost
+    (the next epoch prepares it again).
     """
     folder = table.name.folder
     if zone.kind(folder) is PathKind.ABSENT:
         if published_before:
             raise InvariantBroken(Code.LANDING_FOLDER_LOST, f"folder {folder} is gone although it held published files")
-        prepared = scratch.path("folder")
+        prepared = scratch.path(f"folder-{uuid4().hex}")  # an earlier try may have left half of one
         zone.create_folder(prepared)
-        for file, content in ((METADATA, _metadata(table)), (MARKER, _marker(table, installation_id))):
-            if zone.kind(f"{prepared}/{file}") is PathKind.ABSENT:
-                zone.create_file(f"{prepared}/{file}", content)
+        zone.create_file(f"{prepared}/{METADATA}", _metadata(table))
+        zone.create_file(f"{prepared}/{MARKER}", _marker(table, installation_id))
         if "/" in folder:
             zone.create_folder(folder.rpartition("/")[0])
-        if zone.rename(prepared, folder) is RenameOutcome.SOURCE_MISSING:
-            raise FileNotFoundError(prepared)
+        _rename_folder(zone, prepared, folder)
     _require_marker(zone, table, installation_id)
     if _read(zone, f"{folder}/{METADATA}") != _metadata(table):
         # Keys may be added once to a keyless table; the contract allows adding them to the file later.
-        renewed = scratch.path(METADATA)
-        if zone.kind(renewed) is PathKind.ABSENT:
-            zone.create_file(renewed, _metadata(table))
+        renewed = scratch.path(f"{METADATA}-{uuid4().hex}")
+        zone.create_file(renewed, _metadata(table))
         zone.replace_file(renewed, f"{folder}/{METADATA}")
 
 
@@ -202,6 +203,18 @@ def _require_marker(zone: LandingZone, table: Table, installation_id: UUID) -> N
 
 def _marker(table: Table, installation_id: UUID) -> bytes:
     return msgspec.json.encode(FolderMarker.of(table, installation_id))
+
+
+def _rename_folder(zone: LandingZone, prepared: str, folder: str) -> None:
+    """Show a prepared folder in one step, or, where the store has no such step, file by file, the marker first."""
+    try:
+        outcome = zone.rename(prepared, folder)
+    except FolderRenameUnsupported:
+        zone.create_folder(folder)
+        outcomes = [zone.rename(f"{prepared}/{file}", f"{folder}/{file}") for file in (MARKER, METADATA)]
+        outcome = max(outcomes, key=lambda outcome: outcome is RenameOutcome.SOURCE_MISSING)
+    if outcome is RenameOutcome.SOURCE_MISSING:
+        raise FileNotFoundError(prepared)
 
 
 def _metadata(table: Table) -> bytes:

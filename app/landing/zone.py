@@ -28,8 +28,18 @@ class ScratchRevoked(Exception):
     """The folder cannot be written because a newer epoch has turned it into a plain file."""
 
 
+class FolderRenameUnsupported(OSError):
+    """The store cannot move a folder in one step."""
+
+
+class StorageFailed(OSError):
+    """A remote store did not do what it was asked; the text says what was asked and answered, and holds no row."""
+
+
 class LandingZone(Protocol):
-    """A store of files. All methods raise OSError when the store itself fails."""
+    """A store of files. All methods raise OSError when the store itself fails: what was asked for may then have
+    been done all the same, or be done later.
+    """
 
     def kind(self, path: str) -> PathKind:
         """What stands at the path now, by one look: what changes meanwhile is never taken for something else."""
@@ -37,6 +47,10 @@ class LandingZone(Protocol):
 
     def names(self, folder: str) -> list[str]:
         """Names in a folder, sorted; empty for a missing one."""
+        ...
+
+    def kinds(self, folder: str) -> dict[str, PathKind]:
+        """What stands in a folder, by name; empty for a missing one. It may show an older state than `kind` does."""
         ...
 
     def create_folder(self, path: str) -> None:
@@ -50,7 +64,8 @@ class LandingZone(Protocol):
     def write_file(self, path: str) -> AbstractContextManager[BinaryIO]:
         """Stream a new file; it is complete and durable when the block ends, removed when the block raises.
 
-        Raises FileExistsError, or ScratchRevoked when its folder was revoked.
+        Raises FileExistsError, or ScratchRevoked when its folder was revoked; a store that notices only later
+        raises nothing, and the file is not there.
         """
         ...
 
@@ -59,7 +74,11 @@ class LandingZone(Protocol):
         ...
 
     def rename(self, source: str, destination: str) -> RenameOutcome:
-        """Move a file or folder in one atomic step that never replaces; durable when it returns."""
+        """Move a file or folder in one atomic step that never replaces; durable when it returns.
+
+        DESTINATION_EXISTS may also mean that this very move was done and its answer lost: look. Raises
+        FolderRenameUnsupported.
+        """
         ...
 
     def make_durable(self, path: str) -> None:

@@ -132,11 +132,3 @@ def test_a_large_body_is_not_read_for_a_caller_without_a_key(anonymous: Gateway)
         "/v1/tables/t", content=chunks(b" " * (2**20 + 10_000)), headers={"Content-Type": "application/json"}
     )
     problem(response, 413, "body_too_large")
-
-
-@pytest.mark.parametrize("header", ["Idempotency-Key", "Mirrorgate-Producer", "Mirrorgate-Producer-Sequence"])
-def test_a_promise_that_is_not_kept_yet_is_refused_rather_than_ignored(gateway: Gateway, header: str) -> None:
-    gateway.register("t", {"id": "int64"}, ["id"])
-    answer = gateway.post("/v1/changes/arcion", json=[insert("t", id="1")], headers={header: "1"})
-    assert "not supported" in problem(answer, 400, "bad_request")["detail"]
-    assert gateway.status("t")["last_sequence"] == 0

@@ -1,8 +1,11 @@
 """The steps that make files visible: revoke, look, folder, rename."""
 
+import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 from uuid import UUID
 
 import pytest
@@ -28,7 +31,7 @@ from app.landing.publish import (
     revoke_older_epochs,
     take_stock,
 )
-from app.landing.zone import PathKind, RenameOutcome, ScratchRevoked
+from app.landing.zone import FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked, StorageFailed
 from tests.support.gateway_parts import inserts
 from tests.support.schemas import schema_of
 
@@ -319,6 +322,65 @@ def test_a_lost_temp_is_told_and_nothing_becomes_visible(zone: LocalZone, tmp_pa
     with pytest.raises(FileNotFoundError):
         make_visible(zone, table().name, built)
     assert look(zone, table().name, planned()) is Sight.ABSENT
+
+
+@pytest.mark.parametrize("moved_to", ["_ProcessedFiles", "_FilesReadyToDelete"])
+def test_a_file_that_mirroring_has_consumed_and_moved_is_seen_as_ours(
+    zone: LocalZone, tmp_path: Path, moved_to: str
+) -> None:
+    prepare(zone, table())
+    built = build(zone, planned())
+    make_visible(zone, table().name, built)
+    folder = tmp_path / table().name.folder
+    (folder / moved_to).mkdir()
+    (folder / file_name(FileNumber(1))).rename(folder / moved_to / file_name(FileNumber(1)))
+    assert look(zone, table().name, planned()) is Sight.OURS
+    assert look(zone, table().name, planned(digest="cd")) is Sight.FOREIGN
+    make_visible(zone, table().name, built)
+    assert zone.kind(f"{table().name.folder}/{file_name(FileNumber(1))}") is PathKind.ABSENT
+
+
+def test_a_store_that_cannot_be_read_is_not_a_foreign_file(zone: LocalZone, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare(zone, table())
+    make_visible(zone, table().name, build(zone, planned()))
+
+    def broken(*_: object) -> None:
+        raise StorageFailed("read: 503 ServerBusy")
+
+    class Unreadable(io.BytesIO):
+        read = broken
+
+    @contextmanager
+    def read_file(_: object, __: str) -> Iterator[BinaryIO]:
+        yield Unreadable(b"x" * 100)
+
+    monkeypatch.setattr(LocalZone, "read_file", read_file)
+    with pytest.raises(StorageFailed):
+        look(zone, table().name, planned())
+
+
+def test_a_half_written_folder_of_an_earlier_try_is_not_used(zone: LocalZone) -> None:
+    zone.create_folder(SCRATCH.path("folder"))
+    zone.create_file(SCRATCH.path("folder/_metadata.json"), b"")
+    prepare(zone, table("t"))
+    assert read(zone, "t/_metadata.json") == {"keyColumns": ["id"]}
+
+
+def test_a_store_that_cannot_rename_folders_gets_the_folder_file_by_file(
+    zone: LocalZone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, renamed = LocalZone.rename, list[str]()
+
+    def rename(self: LocalZone, source: str, destination: str) -> RenameOutcome:
+        if self.kind(source) is PathKind.FOLDER:
+            raise FolderRenameUnsupported(source)
+        renamed.append(destination)
+        return real(self, source, destination)
+
+    monkeypatch.setattr(LocalZone, "rename", rename)
+    prepare(zone, table())
+    assert renamed == ["sales.schema/orders/_gateway.json", "sales.schema/orders/_metadata.json"]
+    make_visible(zone, table().name, build(zone, planned()))
 
 
 def test_an_owner_whose_scratch_was_revoked_makes_nothing_visible(zone: LocalZone) -> None:
