@@ -40,7 +40,12 @@ class LocalZone:
     def kinds(self, folder: str) -> dict[str, PathKind]:
         try:
             with os.scandir(self._root / folder) as entries:
-                return {entry.name: PathKind.FOLDER if entry.is_dir() else PathKind.FILE for entry in entries}
+                # An entry that is gone meanwhile is neither, where the listing itself does not tell.
+                return {
+                    entry.name: PathKind.FOLDER if entry.is_dir() else PathKind.FILE
+                    for entry in entries
+                    if entry.is_dir() or entry.is_file()
+                }
         except (FileNotFoundError, NotADirectoryError):
             return {}
 
@@ -101,7 +106,10 @@ class LocalZone:
         (self._root / source).replace(target)
         _sync_folder(target.parent)
 
-    def remove_folder(self, path: str, aside: str) -> None:
+    def stamp(self, path: str) -> str:
+        return ""
+
+    def remove_folder(self, path: str, aside: str, stamp: str) -> None:
         target, hidden = self._root / path, self._root / aside
         target.rename(hidden)
         _sync_folder(target.parent)

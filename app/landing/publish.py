@@ -141,8 +141,9 @@ def remove_table_folder(zone: LandingZone, table: Table, installation_id: UUID, 
     if zone.kind(folder) is PathKind.ABSENT:
         zone.make_durable(folder)
         return
+    stamp = zone.stamp(folder)
     _require_marker(zone, table, installation_id)
-    zone.remove_folder(folder, scratch.path("dropped"))
+    zone.remove_folder(folder, scratch.path("dropped"), stamp)
     if zone.kind(folder) is not PathKind.ABSENT:
         raise OSError(f"folder {folder} is still there")
 

@@ -89,9 +89,14 @@ class LandingZone(Protocol):
         """Move a file over another in one atomic step; only for metadata, never for landing files."""
         ...
 
-    def remove_folder(self, path: str, aside: str) -> None:
+    def stamp(self, path: str) -> str:
+        """What tells the folder at a path from one that comes there later; empty where `aside` does that."""
+        ...
+
+    def remove_folder(self, path: str, aside: str, stamp: str) -> None:
         """Take a folder out of sight in one step, by way of `aside` in scratch where the store can, and delete it.
 
+        Only the folder that `stamp` was taken of: once the scratch is revoked, another one may stand there.
         A process that dies inside leaves the folder whole, or out of sight. Raises OSError while it is in use.
         """
         ...

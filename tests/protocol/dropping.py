@@ -21,7 +21,11 @@ def drop_look(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move("sees the folder", shared, drain._replace(pc=Pc.DROP_DELETE, seen=folder.identity))
 
 
-@stands_for(Pc.DROP_DELETE, "app.landing.local_zone:LocalZone.remove_folder")
+@stands_for(
+    Pc.DROP_DELETE,
+    "app.landing.local_zone:LocalZone.remove_folder",
+    "app.landing.adls_zone:AdlsZone.remove_folder",
+)
 def drop_delete(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """R4."""
     request = Request(Pc.DROP_DELETE, drain.epoch, seen=drain.seen)

@@ -143,7 +143,12 @@ def nominate(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move(f"nominates its temp {drain.number}", nominated, drain._replace(pc=Pc.RENAME))
 
 
-@stands_for(Pc.RENAME, "app.landing.publish:make_visible", "app.landing.local_zone:LocalZone.rename")
+@stands_for(
+    Pc.RENAME,
+    "app.landing.publish:make_visible",
+    "app.landing.local_zone:LocalZone.rename",
+    "app.landing.adls_zone:AdlsZone.rename",
+)
 def rename(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """The answer may be lost, whether or not the request was carried out, or will be."""
     number = drain.number

@@ -30,7 +30,7 @@ def revoke_next(drain: Drain, older: int) -> Drain:
     return drain._replace(pc=drain.then, then=Pc.CLAIM, older=0)
 
 
-@stands_for(Pc.REVOKE_LOOK, "app.landing.publish:revoke_older_epochs", "app.landing.local_zone:LocalZone.kind")
+@stands_for(Pc.REVOKE_LOOK, "app.landing.publish:revoke_older_epochs", "app.landing.local_zone:LocalZone.kinds")
 def revoke_look(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     scratch = scratch_of(shared, drain.older)
     if scratch is Place.PLAIN_FILE:
@@ -50,7 +50,9 @@ def revoke_look_again(case: Case, shared: Shared, drain: Drain) -> Iterator[Move
         yield Move(f"takes epoch {drain.older} for revoked", shared, revoke_next(drain, drain.older + 1))
 
 
-@stands_for(Pc.REVOKE_MOVE, "app.landing.local_zone:LocalZone.revoke_folder")
+@stands_for(
+    Pc.REVOKE_MOVE, "app.landing.local_zone:LocalZone.revoke_folder", "app.landing.adls_zone:AdlsZone.revoke_folder"
+)
 def revoke_move(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     request = Request(Pc.REVOKE_MOVE, drain.epoch, drain.older)
     after = drain._replace(pc=Pc.REVOKE_MARK) if case.holds(Rule.REVOKE_MARK) else revoke_next(drain, drain.older + 1)
@@ -60,7 +62,9 @@ def revoke_move(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move(f"{what}, late", sent, after)
 
 
-@stands_for(Pc.REVOKE_MARK, "app.landing.local_zone:LocalZone.revoke_folder")
+@stands_for(
+    Pc.REVOKE_MARK, "app.landing.local_zone:LocalZone.revoke_folder", "app.landing.adls_zone:AdlsZone.revoke_folder"
+)
 def revoke_mark(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     after = mark(shared, drain.older)
     if scratch_of(after, drain.older) is Place.PLAIN_FILE or not case.holds(Rule.REVOKE_LOOP):
