@@ -300,7 +300,7 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     Code.COMMIT_UNKNOWN: CodeFacts(
         Kind.UNAVAILABLE,
         "The connection to Postgres was lost during COMMIT; the request may be durable.",
-        "Compare the table's last_sequence before you send it again.",
+        "Send it again under the same idempotency key or producer number; without one, compare last_sequence first.",
     ),
     Code.TABLE_BUSY: CodeFacts(
         Kind.UNAVAILABLE, "The table's sequence lock was not granted in time; nothing was staged.", _RETRY

@@ -30,7 +30,13 @@ from app.errors import Code, Misconfigured
 from app.ingest import Ingest
 from app.settings import Settings, unknown_variables
 from app.staging.api_keys import count_valid_keys
-from app.staging.database import driver_url, open_engine, require_migrated, translated_errors
+from app.staging.database import (
+    driver_url,
+    open_engine,
+    pin_marker_position,
+    require_migrated,
+    translated_errors,
+)
 from app.staging.group_commit import GroupCommit
 from app.staging.wake import WakeSender
 from app.supervisor import exit_with_parent
@@ -111,6 +117,7 @@ def check_start(settings: Settings) -> None:
     engine = open_engine(settings.require_database_url())
     try:
         require_migrated(engine)
+        pin_marker_position(engine, marker_first=settings.marker_first)
         with translated_errors(), engine.begin() as connection:
             has_key = settings.admin_key is not None or count_valid_keys(connection) > 0
         if settings.host not in _LOOPBACK and not has_key:

@@ -25,7 +25,7 @@ from app.landing.publish import announce_partner
 from app.landing.storage_address import StorageOptions
 from app.landing.zone import PathKind
 from app.settings import Settings, unknown_variables
-from app.staging.database import open_engine, require_migrated, translated_errors
+from app.staging.database import open_engine, pin_marker_position, require_migrated, translated_errors
 from app.staging.leases import give_up_lease, renew_lease
 from app.staging.wake import WakeListener
 from app.supervisor import exit_with_parent
@@ -236,6 +236,7 @@ def _check_start(settings: Settings) -> None:
     engine = open_engine(settings.require_database_url())
     try:
         require_migrated(engine)
+        pin_marker_position(engine, marker_first=settings.marker_first)
         _check_landing_zone(landing_place(settings))
     finally:
         engine.dispose()

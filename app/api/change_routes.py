@@ -10,7 +10,7 @@ from app.api.auth import Ingester
 from app.api.gateway import Gateway, GatewayOf
 from app.api.models import AcceptedModel, DryRunModel
 from app.api.openapi import ARCION_BODY, REPLICATE_BODY, problems
-from app.api.request_body import check_json_type, is_csv, read_body
+from app.api.request_body import check_json_type, check_parameters, is_csv, read_body
 from app.api.request_identity import IdentityHeaders
 from app.domain.access import Principal
 from app.domain.names import TableName
@@ -53,10 +53,12 @@ class CsvParameters:
         """Raises RejectedInput `bad_request` without a mode."""
         if self.mode is None:
             raise RejectedInput(Code.BAD_REQUEST, "a CSV body needs mode=snapshot or mode=realtime")
-        columns = tuple(self.columns.split(",")) if self.columns else ()
+        columns = tuple(name.strip() for name in self.columns.split(",")) if self.columns else ()
         return CsvLayout(self.mode, columns, self.header, self.delimiter, self.quote, self.escape or self.quote)
 
 
+_PARAMETERS: Final = frozenset({"table", "dry_run"})
+_CSV_PARAMETERS: Final = frozenset(CsvParameters.__dataclass_fields__)
 _REPLAYED: Final = {"Idempotency-Replayed": "true"}
 _RESPONSES = {
     200: {
@@ -89,6 +91,7 @@ async def post_arcion(
 ) -> Response:
     """One message, an array, NDJSON, concatenated messages or CSV; all are accepted or none."""
     if is_csv(request):
+        check_parameters(request, _PARAMETERS | _CSV_PARAMETERS)
         if not table:
             raise RejectedInput(Code.BAD_REQUEST, "a CSV body needs `table`")
         name, layout = TableName.parse(table), csv.layout
@@ -97,6 +100,7 @@ async def post_arcion(
         caller = Caller(principal, headers.identity(request, principal, body))
         return await _answer("arcion", decode, gateway, caller, dry_run=dry_run)
     check_json_type(request)
+    check_parameters(request, _PARAMETERS | {"override"}, only_csv=_CSV_PARAMETERS)
     body = await read_body(request, gateway.settings.max_body_bytes)
     decode = arcion_json(body, TableName.parse(table) if table else None, override=override)
     caller = Caller(principal, headers.identity(request, principal, body))
@@ -122,6 +126,7 @@ async def post_replicate(
 ) -> Response:
     """Metadata messages register or evolve tables (right `register`); data messages are accepted all or none."""
     check_json_type(request)
+    check_parameters(request, _PARAMETERS)
     body = await read_body(request, gateway.settings.max_body_bytes)
     decode = replicate_json(body, TableName.parse(table) if table else None)
     caller = Caller(principal, headers.identity(request, principal, body))

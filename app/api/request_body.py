@@ -2,7 +2,7 @@
 
 import asyncio
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Final, Protocol
 
 import zstandard
@@ -67,6 +67,19 @@ def check_json_type(request: Request) -> None:
     """Raises RejectedInput `unsupported_media_type` unless the body is declared as some JSON (or not at all)."""
     if _media_type(request) not in _JSON_TYPES:
         raise RejectedInput(Code.UNSUPPORTED_MEDIA_TYPE, "the content type is not JSON")
+
+
+def check_parameters(request: Request, known: Set[str], *, only_csv: Set[str] = frozenset()) -> None:
+    """Raises RejectedInput `bad_request` for a parameter that this body's format does not take.
+
+    A misspelt `dry_run` must not stage what it was to try.
+    """
+    for name in request.query_params:
+        if name in only_csv:
+            raise RejectedInput(Code.BAD_REQUEST, f"the parameter {name} is for bodies of the type text/csv")
+        if name not in known:
+            detail = "there is no such query parameter here; there are " + ", ".join(sorted(known))
+            raise RejectedInput(Code.BAD_REQUEST, detail)
 
 
 def is_csv(request: Request) -> bool:

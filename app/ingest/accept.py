@@ -121,9 +121,12 @@ def arcion_json(body: bytes, table: TableName | None = None, *, override: bool =
             raise RejectedInput(Code.BAD_REQUEST, "override=true needs `table`")
         messages = decode_arcion(body, table if override else None)
         WRONG_HASHES.inc(messages.wrong_hashes)
-        sources: dict[str, SourceChanges] = {}
-        for entry in messages:
-            sources.setdefault(entry.source.folded, SourceChanges(entry.source)).changes.append(entry.change)
+        sources: dict[int, SourceChanges] = {}
+        for entry in messages:  # an address is one object, so that its name need not be folded for each message
+            found = sources.get(id(entry.source))
+            if found is None:
+                found = sources[id(entry.source)] = SourceChanges(entry.source)
+            found.changes.append(entry.change)
         return Decoded(list(sources.values()), requested=table and directory.destination(table))
 
     return decode

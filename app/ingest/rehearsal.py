@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Final
 
 import structlog
 
 from app.domain.access import Principal
+from app.domain.names import ROW_MARKER
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.ingest.accept import Decode
 from app.ingest.directory import TableDirectory
@@ -83,4 +85,9 @@ def _savepoint(connection: Connection) -> Iterator[Connection]:
 
 def _rehearsed(batch: TypedBatch, staged: StagedBatch) -> RehearsedTable:
     table = batch.table
-    return RehearsedTable(str(table.name), table.generation, table.schema_version, staged.rows.batch.to_pylist())
+    rows = staged.rows.batch.to_pylist()
+    for row in rows:
+        if table.schema.bare:
+            del row[ROW_MARKER]
+        row |= {name: str(value) for name, value in row.items() if isinstance(value, float) and not isfinite(value)}
+    return RehearsedTable(str(table.name), table.generation, table.schema_version, rows)

@@ -159,6 +159,7 @@ class _LockedTable:
             [BatchBorders(rows.changes, rows.rows) for rows in all_rows],
             payload or encode_payload([rows.batch for rows in all_rows]),
             all_rows[-1].ends_transaction,
+            next((rows.source_position for rows in reversed(all_rows) if rows.source_position), None),
         )
 
 

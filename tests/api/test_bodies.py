@@ -132,3 +132,21 @@ def test_a_large_body_is_not_read_for_a_caller_without_a_key(anonymous: Gateway)
         "/v1/tables/t", content=chunks(b" " * (2**20 + 10_000)), headers={"Content-Type": "application/json"}
     )
     problem(response, 413, "body_too_large")
+
+
+@pytest.mark.parametrize(
+    ("path", "type_", "parameters"),
+    [
+        ("arcion", "application/json", {"dryrun": "true"}),
+        ("replicate", "application/json", {"override": "true", "table": "t"}),
+        ("arcion", "application/json", {"mode": "snapshot"}),
+        ("arcion", "text/csv", {"override": "true", "table": "t", "mode": "snapshot", "columns": "id"}),
+    ],
+)
+def test_a_parameter_that_does_nothing_here_is_refused(
+    gateway: Gateway, path: str, type_: str, parameters: dict[str, str]
+) -> None:
+    gateway.register("t", {"id": "int64"}, ["id"])
+    headers = {"Content-Type": type_}
+    response = gateway.post(f"/v1/changes/{path}", content=b"[]", headers=headers, params=parameters)
+    problem(response, 400, "bad_request")

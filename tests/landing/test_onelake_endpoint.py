@@ -13,6 +13,7 @@ from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient
 from tests.support.onelake import ITEM, LANDING_ZONE, WORKSPACE, Effect, Fault, OneLake, Trust, answer
 from tests.support.onelake.clients import FixedToken, file_system
 from tests.support.onelake.fixtures import NewOneLake
+from tests.support.waiting import wait_until
 
 NEW_ONLY = {"match_condition": MatchConditions.IfMissing}
 
@@ -266,7 +267,7 @@ def test_a_late_request_is_done_after_the_one_that_repeats_it(onelake: OneLake, 
         at(workspace, "_f").create_file()
     assert onelake.names("") == []
     at(workspace, "_g").create_file()
-    assert onelake.names("") == ["_f", "_g"]
+    wait_until(lambda: onelake.names("") == ["_f", "_g"], within=30, what="the late request is done")
 
 
 def test_planned_answers_come_in_order_with_their_headers(onelake: OneLake, workspace: FileSystemClient) -> None:
