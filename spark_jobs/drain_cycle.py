@@ -19,13 +19,12 @@ from app.errors import Code, InvariantBroken, MirrorgateError
 from app.landing.open_zone import open_zone
 from app.landing.publish import (
     Scratch,
-    Sight,
-    look,
     make_visible,
     prepare_folder,
     remove_table_folder,
     repair_file,
     revoke_older_epochs,
+    take_stock,
 )
 from app.landing.zone import LandingZone, ScratchRevoked
 from app.staging.database import Engine, installation_id, open_engine, translated_errors
@@ -89,11 +88,15 @@ class DrainCycle:
 
     def prepare(self, table_id: TableId) -> ClaimedTable | None:
         """W1 to W4 for one table; None when there is nothing to do, or when it failed (which is logged)."""
+        epoch: Epoch | None = None
         try:
             with translated_errors():
-                return self._prepare(table_id)
+                table, epoch = self._claim(table_id)
+                if table is None or epoch is None or not (table.state.publishes or table.state is TableState.DROPPING):
+                    return None
+                return self._prepare(table, epoch)
         except (MirrorgateError, OSError, ScratchRevoked) as error:
-            self._fail(table_id, error)
+            self._fail(table_id, epoch, error)
             return None
 
     def build_and_publish(self, claimed: Iterable[ClaimedTable]) -> set[TableId]:
@@ -106,15 +109,15 @@ class DrainCycle:
             by_table[order.planned.table_id].append(result)
         return {table_id for table_id, built in by_table.items() if self._publish_table(tables[table_id], built)}
 
-    def _prepare(self, table_id: TableId) -> ClaimedTable | None:
+    def _claim(self, table_id: TableId) -> tuple[Table | None, Epoch | None]:
         with self.engine.begin() as connection:
             epoch = claim_table(connection, table_id, self.worker_id, held=self.held.get(table_id))
-            table = find_table_by_id(connection, table_id)
-        if epoch is None or table is None or not (table.state.publishes or table.state is TableState.DROPPING):
-            return None
-        if self.held.get(table_id) != epoch:
+            return find_table_by_id(connection, table_id), epoch
+
+    def _prepare(self, table: Table, epoch: Epoch) -> ClaimedTable | None:
+        if self.held.get(table.table_id) != epoch:
             self._take_over(table, epoch)
-            self.held[table_id] = epoch
+            self.held[table.table_id] = epoch
         if table.state is TableState.DROPPING:
             reborn = self._drop(table, epoch)
             if reborn is None:
@@ -134,14 +137,9 @@ class DrainCycle:
             return
         with self.engine.begin() as connection:
             check_epoch(connection, table.table_id, epoch)
-            unrecorded = unrecorded_files(connection, table, most=1)
-        for planned in unrecorded:
-            sight = look(self.zone, table.name, planned)
-            if sight is Sight.FOREIGN:
-                detail = f"a file that was not planned stands under number {planned.identity.number}"
-                raise InvariantBroken(Code.FOREIGN_FILE, detail)
-            if sight is Sight.OURS:
-                self._record(planned, epoch)
+            unrecorded = next(iter(unrecorded_files(connection, table, most=1)), None)
+        if take_stock(self.zone, table, self.installation_id, unrecorded) and unrecorded is not None:
+            self._record(unrecorded, epoch)
 
     def _drop(self, table: Table, epoch: Epoch) -> Table | None:
         """R3 to R6; the table in its new generation, None when there is none.
@@ -163,7 +161,7 @@ class DrainCycle:
         for built in build_files(self.spark, self.place, orders, tasks=self.tasks) if orders else ():
             if isinstance(built, BuildFailure):
                 raise InvariantBroken(built.code, built.detail)
-            repair_file(self.zone, table.name, built)
+            repair_file(self.zone, table, self.installation_id, built)
             with self.engine.begin() as connection:
                 record_repaired(connection, built)
             log.info("file_repaired", table=str(table.name), number=built.planned.identity.number)
@@ -184,7 +182,7 @@ class DrainCycle:
                         raise InvariantBroken(result.code, result.detail)
                     self._publish_file(table, result)
         except (MirrorgateError, OSError, ScratchRevoked) as error:
-            self._fail(table.table_id, error)
+            self._fail(table.table_id, claimed.epoch, error)
             return False
         return True
 
@@ -211,16 +209,18 @@ class DrainCycle:
             last_sequence=identity.last_sequence,
         )
 
-    def _fail(self, table_id: TableId, error: Exception) -> None:
-        """Forget the epoch, so that the next try begins with a new one; quarantine what must not be tried again."""
-        epoch = self.held.pop(table_id, None)
+    def _fail(self, table_id: TableId, epoch: Epoch | None, error: Exception) -> None:
+        """Forget the epoch, so that the next try begins with a new one; quarantine what must not be tried again,
+        unless the epoch is over: then what was seen is the next owner's to judge."""
+        self.held.pop(table_id, None)
         code = error.code if isinstance(error, MirrorgateError) else None
         detail = error.detail if isinstance(error, MirrorgateError) else failure_text(error)
         log.warning("table_not_published", table_id=table_id, code=code, detail=detail)
+        if epoch is None:
+            return
         try:
             with translated_errors(), self.engine.begin() as connection:
-                if epoch is not None:
-                    check_epoch(connection, table_id, epoch)
+                check_epoch(connection, table_id, epoch)
                 note_drop_trouble(connection, table_id, f"{code or 'storage'}: {detail}; tried again")
                 quarantined = code in QUARANTINES and quarantine_table(connection, table_id, f"{code}: {detail}")
             if quarantined:

@@ -16,7 +16,7 @@ import structlog
 from app.landing.adls_client import AdlsClient, Found
 from app.landing.retries import Refused, Retries, TryAgain
 from app.landing.storage_streams import Download, Upload
-from app.landing.zone import FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked
+from app.landing.zone import FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked, StorageFailed
 
 log = structlog.get_logger()
 
@@ -128,7 +128,11 @@ class AdlsZone:
 
         self._retries.run(move)
 
-    def remove_folder(self, path: str, aside: str) -> None:
+    def stamp(self, path: str) -> str:
+        there = self._look(path)
+        return there.etag if there is not None else ""
+
+    def remove_folder(self, path: str, aside: str, stamp: str) -> None:
         """As the protocol says, by one delete: the service takes a folder and what is in it out of sight at once."""
 
         def remove(unclear: bool) -> None:
@@ -139,6 +143,8 @@ class AdlsZone:
                 raise FileNotFoundError(path)
             if not there.folder:
                 raise NotADirectoryError(path)
+            if there.etag != stamp:
+                raise StorageFailed(f"another folder stands at {path}")
             try:
                 self._client.delete(path, there)
             except Refused as refused:

@@ -88,6 +88,21 @@ def look(zone: LandingZone, name: TableName, planned: PlannedFile) -> Sight:
     return Sight.ABSENT
 
 
+def take_stock(zone: LandingZone, table: Table, installation_id: UUID, unrecorded: PlannedFile | None) -> bool:
+    """W3: whether the last owner made the first unrecorded file visible, so that it is only to be recorded.
+
+    What is found standing is durable when this returns. Raises InvariantBroken `foreign_file` for another file
+    under the number, `landing_folder_lost` for a file in another gateway's folder.
+    """
+    folder = table.name.folder
+    if zone.kind(folder) is PathKind.FOLDER:
+        zone.make_durable(folder)
+    if unrecorded is None or not _stands(zone, table.name, unrecorded):
+        return False
+    _require_marker(zone, table, installation_id)
+    return True
+
+
 def prepare_folder(
     zone: LandingZone, table: Table, installation_id: UUID, scratch: Scratch, *, published_before: bool
 ) -> None:
@@ -98,7 +113,6 @@ def prepare_folder(
     folder is another's, or gone although files were published into it, FileNotFoundError when the scratch is lost
     (the next epoch prepares it again).
     """
-    wanted = FolderMarker.of(table, installation_id)
     folder = table.name.folder
     if zone.kind(folder) is PathKind.ABSENT:
         if published_before:
@@ -106,14 +120,11 @@ def prepare_folder(
         prepared = scratch.path(f"folder-{uuid4().hex}")  # an earlier try may have left half of one
         zone.create_folder(prepared)
         zone.create_file(f"{prepared}/{METADATA}", _metadata(table))
-        zone.create_file(f"{prepared}/{MARKER}", msgspec.json.encode(wanted))
+        zone.create_file(f"{prepared}/{MARKER}", _marker(table, installation_id))
         if "/" in folder:
             zone.create_folder(folder.rpartition("/")[0])
         _rename_folder(zone, prepared, folder)
-    if _read(zone, f"{folder}/{MARKER}") != msgspec.json.encode(wanted):
-        raise InvariantBroken(
-            Code.LANDING_FOLDER_LOST, f"folder {folder} belongs to another table, generation or gateway"
-        )
+    _require_marker(zone, table, installation_id)
     if _read(zone, f"{folder}/{METADATA}") != _metadata(table):
         # Keys may be added once to a keyless table; the contract allows adding them to the file later.
         renewed = scratch.path(f"{METADATA}-{uuid4().hex}")
@@ -122,42 +133,43 @@ def prepare_folder(
 
 
 def remove_table_folder(zone: LandingZone, table: Table, installation_id: UUID, scratch: Scratch) -> None:
-    """R3 to R5: delete exactly the folder of this generation; no-op once it is gone.
+    """R3 to R5: delete exactly the folder of this generation; once it is gone, see to it that it stays so.
 
     Raises InvariantBroken `landing_folder_lost` when the folder is another's, OSError while it cannot be deleted.
     """
     folder = table.name.folder
     if zone.kind(folder) is PathKind.ABSENT:
+        zone.make_durable(folder)
         return
-    if _read(zone, f"{folder}/{MARKER}") != msgspec.json.encode(FolderMarker.of(table, installation_id)):
-        raise InvariantBroken(
-            Code.LANDING_FOLDER_LOST, f"folder {folder} belongs to another table, generation or gateway"
-        )
-    zone.remove_folder(folder, scratch.path("dropped"))
+    stamp = zone.stamp(folder)
+    _require_marker(zone, table, installation_id)
+    zone.remove_folder(folder, scratch.path("dropped"), stamp)
     if zone.kind(folder) is not PathKind.ABSENT:
         raise OSError(f"folder {folder} is still there")
 
 
-def repair_file(zone: LandingZone, name: TableName, built: BuiltFile) -> None:
-    """Put a file built again over what stands under its number. Safe to repeat."""
+def repair_file(zone: LandingZone, table: Table, installation_id: UUID, built: BuiltFile) -> None:
+    """Put a file built again over what stands under its number. Safe to repeat.
+
+    Raises InvariantBroken `landing_folder_lost` when the folder is gone or another's.
+    """
+    _require_marker(zone, table, installation_id)
     source = Scratch(built.planned.table_id, built.epoch).path(built.temp_name)
-    zone.replace_file(source, f"{name.folder}/{file_name(built.planned.identity.number)}")
+    zone.replace_file(source, f"{table.name.folder}/{file_name(built.planned.identity.number)}")
 
 
 def make_visible(zone: LandingZone, name: TableName, built: BuiltFile) -> None:
     """W7: rename the nominated temp to its number, never replacing.
 
-    An unclear outcome is settled by looking: our file there is success. Raises InvariantBroken `foreign_file`
-    for another one, FileNotFoundError when the temp is lost (the next epoch builds it again).
+    An unclear outcome is settled by looking: our file there is success, and durable when this returns. Raises
+    InvariantBroken `foreign_file` for another one, FileNotFoundError when the temp is lost (the next epoch builds
+    it again).
     """
     source = Scratch(built.planned.table_id, built.epoch).path(built.temp_name)
     outcome = zone.rename(source, f"{name.folder}/{file_name(built.planned.identity.number)}")
     if outcome is RenameOutcome.RENAMED:
         return
-    sight = look(zone, name, built.planned)
-    if sight is Sight.FOREIGN:
-        raise InvariantBroken(Code.FOREIGN_FILE, f"another file stands under number {built.planned.identity.number}")
-    if sight is Sight.ABSENT:
+    if not _stands(zone, name, built.planned):
         raise FileNotFoundError(source)
 
 
@@ -169,6 +181,29 @@ def announce_partner(zone: LandingZone, worker_id: UUID, partner_name: str, sour
         zone.create_folder(SCRATCH)
         zone.create_file(prepared, msgspec.json.format(msgspec.json.encode(content)))
         zone.rename(prepared, PARTNER_EVENTS)
+
+
+def _stands(zone: LandingZone, name: TableName, planned: PlannedFile) -> bool:
+    """Whether the planned file is or was visible; durable if so."""
+    sight = look(zone, name, planned)
+    if sight is Sight.FOREIGN:
+        raise InvariantBroken(Code.FOREIGN_FILE, f"another file stands under number {planned.identity.number}")
+    if sight is Sight.ABSENT:
+        return False
+    zone.make_durable(f"{name.folder}/{file_name(planned.identity.number)}")
+    return True
+
+
+def _require_marker(zone: LandingZone, table: Table, installation_id: UUID) -> None:
+    folder = table.name.folder
+    if _read(zone, f"{folder}/{MARKER}") != _marker(table, installation_id):
+        raise InvariantBroken(
+            Code.LANDING_FOLDER_LOST, f"folder {folder} belongs to another table, generation or gateway"
+        )
+
+
+def _marker(table: Table, installation_id: UUID) -> bytes:
+    return msgspec.json.encode(FolderMarker.of(table, installation_id))
 
 
 def _rename_folder(zone: LandingZone, prepared: str, folder: str) -> None:

@@ -42,7 +42,7 @@ class LandingZone(Protocol):
     """
 
     def kind(self, path: str) -> PathKind:
-        """What stands at the path now."""
+        """What stands at the path now, by one look: what changes meanwhile is never taken for something else."""
         ...
 
     def names(self, folder: str) -> list[str]:
@@ -81,13 +81,22 @@ class LandingZone(Protocol):
         """
         ...
 
+    def make_durable(self, path: str) -> None:
+        """Make durable what stands at a path, or that nothing does, whoever died before it was durable."""
+        ...
+
     def replace_file(self, source: str, destination: str) -> None:
         """Move a file over another in one atomic step; only for metadata, never for landing files."""
         ...
 
-    def remove_folder(self, path: str, aside: str) -> None:
+    def stamp(self, path: str) -> str:
+        """What tells the folder at a path from one that comes there later; empty where `aside` does that."""
+        ...
+
+    def remove_folder(self, path: str, aside: str, stamp: str) -> None:
         """Take a folder out of sight in one step, by way of `aside` in scratch where the store can, and delete it.
 
+        Only the folder that `stamp` was taken of: once the scratch is revoked, another one may stand there.
         A process that dies inside leaves the folder whole, or out of sight. Raises OSError while it is in use.
         """
         ...
@@ -95,6 +104,7 @@ class LandingZone(Protocol):
     def revoke_folder(self, path: str) -> None:
         """Make the path a plain file for good, whatever stood there: nothing below it can be written or renamed.
 
+        A plain file that another process has put there meanwhile is never taken away again.
         A process that dies inside leaves the folder as it was or moved away; doing it again completes it.
         """
         ...

@@ -316,10 +316,38 @@ def test_a_removal_that_arrives_late_does_not_take_a_new_folder_away(onelake: On
         return original(request)
 
     onelake.answer = note  # type: ignore[method-assign]
-    zone.remove_folder("table", "scratch/dropped")
+    zone.remove_folder("table", "scratch/dropped", zone.stamp("table"))
     zone.create_file("table/f", b"new")
     for request in late:
         original(request)
+    assert onelake.file("table/f") == b"new"
+
+
+def test_a_folder_that_came_after_the_one_that_was_looked_at_is_not_removed(onelake: OneLake, zone: AdlsZone) -> None:
+    zone.create_file("table/f", b"old")
+    stamp = zone.stamp("table")
+    zone.remove_folder("table", "scratch/dropped", stamp)
+    zone.create_file("table/f", b"new")
+    with pytest.raises(OSError, match="another folder stands at table"):
+        zone.remove_folder("table", "scratch/dropped", stamp)
+    assert onelake.file("table/f") == b"new"
+
+
+def test_a_removal_that_waits_for_a_folder_in_use_leaves_its_successor_alone(onelake: OneLake, zone: AdlsZone) -> None:
+    zone.create_file("table/f", b"old")
+    onelake.switches.folder_in_use = 1
+    original, first = onelake.answer, iter([True])
+
+    def replace_after(request: Any) -> Any:
+        answered = original(request)
+        if request.operation == "delete" and next(first, False):
+            onelake.tree.delete(f"{onelake.landing_zone}/table", recursive=True, etag=None, lease=None)
+            onelake.tree.write_inside(f"{onelake.landing_zone}/table/f", b"new")
+        return answered
+
+    onelake.answer = replace_after  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="another folder stands at table"):
+        zone.remove_folder("table", "scratch/dropped", zone.stamp("table"))
     assert onelake.file("table/f") == b"new"
 
 
@@ -327,7 +355,7 @@ def test_a_folder_that_stays_in_use_is_told(onelake: OneLake, zone: AdlsZone, ti
     zone.create_file("table/f", b"x")
     onelake.switches.folder_in_use = 1_000
     with pytest.raises(OSError, match="409 PathInUse"):
-        zone.remove_folder("table", "scratch/dropped")
+        zone.remove_folder("table", "scratch/dropped", zone.stamp("table"))
     assert onelake.file("table/f") == b"x"
     assert time.now > 30
 

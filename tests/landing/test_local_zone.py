@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,22 @@ def test_the_root_is_created_with_its_parents(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "b").is_dir()
 
 
+def test_a_folder_that_appears_while_it_is_looked_for_is_never_taken_for_a_file(
+    zone: LocalZone, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = Path.stat
+
+    def stat(path: Path, **options: bool) -> os.stat_result:
+        try:
+            return real(path, **options)
+        finally:
+            with suppress(FileExistsError):
+                os.mkdir(root / "scratch" / "1")  # noqa: PTH102  # Path.mkdir would come back here
+
+    monkeypatch.setattr(Path, "stat", stat)
+    assert [zone.kind("scratch/1") for _ in range(2)] == [PathKind.ABSENT, PathKind.FOLDER]
+
+
 def test_what_was_written_is_synced_before_the_call_returns(
     zone: LocalZone, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,21 +76,46 @@ def test_what_was_written_is_synced_before_the_call_returns(
     zone.create_folder("table")
     assert zone.rename("scratch/file", "table/file") is RenameOutcome.RENAMED
     assert synced == [".", "table"]
+    synced.clear()
+    zone.make_durable("table/file")
+    zone.make_durable("table")
+    zone.make_durable("none")
+    zone.make_durable("none/none")
+    assert synced == ["table", ".", "."]
 
 
 def test_a_folder_that_is_made_again_while_it_is_revoked_is_taken_away_too(
     zone: LocalZone, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     zone.create_folder("scratch/1")
-    real, again = Path.rename, iter([True, True])
+    real, again = os.rename, iter([True, True])
 
-    def rename(source: Path, target: Path) -> Path:
-        moved = real(source, target)
+    def rename(source: str, target: Path) -> None:
+        real(source, target)
         if next(again, False):
             (root / "scratch" / "1").mkdir()
-        return moved
 
-    monkeypatch.setattr(Path, "rename", rename)
+    monkeypatch.setattr(os, "rename", rename)
     zone.revoke_folder("scratch/1")
     assert zone.kind("scratch/1") is PathKind.FILE
+    assert zone.names("scratch") == ["1"]
+
+
+def test_the_plain_file_of_another_revocation_is_left_where_it_is(
+    zone: LocalZone, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zone.create_folder("scratch/1")
+    marker = root / "scratch" / "1"
+    real, first, inodes = Path.is_file, iter([True]), []
+
+    def is_file(path: Path) -> bool:
+        answer = real(path)
+        if next(first, False):
+            LocalZone(root).revoke_folder("scratch/1")
+            inodes.append(marker.stat().st_ino)
+        return answer
+
+    monkeypatch.setattr(Path, "is_file", is_file)
+    zone.revoke_folder("scratch/1")
+    assert [marker.stat().st_ino] == inodes
     assert zone.names("scratch") == ["1"]

@@ -19,13 +19,17 @@ from app.errors import Code, InvariantBroken
 from app.landing.local_zone import LocalZone
 from app.landing.parquet_file import FileLayout, write_parquet
 from app.landing.publish import (
+    PROCESSED,
     Scratch,
     Sight,
     announce_partner,
     look,
     make_visible,
     prepare_folder,
+    remove_table_folder,
+    repair_file,
     revoke_older_epochs,
+    take_stock,
 )
 from app.landing.zone import FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked, StorageFailed
 from tests.support.gateway_parts import inserts
@@ -66,6 +70,20 @@ def build(zone: LocalZone, file: PlannedFile, temp_name: str = "temp") -> BuiltF
 
 def prepare(zone: LocalZone, of: Table, *, published_before: bool = False, installation: UUID = INSTALLATION) -> None:
     prepare_folder(zone, of, installation, SCRATCH, published_before=published_before)
+
+
+def move_away(zone: LocalZone, processed: str, number: int = 1) -> None:
+    """What mirroring does with a file that it has consumed."""
+    folder, file = table().name.folder, file_name(FileNumber(number))
+    zone.create_folder(f"{folder}/{processed}")
+    zone.rename(f"{folder}/{file}", f"{folder}/{processed}/{file}")
+
+
+def made_durable(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths that are made durable from now on."""
+    paths: list[str] = []
+    monkeypatch.setattr(LocalZone, "make_durable", lambda _, path: paths.append(path))
+    return paths
 
 
 def read(zone: LocalZone, path: str) -> object:
@@ -166,6 +184,41 @@ def test_a_revoked_owner_makes_no_folder(zone: LocalZone) -> None:
     assert zone.kind("t") is PathKind.ABSENT
 
 
+def test_a_prepared_folder_that_was_lost_is_prepared_again_by_the_next_epoch(
+    zone: LocalZone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zone, "rename", lambda *_: RenameOutcome.SOURCE_MISSING)
+    with pytest.raises(FileNotFoundError):
+        prepare(zone, table("t"))
+    assert zone.kind("t") is PathKind.ABSENT
+
+
+def test_a_folder_that_the_last_owner_deleted_is_durably_gone_before_that_counts(
+    zone: LocalZone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(zone, table())
+    remove_table_folder(zone, table(), INSTALLATION, SCRATCH)
+    durable = made_durable(monkeypatch)
+    remove_table_folder(zone, table(), INSTALLATION, SCRATCH)
+    assert durable == ["sales.schema/orders"]
+
+
+def test_a_drop_whose_scratch_was_revoked_deletes_nothing(zone: LocalZone) -> None:
+    prepare(zone, table())
+    zone.revoke_folder(SCRATCH.folder)
+    with pytest.raises(NotADirectoryError):
+        remove_table_folder(zone, table(), INSTALLATION, SCRATCH)
+    assert zone.names("sales.schema/orders") == ["_gateway.json", "_metadata.json"]
+
+
+def test_nothing_is_repaired_in_another_gateways_folder(zone: LocalZone) -> None:
+    prepare(zone, table(), installation=OTHER_INSTALLATION)
+    with pytest.raises(InvariantBroken) as refusal:
+        repair_file(zone, table(), INSTALLATION, build(zone, planned()))
+    assert refusal.value.code == Code.LANDING_FOLDER_LOST
+    assert zone.names("sales.schema/orders") == ["_gateway.json", "_metadata.json"]
+
+
 def test_a_built_file_becomes_visible_under_its_number(zone: LocalZone) -> None:
     prepare(zone, table())
     file = planned()
@@ -177,11 +230,53 @@ def test_a_built_file_becomes_visible_under_its_number(zone: LocalZone) -> None:
     assert zone.names(SCRATCH.folder) == []
 
 
-def test_a_rename_that_had_happened_already_is_success(zone: LocalZone) -> None:
+def test_a_rename_that_had_happened_already_is_success_once_it_is_durable(
+    zone: LocalZone, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prepare(zone, table())
     built = build(zone, planned())
     make_visible(zone, table().name, built)
+    durable = made_durable(monkeypatch)
     make_visible(zone, table().name, built)
+    assert durable == [f"sales.schema/orders/{file_name(FileNumber(1))}"]
+
+
+@pytest.mark.parametrize("processed", PROCESSED)
+def test_a_file_that_mirroring_has_moved_away_is_ours_all_the_same(zone: LocalZone, processed: str) -> None:
+    prepare(zone, table())
+    built = build(zone, planned())
+    make_visible(zone, table().name, built)
+    move_away(zone, processed)
+    assert look(zone, table().name, planned()) is Sight.OURS
+    assert look(zone, table().name, planned(digest="cd")) is Sight.FOREIGN
+    assert look(zone, table().name, planned(2)) is Sight.ABSENT
+    make_visible(zone, table().name, built)
+    assert zone.names(table().name.folder) == [processed, "_gateway.json", "_metadata.json"]
+
+
+def test_what_the_last_owner_left_standing_is_durable_before_it_counts(
+    zone: LocalZone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(zone, table())
+    make_visible(zone, table().name, build(zone, planned()))
+    durable = made_durable(monkeypatch)
+    assert take_stock(zone, table(), INSTALLATION, planned())
+    assert durable == ["sales.schema/orders", f"sales.schema/orders/{file_name(FileNumber(1))}"]
+
+
+def test_nothing_is_found_of_a_file_that_was_only_planned(zone: LocalZone) -> None:
+    assert not take_stock(zone, table(), INSTALLATION, None)
+    assert not take_stock(zone, table(), INSTALLATION, planned())
+    prepare(zone, table())
+    assert not take_stock(zone, table(), INSTALLATION, planned())
+
+
+def test_our_file_in_another_gateways_folder_does_not_count(zone: LocalZone) -> None:
+    prepare(zone, table(), installation=OTHER_INSTALLATION)
+    make_visible(zone, table().name, build(zone, planned()))
+    with pytest.raises(InvariantBroken) as refusal:
+        take_stock(zone, table(), INSTALLATION, planned())
+    assert refusal.value.code == Code.LANDING_FOLDER_LOST
 
 
 def test_our_file_from_another_attempt_is_success_too(zone: LocalZone) -> None:
