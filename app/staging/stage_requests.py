@@ -123,7 +123,7 @@ class _LockedTable:
             raise TableMoved
         if batch.rows.has_snapshots and self.cdc_started != table.cdc_started:
             raise TableMoved
-        if batch.advance is not None and self.positions.get(batch.advance.task) != batch.advance.seen:
+        if any(self.positions.get(advance.task) != advance.seen for advance in batch.advances):
             raise TableMoved
         return self.overlay.complete(batch.rows)
 
@@ -133,8 +133,7 @@ class _LockedTable:
         sequence = BatchSequence(self.counters.last_sequence + len(self.members))
         self.overlay.adopt(layer, sequence)
         self.cdc_started = self.cdc_started or rows.starts_cdc
-        if batch.advance is not None:
-            self.positions[batch.advance.task] = batch.advance.last
+        self.positions |= {advance.task: advance.last for advance in batch.advances}
         return StagedBatch(
             Receipt(str(batch.table.name), batch.table.generation, sequence, rows.changes, rows.rows), rows
         )
@@ -183,6 +182,6 @@ def _overlay(connection: sa.Connection, members: Sequence[TypedBatch]) -> ImageO
 
 
 def _positions(connection: sa.Connection, members: Sequence[TypedBatch]) -> dict[str, str]:
-    if not any(member.advance for member in members):
+    if not any(member.advances for member in members):
         return {}
     return dict(source_positions(connection, members[0].table.table_id, members[0].table.generation))

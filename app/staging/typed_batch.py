@@ -1,5 +1,6 @@
 """What goes into staging, and what comes out of it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -30,7 +31,7 @@ class TypedBatch:
 
     table: Table
     rows: LandingRows
-    advance: SourceAdvance | None = None
+    advances: Sequence[SourceAdvance] = ()
 
     @property
     def block_key(self) -> BlockKey:
