@@ -19,6 +19,7 @@ from app.errors import Code, Problem, RejectedInput
 from app.ingest.directory import TableDirectory
 from app.staging.database import translated_errors
 from app.staging.source_positions import source_positions
+from app.staging.stage_requests import check_gaps
 from app.staging.table_registration import RegistrationOutcome, evolve_table
 from app.staging.table_registry import pin_arcion_catalog
 from app.staging.typed_batch import SourceAdvance, TableMoved, TypedBatch
@@ -107,7 +108,7 @@ class Typist:
             if present == routed:
                 raise
             typed = _typed(decoded, routed := present)
-        if self._prepare(typed, routed):
+        if self._prepare(decoded, typed, routed):
             self.forget(decoded)
             typed = _typed(decoded, self._route(decoded))
             if typed.needs:
@@ -155,18 +156,28 @@ class Typist:
         new_catalog = next(filter(None, catalogs), None) if table.arcion_catalog is None else None
         return _Feed(table, [entry for _, entry in members], new_catalog, positions)
 
-    def _prepare(self, typed: TypedRequest, routed: _Routed) -> bool:
-        """Give tables what typed changes need of them; whether there was anything to give."""
+    def _prepare(self, decoded: Decoded, typed: TypedRequest, routed: _Routed) -> bool:
+        """Give tables what typed changes need of them; whether there was anything to give.
+
+        No table changes for a request that staging would refuse.
+        """
+        pins = [(feed.table, feed.new_catalog) for feed in routed.feeds if feed.new_catalog is not None]
+        if not typed.needs and not pins:
+            return False
+        try:
+            with translated_errors(), self.directory.begin() as connection:
+                check_gaps(connection, typed.batches)
+        except RejectedInput as error:
+            raise decoded.refusal(error.problems) from error
         for table, schema in typed.needs:
             with translated_errors(), self.directory.begin() as connection:
                 registration = evolve_table(connection, table, schema, marker_first=self.marker_first)
             if registration.outcome is RegistrationOutcome.EVOLVED:
                 log.info("table_evolved", table=str(table.name), by="changes")
-        pins = [(feed.table, feed.new_catalog) for feed in routed.feeds if feed.new_catalog is not None]
         for table, catalog in pins:
             with translated_errors(), self.directory.begin() as connection:
                 pin_arcion_catalog(connection, table.table_id, catalog)
-        return bool(typed.needs or pins)
+        return True
 
 
 def _typed(decoded: Decoded, routed: _Routed) -> TypedRequest:
@@ -187,7 +198,7 @@ def _typed(decoded: Decoded, routed: _Routed) -> TypedRequest:
                 if schema != table.schema:
                     needs.append((table, schema))
                 rows = landing_rows(changes, replace(table.row_rules, schema=schema))
-                batches.append(TypedBatch(table, rows, advances))
+                batches.append(TypedBatch(replace(table, schema=schema), rows, advances))
         except RejectedInput as error:
             problems.extend(error.problems or [Problem(error.code, error.detail)])
     if problems:

@@ -73,6 +73,12 @@ def stage_requests(
     return outcomes
 
 
+def check_gaps(connection: sa.Connection, request: Request) -> None:
+    """Raises RejectedInput `incomplete_update` where no row image that is stored now fills a gap."""
+    for batch in request:
+        _overlay(connection, [batch]).complete(batch.rows)
+
+
 def _stage(request: Request, tables: Mapping[TableId, "_LockedTable"]) -> Outcome:
     """Add the request to its tables if all of it fits."""
     if any(batch.table.table_id not in tables for batch in request):

@@ -100,6 +100,18 @@ def test_nothing_is_added_when_the_request_is_refused_otherwise(gate: Gate, wron
     assert gate.table("s.t") == before
 
 
+def test_nothing_is_added_when_no_row_image_completes_a_partial_update(gate: Gate) -> None:
+    before = gate.put("s.t", NAMED, new_columns="add_as_string", partial_updates="complete").table
+    new = arcion("s.t", None, {"id": "1", "name": "Ada", "note": "x"}, catalog="c")
+    for partial in ({"id": "2", "note": "x"}, {"id": "1"} | {"name": "Bob", "other": "x"}):
+        with refused() as refusal:
+            gate.arcion(new, arcion("s.t", {"id": "2"}, partial))
+        assert {place[0] for place in refusal.places} == {Code.INCOMPLETE_UPDATE}
+        assert gate.table("s.t") == before
+    gate.arcion(new, arcion("s.t", {"id": "1"}, {"id": "1", "note": "y"}))
+    assert gate.landed("s.t", "name", "note") == [[0, "Ada", "x"], [1, "Ada", "y"]]
+
+
 def test_by_default_an_unknown_column_is_refused_as_before(gate: Gate) -> None:
     gate.put("t", ID)
     with refused() as refusal:
