@@ -81,23 +81,24 @@ class Ingest:
         decoded = await asyncio.to_thread(decode, self.directory, principal, self.marker_first)
         typist = Typist(self.directory, principal, self.marker_first)
         for _ in range(_ATTEMPTS):
-            typed: TypedRequest = await asyncio.to_thread(typist.type_request, decoded)
             try:
-                receipts = await self._stage(typed, identity, decoded.ignored)
+                typed: TypedRequest = await asyncio.to_thread(typist.type_request, decoded)
+                receipts = await self._staged(decoded, typed, identity)
             except TableMoved:
                 typist.forget(decoded)
-            except RejectedInput as error:
-                raise (decoded.refusal(error.problems) if error.problems else error) from error
             else:
                 DUPLICATE_CHANGES.inc(typed.duplicates)
                 return Accepted(receipts, decoded.ignored, typed.duplicates)
         raise TemporarilyUnavailable(Code.TABLE_BUSY, "the tables of this request keep changing")
 
-    async def _stage(self, typed: TypedRequest, identity: RequestIdentity | None, ignored: int) -> list[Receipt]:
+    async def _staged(self, decoded: Decoded, typed: TypedRequest, identity: RequestIdentity | None) -> list[Receipt]:
         if not typed.batches and identity is None:
             return []
-        submitted = self.group_commit.submit(typed.batches, identity, ignored=ignored, duplicates=typed.duplicates)
-        return await asyncio.wrap_future(submitted)
+        counts = {"ignored": decoded.ignored, "duplicates": typed.duplicates}
+        try:
+            return await asyncio.wrap_future(self.group_commit.submit(typed.batches, identity, **counts))
+        except RejectedInput as error:
+            raise (decoded.refusal(error.problems) if error.problems else error) from error
 
     def _look_for(self, identity: RequestIdentity) -> None:
         """Spare a repeated request the work. Raises AlreadyStaged, or RejectedInput for another request."""
@@ -127,7 +128,7 @@ def arcion_json(body: bytes, table: TableName | None = None, *, override: bool =
             if found is None:
                 found = sources[id(entry.source)] = SourceChanges(entry.source)
             found.changes.append(entry.change)
-        return Decoded(list(sources.values()), requested=table and directory.destination(table))
+        return Decoded(list(sources.values()), requested=SourceName(None, table) if table else None)
 
     return decode
 
@@ -137,8 +138,8 @@ def arcion_csv(body: bytes, table: TableName, layout: CsvLayout) -> Decode:
 
     def decode(directory: TableDirectory, principal: Principal, marker_first: bool) -> Decoded:
         source = SourceName(None, table)
-        found = directory.visible(source, principal)
-        if found is None:
+        found = directory.look_again(source)
+        if found is None or not principal.may_touch(found.name):
             raise RejectedInput(Code.UNKNOWN_TABLE, f"table {table} is not registered")
         trimmed = frozenset(column.name for column in found.schema.columns if column.type.name not in _TEXT)
         decoded = decode_arcion_csv(body, layout, trimmed)
@@ -153,7 +154,7 @@ def replicate_json(body: bytes, table: TableName | None = None) -> Decode:
     def decode(directory: TableDirectory, principal: Principal, marker_first: bool) -> Decoded:
         request = decode_replicate(body)
         settled = ReplicateTables(directory, principal, marker_first).settle(request, table)
-        sources = [SourceChanges(SourceName(None, name), changes, task) for name, changes, task in settled.values()]
+        sources = [SourceChanges(SourceName(None, name), changes, task) for name, task, changes in settled]
         return Decoded(sources, request.ignored)
 
     return decode

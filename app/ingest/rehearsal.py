@@ -16,6 +16,7 @@ from app.ingest.accept import Decode
 from app.ingest.directory import TableDirectory
 from app.ingest.typed_request import Typist
 from app.staging.database import Connection, Engine, translated_errors
+from app.staging.sequence_lock import wait_briefly
 from app.staging.stage_requests import StagedBatch, encode_blocks, stage_requests
 from app.staging.typed_batch import StagingRequest, TableMoved, TypedBatch
 
@@ -44,7 +45,7 @@ class Rehearsal:
 async def rehearse(engine: Engine, decode: Decode, principal: Principal, *, marker_first: bool) -> Rehearsal:
     """Do everything that accepting the request would do, metadata messages included, and take all of it back.
 
-    Holds the sequence locks of its tables meanwhile. Raises what `Ingest.accept` raises.
+    Holds the sequence locks of its tables meanwhile, in no certain order. Raises what `Ingest.accept` raises.
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -61,6 +62,7 @@ def _rehearse(engine: Engine, decode: Decode, principal: Principal, marker_first
         engine.connect() as connection,
         connection.begin() as transaction,
     ):
+        wait_briefly(connection)
         directory = TableDirectory(lambda: _savepoint(connection))
         decoded = decode(directory, principal, marker_first)
         typed = Typist(directory, principal, marker_first).type_request(decoded)

@@ -21,6 +21,8 @@ SELECT_GATES = sa.text("""
     SELECT table_id, generation, state, schema_version, revision FROM mirrorgate.tables
     WHERE table_id = ANY(:table_ids)""")
 
+WAIT_BRIEFLY = sa.text("SET LOCAL lock_timeout = '500ms'")
+
 ADVANCE_SEQUENCE = sa.text("""
     UPDATE mirrorgate.table_counters
     SET last_sequence = :last_sequence,
@@ -65,6 +67,11 @@ def lock_counters(connection: sa.Connection, table_ids: Iterable[TableId]) -> Ma
         )
         for table_id, last, next_number, recorded, through, started in rows
     }
+
+
+def wait_briefly(connection: sa.Connection) -> None:
+    """Let this transaction give up on a lock before Postgres looks for deadlocks, so that it never fails another's."""
+    connection.execute(WAIT_BRIEFLY)
 
 
 def read_gates(connection: sa.Connection, table_ids: Iterable[TableId]) -> Mapping[TableId, Gate]:

@@ -76,6 +76,12 @@ def stage_requests(
     return outcomes
 
 
+def check_gaps(connection: sa.Connection, batches: Sequence[TypedBatch]) -> None:
+    """Raises RejectedInput `incomplete_update` where no row image that is stored now fills a gap."""
+    for batch in batches:
+        _overlay(connection, [batch]).complete(batch.rows)
+
+
 def _stage(request: StagingRequest, tables: Mapping[TableId, "_LockedTable"], book: ReceiptBook) -> Outcome:
     """Add the request to its tables if all of it fits and it was not staged before."""
     try:
@@ -127,7 +133,7 @@ class _LockedTable:
             raise TableMoved
         if batch.rows.has_snapshots and self.cdc_started != batch.table.cdc_started:
             raise TableMoved
-        if batch.advance is not None and self.positions.get(batch.advance.task) != batch.advance.seen:
+        if any(self.positions.get(advance.task) != advance.seen for advance in batch.advances):
             raise TableMoved
         return self.overlay.complete(batch.rows)
 
@@ -137,8 +143,7 @@ class _LockedTable:
         sequence = BatchSequence(self.counters.last_sequence + len(self.members))
         self.overlay.adopt(layer, sequence)
         self.cdc_started = self.cdc_started or rows.starts_cdc
-        if batch.advance is not None:
-            self.positions[batch.advance.task] = batch.advance.last
+        self.positions |= {advance.task: advance.last for advance in batch.advances}
         return StagedBatch(
             Receipt(str(batch.table.name), batch.table.generation, sequence, rows.changes, rows.rows), rows
         )
@@ -189,6 +194,6 @@ def _overlay(connection: sa.Connection, members: Sequence[TypedBatch]) -> ImageO
 
 
 def _positions(connection: sa.Connection, members: Sequence[TypedBatch]) -> dict[str, str]:
-    if not any(member.advance for member in members):
+    if not any(member.advances for member in members):
         return {}
     return dict(source_positions(connection, members[0].table.table_id, members[0].table.generation))

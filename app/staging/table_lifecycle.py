@@ -17,6 +17,7 @@ from app.errors import Code, RejectedInput
 from app.staging.leases import LOCK_LEASE
 from app.staging.sequence_lock import lock_counters
 from app.staging.table_events import record_event
+from app.staging.table_registration import lock_routing
 from app.staging.table_registry import find_table
 
 BEGIN_DROP = sa.text("""
@@ -73,6 +74,7 @@ def begin_drop(connection: sa.Connection, name: TableName, generation: Generatio
     options.check(plan.schema or table.schema)
     keys = {"table_id": table.table_id}
     if plan.new_name is not None:
+        lock_routing(connection)
         taken = plan.new_name.folded == table.name.folded or find_table(connection, plan.new_name) is not None
         reserved = {**keys, "folded_name": plan.new_name.folded}
         if taken or connection.execute(RESERVE_NAME, reserved).rowcount == 0:

@@ -32,7 +32,7 @@ class TypedBatch:
 
     table: Table
     rows: LandingRows
-    advance: SourceAdvance | None = None
+    advances: Sequence[SourceAdvance] = ()
 
     @property
     def block_key(self) -> BlockKey:
