@@ -50,7 +50,7 @@ class MessageDecoder(Generic[Message]):
         try:
             if body.startswith(b"["):
                 messages: list[Message] = self._many.decode(body)
-            elif b"\n{" in body:
+            elif b"\n{" in body or body.endswith(b"\nnull"):
                 messages = self._one.decode_lines(body)
             else:
                 messages = [self._one.decode(body)]
