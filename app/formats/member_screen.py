@@ -55,8 +55,11 @@ def is_suspicious(body: bytes, members: int) -> bool:
 
 def _most_members_of_short(body: bytes) -> int:
     after_blanks = sum(body.count(blank + b":") for blank in _BLANKS if blank in body)
-    one, two, three, four = (body.count(b"\\" * backslashes + b'":') for backslashes in (1, 2, 3, 4))
-    return body.count(b'":') - (one - two) - (three - four) + after_blanks
+    in_texts = body.count(b'\\":')
+    if b'\\\\":' in body:
+        two, three, four = (body.count(b"\\" * backslashes + b'":') for backslashes in (2, 3, 4))
+        in_texts += three - two - four
+    return body.count(b'":') - in_texts + after_blanks
 
 
 def _places(text: _Bytes, byte: int) -> Iterator[_Places]:
