@@ -19,6 +19,11 @@ def table_statuses(connection: Connection, tables: list[Table]) -> list[TableMod
     return [_status(table, counts[table.table_id]) for table in tables]
 
 
+def given_options(wanted: RegisterTable | RecreateTable) -> set[str] | None:
+    """The names of the options that the request gives; None where it gives none."""
+    return None if wanted.options is None else set(wanted.options.model_fields_set)
+
+
 def declared_schema(wanted: RegisterTable | RecreateTable) -> TableSchema | None:
     """The declared columns, listed or as an Arrow schema; None where neither is given.
 

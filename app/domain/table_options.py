@@ -1,6 +1,6 @@
 """Table options: how one table treats its source. Defaults come first in each list of choices."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -161,6 +161,10 @@ class TableOptions:
     def encoding_of(self, column: str) -> BinaryEncoding:
         """How text stands for bytes in this column."""
         return self.columns.get(column, _AS_DECLARED).encoding or self.binary_encoding
+
+    def over(self, present: "TableOptions", given: Collection[str]) -> "TableOptions":
+        """The present options with these of ours in their place."""
+        return replace(present, **{name: getattr(self, name) for name in given})
 
     def to_json(self) -> dict[str, Any]:
         """Every option with its value, as `parse` takes them; of overrides only what is given."""

@@ -5,7 +5,7 @@ under the old rules beside it.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -88,11 +88,13 @@ def register_table(
     wanted: TableSchema | None,
     options: TableOptions | None = None,
     *,
+    given: Collection[str] | None = None,
     marker_first: bool = False,
 ) -> Registration:
     """Create the table, or bring an existing one to `wanted` and `options`; the same again changes nothing.
 
-    Without `wanted` an existing table keeps its columns, without `options` its options. The metadata chain tells
+    Without `wanted` an existing table keeps its columns, without `options` its options; where `given` names options,
+    it keeps the others. The metadata chain tells
     each new schema version as files will have it, before any of its data. Raises RejectedInput
     `incompatible_schema`, `table_not_accepting`, `bad_schema`, `bad_option` or `bad_name`.
     """
@@ -102,7 +104,7 @@ def register_table(
             return Registration(created, RegistrationOutcome.CREATED)
     elif find_table(connection, name) is None:
         raise RejectedInput(Code.BAD_SCHEMA, "a new table needs columns")
-    return _change(connection, name, wanted, options, marker_first)
+    return _change(connection, name, wanted, options, given, marker_first)
 
 
 def evolve_table(connection: sa.Connection, table: Table, schema: TableSchema, *, marker_first: bool) -> Registration:
@@ -153,6 +155,7 @@ def _change(
     name: TableName,
     wanted: TableSchema | None,
     options: TableOptions | None,
+    given: Collection[str] | None,
     marker_first: bool,
 ) -> Registration:
     if options is not None and options.sources:
@@ -162,14 +165,17 @@ def _change(
     table = _must_find(connection, name)
     if not table.state.accepts_changes:
         raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
-    options = table.options if options is None else options
+    if options is None:
+        options = table.options
+    elif given is not None:
+        options = options.over(table.options, given)
     options.check_change(table.options)
     declared = table.schema if wanted is None else options.declared(wanted)
     bare = table.schema.bare and options.initial_load is InitialLoad.BARE
     schema = evolve(table.schema, replace(declared, bare=bare))
     options.check(schema)
-    given = None if wanted is None else declared
-    stays = _column_stays(table, schema, given, options, counters[table.table_id].last_sequence)
+    declared_now = None if wanted is None else declared
+    stays = _column_stays(table, schema, declared_now, options, counters[table.table_id].last_sequence)
     outcome = RegistrationOutcome.UNCHANGED
     if (options, stays) != (table.options, _stays(table)):
         outcome = RegistrationOutcome.CONFIGURED
