@@ -1,7 +1,6 @@
 """Tables: register them, read their status, ledger and single batches."""
 
 import base64
-import binascii
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
@@ -161,7 +160,7 @@ def _columns(wanted: RegisterTable) -> tuple[Column, ...]:
         return tuple(Column(c.name, ColumnType.parse(c.type), c.nullable) for c in wanted.columns)
     try:
         content = base64.b64decode(wanted.arrow_schema or b"", validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise RejectedInput(Code.BAD_SCHEMA, "arrow_schema is not base64") from error
     return columns_of(schema_from_bytes(content))
 
