@@ -45,6 +45,7 @@ check: .venv ## Check format, lint, types and imports, then run all tests
 bench: .venv ## Run the benchmark suite, which lives in benchmarks/
 	@echo "The benchmark suite lives in benchmarks/; it is not part of the tests."
 	@$(RUN) benchmarks $(ARGS)
+	@$(RUN) benchmarks.row_images
 
 fuzz: .venv ## Try damaged bytes on every decoder for SECONDS (60)
 	@$(RUN) tests.fuzz --seconds $(SECONDS) $(ARGS)
@@ -52,7 +53,7 @@ fuzz: .venv ## Try damaged bytes on every decoder for SECONDS (60)
 openapi: .venv ## Write openapi/mirrorgate.v1.yaml from the app
 	@$(RUN) tools.openapi
 
-docs: .venv ## Write the tables of docs/settings.md and docs/errors.md from the code
+docs: .venv ## Write the tables of docs/ that come from the code
 	@$(RUN) tools.reference
 
 lock: .venv ## Pin the newest versions that fit pyproject.toml

@@ -30,7 +30,9 @@ _HOME = Path(".mirrorgate")
 _console = Console()
 
 keys = typer.Typer(help="Create, list and delete API keys.", no_args_is_help=True)
-tables = typer.Typer(help="Register tables and read their schema and landing ledger.", no_args_is_help=True)
+tables = typer.Typer(
+    help="Register tables, look at them, and drop, recreate, pause or repair them.", no_args_is_help=True
+)
 
 
 def status(url: Url = None, key: Key = None, data_dir: DataDir = _HOME, as_json: AsJson = False) -> None:

@@ -81,11 +81,11 @@ class GatewayClient:
     def put(self, path: str, content: Any) -> Any:
         return self._call("PUT", path, json=content)
 
-    def post(self, path: str, content: Any) -> Any:
-        return self._call("POST", path, json=content)
+    def post(self, path: str, content: Any, **parameters: Any) -> Any:
+        return self._call("POST", path, json=content, params=parameters)
 
-    def delete(self, path: str) -> None:
-        self._call("DELETE", path)
+    def delete(self, path: str, **parameters: Any) -> None:
+        self._call("DELETE", path, params=parameters)
 
     def post_changes(
         self,
@@ -95,14 +95,18 @@ class GatewayClient:
         table: str | None = None,
         content_type: str = "application/json",
         parameters: Mapping[str, str] | None = None,
+        key: str | None = None,
     ) -> Any:
-        """Post a change body of `arcion` or `replicate`; the answer with its receipts, given after commit."""
+        """Post a change body of `arcion` or `replicate`; the answer with its receipts, given after commit.
+
+        Under an idempotency `key` the same call may be repeated: it lands once, and the answer is the same.
+        """
         return self._call(
             "POST",
             f"/v1/changes/{source_format}",
             content=body,
             params={**({"table": table} if table else {}), **(parameters or {})},
-            headers={"Content-Type": content_type},
+            headers={"Content-Type": content_type, **({"Idempotency-Key": key} if key else {})},
         )
 
     def _call(self, method: str, path: str, **arguments: Any) -> Any:

@@ -15,6 +15,9 @@ ACCEPTED_CHANGES: Final = Counter("mirrorgate_accepted_changes_total", "Changes 
 WRONG_HASHES: Final = Counter(
     "mirrorgate_wrong_hashes_total", "Arcion messages whose table address has another hash than they say"
 )
+DUPLICATE_CHANGES: Final = Counter(
+    "mirrorgate_duplicate_changes_total", "Changes dropped because the source's order says they were accepted before"
+)
 REJECTED_REQUESTS: Final = Counter("mirrorgate_rejected_requests_total", "Requests refused, by error code", ["code"])
 
 

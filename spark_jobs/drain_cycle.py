@@ -5,7 +5,7 @@ between any two lines: the next owner claims a new epoch, revokes the old one's 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Final
 from uuid import UUID
 
@@ -14,16 +14,32 @@ from pyspark.sql import SparkSession
 
 from app.domain.drain_plan import FileLimits
 from app.domain.landing_file import BuiltFile, PlannedFile
-from app.domain.table import Epoch, Table, TableId
+from app.domain.table import Epoch, Table, TableId, TableState
 from app.errors import Code, InvariantBroken, MirrorgateError
-from app.landing.local_zone import LocalZone
-from app.landing.publish import Scratch, Sight, look, make_visible, prepare_folder, revoke_older_epochs
+from app.landing.open_zone import open_zone
+from app.landing.publish import (
+    Scratch,
+    make_visible,
+    prepare_folder,
+    remove_table_folder,
+    repair_file,
+    revoke_older_epochs,
+    take_stock,
+)
 from app.landing.zone import LandingZone, ScratchRevoked
 from app.staging.database import Engine, installation_id, open_engine, translated_errors
-from app.staging.landing_ledger import nominate, plan_next_files, record_published, unrecorded_files
+from app.staging.landing_ledger import (
+    files_to_repair,
+    nominate,
+    plan_next_files,
+    record_published,
+    record_repaired,
+    unrecorded_files,
+)
 from app.staging.leases import check_epoch, claim_table, due_tables
-from app.staging.table_registry import find_table_by_id, quarantine_table
-from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files
+from app.staging.table_rebirth import finish_drop
+from app.staging.table_registry import find_table_by_id, note_drop_trouble, quarantine_table
+from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files, failure_text
 
 log = structlog.get_logger()
 
@@ -61,7 +77,7 @@ class DrainCycle:
 
     def __post_init__(self) -> None:
         self.engine: Engine = open_engine(self.place.database_url, pool_size=8, application="mirrorgate drain")
-        self.zone: LandingZone = LocalZone(self.place.landing_zone)
+        self.zone: LandingZone = open_zone(self.place.landing_zone)
         with translated_errors(), self.engine.begin() as connection:
             self.installation_id = installation_id(connection)
 
@@ -72,11 +88,15 @@ class DrainCycle:
 
     def prepare(self, table_id: TableId) -> ClaimedTable | None:
         """W1 to W4 for one table; None when there is nothing to do, or when it failed (which is logged)."""
+        epoch: Epoch | None = None
         try:
             with translated_errors():
-                return self._prepare(table_id)
+                table, epoch = self._claim(table_id)
+                if table is None or epoch is None or not (table.state.publishes or table.state is TableState.DROPPING):
+                    return None
+                return self._prepare(table, epoch)
         except (MirrorgateError, OSError, ScratchRevoked) as error:
-            self._fail(table_id, error)
+            self._fail(table_id, epoch, error)
             return None
 
     def build_and_publish(self, claimed: Iterable[ClaimedTable]) -> set[TableId]:
@@ -89,15 +109,21 @@ class DrainCycle:
             by_table[order.planned.table_id].append(result)
         return {table_id for table_id, built in by_table.items() if self._publish_table(tables[table_id], built)}
 
-    def _prepare(self, table_id: TableId) -> ClaimedTable | None:
+    def _claim(self, table_id: TableId) -> tuple[Table | None, Epoch | None]:
         with self.engine.begin() as connection:
             epoch = claim_table(connection, table_id, self.worker_id, held=self.held.get(table_id))
-            table = find_table_by_id(connection, table_id)
-        if epoch is None or table is None or not table.state.publishes:
-            return None
-        if self.held.get(table_id) != epoch:
+            return find_table_by_id(connection, table_id), epoch
+
+    def _prepare(self, table: Table, epoch: Epoch) -> ClaimedTable | None:
+        if self.held.get(table.table_id) != epoch:
             self._take_over(table, epoch)
-            self.held[table_id] = epoch
+            self.held[table.table_id] = epoch
+        if table.state is TableState.DROPPING:
+            reborn = self._drop(table, epoch)
+            if reborn is None:
+                return None
+            table = reborn
+        self._repair(table, epoch)
         with self.engine.begin() as connection:
             files = plan_next_files(connection, table, epoch, self.limits, most=FILES_PER_ROUND)
         return ClaimedTable(table, epoch, files) if files else None
@@ -107,16 +133,38 @@ class DrainCycle:
         scratch = Scratch(table.table_id, epoch)
         revoke_older_epochs(self.zone, scratch)
         self.zone.create_folder(scratch.folder)
+        if table.state is TableState.DROPPING:
+            return
         with self.engine.begin() as connection:
             check_epoch(connection, table.table_id, epoch)
-            unrecorded = unrecorded_files(connection, table, most=1)
-        for planned in unrecorded:
-            sight = look(self.zone, table.name, planned)
-            if sight is Sight.FOREIGN:
-                detail = f"a file that was not planned stands under number {planned.identity.number}"
-                raise InvariantBroken(Code.FOREIGN_FILE, detail)
-            if sight is Sight.OURS:
-                self._record(planned, epoch)
+            unrecorded = next(iter(unrecorded_files(connection, table, most=1)), None)
+        if take_stock(self.zone, table, self.installation_id, unrecorded) and unrecorded is not None:
+            self._record(unrecorded, epoch)
+
+    def _drop(self, table: Table, epoch: Epoch) -> Table | None:
+        """R3 to R6; the table in its new generation, None when there is none.
+
+        A process that dies between two of them leaves the rest to the next owner.
+        """
+        remove_table_folder(self.zone, table, self.installation_id, Scratch(table.table_id, epoch))
+        with self.engine.begin() as connection:
+            finished = finish_drop(connection, table, epoch, marker_first=self.place.layout.marker_first)
+            reborn = find_table_by_id(connection, table.table_id)
+        log.info("table_dropped", table=str(table.name), **asdict(finished))
+        return reborn
+
+    def _repair(self, table: Table, epoch: Epoch) -> None:
+        """Write the files again that an operator asked for, each under its own number."""
+        with self.engine.begin() as connection:
+            files = files_to_repair(connection, table, most=FILES_PER_ROUND)
+        orders = [BuildOrder(file, epoch) for file in files]
+        for built in build_files(self.spark, self.place, orders, tasks=self.tasks) if orders else ():
+            if isinstance(built, BuildFailure):
+                raise InvariantBroken(built.code, built.detail)
+            repair_file(self.zone, table, self.installation_id, built)
+            with self.engine.begin() as connection:
+                record_repaired(connection, built)
+            log.info("file_repaired", table=str(table.name), number=built.planned.identity.number)
 
     def _publish_table(self, claimed: ClaimedTable, results: list[BuiltFile | BuildFailure]) -> bool:
         table = claimed.table
@@ -134,7 +182,7 @@ class DrainCycle:
                         raise InvariantBroken(result.code, result.detail)
                     self._publish_file(table, result)
         except (MirrorgateError, OSError, ScratchRevoked) as error:
-            self._fail(table.table_id, error)
+            self._fail(table.table_id, claimed.epoch, error)
             return False
         return True
 
@@ -161,19 +209,21 @@ class DrainCycle:
             last_sequence=identity.last_sequence,
         )
 
-    def _fail(self, table_id: TableId, error: Exception) -> None:
-        """Forget the epoch, so that the next try begins with a new one; quarantine what must not be tried again."""
-        epoch = self.held.pop(table_id, None)
+    def _fail(self, table_id: TableId, epoch: Epoch | None, error: Exception) -> None:
+        """Forget the epoch, so that the next try begins with a new one; quarantine what must not be tried again,
+        unless the epoch is over: then what was seen is the next owner's to judge."""
+        self.held.pop(table_id, None)
         code = error.code if isinstance(error, MirrorgateError) else None
-        detail = error.detail if isinstance(error, MirrorgateError) else type(error).__name__
+        detail = error.detail if isinstance(error, MirrorgateError) else failure_text(error)
         log.warning("table_not_published", table_id=table_id, code=code, detail=detail)
-        if code not in QUARANTINES:
+        if epoch is None:
             return
         try:
             with translated_errors(), self.engine.begin() as connection:
-                if epoch is not None:
-                    check_epoch(connection, table_id, epoch)
-                quarantine_table(connection, table_id, f"{code}: {detail}")
-            log.error("table_quarantined", table_id=table_id, code=code, detail=detail)
+                check_epoch(connection, table_id, epoch)
+                note_drop_trouble(connection, table_id, f"{code or 'storage'}: {detail}; tried again")
+                quarantined = code in QUARANTINES and quarantine_table(connection, table_id, f"{code}: {detail}")
+            if quarantined:
+                log.error("table_quarantined", table_id=table_id, code=code, detail=detail)
         except MirrorgateError as second:
             log.warning("table_not_quarantined", table_id=table_id, code=second.code, detail=second.detail)

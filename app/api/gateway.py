@@ -1,5 +1,6 @@
 """What every route needs, built once by the composition root."""
 
+import threading
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -19,6 +20,11 @@ class Gateway:
     engine: Engine
     authenticator: Authenticator
     ingest: Ingest
+    staged: threading.Event
+    """Set after a commit that the drain should look at soon."""
+
+    def wake_drain(self) -> None:
+        self.staged.set()
 
 
 def get_gateway(request: Request) -> Gateway:

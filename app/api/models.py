@@ -7,6 +7,16 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.domain.access import Right
 from app.domain.table import TableState
+from app.domain.table_options import (
+    BinaryEncoding,
+    DroppedColumns,
+    InitialLoad,
+    InsertMarker,
+    NewColumns,
+    PartialUpdates,
+    Reload,
+    SourceOrder,
+)
 
 
 class Model(BaseModel):
@@ -28,7 +38,33 @@ class AcceptedModel(Model):
 
     receipts: list[ReceiptModel]
     ignored: int
+    duplicates: int
     replayed: bool
+
+
+class ProducerModel(Model):
+    """The last durable number; its receipts are null once they are no longer kept."""
+
+    producer: str
+    sequence: int
+    receipts: list[ReceiptModel] | None
+
+
+class DryRunTableModel(Model):
+    """The rows that would land in a table, by column name, `__rowMarker__` among them."""
+
+    table: str
+    generation: int
+    schema_version: int
+    rows: list[dict[str, Any]]
+
+
+class DryRunModel(Model):
+    """The answer to a change request with `dry_run=true`: nothing was staged or registered."""
+
+    tables: list[DryRunTableModel]
+    ignored: int
+    duplicates: int
 
 
 class ColumnModel(Model):
@@ -39,16 +75,43 @@ class ColumnModel(Model):
     nullable: bool = True
 
 
+class ColumnOverrideModel(Model):
+    """What a column is, whatever a registration or a metadata message declares."""
+
+    type: str | None = None
+    nullable: bool | None = None
+    encoding: BinaryEncoding | None = None
+
+
+class OptionsModel(Model):
+    """All options of a table; those that are left out have their defaults."""
+
+    partial_updates: PartialUpdates = PartialUpdates.REJECT
+    new_columns: NewColumns = NewColumns.REJECT
+    source_order: SourceOrder = SourceOrder.ARRIVAL
+    reload: Reload = Reload.REFUSE
+    insert_marker: InsertMarker = InsertMarker.INSERT
+    initial_load: InitialLoad = InitialLoad.MARKED
+    seed_file: bool = False
+    dropped_columns: DroppedColumns = DroppedColumns.KEEP
+    exclude: list[str] = []
+    sources: list[str] = []
+    source_timezone: str = "UTC"
+    binary_encoding: BinaryEncoding = BinaryEncoding.HEX
+    columns: dict[str, ColumnOverrideModel] = {}
+
+
 class RegisterTable(Model):
     """A table's columns in file order, its key columns in key order, and its options.
 
-    The columns are listed, or given as an Arrow schema in base64: raw flatbuffer or IPC schema message.
+    The columns are listed, or given as an Arrow schema in base64: raw flatbuffer or IPC schema message. A table
+    that exists keeps its columns where neither is given, and its options where they are left out.
     """
 
     columns: list[ColumnModel] | None = None
     arrow_schema: Annotated[bytes | None, Field(json_schema_extra={"contentEncoding": "base64"})] = None
     key_columns: list[str] = []
-    options: dict[str, Any] = {}
+    options: OptionsModel | None = None
 
 
 class SchemaModel(Model):
@@ -106,7 +169,7 @@ class TableModel(Model):
     state_reason: str | None
     key_columns: list[str]
     schema_version: int
-    options: dict[str, Any]
+    options: OptionsModel
     lag: LagModel
     accepted: CountsModel
     staged: CountsModel
@@ -145,8 +208,57 @@ class FilesModel(Model):
     next_after: int | None
 
 
+class RowImagesModel(Model):
+    """How many rows have an image from which partial updates are completed."""
+
+    table: str
+    generation: int
+    count: int
+
+
+class RecreateTable(Model):
+    """What the new generation begins with; what is left out stays as it is."""
+
+    columns: list[ColumnModel] | None = None
+    arrow_schema: Annotated[bytes | None, Field(json_schema_extra={"contentEncoding": "base64"})] = None
+    key_columns: list[str] = []
+    options: OptionsModel | None = None
+
+
+class RenameTable(Model):
+    """The new name, `name` or `schema.name`."""
+
+    name: str
+
+
+class ReleaseTable(Model):
+    """Why the table may publish again: what was found and done. Kept with the table's events."""
+
+    reason: Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+class EventModel(Model):
+    """One act of an operator (`actor` is the id of a key) or of the drain."""
+
+    id: int
+    generation: int
+    happened_at: datetime
+    actor: str
+    action: str
+    reason: str | None
+    details: dict[str, Any]
+
+
+class EventsModel(Model):
+    """`next_after` is the `after` of the next page, null on the last."""
+
+    events: list[EventModel]
+    next_after: int | None
+
+
 class BatchModel(Model):
-    """Where a change batch is: `pending`, `planned` or `published`, and in which file."""
+    """Where a change batch is: `pending`, `planned` or `published`, and in which file; `discarded` where its
+    generation ended before it was published."""
 
     table: str
     generation: int

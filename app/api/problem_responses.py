@@ -97,7 +97,8 @@ async def _on_validation(_: Request, error: Exception) -> Response:
         escaped = (part.replace("~", "~0").replace("/", "~1") for part in path)
         pointer = "".join(f"/{part}" for part in escaped) if where == "body" else None
         detail = str(issue["msg"]) if where == "body" else f"{where} parameter {'.'.join(path)}: {issue['msg']}"
-        problems.append(Problem(Code.BAD_REQUEST, detail, pointer=pointer))
+        code = Code.BAD_OPTION if path[:1] == ["options"] else Code.BAD_REQUEST
+        problems.append(Problem(code, detail, pointer=pointer))
     return problem_response(RejectedInput.of(tuple(problems)))
 
 

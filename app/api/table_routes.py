@@ -1,6 +1,5 @@
 """Tables: register them, read their status, ledger and single batches."""
 
-import base64
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
@@ -9,27 +8,26 @@ from app.api.auth import Reader, Registrar, visible_name
 from app.api.gateway import GatewayOf
 from app.api.models import (
     BatchModel,
-    CountsModel,
     FileModel,
     FilesModel,
-    LagModel,
-    PublishedModel,
     RegisterTable,
+    RowImagesModel,
     TableModel,
     TablesModel,
 )
 from app.api.openapi import problems
-from app.domain.arrow_flatbuffer import columns_of, schema_from_bytes
+from app.api.table_status_model import declared_schema, table_statuses
 from app.domain.landing_file import file_name
 from app.domain.names import TableName
 from app.domain.table import BatchSequence, FileNumber, Generation, Table
-from app.domain.table_schema import Column, ColumnType, TableSchema
+from app.domain.table_options import SourceName, TableOptions
 from app.errors import Code, RejectedInput
 from app.staging.database import Connection, translated_errors
 from app.staging.landing_ledger import list_files
+from app.staging.row_images import count_images
 from app.staging.staged_blocks import find_batch
-from app.staging.table_registry import RegistrationOutcome, find_table, list_tables, register_table
-from app.staging.table_status import TableCounts, count_tables
+from app.staging.table_registration import RegistrationOutcome, register_table
+from app.staging.table_registry import find_table, list_tables
 
 router = APIRouter(prefix="/v1", tags=["tables"])
 
@@ -47,14 +45,19 @@ TablePath = Annotated[str, Path(description="`name` or `schema.name`", examples=
 def put_table(
     table: TablePath, wanted: RegisterTable, gateway: GatewayOf, principal: Registrar, response: Response
 ) -> TableModel:
-    """The same again changes nothing (200); new nullable columns make a new schema version (200)."""
+    """The same again changes nothing (200); new nullable columns make a new schema version (200).
+
+    An existing table keeps its columns where none are given, and its options where they are left out.
+    """
     name = visible_name(table, principal)
-    if wanted.options:
-        raise RejectedInput(Code.BAD_OPTION, "this version knows no table options")
-    schema = TableSchema.declare(_columns(wanted), tuple(wanted.key_columns))
+    options = None if wanted.options is None else TableOptions.parse(wanted.options.model_dump())
+    for source in options.sources if options is not None else ():
+        visible_name(str(SourceName.parse(source).table), principal)
+    schema = declared_schema(wanted)
+    marker_first = gateway.settings.marker_first
     with translated_errors(), gateway.engine.begin() as connection:
-        registration = register_table(connection, name, schema, marker_first=gateway.settings.marker_first)
-        status = _statuses(connection, [registration.table])[0]
+        registration = register_table(connection, name, schema, options, marker_first=marker_first)
+        status = table_statuses(connection, [registration.table])[0]
     if registration.outcome is RegistrationOutcome.CREATED:
         response.status_code = 201
     return status
@@ -70,7 +73,7 @@ def put_table(
 def get_tables(gateway: GatewayOf, principal: Reader) -> TablesModel:
     with translated_errors(), gateway.engine.begin() as connection:
         visible = [table for table in list_tables(connection) if principal.may_touch(table.name)]
-        return TablesModel(tables=_statuses(connection, visible))
+        return TablesModel(tables=table_statuses(connection, visible))
 
 
 @router.get(
@@ -82,7 +85,7 @@ def get_tables(gateway: GatewayOf, principal: Reader) -> TablesModel:
 )
 def get_table(table: TablePath, gateway: GatewayOf, principal: Reader) -> TableModel:
     with translated_errors(), gateway.engine.begin() as connection:
-        return _statuses(connection, [found_table(connection, visible_name(table, principal))])[0]
+        return table_statuses(connection, [found_table(connection, visible_name(table, principal))])[0]
 
 
 @router.get(
@@ -123,6 +126,20 @@ def get_files(
 
 
 @router.get(
+    "/tables/{table}/row-images/count",
+    operation_id="count_row_images",
+    summary="How many rows have an image from which partial updates are completed",
+    response_model=RowImagesModel,
+    responses=problems(401, 403, 404, 422, 503),
+)
+def get_row_image_count(table: TablePath, gateway: GatewayOf, principal: Reader) -> RowImagesModel:
+    with translated_errors(), gateway.engine.begin() as connection:
+        found = found_table(connection, visible_name(table, principal))
+        count = count_images(connection, found.table_id, found.generation)
+    return RowImagesModel(table=str(found.name), generation=found.generation, count=count)
+
+
+@router.get(
     "/batches/{table}/{generation}/{sequence}",
     operation_id="get_batch",
     summary="Where one change batch is",
@@ -145,24 +162,11 @@ def get_batch(
         table=str(found.name),
         generation=generation,
         sequence=sequence,
-        state=batch.state,
+        state=batch.state if batch.state == "published" or generation == found.generation else "discarded",
         changes=batch.changes,
         rows=batch.rows,
         file=file_name(FileNumber(batch.file_number)) if batch.file_number else None,
     )
-
-
-def _columns(wanted: RegisterTable) -> tuple[Column, ...]:
-    """The declared columns, listed or as an Arrow schema."""
-    if (wanted.columns is None) == (wanted.arrow_schema is None):
-        raise RejectedInput(Code.BAD_SCHEMA, "give either columns or arrow_schema")
-    if wanted.columns is not None:
-        return tuple(Column(c.name, ColumnType.parse(c.type), c.nullable) for c in wanted.columns)
-    try:
-        content = base64.b64decode(wanted.arrow_schema or b"", validate=True)
-    except ValueError as error:
-        raise RejectedInput(Code.BAD_SCHEMA, "arrow_schema is not base64") from error
-    return columns_of(schema_from_bytes(content))
 
 
 def found_table(connection: Connection, name: TableName) -> Table:
@@ -171,37 +175,3 @@ def found_table(connection: Connection, name: TableName) -> Table:
     if table is None:
         raise RejectedInput(Code.UNKNOWN_TABLE, "no such table")
     return table
-
-
-def _statuses(connection: Connection, tables: list[Table]) -> list[TableModel]:
-    counts = count_tables(connection, [table.table_id for table in tables])
-    return [_status(table, counts[table.table_id]) for table in tables]
-
-
-def _status(table: Table, counts: TableCounts) -> TableModel:
-    return TableModel(
-        table=str(table.name),
-        generation=table.generation,
-        state=table.state,
-        state_reason=counts.state_reason,
-        key_columns=list(table.schema.key_columns),
-        schema_version=table.schema_version,
-        options={},
-        lag=LagModel(
-            batches=counts.pending_batches,
-            rows=counts.pending_rows,
-            bytes=counts.pending_bytes,
-            oldest_seconds=round(counts.oldest_seconds, 3),
-        ),
-        accepted=CountsModel(batches=counts.last_sequence, changes=counts.accepted_changes, rows=counts.accepted_rows),
-        staged=CountsModel(batches=counts.staged_batches, changes=counts.staged_changes, rows=counts.staged_rows),
-        published=PublishedModel(
-            batches=counts.published_batches,
-            changes=counts.published_changes,
-            rows=counts.published_rows,
-            files=counts.published_files,
-        ),
-        last_sequence=counts.last_sequence,
-        published_through=counts.published_through,
-        last_file=file_name(FileNumber(counts.last_file)) if counts.last_file else None,
-    )

@@ -18,7 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.domain.change import SourceValue
+from app.domain.table_options import BinaryEncoding
 from app.domain.table_schema import MAX_DECIMAL_DIGITS, ColumnType, TypeName
+from app.domain.value_reading import PLAIN, ValueReading
 
 INTEGER_BITS: Final = {TypeName.INT16: 16, TypeName.INT32: 32, TypeName.INT64: 64}
 _NONE: Final = type(None)
@@ -34,6 +36,7 @@ _JSON_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 _FIRST_DATE: Final = pa.scalar(date.min, pa.date32())
 _FIRST_TIMESTAMP: Final = pa.scalar(datetime.min, pa.timestamp("us"))
 _LAST_TIMESTAMP: Final = pa.scalar(datetime.max, pa.timestamp("us"))
+_UTC_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
 
 class BadValues(Exception):
@@ -44,29 +47,31 @@ class BadValues(Exception):
         self.reasons = reasons
 
 
-def convert(values: Sequence[SourceValue], column_type: ColumnType) -> pa.Array:
+def convert(values: Sequence[SourceValue], column_type: ColumnType, reading: ValueReading = PLAIN) -> pa.Array:
     """One column's values as an Arrow array of `column_type.arrow`, None as NULL. Raises BadValues."""
     kinds = set(map(type, values))
-    if kinds <= {str, _NONE} and (converted := _from_text(pa.array(values, pa.string()), column_type)) is not None:
-        return converted
+    if kinds <= {str, _NONE}:
+        converted = _from_text(pa.array(values, pa.string()), column_type, reading)
+        if converted is not None:
+            return converted
     if kinds <= {int, _NONE} and column_type.name in INTEGER_BITS:
         try:
             return pa.array(values, column_type.arrow)
         except (OverflowError, pa.ArrowInvalid):
             pass  # the definition below finds which value it is
-    return _by_definition(values, column_type)
+    return _by_definition(values, column_type, reading)
 
 
-def scalar(value: SourceValue, column_type: ColumnType) -> Any:
+def scalar(value: SourceValue, column_type: ColumnType, reading: ValueReading = PLAIN) -> Any:
     """The definition: the Python form of one value. Raises ValueError with a reason that omits the value."""
-    return None if value is None else _DEFINITIONS[column_type.name](value, column_type)
+    return None if value is None else _DEFINITIONS[column_type.name](value, column_type, reading)
 
 
-def _by_definition(values: Sequence[SourceValue], column_type: ColumnType) -> pa.Array:
+def _by_definition(values: Sequence[SourceValue], column_type: ColumnType, reading: ValueReading) -> pa.Array:
     converted, reasons = [], {}
     for position, value in enumerate(values):
         try:
-            converted.append(scalar(value, column_type))
+            converted.append(scalar(value, column_type, reading))
         except ValueError as error:
             reasons[position] = str(error)
     if reasons:
@@ -74,7 +79,7 @@ def _by_definition(values: Sequence[SourceValue], column_type: ColumnType) -> pa
     return pa.array(converted, column_type.arrow)
 
 
-def _from_text(texts: pa.StringArray, column_type: ColumnType) -> pa.Array | None:
+def _from_text(texts: pa.StringArray, column_type: ColumnType, reading: ValueReading) -> pa.Array | None:
     """The kernel's answer, or None where only the definition may decide."""
     if column_type.name is TypeName.STRING:
         return texts
@@ -82,7 +87,7 @@ def _from_text(texts: pa.StringArray, column_type: ColumnType) -> pa.Array | Non
         return None
     try:
         if column_type.name is TypeName.TIMESTAMP:
-            return _timestamps(texts)
+            return _timestamps(texts, reading.zone)
         if column_type.name is TypeName.FLOAT32:  # through float64, as the definition rounds
             array = pc.cast(pc.cast(texts, pa.float64()), pa.float32())
         else:
@@ -113,18 +118,25 @@ def _cannot_wrap(texts: pa.StringArray, scale: int) -> bool:
     return (pc.max(whole).as_py() or 0) + scale <= MAX_DECIMAL_DIGITS
 
 
-def _timestamps(texts: pa.StringArray) -> pa.Array | None:
+def _timestamps(texts: pa.StringArray, zone: str) -> pa.Array | None:
     try:
-        array = pc.cast(texts, pa.timestamp("us"))
+        local = pc.cast(texts, pa.timestamp("us"))
     except pa.ArrowInvalid:
-        array = pc.cast(pc.cast(texts, pa.timestamp("us", tz="UTC")), pa.timestamp("us"))
+        array = pc.cast(texts, _UTC_TIMESTAMP)
+    else:
+        if _is_beyond(local):
+            return None
+        array = pc.cast(pc.assume_timezone(local, zone, ambiguous="earliest"), _UTC_TIMESTAMP)
+    return None if _is_beyond(pc.cast(array, pa.timestamp("us"))) else array
+
+
+def _is_beyond(array: pa.TimestampArray) -> bool:
+    """Whether some moment lies outside the years 1 to 9999."""
     beyond = pc.or_(pc.less(array, _FIRST_TIMESTAMP), pc.greater(array, _LAST_TIMESTAMP))
-    if pc.any(beyond).as_py() is True:
-        return None
-    return pc.assume_timezone(array, "UTC")
+    return pc.any(beyond).as_py() is True
 
 
-def _boolean(value: SourceValue, _: ColumnType) -> bool:
+def _boolean(value: SourceValue, _: ColumnType, __: ValueReading) -> bool:
     if isinstance(value, bool):
         return value
     if isinstance(value, int) and value in (0, 1):
@@ -142,7 +154,7 @@ def _number(value: SourceValue) -> Decimal:
     return Decimal(value)
 
 
-def _integer(value: SourceValue, column_type: ColumnType) -> int:
+def _integer(value: SourceValue, column_type: ColumnType, _: ValueReading) -> int:
     number = _number(value)
     bits = INTEGER_BITS[column_type.name]
     if number.adjusted() > 20 or not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
@@ -152,7 +164,7 @@ def _integer(value: SourceValue, column_type: ColumnType) -> int:
     return int(number)
 
 
-def _float(value: SourceValue, column_type: ColumnType) -> float:
+def _float(value: SourceValue, column_type: ColumnType, _: ValueReading) -> float:
     if isinstance(value, str) and _NOT_FINITE.fullmatch(value):
         return float(value)
     number = float(_number(value))
@@ -163,7 +175,7 @@ def _float(value: SourceValue, column_type: ColumnType) -> float:
     return number
 
 
-def _decimal(value: SourceValue, column_type: ColumnType) -> Decimal:
+def _decimal(value: SourceValue, column_type: ColumnType, _: ValueReading) -> Decimal:
     try:
         scaled = _number(value).quantize(Decimal(1).scaleb(-column_type.scale), context=_EXACT)
     except Inexact:
@@ -175,7 +187,7 @@ def _decimal(value: SourceValue, column_type: ColumnType) -> Decimal:
     return scaled
 
 
-def _date(value: SourceValue, _: ColumnType) -> date:
+def _date(value: SourceValue, _: ColumnType, __: ValueReading) -> date:
     if not isinstance(value, str) or not _DATE.fullmatch(value):
         raise ValueError("is not a date YYYY-MM-DD")
     try:
@@ -184,7 +196,7 @@ def _date(value: SourceValue, _: ColumnType) -> date:
         raise ValueError("is not a day of the calendar") from None
 
 
-def _timestamp(value: SourceValue, _: ColumnType) -> datetime:
+def _timestamp(value: SourceValue, _: ColumnType, reading: ValueReading) -> datetime:
     match = _TIMESTAMP.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         raise ValueError("is not a timestamp YYYY-MM-DD HH:MM:SS[.ffffff][Z|+HH:MM]")
@@ -199,13 +211,17 @@ def _timestamp(value: SourceValue, _: ColumnType) -> datetime:
             second=int(second or 0),
             microsecond=int(fraction[:6].ljust(6, "0")),
         )
-        return moment.replace(tzinfo=_zone(zone)).astimezone(UTC)
+        local = moment.replace(tzinfo=reading.zone_info if zone is None else _offset(zone))
+        utc = local.astimezone(UTC)
+        if utc.astimezone(local.tzinfo).replace(tzinfo=None) != moment:
+            raise ValueError("skipped where clocks go forward")
+        return utc
     except (ValueError, OverflowError):
         raise ValueError("is not a moment of the calendar") from None
 
 
-def _zone(text: str | None) -> timezone:
-    if text is None or text == "Z":
+def _offset(text: str) -> timezone:
+    if text == "Z":
         return UTC
     digits = text[1:].replace(":", "").ljust(4, "0")
     if int(digits[2:]) > 59:
@@ -214,7 +230,7 @@ def _zone(text: str | None) -> timezone:
     return timezone(-offset if text[0] == "-" else offset)
 
 
-def _string(value: SourceValue, _: ColumnType) -> str:
+def _string(value: SourceValue, _: ColumnType, __: ValueReading) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int | Decimal):
@@ -222,7 +238,7 @@ def _string(value: SourceValue, _: ColumnType) -> str:
     raise ValueError("is an object or a list; declare the column as json")
 
 
-def _json(value: SourceValue, _: ColumnType) -> str:
+def _json(value: SourceValue, _: ColumnType, __: ValueReading) -> str:
     if isinstance(value, str):
         try:
             _JSON_DECODER.decode(value)
@@ -234,16 +250,17 @@ def _json(value: SourceValue, _: ColumnType) -> str:
     return _JSON_ENCODER.encode(value).decode()
 
 
-def _binary(value: SourceValue, _: ColumnType) -> bytes:
+def _binary(value: SourceValue, _: ColumnType, reading: ValueReading) -> bytes:
+    is_hex = reading.binary is BinaryEncoding.HEX
     try:
         if isinstance(value, str):
-            return binascii.unhexlify(value)
+            return binascii.unhexlify(value) if is_hex else binascii.a2b_base64(value.encode(), strict_mode=True)
     except (binascii.Error, ValueError):
         pass
-    raise ValueError("is not an even number of hexadecimal digits")
+    raise ValueError("is not an even number of hexadecimal digits" if is_hex else "is not base64 text")
 
 
-_DEFINITIONS: Final[dict[TypeName, Callable[[SourceValue, ColumnType], Any]]] = {
+_DEFINITIONS: Final[dict[TypeName, Callable[[SourceValue, ColumnType, ValueReading], Any]]] = {
     TypeName.BOOLEAN: _boolean,
     TypeName.INT16: _integer,
     TypeName.INT32: _integer,

@@ -20,6 +20,8 @@ class PendingBlock:
     payload_bytes: int
     digest: bytes
     age_seconds: float
+    ends_transaction: bool = True
+    """False where the source's transaction goes on in the next block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +37,54 @@ class FileLimits:
 def plan_files(blocks: Iterable[PendingBlock], limits: FileLimits) -> Iterator[tuple[PendingBlock, ...]]:
     """Group blocks, given in sequence order, into files of one schema version each, none empty.
 
-    The last group is left pending while it is neither full nor old enough.
+    A file ends with a transaction of the source where it holds the end of one. The last group is left pending
+    while it is neither full nor old enough.
     """
-    members: list[PendingBlock] = []
-    rows = size = 0
+    file = _OpenFile()
     for block in blocks:
-        full = rows + block.rows > limits.rows or size + block.payload_bytes > limits.payload_bytes
-        if members and (full or block.schema_version != members[0].schema_version):
-            yield tuple(members)
-            members, rows, size = [], 0, 0
-        members.append(block)
-        rows, size = rows + block.rows, size + block.payload_bytes
-    if members and (
-        rows >= limits.rows or size >= limits.payload_bytes or members[0].age_seconds >= limits.max_delay_seconds
-    ):
-        yield tuple(members)
+        if file.blocks and block.schema_version != file.blocks[0].schema_version:
+            yield file.take(len(file.blocks))
+        while file.blocks and file.would_exceed(block, limits):
+            yield file.take(file.end_of_transaction())
+        file.add(block)
+    while file.is_full(limits) or _is_old(file.blocks[:1], limits):
+        end = file.end_of_transaction()
+        yield file.take(len(file.blocks) if _is_old(file.blocks[end : end + 1], limits) else end)
+
+
+class _OpenFile:
+    """Blocks that may become one file, with their sums."""
+
+    def __init__(self) -> None:
+        self.blocks: list[PendingBlock] = []
+        self._rows = self._bytes = 0
+
+    def add(self, block: PendingBlock) -> None:
+        self.blocks.append(block)
+        self._rows, self._bytes = self._rows + block.rows, self._bytes + block.payload_bytes
+
+    def would_exceed(self, block: PendingBlock, limits: FileLimits) -> bool:
+        return self._rows + block.rows > limits.rows or self._bytes + block.payload_bytes > limits.payload_bytes
+
+    def is_full(self, limits: FileLimits) -> bool:
+        return self._rows >= limits.rows or self._bytes >= limits.payload_bytes
+
+    def end_of_transaction(self) -> int:
+        """How many blocks there are up to the last one that ends a transaction; all of them without any."""
+        ends = (place for place in range(len(self.blocks), 0, -1) if self.blocks[place - 1].ends_transaction)
+        return next(ends, len(self.blocks))
+
+    def take(self, count: int) -> tuple[PendingBlock, ...]:
+        """The first blocks as a file; the others stay."""
+        taken, rest = self.blocks[:count], self.blocks[count:]
+        self.blocks, self._rows, self._bytes = [], 0, 0
+        for block in rest:
+            self.add(block)
+        return tuple(taken)
+
+
+def _is_old(blocks: Sequence[PendingBlock], limits: FileLimits) -> bool:
+    return any(block.age_seconds >= limits.max_delay_seconds for block in blocks)
 
 
 def range_of(blocks: Sequence[PendingBlock]) -> BatchRange:

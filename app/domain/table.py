@@ -1,10 +1,14 @@
 """A destination table: its identity, its lifetime and its state."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType
 
+from app.domain.drop_plan import DropPlan
+from app.domain.landing_rows import RowRules
 from app.domain.names import TableName
+from app.domain.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.table_schema import SchemaVersion, TableSchema
 
 TableId = NewType("TableId", int)
@@ -51,3 +55,21 @@ class Table:
     state: TableState
     schema_version: SchemaVersion
     schema: TableSchema
+    options: TableOptions = DEFAULT_OPTIONS
+    revision: int = 1
+    """Grows with each change of the options or of what the source has; a batch is typed under one of them."""
+    left_columns: frozenset[str] = frozenset()
+    """Columns that have left the source."""
+    returned_columns: Mapping[str, BatchSequence] = field(default_factory=dict)
+    """Columns that left the source and came back after this batch: older row images know nothing of them."""
+    cdc_started: bool = False
+    """Whether changes other than snapshot rows were accepted in this generation."""
+    arcion_catalog: str | None = None
+    """The catalog whose messages feed this table, once one with a catalog has come."""
+
+    drop_plan: DropPlan | None = None
+    """What comes after, while the table is being dropped."""
+
+    @property
+    def row_rules(self) -> RowRules:
+        return RowRules(self.schema, self.options, self.left_columns, self.cdc_started)

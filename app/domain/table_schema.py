@@ -1,9 +1,10 @@
 """The numbered column list of a table, its Arrow form in landing files, and how it may evolve."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final, NewType, assert_never
+from typing import Any, Final, NewType, assert_never
 
 import pyarrow as pa
 
@@ -105,6 +106,8 @@ class TableSchema:
 
     columns: tuple[Column, ...]
     key_columns: tuple[str, ...] = ()
+    bare: bool = False
+    """Files of this version hold inserts only and no row marker."""
 
     @classmethod
     def declare(cls, columns: tuple[Column, ...], key_columns: tuple[str, ...]) -> "TableSchema":
@@ -125,9 +128,22 @@ class TableSchema:
                 raise RejectedInput(Code.BAD_SCHEMA, f"key column {key!r} is not among the columns")
         return cls(columns, key_columns)
 
+    def to_json(self) -> dict[str, Any]:
+        columns = [{"name": c.name, "type": str(c.type), "nullable": c.nullable} for c in self.columns]
+        return {"columns": columns, "key_columns": list(self.key_columns), "bare": self.bare}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "TableSchema":
+        columns = tuple(Column(c["name"], ColumnType.parse(c["type"]), c["nullable"]) for c in stored["columns"])
+        return cls(columns, tuple(stored["key_columns"]), stored["bare"])
+
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
+
+    @property
+    def key_set(self) -> frozenset[str]:
+        return frozenset(self.key_columns)
 
     @property
     def arrow(self) -> pa.Schema:
@@ -140,21 +156,17 @@ class TableSchema:
         return pa.schema([*fields, ROW_MARKER_FIELD])
 
     def file_schema(self, *, marker_first: bool) -> pa.Schema:
-        """Schema of landing files: `arrow` with the row marker where the landing zone's layout has it."""
-        return file_schema(self.arrow, marker_first=marker_first)
-
-
-def file_schema(staged: pa.Schema, *, marker_first: bool) -> pa.Schema:
-    """A staged schema, which has the row marker last, in the column order of landing files."""
-    *columns, marker = staged
-    return pa.schema([marker, *columns] if marker_first else [*columns, marker])
+        """Schema of landing files: `arrow` with the row marker where the landing zone's layout has it, if at all."""
+        *columns, marker = self.arrow
+        return pa.schema(columns if self.bare else [marker, *columns] if marker_first else [*columns, marker])
 
 
 def evolve(current: TableSchema, wanted: TableSchema) -> TableSchema:
     """The schema that follows `current` when `wanted` is registered; `current` itself when nothing is new.
 
     Only nullable columns may be added, at the end; a nullable column that `wanted` leaves out stays; a
-    keyless table may gain keys once. Raises RejectedInput `incompatible_schema`.
+    keyless table may gain keys once; a row marker once in the files stays. Raises RejectedInput
+    `incompatible_schema`.
     """
     if current.key_columns and wanted.key_columns != current.key_columns:
         raise RejectedInput(Code.INCOMPATIBLE_SCHEMA, "the key columns of a table cannot change")
@@ -173,4 +185,4 @@ def evolve(current: TableSchema, wanted: TableSchema) -> TableSchema:
         if not column.nullable:
             raise RejectedInput(Code.INCOMPATIBLE_SCHEMA, f"new column {column.name!r} must be nullable")
     added = tuple(column for column in wanted.columns if column.name in wanted_by_name)
-    return TableSchema.declare(current.columns + added, wanted.key_columns)
+    return replace(TableSchema.declare(current.columns + added, wanted.key_columns), bare=current.bare and wanted.bare)

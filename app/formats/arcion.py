@@ -12,8 +12,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from app.domain.change import Change, Image, Operation
-from app.domain.landing_rows import pointer_to
+from app.domain.json_pointer import pointer_to
 from app.domain.names import TableName
+from app.domain.table_options import SourceName
 from app.errors import Code, Problem, RejectedInput
 from app.formats.arcion_address import AddressBook, TableAddress
 from app.formats.strict_json import MessageDecoder
@@ -44,9 +45,9 @@ class ArcionMessage(msgspec.Struct, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class AddressedChange:
-    """A change with the address its message gives."""
+    """A change with the source's table that its message names."""
 
-    table: TableName
+    source: SourceName
     change: Change
 
 

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from app.domain.names import TableName
-from app.errors import Code, RejectedInput
+from app.domain.table_options import SourceName
 
 DEFAULT_SCHEMA: Final = "default_schema"
 
@@ -31,31 +31,28 @@ class AddressBook:
 
     def __init__(self, override: TableName | None = None) -> None:
         self._override = override
-        self._known: dict[_Key, tuple[TableName, int, int]] = {}
-        self._catalogs: dict[str, str | None] = {}
+        self._known: dict[_Key, tuple[SourceName, int, int]] = {}
         self.wrong_hashes = 0
 
-    def look_up(self, given: TableAddress) -> TableName:
-        """The table, checked once per address. Raises RejectedInput `bad_name` or `table_mismatch`."""
+    def look_up(self, given: TableAddress) -> SourceName:
+        """The source's table, checked once per address. Raises RejectedInput `bad_name`."""
         space = given.namespace
         catalog, schema = (space.catalog or None, space.schema or None) if space else (None, None)
         key = (catalog, schema, given.name)
         if key not in self._known:
-            self._known[key] = (self._table(*key), *address_hashes(*key))
-        table, space_hash, table_hash = self._known[key]
+            self._known[key] = (self._source(*key), *address_hashes(*key))
+        source, space_hash, table_hash = self._known[key]
         if (given.hash and given.hash != table_hash) or (space and space.hash and space.hash != space_hash):
             self.wrong_hashes += 1
-        return table
+        return source
 
-    def _table(self, catalog: str | None, schema: str | None, name: str) -> TableName:
+    def _source(self, catalog: str | None, schema: str | None, name: str) -> SourceName:
         """`schema.name`, `catalog.name` when the schema is null or the default one, or `name` alone."""
         if self._override is not None:
-            return self._override
-        owner = catalog if schema is None or schema == DEFAULT_SCHEMA else schema
-        table = TableName.of(owner or None, name)
-        if self._catalogs.setdefault(table.folded, catalog) != catalog:
-            raise RejectedInput(Code.TABLE_MISMATCH, f"two catalogs of this request feed table {table}")
-        return table
+            return SourceName(None, self._override)
+        if schema is None or schema == DEFAULT_SCHEMA:
+            return SourceName(None, TableName.of(catalog, name))
+        return SourceName(catalog, TableName.of(schema, name))
 
 
 def address_hashes(catalog: str | None, schema: str | None, name: str) -> tuple[int, int]:

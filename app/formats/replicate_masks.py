@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from app.domain.change import Change, Image, Operation, SourceValue
-from app.domain.landing_rows import pointer_to
+from app.domain.json_pointer import pointer_to
 from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate_metadata import SourceColumn
 

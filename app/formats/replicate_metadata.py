@@ -9,8 +9,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from app.domain.landing_rows import pointer_to
+from app.domain.json_pointer import pointer_to
 from app.domain.names import TableName
+from app.domain.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.table_schema import MAX_DECIMAL_DIGITS, Column, ColumnType, TableSchema, TypeName
 from app.errors import Code, Problem, RejectedInput
 
@@ -80,6 +81,8 @@ class SourceVersion:
     table_version: int
     columns: Mapping[str, SourceColumn]
     external_schema_id: str | None = None
+    task: str | None = None
+    """Server and name of the task that wrote the message."""
 
     @property
     def identity(self) -> VersionId:
@@ -87,20 +90,23 @@ class SourceVersion:
 
     def is_same(self, other: "SourceVersion") -> bool:
         """Whether both come from the same MD message, whatever external schema id came with its data."""
-        return self.identity == other.identity and self.columns == other.columns
+        same = (self.identity, self.columns, self.task)
+        return same == (other.identity, other.columns, other.task)
 
     def to_json(self) -> dict[str, Any]:
         return {
             "schema_id": self.schema_id,
             "table_version": self.table_version,
             "external_schema_id": self.external_schema_id,
+            "task": self.task,
             "columns": {name: column._asdict() for name, column in self.columns.items()},
         }
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "SourceVersion":
         columns = {name: SourceColumn(**column) for name, column in stored.get("columns", {}).items()}
-        return cls(stored.get("schema_id"), stored.get("table_version", 0), columns, stored.get("external_schema_id"))
+        version = (stored.get("schema_id"), stored.get("table_version", 0))
+        return cls(*version, columns, stored.get("external_schema_id"), stored.get("task"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,17 +123,26 @@ class TableMetadata:
     columns: Mapping[str, SourceColumn]
     nullability_unknown: frozenset[str] = frozenset()
     """Columns of which the message does not say whether they may be NULL."""
+    not_decimal: frozenset[str] = frozenset()
+    """NUMERIC columns with a precision or scale that no decimal has; their type in `schema` is a stand-in."""
+    task: str | None = None
 
     @property
     def version(self) -> SourceVersion:
-        return SourceVersion(self.schema_id, self.table_version, self.columns)
+        return SourceVersion(self.schema_id, self.table_version, self.columns, task=self.task)
 
-    def schema_after(self, current: TableSchema | None) -> TableSchema:
-        """The schema to register over `current`.
+    def schema_after(self, current: TableSchema | None, options: TableOptions = DEFAULT_OPTIONS) -> TableSchema:
+        """The schema to register over `current`, whose `options` may say what a NUMERIC column is to be.
 
+        Raises RejectedInput `incompatible_schema` where nobody does.
         A column that the table has already stays nullable when the source no longer allows NULL or does not say;
         a new column is nullable, because rows from before it have no value.
         """
+        for name in sorted(self.not_decimal.difference(options.exclude)):
+            if name not in options.columns or options.columns[name].type is None:
+                detail = f"column {name!r} is NUMERIC with a precision or scale that no decimal has"
+                pointer = pointer_to(f"{self.at}/tableStructure/tableColumns", name)
+                raise RejectedInput.of((Problem(Code.INCOMPATIBLE_SCHEMA, detail, self.index, pointer, name),))
         if current is None:
             return self.schema
         known = {column.name: column for column in current.columns}
@@ -196,8 +211,7 @@ def read_metadata(
         problem = Problem(Code.MALFORMED_MESSAGE, "a metadata message needs lineage", index, f"{at}/lineage")
         raise RejectedInput.of((problem,))
     facts = sorted(structure.tableColumns.items(), key=lambda item: item[1].ordinal)
-    columns_at = f"{at}/tableStructure/tableColumns"
-    columns = tuple(_column(name, column, index, columns_at) for name, column in facts)
+    columns = tuple(_column(name, column) for name, column in facts)
     keys = sorted((column.primaryKeyPosition, name) for name, column in facts if column.primaryKeyPosition > 0)
     schema = TableSchema.declare(columns, tuple(name for _, name in keys))
     _check_positions("ordinal", [column.ordinal for _, column in facts])
@@ -211,6 +225,8 @@ def read_metadata(
         at,
         {name: SourceColumn(c.ordinal, c.type.upper(), c.primaryKeyPosition > 0) for name, c in facts},
         frozenset(name for name, column in facts if column.nullable is None),
+        frozenset(name for name, column in facts if column.type.upper() == "NUMERIC" and not _is_decimal(column)),
+        "/".join(filter(None, (lineage.server, lineage.task))) or None,
     )
 
 
@@ -219,17 +235,20 @@ def _check_positions(what: str, positions: Sequence[int]) -> None:
         raise RejectedInput(Code.BAD_SCHEMA, f"each column needs its own {what} from 1 to {MAX_ORDINAL}")
 
 
-def _column(name: str, column: ColumnFacts, index: int, at: str) -> Column:
+def _is_decimal(column: ColumnFacts) -> bool:
+    precision, scale = column.precision or 0, column.scale or 0
+    return 1 <= precision <= MAX_DECIMAL_DIGITS and 0 <= scale <= precision
+
+
+def _column(name: str, column: ColumnFacts) -> Column:
     nullable = column.primaryKeyPosition == 0 and column.nullable is not False
     kind = column.type.upper()
     if kind == "UINT8":
         return Column(name, _UINT8, nullable)
     if kind == "NUMERIC":
-        precision, scale = column.precision or 0, column.scale or 0
-        if not (1 <= precision <= MAX_DECIMAL_DIGITS and 0 <= scale <= precision):
-            detail = f"column {name!r} is NUMERIC with a precision or scale that no decimal has"
-            raise RejectedInput.of((Problem(Code.INCOMPATIBLE_SCHEMA, detail, index, pointer_to(at, name), name),))
-        return Column(name, ColumnType(TypeName.DECIMAL, precision, scale), nullable)
+        if not _is_decimal(column):
+            return Column(name, _STRING, nullable)
+        return Column(name, ColumnType(TypeName.DECIMAL, column.precision or 0, column.scale or 0), nullable)
     return Column(name, ColumnType(_TYPES[kind]) if kind in _TYPES else _STRING, nullable)
 
 

@@ -49,6 +49,12 @@ class TableConversation:
         versions = [*self._versions, *(self.stored.versions if self.stored else ())]
         return {version.schema_id for version in versions if version.schema_id}
 
+    @property
+    def task(self) -> str:
+        """The source task that writes this table, as far as metadata messages tell."""
+        versions = [*(self.stored.versions if self.stored else ()), *self._versions]
+        return (versions[-1].task if versions else None) or ""
+
     def settle(self, message: DataChange) -> Change:
         """The change with its masks applied by the version it belongs to.
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.domain.landing_file import FileIdentity
-from app.domain.table_schema import file_schema
+from app.domain.table_schema import TableSchema
 
 ROW_GROUP_ROWS: Final = 1_000_000
 ROW_GROUP_BYTES: Final = 64 * 2**20
@@ -35,11 +35,11 @@ class WrittenFile:
 
 
 def write_parquet(
-    file: BinaryIO, schema: pa.Schema, batches: Iterable[pa.RecordBatch], identity: FileIdentity, layout: FileLayout
+    file: BinaryIO, schema: TableSchema, batches: Iterable[pa.RecordBatch], identity: FileIdentity, layout: FileLayout
 ) -> WrittenFile:
-    """Write record batches of `schema` as one Parquet file whose footer states `identity`."""
+    """Write record batches of `schema.arrow` as one Parquet file whose footer states `identity`."""
     sink = _HashingSink(file)
-    in_file = file_schema(schema, marker_first=layout.marker_first)
+    in_file = schema.file_schema(marker_first=layout.marker_first)
     rows = 0
     with pq.ParquetWriter(
         sink, in_file, compression=layout.compression, version="2.6", coerce_timestamps="us", store_schema=False
@@ -55,11 +55,16 @@ def write_parquet(
 def read_identity(file: BinaryIO) -> FileIdentity | None:
     """The identity in a file's footer; None for a file that is not Parquet, not whole, or not ours.
 
-    The footer's own row count must agree with the identity.
+    The footer's own row count must agree with the identity. A fault of the store stays the OSError it is.
     """
     try:
         metadata = pq.read_metadata(file)
-    except (pa.ArrowInvalid, OSError):
+    except pa.ArrowInvalid:
+        return None
+    except OSError as error:
+        # Arrow complains of a broken footer with a plain OSError that has no number; the store's own errors differ.
+        if type(error) is not OSError or error.errno is not None:
+            raise
         return None
     identity = FileIdentity.from_footer(metadata.metadata or {})
     return identity if identity is not None and identity.rows == metadata.num_rows else None

@@ -5,7 +5,7 @@ predecessor's number and last sequence, so the database refuses a gap or an over
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import sqlalchemy as sa
@@ -55,9 +55,26 @@ RECORD_FILE = sa.text("""
     WHERE table_id = :table_id AND generation = :generation AND number = :number AND state = 'planned'
     RETURNING last_sequence, file_bytes, file_sha256""")
 
+SELECT_POSITION = sa.text("""
+    SELECT source_position FROM mirrorgate.staged_blocks
+    WHERE table_id = :table_id AND generation = :generation
+      AND first_sequence BETWEEN :first_sequence AND :last_sequence AND source_position IS NOT NULL
+    ORDER BY first_sequence DESC LIMIT 1""")
+
 RECORD_COUNTERS = sa.text("""
     UPDATE mirrorgate.table_counters SET recorded_file_number = :number, published_through = :last_sequence
     WHERE table_id = :table_id AND recorded_file_number = :number - 1""")
+
+IS_FLUSHED = sa.text("""
+    SELECT flush_through > published_through FROM mirrorgate.table_counters WHERE table_id = :table_id""")
+
+SELECT_TO_REPAIR = sa.text(f"""
+    SELECT {_FILE_COLUMNS} FROM mirrorgate.landing_files f
+    WHERE table_id = :table_id AND generation = :generation AND repair_requested ORDER BY number LIMIT :most""")  # noqa: S608
+
+RECORD_REPAIR = sa.text("""
+    UPDATE mirrorgate.landing_files SET repair_requested = false, file_bytes = :file_bytes, file_sha256 = :sha256
+    WHERE table_id = :table_id AND generation = :generation AND number = :number AND repair_requested""")
 
 _MOST_BLOCKS = 10_000
 """Blocks that one planning step reads; a longer backlog is planned in the next step."""
@@ -98,6 +115,8 @@ def plan_next_files(
     blocks = pending_blocks(
         connection, table.table_id, table.generation, after=BatchSequence(through), most=_MOST_BLOCKS
     )
+    if connection.execute(IS_FLUSHED, keys).scalar():
+        limits = replace(limits, max_delay_seconds=0)
     groups = [group for group, _ in zip(plan_files(blocks, limits), range(most - len(planned)), strict=False)]
     new = [_plan(table, FileNumber(number + offset), group) for offset, group in enumerate(groups, start=1)]
     if new:
@@ -113,6 +132,19 @@ def unrecorded_files(connection: sa.Connection, table: Table, *, most: int) -> l
     """Planned files that are not recorded as published, in order."""
     keys = {"table_id": table.table_id, "generation": table.generation, "most": most}
     return [_planned(table, LedgerEntry(*row)) for row in connection.execute(SELECT_UNRECORDED, keys)]
+
+
+def files_to_repair(connection: sa.Connection, table: Table, *, most: int) -> list[PlannedFile]:
+    """Published files that an operator wants written again, in order."""
+    keys = {"table_id": table.table_id, "generation": table.generation, "most": most}
+    return [_planned(table, LedgerEntry(*row)) for row in connection.execute(SELECT_TO_REPAIR, keys)]
+
+
+def record_repaired(connection: sa.Connection, built: BuiltFile) -> None:
+    """The file stands under its number again. A process that dies before the commit repairs it once more."""
+    check_epoch(connection, built.planned.table_id, built.epoch)
+    facts = {"file_bytes": built.file_bytes, "sha256": built.file_sha256}
+    connection.execute(RECORD_REPAIR, _file_key(built.planned) | facts)
 
 
 def nominate(connection: sa.Connection, built: BuiltFile) -> bool:
@@ -146,7 +178,8 @@ def record_published(connection: sa.Connection, planned: PlannedFile, epoch: Epo
     if connection.execute(RECORD_COUNTERS, counters).rowcount != 1:
         detail = f"file {planned.identity.number} of table {planned.table_id} was recorded out of order"
         raise InvariantBroken(Code.INTERNAL, detail)
-    event = add_data(planned.identity, file.file_bytes, file.file_sha256)
+    position = connection.execute(SELECT_POSITION, _range_key(planned)).scalar()
+    event = add_data(planned.identity, file.file_bytes, file.file_sha256, position)
     append_block(connection, planned.table_id, planned.identity.generation, event)
 
 
@@ -186,13 +219,18 @@ def _planned(table: Table, entry: LedgerEntry) -> PlannedFile:
 
 
 def _planned_row(file: PlannedFile, changes: int) -> dict[str, object]:
-    return _file_key(file) | {
-        "first_sequence": file.identity.first_sequence,
-        "last_sequence": file.identity.last_sequence,
+    return _range_key(file) | {
         "schema_version": file.schema_version,
         "row_count": file.identity.rows,
         "change_count": changes,
         "digest": file.identity.digest,
+    }
+
+
+def _range_key(file: PlannedFile) -> dict[str, object]:
+    return _file_key(file) | {
+        "first_sequence": file.identity.first_sequence,
+        "last_sequence": file.identity.last_sequence,
     }
 
 

@@ -50,20 +50,25 @@ SELECT_DUE = sa.text("""
     SELECT t.table_id
     FROM mirrorgate.tables t
     JOIN mirrorgate.table_counters c ON c.table_id = t.table_id
-    JOIN LATERAL (
+    LEFT JOIN LATERAL (
         SELECT extract(epoch FROM clock_timestamp() - b.staged_at) AS age
         FROM mirrorgate.staged_blocks b
         WHERE b.table_id = t.table_id AND b.generation = t.generation AND b.first_sequence > c.published_through
         ORDER BY b.first_sequence LIMIT 1) oldest ON true
     LEFT JOIN mirrorgate.table_leases l ON l.table_id = t.table_id
     LEFT JOIN mirrorgate.workers w ON w.worker_id = l.worker_id AND w.lease_until > clock_timestamp()
-    WHERE t.state = 'active' AND c.last_sequence > c.published_through
-      AND (w.worker_id IS NULL OR w.worker_id = :worker_id)
-      AND (oldest.age >= :max_delay OR EXISTS (
-        SELECT FROM mirrorgate.staged_blocks b
-        WHERE b.table_id = t.table_id AND b.generation = t.generation AND b.first_sequence > c.published_through
-        HAVING sum(b.row_count) >= :rows OR sum(b.payload_bytes) >= :payload_bytes))
-    ORDER BY oldest.age DESC LIMIT :most""")
+    WHERE (w.worker_id IS NULL OR w.worker_id = :worker_id)
+      AND (t.state = 'dropping' OR t.state = 'active' AND (
+        EXISTS (
+            SELECT FROM mirrorgate.landing_files f
+            WHERE f.table_id = t.table_id AND f.generation = t.generation AND f.repair_requested)
+        OR c.last_sequence > c.published_through AND (
+            oldest.age >= :max_delay OR c.flush_through > c.published_through OR EXISTS (
+                SELECT FROM mirrorgate.staged_blocks b
+                WHERE b.table_id = t.table_id AND b.generation = t.generation
+                  AND b.first_sequence > c.published_through
+                HAVING sum(b.row_count) >= :rows OR sum(b.payload_bytes) >= :payload_bytes))))
+    ORDER BY oldest.age DESC NULLS FIRST LIMIT :most""")
 
 
 def renew_lease(connection: sa.Connection, worker_id: UUID, seconds: float) -> None:
@@ -83,7 +88,8 @@ def live_workers(connection: sa.Connection) -> int:
 
 
 def due_tables(connection: sa.Connection, worker_id: UUID, limits: FileLimits, *, most: int) -> list[TableId]:
-    """Active tables with a file's worth of pending rows or an old enough one, and no other live owner."""
+    """Tables that have work and no other live owner: a file's worth of pending rows or an old enough one, a flush,
+    a file to repair, or a folder to drop."""
     keys = {
         "worker_id": worker_id,
         "max_delay": limits.max_delay_seconds,

@@ -9,22 +9,24 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from app.domain.table import BatchSequence, FileNumber, Generation, TableId, TableState
+from app.domain.table import BatchSequence, FileNumber, Generation, Table, TableId, TableState
 from app.domain.table_schema import SchemaVersion
 
 LOCK_COUNTERS = sa.text("""
-    SELECT table_id, last_sequence, next_file_number, recorded_file_number, published_through
+    SELECT table_id, last_sequence, next_file_number, recorded_file_number, published_through, cdc_started
     FROM mirrorgate.table_counters WHERE table_id = ANY(:table_ids)
     ORDER BY table_id FOR NO KEY UPDATE""")
 
 SELECT_GATES = sa.text("""
-    SELECT table_id, generation, state, schema_version FROM mirrorgate.tables WHERE table_id = ANY(:table_ids)""")
+    SELECT table_id, generation, state, schema_version, revision FROM mirrorgate.tables
+    WHERE table_id = ANY(:table_ids)""")
 
 ADVANCE_SEQUENCE = sa.text("""
     UPDATE mirrorgate.table_counters
     SET last_sequence = :last_sequence,
         accepted_changes = accepted_changes + :changes,
-        accepted_rows = accepted_rows + :rows
+        accepted_rows = accepted_rows + :rows,
+        cdc_started = :cdc_started
     WHERE table_id = :table_id""")
 
 
@@ -36,6 +38,7 @@ class Counters:
     next_file_number: FileNumber
     recorded_file_number: FileNumber
     published_through: BatchSequence
+    cdc_started: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,12 @@ class Gate:
     generation: Generation
     state: TableState
     schema_version: SchemaVersion
+    revision: int
+
+    def admits(self, table: Table) -> bool:
+        """Whether what was typed under `table` may be staged."""
+        typed_under = (table.generation, table.schema_version, table.revision)
+        return self.state.accepts_changes and typed_under == (self.generation, self.schema_version, self.revision)
 
 
 def lock_counters(connection: sa.Connection, table_ids: Iterable[TableId]) -> Mapping[TableId, Counters]:
@@ -52,28 +61,33 @@ def lock_counters(connection: sa.Connection, table_ids: Iterable[TableId]) -> Ma
     rows = connection.execute(LOCK_COUNTERS, {"table_ids": sorted(table_ids)})
     return {
         TableId(table_id): Counters(
-            BatchSequence(last), FileNumber(next_number), FileNumber(recorded), BatchSequence(through)
+            BatchSequence(last), FileNumber(next_number), FileNumber(recorded), BatchSequence(through), started
         )
-        for table_id, last, next_number, recorded, through in rows
+        for table_id, last, next_number, recorded, through, started in rows
     }
 
 
 def read_gates(connection: sa.Connection, table_ids: Iterable[TableId]) -> Mapping[TableId, Gate]:
-    """State, generation and schema version of locked tables.
+    """State, generation, schema version and revision of locked tables.
 
     A statement of its own: one that also waits for the lock would see the tables as they were before it waited.
     """
     rows = connection.execute(SELECT_GATES, {"table_ids": sorted(table_ids)})
     return {
-        TableId(table_id): Gate(Generation(generation), TableState(state), SchemaVersion(version))
-        for table_id, generation, state, version in rows
+        TableId(table_id): Gate(Generation(generation), TableState(state), SchemaVersion(version), revision)
+        for table_id, generation, state, version, revision in rows
     }
 
 
 def advance_sequence(
-    connection: sa.Connection, table_id: TableId, last_sequence: BatchSequence, *, changes: int, rows: int
+    connection: sa.Connection,
+    table_id: TableId,
+    last_sequence: BatchSequence,
+    *,
+    changes: int,
+    rows: int,
+    cdc_started: bool,
 ) -> None:
     """Record, under the lock, the last sequence allotted and what it adds to the accepted totals."""
-    connection.execute(
-        ADVANCE_SEQUENCE, {"table_id": table_id, "last_sequence": last_sequence, "changes": changes, "rows": rows}
-    )
+    parameters = {"table_id": table_id, "last_sequence": last_sequence, "changes": changes, "rows": rows}
+    connection.execute(ADVANCE_SEQUENCE, parameters | {"cdc_started": cdc_started})

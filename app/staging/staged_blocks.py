@@ -13,9 +13,11 @@ from app.domain.table_schema import SchemaVersion
 
 INSERT_BLOCK = sa.text("""
     INSERT INTO mirrorgate.staged_blocks (table_id, generation, first_sequence, last_sequence, schema_version,
-        batch_rows, batch_changes, row_count, change_count, payload_bytes, payload_digest)
+        batch_rows, batch_changes, row_count, change_count, payload_bytes, payload_digest, ends_transaction,
+        source_position)
     VALUES (:table_id, :generation, :first_sequence, :last_sequence, :schema_version,
-        :batch_rows, :batch_changes, :row_count, :change_count, :payload_bytes, :payload_digest)""")
+        :batch_rows, :batch_changes, :row_count, :change_count, :payload_bytes, :payload_digest,
+        :ends_transaction, :source_position)""")
 
 INSERT_PAYLOAD = sa.text("""
     INSERT INTO mirrorgate.block_payloads (table_id, generation, first_sequence, payload)
@@ -23,7 +25,7 @@ INSERT_PAYLOAD = sa.text("""
 
 SELECT_PENDING = sa.text("""
     SELECT first_sequence, last_sequence, schema_version, change_count, row_count, payload_bytes, payload_digest,
-        extract(epoch FROM clock_timestamp() - staged_at)::float8 AS age_seconds
+        ends_transaction, extract(epoch FROM clock_timestamp() - staged_at)::float8 AS age_seconds
     FROM mirrorgate.staged_blocks
     WHERE table_id = :table_id AND generation = :generation AND first_sequence > :after
     ORDER BY first_sequence LIMIT :most""")
@@ -74,6 +76,10 @@ class NewBlock:
     first_sequence: BatchSequence
     batches: Sequence[BatchBorders]
     payload: bytes
+    ends_transaction: bool = True
+    """False where the source said that its transaction goes on after the last change."""
+    source_position: str | None = None
+    """The tool's own mark of the last change that has one."""
 
     @property
     def last_sequence(self) -> BatchSequence:
@@ -114,9 +120,17 @@ def pending_blocks(
     keys = {"table_id": table_id, "generation": generation, "after": after, "most": most}
     return [
         PendingBlock(
-            BatchSequence(first), BatchSequence(last), SchemaVersion(version), changes, rows, size, bytes(digest), age
+            BatchSequence(first),
+            BatchSequence(last),
+            SchemaVersion(version),
+            changes,
+            rows,
+            size,
+            bytes(digest),
+            age,
+            ends,
         )
-        for first, last, version, changes, rows, size, digest, age in connection.execute(SELECT_PENDING, keys)
+        for first, last, version, changes, rows, size, digest, ends, age in connection.execute(SELECT_PENDING, keys)
     ]
 
 
@@ -162,4 +176,6 @@ def _facts(block: NewBlock) -> dict[str, object]:
         "change_count": sum(batch.changes for batch in block.batches),
         "payload_bytes": len(block.payload),
         "payload_digest": payload_digest(block.payload),
+        "ends_transaction": block.ends_transaction,
+        "source_position": block.source_position,
     }

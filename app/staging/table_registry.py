@@ -1,84 +1,72 @@
 """Which tables exist, with which schema versions."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
 
-from app.domain.metadata_chain import seed, set_data_schema
+from app.domain.drop_plan import DropPlan
 from app.domain.names import TableName
-from app.domain.table import Generation, Table, TableId, TableState
-from app.domain.table_schema import Column, ColumnType, SchemaVersion, TableSchema, evolve
-from app.errors import Code, RejectedInput
-from app.staging.database import installation_id
-from app.staging.metadata_blocks import append_block
-from app.staging.sequence_lock import lock_counters
+from app.domain.table import BatchSequence, Generation, Table, TableId, TableState
+from app.domain.table_options import SourceName, TableOptions
+from app.domain.table_schema import SchemaVersion, TableSchema
 
 _SELECT_TABLES = """
-    SELECT t.table_id, t.name, t.generation, t.state, t.schema_version, v.key_columns, v.columns
+    SELECT t.table_id, t.name, t.generation, t.state, t.schema_version, t.options, t.revision, t.column_stays,
+        t.arcion_catalog, t.drop_plan, c.cdc_started, v.key_columns, v.columns, v.bare
     FROM mirrorgate.tables t
+    JOIN mirrorgate.table_counters c ON c.table_id = t.table_id
     JOIN mirrorgate.schema_versions v
       ON v.table_id = t.table_id AND v.generation = t.generation AND v.version = t.schema_version
     WHERE t.state <> 'dropped'"""
 
 SELECT_BY_NAME = sa.text(_SELECT_TABLES + " AND t.folded_name = :folded_name")
+_ROUTED_TABLE = """
+    (SELECT table_id FROM mirrorgate.table_sources WHERE folded_source = ANY(:sources)
+     ORDER BY array_position(CAST(:sources AS text[]), folded_source) LIMIT 1)"""
+_NAMED_TABLE = "(SELECT table_id FROM mirrorgate.tables WHERE folded_name = :folded_name AND state <> 'dropped')"
+SELECT_BY_ROUTE = sa.text(_SELECT_TABLES + f" AND t.table_id = coalesce({_ROUTED_TABLE}, {_NAMED_TABLE})")
 SELECT_BY_ID = sa.text(_SELECT_TABLES + " AND t.table_id = :table_id")
 SELECT_BY_REPLICATE_SCHEMA = sa.text(_SELECT_TABLES + " AND t.replicate_metadata ->> 'schema_id' = :schema_id")
 SELECT_ALL = sa.text(_SELECT_TABLES + " ORDER BY t.name")
 
 SELECT_VERSION = sa.text("""
-    SELECT key_columns, columns FROM mirrorgate.schema_versions
+    SELECT key_columns, columns, bare FROM mirrorgate.schema_versions
     WHERE table_id = :table_id AND generation = :generation AND version = :version""")
-
-INSERT_TABLE = sa.text("""
-    INSERT INTO mirrorgate.tables (name, folded_name) VALUES (:name, :folded_name)
-    ON CONFLICT (folded_name) WHERE state <> 'dropped' DO NOTHING
-    RETURNING table_id""")
-
-INSERT_COUNTERS = sa.text("INSERT INTO mirrorgate.table_counters (table_id) VALUES (:table_id)")
-
-INSERT_VERSION = sa.text("""
-    INSERT INTO mirrorgate.schema_versions (table_id, generation, version, key_columns, columns)
-    VALUES (:table_id, :generation, :version, :key_columns, CAST(:columns AS jsonb))""")
-
-UPDATE_VERSION = sa.text("UPDATE mirrorgate.tables SET schema_version = :version WHERE table_id = :table_id")
 
 SELECT_REPLICATE_METADATA = sa.text("SELECT replicate_metadata FROM mirrorgate.tables WHERE table_id = :table_id")
 
 LOCK_REPLICATE_METADATA = sa.text("""
     SELECT replicate_metadata FROM mirrorgate.tables WHERE table_id = :table_id FOR NO KEY UPDATE""")
 
+PIN_CATALOG = sa.text("""
+    UPDATE mirrorgate.tables SET arcion_catalog = coalesce(arcion_catalog, :catalog)
+    WHERE table_id = :table_id RETURNING arcion_catalog""")
+
 UPDATE_REPLICATE_METADATA = sa.text("""
     UPDATE mirrorgate.tables SET replicate_metadata = CAST(:metadata AS jsonb) WHERE table_id = :table_id""")
 
+
+NOTE_TROUBLE = sa.text("""
+    UPDATE mirrorgate.tables SET state_reason = :reason WHERE table_id = :table_id AND state = 'dropping'""")
 
 QUARANTINE = sa.text("""
     UPDATE mirrorgate.tables SET state = 'quarantined', state_reason = :reason
     WHERE table_id = :table_id AND state = 'active'""")
 
 
-class RegistrationOutcome(StrEnum):
-    """What a registration did."""
-
-    CREATED = "created"
-    UNCHANGED = "unchanged"
-    EVOLVED = "evolved"
-
-
-@dataclass(frozen=True, slots=True)
-class Registration:
-    """The table as it stands after a registration."""
-
-    table: Table
-    outcome: RegistrationOutcome
-
-
 def find_table(connection: sa.Connection, name: TableName) -> Table | None:
     """The live table of this name (letter case does not matter)."""
     row = connection.execute(SELECT_BY_NAME, {"folded_name": name.folded}).mappings().one_or_none()
+    return _table(row) if row else None
+
+
+def find_route(connection: sa.Connection, source: SourceName) -> Table | None:
+    """The live table that a source's table feeds: one whose option `sources` names it, else the one of its name."""
+    sources = list(dict.fromkeys([source.folded, source.table.folded]))
+    parameters = {"sources": sources, "folded_name": source.table.folded}
+    row = connection.execute(SELECT_BY_ROUTE, parameters).mappings().one_or_none()
     return _table(row) if row else None
 
 
@@ -104,36 +92,7 @@ def schema_of_version(
 ) -> TableSchema:
     """The columns and keys of one schema version, which must exist."""
     keys = {"table_id": table_id, "generation": generation, "version": version}
-    return _schema(connection.execute(SELECT_VERSION, keys).mappings().one())
-
-
-def register_table(
-    connection: sa.Connection, name: TableName, wanted: TableSchema, *, marker_first: bool = False
-) -> Registration:
-    """Create the table, or bring an existing one to `wanted`; the same again changes nothing.
-
-    The metadata chain tells each new schema version as files will have it, before any of its data.
-
-    Takes the table's sequence lock before it changes a schema, so that no batch is staged under the old one
-    beside it. Raises RejectedInput `incompatible_schema` or `table_not_accepting`.
-    """
-    table_id = connection.execute(INSERT_TABLE, {"name": str(name), "folded_name": name.folded}).scalar()
-    if table_id is not None:
-        connection.execute(INSERT_COUNTERS, {"table_id": table_id})
-        append_block(connection, table_id, Generation(1), seed(str(name), Generation(1), installation_id(connection)))
-        _insert_version(connection, TableId(table_id), Generation(1), SchemaVersion(1), wanted, marker_first)
-        return Registration(_must_find(connection, name), RegistrationOutcome.CREATED)
-    lock_counters(connection, [_must_find(connection, name).table_id])
-    table = _must_find(connection, name)
-    if not table.state.accepts_changes:
-        raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
-    schema = evolve(table.schema, wanted)
-    if schema == table.schema:
-        return Registration(table, RegistrationOutcome.UNCHANGED)
-    version = SchemaVersion(table.schema_version + 1)
-    _insert_version(connection, table.table_id, table.generation, version, schema, marker_first)
-    connection.execute(UPDATE_VERSION, {"table_id": table.table_id, "version": version})
-    return Registration(_must_find(connection, name), RegistrationOutcome.EVOLVED)
+    return TableSchema.from_json(dict(connection.execute(SELECT_VERSION, keys).mappings().one()))
 
 
 def replicate_metadata(connection: sa.Connection, table_id: TableId, *, lock: bool = False) -> Mapping[str, Any] | None:
@@ -148,52 +107,36 @@ def record_replicate_metadata(connection: sa.Connection, table_id: TableId, meta
     connection.execute(UPDATE_REPLICATE_METADATA, {"table_id": table_id, "metadata": json.dumps(metadata)})
 
 
-def quarantine_table(connection: sa.Connection, table_id: TableId, reason: str) -> None:
-    """Stop publishing one table until an operator has looked; ingest goes on."""
-    connection.execute(QUARANTINE, {"table_id": table_id, "reason": reason})
+def pin_arcion_catalog(connection: sa.Connection, table_id: TableId, catalog: str) -> str:
+    """The catalog that feeds the table; from now on this one where there was none."""
+    pinned: str = connection.execute(PIN_CATALOG, {"table_id": table_id, "catalog": catalog}).scalar_one()
+    return pinned
 
 
-def _must_find(connection: sa.Connection, name: TableName) -> Table:
-    table = find_table(connection, name)
-    if table is None:  # dropped between two statements of this transaction
-        raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {name} was dropped just now")
-    return table
+def note_drop_trouble(connection: sa.Connection, table_id: TableId, reason: str) -> None:
+    """Show why a drop goes on; it is tried again."""
+    connection.execute(NOTE_TROUBLE, {"table_id": table_id, "reason": reason})
 
 
-def _insert_version(
-    connection: sa.Connection,
-    table_id: TableId,
-    generation: Generation,
-    version: SchemaVersion,
-    schema: TableSchema,
-    marker_first: bool,
-) -> None:
-    columns = [{"name": c.name, "type": str(c.type), "nullable": c.nullable} for c in schema.columns]
-    connection.execute(
-        INSERT_VERSION,
-        {
-            "table_id": table_id,
-            "generation": generation,
-            "version": version,
-            "key_columns": list(schema.key_columns),
-            "columns": json.dumps(columns),
-        },
-    )
-    append_block(connection, table_id, generation, set_data_schema(schema.file_schema(marker_first=marker_first)))
+def quarantine_table(connection: sa.Connection, table_id: TableId, reason: str) -> bool:
+    """Stop publishing one active table until an operator has looked; ingest goes on. False for another state."""
+    return connection.execute(QUARANTINE, {"table_id": table_id, "reason": reason}).rowcount == 1
 
 
 def _table(row: sa.RowMapping) -> Table:
+    stays: Mapping[str, int | None] = row["column_stays"]
     return Table(
         table_id=TableId(row["table_id"]),
         name=TableName.parse(row["name"]),
         generation=Generation(row["generation"]),
         state=TableState(row["state"]),
         schema_version=SchemaVersion(row["schema_version"]),
-        schema=_schema(row),
+        schema=TableSchema.from_json(dict(row)),
+        options=TableOptions.parse(row["options"]),
+        revision=row["revision"],
+        left_columns=frozenset(name for name, since in stays.items() if since is None),
+        returned_columns={name: BatchSequence(since) for name, since in stays.items() if since is not None},
+        cdc_started=row["cdc_started"],
+        arcion_catalog=row["arcion_catalog"],
+        drop_plan=DropPlan.from_json(row["drop_plan"]) if row["drop_plan"] else None,
     )
-
-
-def _schema(row: sa.RowMapping) -> TableSchema:
-    stored: Sequence[Mapping[str, Any]] = row["columns"]
-    columns = tuple(Column(c["name"], ColumnType.parse(c["type"]), c["nullable"]) for c in stored)
-    return TableSchema(columns, tuple(row["key_columns"]))

@@ -188,8 +188,10 @@ def test_a_table_that_is_being_dropped_refuses_changes_until_it_is_active_again(
     gateway.register("t", {"id": "int64"}, ["id"])
     assert gateway.arcion(insert("t", id="1")).status_code == 202
     for state, accepted in (("dropping", False), ("active", True), ("paused", True), ("quarantined", True)):
+        plan = None if accepted else "{}"
         with api_engine.begin() as connection:
-            connection.execute(sa.text("UPDATE mirrorgate.tables SET state = :state"), {"state": state})
+            change = sa.text("UPDATE mirrorgate.tables SET state = :state, drop_plan = CAST(:plan AS jsonb)")
+            connection.execute(change, {"state": state, "plan": plan})
         response = gateway.arcion(insert("t", id="2"))
         if accepted:
             assert response.status_code == 202

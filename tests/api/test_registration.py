@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from app.domain.table_options import DEFAULT_OPTIONS
 from tests.api.calls import Gateway, problem
 
 COLUMNS = {"id": "int64", "name": "string", "total": "decimal(12,2)"}
@@ -22,7 +23,7 @@ def test_a_new_table_is_created_and_the_same_again_changes_nothing(gateway: Gate
         "state_reason": None,
         "key_columns": ["id"],
         "schema_version": 1,
-        "options": {},
+        "options": DEFAULT_OPTIONS.to_json(),
         "lag": {"batches": 0, "rows": 0, "bytes": 0, "oldest_seconds": 0.0},
         "accepted": nothing,
         "staged": nothing,

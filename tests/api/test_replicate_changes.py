@@ -29,6 +29,7 @@ def test_a_conversation_registers_its_table_and_stages_its_data(gateway: Gateway
     assert response.json() == {
         "receipts": [{"table": EMPLOYEES, "generation": 1, "sequence": 1, "changes": 5, "rows": 6}],
         "ignored": 0,
+        "duplicates": 0,
         "replayed": False,
     }
     schema = gateway.get(f"/v1/tables/{EMPLOYEES}/schema").json()
@@ -49,6 +50,7 @@ def test_data_finds_its_table_by_the_schema_id_of_earlier_metadata(gateway: Gate
     assert gateway.replicate(message(samples, "md_employees")).json() == {
         "receipts": [],
         "ignored": 0,
+        "duplicates": 0,
         "replayed": False,
     }
     receipts = [gateway.replicate(message(samples, name)).json()["receipts"] for name in DATA_MESSAGES]
@@ -118,7 +120,10 @@ def test_metadata_stays_registered_when_the_data_of_its_request_is_refused(gatew
 def test_messages_without_a_body_are_counted(gateway: Gateway) -> None:
     empty = {"magic": "atMSG", "type": "DT", "message": None}
     response = gateway.replicate(empty, empty)
-    assert (response.status_code, response.json()) == (202, {"receipts": [], "ignored": 2, "replayed": False})
+    assert (response.status_code, response.json()) == (
+        202,
+        {"receipts": [], "ignored": 2, "duplicates": 0, "replayed": False},
+    )
 
 
 @pytest.mark.parametrize(

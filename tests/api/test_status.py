@@ -70,7 +70,7 @@ def test_any_other_request_id_is_replaced(gateway: Gateway, request_id: str) -> 
         ("GET", "/v2/tables", 404, "not_found"),
         ("GET", "/v1/tables/a/b/c", 404, "not_found"),
         ("POST", "/v1/tables", 405, "method_not_allowed"),
-        ("DELETE", "/v1/tables/t", 405, "method_not_allowed"),
+        ("PATCH", "/v1/tables/t", 405, "method_not_allowed"),
         ("GET", "/v1/changes/arcion", 405, "method_not_allowed"),
         ("PUT", "/v1/keys", 405, "method_not_allowed"),
         ("GET", "/v1/tables/t/files?limit=0", 400, "bad_request"),

@@ -3,7 +3,8 @@
 import pytest
 
 from app.domain.change import Change, Image, Operation
-from app.domain.landing_rows import landing_rows, pointer_to
+from app.domain.json_pointer import pointer_to
+from app.domain.landing_rows import landing_rows
 from app.domain.table_schema import TableSchema
 from app.errors import Code
 from tests.support.changes import change, delete, insert, update, upsert

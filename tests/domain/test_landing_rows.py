@@ -115,7 +115,7 @@ def test_a_deleted_row_may_lack_a_required_column_that_is_no_key() -> None:
 
 def test_a_table_without_keys_takes_inserts_and_snapshots() -> None:
     schema = schema_of({"id": "int64"})
-    assert rows_of([insert({"id": 1}), change(Operation.SNAPSHOT, None, {"id": 1})], schema) == [(1, 0), (1, 0)]
+    assert rows_of([change(Operation.SNAPSHOT, None, {"id": 1}), insert({"id": 1})], schema) == [(1, 0), (1, 0)]
 
 
 def test_a_table_of_one_column_is_landed_like_any_other() -> None:

@@ -42,7 +42,8 @@ def histories(draw: st.DrawFn) -> tuple[list[Change], State]:
         if kind == "upsert":
             changes.append(upsert(image(row), index))
         elif key not in state and kind != "delete" and (old is None or kind == "insert"):
-            operation = draw(st.sampled_from([Operation.INSERT, Operation.SNAPSHOT]))
+            loads = all(earlier.operation is Operation.SNAPSHOT for earlier in changes)
+            operation = draw(st.sampled_from([Operation.INSERT, Operation.SNAPSHOT])) if loads else Operation.INSERT
             changes.append(change(operation, None, image(row), index))
         elif old is not None and kind == "delete":
             changes.append(delete(image(state.pop(old)), index))

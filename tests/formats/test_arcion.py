@@ -8,6 +8,7 @@ import pytest
 
 from app.domain.change import Change, Image, Operation
 from app.domain.names import TableName
+from app.domain.table_options import SourceName
 from app.errors import Code
 from app.formats.arcion import AddressedChange, decode_arcion
 from tests.support.refusals import refused
@@ -36,13 +37,14 @@ def test_a_documented_sample_is_this_change(samples: Path, name: str) -> None:
     table, operation, before, after = SAMPLES[name]
     cursor = json.loads(body)["cursor"]
     change = Change(0, operation, before, after, "/before", "/after", source_position=cursor)
-    assert decode_arcion(body) == [AddressedChange(table, change)]
+    assert decode_arcion(body) == [AddressedChange(SourceName(None, table), change)]
 
 
 def test_all_documented_samples_make_one_request(samples: Path) -> None:
     bodies = [(samples / "arcion" / f"{name}.json").read_bytes() for name in SAMPLES]
     decoded = decode_arcion(b"".join(bodies))
-    assert [(entry.table, entry.change.operation) for entry in decoded] == [entry[:2] for entry in SAMPLES.values()]
+    found = [(entry.source.table, entry.change.operation) for entry in decoded]
+    assert found == [entry[:2] for entry in SAMPLES.values()]
     assert [entry.change.index for entry in decoded] == list(range(6))
 
 
@@ -75,7 +77,7 @@ def images(**members: Any) -> tuple[Image | None, Image | None]:
 )
 def test_the_namespace_gives_the_schema_folder(namespace: dict[str, Any] | None, table: str) -> None:
     [entry] = decoded(message(tableName={"namespace": namespace, "name": "t"}))
-    assert str(entry.table) == table
+    assert str(entry.source.table) == table
 
 
 @pytest.mark.parametrize(

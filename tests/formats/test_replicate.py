@@ -95,7 +95,7 @@ def test_a_metadata_message_declares_its_table(samples: Path) -> None:
     message = sample(samples, "md_employees")
     body = message["message"]
     for spelling, pointer in ((message, "/message"), (body, ""), ({"message": body}, "/message")):
-        metadata = TableMetadata(0, EMPLOYEES, SCHEMA, SCHEMA_ID, 1, pointer, COLUMNS)
+        metadata = TableMetadata(0, EMPLOYEES, SCHEMA, SCHEMA_ID, 1, pointer, COLUMNS, task="replicate/hr_to_fabric")
         assert decoded(spelling) == ReplicateRequest([metadata], [], 0)
 
 
@@ -153,8 +153,9 @@ def test_a_replicate_type_has_one_declared_type(column: dict[str, Any], declared
     "facts", [{}, {"precision": 0, "scale": 0}, {"precision": 39}, {"precision": 4, "scale": 5}, {"precision": -1}]
 )
 def test_a_numeric_that_no_decimal_holds_is_refused(facts: dict[str, int]) -> None:
+    [metadata] = decoded(metadata_of({"a": {"ordinal": 1, "type": "NUMERIC", **facts}})).metadata
     with refused() as refusal:
-        decoded(metadata_of({"a": {"ordinal": 1, "type": "NUMERIC", **facts}}))
+        metadata.schema_after(None)
     assert refusal.places == [(Code.INCOMPATIBLE_SCHEMA, 0, "/tableStructure/tableColumns/a", "a")]
 
 

@@ -1,5 +1,6 @@
 """Landing files as Parquet: layout, codecs, row groups, and the identity in the footer."""
 
+import errno
 import hashlib
 import io
 from collections.abc import Iterator
@@ -68,7 +69,7 @@ def written(
 ) -> tuple[bytes, WrittenFile]:
     sink = io.BytesIO()
     rows = sum(batch.num_rows for batch in batches)
-    facts = write_parquet(sink, schema.arrow, batches, identity(rows), layout)
+    facts = write_parquet(sink, schema, batches, identity(rows), layout)
     return sink.getvalue(), facts
 
 
@@ -138,7 +139,7 @@ def test_the_footer_gives_back_the_identity() -> None:
 
 def test_a_footer_whose_rows_are_not_those_of_the_file_is_not_believed() -> None:
     sink = io.BytesIO()
-    write_parquet(sink, IDS.arrow, [ids(1, 2)], identity(3), LAST)
+    write_parquet(sink, IDS, [ids(1, 2)], identity(3), LAST)
     assert read_identity(sink) is None
 
 
@@ -153,6 +154,16 @@ def test_no_part_of_a_file_is_taken_for_a_whole_one() -> None:
 )
 def test_a_file_that_is_not_parquet_has_no_identity(content: bytes) -> None:
     assert read_identity(io.BytesIO(content)) is None
+
+
+@pytest.mark.parametrize("fault", [OSError(errno.EIO, "input/output error"), TimeoutError("no answer")])
+def test_a_fault_of_the_store_says_nothing_of_the_file(fault: OSError) -> None:
+    class Faulty(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            raise fault
+
+    with pytest.raises(type(fault)):
+        read_identity(Faulty(written([ids(1, 2)])[0]))
 
 
 def test_somebody_elses_parquet_has_no_identity(tmp_path: Path) -> None:
@@ -171,5 +182,5 @@ def test_a_row_group_is_written_before_the_next_one_is_read(monkeypatch: pytest.
             sizes.append(sink.tell())
             yield ids(key)
 
-    write_parquet(sink, IDS.arrow, batches(), identity(3), LAST)
+    write_parquet(sink, IDS, batches(), identity(3), LAST)
     assert sizes == sorted(set(sizes))

@@ -12,8 +12,9 @@ from app.domain.payload import decode_payload
 from app.domain.table import BatchSequence, Table
 from app.domain.table_schema import TableSchema
 from app.errors import Code, TemporarilyUnavailable
-from app.staging.group_commit import GroupCommit, Receipt, TableMoved, TypedBatch
+from app.staging.group_commit import GroupCommit
 from app.staging.staged_blocks import read_payloads
+from app.staging.typed_batch import Receipt, TableMoved, TypedBatch
 from tests.support import sql
 from tests.support.changes import update
 from tests.support.gateway_parts import inserts, registered, stage, typed
@@ -168,7 +169,7 @@ def test_a_request_over_two_tables_is_staged_whole_or_not_at_all(engine: sa.Engi
 @pytest.mark.parametrize(
     ("change", "accepted"),
     [
-        ("state = 'dropping'", False),
+        ("state = 'dropping', drop_plan = '{}'", False),
         ("state = 'dropped'", False),
         ("generation = 2", False),
         ("state = 'paused'", True),

@@ -1,6 +1,7 @@
 """Leases: one living owner per table, and a new epoch with each claim."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Barrier
 from uuid import UUID, uuid4
 
@@ -11,8 +12,9 @@ from app.domain.drain_plan import FileLimits
 from app.domain.table import Epoch, TableId
 from app.errors import Code, InvariantBroken
 from app.staging.leases import check_epoch, claim_table, due_tables, give_up_lease, live_workers, renew_lease
+from app.staging.table_lifecycle import request_flush
 from tests.support import sql
-from tests.support.gateway_parts import registered, stage_keys
+from tests.support.gateway_parts import dropping, registered, stage_keys
 from tests.support.ledger import Owned, claim, owned_table, plan, publish
 from tests.support.schemas import schema_of
 from tests.support.waiting import wait_until
@@ -183,11 +185,28 @@ def test_a_table_is_due_for_its_owner_and_for_others_only_when_the_owner_is_gone
     assert due(engine, other) == [owned.table.table_id]
 
 
-@pytest.mark.parametrize("state", ["paused", "quarantined", "dropping", "dropped"])
+@pytest.mark.parametrize("state", ["paused", "quarantined", "dropped"])
 def test_only_active_tables_are_due(engine: sa.Engine, state: str) -> None:
     owned = owned_table(engine, [1])
     sql.run(engine, "UPDATE mirrorgate.tables SET state = :state", state=state)
     assert due(engine, owned.worker) == []
+
+
+def test_a_table_that_is_being_dropped_is_due_without_anything_pending(engine: sa.Engine) -> None:
+    table = registered(engine, "t", schema_of({"id": "int64"}))
+    assert due(engine, uuid4()) == []
+    dropping(engine, "t")
+    assert due(engine, uuid4()) == [table.table_id]
+
+
+def test_a_flushed_table_is_due_before_its_delay(engine: sa.Engine) -> None:
+    table = registered(engine, "t", schema_of({"id": "int64"}))
+    stage_keys(engine, table, [1])
+    patient = replace(NOW, max_delay_seconds=3600.0)
+    assert due(engine, uuid4(), patient) == []
+    with engine.begin() as connection:
+        request_flush(connection, table.name, table.generation, "test")
+    assert due(engine, uuid4(), patient) == [table.table_id]
 
 
 def test_the_table_that_waits_longest_is_due_first(engine: sa.Engine) -> None:

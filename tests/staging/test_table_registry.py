@@ -12,21 +12,19 @@ from app.domain.table_schema import SchemaVersion, TableSchema
 from app.errors import Code, TemporarilyUnavailable
 from app.staging import database
 from app.staging.database import open_engine, translated_errors
+from app.staging.table_registration import Registration, RegistrationOutcome, register_table
 from app.staging.table_registry import (
-    Registration,
-    RegistrationOutcome,
     find_table,
     find_table_by_id,
     find_table_by_replicate_schema,
     list_tables,
     quarantine_table,
     record_replicate_metadata,
-    register_table,
     replicate_metadata,
     schema_of_version,
 )
 from tests.support import sql
-from tests.support.gateway_parts import current
+from tests.support.gateway_parts import current, dropping
 from tests.support.refusals import refused
 from tests.support.schemas import schema_of
 
@@ -80,10 +78,8 @@ def test_a_conflicting_schema_is_refused_and_changes_nothing(engine: sa.Engine) 
     assert current(engine, "sales.orders").schema == FIRST
 
 
-@pytest.mark.parametrize("state", ["dropping"])
-def test_a_table_that_is_being_dropped_is_not_registered_again(engine: sa.Engine, state: str) -> None:
-    register(engine, FIRST)
-    sql.run(engine, "UPDATE mirrorgate.tables SET state = :state", state=state)
+def test_a_table_that_is_being_dropped_is_not_registered_again(engine: sa.Engine) -> None:
+    dropping(engine, str(register(engine, FIRST).table.name))
     with refused() as refusal:
         register(engine, WIDER)
     assert refusal.code == Code.TABLE_NOT_ACCEPTING

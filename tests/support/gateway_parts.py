@@ -8,19 +8,24 @@ import pyarrow.parquet as pq
 import sqlalchemy as sa
 
 from app.domain.change import Change, Operation
+from app.domain.drop_plan import DropAction, DropPlan
 from app.domain.landing_rows import landing_rows
 from app.domain.names import TableName
 from app.domain.table import Table
+from app.domain.table_options import TableOptions
 from app.domain.table_schema import TableSchema
-from app.staging.group_commit import GroupCommit, Receipt, TypedBatch
-from app.staging.table_registry import find_table, register_table
+from app.staging.group_commit import GroupCommit
+from app.staging.table_lifecycle import begin_drop
+from app.staging.table_registration import register_table
+from app.staging.table_registry import find_table
+from app.staging.typed_batch import Receipt, TypedBatch
 from demo.landing_reader import landing_files, table_folder
 
 
-def registered(engine: sa.Engine, name: str, schema: TableSchema) -> Table:
+def registered(engine: sa.Engine, name: str, schema: TableSchema | None, options: TableOptions | None = None) -> Table:
     """The table after registering it."""
     with engine.begin() as connection:
-        return register_table(connection, TableName.parse(name), schema).table
+        return register_table(connection, TableName.parse(name), schema, options).table
 
 
 def current(engine: sa.Engine, name: str) -> Table:
@@ -31,13 +36,20 @@ def current(engine: sa.Engine, name: str) -> Table:
     return table
 
 
+def dropping(engine: sa.Engine, name: str) -> Table:
+    """The table once its drop has begun."""
+    table = current(engine, name)
+    with engine.begin() as connection:
+        return begin_drop(connection, table.name, table.generation, DropPlan(DropAction.DROP), "test")
+
+
 def inserts(rows: Sequence[dict[str, Any]]) -> list[Change]:
     """One insert per row."""
     return [Change(index, Operation.INSERT, None, row, "", "") for index, row in enumerate(rows)]
 
 
 def typed(table: Table, changes: Sequence[Change]) -> TypedBatch:
-    return TypedBatch(table, landing_rows(changes, table.schema))
+    return TypedBatch(table, landing_rows(changes, table.row_rules))
 
 
 def stage(engine: sa.Engine, *requests: Sequence[TypedBatch]) -> list[Receipt]:

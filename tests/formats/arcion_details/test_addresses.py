@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from app.domain.names import TableName
-from app.errors import Code
 from app.formats.arcion import decode_arcion
 from app.formats.arcion_address import address_hashes, java_hash
-from tests.support.refusals import refused
 
 
 def body(*addresses: dict[str, Any]) -> bytes:
@@ -42,25 +40,26 @@ def test_wrong_hashes_are_counted_and_change_nothing() -> None:
         body(right, right | {"hash": 1}, right | {"namespace": space | {"hash": 1}}, right | {"hash": None}, right)
     )
     assert changes.wrong_hashes == 2
-    assert {str(entry.table) for entry in changes} == {"io_blitzz.region"}
+    assert {str(entry.source.table) for entry in changes} == {"io_blitzz.region"}
 
 
 def test_messages_of_several_tables_keep_their_order() -> None:
     names = ["b", "a", "b", "c"]
     changes = decode_arcion(body(*({"name": name} for name in names)))
-    assert [(str(entry.table), entry.change.index) for entry in changes] == [(n, i) for i, n in enumerate(names)]
+    assert [(str(entry.source.table), entry.change.index) for entry in changes] == [(n, i) for i, n in enumerate(names)]
 
 
-def test_two_catalogs_of_a_request_do_not_feed_one_table() -> None:
-    def address(catalog: str | None) -> dict[str, Any]:
-        return {"name": "t", "namespace": {"catalog": catalog, "schema": "s"}}
-
-    with refused() as refusal:
-        decode_arcion(body(address("one"), address("two"), address("one"), address(None)))
-    assert refusal.places == [(Code.TABLE_MISMATCH, index, "/tableName", None) for index in (1, 3)]
+def test_a_catalog_beside_a_schema_is_told_with_the_address() -> None:
+    spaces = [{"catalog": "c", "schema": "s"}, {"catalog": None, "schema": "s"}, {"catalog": "c", "schema": None}]
+    decoded = decode_arcion(body(*({"name": "t", "namespace": space} for space in spaces)))
+    assert [(entry.source.catalog, str(entry.source.table)) for entry in decoded] == [
+        ("c", "s.t"),
+        (None, "s.t"),
+        (None, "c.t"),
+    ]
 
 
 def test_an_override_takes_every_message_whatever_its_address() -> None:
     table = TableName.parse("sales.orders")
     addresses = [{"name": "a.b/c"}, {"name": "t", "namespace": {"catalog": "x", "schema": None}}]
-    assert [entry.table for entry in decode_arcion(body(*addresses), table)] == [table, table]
+    assert [entry.source.table for entry in decode_arcion(body(*addresses), table)] == [table, table]

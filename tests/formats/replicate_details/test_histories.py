@@ -42,6 +42,7 @@ class Source:
     version: int = 1
     rows: dict[tuple[Any, ...], Values] = field(default_factory=dict)
     sequence: int = 0
+    refreshed: int = 0
 
     def key(self, row: Values) -> tuple[Any, ...]:
         return tuple(row[name] for name in list(self.columns)[: self.key_size])
@@ -133,7 +134,9 @@ def conversations(draw: st.DrawFn) -> tuple[list[list[Values]], Source]:
         elif kind == "MD":
             stream.append(source.metadata())
         elif kind in {"REFRESH", "INSERT"} and source.key(row) not in source.rows:
-            stream.append(draw(messages(source, kind, None, row)))
+            loading = source.sequence == source.refreshed
+            source.refreshed += kind == "REFRESH" and loading
+            stream.append(draw(messages(source, kind if loading else "INSERT", None, row)))
             source.rows[source.key(row)] = row
         elif kind == "UPDATE" and old is not None:
             if draw(st.booleans()) or source.key(row) in source.rows:

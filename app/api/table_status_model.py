@@ -1,0 +1,72 @@
+"""A table's status as the API shows it, and the columns as the API takes them."""
+
+import base64
+
+from app.api.models import CountsModel, LagModel, OptionsModel, PublishedModel, RecreateTable, RegisterTable, TableModel
+from app.domain.arrow_flatbuffer import columns_of, schema_from_bytes
+from app.domain.landing_file import file_name
+from app.domain.table import FileNumber, Table
+from app.domain.table_schema import Column, ColumnType, TableSchema
+from app.errors import Code, RejectedInput
+from app.staging.database import Connection
+from app.staging.table_status import TableCounts, count_tables
+
+
+def table_statuses(connection: Connection, tables: list[Table]) -> list[TableModel]:
+    """State, lag and reconciliation of these tables."""
+    counts = count_tables(connection, [table.table_id for table in tables])
+    return [_status(table, counts[table.table_id]) for table in tables]
+
+
+def declared_schema(wanted: RegisterTable | RecreateTable) -> TableSchema | None:
+    """The declared columns, listed or as an Arrow schema; None where neither is given.
+
+    Raises RejectedInput `bad_schema`, `bad_type`, `bad_name` or `reserved_name`.
+    """
+    columns = _columns(wanted)
+    return None if columns is None else TableSchema.declare(columns, tuple(wanted.key_columns))
+
+
+def _columns(wanted: RegisterTable | RecreateTable) -> tuple[Column, ...] | None:
+    if wanted.columns is not None and wanted.arrow_schema is not None:
+        raise RejectedInput(Code.BAD_SCHEMA, "give either columns or arrow_schema")
+    if wanted.columns is not None:
+        return tuple(Column(c.name, ColumnType.parse(c.type), c.nullable) for c in wanted.columns)
+    if wanted.arrow_schema is None:
+        if wanted.key_columns:
+            raise RejectedInput(Code.BAD_SCHEMA, "key columns need columns beside them")
+        return None
+    try:
+        content = base64.b64decode(wanted.arrow_schema, validate=True)
+    except ValueError as error:
+        raise RejectedInput(Code.BAD_SCHEMA, "arrow_schema is not base64") from error
+    return columns_of(schema_from_bytes(content))
+
+
+def _status(table: Table, counts: TableCounts) -> TableModel:
+    return TableModel(
+        table=str(table.name),
+        generation=table.generation,
+        state=table.state,
+        state_reason=counts.state_reason,
+        key_columns=list(table.schema.key_columns),
+        schema_version=table.schema_version,
+        options=OptionsModel(**table.options.to_json()),
+        lag=LagModel(
+            batches=counts.pending_batches,
+            rows=counts.pending_rows,
+            bytes=counts.pending_bytes,
+            oldest_seconds=round(counts.oldest_seconds, 3),
+        ),
+        accepted=CountsModel(batches=counts.last_sequence, changes=counts.accepted_changes, rows=counts.accepted_rows),
+        staged=CountsModel(batches=counts.staged_batches, changes=counts.staged_changes, rows=counts.staged_rows),
+        published=PublishedModel(
+            batches=counts.published_batches,
+            changes=counts.published_changes,
+            rows=counts.published_rows,
+            files=counts.published_files,
+        ),
+        last_sequence=counts.last_sequence,
+        published_through=counts.published_through,
+        last_file=file_name(FileNumber(counts.last_file)) if counts.last_file else None,
+    )

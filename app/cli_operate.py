@@ -1,0 +1,175 @@
+"""Commands that change what becomes of a table: drop, recreate, rename, pause, resume, flush, repair, release."""
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.table import Table as Grid
+
+from app.cli_remote import DataDir, Key, TableName, Url, tables
+from app.client import GatewayClient, RefusedByGateway
+from app.errors import Code
+
+_HOME: Final = Path(".mirrorgate")
+_POLL_SECONDS: Final = 0.2
+_console = Console()
+
+Meant = Annotated[int, typer.Option("--generation", min=1, help="The generation that is meant, as `status` shows it.")]
+Wait = Annotated[bool, typer.Option(help="Wait until the drain has done it; Ctrl-C only stops the waiting.")]
+
+
+@tables.command("drop")
+def drop(
+    table: TableName, generation: Meant, wait: Wait = True, url: Url = None, key: Key = None, data_dir: DataDir = _HOME
+) -> None:
+    """Delete a table and its landing folder. Batches that are not published yet are discarded and counted."""
+    with GatewayClient.find(url, key, data_dir) as client:
+        client.delete(f"/v1/tables/{table}", generation=generation)
+        _finish(client, table, generation, wait=wait)
+
+
+@tables.command("recreate")
+def recreate(
+    table: TableName,
+    generation: Meant,
+    schema: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="JSON as `tables schema` prints it; unset: the columns stay."),
+    ] = None,
+    wait: Wait = True,
+    url: Url = None,
+    key: Key = None,
+    data_dir: DataDir = _HOME,
+) -> None:
+    """Delete a table's landing folder and begin a new generation, empty, with files from 1."""
+    wanted = json.loads(schema.read_text()) if schema is not None else {}
+    with GatewayClient.find(url, key, data_dir) as client:
+        client.post(f"/v1/tables/{table}/recreate", wanted, generation=generation)
+        _finish(client, table, generation, wait=wait)
+
+
+@tables.command("rename")
+def rename(
+    table: TableName,
+    new_name: Annotated[str, typer.Argument(help="`name` or `schema.name`")],
+    generation: Meant,
+    wait: Wait = True,
+    url: Url = None,
+    key: Key = None,
+    data_dir: DataDir = _HOME,
+) -> None:
+    """Give a table another name. Its rows land again from row images where it keeps them, else the source reloads."""
+    with GatewayClient.find(url, key, data_dir) as client:
+        client.post(f"/v1/tables/{table}/rename", {"name": new_name}, generation=generation)
+        _finish(client, table, generation, wait=wait)
+
+
+@tables.command("pause")
+def pause(table: TableName, generation: Meant, url: Url = None, key: Key = None, data_dir: DataDir = _HOME) -> None:
+    """Stop publishing a table; changes are still accepted."""
+    _act("pause", table, generation, url, key, data_dir)
+
+
+@tables.command("resume")
+def resume(table: TableName, generation: Meant, url: Url = None, key: Key = None, data_dir: DataDir = _HOME) -> None:
+    """Publish a paused table again."""
+    _act("resume", table, generation, url, key, data_dir)
+
+
+@tables.command("flush")
+def flush(table: TableName, generation: Meant, url: Url = None, key: Key = None, data_dir: DataDir = _HOME) -> None:
+    """Publish what is accepted so far without waiting for a full or old enough file."""
+    _act("flush", table, generation, url, key, data_dir)
+
+
+@tables.command("repair")
+def repair(
+    table: TableName,
+    number: Annotated[int, typer.Argument(min=1, help="The file's number.")],
+    generation: Meant,
+    url: Url = None,
+    key: Key = None,
+    data_dir: DataDir = _HOME,
+) -> None:
+    """Write a published file that was found corrupt again, under its own number and with the same rows."""
+    _act(f"repair/{number}", table, generation, url, key, data_dir)
+
+
+@tables.command("release")
+def release(
+    table: TableName,
+    reason: Annotated[str, typer.Option(help="What was found and done; kept with the table's events.")],
+    generation: Meant,
+    url: Url = None,
+    key: Key = None,
+    data_dir: DataDir = _HOME,
+) -> None:
+    """Let a quarantined table publish again."""
+    _act("release", table, generation, url, key, data_dir, {"reason": reason})
+
+
+@tables.command("events")
+def show_events(table: TableName, url: Url = None, key: Key = None, data_dir: DataDir = _HOME) -> None:
+    """Who did what to every table of this name, when and why."""
+    grid = Grid(box=None, header_style="bold")
+    for title in ("when", "gen", "who", "what", "why", "details"):
+        grid.add_column(title)
+    with GatewayClient.find(url, key, data_dir) as client:
+        after: int | None = 0
+        while after is not None:
+            page = client.get(f"/v1/tables/{table}/events", after=after, limit=1000)
+            for event in page["events"]:
+                known = {name: value for name, value in event["details"].items() if value not in (None, 0)}
+                grid.add_row(
+                    event["happened_at"],
+                    str(event["generation"]),
+                    event["actor"],
+                    event["action"],
+                    event["reason"] or "",
+                    json.dumps(known) if known else "",
+                )
+            after = page["next_after"]
+    _console.print(grid)
+
+
+def _act(
+    act: str,
+    table: str,
+    generation: int,
+    url: str | None,
+    key: str | None,
+    data_dir: Path,
+    content: dict[str, Any] | None = None,
+) -> None:
+    with GatewayClient.find(url, key, data_dir) as client:
+        answer = client.post(f"/v1/tables/{table}/{act}", content or {}, generation=generation)
+    _console.print(f"{answer['table']}: {act.partition('/')[0]} accepted, state {answer['state']}")
+
+
+def _finish(client: GatewayClient, table: str, generation: int, *, wait: bool) -> None:
+    """Wait for the drop's last event, showing why it goes on while it does."""
+    shown: str | None = None
+    with _console.status(f"{table}: waiting for the drain to delete the landing folder") as line:
+        while wait:
+            for event in client.get(f"/v1/tables/{table}/events", limit=1000)["events"]:
+                if event["generation"] == generation and event["action"].endswith(" done"):
+                    details = event["details"]
+                    _console.print(
+                        f"{table}: {event['action']}; {details['discarded_batches']:,} unpublished batches with"
+                        f" {details['discarded_rows']:,} rows discarded, {details['landed_again']:,} rows land again"
+                    )
+                    return
+            try:
+                reason = client.get(f"/v1/tables/{table}")["state_reason"]
+            except RefusedByGateway as error:
+                if error.code is not Code.UNKNOWN_TABLE:
+                    raise
+                reason = None
+            if reason and reason != shown:
+                line.update(f"{table}: {reason}")
+                shown = reason
+            time.sleep(_POLL_SECONDS)
+    _console.print(f"{table}: accepted; the drain deletes the landing folder")

@@ -1,0 +1,45 @@
+"""What comes after a table's folder is gone: nothing, a new generation, or a new generation under another name."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from app.domain.names import TableName
+from app.domain.table_options import TableOptions
+from app.domain.table_schema import TableSchema
+
+
+class DropAction(StrEnum):
+    """Why the folder goes."""
+
+    DROP = "drop"
+    RECREATE = "recreate"
+    RENAME = "rename"
+
+
+@dataclass(frozen=True, slots=True)
+class DropPlan:
+    """Recorded when the drop begins, done when the folder is gone. What is None stays as it is."""
+
+    action: DropAction
+    schema: TableSchema | None = None
+    options: TableOptions | None = None
+    new_name: TableName | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "action": self.action,
+            "schema": self.schema and self.schema.to_json(),
+            "options": self.options and self.options.to_json(),
+            "new_name": self.new_name and str(self.new_name),
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "DropPlan":
+        return cls(
+            DropAction(stored["action"]),
+            TableSchema.from_json(stored["schema"]) if stored["schema"] else None,
+            TableOptions.parse(stored["options"]) if stored["options"] else None,
+            TableName.parse(stored["new_name"]) if stored["new_name"] else None,
+        )

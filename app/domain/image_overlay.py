@@ -1,0 +1,118 @@
+"""Completing partial updates: the row images of one table as the batches of one transaction see and leave them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.domain.change import SourceValue
+from app.domain.column_conversion import convert
+from app.domain.json_pointer import pointer_to
+from app.domain.landing_rows import LandingRows
+from app.domain.row_image import ImageRows, IncompleteRow, StoredImage, decode_image, encode_image
+from app.domain.table import BatchSequence, Table
+from app.domain.value_reading import reading_of
+from app.errors import Code, Problem, RejectedInput
+
+Layer: TypeAlias = Mapping[bytes, bytes | None]
+"""What one batch leaves: the image of each key it touched, None where it deleted the row."""
+
+Known: TypeAlias = Mapping[int, SourceValue]
+"""What is known of a row, by column position."""
+
+Fills: TypeAlias = dict[int, list[tuple[int, SourceValue]]]
+"""By column position: the rows to fill, in order, each with its value."""
+
+
+@dataclass
+class ImageOverlay:
+    """Images that are stored, and over them those that the batches of this transaction leave, in their order."""
+
+    table: Table
+    stored: Mapping[bytes, StoredImage]
+    """At least those whose keys the gaps of these batches want."""
+    written: dict[bytes, StoredImage | None] = field(default_factory=dict)
+    """What is to be stored in the end; None: nothing under this key any more."""
+
+    def complete(self, rows: LandingRows) -> tuple[LandingRows, Layer]:
+        """The rows without gaps, and what they leave. The overlay itself stays as it is, see `adopt`.
+
+        Raises RejectedInput `incomplete_update` naming each column that no image gives.
+        """
+        images = rows.images
+        if images is None:
+            return rows, {}
+        if not images.incomplete:
+            return rows, dict(zip(images.keys, images.images, strict=True))
+        layer, fills = self._walk(images)
+        return replace(rows, batch=self._filled(rows.batch, fills)), layer
+
+    def adopt(self, layer: Layer, sequence: BatchSequence) -> None:
+        """Put what a batch leaves over the rest, once the batch is sure to be staged."""
+        for key, image in layer.items():
+            self.written[key] = None if image is None else StoredImage(image, sequence)
+
+    def _walk(self, images: ImageRows) -> tuple[Layer, Fills]:
+        layer: dict[bytes, bytes | None] = {}
+        fills: Fills = {}
+        problems: list[Problem] = []
+        deleted: Known = {}
+        for row, (key, image) in enumerate(zip(images.keys, images.images, strict=True)):
+            incomplete = images.incomplete.get(row)
+            if incomplete is None:
+                if image is None:
+                    deleted = self._known(key, layer)
+                layer[key] = image
+                continue
+            known = deleted if incomplete.gap.moved else self._known(key, layer)
+            missing = [ordinal for ordinal in incomplete.gap.ordinals if ordinal not in known]
+            problems.extend(self._problem(incomplete, ordinal) for ordinal in missing)
+            values = list(incomplete.values)
+            for ordinal in set(incomplete.gap.ordinals).difference(missing):
+                values[ordinal] = known[ordinal]
+                fills.setdefault(ordinal, []).append((row, known[ordinal]))
+            layer[key] = encode_image(values, incomplete.unknown)
+        if problems:
+            raise RejectedInput.of(tuple(problems))
+        return layer, fills
+
+    def _known(self, key: bytes, layer: Layer) -> Known:
+        """The values of the row with this key as the batches before and this one so far leave it."""
+        if key in layer:
+            return _values(layer[key])
+        stored = self.written[key] if key in self.written else self.stored.get(key)
+        if stored is None:
+            return {}
+        values = _values(stored.image)
+        for name, since in self.table.returned_columns.items():
+            if stored.sequence <= since:
+                values.pop(self.table.schema.names.index(name), None)
+        return values
+
+    def _problem(self, incomplete: IncompleteRow, ordinal: int) -> Problem:
+        column = self.table.schema.names[ordinal]
+        detail = "new value not given, and no row image holds the old one"
+        pointer = pointer_to(incomplete.pointer, column)
+        return Problem(Code.INCOMPLETE_UPDATE, detail, incomplete.message, pointer, column)
+
+    def _filled(self, batch: pa.RecordBatch, fills: Fills) -> pa.RecordBatch:
+        columns = list(batch.columns)
+        for ordinal, cells in fills.items():
+            column = self.table.schema.columns[ordinal]
+            values = convert([value for _, value in cells], column.type, reading_of(column.name, self.table.options))
+            columns[ordinal] = pc.replace_with_mask(columns[ordinal], _mask(batch.num_rows, cells), values)
+        return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _values(image: bytes | None) -> dict[int, SourceValue]:
+    return {} if image is None else decode_image(image)
+
+
+def _mask(rows: int, cells: Sequence[tuple[int, SourceValue]]) -> pa.BooleanArray:
+    """True in the rows of these cells."""
+    chosen = bytearray(rows)
+    for row, _ in cells:
+        chosen[row] = 1
+    return pc.cast(pa.Array.from_buffers(pa.uint8(), rows, [None, pa.py_buffer(chosen)]), pa.bool_())

@@ -1,0 +1,219 @@
+"""The rules by which one change becomes rows of source values, before they are typed.
+
+They are the landing zone's: insert 0; update 1 with the full row; delete 2 with the keys, every other column
+NULL; upsert 4; a changed key 2 (old key) then 0 (new row), adjacent. Nothing is reordered or collapsed.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from enum import IntEnum
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+from app.domain.change import Change, Image, Operation, SourceValue
+from app.domain.column_conversion import BadValues, convert
+from app.domain.json_pointer import pointer_to
+from app.domain.row_image import Gap
+from app.domain.table_options import InsertMarker, PartialUpdates, Reload, TableOptions
+from app.domain.table_schema import Column, TableSchema
+from app.domain.value_reading import reading_of
+from app.errors import Code, Problem
+
+
+class RowMarker(IntEnum):
+    """Values of `__rowMarker__`."""
+
+    INSERT = 0
+    UPDATE = 1
+    DELETE = 2
+    UPSERT = 4
+
+
+class RowBuilder:
+    """Collects the rows of one batch, their markers and origins, and what is wrong with its messages."""
+
+    def __init__(
+        self, schema: TableSchema, options: TableOptions, left_columns: frozenset[str], *, cdc_started: bool
+    ) -> None:
+        self.rows: list[Sequence[SourceValue]] = []
+        self.markers: list[int] = []
+        self.origins: list[tuple[int, str]] = []
+        """Per row: the message's index and the JSON Pointer of the image that the row was made from."""
+        self.gaps: dict[int, Gap] = {}
+        """By row: the columns that only the stored row image can give; they are None in `rows`."""
+        self.unknown: dict[int, list[int]] = {}
+        """By row: the positions of columns that the source has by now and did not have then."""
+        self.problems: list[Problem] = []
+        self.has_snapshots = self.starts_cdc = False
+        self._schema, self._options = schema, options
+        self._names = schema.names
+        self._known = frozenset(schema.names)
+        self._excluded = frozenset(options.exclude)
+        self._sourced = self._known - left_columns - self._excluded
+        self._completes = options.partial_updates is PartialUpdates.COMPLETE
+        self._cdc_started = cdc_started
+        self._row_of = _getter(schema.names)
+        self._key_of = _getter(schema.key_columns)
+        self._key_positions = [schema.names.index(key) for key in schema.key_columns]
+        inserted = RowMarker.UPSERT if options.insert_marker is InsertMarker.UPSERT else RowMarker.INSERT
+        self._markers = {
+            Operation.INSERT: inserted,
+            Operation.SNAPSHOT: inserted,
+            Operation.UPDATE: RowMarker.UPDATE,
+            Operation.UPSERT: RowMarker.UPSERT,
+        }
+
+    def add(self, change: Change) -> None:
+        """The rows of one change, or its problems."""
+        if self._excluded:
+            change = _without(change, self._excluded)
+        if change.operation is Operation.SNAPSHOT:
+            return self._add_snapshot(change)
+        self.starts_cdc = True
+        if change.operation is Operation.INSERT:
+            self._add_row(change)
+        elif not self._schema.key_columns:
+            self._refuse(change, Code.NO_KEY, f"{change.operation} on a table without key columns")
+        elif change.operation is Operation.DELETE:
+            self._add_delete(change)
+        elif change.operation is Operation.UPDATE:
+            self._add_update(change)
+        else:
+            self._add_row(change)
+
+    def _add_snapshot(self, change: Change) -> None:
+        self.has_snapshots = True
+        if not (self._cdc_started or self.starts_cdc):
+            self._add_row(change)
+        elif self._options.reload is Reload.UPSERT:
+            self._add_row(change, RowMarker.UPSERT)
+        else:
+            detail = "a snapshot row for a table that has changes already"
+            self._refuse(change, Code.RELOAD_REQUIRES_RECREATE, detail)
+
+    def _add_row(self, change: Change, marker: RowMarker | None = None, *, moved: bool = False) -> None:
+        image = change.after or {}
+        row: Sequence[SourceValue]
+        try:
+            row = self._row_of(image)
+            if len(image) > len(row):
+                return self._refuse_unknown_columns(change, image)
+        except KeyError:
+            completed = self._complete(change, image, moved=moved)
+            if completed is None:
+                return
+            if not self._known.issuperset(image):
+                return self._refuse_unknown_columns(change, image)
+            row, gap = completed
+            if gap is not None:
+                self.gaps[len(self.rows)] = gap
+            if self._completes and change.source_columns is not None:
+                self._note_unknown(self._sourced.difference(change.source_columns, image))
+        self._append(row, self._markers[change.operation] if marker is None else marker, change.index, change.after_at)
+
+    def _add_update(self, change: Change) -> None:
+        before, after = change.before, change.after or {}
+        if before is not None:
+            unknown = [key for key in self._schema.key_columns if key in after and key not in before]
+            if unknown:
+                return self._refuse(change, Code.OLD_KEY_MISSING, "old key not given", change.before_at, unknown)
+        if self._key_changes(change):
+            self._add_delete(change)
+            self._add_row(change, self._markers[Operation.INSERT], moved=True)
+        else:
+            self._add_row(change)
+
+    def _add_delete(self, change: Change) -> None:
+        if change.operation is Operation.DELETE and change.after is not None and self._key_changes(change):
+            return self._refuse(change, Code.AMBIGUOUS_DELETE, "two images with different keys", change.before_at)
+        try:
+            key = self._key_of(change.before or {})
+        except KeyError:
+            missing = [name for name in self._schema.key_columns if name not in (change.before or {})]
+            return self._refuse(change, Code.MISSING_KEY, "the key is not complete", change.before_at, missing)
+        row: list[SourceValue] = [None] * len(self._names)
+        for position, value in zip(self._key_positions, key, strict=True):
+            row[position] = value
+        self._append(row, RowMarker.DELETE, change.index, change.before_at)
+
+    def _complete(self, change: Change, image: Image, *, moved: bool) -> tuple[list[SourceValue], Gap | None] | None:
+        """The row of an image that lacks columns, with the gap to fill, or a refusal.
+
+        They are NULL where the source did not have them then, and on insert where the column allows it.
+        """
+        missing = [column for column in self._schema.columns if column.name not in image]
+        row = [image.get(name) for name in self._names]
+        if change.operation in {Operation.INSERT, Operation.SNAPSHOT}:
+            required = [column.name for column in missing if not self._may_be_null(column)]
+            if required:
+                self._refuse(change, Code.INCOMPLETE_INSERT, "required column not given", change.after_at, required)
+                return None
+            return row, None
+        source = self._sourced if change.source_columns is None else change.source_columns - self._excluded
+        names = [column.name for column in missing if column.name in source]
+        if not names:
+            return row, None
+        fillable = self._completes and change.operation is Operation.UPDATE
+        if not fillable or not self._schema.key_set.isdisjoint(names):
+            self._refuse(change, Code.INCOMPLETE_UPDATE, "new value not given", change.after_at, names)
+            return None
+        return row, Gap(tuple(map(self._names.index, names)), moved)
+
+    def _note_unknown(self, names: Collection[str]) -> None:
+        if names:
+            self.unknown[len(self.rows)] = [self._names.index(name) for name in names]
+
+    def _may_be_null(self, column: Column) -> bool:
+        return column.nullable and column.name not in self._schema.key_set
+
+    def _key_changes(self, change: Change) -> bool:
+        """Whether the typed keys of both images differ ("14" and 14 do not). A bad value counts as a change."""
+        before, after = change.before or {}, change.after or {}
+        for position in self._key_positions:
+            column = self._schema.columns[position]
+            if column.name in before and column.name in after:
+                old, new = before[column.name], after[column.name]
+                if old == new and type(old) is type(new):
+                    continue
+                try:
+                    typed = convert([old, new], column.type, reading_of(column.name, self._options))
+                except BadValues:
+                    return True
+                if typed[0] != typed[1]:
+                    return True
+        return False
+
+    def _append(self, row: Sequence[SourceValue], marker: int, index: int, pointer: str) -> None:
+        self.rows.append(row)
+        self.markers.append(marker)
+        self.origins.append((index, pointer))
+
+    def _refuse(
+        self, change: Change, code: Code, detail: str, pointer: str | None = None, columns: Sequence[str] = ()
+    ) -> None:
+        if not columns:
+            self.problems.append(Problem(code, detail, change.index, pointer))
+        for column in columns:
+            self.problems.append(Problem(code, detail, change.index, pointer_to(pointer or "", column), column))
+
+    def _refuse_unknown_columns(self, change: Change, image: Image) -> None:
+        unknown = [name for name in image if name not in self._known]
+        self._refuse(change, Code.UNKNOWN_COLUMN, "column is not in the table", change.after_at, unknown)
+
+
+def _without(change: Change, excluded: frozenset[str]) -> Change:
+    """The change as if the source did not have these columns."""
+
+    def kept(image: Image | None) -> Image | None:
+        return image and {name: value for name, value in image.items() if name not in excluded}
+
+    return msgspec.structs.replace(change, before=kept(change.before), after=kept(change.after))
+
+
+def _getter(names: Sequence[str]) -> Callable[[Image], tuple[SourceValue, ...]]:
+    """Reads the named members as a tuple, at C speed where there are two or more; KeyError for a missing one."""
+    if len(names) > 1:
+        getter: Any = itemgetter(*names)
+        return getter  # type: ignore[no-any-return]  # itemgetter is not generic in its result
+    return lambda image: tuple(image[name] for name in names)

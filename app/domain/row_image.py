@@ -1,0 +1,97 @@
+"""Row images: the latest full row of each key, from which a partial update is completed.
+
+An image holds the source's values in the order of the table's columns, as JSON; columns that were added after it
+was written are absent from it, which is not NULL. Where the source itself did not have a column yet, the values
+stand by position. Images are kept by row key: the typed key in canonical form.
+"""
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.domain.change import SourceValue
+
+MAX_KEY_BYTES: Final = 256
+"""A longer row key is kept as its digest, behind a zero byte, which no text begins with."""
+
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+_DECODER: Final = msgspec.json.Decoder(list[Any] | dict[int, Any], float_hook=Decimal)
+
+
+class Gap(NamedTuple):
+    """The columns of a row that only a row image can give: their positions, and whose image it is."""
+
+    ordinals: tuple[int, ...]
+    moved: bool
+    """The row before this one, which deletes the old key, says whose."""
+
+
+class StoredImage(NamedTuple):
+    """An image, and the sequence of the batch that wrote it."""
+
+    image: bytes
+    sequence: int
+
+
+class IncompleteRow(NamedTuple):
+    """A row with a gap: its values so far, and where its message stands."""
+
+    values: Sequence[SourceValue]
+    gap: Gap
+    unknown: Collection[int]
+    """The columns that the source did not have then, which its image is not to know."""
+    message: int
+    pointer: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRows:
+    """What the rows of a batch mean for the images, by row: its key, and its image or None for a delete."""
+
+    keys: Sequence[bytes]
+    images: Sequence[bytes | None]
+    incomplete: Mapping[int, IncompleteRow]
+    """The rows whose image stands in `images` with gaps, in order."""
+
+    def wanted(self) -> set[bytes]:
+        """The keys whose stored images the gaps need."""
+        return {self.keys[row - 1 if entry.gap.moved else row] for row, entry in self.incomplete.items()}
+
+
+def encode_image(values: Sequence[SourceValue], unknown: Collection[int] = ()) -> bytes:
+    """The image of a row that does not know the columns at some positions."""
+    if not unknown:
+        return _ENCODER.encode(values)
+    return _ENCODER.encode({place: value for place, value in enumerate(values) if place not in unknown})
+
+
+def decode_image(image: bytes) -> dict[int, SourceValue]:
+    """The values that an image knows, by column position."""
+    found: list[SourceValue] | dict[int, SourceValue] = _DECODER.decode(image)
+    return found if isinstance(found, dict) else dict(enumerate(found))
+
+
+def row_keys(columns: Sequence[pa.Array]) -> list[bytes]:
+    """The canonical form of typed keys, given by key column and row; equal for equal keys only."""
+    texts = [_canonical(column).to_pylist() for column in columns]
+    if len(texts) == 1:
+        return [_bounded(text.encode()) for text in texts[0]]
+    return [_bounded(_ENCODER.encode(key)) for key in zip(*texts, strict=True)]
+
+
+def _canonical(column: pa.Array) -> pa.StringArray:
+    if pa.types.is_binary(column.type):
+        return pa.array([value.hex() for value in column.to_pylist()], pa.string())
+    if pa.types.is_floating(column.type):
+        return pc.cast(pc.add(column, 0.0), pa.string())  # the two zeros are one key
+    return pc.cast(column, pa.string())
+
+
+def _bounded(key: bytes) -> bytes:
+    return key if len(key) <= MAX_KEY_BYTES else b"\0" + hashlib.sha256(key).digest()

@@ -1,0 +1,56 @@
+"""Rows of source values -> typed Arrow columns, with every value that does not fit named by message and column."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from app.domain.change import SourceValue
+from app.domain.column_conversion import BadValues, convert
+from app.domain.json_pointer import pointer_to
+from app.domain.row_builder import RowBuilder, RowMarker
+from app.domain.table_options import TableOptions
+from app.domain.table_schema import Column, TableSchema
+from app.domain.value_reading import reading_of
+from app.errors import Code, Problem
+
+
+def typed_columns(
+    builder: RowBuilder, schema: TableSchema, options: TableOptions
+) -> tuple[list[pa.Array], list[Problem]]:
+    """The columns of `TableSchema.arrow`, the row marker last, and the problems of their values.
+
+    Gaps, which stored row images are to fill, are NULL.
+    """
+    problems: list[Problem] = []
+    markers = pa.array(builder.markers, pa.int32())
+    by_column = zip(*builder.rows, strict=True) if builder.rows else ([] for _ in schema.columns)
+    arrays = []
+    for ordinal, (column, values) in enumerate(zip(schema.columns, by_column, strict=True)):
+        array, wrong = _typed(column, values, schema, options, markers)
+        arrays.append(array)
+        for row, code, detail in wrong:
+            if row in builder.gaps and ordinal in builder.gaps[row].ordinals:
+                continue
+            index, pointer = builder.origins[row]
+            problems.append(Problem(code, detail, index, pointer_to(pointer, column.name), column.name))
+    return [*arrays, markers], problems
+
+
+def _typed(
+    column: Column, values: Sequence[SourceValue], schema: TableSchema, options: TableOptions, markers: pa.Int32Array
+) -> tuple[pa.Array | None, list[tuple[int, Code, str]]]:
+    """The column's array, None where a value does not fit, and per wrong row what is wrong with it."""
+    try:
+        array = convert(values, column.type, reading_of(column.name, options))
+    except BadValues as bad:
+        return None, [(row, Code.BAD_VALUE, f"value {reason}") for row, reason in bad.reasons.items()]
+    is_key = column.name in schema.key_columns
+    if not array.null_count or (column.nullable and not is_key):
+        return array, []
+    if is_key:
+        return array, [(row, Code.NULL_KEY, "key is NULL") for row in pc.indices_nonzero(pc.is_null(array)).to_pylist()]
+    forbidden = pc.and_(pc.is_null(array), pc.not_equal(markers, RowMarker.DELETE))
+    return array, [
+        (row, Code.NULL_VALUE, "required column is NULL") for row in pc.indices_nonzero(forbidden).to_pylist()
+    ]

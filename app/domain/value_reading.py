@@ -1,0 +1,38 @@
+"""How values are to be read where their declared type does not tell: the zone of timestamps, the form of bytes."""
+
+from dataclasses import dataclass
+from datetime import tzinfo
+from functools import lru_cache
+from typing import Final
+
+from app.domain.table_options import BinaryEncoding, TableOptions, zone_of
+
+UTC_NAME: Final = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class ValueReading:
+    """`zone` is the IANA name for timestamps without an offset; of two moments with one local time it is the
+    earlier. `binary` is how text stands for bytes."""
+
+    zone: str = UTC_NAME
+    binary: BinaryEncoding = BinaryEncoding.HEX
+
+    @property
+    def zone_info(self) -> tzinfo:
+        return zone_of(self.zone)
+
+
+PLAIN: Final = ValueReading()
+
+
+def reading_of(column: str, options: TableOptions) -> ValueReading:
+    """How the values of a column are read under these options."""
+    override = options.columns.get(column)
+    binary = override.encoding if override is not None and override.encoding is not None else options.binary_encoding
+    return _reading(options.source_timezone, binary)
+
+
+@lru_cache
+def _reading(zone: str, binary: BinaryEncoding) -> ValueReading:
+    return ValueReading(zone, binary)

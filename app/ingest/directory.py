@@ -1,0 +1,54 @@
+"""The tables of the gateway as one API process last saw them; the sequence lock notices what is out of date."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from app.domain.access import Principal
+from app.domain.names import TableName
+from app.domain.table import Table
+from app.domain.table_options import SourceName
+from app.staging.database import Connection, translated_errors
+from app.staging.table_registry import find_route
+
+Begin: TypeAlias = Callable[[], AbstractContextManager[Connection]]
+"""Opens a transaction that ends with the block: `Engine.begin`, or a savepoint of a transaction to be given up."""
+
+
+@dataclass
+class TableDirectory:
+    """Finds the table that a source's table feeds."""
+
+    begin: Begin
+    _tables: dict[str, Table] = field(default_factory=dict)
+    """By folded source name; no table is remembered as missing."""
+
+    def route(self, source: SourceName) -> Table | None:
+        """The table that this source feeds, whoever may touch it."""
+        table = self._tables.get(source.folded)
+        if table is None:
+            with translated_errors(), self.begin() as connection:
+                table = find_route(connection, source)
+            if table is not None:
+                self._tables[source.folded] = table
+        return table
+
+    def visible(self, source: SourceName, principal: Principal) -> Table | None:
+        """The table that this source feeds; one outside the caller's patterns is as unknown as none."""
+        table = self.route(source)
+        return table if table is not None and principal.may_touch(table.name) else None
+
+    def destination(self, name: TableName) -> TableName:
+        """The name of the table that a source of this name feeds; the same name where there is none yet."""
+        table = self.route(SourceName(None, name))
+        return name if table is None else table.name
+
+    def forget(self, source: SourceName) -> None:
+        """Look again next time."""
+        self._tables.pop(source.folded, None)
+
+    def forget_table(self, name: TableName) -> None:
+        """Look again next time for every source that feeds this table."""
+        for folded in [folded for folded, table in self._tables.items() if table.name.folded == name.folded]:
+            del self._tables[folded]

@@ -1,0 +1,93 @@
+"""A dry run: the whole way of a request up to the commit, which is then given up."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, Final
+
+import structlog
+
+from app.domain.access import Principal
+from app.domain.names import ROW_MARKER
+from app.errors import Code, RejectedInput, TemporarilyUnavailable
+from app.ingest.accept import Decode
+from app.ingest.directory import TableDirectory
+from app.ingest.typed_request import Typist
+from app.staging.database import Connection, Engine, translated_errors
+from app.staging.stage_requests import StagedBatch, encode_blocks, stage_requests
+from app.staging.typed_batch import StagingRequest, TableMoved, TypedBatch
+
+_ATTEMPTS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RehearsedTable:
+    """What would land in one table: its rows in order, by column name, the row marker among them."""
+
+    table: str
+    generation: int
+    schema_version: int
+    rows: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What would become of a request; see `Accepted`."""
+
+    tables: list[RehearsedTable]
+    ignored: int
+    duplicates: int
+
+
+async def rehearse(engine: Engine, decode: Decode, principal: Principal, *, marker_first: bool) -> Rehearsal:
+    """Do everything that accepting the request would do, metadata messages included, and take all of it back.
+
+    Holds the sequence locks of its tables meanwhile. Raises what `Ingest.accept` raises.
+    """
+    for _ in range(_ATTEMPTS):
+        try:
+            return await asyncio.to_thread(_rehearse, engine, decode, principal, marker_first)
+        except TableMoved:
+            continue
+    raise TemporarilyUnavailable(Code.TABLE_BUSY, "the tables of this request keep changing")
+
+
+def _rehearse(engine: Engine, decode: Decode, principal: Principal, marker_first: bool) -> Rehearsal:
+    with (
+        structlog.contextvars.bound_contextvars(dry_run=True),
+        translated_errors(),
+        engine.connect() as connection,
+        connection.begin() as transaction,
+    ):
+        directory = TableDirectory(lambda: _savepoint(connection))
+        decoded = decode(directory, principal, marker_first)
+        typed = Typist(directory, principal, marker_first).type_request(decoded)
+        tables: list[RehearsedTable] = []
+        if typed.batches:
+            requests = [StagingRequest(typed.batches)]
+            [outcome] = stage_requests(connection, requests, encode_blocks(requests))
+            if isinstance(outcome, RejectedInput):
+                raise decoded.refusal(outcome.problems)
+            if not isinstance(outcome, list):
+                raise outcome
+            tables = [_rehearsed(batch, staged) for batch, staged in zip(typed.batches, outcome, strict=True)]
+        transaction.rollback()
+    return Rehearsal(tables, decoded.ignored, typed.duplicates)
+
+
+@contextmanager
+def _savepoint(connection: Connection) -> Iterator[Connection]:
+    with connection.begin_nested():
+        yield connection
+
+
+def _rehearsed(batch: TypedBatch, staged: StagedBatch) -> RehearsedTable:
+    table = batch.table
+    rows = staged.rows.batch.to_pylist()
+    for row in rows:
+        if table.schema.bare:
+            del row[ROW_MARKER]
+        row |= {name: str(value) for name, value in row.items() if isinstance(value, float) and not isfinite(value)}
+    return RehearsedTable(str(table.name), table.generation, table.schema_version, rows)

@@ -1,0 +1,162 @@
+"""What Replicate requests do to tables: register and evolve them, and find which one each data message is for."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+import structlog
+
+from app.domain.access import Principal, Right
+from app.domain.change import Change
+from app.domain.names import TableName
+from app.errors import Code, Problem, RejectedInput
+from app.formats.replicate import DataChange, ReplicateRequest
+from app.formats.replicate_metadata import SourceHistory, TableMetadata, VersionId, by_table, follow
+from app.formats.replicate_versions import TableConversation, adopt, table_of
+from app.ingest.directory import TableDirectory
+from app.staging.database import Connection, translated_errors
+from app.staging.table_registration import Registration, RegistrationOutcome, register_table
+from app.staging.table_registry import (
+    find_table,
+    find_table_by_replicate_schema,
+    record_replicate_metadata,
+    replicate_metadata,
+)
+
+log = structlog.get_logger()
+
+
+@dataclass
+class ReplicateTables:
+    """The tables of one Replicate request."""
+
+    directory: TableDirectory
+    principal: Principal
+    marker_first: bool
+    _conversations: dict[str, TableConversation] = field(default_factory=dict)
+    _described: dict[str, TableName | None] = field(default_factory=dict)
+
+    def settle(
+        self, request: ReplicateRequest, requested: TableName | None
+    ) -> dict[str, tuple[TableName, list[Change], str]]:
+        """Do what the metadata messages say, then give the changes by table, each with its source task.
+
+        `requested` is `?table=`. Raises RejectedInput naming every data message whose table or masks do not fit.
+        """
+        requested = requested and self.directory.destination(requested)
+        self._register_all(request.metadata, requested)
+        changes: dict[str, tuple[TableName, list[Change]]] = {}
+        problems: list[Problem] = []
+        for message in request.changes:
+            try:
+                name = self._table_of(message, requested)
+                conversation = self._conversation(name)
+                changes.setdefault(name.folded, (name, []))[1].append(conversation.settle(message))
+            except RejectedInput as error:
+                problems.extend(error.problems)
+        if problems:
+            raise RejectedInput.of(tuple(problems))
+        for folded_name, (name, _) in changes.items():
+            if adopted := self._conversations[folded_name].adopted:
+                self._adopt(name, adopted)
+        return {
+            folded_name: (name, found, self._conversations[folded_name].task)
+            for folded_name, (name, found) in changes.items()
+        }
+
+    def _register_all(self, metadata: Iterable[TableMetadata], requested: TableName | None) -> None:
+        routed = [replace(entry, table=self.directory.destination(entry.table)) for entry in metadata]
+        for entry in routed:
+            if requested is not None and entry.table.folded != requested.folded:
+                detail = f"the message describes {entry.table}, the request is for {requested}"
+                raise refusal(Code.TABLE_MISMATCH, detail, entry.index, f"{entry.at}/lineage")
+        for folded_name, entries in by_table(routed).items():
+            conversation = TableConversation(self._register(entries), entries)
+            self._conversations[folded_name] = conversation
+            self._described |= dict.fromkeys(conversation.schema_ids(), entries[0].table)
+
+    def _conversation(self, name: TableName) -> TableConversation:
+        known = self._conversations.get(name.folded)
+        if known is None:
+            known = self._conversations[name.folded] = TableConversation(self._history(name))
+        return known
+
+    def _table_of(self, message: DataChange, requested: TableName | None) -> TableName:
+        if message.table is not None:
+            message = msgspec.structs.replace(message, table=self.directory.destination(message.table))
+        return table_of(message, requested, self._described_by(message.schema_id))
+
+    def _described_by(self, schema_id: str | None) -> TableName | None:
+        """The table that this schema id describes; one outside the caller's patterns is as unknown as none."""
+        if schema_id and schema_id not in self._described:
+            with translated_errors(), self.directory.begin() as connection:
+                found = find_table_by_replicate_schema(connection, schema_id)
+            visible = found is not None and self.principal.may_touch(found.name)
+            self._described[schema_id] = found.name if found is not None and visible else None
+        return self._described.get(schema_id or "")
+
+    def _history(self, name: TableName) -> SourceHistory | None:
+        """What earlier metadata messages said of a table."""
+        if not self.principal.may_touch(name):
+            return None
+        with translated_errors(), self.directory.begin() as connection:
+            table = find_table(connection, name)
+            stored = replicate_metadata(connection, table.table_id) if table else None
+        return SourceHistory.from_json(stored) if stored else None
+
+    def _register(self, entries: Sequence[TableMetadata]) -> SourceHistory | None:
+        """Register or evolve the table of these MD messages; it stays so whatever becomes of the data.
+
+        Returns what was stored before. Messages older than that are only a repetition, see `follow`.
+        """
+        name = entries[0].table
+        if not self.principal.may_touch(name):
+            raise refusal(Code.UNKNOWN_TABLE, "no such table", entries[0].index, f"{entries[0].at}/lineage")
+        if not self.principal.has(Right.REGISTER):
+            raise RejectedInput(Code.FORBIDDEN, "metadata messages need a key with the right `register`")
+        before = self._history(name)
+        outcomes: list[RegistrationOutcome] = []
+        with translated_errors(), self.directory.begin() as connection:
+            follow(before, entries)
+            for entry in entries:
+                if before is not None and entry.table_version < before.current.table_version:
+                    continue
+                registration = _evolved(connection, entry, marker_first=self.marker_first)
+                outcomes.append(registration.outcome)
+            table_id = registration.table.table_id
+            stored = replicate_metadata(connection, table_id, lock=True)
+            history = follow(SourceHistory.from_json(stored) if stored else None, entries)
+            record_replicate_metadata(connection, table_id, history.to_json())
+        self.directory.forget_table(name)
+        for outcome in outcomes:
+            if outcome is not RegistrationOutcome.UNCHANGED:
+                log.info("table_registered", table=str(name), outcome=outcome, by="metadata message")
+        return before
+
+    def _adopt(self, name: TableName, external_schema_ids: Mapping[VersionId, str]) -> None:
+        """Store external schema ids that came for the first time with their versions."""
+        with translated_errors(), self.directory.begin() as connection:
+            table = find_table(connection, name)
+            stored = replicate_metadata(connection, table.table_id, lock=True) if table else None
+            if table and stored:
+                history = adopt(SourceHistory.from_json(stored), external_schema_ids)
+                record_replicate_metadata(connection, table.table_id, history.to_json())
+
+
+def refusal(code: Code, detail: str, index: int, pointer: str) -> RejectedInput:
+    """The refusal of a request for one message."""
+    return RejectedInput.of((Problem(code, detail, index, pointer),))
+
+
+def _evolved(connection: Connection, entry: TableMetadata, *, marker_first: bool) -> Registration:
+    """The table after one metadata message; a refusal names the message."""
+    present = find_table(connection, entry.table)
+    try:
+        wanted = (
+            entry.schema_after(present.schema, present.options) if present is not None else entry.schema_after(None)
+        )
+        return register_table(connection, entry.table, wanted, marker_first=marker_first)
+    except RejectedInput as error:
+        if error.problems:
+            raise
+        raise refusal(error.code, error.detail, entry.index, f"{entry.at}/tableStructure") from None

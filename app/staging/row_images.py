@@ -1,0 +1,122 @@
+"""Row images in Postgres: the latest full row per key, written in the transaction of the batch that makes it.
+
+Read and written under the table's sequence lock only, so that each batch sees what all batches before it left.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
+
+import sqlalchemy as sa
+
+from app.domain.row_image import StoredImage
+from app.domain.table import BatchSequence, Generation, TableId
+
+# In the driver's own placeholders, of which %()b sends arrays in binary form: as text they would be twice as long.
+SELECT_IMAGES: Final = """
+    SELECT row_key, image, sequence FROM mirrorgate.row_images
+    WHERE table_id = %(table_id)s AND generation = %(generation)s AND row_key = ANY(%(keys)b)"""
+
+UPSERT_IMAGES: Final = """
+    INSERT INTO mirrorgate.row_images (table_id, generation, row_key, sequence, image)
+    SELECT %(table_id)s, %(generation)s, row_key, sequence, image
+    FROM unnest(%(keys)b::bytea[], %(sequences)b::bigint[], %(images)b::bytea[]) AS new (row_key, sequence, image)
+    ON CONFLICT (table_id, generation, row_key)
+    DO UPDATE SET sequence = excluded.sequence, image = excluded.image"""
+
+DELETE_IMAGES: Final = """
+    DELETE FROM mirrorgate.row_images
+    WHERE table_id = %(table_id)s AND generation = %(generation)s AND row_key = ANY(%(keys)b)"""
+
+COUNT_IMAGES = sa.text("""
+    SELECT count(*) FROM mirrorgate.row_images WHERE table_id = :table_id AND generation = :generation""")
+
+CLEAR_IMAGES = sa.text("DELETE FROM mirrorgate.row_images WHERE table_id = :table_id")
+
+SCAN_IMAGES = sa.text("""
+    SELECT row_key, image FROM mirrorgate.row_images
+    WHERE table_id = :table_id AND generation = :generation
+      AND (CAST(:after AS bytea) IS NULL OR row_key > :after) ORDER BY row_key LIMIT :most""")
+
+MOVE_IMAGES: Final = """
+    UPDATE mirrorgate.row_images SET generation = %(new)s, sequence = %(sequence)s
+    WHERE table_id = %(table_id)s AND generation = %(old)s AND row_key = ANY(%(keys)b)"""
+
+MOST_ROWS: Final = 10_000
+"""Images that one statement reads or writes."""
+
+Item = TypeVar("Item")
+
+
+def read_images(
+    connection: sa.Connection, table_id: TableId, generation: Generation, keys: Collection[bytes]
+) -> dict[bytes, StoredImage]:
+    """The stored images of these row keys. A statement of its own, begun after the sequence lock was granted."""
+    found: dict[bytes, StoredImage] = {}
+    for chunk in _chunks(list(keys)):
+        parameters = {"table_id": table_id, "generation": generation, "keys": chunk}
+        rows = connection.exec_driver_sql(SELECT_IMAGES, parameters)
+        found.update((key, StoredImage(image, sequence)) for key, image, sequence in rows)
+    return found
+
+
+def write_images(
+    connection: sa.Connection,
+    table_id: TableId,
+    generation: Generation,
+    images: Mapping[bytes, StoredImage | None],
+) -> None:
+    """Leave these images stored, and nothing under a key whose image is None. Dies with the transaction."""
+    place = {"table_id": table_id, "generation": generation}
+    deleted = [key for key, image in images.items() if image is None]
+    kept = [(key, image) for key, image in images.items() if image is not None]
+    for keys in _chunks(deleted):
+        connection.exec_driver_sql(DELETE_IMAGES, {**place, "keys": keys})
+    for chunk in _chunks(kept):
+        columns = {
+            "keys": [key for key, _ in chunk],
+            "sequences": [image.sequence for _, image in chunk],
+            "images": [image.image for _, image in chunk],
+        }
+        connection.exec_driver_sql(UPSERT_IMAGES, {**place, **columns})
+
+
+def count_images(connection: sa.Connection, table_id: TableId, generation: Generation) -> int:
+    """How many rows have an image."""
+    count: int = connection.execute(COUNT_IMAGES, {"table_id": table_id, "generation": generation}).scalar_one()
+    return count
+
+
+def scan_images(
+    connection: sa.Connection, table_id: TableId, generation: Generation, most: int
+) -> Iterator[dict[bytes, bytes]]:
+    """All images by row key, in the order of the keys, `most` at a time."""
+    after: bytes | None = None
+    while True:
+        parameters = {"table_id": table_id, "generation": generation, "after": after, "most": most}
+        chunk = {bytes(key): bytes(image) for key, image in connection.execute(SCAN_IMAGES, parameters)}
+        if not chunk:
+            return
+        yield chunk
+        after = max(chunk)
+
+
+def move_images(
+    connection: sa.Connection,
+    table_id: TableId,
+    old: Generation,
+    new: Generation,
+    keys: Sequence[bytes],
+    sequence: BatchSequence,
+) -> None:
+    """Make these images those of a new generation, written by its batch `sequence`."""
+    parameters = {"table_id": table_id, "old": old, "new": new, "keys": keys, "sequence": sequence}
+    connection.exec_driver_sql(MOVE_IMAGES, parameters)
+
+
+def clear_images(connection: sa.Connection, table_id: TableId) -> None:
+    """Forget all images of a table."""
+    connection.execute(CLEAR_IMAGES, {"table_id": table_id})
+
+
+def _chunks(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    return (items[start : start + MOST_ROWS] for start in range(0, len(items), MOST_ROWS))

@@ -1,0 +1,194 @@
+"""What one transaction stages: the locks, the checks under them, the blocks, row images and source positions.
+
+Everything that another transaction may have changed since a request was typed is looked at again here, by
+statements that begin after the lock was granted. A request that no longer fits, or whose partial updates no row
+image completes, is left out whole; its neighbours go on.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import sqlalchemy as sa
+
+from app.domain.image_overlay import ImageOverlay, Layer
+from app.domain.landing_rows import LandingRows
+from app.domain.payload import encode_payload
+from app.domain.table import BatchSequence, TableId
+from app.errors import RejectedInput
+from app.staging.receipt_book import ReceiptBook
+from app.staging.row_images import read_images, write_images
+from app.staging.sequence_lock import Counters, Gate, advance_sequence, lock_counters, read_gates
+from app.staging.source_positions import record_source_position, source_positions
+from app.staging.staged_blocks import BatchBorders, NewBlock, insert_blocks
+from app.staging.typed_batch import AlreadyStaged, BlockKey, Receipt, StagingRequest, TableMoved, TypedBatch
+
+
+@dataclass(frozen=True, slots=True)
+class StagedBatch:
+    """One staged batch: its receipt, and its rows as they will land."""
+
+    receipt: Receipt
+    rows: LandingRows
+
+
+Outcome: TypeAlias = list[StagedBatch] | AlreadyStaged | TableMoved | RejectedInput
+"""What became of a request: its batches in the order given, or why it was left out."""
+
+
+def encode_blocks(requests: Sequence[StagingRequest]) -> dict[BlockKey, bytes]:
+    """The payloads that these requests make if all of them are staged as they are.
+
+    Encoding needs no lock, so it comes before. Tables with gaps to fill are left out.
+    """
+    members: dict[BlockKey, list[LandingRows]] = defaultdict(list)
+    for request in requests:
+        for batch in request.batches:
+            members[batch.block_key].append(batch.rows)
+    return {
+        key: encode_payload([rows.batch for rows in all_rows])
+        for key, all_rows in members.items()
+        if not any(rows.images and rows.images.incomplete for rows in all_rows)
+    }
+
+
+def stage_requests(
+    connection: sa.Connection, requests: Sequence[StagingRequest], payloads: Mapping[BlockKey, bytes]
+) -> list[Outcome]:
+    """Stage what fits, in the order given; `payloads` are those of `encode_blocks`. The caller commits.
+
+    Dying before the commit leaves nothing.
+    """
+    book = ReceiptBook.of(requests)
+    book.lock_producers(connection)
+    tables = _locked(connection, requests)
+    book.lock_keys(connection)
+    outcomes = [_stage(request, tables, book) for request in requests]
+    whole = all(isinstance(outcome, list) for outcome in outcomes)
+    touched = [table for table in tables.values() if table.members]
+    blocks = [table.block(payloads.get(table.members[0][0].block_key) if whole else None) for table in touched]
+    for table, block in zip(touched, blocks, strict=True):
+        _store(connection, table, block)
+    if blocks:
+        insert_blocks(connection, blocks)
+    book.store(connection)
+    return outcomes
+
+
+def _stage(request: StagingRequest, tables: Mapping[TableId, "_LockedTable"], book: ReceiptBook) -> Outcome:
+    """Add the request to its tables if all of it fits and it was not staged before."""
+    try:
+        if request.identity is not None:
+            book.check(request.identity)
+        if any(batch.table.table_id not in tables for batch in request.batches):
+            raise TableMoved
+        checked = [(batch, *tables[batch.table.table_id].check(batch)) for batch in request.batches]
+    except (AlreadyStaged, TableMoved, RejectedInput) as reason:
+        return reason
+    staged = [tables[batch.table.table_id].add(batch, rows, layer) for batch, rows, layer in checked]
+    if request.identity is not None:
+        book.add(request.identity, request.answer([batch.receipt for batch in staged]))
+    return staged
+
+
+def _store(connection: sa.Connection, table: "_LockedTable", block: NewBlock) -> None:
+    """Everything of a table but its block."""
+    changes = sum(border.changes for border in block.batches)
+    rows = sum(border.rows for border in block.batches)
+    advance_sequence(
+        connection,
+        block.table_id,
+        block.last_sequence,
+        changes=changes,
+        rows=rows,
+        cdc_started=table.cdc_started,
+    )
+    if table.overlay.written:
+        write_images(connection, block.table_id, block.generation, table.overlay.written)
+    for task, last_sequence in table.positions.items():
+        record_source_position(connection, block.table_id, block.generation, task, last_sequence)
+
+
+@dataclass
+class _LockedTable:
+    """One table under its sequence lock, with what this transaction adds to it so far."""
+
+    gate: Gate
+    counters: Counters
+    overlay: ImageOverlay
+    positions: dict[str, str]
+    cdc_started: bool
+    members: list[tuple[TypedBatch, LandingRows]] = field(default_factory=list)
+
+    def check(self, batch: TypedBatch) -> tuple[LandingRows, Layer]:
+        """The rows as they will land. Raises TableMoved, or RejectedInput `incomplete_update`."""
+        if not self.gate.admits(batch.table):
+            raise TableMoved
+        if batch.rows.has_snapshots and self.cdc_started != batch.table.cdc_started:
+            raise TableMoved
+        if batch.advance is not None and self.positions.get(batch.advance.task) != batch.advance.seen:
+            raise TableMoved
+        return self.overlay.complete(batch.rows)
+
+    def add(self, batch: TypedBatch, rows: LandingRows, layer: Layer) -> StagedBatch:
+        """Give a checked batch the next sequence."""
+        self.members.append((batch, rows))
+        sequence = BatchSequence(self.counters.last_sequence + len(self.members))
+        self.overlay.adopt(layer, sequence)
+        self.cdc_started = self.cdc_started or rows.starts_cdc
+        if batch.advance is not None:
+            self.positions[batch.advance.task] = batch.advance.last
+        return StagedBatch(
+            Receipt(str(batch.table.name), batch.table.generation, sequence, rows.changes, rows.rows), rows
+        )
+
+    def block(self, payload: bytes | None) -> NewBlock:
+        """The block of all members; without a `payload`, theirs is encoded now."""
+        table = self.members[0][0].table
+        all_rows = [rows for _, rows in self.members]
+        return NewBlock(
+            table.table_id,
+            table.generation,
+            table.schema_version,
+            BatchSequence(self.counters.last_sequence + 1),
+            [BatchBorders(rows.changes, rows.rows) for rows in all_rows],
+            payload or encode_payload([rows.batch for rows in all_rows]),
+            all_rows[-1].ends_transaction,
+            next((rows.source_position for rows in reversed(all_rows) if rows.source_position), None),
+        )
+
+
+def _locked(connection: sa.Connection, requests: Sequence[StagingRequest]) -> dict[TableId, _LockedTable]:
+    """The tables of these requests, locked, and what is stored of them that the requests depend on."""
+    batches: dict[TableId, list[TypedBatch]] = defaultdict(list)
+    for request in requests:
+        for batch in request.batches:
+            batches[batch.table.table_id].append(batch)
+    counters = lock_counters(connection, batches)
+    gates = read_gates(connection, batches)
+    tables = {}
+    for table_id, members in batches.items():
+        if table_id in counters:
+            fitting = [member for member in members if gates[table_id].admits(member.table)] or members
+            tables[table_id] = _LockedTable(
+                gates[table_id],
+                counters[table_id],
+                _overlay(connection, fitting),
+                _positions(connection, fitting),
+                counters[table_id].cdc_started,
+            )
+    return tables
+
+
+def _overlay(connection: sa.Connection, members: Sequence[TypedBatch]) -> ImageOverlay:
+    table = members[0].table
+    wanted = {key for member in members if member.rows.images for key in member.rows.images.wanted()}
+    stored = read_images(connection, table.table_id, table.generation, wanted) if wanted else {}
+    return ImageOverlay(table, stored)
+
+
+def _positions(connection: sa.Connection, members: Sequence[TypedBatch]) -> dict[str, str]:
+    if not any(member.advance for member in members):
+        return {}
+    return dict(source_positions(connection, members[0].table.table_id, members[0].table.generation))

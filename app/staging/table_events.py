@@ -1,0 +1,60 @@
+"""What operators did to tables, and what came of it: kept when the table is gone."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from app.domain.names import TableName
+from app.domain.table import Table
+
+INSERT_EVENT = sa.text("""
+    INSERT INTO mirrorgate.table_events (table_id, folded_name, generation, actor, action, reason, details)
+    VALUES (:table_id, :folded_name, :generation, :actor, :action, :reason, CAST(:details AS jsonb))""")
+
+SELECT_EVENTS = sa.text("""
+    SELECT event_id, generation, happened_at, actor, action, reason, details FROM mirrorgate.table_events
+    WHERE folded_name = :folded_name AND event_id > :after ORDER BY event_id LIMIT :most""")
+
+
+@dataclass(frozen=True, slots=True)
+class TableEvent:
+    """One act: who (`actor` is a key id, or `drain`), what, when and why."""
+
+    event_id: int
+    generation: int
+    happened_at: datetime
+    actor: str
+    action: str
+    reason: str | None
+    details: Mapping[str, Any]
+
+
+def record_event(
+    connection: sa.Connection,
+    table: Table,
+    actor: str,
+    action: str,
+    reason: str | None = None,
+    details: Mapping[str, Any] | None = None,
+) -> None:
+    """Write an event in the transaction of the act."""
+    parameters = {
+        "table_id": table.table_id,
+        "folded_name": table.name.folded,
+        "generation": table.generation,
+        "actor": actor,
+        "action": action,
+        "reason": reason,
+        "details": json.dumps(details or {}),
+    }
+    connection.execute(INSERT_EVENT, parameters)
+
+
+def list_events(connection: sa.Connection, name: TableName, *, after: int, most: int) -> list[TableEvent]:
+    """The events of every table that had this name, in order, beyond event `after`."""
+    parameters = {"folded_name": name.folded, "after": after, "most": most}
+    return [TableEvent(*row) for row in connection.execute(SELECT_EVENTS, parameters)]

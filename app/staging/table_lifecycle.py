@@ -1,0 +1,167 @@
+"""What operators ask of a table: drop, recreate, rename, pause, resume, flush, repair, release.
+
+Each act names the generation it means, runs under the table's sequence lock, and leaves an event. A drop is only
+begun here (R1): the table's owner deletes the folder and then calls `finish_drop` (R6).
+"""
+
+import json
+from dataclasses import replace
+from typing import Final
+
+import sqlalchemy as sa
+
+from app.domain.drop_plan import DropPlan
+from app.domain.names import TableName
+from app.domain.table import FileNumber, Generation, Table, TableState
+from app.errors import Code, RejectedInput
+from app.staging.leases import LOCK_LEASE
+from app.staging.sequence_lock import lock_counters
+from app.staging.table_events import record_event
+from app.staging.table_registry import find_table
+
+BEGIN_DROP = sa.text("""
+    UPDATE mirrorgate.tables SET state = 'dropping', state_reason = NULL, drop_plan = CAST(:plan AS jsonb)
+    WHERE table_id = :table_id""")
+
+RESERVE_NAME = sa.text("""
+    INSERT INTO mirrorgate.table_sources (folded_source, table_id) VALUES (:folded_name, :table_id)
+    ON CONFLICT (folded_source) DO NOTHING""")
+
+END_EPOCH = sa.text("UPDATE mirrorgate.table_leases SET epoch = epoch + 1 WHERE table_id = :table_id")
+
+SET_STATE = sa.text("""
+    UPDATE mirrorgate.tables SET state = :state, state_reason = NULL WHERE table_id = :table_id""")
+
+REQUEST_FLUSH = sa.text("""
+    UPDATE mirrorgate.table_counters SET flush_through = last_sequence WHERE table_id = :table_id""")
+
+REQUEST_REPAIR = sa.text("""
+    UPDATE mirrorgate.landing_files f SET repair_requested = true
+    WHERE table_id = :table_id AND generation = :generation AND number = :number AND state = 'published'
+      AND f.row_count = (
+        SELECT sum(b.row_count) FROM mirrorgate.staged_blocks b
+        JOIN mirrorgate.block_payloads p USING (table_id, generation, first_sequence)
+        WHERE b.table_id = f.table_id AND b.generation = f.generation
+          AND b.first_sequence BETWEEN f.first_sequence AND f.last_sequence)""")
+"""Only where every payload of the file is still kept."""
+
+SELECT_PUBLISHED = sa.text("""
+    SELECT FROM mirrorgate.landing_files
+    WHERE table_id = :table_id AND generation = :generation AND number = :number AND state = 'published'""")
+
+_CHANGES: Final = {
+    TableState.PAUSED: frozenset({TableState.ACTIVE}),
+    TableState.ACTIVE: frozenset({TableState.PAUSED}),
+}
+"""From which states pause and resume lead to a state."""
+
+
+def begin_drop(connection: sa.Connection, name: TableName, generation: Generation, plan: DropPlan, actor: str) -> Table:
+    """R1: refuse changes, end the owner's epoch and say what comes after. The same again changes nothing.
+
+    A process that dies after the commit leaves the drop to the table's next owner. Raises RejectedInput
+    `unknown_table`, `generation_mismatch`, `wrong_table_state`, `bad_name` or `bad_option`.
+    """
+    table = locked_table(connection, name, generation, with_lease=True)
+    options = plan.options or table.options
+    if plan.schema is not None:
+        plan = replace(plan, schema=options.declared(plan.schema))
+    if table.state is TableState.DROPPING:
+        if table.drop_plan == plan:
+            return table
+        raise RejectedInput(Code.WRONG_TABLE_STATE, f"table {table.name} is being dropped already")
+    options.check(plan.schema or table.schema)
+    keys = {"table_id": table.table_id}
+    if plan.new_name is not None:
+        taken = plan.new_name.folded == table.name.folded or find_table(connection, plan.new_name) is not None
+        reserved = {**keys, "folded_name": plan.new_name.folded}
+        if taken or connection.execute(RESERVE_NAME, reserved).rowcount == 0:
+            raise RejectedInput(Code.BAD_NAME, f"the name {plan.new_name} is taken")
+    connection.execute(BEGIN_DROP, {**keys, "plan": json.dumps(plan.to_json())})
+    connection.execute(END_EPOCH, keys)
+    record_event(connection, table, actor, plan.action, details=plan.to_json())
+    return _again(connection, name)
+
+
+def set_publishing(
+    connection: sa.Connection, name: TableName, generation: Generation, state: TableState, actor: str
+) -> Table:
+    """Pause or resume publishing; ingest goes on. The same again changes nothing."""
+    table = locked_table(connection, name, generation)
+    if table.state is state:
+        return table
+    if table.state not in _CHANGES[state]:
+        raise _wrong_state(table)
+    connection.execute(SET_STATE, {"table_id": table.table_id, "state": state})
+    record_event(connection, table, actor, "pause" if state is TableState.PAUSED else "resume")
+    return _again(connection, name)
+
+
+def release(connection: sa.Connection, name: TableName, generation: Generation, actor: str, reason: str) -> Table:
+    """Let a quarantined table publish again, because an operator has looked."""
+    table = locked_table(connection, name, generation)
+    if table.state is not TableState.QUARANTINED:
+        raise _wrong_state(table)
+    connection.execute(SET_STATE, {"table_id": table.table_id, "state": TableState.ACTIVE})
+    record_event(connection, table, actor, "release", reason)
+    return _again(connection, name)
+
+
+def request_flush(connection: sa.Connection, name: TableName, generation: Generation, actor: str) -> Table:
+    """Publish what is accepted so far without waiting for a full or an old enough file."""
+    table = locked_table(connection, name, generation)
+    if not table.state.accepts_changes:
+        raise _wrong_state(table)
+    connection.execute(REQUEST_FLUSH, {"table_id": table.table_id})
+    record_event(connection, table, actor, "flush")
+    return table
+
+
+def request_repair(
+    connection: sa.Connection, name: TableName, generation: Generation, number: FileNumber, actor: str
+) -> Table:
+    """Have a published file written again under its own number, from the payloads it was made of.
+
+    Raises RejectedInput `unknown_file`, or `payloads_purged` once they are no longer kept.
+    """
+    table = locked_table(connection, name, generation)
+    if not table.state.accepts_changes:
+        raise _wrong_state(table)
+    keys = {"table_id": table.table_id, "generation": generation, "number": number}
+    if connection.execute(SELECT_PUBLISHED, keys).first() is None:
+        raise RejectedInput(Code.UNKNOWN_FILE, f"generation {generation} has no published file {number}")
+    if connection.execute(REQUEST_REPAIR, keys).rowcount == 0:
+        raise RejectedInput(Code.PAYLOADS_PURGED, f"the payloads of file {number} are no longer kept")
+    record_event(connection, table, actor, "repair", details={"number": number})
+    return table
+
+
+def locked_table(
+    connection: sa.Connection, name: TableName, generation: Generation, *, with_lease: bool = False
+) -> Table:
+    """The live table under its sequence lock, and under its lease before that, as the drain locks them.
+
+    Raises RejectedInput `unknown_table` or `generation_mismatch`.
+    """
+    seen = find_table(connection, name)
+    if seen is not None:
+        if with_lease:
+            connection.execute(LOCK_LEASE, {"table_id": seen.table_id})
+        lock_counters(connection, [seen.table_id])
+        seen = find_table(connection, name)
+    if seen is None:
+        raise RejectedInput(Code.UNKNOWN_TABLE, "no such table")
+    if seen.generation != generation:
+        detail = f"table {seen.name} is in generation {seen.generation}, not {generation}"
+        raise RejectedInput(Code.GENERATION_MISMATCH, detail)
+    return seen
+
+
+def _again(connection: sa.Connection, name: TableName) -> Table:
+    table = find_table(connection, name)
+    assert table is not None
+    return table
+
+
+def _wrong_state(table: Table) -> RejectedInput:
+    return RejectedInput(Code.WRONG_TABLE_STATE, f"table {table.name} is {table.state}")

@@ -1,0 +1,140 @@
+"""R6: what becomes of a table whose folder is gone: nothing, or a new generation that begins at file 1.
+
+Batches of the old generation that no file was recorded for are discarded; they are counted, never landed in the new
+one. After a rename the rows land again from the row images, where the table keeps them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Final
+
+import sqlalchemy as sa
+
+from app.domain.change import Change, Image, Operation
+from app.domain.drop_plan import DropAction, DropPlan
+from app.domain.landing_rows import RowRules, landing_rows
+from app.domain.metadata_chain import seed
+from app.domain.payload import encode_payload
+from app.domain.row_image import decode_image
+from app.domain.table import BatchSequence, Epoch, Generation, Table
+from app.domain.table_options import InitialLoad, PartialUpdates
+from app.domain.table_schema import SchemaVersion, TableSchema
+from app.staging.database import installation_id
+from app.staging.leases import check_epoch
+from app.staging.metadata_blocks import append_block
+from app.staging.row_images import clear_images, move_images, scan_images
+from app.staging.sequence_lock import advance_sequence, lock_counters
+from app.staging.staged_blocks import BatchBorders, NewBlock, insert_blocks
+from app.staging.table_events import record_event
+from app.staging.table_registration import insert_version, set_options, set_sources
+from app.staging.table_registry import find_table_by_id
+
+SELECT_UNPUBLISHED = sa.text("""
+    SELECT coalesce(sum(cardinality(batch_rows)), 0)::bigint AS batches,
+        coalesce(sum(row_count), 0)::bigint AS rows
+    FROM mirrorgate.staged_blocks
+    WHERE table_id = :table_id AND generation = :generation AND first_sequence > :published_through""")
+
+END_TABLE = sa.text("""
+    UPDATE mirrorgate.tables SET state = 'dropped', state_reason = NULL, drop_plan = NULL, replicate_metadata = NULL
+    WHERE table_id = :table_id""")
+
+DELETE_ROUTES = sa.text("DELETE FROM mirrorgate.table_sources WHERE table_id = :table_id")
+
+BEGIN_GENERATION = sa.text("""
+    UPDATE mirrorgate.tables
+    SET state = 'active', state_reason = NULL, drop_plan = NULL, generation = :generation, schema_version = 1,
+        name = :name, folded_name = :folded_name, column_stays = '{}', arcion_catalog = NULL, revision = revision + 1
+    WHERE table_id = :table_id""")
+
+RESET_COUNTERS = sa.text("""
+    UPDATE mirrorgate.table_counters
+    SET last_sequence = 0, accepted_changes = 0, accepted_rows = 0, next_file_number = 1, recorded_file_number = 0,
+        published_through = 0, flush_through = 0, cdc_started = false
+    WHERE table_id = :table_id""")
+
+ROWS_AT_ONCE: Final = 20_000
+"""Row images that make one staged block when they land again."""
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedDrop:
+    """What was given up of the old generation, and what the new one begins with."""
+
+    generation: int
+    discarded_batches: int
+    discarded_rows: int
+    landed_again: int
+
+
+def finish_drop(connection: sa.Connection, table: Table, epoch: Epoch, *, marker_first: bool) -> FinishedDrop:
+    """Do what the drop plan says, now that nothing of the old folder is left.
+
+    One transaction: a process that dies before its commit leaves a dropping table without a folder, for which the
+    next owner does all of it.
+    """
+    check_epoch(connection, table.table_id, epoch)
+    counters = lock_counters(connection, [table.table_id])[table.table_id]
+    plan = table.drop_plan
+    assert plan is not None
+    keys = {"table_id": table.table_id, "generation": table.generation}
+    unpublished = connection.execute(
+        SELECT_UNPUBLISHED, {**keys, "published_through": counters.published_through}
+    ).one()
+    landed_again = 0
+    if plan.action is DropAction.DROP:
+        connection.execute(END_TABLE, keys)
+        connection.execute(DELETE_ROUTES, keys)
+        clear_images(connection, table.table_id)
+    else:
+        reborn = _begin_generation(connection, table, plan, marker_first=marker_first)
+        if plan.action is DropAction.RENAME and reborn.options.partial_updates is PartialUpdates.COMPLETE:
+            landed_again = _land_again(connection, table.generation, reborn)
+        else:
+            clear_images(connection, table.table_id)
+    finished = FinishedDrop(table.generation, unpublished.batches, unpublished.rows, landed_again)
+    record_event(connection, table, "drain", f"{plan.action} done", details=asdict(finished))
+    return finished
+
+
+def _begin_generation(connection: sa.Connection, table: Table, plan: DropPlan, *, marker_first: bool) -> Table:
+    name = plan.new_name or table.name
+    options = plan.options or table.options
+    schema = replace(plan.schema or table.schema, bare=options.initial_load is InitialLoad.BARE)
+    generation = Generation(table.generation + 1)
+    parameters = {"table_id": table.table_id, "name": str(name), "folded_name": name.folded, "generation": generation}
+    connection.execute(DELETE_ROUTES, parameters)
+    connection.execute(BEGIN_GENERATION, parameters)
+    connection.execute(RESET_COUNTERS, parameters)
+    set_options(connection, table.table_id, options)
+    set_sources(connection, table.table_id, name, options)
+    append_block(connection, table.table_id, generation, seed(str(name), generation, installation_id(connection)))
+    insert_version(connection, table.table_id, generation, SchemaVersion(1), schema, marker_first=marker_first)
+    reborn = find_table_by_id(connection, table.table_id)
+    assert reborn is not None
+    return reborn
+
+
+def _land_again(connection: sa.Connection, old: Generation, table: Table) -> int:
+    """Stage every row of the old generation's images as snapshot rows of the new one, and keep the images."""
+    total = 0
+    rules = RowRules(table.schema, table.options)
+    for sequence, chunk in enumerate(scan_images(connection, table.table_id, old, ROWS_AT_ONCE), start=1):
+        rows = landing_rows(list(_snapshots(chunk, table.schema)), rules)
+        payload = encode_payload([rows.batch])
+        borders = [BatchBorders(rows.changes, rows.rows)]
+        first = BatchSequence(sequence)
+        insert_blocks(
+            connection,
+            [NewBlock(table.table_id, table.generation, table.schema_version, first, borders, payload)],
+        )
+        advance_sequence(connection, table.table_id, first, changes=rows.changes, rows=rows.rows, cdc_started=False)
+        move_images(connection, table.table_id, old, table.generation, list(chunk), first)
+        total += rows.rows
+    return total
+
+
+def _snapshots(images: dict[bytes, bytes], schema: TableSchema) -> Iterator[Change]:
+    for index, image in enumerate(images.values()):
+        after: Image = {schema.names[place]: value for place, value in decode_image(image).items()}
+        yield Change(index, Operation.SNAPSHOT, None, after, "", "")

@@ -1,0 +1,234 @@
+"""Registering tables: creating them, evolving their columns, setting their options.
+
+Everything that a batch is typed under changes only under the table's sequence lock, so that no batch is staged
+under the old rules beside it.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import sqlalchemy as sa
+
+from app.domain.metadata_chain import seed, set_data_schema
+from app.domain.names import TableName
+from app.domain.table import BatchSequence, Generation, Table, TableId
+from app.domain.table_options import DEFAULT_OPTIONS, InitialLoad, SourceName, TableOptions
+from app.domain.table_schema import SchemaVersion, TableSchema, evolve
+from app.errors import Code, RejectedInput
+from app.staging.database import installation_id
+from app.staging.metadata_blocks import append_block
+from app.staging.row_images import clear_images
+from app.staging.sequence_lock import lock_counters
+from app.staging.table_registry import find_table
+
+INSERT_TABLE = sa.text("""
+    INSERT INTO mirrorgate.tables (name, folded_name, options) VALUES (:name, :folded_name, CAST(:options AS jsonb))
+    ON CONFLICT (folded_name) WHERE state <> 'dropped' DO NOTHING
+    RETURNING table_id""")
+
+INSERT_COUNTERS = sa.text("INSERT INTO mirrorgate.table_counters (table_id) VALUES (:table_id)")
+
+INSERT_VERSION = sa.text("""
+    INSERT INTO mirrorgate.schema_versions (table_id, generation, version, key_columns, columns, bare)
+    VALUES (:table_id, :generation, :version, :key_columns, CAST(:columns AS jsonb), :bare)""")
+
+UPDATE_VERSION = sa.text("UPDATE mirrorgate.tables SET schema_version = :version WHERE table_id = :table_id")
+
+UPDATE_RULES = sa.text("""
+    UPDATE mirrorgate.tables
+    SET options = CAST(:options AS jsonb), column_stays = CAST(:stays AS jsonb), revision = revision + 1
+    WHERE table_id = :table_id""")
+
+UPDATE_OPTIONS = sa.text("""
+    UPDATE mirrorgate.tables SET options = CAST(:options AS jsonb) WHERE table_id = :table_id""")
+
+DELETE_SOURCES = sa.text("DELETE FROM mirrorgate.table_sources WHERE table_id = :table_id")
+
+INSERT_SOURCE = sa.text("""
+    INSERT INTO mirrorgate.table_sources (folded_source, table_id) VALUES (:folded_source, :table_id)
+    ON CONFLICT (folded_source) DO NOTHING""")
+
+SELECT_SOURCE_OWNER = sa.text("""
+    SELECT t.name FROM mirrorgate.table_sources s JOIN mirrorgate.tables t ON t.table_id = s.table_id
+    WHERE s.folded_source = :folded_source""")
+
+
+class RegistrationOutcome(StrEnum):
+    """What a registration did."""
+
+    CREATED = "created"
+    UNCHANGED = "unchanged"
+    CONFIGURED = "configured"
+    EVOLVED = "evolved"
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """The table as it stands after a registration."""
+
+    table: Table
+    outcome: RegistrationOutcome
+
+
+def register_table(
+    connection: sa.Connection,
+    name: TableName,
+    wanted: TableSchema | None,
+    options: TableOptions | None = None,
+    *,
+    marker_first: bool = False,
+) -> Registration:
+    """Create the table, or bring an existing one to `wanted` and `options`; the same again changes nothing.
+
+    Without `wanted` an existing table keeps its columns, without `options` its options. The metadata chain tells
+    each new schema version as files will have it, before any of its data. Raises RejectedInput
+    `incompatible_schema`, `table_not_accepting`, `bad_schema`, `bad_option` or `bad_name`.
+    """
+    if wanted is not None:
+        created = _create(connection, name, wanted, options or DEFAULT_OPTIONS, marker_first)
+        if created is not None:
+            return Registration(created, RegistrationOutcome.CREATED)
+    elif find_table(connection, name) is None:
+        raise RejectedInput(Code.BAD_SCHEMA, "a new table needs columns")
+    return _change(connection, name, wanted, options, marker_first)
+
+
+def evolve_table(connection: sa.Connection, table: Table, schema: TableSchema, *, marker_first: bool) -> Registration:
+    """Bring a table to a schema that its changes need: `table.schema`, more columns, or the row marker at last."""
+    lock_counters(connection, [table.table_id])
+    present = _must_find(connection, table.name)
+    merged = evolve(present.schema, schema)
+    if merged == present.schema:
+        return Registration(present, RegistrationOutcome.UNCHANGED)
+    _next_version(connection, present, merged, marker_first)
+    return Registration(_must_find(connection, table.name), RegistrationOutcome.EVOLVED)
+
+
+def _create(
+    connection: sa.Connection, name: TableName, wanted: TableSchema, options: TableOptions, marker_first: bool
+) -> Table | None:
+    """The new table, None where there is one of this name."""
+    declared = options.declared(wanted)
+    schema = TableSchema.declare(declared.columns, declared.key_columns)
+    parameters = {"name": str(name), "folded_name": name.folded, "options": json.dumps(options.to_json())}
+    table_id = connection.execute(INSERT_TABLE, parameters).scalar()
+    if table_id is None:
+        return None
+    owner = connection.execute(SELECT_SOURCE_OWNER, {"folded_source": name.folded}).scalar()
+    if owner is not None:
+        raise RejectedInput(Code.BAD_NAME, f"{name} is a source of table {owner}")
+    options.check(schema)
+    connection.execute(INSERT_COUNTERS, {"table_id": table_id})
+    append_block(connection, table_id, Generation(1), seed(str(name), Generation(1), installation_id(connection)))
+    bare = replace(schema, bare=options.initial_load is InitialLoad.BARE)
+    insert_version(connection, TableId(table_id), Generation(1), SchemaVersion(1), bare, marker_first=marker_first)
+    set_sources(connection, TableId(table_id), name, options)
+    return _must_find(connection, name)
+
+
+def _change(
+    connection: sa.Connection,
+    name: TableName,
+    wanted: TableSchema | None,
+    options: TableOptions | None,
+    marker_first: bool,
+) -> Registration:
+    counters = lock_counters(connection, [_must_find(connection, name).table_id])
+    table = _must_find(connection, name)
+    if not table.state.accepts_changes:
+        raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
+    options = table.options if options is None else options
+    options.check_change(table.options)
+    declared = table.schema if wanted is None else options.declared(wanted)
+    bare = table.schema.bare and options.initial_load is InitialLoad.BARE
+    schema = evolve(table.schema, replace(declared, bare=bare))
+    options.check(schema)
+    given = None if wanted is None else declared
+    stays = _column_stays(table, schema, given, options, counters[table.table_id].last_sequence)
+    outcome = RegistrationOutcome.UNCHANGED
+    if (options, stays) != (table.options, _stays(table)):
+        outcome = RegistrationOutcome.CONFIGURED
+        parameters = {"table_id": table.table_id, "options": json.dumps(options.to_json()), "stays": json.dumps(stays)}
+        connection.execute(UPDATE_RULES, parameters)
+        if options.sources != table.options.sources:
+            set_sources(connection, table.table_id, name, options)
+        if options.partial_updates is not table.options.partial_updates:
+            clear_images(connection, table.table_id)
+    if schema != table.schema:
+        outcome = RegistrationOutcome.EVOLVED
+        _next_version(connection, table, schema, marker_first)
+    return Registration(_must_find(connection, name), outcome)
+
+
+def _column_stays(
+    table: Table, schema: TableSchema, declared: TableSchema | None, options: TableOptions, last: BatchSequence
+) -> Mapping[str, int | None]:
+    """Which columns have left the source, and since which batch those are back that had."""
+    if declared is None:
+        back = set(table.options.exclude).difference(options.exclude)
+        present = set(schema.names).difference(table.left_columns - back)
+    else:
+        present = set(declared.names)
+    present.difference_update(options.exclude)
+    stays: dict[str, int | None] = dict(table.returned_columns)
+    for name in schema.names:
+        if name not in present:
+            stays[name] = None
+        elif name in table.left_columns:
+            stays[name] = last
+    return stays
+
+
+def _stays(table: Table) -> Mapping[str, int | None]:
+    return {**table.returned_columns, **dict.fromkeys(table.left_columns)}
+
+
+def set_sources(connection: sa.Connection, table_id: TableId, name: TableName, options: TableOptions) -> None:
+    """Route these source names here. One that is a table of its own, or feeds another, is refused."""
+    connection.execute(DELETE_SOURCES, {"table_id": table_id})
+    for text in options.sources:
+        source = SourceName.parse(text)
+        own = source.catalog is None and source.table.folded != name.folded
+        if own and find_table(connection, source.table) is not None:
+            raise RejectedInput(Code.BAD_OPTION, f"the source {text} is a table itself")
+        parameters = {"folded_source": source.folded, "table_id": table_id}
+        if connection.execute(INSERT_SOURCE, parameters).rowcount == 0:
+            raise RejectedInput(Code.BAD_OPTION, f"the source {text} is named twice or feeds another table")
+
+
+def _next_version(connection: sa.Connection, table: Table, schema: TableSchema, marker_first: bool) -> None:
+    version = SchemaVersion(table.schema_version + 1)
+    insert_version(connection, table.table_id, table.generation, version, schema, marker_first=marker_first)
+    connection.execute(UPDATE_VERSION, {"table_id": table.table_id, "version": version})
+
+
+def set_options(connection: sa.Connection, table_id: TableId, options: TableOptions) -> None:
+    """Store the options of a new generation."""
+    connection.execute(UPDATE_OPTIONS, {"table_id": table_id, "options": json.dumps(options.to_json())})
+
+
+def insert_version(
+    connection: sa.Connection,
+    table_id: TableId,
+    generation: Generation,
+    version: SchemaVersion,
+    schema: TableSchema,
+    *,
+    marker_first: bool,
+) -> None:
+    """Record a schema version and tell it in the metadata chain, before any of its data."""
+    stored = schema.to_json()
+    parameters = {**stored, "columns": json.dumps(stored["columns"])}
+    connection.execute(
+        INSERT_VERSION, {**parameters, "table_id": table_id, "generation": generation, "version": version}
+    )
+    append_block(connection, table_id, generation, set_data_schema(schema.file_schema(marker_first=marker_first)))
+
+
+def _must_find(connection: sa.Connection, name: TableName) -> Table:
+    table = find_table(connection, name)
+    if table is None:  # dropped between two statements of this transaction
+        raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {name} was dropped just now")
+    return table

@@ -1,0 +1,109 @@
+"""Operating tables over HTTP: what is asked, what is refused, and what is kept of it."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.calls import Gateway, insert, problem
+from tests.api.conftest import ClientWith
+
+COLUMNS = {"id": "int64"}
+
+
+@pytest.fixture
+def orders(gateway: Gateway) -> Gateway:
+    """A gateway with a table `orders` in generation 1."""
+    gateway.register("orders", COLUMNS, ["id"]).raise_for_status()
+    return gateway
+
+
+ACTS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "drop": ("DELETE", "/v1/tables/orders", {}),
+    "recreate": ("POST", "/v1/tables/orders/recreate", {}),
+    "rename": ("POST", "/v1/tables/orders/rename", {"json": {"name": "sales"}}),
+    "pause": ("POST", "/v1/tables/orders/pause", {}),
+    "resume": ("POST", "/v1/tables/orders/resume", {}),
+    "flush": ("POST", "/v1/tables/orders/flush", {}),
+    "repair": ("POST", "/v1/tables/orders/repair/1", {}),
+    "release": ("POST", "/v1/tables/orders/release", {"json": {"reason": "looked"}}),
+}
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_an_act_names_the_generation_it_means(orders: Gateway, act: str) -> None:
+    method, path, content = ACTS[act]
+    assert orders.request(method, path, **content).status_code == 400
+    problem(orders.request(method, path, params={"generation": 2}, **content), 409, "generation_mismatch")
+    assert orders.get("/v1/tables/orders/events").json()["events"] == []
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_an_act_needs_the_right_admin_and_a_key_for_the_table(
+    orders: Gateway, client_with: ClientWith, act: str
+) -> None:
+    method, path, content = ACTS[act]
+    weak = client_with("ingest", "read", "register")
+    problem(weak.request(method, path, params={"generation": 1}, **content), 403, "forbidden")
+    other = client_with("admin", tables=["other"])
+    problem(other.request(method, path, params={"generation": 1}, **content), 404, "unknown_table")
+
+
+@pytest.mark.parametrize("act", ["drop", "recreate", "rename"])
+def test_a_drop_is_accepted_visible_and_refuses_changes_meanwhile(orders: Gateway, act: str) -> None:
+    method, path, content = ACTS[act]
+    answers = [orders.request(method, path, params={"generation": 1}, **content) for _ in range(2)]
+    assert [(answer.status_code, answer.json()["state"]) for answer in answers] == [(202, "dropping")] * 2
+    assert orders.status("orders")["state"] == "dropping"
+    problem(orders.arcion(insert("orders", id="1")), 409, "table_not_accepting")
+    [event] = orders.get("/v1/tables/orders/events").json()["events"]
+    assert (event["action"], event["generation"]) == (act, 1)
+
+
+def test_a_paused_table_accepts_changes(orders: Gateway) -> None:
+    assert orders.post("/v1/tables/orders/pause", params={"generation": 1}).json()["state"] == "paused"
+    assert orders.arcion(insert("orders", id="1")).status_code == 202
+    assert orders.post("/v1/tables/orders/resume", params={"generation": 1}).json()["state"] == "active"
+    events = orders.get("/v1/tables/orders/events").json()["events"]
+    assert [event["action"] for event in events] == ["pause", "resume"]
+
+
+def test_what_a_table_is_recreated_with_is_checked_before_anything_is_dropped(orders: Gateway) -> None:
+    wanted = {"columns": [{"name": "a", "type": "int64"}], "key_columns": ["b"]}
+    answer = orders.post("/v1/tables/orders/recreate", params={"generation": 1}, json=wanted)
+    problem(answer, 422, "bad_schema")
+    wanted = {"columns": [{"name": "a", "type": "int64"}], "options": {"insert_marker": "upsert"}}
+    answer = orders.post("/v1/tables/orders/recreate", params={"generation": 1}, json=wanted)
+    problem(answer, 422, "bad_option")
+    assert orders.status("orders")["state"] == "active"
+
+
+def test_a_table_is_renamed_only_to_a_free_name_that_the_key_may_touch(
+    orders: Gateway, client_with: ClientWith
+) -> None:
+    orders.register("taken", COLUMNS, ["id"])
+    for name, status, code in (("taken", 422, "bad_name"), ("a/b", 422, "bad_name"), ("ORDERS", 422, "bad_name")):
+        answer = orders.post("/v1/tables/orders/rename", params={"generation": 1}, json={"name": name})
+        problem(answer, status, code)
+    limited = client_with("admin", tables=["orders"])
+    answer = limited.post("/v1/tables/orders/rename", params={"generation": 1}, json={"name": "free"})
+    problem(answer, 404, "unknown_table")
+
+
+def test_only_published_files_are_repaired(orders: Gateway) -> None:
+    problem(orders.post("/v1/tables/orders/repair/1", params={"generation": 1}), 404, "unknown_file")
+
+
+def test_a_release_says_why(orders: Gateway) -> None:
+    answer = orders.post("/v1/tables/orders/release", params={"generation": 1}, json={"reason": ""})
+    assert answer.status_code == 400
+    answer = orders.post("/v1/tables/orders/release", params={"generation": 1}, json={"reason": "looked"})
+    problem(answer, 409, "wrong_table_state")
+
+
+def test_events_come_in_pages(orders: Gateway) -> None:
+    for act in ("pause", "resume", "flush"):
+        orders.post(f"/v1/tables/orders/{act}", params={"generation": 1}).raise_for_status()
+    first = orders.get("/v1/tables/orders/events", params={"limit": 2}).json()
+    second = orders.get("/v1/tables/orders/events", params={"limit": 2, "after": first["next_after"]}).json()
+    assert [event["action"] for event in first["events"] + second["events"]] == ["pause", "resume", "flush"]
+    assert second["next_after"] is None

@@ -1,0 +1,173 @@
+"""Dropping, recreating, renaming and repairing, through the drain and the landing folder."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from app.domain.drop_plan import DropAction, DropPlan
+from app.domain.names import TableName
+from app.domain.table import FileNumber, Generation, TableState
+from app.domain.table_options import TableOptions
+from app.landing.local_zone import LocalZone
+from app.staging.table_lifecycle import begin_drop, request_flush, request_repair, set_publishing
+from app.staging.table_registration import register_table
+from spark_jobs.drain_cycle import DrainCycle
+from tests.spark.conftest import NewWorker, drain, end_lease
+from tests.support import sql
+from tests.support.changes import insert, update
+from tests.support.gateway_parts import current, landed_keys, registered, stage, stage_keys, typed
+from tests.support.schemas import schema_of
+
+ID = schema_of({"id": "int64"}, ["id"])
+T = TableName.parse("t")
+ONE = Generation(1)
+
+
+def begin(engine: sa.Engine, action: DropAction, new_name: str | None = None) -> None:
+    with engine.begin() as connection:
+        plan = DropPlan(action, new_name=TableName.parse(new_name) if new_name else None)
+        begin_drop(connection, T, ONE, plan, "operator")
+
+
+@pytest.fixture
+def worker(engine: sa.Engine, new_worker: NewWorker) -> DrainCycle:
+    """The owner of table `t`, which has published one file."""
+    stage_keys(engine, registered(engine, "t", ID), [1], [2])
+    worker = new_worker()
+    drain(worker)
+    return worker
+
+
+def test_a_dropped_tables_folder_is_gone_and_others_stay(
+    engine: sa.Engine, landing_zone: Path, worker: DrainCycle
+) -> None:
+    stage_keys(engine, registered(engine, "other", ID), [5])
+    stage_keys(engine, current(engine, "t"), [3])
+    begin(engine, DropAction.DROP)
+    drain(worker)
+    assert not (landing_zone / "t").exists()
+    assert landed_keys(landing_zone, "other") == [[5]]
+    details = "SELECT (details ->> 'discarded_rows')::int FROM mirrorgate.table_events WHERE action = 'drop done'"
+    assert sql.value(engine, details) == 1
+
+
+def test_a_recreated_table_lands_from_file_one_and_nothing_of_before(
+    engine: sa.Engine, landing_zone: Path, worker: DrainCycle
+) -> None:
+    stage_keys(engine, current(engine, "t"), [3])
+    begin(engine, DropAction.RECREATE)
+    drain(worker)
+    stage_keys(engine, current(engine, "t"), [7], [8])
+    drain(worker)
+    assert landed_keys(landing_zone, "t") == [[7, 8]]
+
+
+def test_a_renamed_table_with_row_images_lands_whole_under_its_new_name(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker
+) -> None:
+    with engine.begin() as connection:
+        schema = schema_of({"id": "int64", "note": "string"}, ["id"])
+        table = register_table(connection, T, schema, TableOptions.parse({"partial_updates": "complete"})).table
+    changes = [insert({"id": 1, "note": "a"}), insert({"id": 2, "note": "b"}, 1), update({"id": 1}, {"id": 3}, 2)]
+    stage(engine, [typed(table, changes)])
+    worker = new_worker()
+    drain(worker)
+    begin(engine, DropAction.RENAME, "other.name")
+    drain(worker)
+    assert landed_keys(landing_zone, "other.name") == [[2, 3]]
+    assert not (landing_zone / "t").exists()
+
+
+def test_an_owner_that_was_building_when_the_drop_began_makes_nothing_visible(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, worker: DrainCycle
+) -> None:
+    other = new_worker()
+    stage_keys(engine, current(engine, "t"), [3])
+    claimed = worker.prepare(current(engine, "t").table_id)
+    assert claimed is not None
+    begin(engine, DropAction.RECREATE)
+    end_lease(engine, worker)
+    drain(other)
+    assert worker.build_and_publish([claimed]) == set()
+    assert landed_keys(landing_zone, "t") == []
+    assert (current(engine, "t").generation, current(engine, "t").state) == (2, TableState.ACTIVE)
+
+
+def test_a_worker_that_dies_after_deleting_the_folder_leaves_the_rest_to_the_next(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, worker: DrainCycle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(engine, DropAction.DROP)
+    with monkeypatch.context() as patch:
+        patch.setattr("spark_jobs.drain_cycle.finish_drop", lambda *_, **__: (_ for _ in ()).throw(OSError("died")))
+        assert worker.prepare(current(engine, "t").table_id) is None
+    assert not (landing_zone / "t").exists()
+    assert current(engine, "t").state is TableState.DROPPING
+    end_lease(engine, worker)
+    drain(new_worker())
+    assert sql.value(engine, "SELECT state FROM mirrorgate.tables") == "dropped"
+
+
+def test_a_folder_in_use_is_tried_again_and_the_state_says_so(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, worker: DrainCycle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def in_use(*_: object) -> None:
+        raise PermissionError("in use")
+
+    begin(engine, DropAction.DROP)
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalZone, "remove_folder", in_use)
+        assert worker.prepare(current(engine, "t").table_id) is None
+    reason = sql.value(engine, "SELECT state_reason FROM mirrorgate.tables")
+    assert reason == "storage: PermissionError; tried again"
+    assert landed_keys(landing_zone, "t") == [[1, 2]]
+    drain(worker)
+    assert not (landing_zone / "t").exists()
+
+
+def test_a_folder_that_is_anothers_is_not_deleted(engine: sa.Engine, landing_zone: Path, worker: DrainCycle) -> None:
+    (landing_zone / "t" / "_gateway.json").write_text("{}")
+    begin(engine, DropAction.DROP)
+    assert worker.prepare(current(engine, "t").table_id) is None
+    assert landed_keys(landing_zone, "t") == [[1, 2]]
+    reason = sql.value(engine, "SELECT state_reason FROM mirrorgate.tables")
+    assert reason.startswith("landing_folder_lost: ")
+
+
+@pytest.mark.parametrize("damage", ["empty", "deleted", "other"])
+def test_a_repaired_file_has_its_rows_again_and_the_others_stay(
+    engine: sa.Engine, landing_zone: Path, worker: DrainCycle, damage: str
+) -> None:
+    stage_keys(engine, current(engine, "t"), [3])
+    drain(worker)
+    first, second = (landing_zone / "t" / f"{number:020d}.parquet" for number in (1, 2))
+    if damage == "empty":
+        first.write_bytes(b"")
+    elif damage == "deleted":
+        first.unlink()
+    else:
+        shutil.copy(second, first)
+    with engine.begin() as connection:
+        request_repair(connection, T, ONE, FileNumber(1), "operator")
+    drain(worker)
+    assert landed_keys(landing_zone, "t") == [[1, 2], [3]]
+    assert not sql.value(engine, "SELECT bool_or(repair_requested) FROM mirrorgate.landing_files")
+
+
+def test_a_flush_publishes_before_the_delay_and_a_pause_keeps_back(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker
+) -> None:
+    stage_keys(engine, registered(engine, "t", ID), [1])
+    worker = new_worker(max_delay_seconds=3600)
+    drain(worker)
+    assert landed_keys(landing_zone, "t") == []
+    with engine.begin() as connection:
+        request_flush(connection, T, ONE, "operator")
+        set_publishing(connection, T, ONE, TableState.PAUSED, "operator")
+    drain(worker)
+    assert landed_keys(landing_zone, "t") == []
+    with engine.begin() as connection:
+        set_publishing(connection, T, ONE, TableState.ACTIVE, "operator")
+    drain(worker)
+    assert landed_keys(landing_zone, "t") == [[1]]

@@ -1,0 +1,242 @@
+"""What operators ask of tables, in the database: states, generations, events; the folder is another matter."""
+
+from collections.abc import Callable
+
+import pytest
+import sqlalchemy as sa
+
+from app.domain.drop_plan import DropAction, DropPlan
+from app.domain.names import TableName
+from app.domain.table import Epoch, FileNumber, Generation, Table, TableState
+from app.domain.table_options import TableOptions
+from app.errors import Code, InvariantBroken
+from app.staging.group_commit import GroupCommit
+from app.staging.row_images import count_images
+from app.staging.table_events import list_events
+from app.staging.table_lifecycle import begin_drop, release, request_flush, request_repair, set_publishing
+from app.staging.table_rebirth import FinishedDrop, finish_drop
+from app.staging.table_registration import register_table
+from app.staging.table_registry import find_table, find_table_by_id, quarantine_table
+from app.staging.typed_batch import TableMoved
+from tests.support import sql
+from tests.support.gateway_parts import current, inserts, registered, stage, stage_keys, typed
+from tests.support.refusals import refused
+from tests.support.schemas import schema_of
+
+ID = schema_of({"id": "int64"}, ["id"])
+WIDE = schema_of({"id": "string", "note": "string"}, ["id"])
+T = TableName.parse("t")
+ONE = Generation(1)
+DROP = DropPlan(DropAction.DROP)
+RECREATE = DropPlan(DropAction.RECREATE)
+
+
+def begin(engine: sa.Engine, plan: DropPlan, name: TableName = T, generation: Generation = ONE) -> Table:
+    with engine.begin() as connection:
+        return begin_drop(connection, name, generation, plan, "operator")
+
+
+def finish(engine: sa.Engine, table: Table) -> FinishedDrop:
+    """What the table's owner does when the folder is gone."""
+    sql.run(
+        engine,
+        """INSERT INTO mirrorgate.table_leases VALUES (:table_id, 7, gen_random_uuid())
+        ON CONFLICT (table_id) DO UPDATE SET epoch = 7""",
+        table_id=table.table_id,
+    )
+    with engine.begin() as connection:
+        return finish_drop(connection, table, Epoch(7), marker_first=False)
+
+
+def actions(engine: sa.Engine, name: TableName = T) -> list[str]:
+    with engine.begin() as connection:
+        return [event.action for event in list_events(connection, name, after=0, most=100)]
+
+
+def test_a_dropped_table_is_unknown_its_name_is_free_and_what_was_not_published_is_counted(engine: sa.Engine) -> None:
+    stage_keys(engine, registered(engine, "t", ID), [1, 2], [3])
+    table = begin(engine, DROP)
+    assert table.state is TableState.DROPPING
+    assert finish(engine, table) == FinishedDrop(1, discarded_batches=2, discarded_rows=3, landed_again=0)
+    with engine.begin() as connection:
+        assert find_table(connection, T) is None
+    assert registered(engine, "t", WIDE).table_id != table.table_id
+    assert actions(engine) == ["drop", "drop done"]
+
+
+def test_changes_and_registrations_are_refused_while_a_table_is_being_dropped(engine: sa.Engine) -> None:
+    table = registered(engine, "t", ID)
+    begin(engine, DROP)
+    with pytest.raises(TableMoved):
+        stage_keys(engine, table, [1])
+    with refused() as refusal, engine.begin() as connection:
+        register_table(connection, T, ID)
+    assert refusal.code is Code.TABLE_NOT_ACCEPTING
+
+
+def test_a_recreated_table_begins_at_one_in_the_next_generation_with_what_was_asked(engine: sa.Engine) -> None:
+    stage_keys(engine, registered(engine, "t", ID), [1], [2])
+    options = TableOptions.parse({"exclude": ["note"], "insert_marker": "upsert"})
+    finish(engine, begin(engine, DropPlan(DropAction.RECREATE, WIDE, options)))
+    table = current(engine, "t")
+    assert (table.generation, table.schema_version, table.state) == (2, 1, TableState.ACTIVE)
+    assert (table.schema.names, str(table.schema.columns[0].type), table.options) == (("id",), "string", options)
+    [receipt] = stage(engine, [typed(table, inserts([{"id": "a"}]))])
+    assert (receipt.generation, receipt.sequence) == (2, 1)
+    counters = "SELECT next_file_number, recorded_file_number, published_through FROM mirrorgate.table_counters"
+    assert sql.rows(engine, counters) == [(1, 0, 0)]
+    kinds = "SELECT event ->> 'kind' FROM mirrorgate.metadata_blocks WHERE generation = 2 ORDER BY sequence_number"
+    assert sql.rows(engine, kinds) == [("Seed",), ("SetDataSchema",)]
+
+
+def test_a_recreated_table_keeps_columns_and_options_and_forgets_its_images(engine: sa.Engine) -> None:
+    options = TableOptions.parse({"partial_updates": "complete"})
+    with engine.begin() as connection:
+        table = register_table(connection, T, WIDE, options).table
+    stage(engine, [typed(table, inserts([{"id": "a", "note": "b"}]))])
+    finish(engine, begin(engine, RECREATE))
+    table = current(engine, "t")
+    assert (table.schema, table.options, table.cdc_started) == (WIDE, options, False)
+    assert sql.value(engine, "SELECT count(*) FROM mirrorgate.row_images") == 0
+
+
+def test_a_renamed_table_lands_its_rows_again_from_their_images(engine: sa.Engine) -> None:
+    with engine.begin() as connection:
+        table = register_table(connection, T, WIDE, TableOptions.parse({"partial_updates": "complete"})).table
+    stage(engine, [typed(table, inserts([{"id": key, "note": key} for key in ("", "a", "b")]))])
+    new_name = TableName.parse("other.name")
+    finished = finish(engine, begin(engine, DropPlan(DropAction.RENAME, new_name=new_name)))
+    assert finished.landed_again == 3
+    with engine.begin() as connection:
+        assert find_table(connection, T) is None
+        renamed = find_table(connection, new_name)
+        assert renamed is not None
+        assert (renamed.table_id, renamed.generation) == (table.table_id, 2)
+        assert count_images(connection, renamed.table_id, renamed.generation) == 3
+    blocks = "SELECT first_sequence, row_count FROM mirrorgate.staged_blocks WHERE generation = 2"
+    assert sql.rows(engine, blocks) == [(1, 3)]
+    assert sql.value(engine, "SELECT last_sequence FROM mirrorgate.table_counters") == 1
+
+
+def test_a_name_that_a_table_is_to_get_is_taken_from_then_on(engine: sa.Engine) -> None:
+    registered(engine, "t", ID)
+    registered(engine, "taken", ID)
+    for name in ("taken", "T"):
+        with refused() as refusal:
+            begin(engine, DropPlan(DropAction.RENAME, new_name=TableName.parse(name)))
+        assert refusal.code is Code.BAD_NAME
+    begin(engine, DropPlan(DropAction.RENAME, new_name=TableName.parse("new")))
+    with refused() as refusal:
+        registered(engine, "NEW", ID)
+    assert refusal.code is Code.BAD_NAME
+
+
+def test_the_same_drop_again_changes_nothing_and_another_is_refused(engine: sa.Engine) -> None:
+    registered(engine, "t", ID)
+    assert begin(engine, RECREATE) == begin(engine, RECREATE)
+    with refused() as refusal:
+        begin(engine, DROP)
+    assert refusal.code is Code.WRONG_TABLE_STATE
+    assert actions(engine) == ["recreate"]
+
+
+def test_a_drop_ends_the_owners_epoch(engine: sa.Engine) -> None:
+    table = registered(engine, "t", ID)
+    sql.run(
+        engine, "INSERT INTO mirrorgate.table_leases VALUES (:table_id, 3, gen_random_uuid())", table_id=table.table_id
+    )
+    dropping = begin(engine, DROP)
+    assert sql.value(engine, "SELECT epoch FROM mirrorgate.table_leases") == 4
+    with pytest.raises(InvariantBroken) as raised, engine.begin() as connection:
+        finish_drop(connection, dropping, Epoch(3), marker_first=False)
+    assert raised.value.code is Code.STALE_EPOCH
+
+
+ACTS: dict[str, Callable[[sa.Connection, Generation], Table]] = {
+    "drop": lambda connection, generation: begin_drop(connection, T, generation, DROP, "operator"),
+    "pause": lambda connection, generation: set_publishing(connection, T, generation, TableState.PAUSED, "operator"),
+    "resume": lambda connection, generation: set_publishing(connection, T, generation, TableState.ACTIVE, "operator"),
+    "release": lambda connection, generation: release(connection, T, generation, "operator", "looked"),
+    "flush": lambda connection, generation: request_flush(connection, T, generation, "operator"),
+    "repair": lambda connection, generation: request_repair(connection, T, generation, FileNumber(1), "operator"),
+}
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_an_act_meant_for_another_generation_is_refused(engine: sa.Engine, act: str) -> None:
+    registered(engine, "t", ID)
+    with refused() as refusal, engine.begin() as connection:
+        ACTS[act](connection, Generation(2))
+    assert refusal.code is Code.GENERATION_MISMATCH
+    assert actions(engine) == []
+
+
+@pytest.mark.parametrize("act", [act for act in ACTS if act != "drop"])
+def test_an_act_on_a_table_that_is_being_dropped_is_refused(engine: sa.Engine, act: str) -> None:
+    registered(engine, "t", ID)
+    begin(engine, DROP)
+    with refused() as refusal, engine.begin() as connection:
+        ACTS[act](connection, ONE)
+    assert refusal.code is Code.WRONG_TABLE_STATE
+
+
+def test_pausing_stops_publishing_only_and_resuming_ends_it(engine: sa.Engine) -> None:
+    table = registered(engine, "t", ID)
+    for act, state in (("pause", TableState.PAUSED), ("pause", TableState.PAUSED), ("resume", TableState.ACTIVE)):
+        with engine.begin() as connection:
+            assert ACTS[act](connection, ONE).state is state
+        stage_keys(engine, table, [1])
+    assert actions(engine) == ["pause", "resume"]
+
+
+def test_only_a_quarantined_table_is_released_and_it_is_kept_who_and_why(engine: sa.Engine) -> None:
+    table = registered(engine, "t", ID)
+    with refused() as refusal, engine.begin() as connection:
+        ACTS["release"](connection, ONE)
+    assert refusal.code is Code.WRONG_TABLE_STATE
+    with engine.begin() as connection:
+        assert quarantine_table(connection, table.table_id, "foreign_file")
+    for act in ("pause", "resume"):
+        with refused() as refusal, engine.begin() as connection:
+            ACTS[act](connection, ONE)
+        assert refusal.code is Code.WRONG_TABLE_STATE
+    with engine.begin() as connection:
+        assert ACTS["release"](connection, ONE).state is TableState.ACTIVE
+        [event] = list_events(connection, T, after=0, most=10)
+    assert (event.actor, event.action, event.reason) == ("operator", "release", "looked")
+
+
+def test_a_repair_needs_a_published_file_whose_payloads_are_kept(engine: sa.Engine) -> None:
+    table = registered(engine, "t", ID)
+    stage_keys(engine, table, [1])
+    with refused() as refusal, engine.begin() as connection:
+        ACTS["repair"](connection, ONE)
+    assert refusal.code is Code.UNKNOWN_FILE
+    sql.run(
+        engine,
+        """INSERT INTO mirrorgate.landing_files (table_id, generation, number, first_sequence, last_sequence,
+            schema_version, row_count, change_count, digest, state, nominated_epoch, nominated_temp, published_at)
+        VALUES (:table_id, 1, 1, 1, 1, 1, 1, 1, '', 'published', 1, 't', now())""",
+        table_id=table.table_id,
+    )
+    with engine.begin() as connection:
+        ACTS["repair"](connection, ONE)
+    assert sql.value(engine, "SELECT repair_requested FROM mirrorgate.landing_files")
+    sql.run(engine, "DELETE FROM mirrorgate.block_payloads")
+    with refused() as refusal, engine.begin() as connection:
+        ACTS["repair"](connection, ONE)
+    assert refusal.code is Code.PAYLOADS_PURGED
+
+
+def test_a_batch_typed_before_a_recreation_is_typed_again(engine: sa.Engine) -> None:
+    table = registered(engine, "t", ID)
+    batch = typed(table, inserts([{"id": 1}]))
+    finish(engine, begin(engine, RECREATE))
+    writer = GroupCommit(engine)
+    writer.start()
+    future = writer.submit([batch])
+    writer.close()
+    assert isinstance(future.exception(), TableMoved)
+    with engine.begin() as connection:
+        assert find_table_by_id(connection, table.table_id) is not None
+    assert sql.value(engine, "SELECT count(*) FROM mirrorgate.staged_blocks") == 0
