@@ -1,7 +1,6 @@
 """A table's status as the API shows it, and the columns as the API takes them."""
 
 import base64
-import binascii
 
 from app.api.models import CountsModel, LagModel, OptionsModel, PublishedModel, RecreateTable, RegisterTable, TableModel
 from app.domain.arrow_flatbuffer import columns_of, schema_from_bytes
@@ -44,7 +43,7 @@ def _columns(wanted: RegisterTable | RecreateTable) -> tuple[Column, ...] | None
         return None
     try:
         content = base64.b64decode(wanted.arrow_schema, validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise RejectedInput(Code.BAD_SCHEMA, "arrow_schema is not base64") from error
     return columns_of(schema_from_bytes(content))
 
