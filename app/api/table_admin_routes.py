@@ -13,8 +13,9 @@ from app.api.table_routes import TablePath
 from app.api.table_status_model import declared_schema, given_options, table_statuses
 from app.domain.access import Principal
 from app.domain.drop_plan import DropAction, DropPlan
+from app.domain.source_name import SourceName
 from app.domain.table import FileNumber, Generation, TableState
-from app.domain.table_options import SourceName, TableOptions
+from app.domain.table_options import TableOptions
 from app.staging.database import translated_errors
 from app.staging.table_events import list_events
 from app.staging.table_lifecycle import begin_drop, release, request_flush, request_repair, set_publishing

@@ -19,8 +19,9 @@ from app.api.openapi import problems
 from app.api.table_status_model import declared_schema, given_options, table_statuses
 from app.domain.landing_file import file_name
 from app.domain.names import TableName
+from app.domain.source_name import SourceName
 from app.domain.table import BatchSequence, FileNumber, Generation, Table
-from app.domain.table_options import SourceName, TableOptions
+from app.domain.table_options import TableOptions
 from app.errors import Code, RejectedInput
 from app.staging.database import Connection, translated_errors
 from app.staging.landing_ledger import list_files

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from app.domain.json_pointer import pointer_to
-from app.domain.names import TableName
+from app.domain.source_name import SourceName
 from app.domain.table_schema import Column, ColumnType, TableSchema
 from app.errors import Code, Problem, RejectedInput
 
@@ -89,29 +89,6 @@ class ColumnOverride:
 
 
 _AS_DECLARED: Final = ColumnOverride()
-
-
-@dataclass(frozen=True, slots=True)
-class SourceName:
-    """A source's name for a table; with a catalog it means that catalog's table only."""
-
-    catalog: str | None
-    table: TableName
-
-    @classmethod
-    def parse(cls, text: str) -> "SourceName":
-        """Read `name`, `schema.name` or `catalog.schema.name`. Raises RejectedInput `bad_name`."""
-        catalog, _, rest = text.partition(".")
-        if "." not in rest:
-            return cls(None, TableName.parse(text))
-        if not catalog:
-            raise RejectedInput(Code.BAD_NAME, "the catalog's part of the name is empty")
-        return cls(catalog, TableName.parse(rest))
-
-    @property
-    def folded(self) -> str:
-        """The form in which two source names are the same."""
-        return self.table.folded if self.catalog is None else f"{self.catalog.casefold()}.{self.table.folded}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from app.errors import Code, RejectedInput
 from app.staging.leases import LOCK_LEASE
 from app.staging.sequence_lock import lock_counters
 from app.staging.table_events import record_event
-from app.staging.table_registration import lock_routing
 from app.staging.table_registry import find_table
+from app.staging.table_routing import lock_routing
 
 BEGIN_DROP = sa.text("""
     UPDATE mirrorgate.tables SET state = 'dropping', state_reason = NULL, drop_plan = CAST(:plan AS jsonb)
