@@ -88,13 +88,18 @@ def send(
         raise typer.BadParameter("--format csv needs --table and --mode")
     watch = Watch(_errors, file.stat().st_size if file.is_file() else None)
     with GatewayClient.find(url, key, data_dir) as client, _opened(file) as stream, watch.watching():
-        post = partial(
+        post_changes = partial(
             client.post_changes,
             "replicate" if source_format is SourceFormat.REPLICATE else "arcion",
             table=table,
             content_type="text/csv" if source_format is SourceFormat.CSV else "application/json",
             parameters=csv | ({"override": "true"} if override else {}),
         )
+
+        def post(body: bytes, idempotency_key: str) -> Mapping[str, Any]:
+            answer: Mapping[str, Any] = post_changes(body, key=idempotency_key)
+            return answer
+
         sender = Sender(watch.awaiting(post), _splitter(csv), give_up_after, time.sleep, watch.accepted, watch.waits)
         chunks = iter(lambda: stream.read1(CHUNK_BYTES), b"")
         end = _end_of(partial(sender.send, chunks, Limits(max_bytes, batch), from_message))
@@ -145,8 +150,10 @@ def _report(sent: Sent, end: NotSent | KeyboardInterrupt | None, as_json: bool) 
     if as_json:
         typer.echo(json.dumps(_described(sent, end)))
     else:
-        ignored = f", {sent.ignored:,} messages without a body" if sent.ignored else ""
-        _console.print(f"accepted: {sent.changes:,} changes in {sent.requests:,} requests{ignored}", highlight=False)
+        ignored = f", {sent.ignored:,} messages without a body ignored" if sent.ignored else ""
+        dropped = f", {sent.duplicates:,} duplicates dropped" if sent.duplicates else ""
+        text = f"accepted: {sent.changes:,} changes in {sent.requests:,} requests{ignored}{dropped}"
+        _console.print(text, highlight=False, soft_wrap=True)
         if sent.tables:
             _console.print(_grid(sent))
     if isinstance(end, NotSent):

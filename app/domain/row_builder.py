@@ -14,6 +14,7 @@ import msgspec
 from app.domain.change import Change, Image, Operation, SourceValue
 from app.domain.column_conversion import BadValues, convert
 from app.domain.json_pointer import pointer_to
+from app.domain.names import ROW_MARKER
 from app.domain.row_image import Gap
 from app.domain.table_options import InsertMarker, PartialUpdates, Reload, TableOptions
 from app.domain.table_schema import Column, TableSchema
@@ -199,7 +200,13 @@ class RowBuilder:
 
     def _refuse_unknown_columns(self, change: Change, image: Image) -> None:
         unknown = [name for name in image if name not in self._known]
-        self._refuse(change, Code.UNKNOWN_COLUMN, "column is not in the table", change.after_at, unknown)
+        reserved = [name for name in unknown if name.casefold() == ROW_MARKER.casefold()]
+        others = [name for name in unknown if name not in reserved]
+        if reserved:
+            detail = "the name is that of the row marker, which landing files have themselves"
+            self._refuse(change, Code.RESERVED_NAME, detail, change.after_at, reserved)
+        if others:
+            self._refuse(change, Code.UNKNOWN_COLUMN, "column is not in the table", change.after_at, others)
 
 
 def _without(change: Change, excluded: frozenset[str]) -> Change:

@@ -1,6 +1,6 @@
 """Table options: how one table treats its source. Defaults come first in each list of choices."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from app.domain.json_pointer import pointer_to
-from app.domain.names import TableName
+from app.domain.source_name import SourceName
 from app.domain.table_schema import Column, ColumnType, TableSchema
 from app.errors import Code, Problem, RejectedInput
 
@@ -92,29 +92,6 @@ _AS_DECLARED: Final = ColumnOverride()
 
 
 @dataclass(frozen=True, slots=True)
-class SourceName:
-    """A source's name for a table; with a catalog it means that catalog's table only."""
-
-    catalog: str | None
-    table: TableName
-
-    @classmethod
-    def parse(cls, text: str) -> "SourceName":
-        """Read `name`, `schema.name` or `catalog.schema.name`. Raises RejectedInput `bad_name`."""
-        catalog, _, rest = text.partition(".")
-        if "." not in rest:
-            return cls(None, TableName.parse(text))
-        if not catalog:
-            raise RejectedInput(Code.BAD_NAME, "the catalog's part of the name is empty")
-        return cls(catalog, TableName.parse(rest))
-
-    @property
-    def folded(self) -> str:
-        """The form in which two source names are the same."""
-        return self.table.folded if self.catalog is None else f"{self.catalog.casefold()}.{self.table.folded}"
-
-
-@dataclass(frozen=True, slots=True)
 class TableOptions:
     """All options of a table, as `options` of `PUT /v1/tables/{table}` has them."""
 
@@ -161,6 +138,10 @@ class TableOptions:
     def encoding_of(self, column: str) -> BinaryEncoding:
         """How text stands for bytes in this column."""
         return self.columns.get(column, _AS_DECLARED).encoding or self.binary_encoding
+
+    def over(self, present: "TableOptions", given: Collection[str]) -> "TableOptions":
+        """The present options with these of ours in their place."""
+        return replace(present, **{name: getattr(self, name) for name in given})
 
     def to_json(self) -> dict[str, Any]:
         """Every option with its value, as `parse` takes them; of overrides only what is given."""

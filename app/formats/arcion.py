@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 from app.domain.change import Change, Image, Operation
 from app.domain.json_pointer import pointer_to
 from app.domain.names import TableName
-from app.domain.table_options import SourceName
+from app.domain.source_name import SourceName
 from app.errors import Code, Problem, RejectedInput
 from app.formats.arcion_address import AddressBook, TableAddress, members_of_address
 from app.formats.strict_json import MessageDecoder

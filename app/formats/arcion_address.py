@@ -6,7 +6,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from app.domain.names import TableName
-from app.domain.table_options import SourceName
+from app.domain.source_name import SourceName
 
 DEFAULT_SCHEMA: Final = "default_schema"
 

@@ -12,7 +12,7 @@ from typing import Final
 from app.domain.access import Principal
 from app.domain.names import TableName
 from app.domain.request_identity import RequestIdentity, replayed
-from app.domain.table_options import SourceName
+from app.domain.source_name import SourceName
 from app.domain.table_schema import TypeName
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.formats.arcion import decode_arcion

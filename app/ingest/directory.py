@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 from app.domain.access import Principal
 from app.domain.names import TableName
+from app.domain.source_name import SourceName
 from app.domain.table import Table
-from app.domain.table_options import SourceName
 from app.staging.database import Connection, translated_errors
 from app.staging.table_registry import find_route
 

@@ -9,7 +9,7 @@ import structlog
 from app.domain.access import Principal, Right
 from app.domain.change import Change
 from app.domain.names import TableName
-from app.domain.table_options import SourceName
+from app.domain.source_name import SourceName
 from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate import DataChange, ReplicateRequest
 from app.formats.replicate_metadata import SourceHistory, TableMetadata, VersionId, by_table, follow

@@ -11,9 +11,10 @@ from app.domain.access import Principal
 from app.domain.change import Change
 from app.domain.landing_rows import landing_rows
 from app.domain.schema_needs import needed_schema
+from app.domain.source_name import SourceName
 from app.domain.source_order import in_source_order
 from app.domain.table import Table, TableId
-from app.domain.table_options import SourceName, SourceOrder
+from app.domain.table_options import SourceOrder
 from app.domain.table_schema import TableSchema
 from app.errors import Code, Problem, RejectedInput
 from app.ingest.directory import TableDirectory

@@ -1,13 +1,13 @@
 """Posting a stream of changes to a gateway, request after request, each durable before the next begins.
 
-A request is repeated only when it certainly was not carried out: without an answer it may have been, and the
-same changes would land twice.
+Each has an idempotency key of its own, so that one whose answer was lost can be repeated and lands once.
 """
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
+from uuid import uuid4
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_before_delay, wait_random_exponential
 
@@ -17,7 +17,7 @@ from app.splitting.parts import Limits, Part, Splitter, places_of
 
 CHUNK_BYTES: Final = 2**18
 _COMPRESSED: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
-_PASSING: Final = frozenset({429, 503})
+_PASSING: Final = frozenset({429, 502, 503, 504})
 _BYTE_OR_LINE: Final = re.compile(r"\b(byte|line) (\d+)")
 _LINE_PREFIX: Final = re.compile(r"^line \d+: ")
 
@@ -50,16 +50,18 @@ class Sent:
     requests: int = 0
     changes: int = 0
     ignored: int = 0
+    duplicates: int = 0
     bytes: int = 0
     """How much of the stream is done."""
     tables: dict[str, SentTable] = field(default_factory=dict)
     in_doubt: tuple[int, int] | None = None
-    """First and last message of a request that was begun and not answered."""
+    """First and last message of a request that was begun and whose answer never came."""
 
     def record(self, part: Part, answer: Mapping[str, Any]) -> None:
         self.next_message, self.bytes, self.in_doubt = part.after, part.end, None
         self.requests += 1
         self.ignored += answer["ignored"]
+        self.duplicates += answer["duplicates"]
         for receipt in answer["receipts"]:
             self.changes += receipt["changes"]
             table = self.tables.setdefault(receipt["table"], SentTable(receipt["generation"], receipt["sequence"]))
@@ -70,9 +72,9 @@ class Sent:
 
 @dataclass
 class Sender:
-    """Sends one stream. `post` gives the gateway's answer to a body; `sent` tells the progress at any time."""
+    """Sends one stream. `post` gives the gateway's answer to a body under an idempotency key."""
 
-    post: Callable[[bytes], Mapping[str, Any]]
+    post: Callable[[bytes, str], Mapping[str, Any]]
     split: Splitter
     patience: float
     """Seconds after which a request that the gateway cannot take yet is given up."""
@@ -81,6 +83,7 @@ class Sender:
     on_wait: Callable[[MirrorgateError], None] = lambda _: None
     """Called before a pause, with what the request is repeated for."""
     sent: Sent = field(default_factory=Sent)
+    """How far it has come, at any time."""
 
     def send(self, chunks: Iterable[bytes], limits: Limits, skip: int = 0) -> None:
         """Send all but the first `skip` messages. Raises NotSent; what `sent` holds by then stays accepted."""
@@ -103,19 +106,21 @@ class Sender:
             reraise=True,
         )
         try:
-            answer = retrying(self._post, part)
+            answer = retrying(self._post, part, uuid4().hex)
         except MirrorgateError as error:
             raise (self._lost if self.sent.in_doubt else self._refused)(error, part) from error
         self.sent.record(part, answer)
         self.on_accepted(self.sent)
 
-    def _post(self, part: Part) -> Mapping[str, Any]:
-        self.sent.in_doubt = (part.first, part.after - 1)
+    def _post(self, part: Part, key: str) -> Mapping[str, Any]:
+        earlier, self.sent.in_doubt = self.sent.in_doubt, (part.first, part.after - 1)
         try:
-            return self.post(part.body)
+            return self.post(part.body, key)
         except MirrorgateError as error:
-            if _certainly_not_accepted(error):
+            if _is_final(error):  # so was every earlier try, or this one would have got its answer
                 self.sent.in_doubt = None
+            elif not _may_have_been_accepted(error):
+                self.sent.in_doubt = earlier
             raise
 
     def _refused(self, error: MirrorgateError, part: Part) -> NotSent:
@@ -156,16 +161,21 @@ def uncompressed(chunks: Iterable[bytes]) -> Iterable[bytes]:
         yield chunk
 
 
-def _certainly_not_accepted(error: MirrorgateError) -> bool:
+def _is_final(error: MirrorgateError) -> bool:
+    """Whether the gateway has looked at the request and will not have it."""
+    return isinstance(error, RefusedByGateway) and error.status < 500 and error.status not in _PASSING
+
+
+def _may_have_been_accepted(error: MirrorgateError) -> bool:
     if isinstance(error, RefusedByGateway):
-        return error.code is not Code.COMMIT_UNKNOWN and (error.status < 500 or error.status in _PASSING)
-    return not isinstance(error, AnswerLost)
+        return error.code is Code.COMMIT_UNKNOWN or error.status not in (429, 503)
+    return isinstance(error, AnswerLost)
 
 
 def _may_be_repeated(error: BaseException) -> bool:
     if isinstance(error, RefusedByGateway):
-        return error.status in _PASSING and _certainly_not_accepted(error)
-    return isinstance(error, TemporarilyUnavailable) and _certainly_not_accepted(error)
+        return error.status in _PASSING
+    return isinstance(error, TemporarilyUnavailable)
 
 
 _backoff: Final = wait_random_exponential(multiplier=0.25, max=10)

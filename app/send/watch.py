@@ -38,12 +38,12 @@ class Watch:
             finally:
                 signal.signal(signal.SIGINT, before)
 
-    def awaiting(self, post: Callable[[bytes], Mapping[str, Any]]) -> Callable[[bytes], Mapping[str, Any]]:
+    def awaiting(self, post: Callable[[bytes, str], Mapping[str, Any]]) -> Callable[[bytes, str], Mapping[str, Any]]:
         """`post`, from whose call on Ctrl-C waits until `accepted` or `waits`."""
 
-        def awaited(body: bytes) -> Mapping[str, Any]:
+        def awaited(body: bytes, key: str) -> Mapping[str, Any]:
             self._under_way = True
-            return post(body)
+            return post(body, key)
 
         return awaited
 

@@ -5,6 +5,7 @@ begun here (R1): the table's owner deletes the folder and then calls `finish_dro
 """
 
 import json
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
@@ -17,8 +18,8 @@ from app.errors import Code, RejectedInput
 from app.staging.leases import LOCK_LEASE
 from app.staging.sequence_lock import lock_counters
 from app.staging.table_events import record_event
-from app.staging.table_registration import lock_routing
 from app.staging.table_registry import find_table
+from app.staging.table_routing import lock_routing
 
 BEGIN_DROP = sa.text("""
     UPDATE mirrorgate.tables SET state = 'dropping', state_reason = NULL, drop_plan = CAST(:plan AS jsonb)
@@ -57,13 +58,24 @@ _CHANGES: Final = {
 """From which states pause and resume lead to a state."""
 
 
-def begin_drop(connection: sa.Connection, name: TableName, generation: Generation, plan: DropPlan, actor: str) -> Table:
+def begin_drop(
+    connection: sa.Connection,
+    name: TableName,
+    generation: Generation,
+    plan: DropPlan,
+    actor: str,
+    *,
+    given: Collection[str] | None = None,
+) -> Table:
     """R1: refuse changes, end the owner's epoch and say what comes after. The same again changes nothing.
 
+    Where `given` names options, the plan's others are those that the table has.
     A process that dies after the commit leaves the drop to the table's next owner. Raises RejectedInput
     `unknown_table`, `generation_mismatch`, `wrong_table_state`, `bad_name` or `bad_option`.
     """
     table = locked_table(connection, name, generation, with_lease=True)
+    if plan.options is not None and given is not None:
+        plan = replace(plan, options=plan.options.over(table.options, given))
     options = plan.options or table.options
     if plan.schema is not None:
         plan = replace(plan, schema=options.declared(plan.schema))

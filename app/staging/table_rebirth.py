@@ -26,8 +26,9 @@ from app.staging.row_images import clear_images, move_images, scan_images
 from app.staging.sequence_lock import advance_sequence, lock_counters
 from app.staging.staged_blocks import BatchBorders, NewBlock, insert_blocks
 from app.staging.table_events import record_event
-from app.staging.table_registration import insert_version, set_options, set_sources
+from app.staging.table_registration import insert_version, set_options
 from app.staging.table_registry import find_table_by_id
+from app.staging.table_routing import set_sources
 
 SELECT_UNPUBLISHED = sa.text("""
     SELECT coalesce(sum(cardinality(batch_rows)), 0)::bigint AS batches,

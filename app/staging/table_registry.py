@@ -8,8 +8,9 @@ import sqlalchemy as sa
 
 from app.domain.drop_plan import DropPlan
 from app.domain.names import TableName
+from app.domain.source_name import SourceName
 from app.domain.table import BatchSequence, Generation, Table, TableId, TableState
-from app.domain.table_options import SourceName, TableOptions
+from app.domain.table_options import TableOptions
 from app.domain.table_schema import SchemaVersion, TableSchema
 
 _SELECT_TABLES = """

@@ -13,7 +13,9 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from app import cli
+from app.client import AnswerLost, GatewayClient
 from app.domain.payload import decode_payload
+from app.errors import Code
 from tests.api.calls import ADMIN_KEY, EMPLOYEES, MAX_BODY_BYTES, Gateway, insert
 from tests.support.gateway_parts import current
 
@@ -115,6 +117,26 @@ def test_metadata_comes_before_the_data_that_needs_it(gateway: Gateway, send: Se
     assert ended.report["requests"] == len(conversation.splitlines())
     assert ended.report["tables"][EMPLOYEES]["last_sequence"] == gateway.status(EMPLOYEES)["last_sequence"]
     assert gateway.status(EMPLOYEES)["accepted"] == {"batches": 5, "changes": 5, "rows": 6}
+
+
+def test_a_request_whose_answer_is_lost_lands_once(
+    gateway: Gateway, api_engine: sa.Engine, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
+    post_changes, calls = GatewayClient.post_changes, []
+
+    def losing_every_second_answer(*arguments: Any, **options: Any) -> Any:
+        answer = post_changes(*arguments, **options)
+        calls.append(answer["replayed"])
+        if len(calls) % 2:
+            raise AnswerLost(Code.NOT_READY, "the answer is lost")
+        return answer
+
+    monkeypatch.setattr(GatewayClient, "post_changes", losing_every_second_answer)
+    ended = send(b"\n".join(lines(25)), "--format", "arcion", "--batch", 10)
+    assert ended.status == 0
+    assert calls == [False, True] * 3
+    assert staged(api_engine, "t") == [(key, "x" * 50) for key in range(25)]
 
 
 def test_a_refusal_names_the_message_in_the_file_and_the_rest_can_be_sent_after_a_mend(

@@ -8,7 +8,7 @@ import pytest
 
 from app.domain.change import Change, Image, Operation
 from app.domain.names import TableName
-from app.domain.table_options import SourceName
+from app.domain.source_name import SourceName
 from app.errors import Code
 from app.formats.arcion import AddressedChange, decode_arcion
 from tests.support.refusals import refused

@@ -14,7 +14,7 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 def accepts(handler: BaseHTTPRequestHandler) -> None:
     """202 with a receipt."""
     receipt = {"table": "t", "generation": 1, "sequence": 7, "changes": 1, "rows": 1}
-    answer(handler, 202, {"receipts": [receipt], "ignored": 0, "replayed": False})
+    answer(handler, 202, {"receipts": [receipt], "ignored": 0, "duplicates": 0, "replayed": False})
 
 
 def refuses(status: int, code: str, **headers: str) -> Answer:
@@ -44,6 +44,7 @@ class FakeGateway:
 
     answers: list[Answer] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
+    keys: list[str | None] = field(default_factory=list)
     arrived: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     url: str = ""
 
@@ -57,6 +58,7 @@ def fake_gateway(*answers: Answer) -> Iterator[FakeGateway]:
 
         def do_POST(self) -> None:
             gateway.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+            gateway.keys.append(self.headers["Idempotency-Key"])
             gateway.arrived.release()
             (gateway.answers.pop(0) if gateway.answers else accepts)(self)
 

@@ -62,6 +62,7 @@ def test_standard_input_is_sent_as_it_comes() -> None:
         "requests": 3,
         "changes": 3,
         "ignored": 0,
+        "duplicates": 0,
         "bytes": 24,
         "tables": {"t": {"generation": 1, "last_sequence": 7, "changes": 3, "rows": 3}},
         "in_doubt": None,

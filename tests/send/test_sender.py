@@ -1,4 +1,4 @@
-"""A request is repeated only when it certainly was not carried out."""
+"""A request is repeated under its key until it is answered; what is never answered is named."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -23,7 +23,7 @@ class Sending:
         self.waits: list[MirrorgateError] = []
         self._client = GatewayClient(gateway.url, "mg_a_key")
         self.sender = Sender(
-            lambda body: self._client.post_changes("arcion", body),
+            lambda body, key: self._client.post_changes("arcion", body, key=key),
             split_json,
             patience,
             self.pauses.append,
@@ -104,11 +104,11 @@ def test_a_gateway_that_is_away_is_tried_again(gateway: FakeGateway) -> None:
     clients = [GatewayClient(gone.url, "mg_a_key"), GatewayClient(gone.url, "mg_a_key")]
     present = sending.sender.post
 
-    def post(body: bytes) -> Mapping[str, Any]:
+    def post(body: bytes, key: str) -> Mapping[str, Any]:
         if not clients:
-            return present(body)
+            return present(body, key)
         with clients.pop() as client:
-            answer: Mapping[str, Any] = client.post_changes("arcion", body)
+            answer: Mapping[str, Any] = client.post_changes("arcion", body, key=key)
             return answer
 
     sending.sender.post = post
@@ -117,18 +117,49 @@ def test_a_gateway_that_is_away_is_tried_again(gateway: FakeGateway) -> None:
     assert sent_bodies(gateway) == MESSAGES
 
 
-@pytest.mark.parametrize(
-    "answer", [breaks_off, refuses(503, "commit_unknown", Retry_After="1"), refuses(502, "internal")]
-)
-def test_a_request_whose_outcome_is_unknown_is_not_repeated(gateway: FakeGateway, answer: Answer) -> None:
-    gateway.answers += [accepts, answer]
+LOST = [breaks_off, refuses(503, "commit_unknown"), refuses(502, "internal"), refuses(504, "internal")]
+
+
+@pytest.mark.parametrize("lost", LOST)
+def test_a_request_whose_answer_was_lost_is_repeated_under_its_key(gateway: FakeGateway, lost: Answer) -> None:
+    gateway.answers += [accepts, lost, lost]
+    sending = Sending(gateway)
+    assert sending.run() is None
+    assert sent_bodies(gateway) == [MESSAGES[0], *[MESSAGES[1]] * 3, MESSAGES[2]]
+    first, *second, third = gateway.keys
+    assert len(set(second)) == 1
+    assert len({first, second[0], third}) == 3
+    assert sending.sender.sent.in_doubt is None
+
+
+@pytest.mark.parametrize("lost", LOST)
+@pytest.mark.parametrize("later", [[], [refuses(503, "table_busy")], [refuses(429, "not_ready")]])
+def test_a_request_that_is_never_answered_stays_in_doubt(
+    gateway: FakeGateway, lost: Answer, later: list[Answer]
+) -> None:
+    last = refuses(503, "commit_unknown", Retry_After="61")
+    gateway.answers += [accepts, lost, *later, refuses(503, "table_busy", Retry_After="61") if later else last]
     sending = Sending(gateway)
     error = sending.run()
     assert error is not None
-    assert sent_bodies(gateway) == MESSAGES[:2]
     assert sending.sender.sent.in_doubt == (1, 1)
     assert "messages 1 to 1 may have been accepted" in error.detail
     assert "--from-message 2, else with --from-message 1" in error.remedy
+
+
+def test_a_refusal_after_a_lost_answer_leaves_nothing_in_doubt(gateway: FakeGateway) -> None:
+    gateway.answers += [accepts, breaks_off, refuses(422, "bad_value")]
+    sending = Sending(gateway)
+    error = sending.run()
+    assert error is not None
+    assert (error.code, sending.sender.sent.in_doubt) == (Code.BAD_VALUE, None)
+
+
+def test_a_fault_of_the_gateway_is_not_tried_again_and_leaves_its_request_in_doubt(gateway: FakeGateway) -> None:
+    gateway.answers += [accepts, refuses(500, "internal")]
+    sending = Sending(gateway)
+    assert sending.run() is not None
+    assert (len(gateway.bodies), sending.sender.sent.in_doubt) == (2, (1, 1))
 
 
 def test_a_refusal_ends_the_sending(gateway: FakeGateway) -> None:

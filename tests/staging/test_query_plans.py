@@ -13,8 +13,8 @@ from app.staging.landing_ledger import SELECT_LAST_FILE, SELECT_UNRECORDED
 from app.staging.row_images import SELECT_IMAGES
 from app.staging.source_positions import SELECT_POSITIONS
 from app.staging.staged_blocks import SELECT_BATCH, SELECT_PENDING, SELECT_RANGE
-from app.staging.table_registration import DELETE_SOURCES, SELECT_SOURCE_OWNER
 from app.staging.table_registry import SELECT_BY_ID, SELECT_BY_NAME, SELECT_BY_ROUTE
+from app.staging.table_routing import DELETE_SOURCES, SELECT_SOURCE_OWNER
 from tests.support import sql
 from tests.support.databases import create_database, database_in
 from tests.support.gateway_parts import registered

@@ -1,0 +1,62 @@
+"""Which table a source's name leads to: table names, and the names in the option `sources`."""
+
+from typing import Final
+
+import sqlalchemy as sa
+
+from app.domain.names import TableName
+from app.domain.source_name import SourceName
+from app.domain.table import TableId
+from app.domain.table_options import TableOptions, bad_option
+from app.staging.sequence_lock import lock_counters
+from app.staging.table_registry import find_route, find_table
+
+DELETE_SOURCES = sa.text("DELETE FROM mirrorgate.table_sources WHERE table_id = :table_id")
+
+INSERT_SOURCE = sa.text("""
+    INSERT INTO mirrorgate.table_sources (folded_source, table_id) VALUES (:folded_source, :table_id)
+    ON CONFLICT (folded_source) DO NOTHING""")
+
+SELECT_SOURCE_OWNER = sa.text("""
+    SELECT t.name FROM mirrorgate.table_sources s JOIN mirrorgate.tables t ON t.table_id = s.table_id
+    WHERE s.folded_source = :folded_source""")
+
+
+ROUTING_LOCK: Final = 7_246_011_003
+"""Advisory lock of those that change which table a name leads to."""
+
+LOCK_ROUTING = sa.text("SELECT pg_advisory_xact_lock(:lock)")
+
+ADVANCE_REVISIONS = sa.text("""
+    UPDATE mirrorgate.tables SET revision = revision + 1 WHERE table_id = ANY(:table_ids)""")
+
+
+def lock_routing(connection: sa.Connection) -> None:
+    """Nobody else gives names to tables or sources until the transaction ends."""
+    connection.execute(LOCK_ROUTING, {"lock": ROUTING_LOCK})
+
+
+def losing_tables(connection: sa.Connection, table_id: TableId, options: TableOptions) -> set[TableId]:
+    """The other tables that these sources have fed until now: one catalog's table may be taken from them."""
+    fed = [find_route(connection, SourceName.parse(text)) for text in options.sources]
+    return {table.table_id for table in fed if table is not None and table.table_id != table_id}
+
+
+def set_sources(connection: sa.Connection, table_id: TableId, name: TableName, options: TableOptions) -> None:
+    """Route these source names here. One that is a table of its own, or feeds another, is refused.
+
+    Whoever remembers the old way has typed under a revision that is over then.
+    """
+    losing = losing_tables(connection, table_id, options)
+    if losing:
+        lock_counters(connection, losing)
+        connection.execute(ADVANCE_REVISIONS, {"table_ids": sorted(losing)})
+    connection.execute(DELETE_SOURCES, {"table_id": table_id})
+    for place, text in enumerate(options.sources):
+        source = SourceName.parse(text)
+        own = source.catalog is None and source.table.folded != name.folded
+        if own and find_table(connection, source.table) is not None:
+            raise bad_option(f"the source {text} is a table itself", "sources", str(place))
+        parameters = {"folded_source": source.folded, "table_id": table_id}
+        if connection.execute(INSERT_SOURCE, parameters).rowcount == 0:
+            raise bad_option(f"the source {text} is named twice or feeds another table", "sources", str(place))
