@@ -78,7 +78,7 @@ def drain(
 @app.command()
 def migrate() -> None:
     """Bring the database of MIRRORGATE_DATABASE_URL to this program's schema; safe to repeat."""
-    from app.staging.database import migrate as run_migrations
+    from app.staging.schema_revision import migrate as run_migrations
 
     run_migrations(Settings.from_environment().require_database_url())
     _errors.print("the database is up to date")

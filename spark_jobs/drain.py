@@ -23,8 +23,9 @@ from app.landing.local_zone import LocalZone
 from app.landing.parquet_file import FileLayout
 from app.landing.publish import announce_partner
 from app.settings import Settings, unknown_variables
-from app.staging.database import open_engine, require_migrated, translated_errors
+from app.staging.database import open_engine, translated_errors
 from app.staging.leases import give_up_lease, renew_lease
+from app.staging.schema_revision import require_migrated
 from app.staging.wake import WakeListener
 from app.supervisor import exit_with_parent
 from app.telemetry import configure_logging

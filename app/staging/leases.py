@@ -79,6 +79,11 @@ def renew_lease(connection: sa.Connection, worker_id: UUID, seconds: float) -> N
 def give_up_lease(connection: sa.Connection, worker_id: UUID) -> None:
     """Leave all tables to other workers at once, and forget workers that died long ago."""
     connection.execute(DELETE_WORKER, {"worker_id": worker_id})
+    forget_dead_workers(connection)
+
+
+def forget_dead_workers(connection: sa.Connection) -> None:
+    """Delete the heartbeats of workers that died long ago; their tables are anybody's already."""
     connection.execute(DELETE_DEAD_WORKERS)
 
 
