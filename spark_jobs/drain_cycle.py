@@ -27,6 +27,7 @@ from app.landing.publish import (
     repair_file,
     revoke_older_epochs,
 )
+from app.landing.scratch_sweep import newest_epoch
 from app.landing.zone import LandingZone, ScratchRevoked
 from app.staging.database import Engine, installation_id, open_engine, translated_errors
 from app.staging.landing_ledger import (
@@ -37,7 +38,7 @@ from app.staging.landing_ledger import (
     record_repaired,
     unrecorded_files,
 )
-from app.staging.leases import check_epoch, claim_table, due_tables
+from app.staging.leases import check_epoch, claim_table, due_tables, raise_epoch, revoked_through
 from app.staging.table_rebirth import finish_drop
 from app.staging.table_registry import find_table_by_id, note_drop_trouble, quarantine_table
 from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files
@@ -113,7 +114,7 @@ class DrainCycle:
         if epoch is None or table is None or not (table.state.publishes or table.state is TableState.DROPPING):
             return None
         if self.held.get(table_id) != epoch:
-            self._take_over(table, epoch)
+            epoch = self._take_over(table, epoch)
             self.held[table_id] = epoch
         if table.state is TableState.DROPPING:
             reborn = self._drop(table, epoch)
@@ -125,13 +126,22 @@ class DrainCycle:
             files = plan_next_files(connection, table, epoch, self.limits, most=FILES_PER_ROUND)
         return ClaimedTable(table, epoch, files) if files else None
 
-    def _take_over(self, table: Table, epoch: Epoch) -> None:
-        """W2, then W3: nobody older can act any more; then see how far the last owner came."""
+    def _take_over(self, table: Table, epoch: Epoch) -> Epoch:
+        """W2, then W3: nobody older can act any more; then see how far the last owner came.
+
+        The epoch may grow: the scratch of a restored database has seen later ones than the database.
+        """
+        seen = newest_epoch(self.zone, table.table_id)
+        with self.engine.begin() as connection:
+            if seen >= epoch:
+                epoch = raise_epoch(connection, table.table_id, epoch, beyond=seen)
+                log.warning("epoch_raised", table=str(table.name), epoch=epoch)
+            swept = revoked_through(connection, table.table_id)
         scratch = Scratch(table.table_id, epoch)
-        revoke_older_epochs(self.zone, scratch)
+        revoke_older_epochs(self.zone, scratch, after=swept)
         self.zone.create_folder(scratch.folder)
         if table.state is TableState.DROPPING:
-            return
+            return epoch
         with self.engine.begin() as connection:
             check_epoch(connection, table.table_id, epoch)
             unrecorded = unrecorded_files(connection, table, most=1)
@@ -142,6 +152,7 @@ class DrainCycle:
                 raise InvariantBroken(Code.FOREIGN_FILE, detail)
             if sight is Sight.OURS:
                 self._record(planned, epoch)
+        return epoch
 
     def _drop(self, table: Table, epoch: Epoch) -> Table | None:
         """R3 to R6; the table in its new generation, None when there is none.

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 from uuid import uuid4
@@ -34,6 +35,12 @@ class LocalZone:
     def names(self, folder: str) -> list[str]:
         target = self._root / folder
         return sorted(os.listdir(target)) if target.is_dir() else []  # noqa: PTH208  # names, not paths
+
+    def modified_at(self, path: str) -> datetime | None:
+        try:
+            return datetime.fromtimestamp((self._root / path).lstat().st_mtime, UTC)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
     def create_folder(self, path: str) -> None:
         target = self._root / path
@@ -93,6 +100,14 @@ class LocalZone:
         target.rename(hidden)
         _sync_folder(target.parent)
         shutil.rmtree(hidden)
+
+    def remove(self, path: str) -> None:
+        target = self._root / path
+        if target.is_dir() and not target.is_symlink():
+            with suppress(FileNotFoundError):  # a revocation deletes what it took away at the same time
+                shutil.rmtree(target)
+        else:
+            target.unlink(missing_ok=True)
 
     def revoke_folder(self, path: str) -> None:
         target = self._root / path

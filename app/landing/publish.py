@@ -22,6 +22,7 @@ SCRATCH: Final = "_scratchPad"
 METADATA: Final = "_metadata.json"
 MARKER: Final = "_gateway.json"
 PARTNER_EVENTS: Final = "_partnerEvents.json"
+_NONE: Final = Epoch(0)
 
 
 class FolderMarker(msgspec.Struct, frozen=True):
@@ -59,9 +60,12 @@ class Scratch:
         return f"{self.folder}/{name}"
 
 
-def revoke_older_epochs(zone: LandingZone, scratch: Scratch) -> None:
-    """W2: after this no owner of an older epoch can make anything visible. Safe to repeat after a crash."""
-    for older in range(1, scratch.epoch):
+def revoke_older_epochs(zone: LandingZone, scratch: Scratch, *, after: Epoch = _NONE) -> None:
+    """W2: after this no owner of an older epoch can make anything visible. Safe to repeat after a crash.
+
+    Of epochs up to `after` no owner lives any more; their markers were swept.
+    """
+    for older in range(after + 1, scratch.epoch):
         folder = Scratch(scratch.table_id, Epoch(older)).folder
         if zone.kind(folder) is not PathKind.FILE:
             zone.revoke_folder(folder)

@@ -4,6 +4,7 @@ Paths are relative to the zone's root, with `/` between parts. Every write is du
 """
 
 from contextlib import AbstractContextManager
+from datetime import datetime
 from enum import StrEnum
 from typing import BinaryIO, Protocol
 
@@ -39,6 +40,10 @@ class LandingZone(Protocol):
         """Names in a folder, sorted; empty for a missing one."""
         ...
 
+    def modified_at(self, path: str) -> datetime | None:
+        """When what stands at the path was last changed, by the store's clock; None for a missing one."""
+        ...
+
     def create_folder(self, path: str) -> None:
         """Create a folder and its parents; no-op when it exists. Raises ScratchRevoked below or on a plain file."""
         ...
@@ -71,6 +76,10 @@ class LandingZone(Protocol):
 
         A process that dies inside leaves the folder whole, or out of sight. Raises OSError while it is in use.
         """
+        ...
+
+    def remove(self, path: str) -> None:
+        """Delete a file, or a folder with all in it; no-op for a missing one. Only for scratch."""
         ...
 
     def revoke_folder(self, path: str) -> None:
