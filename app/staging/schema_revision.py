@@ -78,6 +78,18 @@ def require_migrated(engine: sa.Engine) -> None:
             raise _unfit(found)
 
 
+def check_revisions(database_url: str) -> str:
+    """A sentence on what the database and this program need of each other. Raises Misconfigured where they differ."""
+    engine = open_engine(database_url)
+    try:
+        require_migrated(engine)
+        with translated_errors(), engine.connect() as connection:
+            found, oldest = _found(connection), connection.execute(SELECT_OLDEST_PROGRAM).scalar_one()
+    finally:
+        engine.dispose()
+    return f"this program needs {program_revision()}; the database has {found}, which serves programs from {oldest} on"
+
+
 def _migrate(engine: sa.Engine, revision: str) -> None:
     with translated_errors(), engine.begin() as connection:
         connection.execute(SET_LOCK_TIMEOUT, {"milliseconds": str(_LOCK_MILLISECONDS)})

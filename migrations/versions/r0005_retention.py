@@ -12,9 +12,10 @@ revision = "r0005"
 down_revision = "r0004"
 
 STATEMENTS = """
--- In the order in which staging takes them, and before anything is done: who cannot have them gives up at once.
+-- All locks before anything is done, in the order of the drain and of staging; those that requests need come last.
+LOCK TABLE mirrorgate.tables IN SHARE ROW EXCLUSIVE MODE;
+LOCK TABLE mirrorgate.installation, mirrorgate.table_leases, mirrorgate.landing_files IN ACCESS EXCLUSIVE MODE;
 LOCK TABLE mirrorgate.staged_blocks, mirrorgate.block_payloads IN ACCESS EXCLUSIVE MODE;
-LOCK TABLE mirrorgate.landing_files, mirrorgate.table_leases IN ACCESS EXCLUSIVE MODE;
 
 ALTER TABLE mirrorgate.installation ADD COLUMN oldest_program text NOT NULL DEFAULT 'r0004'
     CHECK (oldest_program ~ '^r[0-9]{4}$');

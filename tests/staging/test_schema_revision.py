@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from typer.testing import CliRunner
 
+from app.cli import app
 from app.domain.payload import payload_digest
 from app.embedded import PrivatePostgres
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
@@ -168,3 +170,20 @@ def test_every_migration_says_its_kind_and_one_that_contracts_says_whom_it_still
     text = file.read_text(encoding="utf-8")
     [kind] = re.findall(r"^Kind: (expand|contract)\.", text, re.MULTILINE)
     assert kind == "expand" or "oldest_program" in text
+
+
+def test_the_command_says_what_database_and_program_need(
+    engine: sa.Engine, old: sa.Engine, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MIRRORGATE_DATABASE_URL", database_url)
+    fits = CliRunner().invoke(app, ["migrate", "--check"])
+    needed = program_revision()
+    assert fits.exit_code == 0
+    assert fits.stderr == (
+        f"this program needs {needed}; the database has {needed}, which serves programs from r0004 on\n"
+    )
+    monkeypatch.setenv("MIRRORGATE_DATABASE_URL", url_of(old))
+    unfit = CliRunner().invoke(app, ["migrate", "--check"])
+    assert isinstance(unfit.exception, Misconfigured)
+    assert "r0004" in unfit.exception.detail
+    assert sql.value(old, "SELECT version_num FROM mirrorgate.alembic_version") == "r0004"
