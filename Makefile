@@ -10,13 +10,15 @@ RUN := $(BIN)/python -m
 
 # A Python to make .venv with, instead of the first suitable one on the PATH.
 PYTHON ?=
-# More arguments for mirrorgate up, the demo, pytest or the benchmarks.
+# More arguments for mirrorgate up, the demo, pytest, the benchmarks or the fuzzer.
 ARGS ?=
+# How long to fuzz.
+SECONDS ?= 60
 
 COMPILE := $(RUN) uv pip compile pyproject.toml --universal --python-version 3.11 --fork-strategy fewest --quiet \
 	--no-emit-index-url --custom-compile-command 'make lock'
 
-.PHONY: help demo up test test-fast check bench openapi docs lock clean .venv
+.PHONY: help demo up test test-fast check bench fuzz openapi docs lock clean .venv
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -43,11 +45,15 @@ check: .venv ## Check format, lint, types and imports, then run all tests
 bench: .venv ## Run the benchmark suite, which lives in benchmarks/
 	@echo "The benchmark suite lives in benchmarks/; it is not part of the tests."
 	@$(RUN) benchmarks $(ARGS)
+	@$(RUN) benchmarks.row_images
+
+fuzz: .venv ## Try damaged bytes on every decoder for SECONDS (60)
+	@$(RUN) tests.fuzz --seconds $(SECONDS) $(ARGS)
 
 openapi: .venv ## Write openapi/mirrorgate.v1.yaml from the app
 	@$(RUN) tools.openapi
 
-docs: .venv ## Write the tables of docs/settings.md and docs/errors.md from the code
+docs: .venv ## Write the tables of docs/ that come from the code
 	@$(RUN) tools.reference
 
 lock: .venv ## Pin the newest versions that fit pyproject.toml
@@ -57,7 +63,7 @@ lock: .venv ## Pin the newest versions that fit pyproject.toml
 		--output-file requirements/drain.lock
 
 clean: ## Remove .venv and everything else that can be made again; keeps .mirrorgate
-	@rm -rf .venv build dist .demo .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv build dist .demo .fuzz .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@rm -rf spark-warehouse metastore_db derby.log *.egg-info
 	@find . -name .mirrorgate -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from app import cli_operate  # noqa: F401  # adds its commands to `tables`
 from app.cli_remote import keys, status, tables
+from app.cli_send import send
 from app.errors import Code, MirrorgateError
 from app.settings import Settings
 from app.telemetry import configure_logging
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 app.add_typer(keys, name="keys")
 app.add_typer(tables, name="tables")
+app.command()(send)
 app.command()(status)
 
 _errors = Console(stderr=True)
@@ -36,7 +38,8 @@ def up(
     data_dir: DataDir = Path(".mirrorgate"),
     port: Annotated[int | None, typer.Option(help="Port of the API; 0 picks a free one.")] = None,
     landing_zone: Annotated[
-        str | None, typer.Option(help="Folder to publish into; unset: `landing-zone` below the data directory.")
+        str | None,
+        typer.Option(help="Folder or OneLake address to publish into; unset: `landing-zone` below the data directory."),
     ] = None,
 ) -> None:
     """Run the whole gateway on this machine: a private Postgres, the API and the drain.

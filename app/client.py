@@ -1,6 +1,7 @@
 """A small HTTP client of the gateway for the command line and the demo."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -12,12 +13,19 @@ from app.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavaila
 GATEWAY_FILE: Final = "gateway.json"
 ADMIN_KEY_FILE: Final = "admin.key"
 DEFAULT_URL: Final = "http://127.0.0.1:8480"
+_BROKEN_OFF: Final = (
+    httpx.ReadError,
+    httpx.ReadTimeout,
+    httpx.RemoteProtocolError,
+    httpx.WriteError,
+    httpx.WriteTimeout,
+)
 
 
 class RefusedByGateway(MirrorgateError):
-    """The gateway answered with problem details; `errors` are its first ones."""
+    """The gateway answered with problem details; `errors` are its first ones, `retry_after` the seconds it asks for."""
 
-    def __init__(self, problem: dict[str, Any], status: int) -> None:
+    def __init__(self, problem: dict[str, Any], status: int, retry_after: int = 0) -> None:
         known = problem.get("code") in set(Code)
         super().__init__(
             Code(problem["code"]) if known else Code.INTERNAL,
@@ -25,7 +33,12 @@ class RefusedByGateway(MirrorgateError):
             remedy=problem.get("remedy"),
         )
         self.status = status
+        self.retry_after = retry_after
         self.errors: list[dict[str, Any]] = problem.get("errors", [])
+
+
+class AnswerLost(TemporarilyUnavailable):
+    """The connection broke after the request had begun: it may have been carried out."""
 
 
 class GatewayClient:
@@ -74,19 +87,33 @@ class GatewayClient:
     def delete(self, path: str, **parameters: Any) -> None:
         self._call("DELETE", path, params=parameters)
 
-    def post_changes(self, source_format: str, body: bytes, *, table: str | None = None) -> Any:
-        """Post a change body of `arcion` or `replicate`; the answer with its receipts, given after commit."""
+    def post_changes(
+        self,
+        source_format: str,
+        body: bytes,
+        *,
+        table: str | None = None,
+        content_type: str = "application/json",
+        parameters: Mapping[str, str] | None = None,
+        key: str | None = None,
+    ) -> Any:
+        """Post a change body of `arcion` or `replicate`; the answer with its receipts, given after commit.
+
+        Under an idempotency `key` the same call may be repeated: it lands once, and the answer is the same.
+        """
         return self._call(
             "POST",
             f"/v1/changes/{source_format}",
             content=body,
-            params={"table": table} if table else {},
-            headers={"Content-Type": "application/json"},
+            params={**({"table": table} if table else {}), **(parameters or {})},
+            headers={"Content-Type": content_type, **({"Idempotency-Key": key} if key else {})},
         )
 
     def _call(self, method: str, path: str, **arguments: Any) -> Any:
         try:
             answer = self._http.request(method, path, **arguments)
+        except _BROKEN_OFF as error:
+            raise AnswerLost(Code.NOT_READY, f"the gateway at {self.url} broke off before it answered") from error
         except httpx.TransportError as error:
             raise TemporarilyUnavailable(Code.NOT_READY, f"no gateway answers at {self.url}") from error
         if answer.is_success:
@@ -95,4 +122,5 @@ class GatewayClient:
             problem = answer.json()
         except json.JSONDecodeError:
             problem = {}
-        raise RefusedByGateway(problem, answer.status_code)
+        seconds = answer.headers.get("Retry-After", "")
+        raise RefusedByGateway(problem, answer.status_code, int(seconds) if seconds.isdecimal() else 0)

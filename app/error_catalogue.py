@@ -91,6 +91,31 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         "The table's present generation has no published file of this number.",
         "Look at the landing ledger: GET /v1/tables/{table}/files.",
     ),
+    Code.IDEMPOTENCY_KEY_REUSED: CodeFacts(
+        Kind.INVALID,
+        "The idempotency key was used for another request: another path, query or body.",
+        "Give each request a key of its own; repeat a request byte for byte under the key it was first sent with.",
+    ),
+    Code.PRODUCER_SEQUENCE_REUSED: CodeFacts(
+        Kind.INVALID,
+        "The producer's number was used for another request.",
+        "Ask GET /v1/producers/{producer} for the last durable number; send new requests with the numbers after it.",
+    ),
+    Code.PRODUCER_GAP: CodeFacts(
+        Kind.CONFLICT,
+        "The producer left out numbers: a request before this one is missing.",
+        "Send the requests from the expected number on, one after the other.",
+    ),
+    Code.RECEIPT_EXPIRED: CodeFacts(
+        Kind.CONFLICT,
+        "The request is durable since longer than receipts are kept.",
+        "Go on with the number after the last durable one; see GET /v1/producers/{producer}.",
+    ),
+    Code.UNKNOWN_PRODUCER: CodeFacts(
+        Kind.MISSING,
+        "Nothing durable came from this producer under the caller's key.",
+        "Begin with number 1.",
+    ),
     Code.GENERATION_MISMATCH: CodeFacts(
         Kind.CONFLICT,
         "The act names another generation than the table is in: it was meant for a folder that is no more.",
@@ -238,7 +263,7 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     Code.INCOMPLETE_UPDATE: CodeFacts(
         Kind.INVALID,
         "An update lacks the new value of a column; landing it would write NULL over data.",
-        "Let the tool write full after images.",
+        "Let the tool write full after images, or set the table option partial_updates=complete (docs/tables.md).",
     ),
     Code.INCOMPLETE_INSERT: CodeFacts(
         Kind.INVALID, "An insert lacks a column.", "Let the tool write full rows on insert."
@@ -262,7 +287,8 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     Code.UNKNOWN_COLUMN: CodeFacts(
         Kind.INVALID,
         "The message has a column that the table does not.",
-        "Add it with PUT /v1/tables/{table} (all columns plus the new nullable one), then send again.",
+        "Add it with PUT /v1/tables/{table} (all columns plus the new nullable one), or set the table option "
+        "new_columns=add_as_string (docs/tables.md); then send again.",
     ),
     Code.BAD_VALUE: CodeFacts(
         Kind.INVALID,
@@ -274,7 +300,7 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     Code.COMMIT_UNKNOWN: CodeFacts(
         Kind.UNAVAILABLE,
         "The connection to Postgres was lost during COMMIT; the request may be durable.",
-        "Compare the table's last_sequence before you send it again.",
+        "Send it again under the same idempotency key or producer number; without one, compare last_sequence first.",
     ),
     Code.TABLE_BUSY: CodeFacts(
         Kind.UNAVAILABLE, "The table's sequence lock was not granted in time; nothing was staged.", _RETRY
@@ -291,11 +317,13 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     ),
     Code.LANDING_ZONE_UNSUPPORTED: CodeFacts(
         Kind.MISCONFIGURED,
-        "This kind of landing zone is not supported by this version.",
-        "Use a folder path.",
+        "The landing zone's address is none of a folder, OneLake or ADLS Gen2.",
+        "Use a folder, or an address as in docs/operations.md.",
     ),
     Code.LANDING_ZONE_UNUSABLE: CodeFacts(
-        Kind.MISCONFIGURED, "The landing zone cannot be written.", "Check that the folder exists and its owner."
+        Kind.MISCONFIGURED,
+        "The landing zone cannot be used.",
+        "For a folder check its owner; for OneLake or ADLS Gen2 the address, the credential and its rights.",
     ),
     Code.ALREADY_RUNNING: CodeFacts(
         Kind.MISCONFIGURED,

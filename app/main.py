@@ -11,7 +11,15 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
-from app.api import change_routes, key_routes, schema_routes, status_routes, table_admin_routes, table_routes
+from app.api import (
+    change_routes,
+    key_routes,
+    producer_routes,
+    schema_routes,
+    status_routes,
+    table_admin_routes,
+    table_routes,
+)
 from app.api.auth import Authenticator
 from app.api.gateway import Gateway
 from app.api.openapi import DESCRIPTION, TITLE, VERSION, GatewayApp
@@ -22,7 +30,7 @@ from app.errors import Code, Misconfigured
 from app.ingest import Ingest
 from app.settings import Settings, unknown_variables
 from app.staging.api_keys import count_valid_keys
-from app.staging.database import driver_url, open_engine, translated_errors
+from app.staging.database import driver_url, open_engine, pin_marker_position, translated_errors
 from app.staging.group_commit import GroupCommit
 from app.staging.schema_revision import require_migrated
 from app.staging.wake import WakeSender
@@ -58,7 +66,15 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             engine.dispose()
 
     app = GatewayApp(title=TITLE, version=VERSION, description=DESCRIPTION, lifespan=lifespan)
-    for routes in (change_routes, table_routes, table_admin_routes, schema_routes, key_routes, status_routes):
+    for routes in (
+        change_routes,
+        producer_routes,
+        table_routes,
+        table_admin_routes,
+        schema_routes,
+        key_routes,
+        status_routes,
+    ):
         app.include_router(routes.router)
     install_problem_handlers(app)
     app.add_middleware(BodyLimit, most=settings.max_body_bytes)
@@ -96,6 +112,7 @@ def check_start(settings: Settings) -> None:
     engine = open_engine(settings.require_database_url())
     try:
         require_migrated(engine)
+        pin_marker_position(engine, marker_first=settings.marker_first)
         with translated_errors(), engine.begin() as connection:
             has_key = settings.admin_key is not None or count_valid_keys(connection) > 0
         if settings.host not in _LOOPBACK and not has_key:

@@ -46,7 +46,22 @@ class Settings(BaseSettings):
         SecretStr | None, Field(description="Postgres 15 or newer, `postgresql://user:password@host/database`.")
     ] = None
     landing_zone: Annotated[
-        str | None, Field(description="Folder that the drain publishes into; it is created when missing.")
+        str | None,
+        Field(
+            description="Folder that the drain publishes into, created when missing, or an address in OneLake or ADLS "
+            "Gen2: `abfss://<workspace>@onelake.dfs.fabric.microsoft.com/<item>/Files/LandingZone`."
+        ),
+    ] = None
+    storage_endpoint: Annotated[
+        str | None,
+        Field(
+            pattern="^https://[^/@?#]+$",
+            description="`https://host:port` that OneLake or ADLS Gen2 is reached at, where not at the address's host.",
+        ),
+    ] = None
+    storage_api_version: Annotated[
+        str | None,
+        Field(description="`x-ms-version` sent to OneLake or ADLS Gen2; unset: the newest that the Azure SDK knows."),
     ] = None
     admin_key: Annotated[
         SecretStr | None,
@@ -66,8 +81,13 @@ class Settings(BaseSettings):
     ] = 128 * 2**20
     target_file_rows: Annotated[int, Field(ge=1, description="Roll a landing file at this many rows.")] = 1_000_000
     max_delay_seconds: Annotated[
-        float, Field(ge=0, description="Publish a pending batch after this long even if the file stays small.")
-    ] = 1.0
+        float | None,
+        Field(
+            ge=0,
+            description="Publish a pending batch after this long even if the file stays small; unset: 1 for a folder, "
+            "30 for OneLake and ADLS Gen2.",
+        ),
+    ] = None
     row_marker_position: Annotated[
         RowMarkerPosition, Field(description="Position of `__rowMarker__` in landing files: `last` or `first`.")
     ] = RowMarkerPosition.LAST
@@ -144,20 +164,26 @@ class Settings(BaseSettings):
             )
         return self.database_url.get_secret_value()
 
-    def require_landing_zone(self) -> Path:
-        """The landing-zone folder. Raises Misconfigured for none, or for a URL (not supported yet)."""
+    def require_landing_zone(self) -> str:
+        """The landing zone's absolute folder, or its address. Raises Misconfigured for none."""
         if not self.landing_zone:
             raise Misconfigured(
                 Code.BAD_SETTING,
                 "MIRRORGATE_LANDING_ZONE is not set",
-                remedy="Set it to the folder to publish into.",
+                remedy="Set it to the folder or the address to publish into.",
             )
-        if "://" in self.landing_zone:
-            raise Misconfigured(
-                Code.LANDING_ZONE_UNSUPPORTED,
-                "MIRRORGATE_LANDING_ZONE is a URL; this version publishes into folders only",
-            )
-        return Path(self.landing_zone).absolute()
+        return self.landing_zone if _is_address(self.landing_zone) else str(Path(self.landing_zone).absolute())
+
+    @property
+    def max_delay(self) -> float:
+        """`max_delay_seconds`, or what suits the landing zone: a table in Fabric takes in less than a file a second."""
+        if self.max_delay_seconds is not None:
+            return self.max_delay_seconds
+        return 30.0 if _is_address(self.landing_zone or "") else 1.0
+
+
+def _is_address(landing_zone: str) -> bool:
+    return "://" in landing_zone
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:

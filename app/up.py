@@ -21,6 +21,7 @@ from rich.console import Console
 from app import supervisor
 from app.embedded import DataDirectory, PrivatePostgres, find_java
 from app.errors import Code, Misconfigured
+from app.landing.open_zone import ZonePlace
 from app.settings import PREFIX, Settings
 from app.staging.schema_revision import migrate
 from app.supervisor import Child
@@ -53,6 +54,8 @@ def up(
 def _run(
     settings: Settings, data_dir: Path, landing_zone: str | None, console: Console, environment: Mapping[str, str]
 ) -> None:
+    location = landing_zone or settings.landing_zone or str(data_dir / "landing-zone")
+    ZonePlace(location).check()
     port = _free_port(settings.host, settings.port)
     address = _local_address(settings.host)
     url = f"http://{f'[{address}]' if ':' in address else address}:{port}"
@@ -62,7 +65,7 @@ def _run(
         children_environment = {
             **environment,
             f"{PREFIX}DATABASE_URL": database_url,
-            f"{PREFIX}LANDING_ZONE": landing_zone or settings.landing_zone or str(data_dir / "landing-zone"),
+            f"{PREFIX}LANDING_ZONE": location,
             f"{PREFIX}ADMIN_KEY": _admin_key(settings, data_dir / ADMIN_KEY_FILE),
             f"{PREFIX}HOST": settings.host,
             f"{PREFIX}PORT": str(port),

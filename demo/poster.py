@@ -2,12 +2,12 @@
 
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from typing import TypeVar
+from uuid import uuid4
 
 from app.client import GatewayClient, RefusedByGateway
-from app.errors import Code, MirrorgateError, TemporarilyUnavailable
+from app.errors import MirrorgateError, TemporarilyUnavailable
 from demo.workload import Post
 
 GIVE_UP_SECONDS = 120.0
@@ -34,32 +34,20 @@ def is_passing(error: MirrorgateError) -> bool:
 
 
 class Poster:
-    """The only producer of its tables: whether a request without an answer is durable, the last sequence tells."""
+    """Posts each request until it is answered. Its idempotency key keeps a repeated one from landing twice."""
 
     def __init__(self, client: GatewayClient) -> None:
         self._client = client
-        self._accepted: Counter[str] = Counter()
         self.interruptions = 0
 
     def post(self, post: Post) -> None:
         """Return once the request is durable. Raises RefusedByGateway when the gateway will not have it."""
-        persistently(lambda: self._post_unless_accepted(post))
-        self._accepted[post.table] += 1
+        key = uuid4().hex
+        persistently(lambda: self._post(post, key))
 
-    def _post_unless_accepted(self, post: Post) -> None:
+    def _post(self, post: Post, key: str) -> None:
         try:
-            self._client.post_changes(post.source_format, post.body)
+            self._client.post_changes(post.source_format, post.body, key=key)
         except MirrorgateError as error:
-            if not is_passing(error):
-                raise
-            self.interruptions += 1
-            if not persistently(lambda: self._is_accepted(post.table)):
-                raise
-
-    def _is_accepted(self, table: str) -> bool:
-        try:
-            return int(self._client.get(f"/v1/tables/{table}")["last_sequence"]) > self._accepted[table]
-        except RefusedByGateway as error:
-            if error.code is Code.UNKNOWN_TABLE:
-                return False
+            self.interruptions += is_passing(error)
             raise

@@ -7,7 +7,6 @@ own, and a task returns its failures instead of raising them, so that one file's
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
@@ -18,9 +17,10 @@ from app.domain.landing_file import BatchRange, BuiltFile, PlannedFile
 from app.domain.payload import decode_payload, payload_digest
 from app.domain.table import Epoch
 from app.errors import Code, InvariantBroken, MirrorgateError
-from app.landing.local_zone import LocalZone
+from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.parquet_file import FileLayout, read_identity, write_parquet
 from app.landing.publish import Scratch
+from app.landing.zone import StorageFailed
 from app.staging.database import Connection, Engine, open_engine
 from app.staging.staged_blocks import read_payloads
 from app.staging.table_registry import schema_of_version
@@ -57,7 +57,7 @@ class BuildPlace:
     """Where tasks read and write. It travels inside the job, never in Spark's configuration: it holds a password."""
 
     database_url: str
-    landing_zone: Path
+    landing_zone: ZonePlace
     layout: FileLayout
 
 
@@ -103,8 +103,13 @@ def _attempt(place: BuildPlace, position: int, order: BuildOrder) -> dict[str, o
         }
     except MirrorgateError as error:
         return {"position": position, "code": str(error.code), "detail": error.detail}
-    except Exception as error:  # noqa: BLE001  # a task answers for each file; the text may hold values, so only its type
-        return {"position": position, "code": str(Code.BUILD_FAILED), "detail": type(error).__name__}
+    except Exception as error:  # noqa: BLE001  # a task answers for each file
+        return {"position": position, "code": str(Code.BUILD_FAILED), "detail": failure_text(error)}
+
+
+def failure_text(error: Exception) -> str:
+    """What a log may say of an error that is not Mirrorgate's own: its text may hold values, a store's does not."""
+    return str(error) if isinstance(error, StorageFailed) else type(error).__name__
 
 
 def _result(order: BuildOrder, row: dict[str, object]) -> BuiltFile | BuildFailure:
@@ -122,7 +127,7 @@ def build_file(place: BuildPlace, order: BuildOrder, *, attempt: str) -> BuiltFi
     ScratchRevoked once the epoch is over.
     """
     planned, identity = order.planned, order.planned.identity
-    zone = LocalZone(place.landing_zone)
+    zone = open_zone(place.landing_zone)
     temp_name = f"{identity.number:020d}-{attempt}.parquet"
     path = Scratch(planned.table_id, order.epoch).path(temp_name)
     with _engine(place.database_url).begin() as connection:

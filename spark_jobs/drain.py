@@ -18,12 +18,14 @@ from pyspark.sql import SparkSession
 
 from app.domain.drain_plan import FileLimits
 from app.domain.table import TableId
-from app.errors import Code, InvariantBroken, MirrorgateError
-from app.landing.local_zone import LocalZone
+from app.errors import Code, InvariantBroken, MirrorgateError, Misconfigured
+from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.parquet_file import FileLayout
 from app.landing.publish import announce_partner
+from app.landing.storage_address import StorageOptions
+from app.landing.zone import PathKind
 from app.settings import Settings, unknown_variables
-from app.staging.database import open_engine, translated_errors
+from app.staging.database import open_engine, pin_marker_position, translated_errors
 from app.staging.leases import give_up_lease, renew_lease
 from app.staging.retention import RetentionLimits
 from app.staging.schema_revision import require_migrated
@@ -157,11 +159,17 @@ def _echo(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 
+def landing_place(settings: Settings) -> ZonePlace:
+    """Where the settings say that the landing zone is. Raises Misconfigured."""
+    options = StorageOptions(endpoint=settings.storage_endpoint, api_version=settings.storage_api_version)
+    return ZonePlace(settings.require_landing_zone(), options)
+
+
 def open_cycle(settings: Settings, spark: SparkSession, worker_id: UUID) -> DrainCycle:
     """The drain's parts from its settings."""
     layout = FileLayout(settings.marker_first, str(settings.compression))
-    place = BuildPlace(settings.require_database_url(), settings.require_landing_zone(), layout)
-    limits = FileLimits(settings.target_file_bytes, settings.target_file_rows, settings.max_delay_seconds)
+    place = BuildPlace(settings.require_database_url(), landing_place(settings), layout)
+    limits = FileLimits(settings.target_file_bytes, settings.target_file_rows, settings.max_delay)
     return DrainCycle(worker_id, spark, place, limits, tasks=spark.sparkContext.defaultParallelism)
 
 
@@ -211,7 +219,7 @@ def run_drain(settings: Settings, *, once: bool) -> None:
             signal.signal(number, lambda *_: drain.stopping.set())
         with kept_lease(cycle, settings.lease_seconds):
             limits = RetentionLimits(settings.retention_days * 86_400, settings.retention_bytes)
-            log.info("drain_started", worker=str(cycle.worker_id), landing_zone=str(cycle.place.landing_zone))
+            log.info("drain_started", worker=str(cycle.worker_id), landing_zone=cycle.place.landing_zone.location)
             if once:
                 failed = drain.drain_pending()
                 try_maintain(cycle, limits)
@@ -221,7 +229,7 @@ def run_drain(settings: Settings, *, once: bool) -> None:
                 wake = threading.Event()
                 _listen(cycle.place.database_url, wake, drain.stopping)
                 with maintained(cycle, limits):
-                    drain.run(wake, min(_LONGEST_POLL, max(_SHORTEST_POLL, settings.max_delay_seconds / 4)))
+                    drain.run(wake, min(_LONGEST_POLL, max(_SHORTEST_POLL, settings.max_delay / 4)))
         log.info("drain_stopped", worker=str(cycle.worker_id))
     finally:
         spark.stop()
@@ -235,9 +243,20 @@ def _check_start(settings: Settings) -> None:
     engine = open_engine(settings.require_database_url())
     try:
         require_migrated(engine)
-        LocalZone(settings.require_landing_zone())
+        pin_marker_position(engine, marker_first=settings.marker_first)
+        _check_landing_zone(landing_place(settings))
     finally:
         engine.dispose()
+
+
+def _check_landing_zone(place: ZonePlace) -> None:
+    """Raises Misconfigured `landing_zone_unusable` when it cannot be looked at, or is a file."""
+    try:
+        usable = open_zone(place).kind("") is not PathKind.FILE
+    except OSError as error:
+        raise Misconfigured(Code.LANDING_ZONE_UNUSABLE, f"landing zone {place.location}: {error}") from error
+    if not usable:
+        raise Misconfigured(Code.LANDING_ZONE_UNUSABLE, f"landing zone {place.location} is a file")
 
 
 def _listen(database_url: str, wake: threading.Event, stopping: threading.Event) -> None:

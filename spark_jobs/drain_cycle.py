@@ -16,16 +16,15 @@ from app.domain.drain_plan import FileLimits
 from app.domain.landing_file import BuiltFile, PlannedFile
 from app.domain.table import Epoch, Table, TableId, TableState
 from app.errors import Code, InvariantBroken, MirrorgateError
-from app.landing.local_zone import LocalZone
+from app.landing.open_zone import open_zone
 from app.landing.publish import (
     Scratch,
-    Sight,
-    look,
     make_visible,
     prepare_folder,
     remove_table_folder,
     repair_file,
     revoke_older_epochs,
+    take_stock,
 )
 from app.landing.scratch_sweep import newest_epoch
 from app.landing.zone import LandingZone, ScratchRevoked
@@ -41,7 +40,7 @@ from app.staging.landing_ledger import (
 from app.staging.leases import check_epoch, claim_table, due_tables, raise_epoch, revoked_through
 from app.staging.table_rebirth import finish_drop
 from app.staging.table_registry import find_table_by_id, note_drop_trouble, quarantine_table
-from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files
+from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files, failure_text
 
 log = structlog.get_logger()
 
@@ -79,7 +78,7 @@ class DrainCycle:
 
     def __post_init__(self) -> None:
         self.engine: Engine = open_engine(self.place.database_url, pool_size=8, application="mirrorgate drain")
-        self.zone: LandingZone = LocalZone(self.place.landing_zone)
+        self.zone: LandingZone = open_zone(self.place.landing_zone)
         with translated_errors(), self.engine.begin() as connection:
             self.installation_id = installation_id(connection)
 
@@ -90,11 +89,15 @@ class DrainCycle:
 
     def prepare(self, table_id: TableId) -> ClaimedTable | None:
         """W1 to W4 for one table; None when there is nothing to do, or when it failed (which is logged)."""
+        epoch: Epoch | None = None
         try:
             with translated_errors():
-                return self._prepare(table_id)
+                table, epoch = self._claim(table_id)
+                if table is None or epoch is None or not (table.state.publishes or table.state is TableState.DROPPING):
+                    return None
+                return self._prepare(table, epoch)
         except (MirrorgateError, OSError, ScratchRevoked) as error:
-            self._fail(table_id, error)
+            self._fail(table_id, epoch, error)
             return None
 
     def build_and_publish(self, claimed: Iterable[ClaimedTable]) -> set[TableId]:
@@ -107,15 +110,28 @@ class DrainCycle:
             by_table[order.planned.table_id].append(result)
         return {table_id for table_id, built in by_table.items() if self._publish_table(tables[table_id], built)}
 
-    def _prepare(self, table_id: TableId) -> ClaimedTable | None:
+    def _claim(self, table_id: TableId) -> tuple[Table | None, Epoch | None]:
         with self.engine.begin() as connection:
             epoch = claim_table(connection, table_id, self.worker_id, held=self.held.get(table_id))
             table = find_table_by_id(connection, table_id)
-        if epoch is None or table is None or not (table.state.publishes or table.state is TableState.DROPPING):
-            return None
-        if self.held.get(table_id) != epoch:
-            epoch = self._take_over(table, epoch)
-            self.held[table_id] = epoch
+        if epoch is not None and self.held.get(table_id) != epoch:
+            epoch = self._beyond_scratch(table_id, epoch)
+        return table, epoch
+
+    def _beyond_scratch(self, table_id: TableId, epoch: Epoch) -> Epoch:
+        """The claimed epoch, or a later one where the scratch has seen it: the database was restored."""
+        seen = newest_epoch(self.zone, table_id)
+        if seen < epoch:
+            return epoch
+        with self.engine.begin() as connection:
+            epoch = raise_epoch(connection, table_id, epoch, beyond=seen)
+        log.warning("epoch_raised", table_id=table_id, epoch=epoch)
+        return epoch
+
+    def _prepare(self, table: Table, epoch: Epoch) -> ClaimedTable | None:
+        if self.held.get(table.table_id) != epoch:
+            self._take_over(table, epoch)
+            self.held[table.table_id] = epoch
         if table.state is TableState.DROPPING:
             reborn = self._drop(table, epoch)
             if reborn is None:
@@ -126,33 +142,20 @@ class DrainCycle:
             files = plan_next_files(connection, table, epoch, self.limits, most=FILES_PER_ROUND)
         return ClaimedTable(table, epoch, files) if files else None
 
-    def _take_over(self, table: Table, epoch: Epoch) -> Epoch:
-        """W2, then W3: nobody older can act any more; then see how far the last owner came.
-
-        The epoch may grow: the scratch of a restored database has seen later ones than the database.
-        """
-        seen = newest_epoch(self.zone, table.table_id)
-        with self.engine.begin() as connection:
-            if seen >= epoch:
-                epoch = raise_epoch(connection, table.table_id, epoch, beyond=seen)
-                log.warning("epoch_raised", table=str(table.name), epoch=epoch)
-            swept = revoked_through(connection, table.table_id)
+    def _take_over(self, table: Table, epoch: Epoch) -> None:
+        """W2, then W3: nobody older can act any more; then see how far the last owner came."""
         scratch = Scratch(table.table_id, epoch)
+        with self.engine.begin() as connection:
+            swept = revoked_through(connection, table.table_id)
         revoke_older_epochs(self.zone, scratch, after=swept)
         self.zone.create_folder(scratch.folder)
         if table.state is TableState.DROPPING:
-            return epoch
+            return
         with self.engine.begin() as connection:
             check_epoch(connection, table.table_id, epoch)
-            unrecorded = unrecorded_files(connection, table, most=1)
-        for planned in unrecorded:
-            sight = look(self.zone, table.name, planned)
-            if sight is Sight.FOREIGN:
-                detail = f"a file that was not planned stands under number {planned.identity.number}"
-                raise InvariantBroken(Code.FOREIGN_FILE, detail)
-            if sight is Sight.OURS:
-                self._record(planned, epoch)
-        return epoch
+            unrecorded = next(iter(unrecorded_files(connection, table, most=1)), None)
+        if take_stock(self.zone, table, self.installation_id, unrecorded) and unrecorded is not None:
+            self._record(unrecorded, epoch)
 
     def _drop(self, table: Table, epoch: Epoch) -> Table | None:
         """R3 to R6; the table in its new generation, None when there is none.
@@ -174,7 +177,7 @@ class DrainCycle:
         for built in build_files(self.spark, self.place, orders, tasks=self.tasks) if orders else ():
             if isinstance(built, BuildFailure):
                 raise InvariantBroken(built.code, built.detail)
-            repair_file(self.zone, table.name, built)
+            repair_file(self.zone, table, self.installation_id, built)
             with self.engine.begin() as connection:
                 record_repaired(connection, built)
             log.info("file_repaired", table=str(table.name), number=built.planned.identity.number)
@@ -195,7 +198,7 @@ class DrainCycle:
                         raise InvariantBroken(result.code, result.detail)
                     self._publish_file(table, result)
         except (MirrorgateError, OSError, ScratchRevoked) as error:
-            self._fail(table.table_id, error)
+            self._fail(table.table_id, claimed.epoch, error)
             return False
         return True
 
@@ -222,16 +225,18 @@ class DrainCycle:
             last_sequence=identity.last_sequence,
         )
 
-    def _fail(self, table_id: TableId, error: Exception) -> None:
-        """Forget the epoch, so that the next try begins with a new one; quarantine what must not be tried again."""
-        epoch = self.held.pop(table_id, None)
+    def _fail(self, table_id: TableId, epoch: Epoch | None, error: Exception) -> None:
+        """Forget the epoch, so that the next try begins with a new one; quarantine what must not be tried again,
+        unless the epoch is over: then what was seen is the next owner's to judge."""
+        self.held.pop(table_id, None)
         code = error.code if isinstance(error, MirrorgateError) else None
-        detail = error.detail if isinstance(error, MirrorgateError) else type(error).__name__
+        detail = error.detail if isinstance(error, MirrorgateError) else failure_text(error)
         log.warning("table_not_published", table_id=table_id, code=code, detail=detail)
+        if epoch is None:
+            return
         try:
             with translated_errors(), self.engine.begin() as connection:
-                if epoch is not None:
-                    check_epoch(connection, table_id, epoch)
+                check_epoch(connection, table_id, epoch)
                 note_drop_trouble(connection, table_id, f"{code or 'storage'}: {detail}; tried again")
                 quarantined = code in QUARANTINES and quarantine_table(connection, table_id, f"{code}: {detail}")
             if quarantined:

@@ -1,8 +1,9 @@
-"""Maintenance in the drain: retention in Postgres and sweeping of scratch, every minute from a thread of its own.
+"""Maintenance in the drain, from a thread of its own: retention in Postgres every minute, the scratch every hour.
 
 Nothing else waits for it. While it fails, payloads and scratch only grow; each failure is logged.
 """
 
+import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,11 +24,13 @@ from spark_jobs.drain_cycle import DrainCycle
 log = structlog.get_logger()
 
 EVERY_SECONDS: Final = 60.0
+_ROUNDS_PER_SWEEP: Final = 60
 _STOP_WITHIN: Final = 5.0
 
 
-def maintain(cycle: DrainCycle, limits: RetentionLimits, *, now: datetime) -> None:
-    """One round: retention, unless another drain is at it, then the scratch of the tables this drain holds."""
+def maintain(cycle: DrainCycle, limits: RetentionLimits, *, sweep: datetime | None) -> None:
+    """One round: retention, unless another drain is at it; then, where it is said what time it is, the scratch of the
+    tables that this drain holds."""
     engine = open_engine(cycle.place.database_url, pool_size=2, application="mirrorgate retention")
     try:
         report = run_retention(engine, limits)
@@ -35,20 +38,21 @@ def maintain(cycle: DrainCycle, limits: RetentionLimits, *, now: datetime) -> No
         engine.dispose()
     if report is not None and any(asdict(report).values()):
         log.info("retention", **asdict(report))
-    _sweep(cycle, now)
+    if sweep is not None:
+        _sweep(cycle, sweep)
 
 
 @contextmanager
 def maintained(cycle: DrainCycle, limits: RetentionLimits) -> Iterator[None]:
-    """Do a round at once and then every minute while the block runs.
+    """Do a round at once and then every minute while the block runs, with the scratch in the first of each hour.
 
     A process that dies inside leaves the rest to another drain, or to its next start.
     """
     ended = threading.Event()
 
     def keep() -> None:
-        while True:
-            try_maintain(cycle, limits)
+        for number in itertools.count():
+            try_maintain(cycle, limits, sweep=number % _ROUNDS_PER_SWEEP == 0)
             if ended.wait(EVERY_SECONDS):
                 return
 
@@ -61,10 +65,10 @@ def maintained(cycle: DrainCycle, limits: RetentionLimits) -> Iterator[None]:
         thread.join(_STOP_WITHIN)
 
 
-def try_maintain(cycle: DrainCycle, limits: RetentionLimits) -> None:
+def try_maintain(cycle: DrainCycle, limits: RetentionLimits, *, sweep: bool = True) -> None:
     """One round; what fails is logged and left to the next."""
     try:
-        maintain(cycle, limits, now=datetime.now(UTC))
+        maintain(cycle, limits, sweep=datetime.now(UTC) if sweep else None)
     except MirrorgateError as error:
         log.warning("maintenance_failed", code=error.code, detail=error.detail)
     except Exception as error:  # the thread must live; the text may hold values, so only its type

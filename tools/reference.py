@@ -1,4 +1,4 @@
-"""Writes the tables of docs/settings.md and docs/errors.md from the code: `make docs`."""
+"""Writes the tables of docs/settings.md, docs/errors.md and docs/formats.md from the code: `make docs`."""
 
 from pathlib import Path
 from typing import Final
@@ -7,6 +7,7 @@ from app.api.problem_responses import STATUS
 from app.error_catalogue import CATALOGUE
 from app.errors import Kind
 from app.settings import settings_table
+from tools.change_codes import change_codes_table
 
 DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
 BEGIN: Final = "<!-- Written by `make docs`. -->\n"
@@ -34,7 +35,11 @@ def with_table(text: str, table: str) -> str:
 
 def render_documents() -> dict[Path, str]:
     """Every document that holds a table from the code, as it should be."""
-    tables = {DOCS / "settings.md": settings_table(), DOCS / "errors.md": errors_table()}
+    tables = {
+        DOCS / "settings.md": settings_table(),
+        DOCS / "errors.md": errors_table(),
+        DOCS / "formats.md": change_codes_table(),
+    }
     return {path: with_table(path.read_text(encoding="utf-8"), table) for path, table in tables.items()}
 
 

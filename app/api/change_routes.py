@@ -1,7 +1,7 @@
 """POST of change batches: the answer comes after commit."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -10,9 +10,11 @@ from app.api.auth import Ingester
 from app.api.gateway import Gateway, GatewayOf
 from app.api.models import AcceptedModel, DryRunModel
 from app.api.openapi import ARCION_BODY, REPLICATE_BODY, problems
-from app.api.request_body import check_json_type, is_csv, read_body, refuse_promises
+from app.api.request_body import check_json_type, check_parameters, is_csv, read_body
+from app.api.request_identity import IdentityHeaders
 from app.domain.access import Principal
 from app.domain.names import TableName
+from app.domain.request_identity import RequestIdentity
 from app.errors import Code, RejectedInput
 from app.ingest import CsvLayout, CsvMode, Decode, arcion_csv, arcion_json, rehearse, replicate_json
 from app.telemetry import ACCEPTED_CHANGES
@@ -51,12 +53,19 @@ class CsvParameters:
         """Raises RejectedInput `bad_request` without a mode."""
         if self.mode is None:
             raise RejectedInput(Code.BAD_REQUEST, "a CSV body needs mode=snapshot or mode=realtime")
-        columns = tuple(self.columns.split(",")) if self.columns else ()
+        columns = tuple(name.strip() for name in self.columns.split(",")) if self.columns else ()
         return CsvLayout(self.mode, columns, self.header, self.delimiter, self.quote, self.escape or self.quote)
 
 
+_PARAMETERS: Final = frozenset({"table", "dry_run"})
+_CSV_PARAMETERS: Final = frozenset(CsvParameters.__dataclass_fields__)
+_REPLAYED: Final = {"Idempotency-Replayed": "true"}
 _RESPONSES = {
-    200: {"description": "With `dry_run=true`: what would land", "model": DryRunModel},
+    200: {
+        "description": "The request was accepted before: the same answer. With `dry_run=true`: what would land",
+        "model": AcceptedModel | DryRunModel,
+        "headers": {"Idempotency-Replayed": {"schema": {"type": "string", "enum": ["true"]}}},
+    },
     **problems(400, 401, 403, 404, 409, 413, 415, 422, 503),
 }
 
@@ -75,22 +84,27 @@ async def post_arcion(
     gateway: GatewayOf,
     principal: Ingester,
     csv: Annotated[CsvParameters, Depends()],
+    headers: Annotated[IdentityHeaders, Depends()],
     table: TableParameter = None,
     override: OverrideParameter = False,
     dry_run: DryRunParameter = False,
 ) -> Response:
     """One message, an array, NDJSON, concatenated messages or CSV; all are accepted or none."""
-    refuse_promises(request)
     if is_csv(request):
+        check_parameters(request, _PARAMETERS | _CSV_PARAMETERS)
         if not table:
             raise RejectedInput(Code.BAD_REQUEST, "a CSV body needs `table`")
         name, layout = TableName.parse(table), csv.layout
         body = await read_body(request, gateway.settings.max_body_bytes)
-        return await _answer("arcion", arcion_csv(body, name, layout), gateway, principal, dry_run=dry_run)
+        decode = arcion_csv(body, name, layout)
+        caller = Caller(principal, headers.identity(request, principal, body))
+        return await _answer("arcion", decode, gateway, caller, dry_run=dry_run)
     check_json_type(request)
+    check_parameters(request, _PARAMETERS | {"override"}, only_csv=_CSV_PARAMETERS)
     body = await read_body(request, gateway.settings.max_body_bytes)
     decode = arcion_json(body, TableName.parse(table) if table else None, override=override)
-    return await _answer("arcion", decode, gateway, principal, dry_run=dry_run)
+    caller = Caller(principal, headers.identity(request, principal, body))
+    return await _answer("arcion", decode, gateway, caller, dry_run=dry_run)
 
 
 @router.post(
@@ -106,30 +120,41 @@ async def post_replicate(
     request: Request,
     gateway: GatewayOf,
     principal: Ingester,
+    headers: Annotated[IdentityHeaders, Depends()],
     table: TableParameter = None,
     dry_run: DryRunParameter = False,
 ) -> Response:
     """Metadata messages register or evolve tables (right `register`); data messages are accepted all or none."""
     check_json_type(request)
-    refuse_promises(request)
+    check_parameters(request, _PARAMETERS)
     body = await read_body(request, gateway.settings.max_body_bytes)
     decode = replicate_json(body, TableName.parse(table) if table else None)
-    return await _answer("replicate", decode, gateway, principal, dry_run=dry_run)
+    caller = Caller(principal, headers.identity(request, principal, body))
+    return await _answer("replicate", decode, gateway, caller, dry_run=dry_run)
 
 
-async def _answer(
-    source_format: str, decode: Decode, gateway: Gateway, principal: Principal, *, dry_run: bool
-) -> Response:
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who sends a request, and what names it."""
+
+    principal: Principal
+    identity: RequestIdentity | None
+
+
+async def _answer(source_format: str, decode: Decode, gateway: Gateway, caller: Caller, *, dry_run: bool) -> Response:
     """Receipts after commit, or what would land."""
     if dry_run:
-        rehearsal = await rehearse(gateway.engine, decode, principal, marker_first=gateway.settings.marker_first)
+        marker_first = gateway.settings.marker_first
+        rehearsal = await rehearse(gateway.engine, decode, caller.principal, marker_first=marker_first)
         return Response(msgspec.json.encode(rehearsal), 200, media_type="application/json")
-    accepted = await gateway.ingest.accept(decode, principal)
-    ACCEPTED_CHANGES.labels(source_format).inc(sum(receipt.changes for receipt in accepted.receipts))
+    accepted = await gateway.ingest.accept(decode, caller.principal, caller.identity)
     content = {
         "receipts": accepted.receipts,
         "ignored": accepted.ignored,
         "duplicates": accepted.duplicates,
-        "replayed": False,
+        "replayed": accepted.replayed,
     }
+    if accepted.replayed:
+        return Response(msgspec.json.encode(content), 200, _REPLAYED, "application/json")
+    ACCEPTED_CHANGES.labels(source_format).inc(sum(receipt.changes for receipt in accepted.receipts))
     return Response(msgspec.json.encode(content), 202, media_type="application/json")

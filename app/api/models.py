@@ -42,6 +42,14 @@ class AcceptedModel(Model):
     replayed: bool
 
 
+class ProducerModel(Model):
+    """The last durable number; its receipts are null once they are no longer kept."""
+
+    producer: str
+    sequence: int
+    receipts: list[ReceiptModel] | None
+
+
 class DryRunTableModel(Model):
     """The rows that would land in a table, by column name, `__rowMarker__` among them."""
 
@@ -76,7 +84,7 @@ class ColumnOverrideModel(Model):
 
 
 class OptionsModel(Model):
-    """All options of a table; those that are left out have their defaults."""
+    """All options of a table; a new one has the defaults of those that are left out, an existing one keeps them."""
 
     partial_updates: PartialUpdates = PartialUpdates.REJECT
     new_columns: NewColumns = NewColumns.REJECT
@@ -97,7 +105,7 @@ class RegisterTable(Model):
     """A table's columns in file order, its key columns in key order, and its options.
 
     The columns are listed, or given as an Arrow schema in base64: raw flatbuffer or IPC schema message. A table
-    that exists keeps its columns where neither is given, and its options where they are left out.
+    that exists keeps its columns where neither is given, and each option that is left out.
     """
 
     columns: list[ColumnModel] | None = None

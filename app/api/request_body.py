@@ -2,7 +2,7 @@
 
 import asyncio
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Final, Protocol
 
 import zstandard
@@ -13,7 +13,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.errors import Code, RejectedInput
 
 _JSON_TYPES: Final = frozenset({"application/json", "application/x-ndjson", "application/ndjson", "application/jsonl"})
-_NOT_KEPT: Final = ("idempotency-key", "mirrorgate-producer", "mirrorgate-producer-sequence")
 CHANGES: Final = "/v1/changes/"
 MOST_ELSEWHERE: Final = 2**20
 """Bytes of a body that is not one of changes: a table of thousands of columns fits."""
@@ -70,15 +69,17 @@ def check_json_type(request: Request) -> None:
         raise RejectedInput(Code.UNSUPPORTED_MEDIA_TYPE, "the content type is not JSON")
 
 
-def refuse_promises(request: Request) -> None:
-    """A producer that relies on idempotency must not believe that a header which does nothing protects it."""
-    for header in _NOT_KEPT:
-        if header in request.headers:
-            raise RejectedInput(
-                Code.BAD_REQUEST,
-                f"the header {header} is not supported by this version",
-                remedy="Leave it out; after a lost answer compare the table's last_sequence before sending again.",
-            )
+def check_parameters(request: Request, known: Set[str], *, only_csv: Set[str] = frozenset()) -> None:
+    """Raises RejectedInput `bad_request` for a parameter that this body's format does not take.
+
+    A misspelt `dry_run` must not stage what it was to try.
+    """
+    for name in request.query_params:
+        if name in only_csv:
+            raise RejectedInput(Code.BAD_REQUEST, f"the parameter {name} is for bodies of the type text/csv")
+        if name not in known:
+            detail = "there is no such query parameter here; there are " + ", ".join(sorted(known))
+            raise RejectedInput(Code.BAD_REQUEST, detail)
 
 
 def is_csv(request: Request) -> bool:

@@ -1,5 +1,6 @@
 """What operators ask of tables. Every act names the generation it means; each leaves an event."""
 
+from collections.abc import Collection
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
@@ -9,7 +10,7 @@ from app.api.gateway import Gateway, GatewayOf
 from app.api.models import EventModel, EventsModel, RecreateTable, ReleaseTable, RenameTable, TableModel
 from app.api.openapi import problems
 from app.api.table_routes import TablePath
-from app.api.table_status_model import declared_schema, table_statuses
+from app.api.table_status_model import declared_schema, given_options, table_statuses
 from app.domain.access import Principal
 from app.domain.drop_plan import DropAction, DropPlan
 from app.domain.table import FileNumber, Generation, TableState
@@ -63,7 +64,7 @@ def recreate(
     for source in options.sources if options is not None else ():
         visible_name(str(SourceName.parse(source).table), principal)
     plan = DropPlan(DropAction.RECREATE, declared_schema(wanted), options)
-    return _drop(table, generation, plan, gateway, principal)
+    return _drop(table, generation, plan, gateway, principal, given_options(wanted))
 
 
 @router.post(
@@ -212,10 +213,17 @@ def get_events(
     return EventsModel(events=events, next_after=events[-1].id if len(events) == limit else None)
 
 
-def _drop(table: str, generation: int, plan: DropPlan, gateway: Gateway, principal: Principal) -> TableModel:
+def _drop(
+    table: str,
+    generation: int,
+    plan: DropPlan,
+    gateway: Gateway,
+    principal: Principal,
+    given: Collection[str] | None = None,
+) -> TableModel:
     name = visible_name(table, principal)
     with translated_errors(), gateway.engine.begin() as connection:
-        found = begin_drop(connection, name, Generation(generation), plan, principal.key_id)
+        found = begin_drop(connection, name, Generation(generation), plan, principal.key_id, given=given)
         status = table_statuses(connection, [found])[0]
     gateway.wake_drain()
     return status

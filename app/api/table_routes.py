@@ -16,7 +16,7 @@ from app.api.models import (
     TablesModel,
 )
 from app.api.openapi import problems
-from app.api.table_status_model import declared_schema, table_statuses
+from app.api.table_status_model import declared_schema, given_options, table_statuses
 from app.domain.landing_file import file_name
 from app.domain.names import TableName
 from app.domain.table import BatchSequence, FileNumber, Generation, Table
@@ -47,7 +47,7 @@ def put_table(
 ) -> TableModel:
     """The same again changes nothing (200); new nullable columns make a new schema version (200).
 
-    An existing table keeps its columns where none are given, and its options where they are left out.
+    An existing table keeps its columns where none are given, and each option that is left out.
     """
     name = visible_name(table, principal)
     options = None if wanted.options is None else TableOptions.parse(wanted.options.model_dump())
@@ -56,7 +56,9 @@ def put_table(
     schema = declared_schema(wanted)
     marker_first = gateway.settings.marker_first
     with translated_errors(), gateway.engine.begin() as connection:
-        registration = register_table(connection, name, schema, options, marker_first=marker_first)
+        registration = register_table(
+            connection, name, schema, options, given=given_options(wanted), marker_first=marker_first
+        )
         status = table_statuses(connection, [registration.table])[0]
     if registration.outcome is RegistrationOutcome.CREATED:
         response.status_code = 201

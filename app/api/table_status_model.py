@@ -1,7 +1,6 @@
 """A table's status as the API shows it, and the columns as the API takes them."""
 
 import base64
-import binascii
 
 from app.api.models import CountsModel, LagModel, OptionsModel, PublishedModel, RecreateTable, RegisterTable, TableModel
 from app.domain.arrow_flatbuffer import columns_of, schema_from_bytes
@@ -17,6 +16,11 @@ def table_statuses(connection: Connection, tables: list[Table]) -> list[TableMod
     """State, lag and reconciliation of these tables."""
     counts = count_tables(connection, [table.table_id for table in tables])
     return [_status(table, counts[table.table_id]) for table in tables]
+
+
+def given_options(wanted: RegisterTable | RecreateTable) -> set[str] | None:
+    """The names of the options that the request gives; None where it gives none."""
+    return None if wanted.options is None else set(wanted.options.model_fields_set)
 
 
 def declared_schema(wanted: RegisterTable | RecreateTable) -> TableSchema | None:
@@ -39,7 +43,7 @@ def _columns(wanted: RegisterTable | RecreateTable) -> tuple[Column, ...] | None
         return None
     try:
         content = base64.b64decode(wanted.arrow_schema, validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise RejectedInput(Code.BAD_SCHEMA, "arrow_schema is not base64") from error
     return columns_of(schema_from_bytes(content))
 

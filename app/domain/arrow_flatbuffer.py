@@ -42,13 +42,17 @@ def schema_to_flatbuffer(schema: pa.Schema) -> bytes:
 def schema_from_bytes(content: bytes) -> pa.Schema:
     """The schema in an IPC schema message or in raw flatbuffer bytes. Raises RejectedInput `bad_schema`."""
     try:
-        if content.startswith(_CONTINUATION):
-            return pa.ipc.read_schema(pa.py_buffer(content))
-        return pa.ipc.read_schema(pa.py_buffer(_as_message(content)))
+        message = content if content.startswith(_CONTINUATION) else _as_message(content)
+        schema = pa.ipc.read_schema(pa.py_buffer(message))
     except (pa.ArrowException, OSError, struct.error) as error:
         raise RejectedInput(
             Code.BAD_SCHEMA, "the bytes are neither an Arrow schema flatbuffer nor its message"
         ) from error
+    try:
+        _ = schema.names  # Arrow keeps them as bytes and looks at them only here
+    except UnicodeDecodeError as error:
+        raise RejectedInput(Code.BAD_SCHEMA, "a column name of the Arrow schema is not UTF-8") from error
+    return schema
 
 
 def _as_message(flatbuffer: bytes) -> bytes:

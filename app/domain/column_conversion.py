@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from app.domain.change import SourceValue
 from app.domain.table_options import BinaryEncoding
 from app.domain.table_schema import MAX_DECIMAL_DIGITS, ColumnType, TypeName
-from app.domain.value_reading import PLAIN, ValueReading
+from app.domain.value_reading import PLAIN, UTC_NAME, ValueReading
 
 INTEGER_BITS: Final = {TypeName.INT16: 16, TypeName.INT32: 32, TypeName.INT64: 64}
 _NONE: Final = type(None)
@@ -36,6 +36,8 @@ _JSON_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 _FIRST_DATE: Final = pa.scalar(date.min, pa.date32())
 _FIRST_TIMESTAMP: Final = pa.scalar(datetime.min, pa.timestamp("us"))
 _LAST_TIMESTAMP: Final = pa.scalar(datetime.max, pa.timestamp("us"))
+_LAST_ZONED: Final = pa.scalar(datetime(2037, 1, 1), pa.timestamp("us"))
+"""Beyond it the kernel knows none of a zone's rules, only the changes that the zone's file lists."""
 _UTC_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
 
@@ -124,7 +126,7 @@ def _timestamps(texts: pa.StringArray, zone: str) -> pa.Array | None:
     except pa.ArrowInvalid:
         array = pc.cast(texts, _UTC_TIMESTAMP)
     else:
-        if _is_beyond(local):
+        if _is_beyond(local) or (zone != UTC_NAME and pc.any(pc.greater(local, _LAST_ZONED)).as_py()):
             return None
         array = pc.cast(pc.assume_timezone(local, zone, ambiguous="earliest"), _UTC_TIMESTAMP)
     return None if _is_beyond(pc.cast(array, pa.timestamp("us"))) else array
@@ -213,11 +215,12 @@ def _timestamp(value: SourceValue, _: ColumnType, reading: ValueReading) -> date
         )
         local = moment.replace(tzinfo=reading.zone_info if zone is None else _offset(zone))
         utc = local.astimezone(UTC)
-        if utc.astimezone(local.tzinfo).replace(tzinfo=None) != moment:
-            raise ValueError("skipped where clocks go forward")
-        return utc
+        is_skipped = utc.astimezone(local.tzinfo).replace(tzinfo=None) != moment
     except (ValueError, OverflowError):
         raise ValueError("is not a moment of the calendar") from None
+    if is_skipped:
+        raise ValueError("is skipped where the clocks of source_timezone go forward")
+    return utc
 
 
 def _offset(text: str) -> timezone:

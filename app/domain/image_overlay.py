@@ -73,7 +73,7 @@ class ImageOverlay:
             for ordinal in set(incomplete.gap.ordinals).difference(missing):
                 values[ordinal] = known[ordinal]
                 fills.setdefault(ordinal, []).append((row, known[ordinal]))
-            layer[key] = encode_image(values)
+            layer[key] = encode_image(values, incomplete.unknown)
         if problems:
             raise RejectedInput.of(tuple(problems))
         return layer, fills
@@ -107,7 +107,7 @@ class ImageOverlay:
 
 
 def _values(image: bytes | None) -> dict[int, SourceValue]:
-    return {} if image is None else dict(enumerate(decode_image(image)))
+    return {} if image is None else decode_image(image)
 
 
 def _mask(rows: int, cells: Sequence[tuple[int, SourceValue]]) -> pa.BooleanArray:

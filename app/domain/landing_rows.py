@@ -37,6 +37,8 @@ class LandingRows:
     has_snapshots: bool = False
     starts_cdc: bool = False
     """Whether some change is no snapshot row."""
+    source_position: str | None = None
+    """The tool's own mark of the last change that has one, verbatim."""
     images: ImageRows | None = None
     """What the rows mean for the stored row images, in a table that keeps them."""
 
@@ -67,6 +69,7 @@ def landing_rows(changes: Sequence[Change], rules: RowRules | TableSchema) -> La
         changes[-1].ends_transaction if changes else True,
         builder.has_snapshots,
         builder.starts_cdc,
+        next((change.source_position for change in reversed(changes) if change.source_position), None),
         _images(builder, batch, schema) if options.partial_updates is PartialUpdates.COMPLETE else None,
     )
 
@@ -77,7 +80,10 @@ def _images(builder: RowBuilder, batch: pa.RecordBatch, schema: TableSchema) -> 
         None if marker == RowMarker.DELETE else encode_image(row)
         for row, marker in zip(builder.rows, builder.markers, strict=True)
     ]
+    for row, unknown in builder.unknown.items():
+        images[row] = encode_image(builder.rows[row], unknown)
     incomplete = {
-        row: IncompleteRow(builder.rows[row], gap, *builder.origins[row]) for row, gap in builder.gaps.items()
+        row: IncompleteRow(builder.rows[row], gap, builder.unknown.get(row, ()), *builder.origins[row])
+        for row, gap in builder.gaps.items()
     }
     return ImageRows(keys, images, incomplete)

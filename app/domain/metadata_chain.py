@@ -60,8 +60,8 @@ def set_data_schema(schema: pa.Schema) -> Event:
     return {"kind": "SetDataSchema", "schema": base64.b64encode(schema_to_flatbuffer(schema)).decode()}
 
 
-def add_data(identity: FileIdentity, file_bytes: int, file_sha256: str) -> Event:
-    """One published landing file."""
+def add_data(identity: FileIdentity, file_bytes: int, file_sha256: str, source_position: str | None) -> Event:
+    """One published landing file; `source_position` is the tool's own mark of its last change, where it has one."""
     return {
         "kind": "AddData",
         "fileNumber": identity.number,
@@ -71,6 +71,7 @@ def add_data(identity: FileIdentity, file_bytes: int, file_sha256: str) -> Event
         "contentDigest": identity.digest,
         "fileBytes": file_bytes,
         "fileSha256": file_sha256,
+        "lastSourcePosition": source_position,
     }
 
 

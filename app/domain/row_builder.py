@@ -4,7 +4,7 @@ They are the landing zone's: insert 0; update 1 with the full row; delete 2 with
 NULL; upsert 4; a changed key 2 (old key) then 0 (new row), adjacent. Nothing is reordered or collapsed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import IntEnum
 from operator import itemgetter
 from typing import Any
@@ -14,6 +14,7 @@ import msgspec
 from app.domain.change import Change, Image, Operation, SourceValue
 from app.domain.column_conversion import BadValues, convert
 from app.domain.json_pointer import pointer_to
+from app.domain.names import ROW_MARKER
 from app.domain.row_image import Gap
 from app.domain.table_options import InsertMarker, PartialUpdates, Reload, TableOptions
 from app.domain.table_schema import Column, TableSchema
@@ -42,6 +43,8 @@ class RowBuilder:
         """Per row: the message's index and the JSON Pointer of the image that the row was made from."""
         self.gaps: dict[int, Gap] = {}
         """By row: the columns that only the stored row image can give; they are None in `rows`."""
+        self.unknown: dict[int, list[int]] = {}
+        """By row: the positions of columns that the source has by now and did not have then."""
         self.problems: list[Problem] = []
         self.has_snapshots = self.starts_cdc = False
         self._schema, self._options = schema, options
@@ -95,17 +98,19 @@ class RowBuilder:
         row: Sequence[SourceValue]
         try:
             row = self._row_of(image)
-            has_unknown = len(image) > len(row)
+            if len(image) > len(row):
+                return self._refuse_unknown_columns(change, image)
         except KeyError:
             completed = self._complete(change, image, moved=moved)
             if completed is None:
                 return
+            if not self._known.issuperset(image):
+                return self._refuse_unknown_columns(change, image)
             row, gap = completed
-            has_unknown = not self._known.issuperset(image)
             if gap is not None:
                 self.gaps[len(self.rows)] = gap
-        if has_unknown:
-            return self._refuse_unknown_columns(change, image)
+            if self._completes and change.source_columns is not None:
+                self._note_unknown(self._sourced.difference(change.source_columns, image))
         self._append(row, self._markers[change.operation] if marker is None else marker, change.index, change.after_at)
 
     def _add_update(self, change: Change) -> None:
@@ -156,6 +161,10 @@ class RowBuilder:
             return None
         return row, Gap(tuple(map(self._names.index, names)), moved)
 
+    def _note_unknown(self, names: Collection[str]) -> None:
+        if names:
+            self.unknown[len(self.rows)] = [self._names.index(name) for name in names]
+
     def _may_be_null(self, column: Column) -> bool:
         return column.nullable and column.name not in self._schema.key_set
 
@@ -191,7 +200,13 @@ class RowBuilder:
 
     def _refuse_unknown_columns(self, change: Change, image: Image) -> None:
         unknown = [name for name in image if name not in self._known]
-        self._refuse(change, Code.UNKNOWN_COLUMN, "column is not in the table", change.after_at, unknown)
+        reserved = [name for name in unknown if name.casefold() == ROW_MARKER.casefold()]
+        others = [name for name in unknown if name not in reserved]
+        if reserved:
+            detail = "the name is that of the row marker, which landing files have themselves"
+            self._refuse(change, Code.RESERVED_NAME, detail, change.after_at, reserved)
+        if others:
+            self._refuse(change, Code.UNKNOWN_COLUMN, "column is not in the table", change.after_at, others)
 
 
 def _without(change: Change, excluded: frozenset[str]) -> Change:

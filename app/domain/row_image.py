@@ -1,11 +1,12 @@
 """Row images: the latest full row of each key, from which a partial update is completed.
 
 An image holds the source's values in the order of the table's columns, as JSON; columns that were added after it
-was written are absent from it, which is not NULL. Images are kept by row key: the typed key in canonical form.
+was written are absent from it, which is not NULL. Where the source itself did not have a column yet, the values
+stand by position. Images are kept by row key: the typed key in canonical form.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
@@ -20,7 +21,7 @@ MAX_KEY_BYTES: Final = 256
 """A longer row key is kept as its digest, behind a zero byte, which no text begins with."""
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
-_DECODER: Final = msgspec.json.Decoder(list[Any], float_hook=Decimal)
+_DECODER: Final = msgspec.json.Decoder(list[Any] | dict[int, Any], float_hook=Decimal)
 
 
 class Gap(NamedTuple):
@@ -43,6 +44,8 @@ class IncompleteRow(NamedTuple):
 
     values: Sequence[SourceValue]
     gap: Gap
+    unknown: Collection[int]
+    """The columns that the source did not have then, which its image is not to know."""
     message: int
     pointer: str
 
@@ -61,13 +64,17 @@ class ImageRows:
         return {self.keys[row - 1 if entry.gap.moved else row] for row, entry in self.incomplete.items()}
 
 
-def encode_image(values: Sequence[SourceValue]) -> bytes:
-    return _ENCODER.encode(values)
+def encode_image(values: Sequence[SourceValue], unknown: Collection[int] = ()) -> bytes:
+    """The image of a row that does not know the columns at some positions."""
+    if not unknown:
+        return _ENCODER.encode(values)
+    return _ENCODER.encode({place: value for place, value in enumerate(values) if place not in unknown})
 
 
-def decode_image(image: bytes) -> list[SourceValue]:
-    """The values of an image; fewer than the table has columns where some were added later."""
-    return _DECODER.decode(image)
+def decode_image(image: bytes) -> dict[int, SourceValue]:
+    """The values that an image knows, by column position."""
+    found: list[SourceValue] | dict[int, SourceValue] = _DECODER.decode(image)
+    return found if isinstance(found, dict) else dict(enumerate(found))
 
 
 def row_keys(columns: Sequence[pa.Array]) -> list[bytes]:

@@ -1,44 +1,73 @@
 """What the changes themselves ask of a table's schema: new text columns, or the row marker at last."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from app.domain.change import Change, Operation
+from app.domain.json_pointer import pointer_to
+from app.domain.names import check_column_name
 from app.domain.table import Table
-from app.domain.table_options import NewColumns
+from app.domain.table_options import NewColumns, TableOptions
 from app.domain.table_schema import Column, ColumnType, TableSchema, TypeName
+from app.errors import Code, Problem, RejectedInput
 
-_INSERTS = frozenset({Operation.INSERT, Operation.SNAPSHOT})
+_TEXT = ColumnType(TypeName.STRING)
 
 
 def needed_schema(changes: Sequence[Change], table: Table) -> TableSchema:
     """The table's schema, or the one that these changes need and its options allow.
 
-    Raises RejectedInput `bad_name`, `reserved_name` or `bad_schema` for a new column that no file can have.
+    Raises RejectedInput `bad_name`, `reserved_name` or `bad_schema` for each new column that no file can have.
     """
     schema = table.schema
     if table.options.new_columns is NewColumns.ADD_AS_STRING:
-        schema = _with_new_columns(changes, schema, table.options.exclude)
+        schema = _with_new_columns(changes, schema, table.options)
     if schema.bare and not _all_inserts(changes, cdc_started=table.cdc_started):
         schema = replace(schema, bare=False)
     return schema
 
 
-def _with_new_columns(changes: Sequence[Change], schema: TableSchema, exclude: Sequence[str]) -> TableSchema:
-    """The schema with a nullable text column for each unknown name of a new image, in order of appearance."""
-    known = {*schema.names, *exclude}
-    new: dict[str, None] = {}
+def _with_new_columns(changes: Sequence[Change], schema: TableSchema, options: TableOptions) -> TableSchema:
+    """The schema with a nullable column for each unknown name of a new image, in order of appearance.
+
+    It is a text column unless the options override its type.
+    """
+    known = {*schema.names, *options.exclude}
+    new: dict[str, Change] = {}
     for change in changes:
         if change.operation is not Operation.DELETE and change.after and not known.issuperset(change.after):
-            new |= dict.fromkeys(name for name in change.after if name not in known)
+            for name in change.after:
+                if name not in known:
+                    new.setdefault(name, change)
     if not new:
         return schema
-    added = tuple(Column(name, ColumnType(TypeName.STRING)) for name in new)
-    return replace(TableSchema.declare(schema.columns + added, schema.key_columns), bare=schema.bare)
+    problems = [*_wrong_names(new, schema)]
+    if problems:
+        raise RejectedInput.of(tuple(problems))
+    declared = options.declared(TableSchema(tuple(Column(name, _TEXT) for name in new)))
+    added = tuple(replace(column, nullable=True) for column in declared.columns)
+    return replace(schema, columns=schema.columns + added)
+
+
+def _wrong_names(new: dict[str, Change], schema: TableSchema) -> Iterable[Problem]:
+    """The new columns, each with the change that brings it first, whose names cannot stand beside the others."""
+    taken = {name.casefold() for name in schema.names}
+    for name, change in new.items():
+        try:
+            check_column_name(name)
+            if name.casefold() in taken:
+                detail = "another column has the same name (letter case does not tell them apart)"
+                raise RejectedInput(Code.BAD_SCHEMA, detail)
+        except RejectedInput as error:
+            yield Problem(error.code, error.detail, change.index, pointer_to(change.after_at, name), name)
+        taken.add(name.casefold())
 
 
 def _all_inserts(changes: Sequence[Change], *, cdc_started: bool) -> bool:
-    """Whether all rows land as plain inserts; a reload beside other changes lands as upserts."""
-    operations = {change.operation for change in changes}
-    reloads = Operation.SNAPSHOT in operations and (cdc_started or len(operations) > 1)
-    return operations <= _INSERTS and not reloads
+    """Whether all rows land as plain inserts; a snapshot row after other changes lands as an upsert."""
+    for change in changes:
+        if change.operation is Operation.INSERT:
+            cdc_started = True
+        elif cdc_started or change.operation is not Operation.SNAPSHOT:
+            return False
+    return True

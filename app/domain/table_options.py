@@ -1,16 +1,19 @@
 """Table options: how one table treats its source. Defaults come first in each list of choices."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import reduce
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
+from app.domain.json_pointer import pointer_to
 from app.domain.names import TableName
 from app.domain.table_schema import Column, ColumnType, TableSchema
-from app.errors import Code, RejectedInput
+from app.errors import Code, Problem, RejectedInput
 
 
 class PartialUpdates(StrEnum):
@@ -99,7 +102,11 @@ class SourceName:
     def parse(cls, text: str) -> "SourceName":
         """Read `name`, `schema.name` or `catalog.schema.name`. Raises RejectedInput `bad_name`."""
         catalog, _, rest = text.partition(".")
-        return cls(catalog, TableName.parse(rest)) if "." in rest else cls(None, TableName.parse(text))
+        if "." not in rest:
+            return cls(None, TableName.parse(text))
+        if not catalog:
+            raise RejectedInput(Code.BAD_NAME, "the catalog's part of the name is empty")
+        return cls(catalog, TableName.parse(rest))
 
     @property
     def folded(self) -> str:
@@ -129,24 +136,35 @@ class TableOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> "TableOptions":
-        """Options by name, the others at their defaults. Raises RejectedInput `bad_option` or `bad_type`."""
+        """Options by name, the others at their defaults. Raises RejectedInput `bad_option`."""
         unknown = sorted(given.keys() - _NAMES)
         if unknown:
-            raise _bad(f"there is no option {unknown[0]!r}; the options are {', '.join(_NAMES)}")
+            raise bad_option(f"there is no option {unknown[0]!r}; the options are {', '.join(_NAMES)}")
         try:
             options = msgspec.convert(given, cls)
         except msgspec.ValidationError as error:
-            raise _bad(str(error)) from None
+            raise bad_option(str(error)) from None
         for column, override in options.columns.items():
             unknown = sorted(given["columns"][column].keys() - _OVERRIDES)
             if unknown:
-                raise _bad(f"a column has no {unknown[0]!r} to override; there are {', '.join(_OVERRIDES)}")
+                detail = f"a column has no {unknown[0]!r} to override; there are {', '.join(_OVERRIDES)}"
+                raise bad_option(detail, "columns", column)
             if override.type is not None:
-                ColumnType.parse(override.type)
-        for name in options.sources:
-            SourceName.parse(name)
+                with _named("columns", column, "type"):
+                    ColumnType.parse(override.type)
+        for place, name in enumerate(options.sources):
+            with _named("sources", str(place)):
+                SourceName.parse(name)
         zone_of(options.source_timezone)
         return options
+
+    def encoding_of(self, column: str) -> BinaryEncoding:
+        """How text stands for bytes in this column."""
+        return self.columns.get(column, _AS_DECLARED).encoding or self.binary_encoding
+
+    def over(self, present: "TableOptions", given: Collection[str]) -> "TableOptions":
+        """The present options with these of ours in their place."""
+        return replace(present, **{name: getattr(self, name) for name in given})
 
     def to_json(self) -> dict[str, Any]:
         """Every option with its value, as `parse` takes them; of overrides only what is given."""
@@ -158,7 +176,9 @@ class TableOptions:
         return found | {"columns": overrides, "exclude": list(self.exclude), "sources": list(self.sources)}
 
     def declared(self, schema: TableSchema) -> TableSchema:
-        """A declared schema without excluded columns and with the overrides."""
+        """A declared schema without excluded columns and with the overrides. Raises RejectedInput `bad_option`
+        for an excluded key."""
+        self._check_keys(schema)
         columns = tuple(
             self.columns.get(column.name, _AS_DECLARED).apply(column)
             for column in schema.columns
@@ -167,31 +187,43 @@ class TableOptions:
         return replace(schema, columns=columns)
 
     def check(self, schema: TableSchema) -> None:
-        """Raises RejectedInput `bad_option` where the options do not fit the table's schema or each other."""
-        keys = set(schema.key_columns)
-        excluded_keys = sorted(keys & set(self.exclude))
-        if excluded_keys:
-            raise _bad(f"the key column {excluded_keys[0]!r} cannot be excluded")
+        """Raises RejectedInput `bad_option` where the options do not fit the table's schema or each other,
+        `incompatible_schema` where they give a column of the table another type."""
+        self._check_keys(schema)
         for column in schema.columns:
-            if column.name in self.exclude and not column.nullable:
-                raise _bad(f"the required column {column.name!r} cannot be excluded")
-        if not keys:
+            if column.name in self.exclude:
+                if not column.nullable:
+                    raise bad_option(f"the required column {column.name!r} cannot be excluded", "exclude")
+            elif self.columns.get(column.name, _AS_DECLARED).apply(column).type != column.type:
+                detail = f"column {column.name!r} is {column.type} and cannot become {self.columns[column.name].type}"
+                raise _refusal(Code.INCOMPATIBLE_SCHEMA, detail, "columns", column.name, "type")
+        if not schema.key_columns:
             for name, value in (("partial_updates", "complete"), ("insert_marker", "upsert"), ("reload", "upsert")):
                 if getattr(self, name) == value:
-                    raise _bad(f"{name}={value} needs key columns")
+                    raise bad_option(f"{name}={value} needs key columns", name)
         if self.seed_file:
-            raise _bad("seed_file=true is not available yet")
+            raise bad_option("seed_file=true is not available yet", "seed_file")
         if self.initial_load is InitialLoad.BARE and self.insert_marker is InsertMarker.UPSERT:
-            raise _bad("initial_load=bare holds inserts only, which insert_marker=upsert does not make")
+            detail = "initial_load=bare holds inserts only, which insert_marker=upsert does not make"
+            raise bad_option(detail, "initial_load")
 
     def check_change(self, present: "TableOptions") -> None:
         """Raises RejectedInput `bad_option` where what is stored was read with options that these would change."""
         if self.initial_load is InitialLoad.BARE and present.initial_load is InitialLoad.MARKED:
-            raise _bad("initial_load=bare is for a table's first registration")
+            raise bad_option("initial_load=bare is for a table's first registration", "initial_load")
         if present.partial_updates is PartialUpdates.COMPLETE is self.partial_updates:
+            detail = "cannot change while partial_updates=complete keeps values as they were written"
             for name in ("source_timezone", "binary_encoding"):
                 if getattr(self, name) != getattr(present, name):
-                    raise _bad(f"{name} cannot change while partial_updates=complete keeps values as they were written")
+                    raise bad_option(f"{name} {detail}", name)
+            for column in {**present.columns, **self.columns}:
+                if self.encoding_of(column) != present.encoding_of(column):
+                    raise bad_option(f"the encoding of {column!r} {detail}", "columns", column, "encoding")
+
+    def _check_keys(self, schema: TableSchema) -> None:
+        for key in schema.key_columns:
+            if key in self.exclude:
+                raise bad_option(f"the key column {key!r} cannot be excluded", "exclude")
 
 
 _NAMES: Final = tuple(TableOptions.__dataclass_fields__)
@@ -204,8 +236,22 @@ def zone_of(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise _bad("source_timezone is no time zone of the IANA database") from None
+        raise bad_option("source_timezone is no time zone of the IANA database", "source_timezone") from None
 
 
-def _bad(detail: str) -> RejectedInput:
-    return RejectedInput(Code.BAD_OPTION, detail)
+def bad_option(detail: str, *path: str) -> RejectedInput:
+    """The refusal of options for what stands at this path in them."""
+    return _refusal(Code.BAD_OPTION, detail, *path)
+
+
+def _refusal(code: Code, detail: str, *path: str) -> RejectedInput:
+    return RejectedInput.of((Problem(code, detail, pointer=reduce(pointer_to, path, "/options")),))
+
+
+@contextmanager
+def _named(*path: str) -> Iterator[None]:
+    """A refusal in the block becomes one of the option at this path."""
+    try:
+        yield
+    except RejectedInput as error:
+        raise bad_option(error.detail, *path) from None

@@ -28,9 +28,7 @@ PLAIN: Final = ValueReading()
 
 def reading_of(column: str, options: TableOptions) -> ValueReading:
     """How the values of a column are read under these options."""
-    override = options.columns.get(column)
-    binary = override.encoding if override is not None and override.encoding is not None else options.binary_encoding
-    return _reading(options.source_timezone, binary)
+    return _reading(options.source_timezone, options.encoding_of(column))
 
 
 @lru_cache

@@ -16,7 +16,7 @@ from app.domain.json_pointer import pointer_to
 from app.domain.names import TableName
 from app.domain.table_options import SourceName
 from app.errors import Code, Problem, RejectedInput
-from app.formats.arcion_address import AddressBook, TableAddress
+from app.formats.arcion_address import AddressBook, TableAddress, members_of_address
 from app.formats.strict_json import MessageDecoder
 
 OPERATIONS: Final = {
@@ -57,27 +57,30 @@ class ArcionChanges(list[AddressedChange]):
     wrong_hashes: int = 0
 
 
-def count_members(messages: Sequence[ArcionMessage]) -> tuple[int, int]:
-    """Members as written, and `":` within the texts that hold JSON: what the screen of duplicates compares."""
-    members = quoted = 0
+def count_members(messages: Sequence[ArcionMessage]) -> int:
+    """Members as written, or fewer: what the screen of duplicates compares."""
+    members = 0
     for message in messages:
-        exists, before, after, cursor = message.exists, message.before, message.after, message.cursor
-        counts, address = message.operationcount, message.tableName
-        space = address.namespace
-        members += 10  # seven of the message, three of tableName; the absent ones are taken off again
-        members += len(exists)
-        members += len(before) if before else -1 if before is UNSET else 0
-        members += len(after) if after else -1 if after is UNSET else 0
-        members -= (cursor is UNSET) + (counts is UNSET) + (address.hash is UNSET)
-        if space:
-            members += 3 - (space.catalog is UNSET) - (space.schema is UNSET) - (space.hash is UNSET)
-        elif space is UNSET:
+        before, after, cursor, counts = message.before, message.after, message.cursor, message.operationcount
+        members += 7 + len(message.exists) + members_of_address(message.tableName)
+        if before:
+            members += len(before)
+        elif before is UNSET:
             members -= 1
-        if cursor.__class__ is str:
-            quoted += cursor.count('":')
-        if counts.__class__ is str:
-            quoted += counts.count('":')
-    return members, quoted
+        if after:
+            members += len(after)
+        elif after is UNSET:
+            members -= 1
+        if cursor.__class__ is not str:
+            members += _more_members(cursor)
+        if counts.__class__ is not str:
+            members += _more_members(counts)
+    return members
+
+
+def _more_members(value: Any) -> int:
+    """What an opaque value adds to the one member that it is, if it is one."""
+    return len(value) if isinstance(value, dict) else -(value is UNSET)
 
 
 _DECODER: Final = MessageDecoder(ArcionMessage, count_members)

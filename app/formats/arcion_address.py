@@ -23,6 +23,15 @@ class TableAddress(msgspec.Struct, gc=False):
     hash: int | UnsetType | None = UNSET
 
 
+def members_of_address(address: TableAddress) -> int:
+    """How many members an address and its namespace were written with."""
+    space = address.namespace
+    members = 2 - (address.hash is UNSET)
+    if space:
+        return members + 4 - (space.catalog is UNSET) - (space.schema is UNSET) - (space.hash is UNSET)
+    return members + (space is None)
+
+
 _Key: TypeAlias = tuple[str | None, str | None, str]
 
 

@@ -7,48 +7,17 @@ Unquoted `NULL` is SQL NULL, quoted it is text. Column names stand in the reques
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from app.domain.change import Change, Image, Operation
 from app.errors import Code, Problem, RejectedInput
 from app.formats.arcion import OPERATIONS, WrongMessage, images
+from app.formats.csv_layout import CsvLayout, CsvMode, check_columns
 
 _MOST_PROBLEMS: Final = 100
 _NULL: Final = b"NULL"
 _NEW_LINE: Final = b"\n"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-
-
-class CsvMode(StrEnum):
-    """How Replicant wrote the file."""
-
-    SNAPSHOT = "snapshot"
-    REALTIME = "realtime"
-
-
-@dataclass(frozen=True, slots=True)
-class CsvLayout:
-    """What a request declares of its CSV: `columns` in file order, or a first record that names them."""
-
-    mode: CsvMode
-    columns: tuple[str, ...] = ()
-    header: bool = False
-    delimiter: str = ","
-    quote: str = '"'
-    escape: str = '"'
-
-    def checked(self) -> "CsvLayout":
-        """This layout if it can be read. Raises RejectedInput `bad_request` or `columns_required`."""
-        signs = (self.delimiter, self.quote, self.escape)
-        if not all(len(sign) == 1 and sign.isascii() and sign not in "\r\n\0" for sign in signs):
-            raise RejectedInput(Code.BAD_REQUEST, "delimiter, quote and escape are one ASCII character each")
-        if self.delimiter in signs[1:]:
-            raise RejectedInput(Code.BAD_REQUEST, "the delimiter can be neither the quote nor the escape")
-        if not self.columns and not self.header:
-            raise RejectedInput(Code.COLUMNS_REQUIRED, "neither `columns` nor a header tells the order of the columns")
-        _check_columns(self.columns)
-        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +75,8 @@ def _header(records: Iterator[_Record], declared: tuple[str, ...]) -> tuple[str,
     if declared or first is None:
         return declared
     names = tuple("" if name is None else name.strip() for name in first.values)
-    _check_columns(names)
+    check_columns(names)
     return names
-
-
-def _check_columns(columns: tuple[str, ...]) -> None:
-    if len(set(columns)) != len(columns):
-        raise RejectedInput(Code.BAD_REQUEST, "a column is named twice")
 
 
 def _change(index: int, record: _Record, columns: tuple[str, ...], mode: CsvMode, trimmed: frozenset[str]) -> Change:

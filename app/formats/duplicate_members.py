@@ -1,17 +1,13 @@
 """Members that stand twice in a JSON object, and nesting beyond the limit: what fast decoders let pass.
 
-RFC 8259 leaves the meaning of a repeated name open, and the decoder keeps the last one silently. Looking at every
-name costs three times a decode, so a screen counts first: it may suspect a clean body, never clear a wrong one.
+RFC 8259 leaves the meaning of a repeated name open, and the decoder keeps the last one silently. This look at every
+name costs twenty times a decode, so `member_screen` tells first which bodies need it.
 """
 
 import json
 import re
-import sys
 from collections.abc import Callable
 from typing import Any, Final
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from app.errors import Code, Problem, RejectedInput
 
@@ -19,26 +15,6 @@ MOST_NESTING: Final = 64
 """Objects and lists inside one another, the message itself included."""
 
 _BLANK: Final = re.compile(r"[ \t\r\n,]*")
-_BLANKS: Final = (b" ", b"\n", b"\r", b"\t")
-_ENOUGH_FOR_ARROW: Final = 2**15
-
-
-def is_suspicious(body: bytes, members: int, quoted: int, escaped: bool) -> bool:
-    """Whether some object of this valid `body` may name a member twice or nest deeply.
-
-    `members` are those that were decoded, or fewer; `quoted` counts `":` within decoded texts, or fewer. Each
-    member is written as `":` unless blanks precede its colon. A quote in a text is written as backslash and
-    quote, or with an escape that begins with backslash u00, of which `escaped` tells.
-    """
-    written = count_pair(body, b'":')
-    if any(count_pair(body, blank + b":") for blank in _BLANKS if blank in body):
-        return True
-    if body.find(b"[", 1) >= 0 and body.count(b"[") > MOST_NESTING // 2 and re.search(rb":\s*\[", body):
-        return True
-    if written == members + quoted and not escaped:
-        return False
-    # A text's own `\\":` is no member unless the backslash is itself escaped; that may count some too many.
-    return written - body.count(b'\\":') + body.count(b'\\\\":') != members
 
 
 def check_members(body: bytes, offset: int = 0) -> None:
@@ -71,19 +47,6 @@ def _malformed(reason: str, index: int, text: str, start: int, offset: int) -> R
     byte = offset + len(text[:start].encode())
     detail = f"the message that starts at byte {byte} is {reason}"
     return RejectedInput.of((Problem(Code.MALFORMED_JSON, detail, index),))
-
-
-def count_pair(body: bytes, pair: bytes) -> int:
-    """How often two different bytes stand side by side. Arrow compares both at once, in half the time."""
-    if len(body) < _ENOUGH_FOR_ARROW:
-        return body.count(pair)
-    wanted = pa.scalar(int.from_bytes(pair, sys.byteorder), pa.uint16())
-    whole = pa.py_buffer(body)
-    halves = ((whole, len(body) // 2), (whole.slice(1), (len(body) - 1) // 2))
-    return sum(
-        pc.equal(pa.Array.from_buffers(pa.uint16(), count, [None, buffer]), wanted).true_count
-        for buffer, count in halves
-    )
 
 
 class _RepeatedError(Exception):

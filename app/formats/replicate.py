@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from app.domain.change import Change, Image, Operation
 from app.domain.names import TableName
 from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate_masks import read_mask
-from app.formats.replicate_metadata import Lineage, TableMetadata, TableStructure, read_metadata
+from app.formats.replicate_messages import Body, Headers, ReplicateMessage, Text, WrittenImage, count_members
+from app.formats.replicate_metadata import TableMetadata, read_metadata
 from app.formats.strict_json import MessageDecoder
 
 _OPERATIONS: Final = {
@@ -26,47 +27,6 @@ _OPERATIONS: Final = {
     "UPDATE": Operation.UPDATE,
     "DELETE": Operation.DELETE,
 }
-
-
-class Headers(msgspec.Struct, gc=False):
-    """What is read of a data message's headers; the others are opaque or not needed."""
-
-    operation: str
-    changeSequence: str | None = None
-    columnMask: str | None = None
-    changeMask: str | None = None
-    externalSchemaId: str | None = None
-    transactionId: str | None = None
-    transactionLastEvent: bool | None = None
-
-
-class Body(msgspec.Struct, gc=False):
-    """A metadata or a data message; which one is told by its members."""
-
-    schemaId: str | None = None
-    lineage: Lineage | None = None
-    tableStructure: TableStructure | None = None
-    headers: Headers | None = None
-    data: dict[str, Any] | list[Any] | None = None
-    beforeData: dict[str, Any] | list[Any] | None = None
-    schema: str | None = None
-    table: str | None = None
-    headers_operation: str | None = None
-    headers_changeSequence: str | None = None
-    headers_columnMask: str | None = None
-    headers_changeMask: str | None = None
-    headers_externalSchemaId: str | None = None
-    headers_transactionId: str | None = None
-    headers_transactionLastEvent: bool | None = None
-
-
-class ReplicateMessage(Body, gc=False):
-    """An envelope around a body, or the bare body itself."""
-
-    magic: str | None = None
-    type: str | None = None
-    messageSchemaId: str | None = None
-    message: Body | UnsetType | None = UNSET
 
 
 class DataChange(msgspec.Struct, frozen=True, gc=False):
@@ -93,7 +53,7 @@ class ReplicateRequest:
     ignored: int
 
 
-_DECODER: Final[MessageDecoder[ReplicateMessage | None]] = MessageDecoder(ReplicateMessage | None)  # type: ignore[arg-type]  # msgspec reads a union where typing wants a class
+_DECODER: Final[MessageDecoder[ReplicateMessage | None]] = MessageDecoder(ReplicateMessage | None, count_members)  # type: ignore[arg-type]  # msgspec reads a union where typing wants a class
 
 
 def decode_replicate(body: bytes) -> ReplicateRequest:
@@ -106,13 +66,13 @@ def decode_replicate(body: bytes) -> ReplicateRequest:
             inner, prefix = _unwrap(message)
             if inner is None:
                 ignored += 1
-            elif inner.tableStructure is not None:
+            elif inner.tableStructure:
                 request.metadata.append(
-                    read_metadata(index, inner.schemaId, inner.lineage, inner.tableStructure, prefix)
+                    read_metadata(index, _text(inner.schemaId), inner.lineage or None, inner.tableStructure, prefix)
                 )
             else:
                 schema_id = message.messageSchemaId if message is not None else None
-                request.changes.append(_data_change(index, inner, prefix, schema_id))
+                request.changes.append(_data_change(index, inner, prefix, schema_id or None))
         except RejectedInput as error:
             problems.extend(error.problems or [Problem(error.code, error.detail, index)])
     if problems:
@@ -125,7 +85,7 @@ def _unwrap(message: ReplicateMessage | None) -> tuple[Body | None, str]:
     if message is None:
         return None, ""
     inner = message.message
-    if message.magic is None and message.type is None:
+    if _text(message.magic) is None and _text(message.type) is None:
         return (message, "") if inner is UNSET else (inner, "/message")
     if message.magic != "atMSG" or message.type not in {"MD", "DT"}:
         raise RejectedInput(Code.BAD_ENVELOPE, "the envelope is not atMSG with type MD or DT")
@@ -133,7 +93,7 @@ def _unwrap(message: ReplicateMessage | None) -> tuple[Body | None, str]:
         return None, "/message"
     if inner is UNSET:
         raise RejectedInput(Code.BAD_ENVELOPE, "the envelope has no message")
-    if (message.type == "MD") != (inner.tableStructure is not None):
+    if (message.type == "MD") != bool(inner.tableStructure):
         raise RejectedInput(Code.BAD_ENVELOPE, f"a {message.type} envelope holds the other kind of message")
     return inner, "/message"
 
@@ -168,29 +128,34 @@ def _data_change(index: int, body: Body, prefix: str, schema_id: str | None) -> 
     return DataChange(
         change,
         TableName.of(body.schema or None, body.table) if body.table else None,
-        schema_id or None,
-        read_mask(headers.columnMask, index, f"{headers_at}columnMask"),
-        read_mask(headers.changeMask, index, f"{headers_at}changeMask"),
+        schema_id,
+        read_mask(_text(headers.columnMask), index, f"{headers_at}columnMask"),
+        read_mask(_text(headers.changeMask), index, f"{headers_at}changeMask"),
         headers.externalSchemaId or None,
         headers.transactionId or None,
         headers_at,
     )
 
 
-def _image(image: dict[str, Any] | list[Any] | None, index: int, pointer: str) -> Image | None:
+def _image(image: WrittenImage, index: int, pointer: str) -> Image | None:
     if isinstance(image, list):
         raise _refusal(Code.LEGACY_FORMAT, "an image is a list", index, pointer)
-    return image
+    return image if isinstance(image, dict) else None
+
+
+def _text(written: Text) -> str | None:
+    return written if isinstance(written, str) else None
 
 
 def _headers(body: Body, index: int, prefix: str) -> tuple[Headers, str]:
     """The headers, as an object or flattened, and the JSON Pointer of one of them up to its name."""
-    if body.headers is not None:
-        if body.headers_operation is not None:
+    flattened_operation = _text(body.headers_operation)
+    if body.headers:
+        if flattened_operation is not None:
             detail = "headers are given both as an object and flattened"
             raise _refusal(Code.MALFORMED_MESSAGE, detail, index, f"{prefix}/headers_operation")
         return body.headers, f"{prefix}/headers/"
-    if body.headers_operation is None:
+    if flattened_operation is None:
         raise _refusal(Code.MALFORMED_MESSAGE, "a data message needs headers", index, f"{prefix}/headers")
     flattened: Mapping[str, Any] = {name: getattr(body, f"headers_{name}") for name in Headers.__struct_fields__}
     return Headers(**flattened), f"{prefix}/headers_"

@@ -39,15 +39,23 @@ def read_mask(text: str | None, index: int, pointer: str) -> int | None:
 
 
 class ColumnLayout:
-    """The columns of one source version by ordinal: what masks and value ranges mean there."""
+    """The columns of one source version by ordinal: what masks and value ranges mean there.
 
-    def __init__(self, columns: Mapping[str, SourceColumn]) -> None:
+    Columns that are `excluded` may be missing and hold anything.
+    """
+
+    def __init__(self, columns: Mapping[str, SourceColumn], excluded: frozenset[str] = frozenset()) -> None:
         self.names = frozenset(columns)
+        self.needed = self.names - excluded
         self.keys = frozenset(name for name, column in columns.items() if column.key)
         self._bits = {name: 1 << (column.ordinal - 1) for name, column in columns.items()}
         self._end = max(column.ordinal for column in columns.values())
         self._all = sum(self._bits.values())
-        self._ranges = {name: _RANGES[column.type] for name, column in columns.items() if column.type in _RANGES}
+        self._ranges = {
+            name: _RANGES[columns[name].type]
+            for name in columns
+            if name in self.needed and columns[name].type in _RANGES
+        }
         self._known: dict[int, frozenset[str]] = {}
 
     def takes_whole(self, change: Change, column_mask: int | None, change_mask: int | None) -> bool:
@@ -58,7 +66,7 @@ class ColumnLayout:
         if change_mask and (change_mask > self._all or may_hide_key):
             return False
         image = change.before if change.operation is Operation.DELETE else change.after
-        return column_mask is None or (image is not None and image.keys() >= self.names)
+        return column_mask is None or (image is not None and image.keys() >= self.needed)
 
     def columns_in(self, mask: int) -> frozenset[str] | None:
         """The columns whose bit is set; None when a bit stands beyond the last column."""
@@ -139,11 +147,11 @@ def _check_captured(change: Change, captured: frozenset[str], layout: ColumnLayo
     """The message's own image (the deleted row, else the new one) holds what the mask says."""
     is_delete = change.operation is Operation.DELETE
     image, at = (change.before, change.before_at) if is_delete else (change.after, change.after_at)
-    for column in sorted(captured - (image or {}).keys()):
+    for column in sorted((captured & layout.needed) - (image or {}).keys()):
         detail = "the column mask says that the column is there, and it is not"
         yield Problem(Code.MASK_MISMATCH, detail, change.index, pointer_to(at, column), column)
     if change.operation in {Operation.INSERT, Operation.SNAPSHOT}:
-        for column in sorted(layout.names - captured):
+        for column in sorted(layout.needed - captured):
             detail = "the column was not captured, as the column mask says"
             yield Problem(Code.INCOMPLETE_INSERT, detail, change.index, pointer_to(at, column), column)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from app.domain.json_pointer import pointer_to
 from app.domain.names import TableName
@@ -42,19 +43,26 @@ MAX_EARLIER_VERSIONS: Final = 4
 
 class Lineage(msgspec.Struct, gc=False):
     table: str
-    schema: str | None = None
-    server: str | None = None
-    task: str | None = None
-    tableVersion: int = 0
+    schema: str | UnsetType | None = UNSET
+    server: str | UnsetType | None = UNSET
+    task: str | UnsetType | None = UNSET
+    tableVersion: int | UnsetType = UNSET
+    timestamp: Any = UNSET
 
 
 class ColumnFacts(msgspec.Struct, gc=False):
     ordinal: int
     type: str
-    precision: int | None = None
-    scale: int | None = None
-    primaryKeyPosition: int = 0
-    nullable: bool | None = None
+    length: Any = UNSET
+    precision: int | UnsetType | None = UNSET
+    scale: int | UnsetType | None = UNSET
+    primaryKeyPosition: int | UnsetType = UNSET
+    nullable: bool | UnsetType | None = UNSET
+
+    @property
+    def key_position(self) -> int:
+        """From 1; 0 for a column that is not of the key."""
+        return self.primaryKeyPosition or 0
 
 
 class TableStructure(msgspec.Struct, gc=False):
@@ -212,7 +220,7 @@ def read_metadata(
         raise RejectedInput.of((problem,))
     facts = sorted(structure.tableColumns.items(), key=lambda item: item[1].ordinal)
     columns = tuple(_column(name, column) for name, column in facts)
-    keys = sorted((column.primaryKeyPosition, name) for name, column in facts if column.primaryKeyPosition > 0)
+    keys = sorted((column.key_position, name) for name, column in facts if column.key_position > 0)
     schema = TableSchema.declare(columns, tuple(name for _, name in keys))
     _check_positions("ordinal", [column.ordinal for _, column in facts])
     _check_positions("primaryKeyPosition", [position for position, _ in keys])
@@ -221,12 +229,12 @@ def read_metadata(
         TableName.of(lineage.schema or None, lineage.table),
         schema,
         schema_id,
-        lineage.tableVersion,
+        lineage.tableVersion or 0,
         at,
-        {name: SourceColumn(c.ordinal, c.type.upper(), c.primaryKeyPosition > 0) for name, c in facts},
-        frozenset(name for name, column in facts if column.nullable is None),
+        {name: SourceColumn(c.ordinal, c.type.upper(), c.key_position > 0) for name, c in facts},
+        frozenset(name for name, column in facts if not isinstance(column.nullable, bool)),
         frozenset(name for name, column in facts if column.type.upper() == "NUMERIC" and not _is_decimal(column)),
-        "/".join(filter(None, (lineage.server, lineage.task))) or None,
+        "/".join(name for name in (lineage.server, lineage.task) if name) or None,
     )
 
 
@@ -241,7 +249,7 @@ def _is_decimal(column: ColumnFacts) -> bool:
 
 
 def _column(name: str, column: ColumnFacts) -> Column:
-    nullable = column.primaryKeyPosition == 0 and column.nullable is not False
+    nullable = column.key_position == 0 and column.nullable is not False
     kind = column.type.upper()
     if kind == "UINT8":
         return Column(name, _UINT8, nullable)

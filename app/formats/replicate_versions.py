@@ -36,6 +36,8 @@ class TableConversation:
 
     stored: SourceHistory | None
     entries: Sequence[TableMetadata] = ()
+    excluded: frozenset[str] = frozenset()
+    """Columns that are never staged."""
     adopted: dict[VersionId, str] = field(default_factory=dict)
     """External schema ids seen here for the first time, to be stored with their versions."""
     _layouts: dict[VersionId, ColumnLayout] = field(default_factory=dict)
@@ -49,14 +51,9 @@ class TableConversation:
         versions = [*self._versions, *(self.stored.versions if self.stored else ())]
         return {version.schema_id for version in versions if version.schema_id}
 
-    @property
-    def task(self) -> str:
-        """The source task that writes this table, as far as metadata messages tell."""
-        versions = [*(self.stored.versions if self.stored else ()), *self._versions]
-        return (versions[-1].task if versions else None) or ""
-
-    def settle(self, message: DataChange) -> Change:
-        """The change with its masks applied by the version it belongs to.
+    def settle(self, message: DataChange) -> tuple[Change, str]:
+        """The change with its masks applied by the version it belongs to, and the task that wrote it, "" where no
+        metadata message tells.
 
         Raises RejectedInput `schema_mismatch`, and what `apply_layout` and `check_without_layout` raise.
         """
@@ -66,11 +63,11 @@ class TableConversation:
             self._check_external(message, message.external_schema_id, version)
         if version is None or not version.columns:
             check_without_layout(*arguments)
-            return message.change
+            return message.change, "" if version is None else version.task or ""
         layout = self._layouts.get(version.identity)
         if layout is None:
-            layout = self._layouts[version.identity] = ColumnLayout(version.columns)
-        return apply_layout(*arguments, layout)
+            layout = self._layouts[version.identity] = ColumnLayout(version.columns, self.excluded)
+        return apply_layout(*arguments, layout), version.task or ""
 
     def _version_of(self, message: DataChange) -> SourceVersion | None:
         candidates = self._candidates(message.change.index)

@@ -8,13 +8,14 @@ from typing import Final, Generic, TypeAlias, TypeVar
 import msgspec
 
 from app.errors import Code, Problem, RejectedInput
-from app.formats.duplicate_members import check_members, count_pair, is_suspicious
+from app.formats.duplicate_members import check_members
+from app.formats.member_screen import is_suspicious
 
 Message = TypeVar("Message")
 
-Counter: TypeAlias = Callable[[Sequence[Message]], tuple[int, int]]
-"""Of decoded messages: how many members they had as written, or fewer, and how often `":` stands in their texts,
-or fewer. A member that the type does not know makes the count fall short, which costs time and nothing else."""
+Counter: TypeAlias = Callable[[Sequence[Message]], int]
+"""How many members decoded messages were written with, or fewer, those of objects within opaque values left out.
+A member that the type does not know makes the count fall short, which costs time and nothing else."""
 
 MOST_EXPONENT: Final = 6_144
 """Powers of ten of a fraction, as in the largest decimal format of IEEE 754; a larger one is no measurement."""
@@ -45,25 +46,22 @@ class MessageDecoder(Generic[Message]):
     def decode(self, body: bytes) -> list[Message]:
         """The messages of a body in order. Raises RejectedInput `malformed_json`, `duplicate_member`,
         `malformed_message` or `empty_request`; a wrong message is named by index and pointer."""
-        body, offset = _checked_text(body)
-        escaped = count_pair(body, b"\\u") > 0 and b"\\u00" in body
-        if escaped:
-            _check_escapes(body, offset)
+        body, offset = _stripped(body)
         try:
             if body.startswith(b"["):
                 messages: list[Message] = self._many.decode(body)
-            elif b"\n{" in body:
+            elif b"\n{" in body or body.endswith(b"\nnull"):
                 messages = self._one.decode_lines(body)
             else:
                 messages = [self._one.decode(body)]
         except (msgspec.DecodeError, *_OTHER_REFUSALS):
-            _check_escapes(body, offset)
+            _check_texts(body, offset)
             parts = _parts(body, offset)
             messages = [self._decode_part(index, *part) for index, part in enumerate(parts)]
         if not messages:
             raise RejectedInput(Code.EMPTY_REQUEST, "the body holds no message")
-        if self._count is None or is_suspicious(body, *self._count(messages), escaped):
-            _check_escapes(body, offset)
+        if self._count is None or is_suspicious(body, self._count(messages)):
+            _check_texts(body, offset)
             check_members(body, offset)
         return messages
 
@@ -86,21 +84,31 @@ def _fraction(text: str) -> Decimal:
     return number
 
 
-def _checked_text(body: bytes) -> tuple[bytes, int]:
+def _stripped(body: bytes) -> tuple[bytes, int]:
     """The body without byte order mark and outer blanks, and how many bytes stood before it."""
     length = len(body)
     body = body.removeprefix(_BYTE_ORDER_MARK).lstrip(b" \t\r\n")
     offset = length - len(body)
     body = body.rstrip(b" \t\r\n")
+    if not body:
+        raise RejectedInput(Code.EMPTY_REQUEST, "the body is empty")
+    if not body.startswith((b"{", b"[")):
+        _check_utf8(body, offset)
+        raise RejectedInput(Code.MALFORMED_JSON, "the body starts with neither { nor [")
+    return body, offset
+
+
+def _check_texts(body: bytes, offset: int) -> None:
+    """All of them: the decoder itself checks no text that it skips, and none for U+0000."""
+    _check_utf8(body, offset)
+    _check_escapes(body, offset)
+
+
+def _check_utf8(body: bytes, offset: int) -> None:
     try:
         body.decode()
     except UnicodeDecodeError as error:
         raise RejectedInput(Code.MALFORMED_JSON, f"the body is not UTF-8 at byte {offset + error.start}") from None
-    if not body:
-        raise RejectedInput(Code.EMPTY_REQUEST, "the body is empty")
-    if not body.startswith((b"{", b"[")):
-        raise RejectedInput(Code.MALFORMED_JSON, "the body starts with neither { nor [")
-    return body, offset
 
 
 def _check_escapes(body: bytes, offset: int) -> None:

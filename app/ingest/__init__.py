@@ -5,7 +5,7 @@
 all that and takes it back.
 """
 
-from app.formats.arcion_csv import CsvLayout, CsvMode
+from app.formats.csv_layout import CsvLayout, CsvMode
 from app.ingest.accept import Accepted, Decode, Ingest, arcion_csv, arcion_json, replicate_json
 from app.ingest.rehearsal import rehearse
 

@@ -11,18 +11,21 @@ from typing import Final
 
 from app.domain.access import Principal
 from app.domain.names import TableName
+from app.domain.request_identity import RequestIdentity, replayed
 from app.domain.table_options import SourceName
 from app.domain.table_schema import TypeName
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.formats.arcion import decode_arcion
-from app.formats.arcion_csv import CsvLayout, decode_arcion_csv
+from app.formats.arcion_csv import decode_arcion_csv
+from app.formats.csv_layout import CsvLayout
 from app.formats.replicate import decode_replicate
 from app.ingest.directory import TableDirectory
 from app.ingest.replicate_tables import ReplicateTables
 from app.ingest.typed_request import Decoded, SourceChanges, TypedRequest, Typist
-from app.staging.database import Engine
+from app.staging.database import Engine, translated_errors
 from app.staging.group_commit import GroupCommit
-from app.staging.typed_batch import Receipt, TableMoved
+from app.staging.request_receipts import read_receipts
+from app.staging.typed_batch import AlreadyStaged, Receipt, TableMoved
 from app.telemetry import DUPLICATE_CHANGES, WRONG_HASHES
 
 _ATTEMPTS: Final = 5
@@ -43,6 +46,8 @@ class Accepted:
     receipts: list[Receipt]
     ignored: int = 0
     duplicates: int = 0
+    replayed: bool = False
+    """The request had been accepted before; this is the answer it got."""
 
 
 @dataclass
@@ -58,22 +63,50 @@ class Ingest:
     def __post_init__(self) -> None:
         self.directory = TableDirectory(self.engine.begin)
 
-    async def accept(self, decode: "Decode", principal: Principal) -> Accepted:
-        """Stage what `decode` makes of a body; returns after commit."""
+    async def accept(self, decode: "Decode", principal: Principal, identity: RequestIdentity | None = None) -> Accepted:
+        """Stage what `decode` makes of a body; returns after commit.
+
+        A request that was staged before under its `identity` gets the answer that it got then.
+        """
+        try:
+            return await self._accept(decode, principal, identity)
+        except AlreadyStaged as staged:
+            answer = staged.answer
+            receipts = [Receipt(**receipt) for receipt in answer["receipts"]]
+            return Accepted(receipts, answer["ignored"], answer["duplicates"], replayed=True)
+
+    async def _accept(self, decode: "Decode", principal: Principal, identity: RequestIdentity | None) -> Accepted:
+        if identity is not None:
+            await asyncio.to_thread(self._look_for, identity)
         decoded = await asyncio.to_thread(decode, self.directory, principal, self.marker_first)
         typist = Typist(self.directory, principal, self.marker_first)
         for _ in range(_ATTEMPTS):
-            typed: TypedRequest = await asyncio.to_thread(typist.type_request, decoded)
             try:
-                receipts = await asyncio.wrap_future(self.group_commit.submit(typed.batches)) if typed.batches else []
+                typed: TypedRequest = await asyncio.to_thread(typist.type_request, decoded)
+                receipts = await self._staged(decoded, typed, identity)
             except TableMoved:
                 typist.forget(decoded)
-            except RejectedInput as error:
-                raise decoded.refusal(error.problems) from error
             else:
                 DUPLICATE_CHANGES.inc(typed.duplicates)
                 return Accepted(receipts, decoded.ignored, typed.duplicates)
         raise TemporarilyUnavailable(Code.TABLE_BUSY, "the tables of this request keep changing")
+
+    async def _staged(self, decoded: Decoded, typed: TypedRequest, identity: RequestIdentity | None) -> list[Receipt]:
+        if not typed.batches and identity is None:
+            return []
+        counts = {"ignored": decoded.ignored, "duplicates": typed.duplicates}
+        try:
+            return await asyncio.wrap_future(self.group_commit.submit(typed.batches, identity, **counts))
+        except RejectedInput as error:
+            raise (decoded.refusal(error.problems) if error.problems else error) from error
+
+    def _look_for(self, identity: RequestIdentity) -> None:
+        """Spare a repeated request the work. Raises AlreadyStaged, or RejectedInput for another request."""
+        with translated_errors(), self.engine.begin() as connection:
+            stored = read_receipts(connection, [identity]).get(identity.receipt_id)
+        answer = replayed(identity, stored)
+        if answer is not None:
+            raise AlreadyStaged(answer)
 
 
 Decode = Callable[[TableDirectory, Principal, bool], Decoded]
@@ -89,10 +122,13 @@ def arcion_json(body: bytes, table: TableName | None = None, *, override: bool =
             raise RejectedInput(Code.BAD_REQUEST, "override=true needs `table`")
         messages = decode_arcion(body, table if override else None)
         WRONG_HASHES.inc(messages.wrong_hashes)
-        sources: dict[str, SourceChanges] = {}
-        for entry in messages:
-            sources.setdefault(entry.source.folded, SourceChanges(entry.source)).changes.append(entry.change)
-        return Decoded(list(sources.values()), requested=table and directory.destination(table))
+        sources: dict[int, SourceChanges] = {}
+        for entry in messages:  # an address is one object, so that its name need not be folded for each message
+            found = sources.get(id(entry.source))
+            if found is None:
+                found = sources[id(entry.source)] = SourceChanges(entry.source)
+            found.changes.append(entry.change)
+        return Decoded(list(sources.values()), requested=SourceName(None, table) if table else None)
 
     return decode
 
@@ -102,8 +138,8 @@ def arcion_csv(body: bytes, table: TableName, layout: CsvLayout) -> Decode:
 
     def decode(directory: TableDirectory, principal: Principal, marker_first: bool) -> Decoded:
         source = SourceName(None, table)
-        found = directory.visible(source, principal)
-        if found is None:
+        found = directory.look_again(source)
+        if found is None or not principal.may_touch(found.name):
             raise RejectedInput(Code.UNKNOWN_TABLE, f"table {table} is not registered")
         trimmed = frozenset(column.name for column in found.schema.columns if column.type.name not in _TEXT)
         decoded = decode_arcion_csv(body, layout, trimmed)
@@ -118,7 +154,7 @@ def replicate_json(body: bytes, table: TableName | None = None) -> Decode:
     def decode(directory: TableDirectory, principal: Principal, marker_first: bool) -> Decoded:
         request = decode_replicate(body)
         settled = ReplicateTables(directory, principal, marker_first).settle(request, table)
-        sources = [SourceChanges(SourceName(None, name), changes, task) for name, changes, task in settled.values()]
+        sources = [SourceChanges(SourceName(None, name), changes, task) for name, task, changes in settled]
         return Decoded(sources, request.ignored)
 
     return decode

@@ -39,10 +39,10 @@ class TableDirectory:
         table = self.route(source)
         return table if table is not None and principal.may_touch(table.name) else None
 
-    def destination(self, name: TableName) -> TableName:
-        """The name of the table that a source of this name feeds; the same name where there is none yet."""
-        table = self.route(SourceName(None, name))
-        return name if table is None else table.name
+    def look_again(self, source: SourceName) -> Table | None:
+        """The table that this source feeds now: for what the sequence lock does not recheck."""
+        self.forget(source)
+        return self.route(source)
 
     def forget(self, source: SourceName) -> None:
         """Look again next time."""

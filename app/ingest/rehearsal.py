@@ -4,18 +4,21 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Final
 
 import structlog
 
 from app.domain.access import Principal
+from app.domain.names import ROW_MARKER
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.ingest.accept import Decode
 from app.ingest.directory import TableDirectory
 from app.ingest.typed_request import Typist
 from app.staging.database import Connection, Engine, translated_errors
+from app.staging.sequence_lock import wait_briefly
 from app.staging.stage_requests import StagedBatch, encode_blocks, stage_requests
-from app.staging.typed_batch import TableMoved, TypedBatch
+from app.staging.typed_batch import StagingRequest, TableMoved, TypedBatch
 
 _ATTEMPTS: Final = 5
 
@@ -42,7 +45,7 @@ class Rehearsal:
 async def rehearse(engine: Engine, decode: Decode, principal: Principal, *, marker_first: bool) -> Rehearsal:
     """Do everything that accepting the request would do, metadata messages included, and take all of it back.
 
-    Holds the sequence locks of its tables meanwhile. Raises what `Ingest.accept` raises.
+    Holds the sequence locks of its tables meanwhile, in no certain order. Raises what `Ingest.accept` raises.
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -59,15 +62,17 @@ def _rehearse(engine: Engine, decode: Decode, principal: Principal, marker_first
         engine.connect() as connection,
         connection.begin() as transaction,
     ):
+        wait_briefly(connection)
         directory = TableDirectory(lambda: _savepoint(connection))
         decoded = decode(directory, principal, marker_first)
         typed = Typist(directory, principal, marker_first).type_request(decoded)
         tables: list[RehearsedTable] = []
         if typed.batches:
-            [outcome] = stage_requests(connection, [typed.batches], encode_blocks([typed.batches]))
+            requests = [StagingRequest(typed.batches)]
+            [outcome] = stage_requests(connection, requests, encode_blocks(requests))
             if isinstance(outcome, RejectedInput):
                 raise decoded.refusal(outcome.problems)
-            if isinstance(outcome, TableMoved):
+            if not isinstance(outcome, list):
                 raise outcome
             tables = [_rehearsed(batch, staged) for batch, staged in zip(typed.batches, outcome, strict=True)]
         transaction.rollback()
@@ -82,4 +87,9 @@ def _savepoint(connection: Connection) -> Iterator[Connection]:
 
 def _rehearsed(batch: TypedBatch, staged: StagedBatch) -> RehearsedTable:
     table = batch.table
-    return RehearsedTable(str(table.name), table.generation, table.schema_version, staged.rows.batch.to_pylist())
+    rows = staged.rows.batch.to_pylist()
+    for row in rows:
+        if table.schema.bare:
+            del row[ROW_MARKER]
+        row |= {name: str(value) for name, value in row.items() if isinstance(value, float) and not isfinite(value)}
+    return RehearsedTable(str(table.name), table.generation, table.schema_version, rows)

@@ -9,6 +9,7 @@ import structlog
 from app.domain.access import Principal, Right
 from app.domain.change import Change
 from app.domain.names import TableName
+from app.domain.table_options import SourceName
 from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate import DataChange, ReplicateRequest
 from app.formats.replicate_metadata import SourceHistory, TableMetadata, VersionId, by_table, follow
@@ -35,55 +36,71 @@ class ReplicateTables:
     marker_first: bool
     _conversations: dict[str, TableConversation] = field(default_factory=dict)
     _described: dict[str, TableName | None] = field(default_factory=dict)
+    _destinations: dict[str, TableName] = field(default_factory=dict)
 
     def settle(
         self, request: ReplicateRequest, requested: TableName | None
-    ) -> dict[str, tuple[TableName, list[Change], str]]:
-        """Do what the metadata messages say, then give the changes by table, each with its source task.
+    ) -> list[tuple[TableName, str, list[Change]]]:
+        """Do what the metadata messages say, then give the changes by table and source task.
 
         `requested` is `?table=`. Raises RejectedInput naming every data message whose table or masks do not fit.
         """
-        requested = requested and self.directory.destination(requested)
+        requested = requested and self._destination(requested)
         self._register_all(request.metadata, requested)
-        changes: dict[str, tuple[TableName, list[Change]]] = {}
+        settled: dict[tuple[str, str], tuple[TableName, str, list[Change]]] = {}
         problems: list[Problem] = []
         for message in request.changes:
             try:
                 name = self._table_of(message, requested)
-                conversation = self._conversation(name)
-                changes.setdefault(name.folded, (name, []))[1].append(conversation.settle(message))
+                change, task = self._conversation(name).settle(message)
+                settled.setdefault((name.folded, task), (name, task, []))[2].append(change)
             except RejectedInput as error:
                 problems.extend(error.problems)
         if problems:
             raise RejectedInput.of(tuple(problems))
-        for folded_name, (name, _) in changes.items():
-            if adopted := self._conversations[folded_name].adopted:
+        for name, _, _ in settled.values():
+            if adopted := self._conversations[name.folded].adopted:
                 self._adopt(name, adopted)
-        return {
-            folded_name: (name, found, self._conversations[folded_name].task)
-            for folded_name, (name, found) in changes.items()
-        }
+        return [*settled.values()]
+
+    def _destination(self, name: TableName) -> TableName:
+        """The name of the table that a source of this name feeds; the same name where the caller sees none."""
+        if name.folded not in self._destinations:
+            table = self.directory.look_again(SourceName(None, name))
+            visible = table is not None and self.principal.may_touch(table.name)
+            self._destinations[name.folded] = table.name if table is not None and visible else name
+        return self._destinations[name.folded]
+
+    def _routed(self, entry: TableMetadata) -> TableMetadata:
+        """The message as one for the table that its source feeds. Another source has an order of its own."""
+        name = self._destination(entry.table)
+        if name.folded == entry.table.folded:
+            return entry
+        return replace(entry, table=name, task=f"{entry.task or ''}/{entry.table}")
 
     def _register_all(self, metadata: Iterable[TableMetadata], requested: TableName | None) -> None:
-        routed = [replace(entry, table=self.directory.destination(entry.table)) for entry in metadata]
-        for entry in routed:
-            if requested is not None and entry.table.folded != requested.folded:
-                detail = f"the message describes {entry.table}, the request is for {requested}"
+        routed = []
+        for entry in metadata:
+            if requested is not None and self._destination(entry.table).folded != requested.folded:
+                detail = f"the message describes {entry.table}, the request is for another table"
                 raise refusal(Code.TABLE_MISMATCH, detail, entry.index, f"{entry.at}/lineage")
+            routed.append(self._routed(entry))
         for folded_name, entries in by_table(routed).items():
-            conversation = TableConversation(self._register(entries), entries)
+            before, excluded = self._register(entries)
+            conversation = TableConversation(before, entries, excluded)
             self._conversations[folded_name] = conversation
             self._described |= dict.fromkeys(conversation.schema_ids(), entries[0].table)
 
     def _conversation(self, name: TableName) -> TableConversation:
         known = self._conversations.get(name.folded)
         if known is None:
-            known = self._conversations[name.folded] = TableConversation(self._history(name))
+            history, excluded = self._known(name)
+            known = self._conversations[name.folded] = TableConversation(history, excluded=excluded)
         return known
 
     def _table_of(self, message: DataChange, requested: TableName | None) -> TableName:
         if message.table is not None:
-            message = msgspec.structs.replace(message, table=self.directory.destination(message.table))
+            message = msgspec.structs.replace(message, table=self._destination(message.table))
         return table_of(message, requested, self._described_by(message.schema_id))
 
     def _described_by(self, schema_id: str | None) -> TableName | None:
@@ -95,26 +112,29 @@ class ReplicateTables:
             self._described[schema_id] = found.name if found is not None and visible else None
         return self._described.get(schema_id or "")
 
-    def _history(self, name: TableName) -> SourceHistory | None:
-        """What earlier metadata messages said of a table."""
+    def _known(self, name: TableName) -> tuple[SourceHistory | None, frozenset[str]]:
+        """What earlier metadata messages said of a table, and its excluded columns."""
         if not self.principal.may_touch(name):
-            return None
+            return None, frozenset()
         with translated_errors(), self.directory.begin() as connection:
             table = find_table(connection, name)
             stored = replicate_metadata(connection, table.table_id) if table else None
-        return SourceHistory.from_json(stored) if stored else None
+        excluded = frozenset(table.options.exclude if table else ())
+        return SourceHistory.from_json(stored) if stored else None, excluded
 
-    def _register(self, entries: Sequence[TableMetadata]) -> SourceHistory | None:
+    def _register(self, entries: Sequence[TableMetadata]) -> tuple[SourceHistory | None, frozenset[str]]:
         """Register or evolve the table of these MD messages; it stays so whatever becomes of the data.
 
-        Returns what was stored before. Messages older than that are only a repetition, see `follow`.
+        Returns what was stored before, and the excluded columns. Messages older than what was stored are only a
+        repetition, see `follow`.
         """
         name = entries[0].table
-        if not self.principal.may_touch(name):
+        table = self.directory.route(SourceName(None, name))
+        if not self.principal.may_touch(name if table is None else table.name):
             raise refusal(Code.UNKNOWN_TABLE, "no such table", entries[0].index, f"{entries[0].at}/lineage")
         if not self.principal.has(Right.REGISTER):
             raise RejectedInput(Code.FORBIDDEN, "metadata messages need a key with the right `register`")
-        before = self._history(name)
+        before, excluded = self._known(name)
         outcomes: list[RegistrationOutcome] = []
         with translated_errors(), self.directory.begin() as connection:
             follow(before, entries)
@@ -131,7 +151,7 @@ class ReplicateTables:
         for outcome in outcomes:
             if outcome is not RegistrationOutcome.UNCHANGED:
                 log.info("table_registered", table=str(name), outcome=outcome, by="metadata message")
-        return before
+        return before, excluded
 
     def _adopt(self, name: TableName, external_schema_ids: Mapping[VersionId, str]) -> None:
         """Store external schema ids that came for the first time with their versions."""
@@ -157,6 +177,6 @@ def _evolved(connection: Connection, entry: TableMetadata, *, marker_first: bool
         )
         return register_table(connection, entry.table, wanted, marker_first=marker_first)
     except RejectedInput as error:
-        if error.problems:
+        if any(problem.index is not None for problem in error.problems):
             raise
         raise refusal(error.code, error.detail, entry.index, f"{entry.at}/tableStructure") from None

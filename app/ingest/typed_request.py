@@ -2,31 +2,34 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
+from operator import attrgetter
 
 import structlog
 
 from app.domain.access import Principal
 from app.domain.change import Change
 from app.domain.landing_rows import landing_rows
-from app.domain.names import TableName
 from app.domain.schema_needs import needed_schema
 from app.domain.source_order import in_source_order
 from app.domain.table import Table, TableId
 from app.domain.table_options import SourceName, SourceOrder
+from app.domain.table_schema import TableSchema
 from app.errors import Code, Problem, RejectedInput
 from app.ingest.directory import TableDirectory
 from app.staging.database import translated_errors
 from app.staging.source_positions import source_positions
-from app.staging.table_registration import evolve_table
+from app.staging.stage_requests import check_gaps
+from app.staging.table_registration import RegistrationOutcome, evolve_table
 from app.staging.table_registry import pin_arcion_catalog
-from app.staging.typed_batch import SourceAdvance, TypedBatch
+from app.staging.typed_batch import SourceAdvance, TableMoved, TypedBatch
 
 log = structlog.get_logger()
 
 
 @dataclass(slots=True)
 class SourceChanges:
-    """The changes of one source's table, in order, and the task that wrote them, where that is known."""
+    """Changes of one source's table, in order, and the task that wrote them, where that is known."""
 
     source: SourceName
     changes: list[Change] = field(default_factory=list)
@@ -41,15 +44,18 @@ class Decoded:
     ignored: int = 0
     lines: Sequence[int] = ()
     """Where the messages begin in a body of lines, by their index."""
-    requested: TableName | None = None
-    """The table that every source must feed."""
+    requested: SourceName | None = None
+    """A name of the table that every source must feed."""
 
     def refusal(self, problems: Sequence[Problem]) -> RejectedInput:
         """Problems found later than decoding, each with its line where there are lines."""
         ordered = sorted(problems, key=lambda problem: problem.index or 0)
-        if self.lines:
-            ordered = [replace(p, detail=f"line {self.lines[p.index or 0]}: {p.detail}") for p in ordered]
-        return RejectedInput.of(tuple(ordered))
+        return RejectedInput.of(tuple(map(self._with_line, ordered)))
+
+    def _with_line(self, problem: Problem) -> Problem:
+        if not self.lines or problem.index is None:
+            return problem
+        return replace(problem, detail=f"line {self.lines[problem.index]}: {problem.detail}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,8 @@ class TypedRequest:
 
     batches: list[TypedBatch]
     duplicates: int = 0
+    needs: Sequence[tuple[Table, TableSchema]] = ()
+    """The schemas that tables must have first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +73,9 @@ class _Feed:
     """All changes of a request for one table, in their order."""
 
     table: Table
-    changes: Sequence[Change]
-    task: str
-    catalog: str | None
+    parts: Sequence[SourceChanges]
+    new_catalog: str | None
+    """The catalog that the table is to be fed by from now on."""
     positions: Mapping[str, str]
 
 
@@ -89,6 +97,7 @@ class Typist:
         """Typed batches of every table. Raises RejectedInput with all problems of the whole request.
 
         A refusal counts only when the tables still are as they were last seen; otherwise the present ones decide.
+        Raises TableMoved when a table was given what the changes need and then lacks it again.
         """
         routed = self._route(decoded)
         try:
@@ -99,28 +108,32 @@ class Typist:
             if present == routed:
                 raise
             typed = _typed(decoded, routed := present)
-        if self._prepare(routed.feeds):
+        if self._prepare(decoded, typed, routed):
             self.forget(decoded)
             typed = _typed(decoded, self._route(decoded))
+            if typed.needs:
+                raise TableMoved
         return typed
 
     def forget(self, decoded: Decoded) -> None:
         """Look at the tables of this request again next time."""
         for entry in decoded.sources:
             self.directory.forget(entry.source)
+        if decoded.requested is not None:
+            self.directory.forget(decoded.requested)
 
     def _route(self, decoded: Decoded) -> _Routed:
         """The request by table; problems are `unknown_table` and `table_mismatch`."""
         feeds: dict[TableId, list[tuple[Table, SourceChanges]]] = {}
         problems: list[Problem] = []
+        requested = decoded.requested and self._destination(decoded.requested)
         for entry in decoded.sources:
             table = self.directory.visible(entry.source, self.principal)
-            name = entry.source.table if table is None else table.name
-            if decoded.requested is not None and name.folded != decoded.requested.folded:
-                detail = f"the message is addressed to {name}, the request to {decoded.requested}"
-                problems.append(Problem(Code.TABLE_MISMATCH, detail, entry.changes[0].index, "/tableName"))
+            if requested is not None and self._destination(entry.source) != requested:
+                detail = f"the message is addressed to {entry.source.table}, the request to another table"
+                problems.extend(Problem(Code.TABLE_MISMATCH, detail, c.index, "/tableName") for c in entry.changes)
             elif table is None:
-                detail = f"table {name} is not registered"
+                detail = f"table {entry.source.table} is not registered"
                 problems.extend(Problem(Code.UNKNOWN_TABLE, detail, change.index) for change in entry.changes)
             else:
                 feeds.setdefault(table.table_id, []).append((table, entry))
@@ -128,39 +141,49 @@ class Typist:
             problems.extend(_catalog_problems(members))
         return _Routed([self._feed(members) for members in feeds.values()], problems)
 
+    def _destination(self, source: SourceName) -> str:
+        """The folded name of the table that a source feeds, its own where the caller sees none."""
+        table = self.directory.visible(source, self.principal)
+        return (source.table if table is None else table.name).folded
+
     def _feed(self, members: Sequence[tuple[Table, SourceChanges]]) -> _Feed:
-        table, first = members[0]
-        changes: Sequence[Change] = first.changes
-        if len(members) > 1:
-            together = (change for _, entry in members for change in entry.changes)
-            changes = sorted(together, key=lambda change: change.index)
+        table = members[0][0]
         positions: Mapping[str, str] = {}
         if table.options.source_order is SourceOrder.ENFORCE:
             with translated_errors(), self.directory.begin() as connection:
                 positions = source_positions(connection, table.table_id, table.generation)
         catalogs = (entry.source.catalog for _, entry in members if not _is_named(table, entry))
-        return _Feed(table, changes, first.task, next(filter(None, catalogs), None), positions)
+        new_catalog = next(filter(None, catalogs), None) if table.arcion_catalog is None else None
+        return _Feed(table, [entry for _, entry in members], new_catalog, positions)
 
-    def _prepare(self, feeds: Sequence[_Feed]) -> bool:
-        """Give tables what typed changes need of them; whether that changed any."""
-        changed = False
-        for feed in feeds:
-            schema = needed_schema(feed.changes, feed.table)
-            if schema != feed.table.schema:
-                with translated_errors(), self.directory.begin() as connection:
-                    evolve_table(connection, feed.table, schema, marker_first=self.marker_first)
-                log.info("table_evolved", table=str(feed.table.name), by="changes")
-                changed = True
-            if feed.catalog and feed.table.arcion_catalog is None:
-                with translated_errors(), self.directory.begin() as connection:
-                    pin_arcion_catalog(connection, feed.table.table_id, feed.catalog)
-                changed = True
-        return changed
+    def _prepare(self, decoded: Decoded, typed: TypedRequest, routed: _Routed) -> bool:
+        """Give tables what typed changes need of them; whether there was anything to give.
+
+        No table changes for a request that staging would refuse.
+        """
+        pins = [(feed.table, feed.new_catalog) for feed in routed.feeds if feed.new_catalog is not None]
+        if not typed.needs and not pins:
+            return False
+        try:
+            with translated_errors(), self.directory.begin() as connection:
+                check_gaps(connection, typed.batches)
+        except RejectedInput as error:
+            raise decoded.refusal(error.problems) from error
+        for table, schema in typed.needs:
+            with translated_errors(), self.directory.begin() as connection:
+                registration = evolve_table(connection, table, schema, marker_first=self.marker_first)
+            if registration.outcome is RegistrationOutcome.EVOLVED:
+                log.info("table_evolved", table=str(table.name), by="changes")
+        for table, catalog in pins:
+            with translated_errors(), self.directory.begin() as connection:
+                pin_arcion_catalog(connection, table.table_id, catalog)
+        return True
 
 
 def _typed(decoded: Decoded, routed: _Routed) -> TypedRequest:
     """Typed batches under these tables. Raises RejectedInput with every problem found."""
     batches: list[TypedBatch] = []
+    needs: list[tuple[Table, TableSchema]] = []
     problems = [*routed.problems]
     duplicates = 0
     for feed in routed.feeds:
@@ -168,27 +191,51 @@ def _typed(decoded: Decoded, routed: _Routed) -> TypedRequest:
         if not table.state.accepts_changes:
             raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
         try:
-            changes, advance, known = _in_order(feed)
+            changes, advances, known = _in_order(feed)
             duplicates += known
             if changes:
-                rules = replace(table.row_rules, schema=needed_schema(changes, table))
-                batches.append(TypedBatch(table, landing_rows(changes, rules), advance))
+                schema = needed_schema(changes, table)
+                if schema != table.schema:
+                    needs.append((table, schema))
+                rows = landing_rows(changes, replace(table.row_rules, schema=schema))
+                batches.append(TypedBatch(replace(table, schema=schema), rows, advances))
         except RejectedInput as error:
             problems.extend(error.problems or [Problem(error.code, error.detail)])
     if problems:
         raise decoded.refusal(problems)
-    return TypedRequest(batches, duplicates)
+    return TypedRequest(batches, duplicates, needs)
 
 
-def _in_order(feed: _Feed) -> tuple[Sequence[Change], SourceAdvance | None, int]:
-    """The changes to land, how they move the source's position, and how many were known."""
+def _in_order(feed: _Feed) -> tuple[Sequence[Change], Sequence[SourceAdvance], int]:
+    """The changes to land, how they move the positions of their tasks, and how many were known."""
     if feed.table.options.source_order is not SourceOrder.ENFORCE:
-        return feed.changes, None, 0
-    seen = feed.positions.get(feed.task)
-    ordered = in_source_order(feed.changes, seen)
-    moves = ordered.last is not None and ordered.last != seen
-    advance = SourceAdvance(feed.task, seen, ordered.last) if moves and ordered.last else None
-    return ordered.accepted, advance, ordered.duplicates
+        return _merged([part.changes for part in feed.parts]), (), 0
+    by_task: dict[str, list[Sequence[Change]]] = {}
+    for part in feed.parts:
+        by_task.setdefault(part.task, []).append(part.changes)
+    accepted: list[Sequence[Change]] = []
+    advances: list[SourceAdvance] = []
+    problems: list[Problem] = []
+    duplicates = 0
+    for task, parts in by_task.items():
+        seen = feed.positions.get(task)
+        try:
+            ordered = in_source_order(_merged(parts), seen)
+        except RejectedInput as error:
+            problems.extend(error.problems)
+            continue
+        accepted.append(ordered.accepted)
+        duplicates += ordered.duplicates
+        if ordered.last is not None and ordered.last != seen:
+            advances.append(SourceAdvance(task, seen, ordered.last))
+    if problems:
+        raise RejectedInput.of(tuple(problems))
+    return _merged(accepted), advances, duplicates
+
+
+def _merged(parts: Sequence[Sequence[Change]]) -> Sequence[Change]:
+    """The changes of several parts in the order of the request."""
+    return parts[0] if len(parts) == 1 else sorted(chain.from_iterable(parts), key=attrgetter("index"))
 
 
 def _catalog_problems(members: Sequence[tuple[Table, SourceChanges]]) -> list[Problem]:

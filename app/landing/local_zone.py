@@ -4,6 +4,7 @@ import ctypes
 import errno
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,14 +28,27 @@ class LocalZone:
         root.mkdir(parents=True, exist_ok=True)
 
     def kind(self, path: str) -> PathKind:
-        target = self._root / path
-        if target.is_dir():
-            return PathKind.FOLDER
-        return PathKind.FILE if target.exists() else PathKind.ABSENT
+        try:
+            mode = (self._root / path).stat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return PathKind.ABSENT
+        return PathKind.FOLDER if stat.S_ISDIR(mode) else PathKind.FILE
 
     def names(self, folder: str) -> list[str]:
         target = self._root / folder
         return sorted(os.listdir(target)) if target.is_dir() else []  # noqa: PTH208  # names, not paths
+
+    def kinds(self, folder: str) -> dict[str, PathKind]:
+        try:
+            with os.scandir(self._root / folder) as entries:
+                # An entry that is gone meanwhile is neither, where the listing itself does not tell.
+                return {
+                    entry.name: PathKind.FOLDER if entry.is_dir() else PathKind.FILE
+                    for entry in entries
+                    if entry.is_dir() or entry.is_file()
+                }
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
 
     def modified_at(self, path: str) -> datetime | None:
         try:
@@ -90,12 +104,19 @@ class LocalZone:
         _sync_folder(target.parent)
         return RenameOutcome.RENAMED
 
+    def make_durable(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            _sync_folder((self._root / path).parent)
+
     def replace_file(self, source: str, destination: str) -> None:
         target = self._root / destination
         (self._root / source).replace(target)
         _sync_folder(target.parent)
 
-    def remove_folder(self, path: str, aside: str) -> None:
+    def stamp(self, path: str) -> str:
+        return ""
+
+    def remove_folder(self, path: str, aside: str, stamp: str) -> None:
         target, hidden = self._root / path, self._root / aside
         target.rename(hidden)
         _sync_folder(target.parent)
@@ -114,8 +135,9 @@ class LocalZone:
         target.parent.mkdir(parents=True, exist_ok=True)
         while not target.is_file():
             aside = target.with_name(f"revoked-{target.name}-{uuid4().hex}")
-            with suppress(FileNotFoundError):
-                target.rename(aside)
+            # The slash makes the system refuse anything but a folder: not the plain file of another revocation.
+            with suppress(FileNotFoundError, NotADirectoryError):
+                os.rename(f"{target}/", aside)  # noqa: PTH104  # a Path has no final slash
             # A stale worker may recreate its folder between the two steps: the loop takes that one away too.
             with suppress(FileExistsError), target.open("xb"):
                 pass

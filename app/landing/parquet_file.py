@@ -55,11 +55,16 @@ def write_parquet(
 def read_identity(file: BinaryIO) -> FileIdentity | None:
     """The identity in a file's footer; None for a file that is not Parquet, not whole, or not ours.
 
-    The footer's own row count must agree with the identity.
+    The footer's own row count must agree with the identity. A fault of the store stays the OSError it is.
     """
     try:
         metadata = pq.read_metadata(file)
-    except (pa.ArrowInvalid, OSError):
+    except pa.ArrowInvalid:
+        return None
+    except OSError as error:
+        # Arrow complains of a broken footer with a plain OSError that has no number; the store's own errors differ.
+        if type(error) is not OSError or error.errno is not None:
+            raise
         return None
     identity = FileIdentity.from_footer(metadata.metadata or {})
     return identity if identity is not None and identity.rows == metadata.num_rows else None

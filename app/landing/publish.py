@@ -7,7 +7,7 @@ Turning older epochs' folders into plain files therefore ends what any older own
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import msgspec
 
@@ -16,12 +16,14 @@ from app.domain.names import TableName
 from app.domain.table import Epoch, Table, TableId
 from app.errors import Code, InvariantBroken
 from app.landing.parquet_file import read_identity
-from app.landing.zone import LandingZone, PathKind, RenameOutcome
+from app.landing.zone import FolderRenameUnsupported, LandingZone, PathKind, RenameOutcome
 
 SCRATCH: Final = "_scratchPad"
 METADATA: Final = "_metadata.json"
 MARKER: Final = "_gateway.json"
 PARTNER_EVENTS: Final = "_partnerEvents.json"
+PROCESSED: Final = ("_ProcessedFiles", "_FilesReadyToDelete")
+"""Where mirroring moves files that it has consumed, in the order of the moves."""
 _NONE: Final = Epoch(0)
 
 
@@ -38,7 +40,7 @@ class FolderMarker(msgspec.Struct, frozen=True):
 
 
 class Sight(StrEnum):
-    """What stands under a planned file's number."""
+    """What stands, or stood until mirroring consumed it, under a planned file's number."""
 
     ABSENT = "absent"
     OURS = "ours"
@@ -63,22 +65,44 @@ class Scratch:
 def revoke_older_epochs(zone: LandingZone, scratch: Scratch, *, after: Epoch = _NONE) -> None:
     """W2: after this no owner of an older epoch can make anything visible. Safe to repeat after a crash.
 
+    What a listing shows as a plain file stays one for good, however old the listing is; anything else is looked at.
     Of epochs up to `after` no owner lives any more; their markers were swept.
     """
+    shown = zone.kinds(f"{SCRATCH}/{scratch.table_id}")
     for older in range(after + 1, scratch.epoch):
-        folder = Scratch(scratch.table_id, Epoch(older)).folder
-        if zone.kind(folder) is not PathKind.FILE:
-            zone.revoke_folder(folder)
+        if shown.get(str(older)) is not PathKind.FILE:
+            zone.revoke_folder(Scratch(scratch.table_id, Epoch(older)).folder)
 
 
 def look(zone: LandingZone, name: TableName, planned: PlannedFile) -> Sight:
-    """W3: whether the planned file is visible under its number, by the identity in its footer."""
-    path = f"{name.folder}/{file_name(planned.identity.number)}"
-    kind = zone.kind(path)
-    if kind is not PathKind.FILE:
-        return Sight.ABSENT if kind is PathKind.ABSENT else Sight.FOREIGN
-    with zone.read_file(path) as file:
-        return Sight.OURS if read_identity(file) == planned.identity else Sight.FOREIGN
+    """W3: whether the planned file is or was visible under its number, by the identity in its footer.
+
+    Raises OSError when the store fails or mirroring moves the file just now: then it must be looked at again.
+    """
+    file = file_name(planned.identity.number)
+    for folder in (name.folder, *(f"{name.folder}/{processed}" for processed in PROCESSED)):
+        kind = zone.kind(f"{folder}/{file}")
+        if kind is PathKind.FOLDER:
+            return Sight.FOREIGN
+        if kind is PathKind.FILE:
+            with zone.read_file(f"{folder}/{file}") as opened:
+                return Sight.OURS if read_identity(opened) == planned.identity else Sight.FOREIGN
+    return Sight.ABSENT
+
+
+def take_stock(zone: LandingZone, table: Table, installation_id: UUID, unrecorded: PlannedFile | None) -> bool:
+    """W3: whether the last owner made the first unrecorded file visible, so that it is only to be recorded.
+
+    What is found standing is durable when this returns. Raises InvariantBroken `foreign_file` for another file
+    under the number, `landing_folder_lost` for a file in another gateway's folder.
+    """
+    folder = table.name.folder
+    if zone.kind(folder) is PathKind.FOLDER:
+        zone.make_durable(folder)
+    if unrecorded is None or not _stands(zone, table.name, unrecorded):
+        return False
+    _require_marker(zone, table, installation_id)
+    return True
 
 
 def prepare_folder(
@@ -86,71 +110,68 @@ def prepare_folder(
 ) -> None:
     """W6: the table folder with its metadata and marker, renamed in as a whole, before any data.
 
-    A process that dies inside leaves either no folder or a complete one. Raises InvariantBroken
-    `landing_folder_lost` when the folder is another's, or gone although files were published into it.
+    A process that dies inside leaves either no folder or a complete one; where folders cannot be renamed, perhaps
+    one without its marker, which the next owner refuses. Raises InvariantBroken `landing_folder_lost` when the
+    folder is another's, or gone although files were published into it, FileNotFoundError when the scratch is lost
+    (the next epoch prepares it again).
     """
-    wanted = FolderMarker.of(table, installation_id)
     folder = table.name.folder
     if zone.kind(folder) is PathKind.ABSENT:
         if published_before:
             raise InvariantBroken(Code.LANDING_FOLDER_LOST, f"folder {folder} is gone although it held published files")
-        prepared = scratch.path("folder")
+        prepared = scratch.path(f"folder-{uuid4().hex}")  # an earlier try may have left half of one
         zone.create_folder(prepared)
-        for file, content in ((METADATA, _metadata(table)), (MARKER, msgspec.json.encode(wanted))):
-            if zone.kind(f"{prepared}/{file}") is PathKind.ABSENT:
-                zone.create_file(f"{prepared}/{file}", content)
+        zone.create_file(f"{prepared}/{METADATA}", _metadata(table))
+        zone.create_file(f"{prepared}/{MARKER}", _marker(table, installation_id))
         if "/" in folder:
             zone.create_folder(folder.rpartition("/")[0])
-        zone.rename(prepared, folder)
-    if _read(zone, f"{folder}/{MARKER}") != msgspec.json.encode(wanted):
-        raise InvariantBroken(
-            Code.LANDING_FOLDER_LOST, f"folder {folder} belongs to another table, generation or gateway"
-        )
+        _rename_folder(zone, prepared, folder)
+    _require_marker(zone, table, installation_id)
     if _read(zone, f"{folder}/{METADATA}") != _metadata(table):
         # Keys may be added once to a keyless table; the contract allows adding them to the file later.
-        renewed = scratch.path(METADATA)
-        if zone.kind(renewed) is PathKind.ABSENT:
-            zone.create_file(renewed, _metadata(table))
+        renewed = scratch.path(f"{METADATA}-{uuid4().hex}")
+        zone.create_file(renewed, _metadata(table))
         zone.replace_file(renewed, f"{folder}/{METADATA}")
 
 
 def remove_table_folder(zone: LandingZone, table: Table, installation_id: UUID, scratch: Scratch) -> None:
-    """R3 to R5: delete exactly the folder of this generation; no-op once it is gone.
+    """R3 to R5: delete exactly the folder of this generation; once it is gone, see to it that it stays so.
 
     Raises InvariantBroken `landing_folder_lost` when the folder is another's, OSError while it cannot be deleted.
     """
     folder = table.name.folder
     if zone.kind(folder) is PathKind.ABSENT:
+        zone.make_durable(folder)
         return
-    if _read(zone, f"{folder}/{MARKER}") != msgspec.json.encode(FolderMarker.of(table, installation_id)):
-        raise InvariantBroken(
-            Code.LANDING_FOLDER_LOST, f"folder {folder} belongs to another table, generation or gateway"
-        )
-    zone.remove_folder(folder, scratch.path("dropped"))
+    stamp = zone.stamp(folder)
+    _require_marker(zone, table, installation_id)
+    zone.remove_folder(folder, scratch.path("dropped"), stamp)
     if zone.kind(folder) is not PathKind.ABSENT:
         raise OSError(f"folder {folder} is still there")
 
 
-def repair_file(zone: LandingZone, name: TableName, built: BuiltFile) -> None:
-    """Put a file built again over what stands under its number. Safe to repeat."""
+def repair_file(zone: LandingZone, table: Table, installation_id: UUID, built: BuiltFile) -> None:
+    """Put a file built again over what stands under its number. Safe to repeat.
+
+    Raises InvariantBroken `landing_folder_lost` when the folder is gone or another's.
+    """
+    _require_marker(zone, table, installation_id)
     source = Scratch(built.planned.table_id, built.epoch).path(built.temp_name)
-    zone.replace_file(source, f"{name.folder}/{file_name(built.planned.identity.number)}")
+    zone.replace_file(source, f"{table.name.folder}/{file_name(built.planned.identity.number)}")
 
 
 def make_visible(zone: LandingZone, name: TableName, built: BuiltFile) -> None:
     """W7: rename the nominated temp to its number, never replacing.
 
-    An unclear outcome is settled by looking: our file there is success. Raises InvariantBroken `foreign_file`
-    for another one, FileNotFoundError when the temp is lost (the next epoch builds it again).
+    An unclear outcome is settled by looking: our file there is success, and durable when this returns. Raises
+    InvariantBroken `foreign_file` for another one, FileNotFoundError when the temp is lost (the next epoch builds
+    it again).
     """
     source = Scratch(built.planned.table_id, built.epoch).path(built.temp_name)
     outcome = zone.rename(source, f"{name.folder}/{file_name(built.planned.identity.number)}")
     if outcome is RenameOutcome.RENAMED:
         return
-    sight = look(zone, name, built.planned)
-    if sight is Sight.FOREIGN:
-        raise InvariantBroken(Code.FOREIGN_FILE, f"another file stands under number {built.planned.identity.number}")
-    if sight is Sight.ABSENT:
+    if not _stands(zone, name, built.planned):
         raise FileNotFoundError(source)
 
 
@@ -162,6 +183,41 @@ def announce_partner(zone: LandingZone, worker_id: UUID, partner_name: str, sour
         zone.create_folder(SCRATCH)
         zone.create_file(prepared, msgspec.json.format(msgspec.json.encode(content)))
         zone.rename(prepared, PARTNER_EVENTS)
+
+
+def _stands(zone: LandingZone, name: TableName, planned: PlannedFile) -> bool:
+    """Whether the planned file is or was visible; durable if so."""
+    sight = look(zone, name, planned)
+    if sight is Sight.FOREIGN:
+        raise InvariantBroken(Code.FOREIGN_FILE, f"another file stands under number {planned.identity.number}")
+    if sight is Sight.ABSENT:
+        return False
+    zone.make_durable(f"{name.folder}/{file_name(planned.identity.number)}")
+    return True
+
+
+def _require_marker(zone: LandingZone, table: Table, installation_id: UUID) -> None:
+    folder = table.name.folder
+    if _read(zone, f"{folder}/{MARKER}") != _marker(table, installation_id):
+        raise InvariantBroken(
+            Code.LANDING_FOLDER_LOST, f"folder {folder} belongs to another table, generation or gateway"
+        )
+
+
+def _marker(table: Table, installation_id: UUID) -> bytes:
+    return msgspec.json.encode(FolderMarker.of(table, installation_id))
+
+
+def _rename_folder(zone: LandingZone, prepared: str, folder: str) -> None:
+    """Show a prepared folder in one step, or, where the store has no such step, file by file, the marker first."""
+    try:
+        outcome = zone.rename(prepared, folder)
+    except FolderRenameUnsupported:
+        zone.create_folder(folder)
+        outcomes = [zone.rename(f"{prepared}/{file}", f"{folder}/{file}") for file in (MARKER, METADATA)]
+        outcome = max(outcomes, key=lambda outcome: outcome is RenameOutcome.SOURCE_MISSING)
+    if outcome is RenameOutcome.SOURCE_MISSING:
+        raise FileNotFoundError(prepared)
 
 
 def _metadata(table: Table) -> bytes:

@@ -29,15 +29,29 @@ class ScratchRevoked(Exception):
     """The folder cannot be written because a newer epoch has turned it into a plain file."""
 
 
+class FolderRenameUnsupported(OSError):
+    """The store cannot move a folder in one step."""
+
+
+class StorageFailed(OSError):
+    """A remote store did not do what it was asked; the text says what was asked and answered, and holds no row."""
+
+
 class LandingZone(Protocol):
-    """A store of files. All methods raise OSError when the store itself fails."""
+    """A store of files. All methods raise OSError when the store itself fails: what was asked for may then have
+    been done all the same, or be done later.
+    """
 
     def kind(self, path: str) -> PathKind:
-        """What stands at the path now."""
+        """What stands at the path now, by one look: what changes meanwhile is never taken for something else."""
         ...
 
     def names(self, folder: str) -> list[str]:
         """Names in a folder, sorted; empty for a missing one."""
+        ...
+
+    def kinds(self, folder: str) -> dict[str, PathKind]:
+        """What stands in a folder, by name; empty for a missing one. It may show an older state than `kind` does."""
         ...
 
     def modified_at(self, path: str) -> datetime | None:
@@ -55,7 +69,8 @@ class LandingZone(Protocol):
     def write_file(self, path: str) -> AbstractContextManager[BinaryIO]:
         """Stream a new file; it is complete and durable when the block ends, removed when the block raises.
 
-        Raises FileExistsError, or ScratchRevoked when its folder was revoked.
+        Raises FileExistsError, or ScratchRevoked when its folder was revoked; a store that notices only later
+        raises nothing, and the file is not there.
         """
         ...
 
@@ -64,16 +79,29 @@ class LandingZone(Protocol):
         ...
 
     def rename(self, source: str, destination: str) -> RenameOutcome:
-        """Move a file or folder in one atomic step that never replaces; durable when it returns."""
+        """Move a file or folder in one atomic step that never replaces; durable when it returns.
+
+        DESTINATION_EXISTS may also mean that this very move was done and its answer lost: look. Raises
+        FolderRenameUnsupported.
+        """
+        ...
+
+    def make_durable(self, path: str) -> None:
+        """Make durable what stands at a path, or that nothing does, whoever died before it was durable."""
         ...
 
     def replace_file(self, source: str, destination: str) -> None:
         """Move a file over another in one atomic step; only for metadata, never for landing files."""
         ...
 
-    def remove_folder(self, path: str, aside: str) -> None:
+    def stamp(self, path: str) -> str:
+        """What tells the folder at a path from one that comes there later; empty where `aside` does that."""
+        ...
+
+    def remove_folder(self, path: str, aside: str, stamp: str) -> None:
         """Take a folder out of sight in one step, by way of `aside` in scratch where the store can, and delete it.
 
+        Only the folder that `stamp` was taken of: once the scratch is revoked, another one may stand there.
         A process that dies inside leaves the folder whole, or out of sight. Raises OSError while it is in use.
         """
         ...
@@ -85,6 +113,7 @@ class LandingZone(Protocol):
     def revoke_folder(self, path: str) -> None:
         """Make the path a plain file for good, whatever stood there: nothing below it can be written or renamed.
 
+        A plain file that another process has put there meanwhile is never taken away again.
         A process that dies inside leaves the folder as it was or moved away; doing it again completes it.
         """
         ...

@@ -8,7 +8,7 @@ from uuid import UUID
 import psycopg.errors
 import sqlalchemy as sa
 
-from app.errors import Code, MirrorgateError, TemporarilyUnavailable
+from app.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
 
 Engine = sa.Engine
 Connection = sa.Connection
@@ -49,6 +49,24 @@ def installation_id(connection: sa.Connection) -> UUID:
     """The id that this database was given when it was first migrated."""
     found: UUID = connection.execute(sa.text("SELECT installation_id FROM mirrorgate.installation")).scalar_one()
     return found
+
+
+def pin_marker_position(engine: sa.Engine, *, marker_first: bool) -> None:
+    """Landing files have the row marker where the first program that started on this database was told to put it.
+
+    Raises Misconfigured `bad_setting` for another place: files and metadata chains that exist would contradict it.
+    """
+    statement = """UPDATE mirrorgate.installation SET marker_first = coalesce(marker_first, :marker_first)
+        RETURNING marker_first"""
+    with translated_errors(), engine.begin() as connection:
+        pinned = connection.execute(sa.text(statement), {"marker_first": marker_first}).scalar_one()
+    if pinned != marker_first:
+        place = "first" if pinned else "last"
+        raise Misconfigured(
+            Code.BAD_SETTING,
+            f"the landing files of this database have the row marker as their {place} column",
+            remedy=f"Set MIRRORGATE_ROW_MARKER_POSITION={place}, or begin with a new database and landing zone.",
+        )
 
 
 @contextmanager

@@ -15,10 +15,12 @@ from typing import Final
 import sqlalchemy as sa
 import structlog
 
+from app.domain.request_identity import RequestIdentity
 from app.errors import Code, TemporarilyUnavailable
+from app.staging.commit_outcome import committed, current_transaction
 from app.staging.database import unavailable
 from app.staging.stage_requests import encode_blocks, stage_requests
-from app.staging.typed_batch import Receipt, TypedBatch
+from app.staging.typed_batch import Receipt, StagingRequest, TypedBatch
 
 log = structlog.get_logger()
 
@@ -28,12 +30,12 @@ MAX_GROUP_ROWS: Final = 500_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request:
-    batches: Sequence[TypedBatch]
+    content: StagingRequest
     future: "Future[list[Receipt]]" = field(default_factory=Future)
 
     @property
     def rows(self) -> int:
-        return sum(batch.rows.rows for batch in self.batches)
+        return sum(batch.rows.rows for batch in self.content.batches)
 
 
 class GroupCommit:
@@ -57,13 +59,20 @@ class GroupCommit:
             self._condition.notify()
         self._thread.join()
 
-    def submit(self, batches: Sequence[TypedBatch]) -> "Future[list[Receipt]]":
-        """Stage a request's batches; the future gives one receipt per batch, in the order given.
+    def submit(
+        self,
+        batches: Sequence[TypedBatch],
+        identity: RequestIdentity | None = None,
+        *,
+        ignored: int = 0,
+        duplicates: int = 0,
+    ) -> "Future[list[Receipt]]":
+        """Stage a request; the future gives one receipt per batch, in the order given. See StagingRequest.
 
-        It raises TableMoved, RejectedInput `incomplete_update`, or TemporarilyUnavailable when nothing (or, for
+        It raises AlreadyStaged, TableMoved, RejectedInput, or TemporarilyUnavailable when nothing (or, for
         `commit_unknown`, perhaps everything) was staged.
         """
-        request = _Request(batches)
+        request = _Request(StagingRequest(batches, identity, ignored, duplicates))
         with self._condition:
             if self._closing:
                 raise TemporarilyUnavailable(Code.SHUTTING_DOWN, "this API process is stopping")
@@ -103,13 +112,14 @@ class GroupCommit:
 
     def _stage(self, group: Sequence[_Request]) -> None:
         """One transaction. Dying before COMMIT leaves nothing; dying after it leaves staged, unanswered batches."""
-        requests = [request.batches for request in group]
+        requests = [request.content for request in group]
         payloads = encode_blocks(requests)
         with self._engine.connect() as connection:
             transaction = connection.begin()
             outcomes = stage_requests(connection, requests, payloads)
             if any(isinstance(outcome, list) for outcome in outcomes):
-                _commit(transaction)
+                transaction_id = current_transaction(connection)
+                self._commit(transaction, transaction_id)
                 self._staged.set()
         for request, outcome in zip(group, outcomes, strict=True):
             if isinstance(outcome, list):
@@ -117,12 +127,13 @@ class GroupCommit:
             else:
                 request.future.set_exception(outcome)
 
-
-def _commit(transaction: sa.RootTransaction) -> None:
-    try:
-        transaction.commit()
-    except sa.exc.DBAPIError as error:
-        raise TemporarilyUnavailable(Code.COMMIT_UNKNOWN, "the connection was lost during COMMIT") from error
+    def _commit(self, transaction: sa.RootTransaction, transaction_id: str) -> None:
+        """COMMIT; where its answer is lost, ask the database what became of it before anybody is told."""
+        try:
+            transaction.commit()
+        except sa.exc.DBAPIError as error:
+            if not committed(self._engine, transaction_id):
+                raise TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "the transaction was rolled back") from error
 
 
 def _for_caller(error: Exception) -> Exception:

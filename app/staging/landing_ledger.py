@@ -55,6 +55,12 @@ RECORD_FILE = sa.text("""
     WHERE table_id = :table_id AND generation = :generation AND number = :number AND state = 'planned'
     RETURNING last_sequence, file_bytes, file_sha256""")
 
+SELECT_POSITION = sa.text("""
+    SELECT source_position FROM mirrorgate.staged_blocks
+    WHERE table_id = :table_id AND generation = :generation
+      AND first_sequence BETWEEN :first_sequence AND :last_sequence AND source_position IS NOT NULL
+    ORDER BY first_sequence DESC LIMIT 1""")
+
 RECORD_COUNTERS = sa.text("""
     UPDATE mirrorgate.table_counters SET recorded_file_number = :number, published_through = :last_sequence
     WHERE table_id = :table_id AND recorded_file_number = :number - 1""")
@@ -172,7 +178,8 @@ def record_published(connection: sa.Connection, planned: PlannedFile, epoch: Epo
     if connection.execute(RECORD_COUNTERS, counters).rowcount != 1:
         detail = f"file {planned.identity.number} of table {planned.table_id} was recorded out of order"
         raise InvariantBroken(Code.INTERNAL, detail)
-    event = add_data(planned.identity, file.file_bytes, file.file_sha256)
+    position = connection.execute(SELECT_POSITION, _range_key(planned)).scalar()
+    event = add_data(planned.identity, file.file_bytes, file.file_sha256, position)
     append_block(connection, planned.table_id, planned.identity.generation, event)
 
 
@@ -212,13 +219,18 @@ def _planned(table: Table, entry: LedgerEntry) -> PlannedFile:
 
 
 def _planned_row(file: PlannedFile, changes: int) -> dict[str, object]:
-    return _file_key(file) | {
-        "first_sequence": file.identity.first_sequence,
-        "last_sequence": file.identity.last_sequence,
+    return _range_key(file) | {
         "schema_version": file.schema_version,
         "row_count": file.identity.rows,
         "change_count": changes,
         "digest": file.identity.digest,
+    }
+
+
+def _range_key(file: PlannedFile) -> dict[str, object]:
+    return _file_key(file) | {
+        "first_sequence": file.identity.first_sequence,
+        "last_sequence": file.identity.last_sequence,
     }
 
 

@@ -34,11 +34,12 @@ from app.staging.payload_buckets import (
     needed_bytes,
     open_next_bucket,
 )
+from app.staging.request_receipts import purge_receipts
 
 log = structlog.get_logger()
 
-TRY_LOCK = sa.text("SELECT pg_try_advisory_lock(7246011003)")
-UNLOCK = sa.text("SELECT pg_advisory_unlock(7246011003)")
+TRY_LOCK = sa.text("SELECT pg_try_advisory_lock(7246011004)")
+UNLOCK = sa.text("SELECT pg_advisory_unlock(7246011004)")
 """One process at a time; the lock goes with its connection when it dies."""
 
 BUCKETS_PER_PERIOD: Final = 7
@@ -74,6 +75,7 @@ class RetentionReport:
     purged_blocks: int = 0
     purged_files: int = 0
     purged_images: int = 0
+    purged_receipts: int = 0
 
 
 def run_retention(engine: sa.Engine, limits: RetentionLimits) -> RetentionReport | None:
@@ -180,6 +182,8 @@ class _Round:
             files = partial(purge_files, table_id=table_id, generation=generation, keep_seconds=keep, most=most)
             self._report.purged_files += self._repeat(files)
         self._report.purged_images += self._repeat(partial(purge_ended_images, most=most))
+        receipts = partial(purge_receipts, older_than_seconds=keep, most=most)
+        self._report.purged_receipts += self._repeat(receipts)
         with self._engine.begin() as connection:
             purge_ended_positions(connection)
             forget_dead_workers(connection)

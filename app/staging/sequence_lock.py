@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from app.domain.table import BatchSequence, FileNumber, Generation, TableId, TableState
+from app.domain.table import BatchSequence, FileNumber, Generation, Table, TableId, TableState
 from app.domain.table_schema import SchemaVersion
 
 LOCK_COUNTERS = sa.text("""
@@ -20,6 +20,8 @@ LOCK_COUNTERS = sa.text("""
 SELECT_GATES = sa.text("""
     SELECT table_id, generation, state, schema_version, revision FROM mirrorgate.tables
     WHERE table_id = ANY(:table_ids)""")
+
+WAIT_BRIEFLY = sa.text("SET LOCAL lock_timeout = '500ms'")
 
 ADVANCE_SEQUENCE = sa.text("""
     UPDATE mirrorgate.table_counters
@@ -50,6 +52,11 @@ class Gate:
     schema_version: SchemaVersion
     revision: int
 
+    def admits(self, table: Table) -> bool:
+        """Whether what was typed under `table` may be staged."""
+        typed_under = (table.generation, table.schema_version, table.revision)
+        return self.state.accepts_changes and typed_under == (self.generation, self.schema_version, self.revision)
+
 
 def lock_counters(connection: sa.Connection, table_ids: Iterable[TableId]) -> Mapping[TableId, Counters]:
     """Take the sequence lock of these tables until the transaction ends."""
@@ -60,6 +67,11 @@ def lock_counters(connection: sa.Connection, table_ids: Iterable[TableId]) -> Ma
         )
         for table_id, last, next_number, recorded, through, started in rows
     }
+
+
+def wait_briefly(connection: sa.Connection) -> None:
+    """Let this transaction give up on a lock before Postgres looks for deadlocks, so that it never fails another's."""
+    connection.execute(WAIT_BRIEFLY)
 
 
 def read_gates(connection: sa.Connection, table_ids: Iterable[TableId]) -> Mapping[TableId, Gate]:

@@ -17,13 +17,12 @@ from app.domain.landing_rows import LandingRows
 from app.domain.payload import encode_payload
 from app.domain.table import BatchSequence, TableId
 from app.errors import RejectedInput
+from app.staging.receipt_book import ReceiptBook
 from app.staging.row_images import read_images, write_images
 from app.staging.sequence_lock import Counters, Gate, advance_sequence, lock_counters, read_gates
 from app.staging.source_positions import record_source_position, source_positions
 from app.staging.staged_blocks import BatchBorders, NewBlock, insert_blocks
-from app.staging.typed_batch import BlockKey, Receipt, TableMoved, TypedBatch
-
-Request: TypeAlias = Sequence[TypedBatch]
+from app.staging.typed_batch import AlreadyStaged, BlockKey, Receipt, StagingRequest, TableMoved, TypedBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +33,18 @@ class StagedBatch:
     rows: LandingRows
 
 
-Outcome: TypeAlias = list[StagedBatch] | TableMoved | RejectedInput
+Outcome: TypeAlias = list[StagedBatch] | AlreadyStaged | TableMoved | RejectedInput
 """What became of a request: its batches in the order given, or why it was left out."""
 
 
-def encode_blocks(requests: Sequence[Request]) -> dict[BlockKey, bytes]:
+def encode_blocks(requests: Sequence[StagingRequest]) -> dict[BlockKey, bytes]:
     """The payloads that these requests make if all of them are staged as they are.
 
     Encoding needs no lock, so it comes before. Tables with gaps to fill are left out.
     """
     members: dict[BlockKey, list[LandingRows]] = defaultdict(list)
     for request in requests:
-        for batch in request:
+        for batch in request.batches:
             members[batch.block_key].append(batch.rows)
     return {
         key: encode_payload([rows.batch for rows in all_rows])
@@ -55,14 +54,17 @@ def encode_blocks(requests: Sequence[Request]) -> dict[BlockKey, bytes]:
 
 
 def stage_requests(
-    connection: sa.Connection, requests: Sequence[Request], payloads: Mapping[BlockKey, bytes]
+    connection: sa.Connection, requests: Sequence[StagingRequest], payloads: Mapping[BlockKey, bytes]
 ) -> list[Outcome]:
     """Stage what fits, in the order given; `payloads` are those of `encode_blocks`. The caller commits.
 
     Dying before the commit leaves nothing.
     """
+    book = ReceiptBook.of(requests)
+    book.lock_producers(connection)
     tables = _locked(connection, requests)
-    outcomes = [_stage(request, tables) for request in requests]
+    book.lock_keys(connection)
+    outcomes = [_stage(request, tables, book) for request in requests]
     whole = all(isinstance(outcome, list) for outcome in outcomes)
     touched = [table for table in tables.values() if table.members]
     blocks = [table.block(payloads.get(table.members[0][0].block_key) if whole else None) for table in touched]
@@ -70,18 +72,30 @@ def stage_requests(
         _store(connection, table, block)
     if blocks:
         insert_blocks(connection, blocks)
+    book.store(connection)
     return outcomes
 
 
-def _stage(request: Request, tables: Mapping[TableId, "_LockedTable"]) -> Outcome:
-    """Add the request to its tables if all of it fits."""
-    if any(batch.table.table_id not in tables for batch in request):
-        return TableMoved()
+def check_gaps(connection: sa.Connection, batches: Sequence[TypedBatch]) -> None:
+    """Raises RejectedInput `incomplete_update` where no row image that is stored now fills a gap."""
+    for batch in batches:
+        _overlay(connection, [batch]).complete(batch.rows)
+
+
+def _stage(request: StagingRequest, tables: Mapping[TableId, "_LockedTable"], book: ReceiptBook) -> Outcome:
+    """Add the request to its tables if all of it fits and it was not staged before."""
     try:
-        checked = [(batch, *tables[batch.table.table_id].check(batch)) for batch in request]
-    except (TableMoved, RejectedInput) as reason:
+        if request.identity is not None:
+            book.check(request.identity)
+        if any(batch.table.table_id not in tables for batch in request.batches):
+            raise TableMoved
+        checked = [(batch, *tables[batch.table.table_id].check(batch)) for batch in request.batches]
+    except (AlreadyStaged, TableMoved, RejectedInput) as reason:
         return reason
-    return [tables[batch.table.table_id].add(batch, rows, layer) for batch, rows, layer in checked]
+    staged = [tables[batch.table.table_id].add(batch, rows, layer) for batch, rows, layer in checked]
+    if request.identity is not None:
+        book.add(request.identity, request.answer([batch.receipt for batch in staged]))
+    return staged
 
 
 def _store(connection: sa.Connection, table: "_LockedTable", block: NewBlock) -> None:
@@ -115,15 +129,11 @@ class _LockedTable:
 
     def check(self, batch: TypedBatch) -> tuple[LandingRows, Layer]:
         """The rows as they will land. Raises TableMoved, or RejectedInput `incomplete_update`."""
-        gate, table = self.gate, batch.table
-        if not gate.state.accepts_changes:
+        if not self.gate.admits(batch.table):
             raise TableMoved
-        typed_under = (table.generation, table.schema_version, table.revision)
-        if (gate.generation, gate.schema_version, gate.revision) != typed_under:
+        if batch.rows.has_snapshots and self.cdc_started != batch.table.cdc_started:
             raise TableMoved
-        if batch.rows.has_snapshots and self.cdc_started != table.cdc_started:
-            raise TableMoved
-        if batch.advance is not None and self.positions.get(batch.advance.task) != batch.advance.seen:
+        if any(self.positions.get(advance.task) != advance.seen for advance in batch.advances):
             raise TableMoved
         return self.overlay.complete(batch.rows)
 
@@ -133,8 +143,7 @@ class _LockedTable:
         sequence = BatchSequence(self.counters.last_sequence + len(self.members))
         self.overlay.adopt(layer, sequence)
         self.cdc_started = self.cdc_started or rows.starts_cdc
-        if batch.advance is not None:
-            self.positions[batch.advance.task] = batch.advance.last
+        self.positions |= {advance.task: advance.last for advance in batch.advances}
         return StagedBatch(
             Receipt(str(batch.table.name), batch.table.generation, sequence, rows.changes, rows.rows), rows
         )
@@ -151,28 +160,30 @@ class _LockedTable:
             [BatchBorders(rows.changes, rows.rows) for rows in all_rows],
             payload or encode_payload([rows.batch for rows in all_rows]),
             all_rows[-1].ends_transaction,
+            next((rows.source_position for rows in reversed(all_rows) if rows.source_position), None),
         )
 
 
-def _locked(connection: sa.Connection, requests: Sequence[Request]) -> dict[TableId, _LockedTable]:
+def _locked(connection: sa.Connection, requests: Sequence[StagingRequest]) -> dict[TableId, _LockedTable]:
     """The tables of these requests, locked, and what is stored of them that the requests depend on."""
     batches: dict[TableId, list[TypedBatch]] = defaultdict(list)
     for request in requests:
-        for batch in request:
+        for batch in request.batches:
             batches[batch.table.table_id].append(batch)
     counters = lock_counters(connection, batches)
     gates = read_gates(connection, batches)
-    return {
-        table_id: _LockedTable(
-            gates[table_id],
-            counters[table_id],
-            _overlay(connection, members),
-            _positions(connection, members),
-            counters[table_id].cdc_started,
-        )
-        for table_id, members in batches.items()
-        if table_id in counters
-    }
+    tables = {}
+    for table_id, members in batches.items():
+        if table_id in counters:
+            fitting = [member for member in members if gates[table_id].admits(member.table)] or members
+            tables[table_id] = _LockedTable(
+                gates[table_id],
+                counters[table_id],
+                _overlay(connection, fitting),
+                _positions(connection, fitting),
+                counters[table_id].cdc_started,
+            )
+    return tables
 
 
 def _overlay(connection: sa.Connection, members: Sequence[TypedBatch]) -> ImageOverlay:
@@ -183,6 +194,6 @@ def _overlay(connection: sa.Connection, members: Sequence[TypedBatch]) -> ImageO
 
 
 def _positions(connection: sa.Connection, members: Sequence[TypedBatch]) -> dict[str, str]:
-    if not any(member.advance for member in members):
+    if not any(member.advances for member in members):
         return {}
     return dict(source_positions(connection, members[0].table.table_id, members[0].table.generation))

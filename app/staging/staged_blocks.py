@@ -17,10 +17,11 @@ from app.domain.table_schema import SchemaVersion
 
 INSERT_BLOCK = sa.text("""
     INSERT INTO mirrorgate.staged_blocks (table_id, generation, first_sequence, last_sequence, schema_version,
-        batch_rows, batch_changes, row_count, change_count, payload_bytes, payload_digest, ends_transaction)
+        batch_rows, batch_changes, row_count, change_count, payload_bytes, payload_digest, ends_transaction,
+        source_position)
     VALUES (:table_id, :generation, :first_sequence, :last_sequence, :schema_version,
         :batch_rows, :batch_changes, :row_count, :change_count, :payload_bytes, :payload_digest,
-        :ends_transaction)""")
+        :ends_transaction, :source_position)""")
 
 INSERT_PAYLOAD = sa.text("""
     INSERT INTO mirrorgate.block_payloads (table_id, generation, first_sequence, payload)
@@ -97,6 +98,8 @@ class NewBlock:
     payload: bytes
     ends_transaction: bool = True
     """False where the source said that its transaction goes on after the last change."""
+    source_position: str | None = None
+    """The tool's own mark of the last change that has one."""
 
     @property
     def last_sequence(self) -> BatchSequence:
@@ -200,4 +203,5 @@ def _facts(block: NewBlock) -> dict[str, object]:
         "payload_bytes": len(block.payload),
         "payload_digest": payload_digest(block.payload),
         "ends_transaction": block.ends_transaction,
+        "source_position": block.source_position,
     }

@@ -5,6 +5,7 @@ begun here (R1): the table's owner deletes the folder and then calls `finish_dro
 """
 
 import json
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
@@ -17,6 +18,7 @@ from app.errors import Code, RejectedInput
 from app.staging.leases import LOCK_LEASE
 from app.staging.sequence_lock import lock_counters
 from app.staging.table_events import record_event
+from app.staging.table_registration import lock_routing
 from app.staging.table_registry import find_table
 
 BEGIN_DROP = sa.text("""
@@ -60,13 +62,24 @@ _CHANGES: Final = {
 """From which states pause and resume lead to a state."""
 
 
-def begin_drop(connection: sa.Connection, name: TableName, generation: Generation, plan: DropPlan, actor: str) -> Table:
+def begin_drop(
+    connection: sa.Connection,
+    name: TableName,
+    generation: Generation,
+    plan: DropPlan,
+    actor: str,
+    *,
+    given: Collection[str] | None = None,
+) -> Table:
     """R1: refuse changes, end the owner's epoch and say what comes after. The same again changes nothing.
 
+    Where `given` names options, the plan's others are those that the table has.
     A process that dies after the commit leaves the drop to the table's next owner. Raises RejectedInput
     `unknown_table`, `generation_mismatch`, `wrong_table_state`, `bad_name` or `bad_option`.
     """
     table = locked_table(connection, name, generation, with_lease=True)
+    if plan.options is not None and given is not None:
+        plan = replace(plan, options=plan.options.over(table.options, given))
     options = plan.options or table.options
     if plan.schema is not None:
         plan = replace(plan, schema=options.declared(plan.schema))
@@ -77,6 +90,7 @@ def begin_drop(connection: sa.Connection, name: TableName, generation: Generatio
     options.check(plan.schema or table.schema)
     keys = {"table_id": table.table_id}
     if plan.new_name is not None:
+        lock_routing(connection)
         taken = plan.new_name.folded == table.name.folded or find_table(connection, plan.new_name) is not None
         reserved = {**keys, "folded_name": plan.new_name.folded}
         if taken or connection.execute(RESERVE_NAME, reserved).rowcount == 0:

@@ -11,7 +11,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from app.domain.change import Change, Operation
+from app.domain.change import Change, Image, Operation
 from app.domain.drop_plan import DropAction, DropPlan
 from app.domain.landing_rows import RowRules, landing_rows
 from app.domain.metadata_chain import seed
@@ -134,5 +134,5 @@ def _land_again(connection: sa.Connection, old: Generation, table: Table) -> int
 
 def _snapshots(images: dict[bytes, bytes], schema: TableSchema) -> Iterator[Change]:
     for index, image in enumerate(images.values()):
-        after = dict(zip(schema.names, decode_image(image), strict=False))
+        after: Image = {schema.names[place]: value for place, value in decode_image(image).items()}
         yield Change(index, Operation.SNAPSHOT, None, after, "", "")

@@ -5,23 +5,24 @@ under the old rules beside it.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Final
 
 import sqlalchemy as sa
 
 from app.domain.metadata_chain import seed, set_data_schema
 from app.domain.names import TableName
 from app.domain.table import BatchSequence, Generation, Table, TableId
-from app.domain.table_options import DEFAULT_OPTIONS, InitialLoad, SourceName, TableOptions
+from app.domain.table_options import DEFAULT_OPTIONS, InitialLoad, SourceName, TableOptions, bad_option
 from app.domain.table_schema import SchemaVersion, TableSchema, evolve
 from app.errors import Code, RejectedInput
 from app.staging.database import installation_id
 from app.staging.metadata_blocks import append_block
 from app.staging.row_images import clear_images
 from app.staging.sequence_lock import lock_counters
-from app.staging.table_registry import find_table
+from app.staging.table_registry import find_route, find_table, find_table_by_id
 
 INSERT_TABLE = sa.text("""
     INSERT INTO mirrorgate.tables (name, folded_name, options) VALUES (:name, :folded_name, CAST(:options AS jsonb))
@@ -55,6 +56,15 @@ SELECT_SOURCE_OWNER = sa.text("""
     WHERE s.folded_source = :folded_source""")
 
 
+ROUTING_LOCK: Final = 7_246_011_003
+"""Advisory lock of those that change which table a name leads to."""
+
+LOCK_ROUTING = sa.text("SELECT pg_advisory_xact_lock(:lock)")
+
+ADVANCE_REVISIONS = sa.text("""
+    UPDATE mirrorgate.tables SET revision = revision + 1 WHERE table_id = ANY(:table_ids)""")
+
+
 class RegistrationOutcome(StrEnum):
     """What a registration did."""
 
@@ -78,11 +88,13 @@ def register_table(
     wanted: TableSchema | None,
     options: TableOptions | None = None,
     *,
+    given: Collection[str] | None = None,
     marker_first: bool = False,
 ) -> Registration:
     """Create the table, or bring an existing one to `wanted` and `options`; the same again changes nothing.
 
-    Without `wanted` an existing table keeps its columns, without `options` its options. The metadata chain tells
+    Without `wanted` an existing table keeps its columns, without `options` its options; where `given` names options,
+    it keeps the others. The metadata chain tells
     each new schema version as files will have it, before any of its data. Raises RejectedInput
     `incompatible_schema`, `table_not_accepting`, `bad_schema`, `bad_option` or `bad_name`.
     """
@@ -92,14 +104,24 @@ def register_table(
             return Registration(created, RegistrationOutcome.CREATED)
     elif find_table(connection, name) is None:
         raise RejectedInput(Code.BAD_SCHEMA, "a new table needs columns")
-    return _change(connection, name, wanted, options, marker_first)
+    return _change(connection, name, wanted, options, given, marker_first)
 
 
 def evolve_table(connection: sa.Connection, table: Table, schema: TableSchema, *, marker_first: bool) -> Registration:
-    """Bring a table to a schema that its changes need: `table.schema`, more columns, or the row marker at last."""
+    """Bring a table to a schema that its changes need: `table.schema`, more columns, or the row marker at last.
+
+    A table that has moved since in a way that does not go with it stays as it is: the changes are to be typed again.
+    """
     lock_counters(connection, [table.table_id])
-    present = _must_find(connection, table.name)
-    merged = evolve(present.schema, schema)
+    present = find_table_by_id(connection, table.table_id)
+    if present is None or not present.state.accepts_changes or _moved(table, present):
+        return Registration(present or table, RegistrationOutcome.UNCHANGED)
+    try:
+        merged = evolve(present.schema, schema)
+    except RejectedInput:
+        if present.schema_version == table.schema_version:
+            raise
+        return Registration(present, RegistrationOutcome.UNCHANGED)
     if merged == present.schema:
         return Registration(present, RegistrationOutcome.UNCHANGED)
     _next_version(connection, present, merged, marker_first)
@@ -116,10 +138,10 @@ def _create(
     table_id = connection.execute(INSERT_TABLE, parameters).scalar()
     if table_id is None:
         return None
-    owner = connection.execute(SELECT_SOURCE_OWNER, {"folded_source": name.folded}).scalar()
-    if owner is not None:
-        raise RejectedInput(Code.BAD_NAME, f"{name} is a source of table {owner}")
     options.check(schema)
+    lock_routing(connection)
+    if connection.execute(SELECT_SOURCE_OWNER, {"folded_source": name.folded}).scalar() is not None:
+        raise RejectedInput(Code.BAD_NAME, f"{name} is a source of another table")
     connection.execute(INSERT_COUNTERS, {"table_id": table_id})
     append_block(connection, table_id, Generation(1), seed(str(name), Generation(1), installation_id(connection)))
     bare = replace(schema, bare=options.initial_load is InitialLoad.BARE)
@@ -133,20 +155,27 @@ def _change(
     name: TableName,
     wanted: TableSchema | None,
     options: TableOptions | None,
+    given: Collection[str] | None,
     marker_first: bool,
 ) -> Registration:
-    counters = lock_counters(connection, [_must_find(connection, name).table_id])
+    if options is not None and options.sources:
+        lock_routing(connection)
+    own = _must_find(connection, name).table_id
+    counters = lock_counters(connection, {own, *_losing_tables(connection, own, options or DEFAULT_OPTIONS)})
     table = _must_find(connection, name)
     if not table.state.accepts_changes:
         raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
-    options = table.options if options is None else options
+    if options is None:
+        options = table.options
+    elif given is not None:
+        options = options.over(table.options, given)
     options.check_change(table.options)
     declared = table.schema if wanted is None else options.declared(wanted)
     bare = table.schema.bare and options.initial_load is InitialLoad.BARE
     schema = evolve(table.schema, replace(declared, bare=bare))
     options.check(schema)
-    given = None if wanted is None else declared
-    stays = _column_stays(table, schema, given, options, counters[table.table_id].last_sequence)
+    declared_now = None if wanted is None else declared
+    stays = _column_stays(table, schema, declared_now, options, counters[table.table_id].last_sequence)
     outcome = RegistrationOutcome.UNCHANGED
     if (options, stays) != (table.options, _stays(table)):
         outcome = RegistrationOutcome.CONFIGURED
@@ -185,17 +214,39 @@ def _stays(table: Table) -> Mapping[str, int | None]:
     return {**table.returned_columns, **dict.fromkeys(table.left_columns)}
 
 
+def lock_routing(connection: sa.Connection) -> None:
+    """Nobody else gives names to tables or sources until the transaction ends."""
+    connection.execute(LOCK_ROUTING, {"lock": ROUTING_LOCK})
+
+
+def _losing_tables(connection: sa.Connection, table_id: TableId, options: TableOptions) -> set[TableId]:
+    """The other tables that these sources have fed until now: one catalog's table may be taken from them."""
+    fed = [find_route(connection, SourceName.parse(text)) for text in options.sources]
+    return {table.table_id for table in fed if table is not None and table.table_id != table_id}
+
+
 def set_sources(connection: sa.Connection, table_id: TableId, name: TableName, options: TableOptions) -> None:
-    """Route these source names here. One that is a table of its own, or feeds another, is refused."""
+    """Route these source names here. One that is a table of its own, or feeds another, is refused.
+
+    Whoever remembers the old way has typed under a revision that is over then.
+    """
+    losing = _losing_tables(connection, table_id, options)
+    if losing:
+        lock_counters(connection, losing)
+        connection.execute(ADVANCE_REVISIONS, {"table_ids": sorted(losing)})
     connection.execute(DELETE_SOURCES, {"table_id": table_id})
-    for text in options.sources:
+    for place, text in enumerate(options.sources):
         source = SourceName.parse(text)
         own = source.catalog is None and source.table.folded != name.folded
         if own and find_table(connection, source.table) is not None:
-            raise RejectedInput(Code.BAD_OPTION, f"the source {text} is a table itself")
+            raise bad_option(f"the source {text} is a table itself", "sources", str(place))
         parameters = {"folded_source": source.folded, "table_id": table_id}
         if connection.execute(INSERT_SOURCE, parameters).rowcount == 0:
-            raise RejectedInput(Code.BAD_OPTION, f"the source {text} is named twice or feeds another table")
+            raise bad_option(f"the source {text} is named twice or feeds another table", "sources", str(place))
+
+
+def _moved(seen: Table, present: Table) -> bool:
+    return (seen.generation, seen.revision) != (present.generation, present.revision)
 
 
 def _next_version(connection: sa.Connection, table: Table, schema: TableSchema, marker_first: bool) -> None:

@@ -1,9 +1,11 @@
 """What goes into staging, and what comes out of it."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
 from app.domain.landing_rows import LandingRows
+from app.domain.request_identity import Answer, RequestIdentity
 from app.domain.table import BatchSequence, Generation, Table, TableId
 from app.domain.table_schema import SchemaVersion
 
@@ -30,11 +32,38 @@ class TypedBatch:
 
     table: Table
     rows: LandingRows
-    advance: SourceAdvance | None = None
+    advances: Sequence[SourceAdvance] = ()
 
     @property
     def block_key(self) -> BlockKey:
         return (self.table.table_id, self.table.generation, self.table.schema_version)
+
+
+@dataclass(frozen=True, slots=True)
+class StagingRequest:
+    """The batches of one request, and what else its answer says."""
+
+    batches: Sequence[TypedBatch]
+    identity: RequestIdentity | None = None
+    """Under which the answer is kept, for a caller that may repeat the request."""
+    ignored: int = 0
+    duplicates: int = 0
+
+    def answer(self, receipts: Sequence["Receipt"]) -> Answer:
+        """The answer as it is kept."""
+        return {
+            "receipts": [asdict(receipt) for receipt in receipts],
+            "ignored": self.ignored,
+            "duplicates": self.duplicates,
+        }
+
+
+class AlreadyStaged(Exception):
+    """The request was staged before, by the same caller under the same key or number; `answer` is what it got."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__("staged before")
+        self.answer = answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,9 +134,19 @@ def test_a_large_body_is_not_read_for_a_caller_without_a_key(anonymous: Gateway)
     problem(response, 413, "body_too_large")
 
 
-@pytest.mark.parametrize("header", ["Idempotency-Key", "Mirrorgate-Producer", "Mirrorgate-Producer-Sequence"])
-def test_a_promise_that_is_not_kept_yet_is_refused_rather_than_ignored(gateway: Gateway, header: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "type_", "parameters"),
+    [
+        ("arcion", "application/json", {"dryrun": "true"}),
+        ("replicate", "application/json", {"override": "true", "table": "t"}),
+        ("arcion", "application/json", {"mode": "snapshot"}),
+        ("arcion", "text/csv", {"override": "true", "table": "t", "mode": "snapshot", "columns": "id"}),
+    ],
+)
+def test_a_parameter_that_does_nothing_here_is_refused(
+    gateway: Gateway, path: str, type_: str, parameters: dict[str, str]
+) -> None:
     gateway.register("t", {"id": "int64"}, ["id"])
-    answer = gateway.post("/v1/changes/arcion", json=[insert("t", id="1")], headers={header: "1"})
-    assert "not supported" in problem(answer, 400, "bad_request")["detail"]
-    assert gateway.status("t")["last_sequence"] == 0
+    headers = {"Content-Type": type_}
+    response = gateway.post(f"/v1/changes/{path}", content=b"[]", headers=headers, params=parameters)
+    problem(response, 400, "bad_request")

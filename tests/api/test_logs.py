@@ -80,7 +80,7 @@ def conversation(postgres: PrivatePostgres, template_database: str) -> Iterator[
             wait_until(lambda: process.poll() is not None or serves(client), within=60, what="the API serves")
             assert process.poll() is None, stopped(process)
             client.register("t", {"id": "int64", "day": "date"}, ["id"])
-            answers = [client.arcion(insert("t", id="1", day="2024-02-29"), params={})]
+            answers = [client.arcion(insert("t", id="1", day="2024-02-29"))]
             answers += refusals(client)
             answers.append(client.get("/v1/tables/t", headers={"X-Request-Id": "my-request"}))
             output = stopped(process)

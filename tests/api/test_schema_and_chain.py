@@ -51,6 +51,7 @@ def test_registering_again_by_the_served_schema_changes_nothing(gateway: Gateway
     "wanted",
     [
         {"arrow_schema": "not base64!"},
+        {"arrow_schema": "bäse64"},
         {"arrow_schema": base64.b64encode(b"no schema").decode()},
         {"arrow_schema": base64.b64encode(schema_to_flatbuffer(ARROW)).decode(), "columns": []},
         {},

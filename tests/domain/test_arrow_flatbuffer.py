@@ -1,5 +1,7 @@
 """Arrow schemas as raw flatbuffers, read and written, and what no declared type can hold."""
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -46,6 +48,15 @@ def test_bytes_that_are_no_schema_are_refused_with_a_code(content: bytes) -> Non
     with pytest.raises(RejectedInput) as refusal:
         schema_from_bytes(content)
     assert refusal.value.code is Code.BAD_SCHEMA
+
+
+@pytest.mark.parametrize("write", [schema_to_flatbuffer, lambda schema: schema.serialize().to_pybytes()])
+def test_a_column_name_that_is_no_text_is_refused(write: Callable[[pa.Schema], bytes]) -> None:
+    content = write(pa.schema([pa.field("a name", pa.int64())])).replace(b"a name", b"a n\xffme")
+    with pytest.raises(RejectedInput) as refusal:
+        schema_from_bytes(content)
+    assert refusal.value.code is Code.BAD_SCHEMA
+    assert "UTF-8" in refusal.value.detail
 
 
 @pytest.mark.parametrize("name", DECLARED)

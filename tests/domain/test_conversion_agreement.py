@@ -1,5 +1,7 @@
 """The Arrow kernels and the definition never disagree, whatever text a source sends."""
 
+import base64
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -10,7 +12,9 @@ from hypothesis import strategies as st
 
 from app.domain.change import SourceValue
 from app.domain.column_conversion import BadValues, convert, scalar
+from app.domain.table_options import BinaryEncoding
 from app.domain.table_schema import ColumnType
+from app.domain.value_reading import PLAIN, ValueReading
 
 DIGITS = st.text("0123456789", max_size=6)
 NUMBERS = st.builds(
@@ -61,20 +65,42 @@ TEXTS: dict[str, st.SearchStrategy[str]] = {
 }
 
 
-def by_definition(values: list[SourceValue], column_type: ColumnType) -> Any:
+ZONES = (
+    "UTC",
+    "Europe/Berlin",
+    "America/New_York",
+    "Australia/Lord_Howe",
+    "Pacific/Apia",
+    "Africa/Casablanca",
+    "America/Sao_Paulo",
+    "Europe/Dublin",
+    "Etc/GMT+12",
+)
+ANY_MOMENT = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59)).map(str)
+NEAR_CHANGES = st.builds(
+    "{}-{} {:02d}:{:02d}:00{}".format,
+    st.sampled_from([1883, 1918, 1945, 1990, 2011, 2024, 2036, 2037, 2038, 2400]),
+    st.sampled_from(["03-10", "03-31", "04-07", "10-06", "10-27", "11-03", "11-18", "12-29", "12-30"]),
+    st.integers(0, 4),
+    st.sampled_from([0, 15, 30, 59]),
+    st.sampled_from(["", "", "", "Z", "+05:30"]),
+)
+
+
+def by_definition(values: list[SourceValue], column_type: ColumnType, reading: ValueReading = PLAIN) -> Any:
     """The answer of `scalar`, value by value: the converted list, or the refused positions with their reasons."""
     converted, reasons = [], {}
     for position, value in enumerate(values):
         try:
-            converted.append(scalar(value, column_type))
+            converted.append(scalar(value, column_type, reading))
         except ValueError as error:
             reasons[position] = str(error)
     return reasons or repr(pa.array(converted, column_type.arrow).to_pylist())
 
 
-def by_convert(values: list[SourceValue], column_type: ColumnType) -> Any:
+def by_convert(values: list[SourceValue], column_type: ColumnType, reading: ValueReading = PLAIN) -> Any:
     try:
-        return repr(convert(values, column_type).to_pylist())
+        return repr(convert(values, column_type, reading).to_pylist())
     except BadValues as error:
         return error.reasons
 
@@ -103,6 +129,30 @@ def test_a_list_of_json_values_is_converted_as_its_values_are(declared: str, val
 def test_a_list_of_whole_numbers_is_converted_as_its_numbers_are(declared: str, values: list[SourceValue]) -> None:
     column_type = ColumnType.parse(declared)
     assert by_convert(values, column_type) == by_definition(values, column_type)
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@given(texts=st.lists(st.none() | MOMENTS | ANY_MOMENT | NEAR_CHANGES, max_size=5))
+@example(texts=["2024-03-31 02:30:00"])
+@example(texts=["2024-10-27 02:30:00"])
+@example(texts=["0001-01-01 00:00:00", "9999-12-31 23:59:59"])
+@example(texts=["2037-01-01 00:00:00", "2038-07-01 00:00:00"])
+def test_timestamps_of_a_zone_are_converted_alike_on_both_ways(zone: str, texts: list[SourceValue]) -> None:
+    column_type, reading = ColumnType.parse("timestamp"), ValueReading(zone)
+    single = [by_definition([text], column_type, reading) for text in texts]
+    assert [by_convert([text], column_type, reading) for text in texts] == single
+    fitting = [text for text, answer in zip(texts, single, strict=True) if isinstance(answer, str)]
+    for values in (texts, fitting):
+        assert by_convert(values, column_type, reading) == by_definition(values, column_type, reading)
+
+
+@given(values=st.lists(st.none() | st.binary(max_size=9), max_size=3), encoding=st.sampled_from(BinaryEncoding))
+def test_bytes_come_back_from_the_text_that_stands_for_them(
+    values: list[bytes | None], encoding: BinaryEncoding
+) -> None:
+    write = bytes.hex if encoding is BinaryEncoding.HEX else lambda value: base64.b64encode(value).decode()
+    texts: list[SourceValue] = [None if value is None else write(value) for value in values]
+    assert convert(texts, ColumnType.parse("binary"), ValueReading(binary=encoding)).to_pylist() == values
 
 
 @given(text=st.floats(width=32, allow_nan=False, allow_infinity=False).map(repr))

@@ -2,6 +2,7 @@
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,8 +19,8 @@ LIMITS = st.builds(
 
 
 @st.composite
-def backlogs(draw: st.DrawFn) -> list[PendingBlock]:
-    """Consecutive blocks in sequence order, the oldest first."""
+def backlogs(draw: st.DrawFn, *, within_transactions: bool = True) -> list[PendingBlock]:
+    """Consecutive blocks in sequence order, the oldest first; blocks may end amid a transaction."""
     blocks: list[PendingBlock] = []
     sequence, version, age = draw(st.integers(1, 5)), 1, draw(st.floats(0, 20))
     for _ in range(draw(st.integers(0, 12))):
@@ -36,6 +37,7 @@ def backlogs(draw: st.DrawFn) -> list[PendingBlock]:
                 payload_bytes=draw(st.integers(1, 60)),
                 digest=b"",
                 age_seconds=age,
+                ends_transaction=draw(st.booleans()) if within_transactions else True,
             )
         )
         sequence = last + 1
@@ -75,11 +77,36 @@ def test_only_a_last_group_that_is_neither_full_nor_old_waits(blocks: list[Pendi
     groups = list(plan_files(blocks, everything))
     assert sum(map(len, groups)) == len(blocks)
     if blocks:
-        waits = not is_full(groups[-1], limits) and groups[-1][0].age_seconds < limits.max_delay_seconds
-        assert len(blocks) - planned == (len(groups[-1]) if waits else 0)
+        waiting = tuple(blocks[planned:])
+        assert not is_full(waiting, limits)
+        assert all(block.age_seconds < limits.max_delay_seconds for block in waiting[:1])
+        assert len({block.schema_version for block in waiting}) <= 1
 
 
 @given(blocks=backlogs(), limits=LIMITS)
+def test_a_file_is_cut_within_a_transaction_only_where_no_earlier_end_is_in_it_or_the_schema_changes(
+    blocks: list[PendingBlock], limits: FileLimits
+) -> None:
+    planned = 0
+    for group in plan_files(blocks, limits):
+        planned += len(group)
+        if group[-1].ends_transaction or planned == len(blocks):
+            continue
+        changes = blocks[planned].schema_version != group[0].schema_version
+        assert changes or not any(block.ends_transaction for block in group)
+
+
+@given(blocks=backlogs(), limits=LIMITS)
+def test_the_same_backlog_is_planned_alike_when_its_end_comes_later(
+    blocks: list[PendingBlock], limits: FileLimits
+) -> None:
+    whole = list(plan_files(blocks, FileLimits(limits.payload_bytes, limits.rows, max_delay_seconds=99)))
+    for end in range(len(blocks)):
+        part = list(plan_files(blocks[:end], FileLimits(limits.payload_bytes, limits.rows, max_delay_seconds=99)))
+        assert part == whole[: len(part)]
+
+
+@given(blocks=backlogs(within_transactions=False), limits=LIMITS)
 def test_a_file_is_closed_only_when_the_next_block_does_not_fit(blocks: list[PendingBlock], limits: FileLimits) -> None:
     groups = list(plan_files(blocks, FileLimits(limits.payload_bytes, limits.rows, max_delay_seconds=0)))
     for group, after in itertools.pairwise(groups):
@@ -91,12 +118,37 @@ def test_a_file_is_closed_only_when_the_next_block_does_not_fit(blocks: list[Pen
         )
 
 
-def block(sequence: int, age_seconds: float) -> PendingBlock:
+def block(sequence: int, age_seconds: float = 0, *, ends: bool = True) -> PendingBlock:
     number = BatchSequence(sequence)
-    return PendingBlock(number, number, SchemaVersion(1), 1, 1, 1, b"", age_seconds)
+    return PendingBlock(number, number, SchemaVersion(1), 1, 1, 1, b"", age_seconds, ends)
 
 
 def test_the_oldest_block_of_a_file_decides_whether_it_waits() -> None:
     limits = FileLimits(payload_bytes=100, rows=100, max_delay_seconds=5)
     assert [len(group) for group in plan_files([block(1, 5.0), block(2, 0.1)], limits)] == [2]
     assert list(plan_files([block(1, 4.9), block(2, 0.1)], limits)) == []
+
+
+@pytest.mark.parametrize(
+    ("ends", "rows", "sizes"),
+    [
+        ("yyyyy", 2, [2, 2]),
+        ("ynyyy", 2, [1, 2, 2]),
+        ("nnyyy", 2, [2, 2]),
+        ("yynny", 3, [2, 3]),
+        ("nnnnn", 2, [2, 2]),
+        ("ynnnn", 3, [1, 3]),
+    ],
+)
+def test_a_full_file_ends_with_the_last_transaction_that_it_holds_whole(ends: str, rows: int, sizes: list[int]) -> None:
+    blocks = [block(number, ends=end == "y") for number, end in enumerate(ends, 1)]
+    limits = FileLimits(payload_bytes=100, rows=rows, max_delay_seconds=99)
+    assert [len(group) for group in plan_files(blocks, limits)] == sizes
+
+
+def test_an_old_file_leaves_an_unfinished_transaction_to_the_next_until_that_is_old_too() -> None:
+    limits = FileLimits(payload_bytes=100, rows=100, max_delay_seconds=5)
+    young = [block(1, 6), block(2, 4, ends=False), block(3, 3, ends=False)]
+    assert [len(group) for group in plan_files(young, limits)] == [1]
+    old = [block(1, 9), block(2, 6, ends=False), block(3, 3, ends=False)]
+    assert [len(group) for group in plan_files(old, limits)] == [3]

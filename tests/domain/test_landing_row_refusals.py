@@ -46,6 +46,11 @@ FULL: Image = {"id": "1", "name": "Ada", "day": None}
         (SCHEMA, insert({**FULL, "name": None}), [(Code.NULL_VALUE, 0, "/after/name", "name")]),
         (SCHEMA, update({"id": 1}, {**FULL, "name": None}), [(Code.NULL_VALUE, 0, "/after/name", "name")]),
         (SCHEMA, insert({**FULL, "a/b~c": 1}), [(Code.UNKNOWN_COLUMN, 0, "/after/a~1b~0c", "a/b~c")]),
+        (
+            SCHEMA,
+            insert({**FULL, "__RowMarker__": 1}),
+            [(Code.RESERVED_NAME, 0, "/after/__RowMarker__", "__RowMarker__")],
+        ),
         (SCHEMA, insert({**FULL, "ID": 1}), [(Code.UNKNOWN_COLUMN, 0, "/after/ID", "ID")]),
         (SCHEMA, update({"id": 1}, {**FULL, "new": 1}), [(Code.UNKNOWN_COLUMN, 0, "/after/new", "new")]),
         (SCHEMA, insert({"id": 1, "name": "x", "new": 1}), [(Code.UNKNOWN_COLUMN, 0, "/after/new", "new")]),

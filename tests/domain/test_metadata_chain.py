@@ -23,7 +23,7 @@ SEED = seed("t", Generation(1), UUID(int=7))
 
 def data(number: int) -> Event:
     sequence = BatchSequence(number)
-    return add_data(FileIdentity("t", Generation(1), FileNumber(number), sequence, sequence, 5, "ab"), 100, "cd")
+    return add_data(FileIdentity("t", Generation(1), FileNumber(number), sequence, sequence, 5, "ab"), 100, "cd", None)
 
 
 def chain(*events: Event) -> list[Block]:

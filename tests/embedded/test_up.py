@@ -37,6 +37,12 @@ def test_a_taken_port_is_refused_before_anything_starts(tmp_path: Path) -> None:
     assert not (tmp_path / "postgres").exists()
 
 
+def test_an_address_that_is_none_of_a_landing_zone_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    error = refuse(Settings(port=0, landing_zone="s3://bucket/landing-zone"), tmp_path)
+    assert error.code == Code.LANDING_ZONE_UNSUPPORTED
+    assert not (tmp_path / "postgres").exists()
+
+
 def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:
     with DataDirectory(tmp_path):
         assert refuse(Settings(port=0), tmp_path).code == Code.ALREADY_RUNNING

@@ -1,7 +1,6 @@
 """The whole gateway as its users run it: real processes, real HTTP, real Spark, and processes that are killed."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import pytest
 
 from app.client import GatewayClient
 from demo.gateway import admin_key, running_gateway
+from tests.support.documents import shell_blocks
 from tests.support.gateway_parts import landed_keys
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_until
@@ -95,8 +95,8 @@ def test_a_gateway_whose_machine_went_down_carries_on_where_it_was(tmp_path: Pat
 def test_the_commands_of_the_readme_work_as_printed(tmp_path: Path) -> None:
     for name, target in (("demo", REPOSITORY / "demo"), (".venv", Path(sys.prefix))):
         (tmp_path / name).symlink_to(target)
-    text = (REPOSITORY / "README.md").read_text()
-    (commands,) = [block for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) if block.startswith("url=")]
+    blocks = shell_blocks((REPOSITORY / "README.md").read_text())
+    (commands,) = [block for block in blocks if block.startswith("url=")]
     with running_gateway(tmp_path / ".mirrorgate") as url:
         script = commands.replace("http://127.0.0.1:8480", url)
         ran = subprocess.run(["bash", "-euc", script], cwd=tmp_path, capture_output=True, text=True, timeout=60)

@@ -254,3 +254,13 @@ def test_a_refusal_never_repeats_a_value() -> None:
         with refused() as refusal:
             decoded(wrong)
         assert "7391" not in refusal.text
+
+
+@pytest.mark.parametrize(("messages", "places"), [(3, [1]), (3, [2, 2]), (3, [1, 3]), (1, [1]), (1, [1, 1])])
+def test_null_lines_between_and_behind_messages_are_ignored(samples: Path, messages: int, places: list[int]) -> None:
+    lines = (samples / "replicate" / "conversation.ndjson").read_bytes().splitlines()[:messages]
+    for place in reversed(places):
+        lines.insert(place, b"null")
+    request = decode_replicate(b"\n".join(lines))
+    assert len(request.metadata) + len(request.changes) == messages
+    assert request.ignored == len(places)

@@ -1,5 +1,6 @@
 """Landing files as Parquet: layout, codecs, row groups, and the identity in the footer."""
 
+import errno
 import hashlib
 import io
 from collections.abc import Iterator
@@ -153,6 +154,16 @@ def test_no_part_of_a_file_is_taken_for_a_whole_one() -> None:
 )
 def test_a_file_that_is_not_parquet_has_no_identity(content: bytes) -> None:
     assert read_identity(io.BytesIO(content)) is None
+
+
+@pytest.mark.parametrize("fault", [OSError(errno.EIO, "input/output error"), TimeoutError("no answer")])
+def test_a_fault_of_the_store_says_nothing_of_the_file(fault: OSError) -> None:
+    class Faulty(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            raise fault
+
+    with pytest.raises(type(fault)):
+        read_identity(Faulty(written([ids(1, 2)])[0]))
 
 
 def test_somebody_elses_parquet_has_no_identity(tmp_path: Path) -> None:

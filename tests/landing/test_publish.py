@@ -1,8 +1,11 @@
 """The steps that make files visible: revoke, look, folder, rename."""
 
+import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 from uuid import UUID
 
 import pytest
@@ -16,15 +19,19 @@ from app.errors import Code, InvariantBroken
 from app.landing.local_zone import LocalZone
 from app.landing.parquet_file import FileLayout, write_parquet
 from app.landing.publish import (
+    PROCESSED,
     Scratch,
     Sight,
     announce_partner,
     look,
     make_visible,
     prepare_folder,
+    remove_table_folder,
+    repair_file,
     revoke_older_epochs,
+    take_stock,
 )
-from app.landing.zone import PathKind, ScratchRevoked
+from app.landing.zone import FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked, StorageFailed
 from tests.support.gateway_parts import inserts
 from tests.support.schemas import schema_of
 
@@ -63,6 +70,20 @@ def build(zone: LocalZone, file: PlannedFile, temp_name: str = "temp") -> BuiltF
 
 def prepare(zone: LocalZone, of: Table, *, published_before: bool = False, installation: UUID = INSTALLATION) -> None:
     prepare_folder(zone, of, installation, SCRATCH, published_before=published_before)
+
+
+def move_away(zone: LocalZone, processed: str, number: int = 1) -> None:
+    """What mirroring does with a file that it has consumed."""
+    folder, file = table().name.folder, file_name(FileNumber(number))
+    zone.create_folder(f"{folder}/{processed}")
+    zone.rename(f"{folder}/{file}", f"{folder}/{processed}/{file}")
+
+
+def made_durable(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths that are made durable from now on."""
+    paths: list[str] = []
+    monkeypatch.setattr(LocalZone, "make_durable", lambda _, path: paths.append(path))
+    return paths
 
 
 def read(zone: LocalZone, path: str) -> object:
@@ -163,6 +184,41 @@ def test_a_revoked_owner_makes_no_folder(zone: LocalZone) -> None:
     assert zone.kind("t") is PathKind.ABSENT
 
 
+def test_a_prepared_folder_that_was_lost_is_prepared_again_by_the_next_epoch(
+    zone: LocalZone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zone, "rename", lambda *_: RenameOutcome.SOURCE_MISSING)
+    with pytest.raises(FileNotFoundError):
+        prepare(zone, table("t"))
+    assert zone.kind("t") is PathKind.ABSENT
+
+
+def test_a_folder_that_the_last_owner_deleted_is_durably_gone_before_that_counts(
+    zone: LocalZone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(zone, table())
+    remove_table_folder(zone, table(), INSTALLATION, SCRATCH)
+    durable = made_durable(monkeypatch)
+    remove_table_folder(zone, table(), INSTALLATION, SCRATCH)
+    assert durable == ["sales.schema/orders"]
+
+
+def test_a_drop_whose_scratch_was_revoked_deletes_nothing(zone: LocalZone) -> None:
+    prepare(zone, table())
+    zone.revoke_folder(SCRATCH.folder)
+    with pytest.raises(NotADirectoryError):
+        remove_table_folder(zone, table(), INSTALLATION, SCRATCH)
+    assert zone.names("sales.schema/orders") == ["_gateway.json", "_metadata.json"]
+
+
+def test_nothing_is_repaired_in_another_gateways_folder(zone: LocalZone) -> None:
+    prepare(zone, table(), installation=OTHER_INSTALLATION)
+    with pytest.raises(InvariantBroken) as refusal:
+        repair_file(zone, table(), INSTALLATION, build(zone, planned()))
+    assert refusal.value.code == Code.LANDING_FOLDER_LOST
+    assert zone.names("sales.schema/orders") == ["_gateway.json", "_metadata.json"]
+
+
 def test_a_built_file_becomes_visible_under_its_number(zone: LocalZone) -> None:
     prepare(zone, table())
     file = planned()
@@ -174,11 +230,53 @@ def test_a_built_file_becomes_visible_under_its_number(zone: LocalZone) -> None:
     assert zone.names(SCRATCH.folder) == []
 
 
-def test_a_rename_that_had_happened_already_is_success(zone: LocalZone) -> None:
+def test_a_rename_that_had_happened_already_is_success_once_it_is_durable(
+    zone: LocalZone, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prepare(zone, table())
     built = build(zone, planned())
     make_visible(zone, table().name, built)
+    durable = made_durable(monkeypatch)
     make_visible(zone, table().name, built)
+    assert durable == [f"sales.schema/orders/{file_name(FileNumber(1))}"]
+
+
+@pytest.mark.parametrize("processed", PROCESSED)
+def test_a_file_that_mirroring_has_moved_away_is_ours_all_the_same(zone: LocalZone, processed: str) -> None:
+    prepare(zone, table())
+    built = build(zone, planned())
+    make_visible(zone, table().name, built)
+    move_away(zone, processed)
+    assert look(zone, table().name, planned()) is Sight.OURS
+    assert look(zone, table().name, planned(digest="cd")) is Sight.FOREIGN
+    assert look(zone, table().name, planned(2)) is Sight.ABSENT
+    make_visible(zone, table().name, built)
+    assert zone.names(table().name.folder) == [processed, "_gateway.json", "_metadata.json"]
+
+
+def test_what_the_last_owner_left_standing_is_durable_before_it_counts(
+    zone: LocalZone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(zone, table())
+    make_visible(zone, table().name, build(zone, planned()))
+    durable = made_durable(monkeypatch)
+    assert take_stock(zone, table(), INSTALLATION, planned())
+    assert durable == ["sales.schema/orders", f"sales.schema/orders/{file_name(FileNumber(1))}"]
+
+
+def test_nothing_is_found_of_a_file_that_was_only_planned(zone: LocalZone) -> None:
+    assert not take_stock(zone, table(), INSTALLATION, None)
+    assert not take_stock(zone, table(), INSTALLATION, planned())
+    prepare(zone, table())
+    assert not take_stock(zone, table(), INSTALLATION, planned())
+
+
+def test_our_file_in_another_gateways_folder_does_not_count(zone: LocalZone) -> None:
+    prepare(zone, table(), installation=OTHER_INSTALLATION)
+    make_visible(zone, table().name, build(zone, planned()))
+    with pytest.raises(InvariantBroken) as refusal:
+        take_stock(zone, table(), INSTALLATION, planned())
+    assert refusal.value.code == Code.LANDING_FOLDER_LOST
 
 
 def test_our_file_from_another_attempt_is_success_too(zone: LocalZone) -> None:
@@ -224,6 +322,65 @@ def test_a_lost_temp_is_told_and_nothing_becomes_visible(zone: LocalZone, tmp_pa
     with pytest.raises(FileNotFoundError):
         make_visible(zone, table().name, built)
     assert look(zone, table().name, planned()) is Sight.ABSENT
+
+
+@pytest.mark.parametrize("moved_to", ["_ProcessedFiles", "_FilesReadyToDelete"])
+def test_a_file_that_mirroring_has_consumed_and_moved_is_seen_as_ours(
+    zone: LocalZone, tmp_path: Path, moved_to: str
+) -> None:
+    prepare(zone, table())
+    built = build(zone, planned())
+    make_visible(zone, table().name, built)
+    folder = tmp_path / table().name.folder
+    (folder / moved_to).mkdir()
+    (folder / file_name(FileNumber(1))).rename(folder / moved_to / file_name(FileNumber(1)))
+    assert look(zone, table().name, planned()) is Sight.OURS
+    assert look(zone, table().name, planned(digest="cd")) is Sight.FOREIGN
+    make_visible(zone, table().name, built)
+    assert zone.kind(f"{table().name.folder}/{file_name(FileNumber(1))}") is PathKind.ABSENT
+
+
+def test_a_store_that_cannot_be_read_is_not_a_foreign_file(zone: LocalZone, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare(zone, table())
+    make_visible(zone, table().name, build(zone, planned()))
+
+    def broken(*_: object) -> None:
+        raise StorageFailed("read: 503 ServerBusy")
+
+    class Unreadable(io.BytesIO):
+        read = broken
+
+    @contextmanager
+    def read_file(_: object, __: str) -> Iterator[BinaryIO]:
+        yield Unreadable(b"x" * 100)
+
+    monkeypatch.setattr(LocalZone, "read_file", read_file)
+    with pytest.raises(StorageFailed):
+        look(zone, table().name, planned())
+
+
+def test_a_half_written_folder_of_an_earlier_try_is_not_used(zone: LocalZone) -> None:
+    zone.create_folder(SCRATCH.path("folder"))
+    zone.create_file(SCRATCH.path("folder/_metadata.json"), b"")
+    prepare(zone, table("t"))
+    assert read(zone, "t/_metadata.json") == {"keyColumns": ["id"]}
+
+
+def test_a_store_that_cannot_rename_folders_gets_the_folder_file_by_file(
+    zone: LocalZone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, renamed = LocalZone.rename, list[str]()
+
+    def rename(self: LocalZone, source: str, destination: str) -> RenameOutcome:
+        if self.kind(source) is PathKind.FOLDER:
+            raise FolderRenameUnsupported(source)
+        renamed.append(destination)
+        return real(self, source, destination)
+
+    monkeypatch.setattr(LocalZone, "rename", rename)
+    prepare(zone, table())
+    assert renamed == ["sales.schema/orders/_gateway.json", "sales.schema/orders/_metadata.json"]
+    make_visible(zone, table().name, build(zone, planned()))
 
 
 def test_an_owner_whose_scratch_was_revoked_makes_nothing_visible(zone: LocalZone) -> None:

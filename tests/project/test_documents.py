@@ -1,19 +1,24 @@
-"""What the documents list is what the code has. `make docs` writes the tables of settings and errors."""
+"""What the documents list is what the code has. `make docs` writes the tables of settings and error codes."""
 
+import json
 import re
+from enum import EnumType
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
+from app.domain.table_options import DEFAULT_OPTIONS, TableOptions
 from app.errors import Code
 from app.settings import PREFIX, Settings
 from tests.project.facts import REPOSITORY, direct_requirements
+from tools.change_codes import CHANGE_CODES
 from tools.reference import DOCS, errors_table, render_documents
 
 DECISIONS = sorted((DOCS / "decisions").glob("[0-9]*.md"))
 
 
-@pytest.mark.parametrize("name", ["settings.md", "errors.md"])
+@pytest.mark.parametrize("name", ["settings.md", "errors.md", "formats.md"])
 def test_a_generated_table_is_the_one_of_the_code(name: str) -> None:
     document = DOCS / name
     assert document.read_text(encoding="utf-8") == render_documents()[document], "run `make docs`, commit the result"
@@ -24,6 +29,31 @@ def test_the_tables_have_every_setting_and_every_error_code() -> None:
     assert all(f"| `{PREFIX}{name.upper()}` |" in settings for name in Settings.model_fields)
     assert all(f"| `{code}` |" in errors_table() for code in Code)
     assert all(line.count("|") == 5 for line in errors_table().splitlines())
+
+
+def test_the_codes_of_change_requests_are_those_that_their_way_through_the_code_names() -> None:
+    modules = [path for part in ("formats", "ingest") for path in (REPOSITORY / "app" / part).glob("*.py")]
+    modules += [REPOSITORY / "app/api" / f"{name}.py" for name in ("auth", "change_routes", "request_body")]
+    rules = ("image_overlay", "names", "row_builder", "source_order", "typed_columns")
+    modules += [REPOSITORY / "app/domain" / f"{name}.py" for name in rules]
+    named = {Code[name] for path in modules for name in re.findall(r"\bCode\.([A-Z_]+)", path.read_text())}
+    listed = [code for codes in CHANGE_CODES.values() for code in codes]
+    assert len(set(listed)) == len(listed)
+    beyond = {"bad_schema", "incompatible_schema", "internal"}  # the schema's own rules, and a fault of the gateway
+    unavailable = {"database_unavailable", "commit_unknown", "table_busy", "shutting_down"}
+    assert {*listed} - beyond - unavailable <= named <= {*listed}
+
+
+def test_the_options_of_tables_are_listed_with_their_values_and_defaults() -> None:
+    text = (DOCS / "tables.md").read_text(encoding="utf-8").partition("\n## Options\n")[2].partition("\n### ")[0]
+    listed = dict(re.findall(r"^\| `(\w+)` \| (.+?) \| .+ \|$", text, re.MULTILINE))
+    expected = {}
+    for name, default in DEFAULT_OPTIONS.to_json().items():
+        option_type = get_type_hints(TableOptions)[name]
+        values = [str(value) for value in option_type] if isinstance(option_type, EnumType) else [json.dumps(default)]
+        assert not isinstance(option_type, EnumType) or values[0] == default
+        expected[name] = ", ".join(f"`{value}`" for value in values)
+    assert listed == expected
 
 
 def test_every_direct_dependency_has_its_reason() -> None:
@@ -57,3 +87,10 @@ def test_every_link_into_the_repository_leads_somewhere(document: Path) -> None:
     text = re.sub(r"```.*?```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
         assert "://" in target or (document.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("document", sorted(DOCS.glob("*.md")), ids=lambda p: p.name)
+def test_every_link_to_a_heading_finds_it(document: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([\w./-]*)#([^)\s]+)\)", document.read_text(encoding="utf-8")):
+        titles = re.findall(r"^#+ (.+)$", (document.parent / (target or document.name)).read_text(), re.MULTILINE)
+        assert anchor in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}, (target, anchor)

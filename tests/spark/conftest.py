@@ -9,12 +9,16 @@ import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
 from app.domain.drain_plan import FileLimits
+from app.landing.open_zone import ZonePlace
 from app.landing.parquet_file import FileLayout
 from app.settings import Settings
 from app.staging.leases import renew_lease
 from spark_jobs.build_files import BuildPlace
 from spark_jobs.drain import Drain, start_spark
 from spark_jobs.drain_cycle import DrainCycle
+from tests.support.onelake.fixtures import new_onelake, onelake, trust
+
+__all__ = ["new_onelake", "onelake", "trust"]
 
 NewWorker = Callable[..., DrainCycle]
 
@@ -48,8 +52,9 @@ def new_worker(spark: SparkSession, database_url: str, landing_zone: Path) -> It
         max_delay_seconds: float = 0.0,
         lease_seconds: float = 60.0,
         marker_first: bool = False,
+        zone: ZonePlace | None = None,
     ) -> DrainCycle:
-        place = BuildPlace(database_url, landing_zone, FileLayout(marker_first, "zstd"))
+        place = BuildPlace(database_url, zone or ZonePlace(str(landing_zone)), FileLayout(marker_first, "zstd"))
         limits = FileLimits(128 * 2**20, rows, max_delay_seconds)
         worker = DrainCycle(uuid4(), spark, place, limits, tasks=2)
         with worker.engine.begin() as connection:

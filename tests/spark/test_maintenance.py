@@ -44,7 +44,7 @@ def now() -> datetime:
 def test_a_file_whose_payloads_are_purged_is_not_repaired(engine: sa.Engine, worker: DrainCycle) -> None:
     stage_keys(engine, current(engine, "t"), [3])
     drain(worker)
-    maintain(worker, AT_ONCE, now=now())
+    maintain(worker, AT_ONCE, sweep=now())
     for number in (1, 2):
         with refused() as refusal, engine.begin() as connection:
             request_repair(connection, T, ONE, FileNumber(number), "operator")
@@ -54,9 +54,9 @@ def test_a_file_whose_payloads_are_purged_is_not_repaired(engine: sa.Engine, wor
 def test_publishing_goes_on_over_rounds_of_retention(engine: sa.Engine, landing_zone: Path, worker: DrainCycle) -> None:
     for key in (3, 4, 5):
         stage_keys(engine, current(engine, "t"), [key])
-        maintain(worker, AT_ONCE, now=now())
+        maintain(worker, AT_ONCE, sweep=now())
         drain(worker)
-    maintain(worker, AT_ONCE, now=now())
+    maintain(worker, AT_ONCE, sweep=now())
     assert landed_keys(landing_zone, "t") == [[1, 2], [3], [4], [5]]
     assert count(engine, "block_payloads") == 0
 
@@ -68,7 +68,7 @@ def test_a_table_that_was_paused_while_its_payloads_moved_lands_whole(
         set_publishing(connection, T, ONE, TableState.PAUSED, "operator")
     for key in (3, 4):
         stage_keys(engine, current(engine, "t"), [key])
-        maintain(worker, AT_ONCE, now=now())
+        maintain(worker, AT_ONCE, sweep=now())
     with engine.begin() as connection:
         set_publishing(connection, T, ONE, TableState.ACTIVE, "operator")
     drain(worker)
@@ -86,10 +86,10 @@ def test_a_round_sweeps_the_scratch_of_held_tables_and_forgets_old_markers(
     lost = scratch / "2" / f"{1:020d}-{'0' * 32}.parquet"
     lost.touch()
     assert scratch.joinpath("1").is_file()
-    maintain(owner, AT_ONCE, now=now() + timedelta(days=29))
+    maintain(owner, AT_ONCE, sweep=now() + timedelta(days=29))
     assert not lost.exists()
     assert scratch.joinpath("1").is_file()
-    maintain(owner, AT_ONCE, now=now() + timedelta(days=31))
+    maintain(owner, AT_ONCE, sweep=now() + timedelta(days=31))
     assert LocalZone(landing_zone).names("_scratchPad/1") == ["2"]
     end_lease(engine, owner)
     third = new_worker()

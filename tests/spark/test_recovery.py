@@ -1,11 +1,13 @@
 """What a dead, paused or late worker leaves behind never shows twice, out of order, or with a gap."""
 
+import errno
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
 from app.domain.table import TableState
+from app.errors import Code, InvariantBroken
 from app.landing.local_zone import LocalZone
 from spark_jobs.drain_cycle import DrainCycle
 from tests.spark.conftest import NewWorker, drain, end_lease
@@ -15,12 +17,19 @@ from tests.support.schemas import schema_of
 ID = schema_of({"id": "int64"}, ["id"])
 
 
+ONE, TWO = f"{1:020}.parquet", f"{2:020}.parquet"
+
+
 class Died(BaseException):
     """The process is gone: nothing after this point runs."""
 
 
 def die(*_: object, **__: object) -> None:
     raise Died
+
+
+def unreadable(*_: object) -> None:
+    raise OSError(errno.EIO, "input/output error")
 
 
 @pytest.fixture
@@ -53,6 +62,25 @@ def test_a_file_that_is_visible_but_not_recorded_is_recorded_not_landed_again(
     stage_keys(engine, current(engine, "t"), [3])
     drain(new_worker())
     assert landed_keys(landing_zone, "t") == [[1, 2], [3]]
+
+
+def test_a_file_that_mirroring_took_before_it_was_recorded_is_not_landed_again(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = new_worker()
+    claimed = first.prepare(current(engine, "t").table_id)
+    assert claimed is not None
+    monkeypatch.setattr(first, "_record", die)
+    with pytest.raises(Died):
+        first.build_and_publish([claimed])
+    processed = landing_zone / "t" / "_ProcessedFiles"
+    processed.mkdir()
+    (landing_zone / "t" / ONE).rename(processed / ONE)
+    end_lease(engine, first)
+    stage_keys(engine, current(engine, "t"), [3])
+    drain(new_worker())
+    assert sorted(file.name for file in (landing_zone / "t").glob("*.parquet")) == [TWO]
+    assert current(engine, "t").state is TableState.ACTIVE
 
 
 def test_a_worker_that_dies_between_nomination_and_rename_lands_nothing_twice(
@@ -92,6 +120,45 @@ def test_a_worker_that_wakes_after_another_took_over_changes_nothing_visible(
     assert paused.build_and_publish([claimed]) == set()
     assert landed_keys(landing_zone, "t") == [[1, 2]]
     assert current(engine, "t").state is TableState.ACTIVE
+
+
+def test_what_a_worker_saw_before_another_took_over_quarantines_nothing(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planner, paused, other = new_worker(), new_worker(), new_worker()
+    table_id = current(engine, "t").table_id
+    assert planner.prepare(table_id) is not None
+    end_lease(engine, planner)
+
+    def late(*_: object) -> bool:
+        monkeypatch.undo()
+        end_lease(engine, paused)
+        drain(other)
+        raise InvariantBroken(Code.FOREIGN_FILE, "seen long ago")
+
+    monkeypatch.setattr("spark_jobs.drain_cycle.take_stock", late)
+    assert paused.prepare(table_id) is None
+    assert landed_keys(landing_zone, "t") == [[1, 2]]
+    assert current(engine, "t").state is TableState.ACTIVE
+
+
+def test_a_store_that_fails_while_it_is_looked_at_only_delays(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = new_worker(), new_worker()
+    claimed = first.prepare(current(engine, "t").table_id)
+    assert claimed is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(first, "_record", die)
+        with pytest.raises(Died):
+            first.build_and_publish([claimed])
+    end_lease(engine, first)
+    with monkeypatch.context() as patch:
+        patch.setattr("app.landing.publish.read_identity", unreadable)
+        assert second.prepare(claimed.table.table_id) is None
+    stage_keys(engine, current(engine, "t"), [3])
+    drain(second)
+    assert landed_keys(landing_zone, "t") == [[1, 2], [3]]
 
 
 def test_a_live_owner_keeps_its_table(

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from app.domain.drain_plan import FileLimits
 from app.domain.table import TableState
 from app.embedded import PrivatePostgres
+from app.landing.open_zone import ZonePlace
 from app.landing.parquet_file import FileLayout
 from app.staging.database import open_engine
 from app.staging.leases import renew_lease
@@ -58,7 +59,7 @@ def worker(restored: sa.Engine, spark: SparkSession, landing_zone: Path) -> Iter
     """A drain of the restored database, started when the old drains are gone."""
     sql.run(restored, "DELETE FROM mirrorgate.workers")
     url = restored.url.set(drivername="postgresql").render_as_string(hide_password=False)
-    place = BuildPlace(url, landing_zone, FileLayout(False, "zstd"))
+    place = BuildPlace(url, ZonePlace(str(landing_zone)), FileLayout(False, "zstd"))
     cycle = DrainCycle(uuid4(), spark, place, FileLimits(2**30, 10**6, 0.0), tasks=2)
     with cycle.engine.begin() as connection:
         renew_lease(connection, cycle.worker_id, 60)

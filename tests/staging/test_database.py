@@ -7,7 +7,13 @@ import sqlalchemy as sa
 
 from app.embedded import PrivatePostgres
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
-from app.staging.database import driver_url, installation_id, open_engine, translated_errors
+from app.staging.database import (
+    driver_url,
+    installation_id,
+    open_engine,
+    pin_marker_position,
+    translated_errors,
+)
 from app.staging.schema_revision import migrate, require_migrated
 from tests.support import sql
 from tests.support.databases import create_database, database_in
@@ -67,3 +73,13 @@ def test_an_exhausted_pool_is_a_passing_condition(database_url: str) -> None:
 def test_a_mistake_in_a_statement_is_no_passing_condition(engine: sa.Engine) -> None:
     with pytest.raises(sa.exc.ProgrammingError), translated_errors():
         sql.run(engine, "SELECT FROM nowhere")
+
+
+@pytest.mark.parametrize("marker_first", [True, False])
+def test_the_row_marker_stays_where_the_first_program_had_it(engine: sa.Engine, marker_first: bool) -> None:
+    for _ in range(2):
+        pin_marker_position(engine, marker_first=marker_first)
+    with pytest.raises(Misconfigured) as refusal:
+        pin_marker_position(engine, marker_first=not marker_first)
+    assert refusal.value.code == Code.BAD_SETTING
+    sql.run(engine, "UPDATE mirrorgate.installation SET marker_first = NULL")

@@ -34,7 +34,8 @@ def engine(postgres: PrivatePostgres, template_database: str) -> Iterator[sa.Eng
 
 @pytest.fixture(scope="module")
 def owned(engine: sa.Engine) -> Owned:
-    """A table with batches 1 to 4, of which files 1 and 2 hold 1 and 2, an empty generation 2, and an API key."""
+    """A table with batches 1 to 4, of which files 1 and 2 hold 1 and 2, an empty generation 2, the source `old`,
+    and an API key."""
     owned = owned_table(engine, [1], [2], [3], [4])
     plan(engine, owned, most=2)
     sql.run(
@@ -42,6 +43,7 @@ def owned(engine: sa.Engine) -> Owned:
         """INSERT INTO mirrorgate.schema_versions (table_id, generation, version, key_columns, columns)
         SELECT table_id, 2, version, key_columns, columns FROM mirrorgate.schema_versions""",
     )
+    sql.run(engine, INSERT_SOURCE, source="old", table_id=owned.table.table_id)
     sql.run(
         engine,
         """INSERT INTO mirrorgate.api_keys (key_id, secret_hash, rights, table_patterns)
@@ -127,6 +129,7 @@ def test_an_empty_file_is_refused(engine: sa.Engine, owned: Owned, empty: dict[s
         "UPDATE mirrorgate.table_counters SET recorded_file_number = next_file_number",
         "UPDATE mirrorgate.table_counters SET published_through = last_sequence + 1",
         "UPDATE mirrorgate.tables SET state = 'gone'",
+        "UPDATE mirrorgate.tables SET revision = 0",
         "UPDATE mirrorgate.api_keys SET rights = '{everything}'",
     ],
     ids=[
@@ -145,6 +148,7 @@ def test_an_empty_file_is_refused(engine: sa.Engine, owned: Owned, empty: dict[s
         "recorded beyond what is planned",
         "published beyond what is accepted",
         "unknown table state",
+        "a revision before the first",
         "unknown right",
     ],
 )
@@ -189,6 +193,72 @@ def test_a_block_that_does_not_hold_together_is_refused(
     with pytest.raises(sa.exc.IntegrityError):
         sql.attempt(engine, INSERT_BLOCK, **(facts | wrong))
     sql.attempt(engine, INSERT_BLOCK, **facts)
+
+
+INSERT_SOURCE = "INSERT INTO mirrorgate.table_sources (folded_source, table_id) VALUES (:source, :table_id)"
+
+INSERT_POSITION = """
+    INSERT INTO mirrorgate.source_positions (table_id, generation, task, last_sequence)
+    VALUES (:table_id, 1, 'task', :last_sequence)"""
+
+INSERT_IMAGE = """
+    INSERT INTO mirrorgate.row_images (table_id, generation, row_key, sequence, image)
+    VALUES (:table_id, 1, :row_key, :sequence, '')"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "right", "wrong"),
+    [
+        (INSERT_SOURCE, {"source": "new"}, {"source": "old"}),
+        (INSERT_SOURCE, {"source": "new"}, {"table_id": 99}),
+        (INSERT_POSITION, {"last_sequence": "1" * 35}, {"last_sequence": "1" * 34}),
+        (INSERT_POSITION, {"last_sequence": "0" * 35}, {"last_sequence": "1" * 36}),
+        (INSERT_POSITION, {"last_sequence": "9" * 35}, {"last_sequence": "x" * 35}),
+        (INSERT_POSITION, {"last_sequence": "9" * 35}, {"last_sequence": "\u0663" * 35}),
+        (INSERT_POSITION, {"last_sequence": "1" * 35}, {"table_id": 99}),
+        (INSERT_IMAGE, {"row_key": bytes(256), "sequence": 1}, {"row_key": bytes(257)}),
+        (INSERT_IMAGE, {"row_key": b"", "sequence": 1}, {"sequence": 0}),
+        (INSERT_IMAGE, {"row_key": b"", "sequence": 1}, {"table_id": 99}),
+    ],
+    ids=[
+        "a source of two tables",
+        "a source of no table",
+        "a short sequence",
+        "a long sequence",
+        "a sequence of letters",
+        "other digits",
+        "a position in no table",
+        "a long row key",
+        "an image from before the first batch",
+        "an image of no table",
+    ],
+)
+def test_what_a_source_says_holds_together(
+    engine: sa.Engine, owned: Owned, statement: str, right: dict[str, object], wrong: dict[str, object]
+) -> None:
+    facts = {"table_id": owned.table.table_id, **right}
+    with pytest.raises(sa.exc.IntegrityError):
+        sql.attempt(engine, statement, **(facts | wrong))
+    sql.attempt(engine, statement, **facts)
+
+
+@pytest.mark.parametrize(
+    ("statement", "facts"),
+    [(INSERT_POSITION, {"last_sequence": "1" * 35}), (INSERT_IMAGE, {"row_key": b"k", "sequence": 1})],
+    ids=["position of a task", "image of a key"],
+)
+def test_a_table_has_one(engine: sa.Engine, owned: Owned, statement: str, facts: dict[str, object]) -> None:
+    twice = f"WITH one AS ({statement} RETURNING *) INSERT INTO {statement.split()[2]} SELECT * FROM one"
+    with pytest.raises(sa.exc.IntegrityError):
+        sql.attempt(engine, twice, table_id=owned.table.table_id, **facts)
+
+
+def test_a_new_table_begins_with_the_first_revision_and_without_changes(engine: sa.Engine, owned: Owned) -> None:
+    defaults = """SELECT t.revision, t.column_stays, t.arcion_catalog, v.bare, b.ends_transaction
+        FROM mirrorgate.tables t JOIN mirrorgate.schema_versions v USING (table_id)
+        JOIN mirrorgate.staged_blocks b USING (table_id)
+        WHERE v.generation = 2 AND b.first_sequence = 1"""
+    assert sql.rows(engine, defaults) == [(1, {}, None, False, True)]
 
 
 def test_two_live_tables_never_share_a_name(engine: sa.Engine, owned: Owned) -> None:

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from app.domain.table import Table
 from app.errors import Code, TemporarilyUnavailable
 from app.staging import database
+from app.staging.commit_outcome import committed
 from app.staging.database import open_engine
 from app.staging.group_commit import GroupCommit
 from tests.support import sql
@@ -98,7 +99,7 @@ def test_the_writer_outlives_a_lost_connection(engine: sa.Engine, other: sa.Engi
     writer.close()
 
 
-def test_a_connection_lost_during_commit_leaves_the_outcome_open(
+def test_a_connection_lost_before_its_commit_was_done_is_told_as_rolled_back(
     engine: sa.Engine, other: sa.Engine, table: Table
 ) -> None:
     def lose(connection: sa.Connection) -> None:
@@ -108,5 +109,31 @@ def test_a_connection_lost_during_commit_leaves_the_outcome_open(
     sa.event.listen(engine, "commit", lose)
     refusal = refusal_of(engine, table)
     sa.event.remove(engine, "commit", lose)
-    assert refusal.code == Code.COMMIT_UNKNOWN
+    assert refusal.code == Code.DATABASE_UNAVAILABLE
     assert sql.value(other, "SELECT last_sequence FROM mirrorgate.table_counters") == 0
+
+
+def lose_answer(connection: sa.Connection) -> None:
+    """COMMIT is done and its answer lost: the connection breaks behind it."""
+    connection.connection.driver_connection.commit()  # type: ignore[union-attr]
+    raise sa.exc.OperationalError("COMMIT", None, Exception("connection lost"))
+
+
+def test_a_commit_whose_answer_was_lost_is_found_to_be_done(engine: sa.Engine, other: sa.Engine, table: Table) -> None:
+    sa.event.listen(engine, "commit", lose_answer)
+    [receipt] = stage(engine, [typed(table, inserts([{"id": 1}]))])
+    sa.event.remove(engine, "commit", lose_answer)
+    assert receipt.sequence == sql.value(other, "SELECT last_sequence FROM mirrorgate.table_counters") == 1
+
+
+def test_a_commit_that_nobody_can_tell_about_leaves_the_outcome_open(
+    engine: sa.Engine, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_: object) -> bool:
+        return committed(open_engine("postgresql://nobody@127.0.0.1:1/none"), "1", patience_seconds=0)
+
+    monkeypatch.setattr("app.staging.group_commit.committed", unknown)
+    sa.event.listen(engine, "commit", lose_answer)
+    refusal = refusal_of(engine, table)
+    sa.event.remove(engine, "commit", lose_answer)
+    assert refusal.code == Code.COMMIT_UNKNOWN

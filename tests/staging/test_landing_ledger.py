@@ -1,13 +1,16 @@
 """The landing ledger: plan, nominate, record."""
 
+import msgspec
 import pytest
 import sqlalchemy as sa
 
 from app.domain.drain_plan import FileLimits
 from app.domain.landing_file import content_digest
+from app.domain.metadata_chain import verify_chain
 from app.domain.table import Epoch, FileNumber
 from app.errors import Code, InvariantBroken
 from app.staging.landing_ledger import LedgerEntry, list_files, unrecorded_files
+from app.staging.metadata_blocks import read_chain
 from tests.support import sql
 from tests.support.gateway_parts import inserts, registered, stage, stage_keys, typed
 from tests.support.ledger import (
@@ -184,3 +187,16 @@ def test_a_file_is_recorded_once(engine: sa.Engine) -> None:
     with pytest.raises(sa.exc.NoResultFound):
         record(engine, owned, file)
     assert counters(engine) == (2, 1, 1)
+
+
+def test_the_chain_tells_the_source_position_of_a_files_last_change_as_it_was_written(engine: sa.Engine) -> None:
+    owned = owned_table(engine)
+    cursor = '{"log": "a\\u0001b", "position":7}'
+    changes = [msgspec.structs.replace(change, source_position=cursor) for change in inserts([{"id": 1}])]
+    stage(engine, [typed(owned.table, changes)], [typed(owned.table, inserts([{"id": 2}]))])
+    [planned] = plan(engine, owned, ALL_IN_ONE_FILE)
+    publish(engine, owned, planned)
+    event = sql.value(engine, "SELECT event FROM mirrorgate.metadata_blocks ORDER BY sequence_number DESC LIMIT 1")
+    assert event["lastSourcePosition"] == cursor
+    with engine.begin() as connection:
+        assert verify_chain(read_chain(connection, owned.table.table_id, owned.table.generation)) == 3

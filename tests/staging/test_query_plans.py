@@ -1,5 +1,6 @@
 """The queries of every cycle touch few rows, however long the history is."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,12 +10,17 @@ import sqlalchemy as sa
 from app.embedded import PrivatePostgres
 from app.staging.database import open_engine
 from app.staging.landing_ledger import SELECT_LAST_FILE, SELECT_UNRECORDED
+from app.staging.row_images import SELECT_IMAGES
+from app.staging.source_positions import SELECT_POSITIONS
 from app.staging.staged_blocks import SELECT_BATCH, SELECT_PENDING, SELECT_RANGE
+from app.staging.table_registration import DELETE_SOURCES, SELECT_SOURCE_OWNER
+from app.staging.table_registry import SELECT_BY_ID, SELECT_BY_NAME, SELECT_BY_ROUTE
 from tests.support import sql
 from tests.support.databases import create_database, database_in
 from tests.support.gateway_parts import registered
 from tests.support.schemas import schema_of
 
+READ_IMAGES = sa.text(re.sub(r"%\((\w+)\)[sb]", r":\1", SELECT_IMAGES))
 BATCHES = 5_000
 FILES = 4_000
 
@@ -29,15 +35,38 @@ PUBLISH = """
     SELECT 1, 1, n, n, n, 1, 1, 1, '00', 'published', now(), 1, 'temp' FROM generate_series(1, :files) n"""
 
 
+TABLES = """
+    WITH new AS (
+        INSERT INTO mirrorgate.tables (name, folded_name)
+        SELECT 't' || n, 't' || n FROM generate_series(1, :tables) n RETURNING table_id, name),
+    counted AS (INSERT INTO mirrorgate.table_counters (table_id) SELECT table_id FROM new),
+    versions AS (
+        INSERT INTO mirrorgate.schema_versions (table_id, generation, version, key_columns, columns)
+        SELECT table_id, 1, 1, '{}', '[]' FROM new)
+    INSERT INTO mirrorgate.table_sources (folded_source, table_id) SELECT 's.' || name, table_id FROM new"""
+
+POSITIONS = """
+    INSERT INTO mirrorgate.source_positions (table_id, generation, task, last_sequence)
+    SELECT table_id, 1, 'task', repeat('1', 35) FROM mirrorgate.tables"""
+
+IMAGES = """
+    INSERT INTO mirrorgate.row_images (table_id, generation, row_key, sequence, image)
+    SELECT 1, 1, CAST(n::text AS bytea), 1, 'x' FROM generate_series(1, :images) n"""
+
+
 @pytest.fixture(scope="module")
 def history(postgres: PrivatePostgres, template_database: str) -> Iterator[sa.Engine]:
-    """A table with id 1, thousands of batches and files, the last batches pending; fresh statistics."""
+    """A table with id 1, thousands of batches, files and row images, the last batches pending, beside thousands of
+    other tables with sources; fresh statistics."""
     create_database(postgres.url, "history", template=template_database)
     engine = open_engine(database_in(postgres.url, "history"))
     registered(engine, "t", schema_of({"id": "int64"}))
     sql.run(engine, STAGE, batches=BATCHES)
     sql.run(engine, PUBLISH, files=FILES)
-    sql.run(engine, "ANALYZE mirrorgate.staged_blocks, mirrorgate.landing_files")
+    sql.run(engine, TABLES, tables=FILES)
+    sql.run(engine, POSITIONS)
+    sql.run(engine, IMAGES, images=FILES)
+    sql.run(engine, "ANALYZE")
     yield engine
     engine.dispose()
 
@@ -48,7 +77,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from nodes(inner)
 
 
-def explained(engine: sa.Engine, query: sa.TextClause, **parameters: int) -> list[dict[str, Any]]:
+def explained(engine: sa.Engine, query: sa.TextClause, **parameters: Any) -> list[dict[str, Any]]:
     """The nodes of the plan that was executed."""
     with engine.begin() as connection:
         [answer] = connection.execute(
@@ -71,6 +100,15 @@ def explained(engine: sa.Engine, query: sa.TextClause, **parameters: int) -> lis
         (SELECT_BATCH, {"sequence": 2**62}, 1),
         (SELECT_LAST_FILE, {}, 1),
         (SELECT_UNRECORDED, {"most": 8}, 0),
+        (SELECT_BY_ROUTE, {"sources": ["c.s.t7", "s.t7"], "folded_name": "s.t7"}, 1),
+        (SELECT_BY_ROUTE, {"sources": ["c.t7", "t7"], "folded_name": "t7"}, 1),
+        (SELECT_BY_ROUTE, {"sources": ["none"], "folded_name": "none"}, 0),
+        (SELECT_BY_NAME, {"folded_name": "t7"}, 1),
+        (SELECT_BY_ID, {}, 1),
+        (SELECT_SOURCE_OWNER, {"folded_source": "s.t7"}, 1),
+        (DELETE_SOURCES, {}, 0),
+        (SELECT_POSITIONS, {}, 1),
+        (READ_IMAGES, {"keys": [b"1", b"20", b"none"]}, 2),
     ],
     ids=[
         "pending behind a long history",
@@ -84,12 +122,21 @@ def explained(engine: sa.Engine, query: sa.TextClause, **parameters: int) -> lis
         "a batch that never will be",
         "the last file",
         "nothing planned",
+        "the table of a source",
+        "the table of a name",
+        "a name without a table",
+        "a table by name",
+        "a table by id",
+        "the owner of a source",
+        "the sources of a table",
+        "the positions of a table",
+        "some row images",
     ],
 )
 def test_a_query_reads_by_an_index_and_only_what_it_needs(
-    history: sa.Engine, query: sa.TextClause, parameters: dict[str, int], touched: int
+    history: sa.Engine, query: sa.TextClause, parameters: dict[str, Any], touched: int
 ) -> None:
     scans = [node for node in explained(history, query, **parameters) if "Scan" in node["Node Type"]]
     reads = [scan for scan in scans if scan["Node Type"] != "Subquery Scan"]
-    assert all("Index" in scan["Node Type"] for scan in reads)
+    assert all("Index" in scan["Node Type"] or scan["Node Type"] == "Bitmap Heap Scan" for scan in reads)
     assert all(scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0) <= touched for scan in reads)

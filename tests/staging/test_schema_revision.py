@@ -23,7 +23,7 @@ from tests.support.ledger import Owned, claim_by, plan, publish
 from tests.support.retention import buckets_of_payloads, count, purge
 from tests.support.waiting import wait_until
 
-REGISTER_IN_R0004 = """
+REGISTER_IN_R0006 = """
     INSERT INTO mirrorgate.tables (name, folded_name) VALUES ('t', 't');
     INSERT INTO mirrorgate.table_counters (table_id, last_sequence) SELECT table_id, 0 FROM mirrorgate.tables;
     INSERT INTO mirrorgate.schema_versions (table_id, generation, version, key_columns, columns)
@@ -31,32 +31,34 @@ REGISTER_IN_R0004 = """
     INSERT INTO mirrorgate.metadata_blocks (table_id, generation, sequence_number, block_hash, system_time, event)
     SELECT table_id, 1, 0, repeat('0', 64), now(), '{"kind": "Seed"}' FROM mirrorgate.tables"""
 
-STAGE_IN_R0004 = """
+STAGE_IN_R0006 = """
     WITH counted AS (
         UPDATE mirrorgate.table_counters SET last_sequence = last_sequence + 1, accepted_changes = accepted_changes + 1,
             accepted_rows = accepted_rows + 1
         RETURNING table_id, last_sequence),
     block AS (
         INSERT INTO mirrorgate.staged_blocks (table_id, generation, first_sequence, last_sequence, schema_version,
-            batch_rows, batch_changes, row_count, change_count, payload_bytes, payload_digest, ends_transaction)
-        SELECT table_id, 1, last_sequence, last_sequence, 1, '{1}', '{1}', 1, 1, 3, sha256('old'), true FROM counted)
+            batch_rows, batch_changes, row_count, change_count, payload_bytes, payload_digest, ends_transaction,
+            source_position)
+        SELECT table_id, 1, last_sequence, last_sequence, 1, '{1}', '{1}', 1, 1, 3, sha256('old'), true, NULL
+        FROM counted)
     INSERT INTO mirrorgate.block_payloads (table_id, generation, first_sequence, payload)
     SELECT table_id, 1, last_sequence, 'old' FROM counted"""
-"""The columns that the program of r0004 names."""
+"""The columns that the program of r0006 names."""
 
-READ_IN_R0004 = "SELECT payload FROM mirrorgate.block_payloads WHERE first_sequence BETWEEN 1 AND 99 ORDER BY 1"
+READ_IN_R0006 = "SELECT payload FROM mirrorgate.block_payloads WHERE first_sequence BETWEEN 1 AND 99 ORDER BY 1"
 
 
 @pytest.fixture
 def old(postgres: PrivatePostgres, request: pytest.FixtureRequest) -> Iterator[sa.Engine]:
-    """A database of r0004 with a table and one block, left by the program of that time."""
+    """A database of r0006 with a table and one block, left by the program of that time."""
     name = f"old_{abs(hash(request.node.name))}"
     create_database(postgres.url, name)
     url = database_in(postgres.url, name)
-    migrate(url, "r0004")
+    migrate(url, "r0006")
     engine = open_engine(url)
-    sql.run(engine, REGISTER_IN_R0004.replace(": ", "\\: "))
-    sql.run(engine, STAGE_IN_R0004)
+    sql.run(engine, REGISTER_IN_R0006.replace(": ", "\\: "))
+    sql.run(engine, STAGE_IN_R0006)
     yield engine
     engine.dispose()
 
@@ -83,9 +85,9 @@ def test_a_database_with_data_is_brought_forward_and_publishes_what_was_staged_b
 def test_a_program_of_the_last_revision_goes_on_beside_a_new_one(old: sa.Engine) -> None:
     migrate(url_of(old))
     for _ in range(3):
-        sql.run(old, STAGE_IN_R0004)
+        sql.run(old, STAGE_IN_R0006)
         purge(old)
-    assert [bytes(payload) for (payload,) in sql.rows(old, READ_IN_R0004)] == [b"old"] * 4
+    assert [bytes(payload) for (payload,) in sql.rows(old, READ_IN_R0006)] == [b"old"] * 4
     assert all(bucket > 0 for bucket in buckets_of_payloads(old).values())
     digests = {bytes(digest) for (digest,) in sql.rows(old, "SELECT payload_digest FROM mirrorgate.staged_blocks")}
     assert digests == {payload_digest(b"old")}
@@ -100,11 +102,11 @@ def test_a_program_of_the_last_revision_goes_on_beside_a_new_one(old: sa.Engine)
 @pytest.mark.parametrize(
     ("revision", "oldest_program", "fits"),
     [
-        ("r9999", "r0004", True),
+        ("r9999", "r0006", True),
         ("r9999", program_revision(), True),
         ("r9999", "r9998", False),
-        ("r0004", "r0004", False),
-        ("elsewhere", "r0004", False),
+        ("r0006", "r0006", False),
+        ("elsewhere", "r0006", False),
     ],
 )
 def test_a_newer_schema_is_taken_while_it_says_that_it_serves_this_program(
@@ -121,7 +123,7 @@ def test_a_newer_schema_is_taken_while_it_says_that_it_serves_this_program(
                 require_migrated(engine)
             assert revision in refusal.value.detail
     finally:
-        sql.run(engine, "UPDATE mirrorgate.installation SET oldest_program = 'r0004'")
+        sql.run(engine, "UPDATE mirrorgate.installation SET oldest_program = 'r0006'")
         sql.run(engine, "UPDATE mirrorgate.alembic_version SET version_num = :r", r=program_revision())
 
 
@@ -132,7 +134,7 @@ def test_a_program_older_than_a_contracted_schema_does_not_touch_it(engine: sa.E
         with pytest.raises(Misconfigured):
             migrate(database_url)
     finally:
-        sql.run(engine, "UPDATE mirrorgate.installation SET oldest_program = 'r0004'")
+        sql.run(engine, "UPDATE mirrorgate.installation SET oldest_program = 'r0006'")
         sql.run(engine, "UPDATE mirrorgate.alembic_version SET version_num = :r", r=program_revision())
 
 
@@ -144,7 +146,7 @@ def test_a_migration_gives_way_to_a_lock_and_begins_again(old: sa.Engine, monkey
         with sql.locked(old, "LOCK TABLE mirrorgate.staged_blocks IN ROW EXCLUSIVE MODE"):
             migration = thread.submit(migrate, url_of(old))
             wait_until(lambda: sql.value(old, tries) > 1, within=30, what="the migration waits for a lock")
-            sql.run(old, "SET LOCAL lock_timeout = '10s'; " + STAGE_IN_R0004)
+            sql.run(old, "SET LOCAL lock_timeout = '10s'; " + STAGE_IN_R0006)
             assert not migration.done()
         migration.result(timeout=60)
     require_migrated(old)
@@ -161,8 +163,8 @@ def test_a_migration_that_never_gets_its_lock_leaves_the_old_revision(
     ):
         migrate(url_of(old), patience=0.0)
     assert refusal.value.code is Code.TABLE_BUSY
-    assert sql.value(old, "SELECT version_num FROM mirrorgate.alembic_version") == "r0004"
-    sql.run(old, STAGE_IN_R0004)
+    assert sql.value(old, "SELECT version_num FROM mirrorgate.alembic_version") == "r0006"
+    sql.run(old, STAGE_IN_R0006)
 
 
 @pytest.mark.parametrize("file", sorted((MIGRATIONS / "versions").glob("r*.py")), ids=lambda file: file.stem)
@@ -180,10 +182,10 @@ def test_the_command_says_what_database_and_program_need(
     needed = program_revision()
     assert fits.exit_code == 0
     assert fits.stderr == (
-        f"this program needs {needed}; the database has {needed}, which serves programs from r0004 on\n"
+        f"this program needs {needed}; the database has {needed}, which serves programs from r0006 on\n"
     )
     monkeypatch.setenv("MIRRORGATE_DATABASE_URL", url_of(old))
     unfit = CliRunner().invoke(app, ["migrate", "--check"])
     assert isinstance(unfit.exception, Misconfigured)
-    assert "r0004" in unfit.exception.detail
-    assert sql.value(old, "SELECT version_num FROM mirrorgate.alembic_version") == "r0004"
+    assert "r0006" in unfit.exception.detail
+    assert sql.value(old, "SELECT version_num FROM mirrorgate.alembic_version") == "r0006"

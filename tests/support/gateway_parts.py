@@ -12,6 +12,7 @@ from app.domain.drop_plan import DropAction, DropPlan
 from app.domain.landing_rows import landing_rows
 from app.domain.names import TableName
 from app.domain.table import Table
+from app.domain.table_options import TableOptions
 from app.domain.table_schema import TableSchema
 from app.staging.group_commit import GroupCommit
 from app.staging.table_lifecycle import begin_drop
@@ -21,10 +22,10 @@ from app.staging.typed_batch import Receipt, TypedBatch
 from demo.landing_reader import landing_files, table_folder
 
 
-def registered(engine: sa.Engine, name: str, schema: TableSchema) -> Table:
+def registered(engine: sa.Engine, name: str, schema: TableSchema | None, options: TableOptions | None = None) -> Table:
     """The table after registering it."""
     with engine.begin() as connection:
-        return register_table(connection, TableName.parse(name), schema).table
+        return register_table(connection, TableName.parse(name), schema, options).table
 
 
 def current(engine: sa.Engine, name: str) -> Table:

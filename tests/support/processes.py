@@ -11,11 +11,12 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 @contextmanager
-def started(module: str, *arguments: object) -> Iterator["subprocess.Popen[str]"]:
+def started(module: str, *arguments: object, stdin: int | None = None) -> Iterator["subprocess.Popen[str]"]:
     """`python -m module arguments…` from the repository, its output on pipes; killed at the end of the block."""
     with subprocess.Popen(
         [sys.executable, "-m", module, *map(str, arguments)],
         cwd=REPOSITORY,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

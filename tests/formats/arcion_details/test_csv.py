@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from app.domain.change import Operation
 from app.errors import Code, RejectedInput
-from app.formats.arcion_csv import CsvLayout, CsvMode, decode_arcion_csv
+from app.formats.arcion_csv import decode_arcion_csv
+from app.formats.csv_layout import CsvLayout, CsvMode
 from tests.support.refusals import refused
 
 COLUMNS = ("a", "b")

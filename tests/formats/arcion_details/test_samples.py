@@ -9,7 +9,8 @@ import pytest
 from app.domain.change import Change
 from app.domain.landing_rows import landing_rows
 from app.formats.arcion import decode_arcion
-from app.formats.arcion_csv import CsvLayout, CsvMode, decode_arcion_csv
+from app.formats.arcion_csv import decode_arcion_csv
+from app.formats.csv_layout import CsvLayout, CsvMode
 from tests.support.refusals import refused
 from tests.support.schemas import schema_of
 

@@ -53,7 +53,7 @@ class Tables:
         for message in request.changes:
             name = table_of(message, table, described.get(message.schema_id or "")).folded
             known = conversations.setdefault(name, TableConversation(self._history(name)))
-            changes.setdefault(name, []).append(known.settle(message))
+            changes.setdefault(name, []).append(known.settle(message)[0])
         for name, conversation in conversations.items():
             if conversation.adopted and (history := self._history(name)):
                 self.stored[name] = adopt(history, conversation.adopted).to_json()

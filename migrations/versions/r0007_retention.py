@@ -1,6 +1,6 @@
 """Payloads in buckets that can be dropped, a ledger that may begin late, totals of what was purged.
 
-Kind: expand. Programs of r0004 go on: the columns they do not name have defaults, their rows go into the open bucket.
+Kind: expand. Programs of r0006 go on: the columns they do not name have defaults, their rows go into the open bucket.
 
 It reads `block_payloads` once, without the bytes that lie in its TOAST table, and rewrites `landing_files`, both under
 exclusive locks: with millions of blocks, requests wait for seconds, and get 503 `table_busy` when it takes longer.
@@ -8,8 +8,8 @@ exclusive locks: with millions of blocks, requests wait for seconds, and get 503
 
 from alembic import op
 
-revision = "r0005"
-down_revision = "r0004"
+revision = "r0007"
+down_revision = "r0006"
 
 STATEMENTS = """
 -- All locks before anything is done, in the order of the drain and of staging; those that requests need come last.
@@ -17,7 +17,7 @@ LOCK TABLE mirrorgate.tables IN SHARE ROW EXCLUSIVE MODE;
 LOCK TABLE mirrorgate.installation, mirrorgate.table_leases, mirrorgate.landing_files IN ACCESS EXCLUSIVE MODE;
 LOCK TABLE mirrorgate.staged_blocks, mirrorgate.block_payloads IN ACCESS EXCLUSIVE MODE;
 
-ALTER TABLE mirrorgate.installation ADD COLUMN oldest_program text NOT NULL DEFAULT 'r0004'
+ALTER TABLE mirrorgate.installation ADD COLUMN oldest_program text NOT NULL DEFAULT 'r0006'
     CHECK (oldest_program ~ '^r[0-9]{4}$');
 COMMENT ON COLUMN mirrorgate.installation.oldest_program IS
     'Programs that need this revision, or a newer one, work with the schema as it is.';

@@ -1,0 +1,122 @@
+"""A fast look at a decoded body: may a member stand twice in it, or anything else that the decoder lets pass?
+
+The decoder keeps one of two members with the same name and skips those that its type does not know. So the members
+that are written are counted against those that were decoded. Names are not compared, which is what the exact look
+costs; the count may come out too high, and then a clean body gets the exact look, but never too low.
+
+A member's colon stands after a quote or after blanks. So do few colons of texts: those with which a text begins, and
+some after blanks; a quote within a text comes after a backslash, so that a colon after it is told apart.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import numpy as np
+from msgspec import UNSET
+
+from app.formats.duplicate_members import MOST_NESTING
+
+_Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
+_Places: TypeAlias = np.ndarray[Any, np.dtype[np.intp]]
+
+_SHORT: Final = 4_096
+"""Bytes, below which a call of NumPy costs more than what it does."""
+
+_SLICE: Final = 2**19
+"""Bytes looked at in one go, so that what is computed of them needs little memory, and the same again and again."""
+
+_MOST_LISTS: Final = MOST_NESTING // 2
+_BLANKS: Final = (b" ", b"\n", b"\r", b"\t")
+_BLANK, _QUOTE, _COMMA, _COLON, _BRACKET, _BACKSLASH, _U, _ZERO = b' ",:[\\u0'
+
+
+def written_members(struct: msgspec.Struct) -> int:
+    """How many members of an object were written, if each that may be absent is UNSET then."""
+    values = msgspec.structs.astuple(struct)
+    return len(values) - values.count(UNSET)
+
+
+def is_suspicious(body: bytes, members: int) -> bool:
+    """Whether this decoded `body` may hold more than the `members` that were decoded, or U+0000, or deep nesting.
+
+    `members` may be too low. Those of objects within opaque values must not be counted: that bounds their nesting.
+    """
+    if len(body) < _SHORT:
+        nul_or_lists = b"\\u0000" in body or body.count(b"[") > _MOST_LISTS
+        return nul_or_lists or _most_members_of_short(body) != members
+    text = np.frombuffer(body, np.uint8)
+    in_texts, nul = _look_at_escapes(text) if _BACKSLASH in body else (0, False)
+    written = _count_after_quote_or_blank(text) - in_texts
+    if written != members and written - _count_after_blank_in_texts(text) != members:
+        return True
+    return nul or (body.find(b"[", 1) > 0 and _may_nest_lists(text))
+
+
+def _most_members_of_short(body: bytes) -> int:
+    after_blanks = sum(body.count(blank + b":") for blank in _BLANKS if blank in body)
+    one, two, three, four = (body.count(b"\\" * backslashes + b'":') for backslashes in (1, 2, 3, 4))
+    return body.count(b'":') - (one - two) - (three - four) + after_blanks
+
+
+def _places(text: _Bytes, byte: int) -> Iterator[_Places]:
+    """Where a byte stands, by slices of the text."""
+    for start in range(0, len(text), _SLICE):
+        yield start + np.flatnonzero(text[start : start + _SLICE] == byte)
+
+
+def _count_after_quote_or_blank(text: _Bytes) -> int:
+    """How many colons stand there, those after an exclamation mark included."""
+    count = 0
+    for start in range(1, len(text), _SLICE):
+        colons = text[start : start + _SLICE] == _COLON
+        count += int(np.count_nonzero(colons & (text[start - 1 : start - 1 + len(colons)] <= _QUOTE)))
+    return count
+
+
+def _count_after_blank_in_texts(text: _Bytes) -> int:
+    """How many colons stand after one blank that follows neither a quote nor another blank."""
+    return sum(
+        int(np.count_nonzero((text[colons - 1] <= _BLANK) & (text[colons - 2] > _QUOTE)))
+        for colons in _places(text, _COLON)
+    )
+
+
+def _look_at_escapes(text: _Bytes) -> tuple[int, bool]:
+    """How many colons stand after a quote of a text, or fewer, and whether U+0000 may be written."""
+    in_texts, nul = 0, False
+    for escapes in _places(text, _BACKSLASH):
+        escaped = text[escapes + 1]
+        in_texts += _count_before_colons(text, escapes[escaped == _QUOTE])
+        nul = nul or _may_be_nul(text, escapes[escaped == _U])
+    return in_texts, nul
+
+
+def _count_before_colons(text: _Bytes, escapes: _Places) -> int:
+    """How many of these escaped quotes are not the end of a name, which may end with two or four backslashes."""
+    last = escapes[text[escapes + 2] == _COLON]
+    second = text[last - 1] == _BACKSLASH
+    if not second.any():
+        return int(last.size)
+    third, fourth = text[last - 2] == _BACKSLASH, text[last - 3] == _BACKSLASH
+    return int(np.count_nonzero(~second | third & ~fourth))
+
+
+def _may_be_nul(text: _Bytes, escapes: _Places) -> bool:
+    for distance in (2, 3, 4, 5):
+        escapes = escapes[text[escapes + distance] == _ZERO]
+        if not escapes.size:
+            return False
+    return True
+
+
+def _may_nest_lists(text: _Bytes) -> bool:
+    """Whether lists may stand in one another deeply, the outermost as the value of a member."""
+    of_members, in_lists = False, 0
+    for lists in _places(text, _BRACKET):
+        before = text[lists - 1]
+        before = np.where(before <= _BLANK, text[lists - 2], before)
+        many_blanks = before <= _BLANK
+        of_members = of_members or bool((many_blanks | (before == _COLON)).any())
+        in_lists += int(np.count_nonzero(many_blanks | (before == _COMMA) | (before == _BRACKET)))
+    return of_members and in_lists > _MOST_LISTS

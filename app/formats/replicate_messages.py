@@ -1,0 +1,141 @@
+"""Qlik Replicate's messages as they are written, and how many members they were written with.
+
+Member names are the tool's. UNSET: absent, which the screen of duplicates counts. Members of type Any are opaque or
+not needed; they stand here because a member that no type knows costs an exact look.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from app.formats.member_screen import written_members
+from app.formats.replicate_metadata import Lineage, TableStructure
+
+Text: TypeAlias = str | UnsetType | None
+Flag: TypeAlias = bool | UnsetType | None
+WrittenImage: TypeAlias = dict[str, Any] | list[Any] | UnsetType | None
+
+
+class Headers(msgspec.Struct, gc=False):
+    """The headers of a data message."""
+
+    operation: str
+    changeSequence: Text = UNSET
+    timestamp: Any = UNSET
+    streamPosition: Any = UNSET
+    transactionId: Text = UNSET
+    changeMask: Text = UNSET
+    columnMask: Text = UNSET
+    externalSchemaId: Text = UNSET
+    transactionEventCounter: Any = UNSET
+    transactionLastEvent: Flag = UNSET
+
+
+class Body(msgspec.Struct, gc=False):
+    """A metadata or a data message; which one is told by its members."""
+
+    schemaId: Text = UNSET
+    lineage: Lineage | UnsetType | None = UNSET
+    tableStructure: TableStructure | UnsetType | None = UNSET
+    dataSchema: Any = UNSET
+    data: WrittenImage = UNSET
+    beforeData: WrittenImage = UNSET
+    headers: Headers | UnsetType | None = UNSET
+    schema: Text = UNSET
+    table: Text = UNSET
+    headers_operation: Text = UNSET
+    headers_changeSequence: Text = UNSET
+    headers_timestamp: Any = UNSET
+    headers_streamPosition: Any = UNSET
+    headers_transactionId: Text = UNSET
+    headers_changeMask: Text = UNSET
+    headers_columnMask: Text = UNSET
+    headers_externalSchemaId: Text = UNSET
+    headers_transactionEventCounter: Any = UNSET
+    headers_transactionLastEvent: Flag = UNSET
+
+
+class ReplicateMessage(Body, gc=False):
+    """An envelope around a body, or the bare body itself."""
+
+    magic: Text = UNSET
+    type: Text = UNSET
+    messageSchemaId: Text = UNSET
+    messageSchema: Any = UNSET
+    message: Body | UnsetType | None = UNSET
+
+
+def count_members(messages: Sequence[ReplicateMessage | None]) -> int:
+    """Members as written, or fewer: what the screen of duplicates compares."""
+    members = 0
+    for message in messages:
+        if message is None:
+            continue
+        body = message.message
+        if body:
+            members += _members_of_envelope(message)
+            members += _members_of_data(body, body.headers) if body.headers else _members_of_any(body)
+        else:
+            members += _members_of_any(message)
+    return members
+
+
+def _members_of_envelope(message: ReplicateMessage) -> int:
+    """Of one that holds a body; members of a body that stand beside that are not counted."""
+    members = 6
+    if message.magic is UNSET:
+        members -= 1
+    if message.type is UNSET:
+        members -= 1
+    if message.headers is UNSET:
+        members -= 1
+    if message.messageSchemaId is UNSET:
+        members -= 1
+    if message.messageSchema is UNSET:
+        members -= 1
+    return members
+
+
+def _members_of_data(body: Body, headers: Headers) -> int:
+    """Of the usual data message, which is counted faster than any other; those of metadata are left out."""
+    data, before_data = body.data, body.beforeData
+    members = 3 + _members_of_headers(headers) + (body.schema is not UNSET) + (body.table is not UNSET)
+    members += len(data) if isinstance(data, dict) else -(data is UNSET)
+    members += len(before_data) if isinstance(before_data, dict) else -(before_data is UNSET)
+    return members
+
+
+def _members_of_headers(headers: Headers) -> int:
+    """As `written_members`, but faster: nearly each message has headers."""
+    members = 10
+    if headers.changeSequence is UNSET:
+        members -= 1
+    if headers.timestamp is UNSET:
+        members -= 1
+    if headers.streamPosition is UNSET:
+        members -= 1
+    if headers.transactionId is UNSET:
+        members -= 1
+    if headers.changeMask is UNSET:
+        members -= 1
+    if headers.columnMask is UNSET:
+        members -= 1
+    if headers.externalSchemaId is UNSET:
+        members -= 1
+    if headers.transactionEventCounter is UNSET:
+        members -= 1
+    if headers.transactionLastEvent is UNSET:
+        members -= 1
+    return members
+
+
+def _members_of_any(body: Body) -> int:
+    members = written_members(body)
+    members += sum(len(image) for image in (body.data, body.beforeData) if isinstance(image, dict))
+    members += sum(written_members(inner) for inner in (body.headers, body.lineage, body.tableStructure) if inner)
+    if body.tableStructure:
+        columns = body.tableStructure.tableColumns
+        members += len(columns) + sum(map(written_members, columns.values()))
+    return members

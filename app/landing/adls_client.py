@@ -1,0 +1,210 @@
+"""The calls that a landing zone makes of the DFS service, one request each, with their answers sorted.
+
+The only module that imports azure. The SDK's own retries are off: it would repeat a rename whose answer was lost
+and report that the source is missing. What it raises becomes `Refused` or `TryAgain`.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Final, cast
+from urllib.parse import urlsplit, urlunsplit
+
+import structlog
+from azure.core import MatchConditions
+from azure.core.credentials import TokenCredential
+from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
+from azure.identity import DefaultAzureCredential
+from azure.storage.filedatalake import DataLakeFileClient, DataLakeServiceClient
+
+from app.errors import Code, Misconfigured
+from app.landing.retries import Refused, TryAgain
+from app.landing.storage_address import StorageAddress, StorageOptions
+
+log = structlog.get_logger()
+
+_ABSENT: Final = frozenset({"", "BlobNotFound", "PathNotFound", "ResourceNotFound"})
+"""Codes of a 404 that is about the path itself; another one is about the account, workspace or item."""
+_PASSING: Final = frozenset({"DestinationPathIsBeingDeleted", "SourcePathIsBeingDeleted", "PathInUse"})
+_ATTEMPT: Final = "mirrorgate_attempt"
+_NEW_ONLY: Final[dict[str, Any]] = {"match_condition": MatchConditions.IfMissing}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What stands at a path; `attempt` is what its creator named itself, where the service keeps such names."""
+
+    folder: bool
+    size: int
+    etag: str
+    attempt: str | None
+    modified: datetime | None = None
+
+
+class AdlsClient:
+    """One folder of OneLake or ADLS Gen2. Methods raise Refused and TryAgain; threads may share it."""
+
+    def __init__(self, address: StorageAddress, options: StorageOptions) -> None:
+        self._address = address
+        self._endpoint = urlsplit(options.endpoint).netloc if options.endpoint else None
+        credential = cast("TokenCredential", options.credential()) if options.credential else DefaultAzureCredential()
+        self._version = options.api_version
+        version = {"api_version": self._version} if self._version else {}
+        try:
+            service = DataLakeServiceClient(
+                f"https://{address.host}",
+                credential=credential,
+                retry_total=0,
+                connection_timeout=options.connect_seconds,
+                read_timeout=options.answer_seconds,
+                connection_verify=options.authority_file or True,
+                raw_request_hook=self._adjust,
+                **version,
+            )
+        except ValueError as error:
+            raise Misconfigured(Code.BAD_SETTING, f"MIRRORGATE_STORAGE_API_VERSION: {error}") from None
+        self._files = service.get_file_system_client(address.file_system)
+
+    def head(self, path: str) -> Found | None:
+        """What stands at a path, None for nothing."""
+        with _sorted_answers("look at", path):
+            try:
+                found = self._at(path).get_file_properties()
+            except HttpResponseError as error:
+                if error.status_code == 404 and _code(error) in _ABSENT:
+                    return None
+                raise
+        metadata = {name.lower(): value for name, value in (found.metadata or {}).items()}
+        folder = metadata.get("hdi_isfolder") == "true"
+        size, modified = int(found.size or 0), cast("datetime | None", found.last_modified)
+        return Found(folder, size, str(found.etag), metadata.get(_ATTEMPT), modified)
+
+    def listed(self, folder: str) -> dict[str, bool]:
+        """Names in a folder, in any order, and whether each is a folder."""
+        with _sorted_answers("list", folder):
+            try:
+                paths = list(self._files.get_paths(self._address.path(folder), recursive=False))
+            except HttpResponseError as error:
+                if error.status_code == 404 and _code(error) in _ABSENT:
+                    return {}
+                raise
+        return {path.name.rpartition("/")[2]: bool(path.is_directory) for path in paths}
+
+    def create_file(self, path: str, attempt: str | None) -> str:
+        """Create an empty file, named after its attempt or not, never replacing; its ETag."""
+        metadata = {_ATTEMPT: attempt} if attempt is not None else None
+        with _sorted_answers("create", path):
+            return str(self._at(path).create_file(metadata=metadata, **_NEW_ONLY)["etag"])
+
+    def create_folder(self, path: str) -> None:
+        """Create a folder and its parents, never replacing."""
+        with _sorted_answers("create folder", path):
+            self._files.get_directory_client(self._address.path(path)).create_directory(**_NEW_ONLY)
+
+    def append(self, path: str, data: bytes, position: int) -> None:
+        with _sorted_answers("append to", path):
+            self._at(path).append_data(data, position, length=len(data))
+
+    def flush(self, path: str, size: int, etag: str) -> str:
+        """Make the first `size` appended bytes the content of the file that has this ETag; its new ETag."""
+        with _sorted_answers("flush", path):
+            unchanged: dict[str, Any] = {"etag": etag, "match_condition": MatchConditions.IfNotModified}
+            return str(self._at(path).flush_data(size, **unchanged)["etag"])
+
+    def read(self, path: str, start: int, length: int, etag: str) -> bytes:
+        """A range of the file while it has this ETag."""
+        with _sorted_answers("read", path):
+            unchanged: dict[str, Any] = {"etag": etag, "match_condition": MatchConditions.IfNotModified}
+            data = self._at(path).download_file(start, length, **unchanged).readall()
+        if len(data) != length:
+            raise TryAgain(f"read {path}: {len(data)} bytes came instead of {length}", unclear=False)
+        return data
+
+    def rename(self, source: str, target: str, source_etag: str, *, new_only: bool) -> None:
+        """Move a file or folder that has this ETag. Without `new_only` a file at the target is replaced."""
+        with _sorted_answers("rename", source):
+            self._at(source).rename_file(
+                f"{self._address.file_system}/{self._address.path(target)}",
+                source_etag=source_etag,
+                source_match_condition=MatchConditions.IfNotModified,
+                raw_response_hook=_note_rejected_condition if new_only else None,
+                **(_NEW_ONLY if new_only else {}),
+            )
+
+    def delete(self, path: str, found: Found) -> None:
+        """Delete what was found and nothing that has come since, a folder with all that is in it."""
+        unchanged: dict[str, Any] = {"etag": found.etag, "match_condition": MatchConditions.IfNotModified}
+        with _sorted_answers("delete", path):
+            if found.folder:
+                self._files.get_directory_client(self._address.path(path)).delete_directory(**unchanged)
+            else:
+                self._at(path).delete_file(**unchanged)
+
+    def _at(self, path: str) -> DataLakeFileClient:
+        return self._files.get_file_client(self._address.path(path))
+
+    def _adjust(self, request: Any) -> None:
+        """Send a request to the endpoint, still naming the host it was meant for, and in the version that was set:
+        the SDK sends a rename in its own newest one."""
+        headers, parts = request.http_request.headers, urlsplit(request.http_request.url)
+        if self._version is not None:
+            headers["x-ms-version"] = self._version
+        if self._endpoint is not None:
+            headers["Host"] = parts.netloc
+            request.http_request.url = urlunsplit(("https", self._endpoint, *parts[2:]))
+
+
+@contextmanager
+def _sorted_answers(doing: str, path: str) -> Iterator[None]:
+    """Turn what the SDK raises into Refused or TryAgain, by status and code, never by its class alone."""
+    try:
+        yield
+    except ClientAuthenticationError as error:
+        if error.response is not None:
+            raise _sorted(doing, path, error) from error
+        raise Refused(f"{doing} {path}: no credential: {error.message}", status=401, code="") from error
+    except HttpResponseError as error:
+        raise _sorted(doing, path, error) from error
+    except AzureError as error:
+        raise TryAgain(f"{doing} {path}: {type(error).__name__}", unclear=True) from error
+
+
+def _sorted(doing: str, path: str, error: HttpResponseError) -> Refused | TryAgain:
+    status, code = error.status_code or 0, _code(error)
+    headers: Mapping[str, str] = getattr(error.response, "headers", {})
+    text = f"{doing} {path}: {status} {code} (request {headers.get('x-ms-request-id', '')})"
+    retry_after = _seconds(headers.get("Retry-After"))
+    if status == 429 or code in _PASSING:
+        return TryAgain(text, unclear=False, retry_after=retry_after)
+    if status == 401:
+        # The SDK has dropped the token that was refused: the next try goes out with a new one.
+        return TryAgain(text, unclear=False, few=True)
+    if status in (0, 200, 206, 408) or status >= 500:
+        return TryAgain(text, unclear=True, retry_after=retry_after)
+    return Refused(text, status=status, code=code)
+
+
+def _code(error: HttpResponseError) -> str:
+    code = getattr(error, "error_code", None)
+    return str(getattr(code, "value", code) or "")
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    """A Retry-After header, in seconds or as a date; None for none or one that is neither."""
+    if retry_after is None:
+        return None
+    if retry_after.isdecimal():
+        return float(retry_after)
+    try:
+        return max(0.0, (parsedate_to_datetime(retry_after) - datetime.now(UTC)).total_seconds())
+    except (TypeError, ValueError):
+        return None
+
+
+def _note_rejected_condition(response: Any) -> None:
+    """Say it when the service did not heed that a rename must not replace."""
+    rejected = response.http_response.headers.get("x-ms-rejected-headers", "")
+    if "if-none-match" in rejected.lower():
+        log.warning("rename_condition_ignored", detail="the service would have replaced a file at the new name")

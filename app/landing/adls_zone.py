@@ -1,0 +1,312 @@
+"""A landing zone in OneLake or ADLS Gen2.
+
+An answer that is lost says nothing about what was done. So every step that is repeated first looks at what
+stands there now; a file that a lost answer may have made is told from another one by the attempt's own name in its
+metadata, or by its ETag. Whoever kills a process inside a call leaves at most a hidden file in scratch.
+"""
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from typing import BinaryIO, Final, cast
+from uuid import uuid4
+
+import structlog
+
+from app.landing.adls_client import AdlsClient, Found
+from app.landing.retries import Refused, Retries, TryAgain
+from app.landing.storage_streams import Download, Upload
+from app.landing.zone import FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked, StorageFailed
+
+log = structlog.get_logger()
+
+_READ_BUFFER: Final = 64 * 2**10
+_BLOCKED: Final = frozenset({"PathConflict", "PathAlreadyExists"})
+
+
+class AdlsZone:
+    """The folder that `client` leads to. Nothing is created until something is written."""
+
+    def __init__(self, client: AdlsClient, retries: Retries, *, block_bytes: int) -> None:
+        self._client = client
+        self._retries = retries
+        self._block_bytes = block_bytes
+        self._names_attempts = True
+        """False once the service has refused metadata on a new file."""
+        self._unconditional: set[bool] = set()
+        """For files (False) or folders (True): the service has refused the condition that a rename must not replace."""
+
+    def kind(self, path: str) -> PathKind:
+        return _kind(self._look(path))
+
+    def names(self, folder: str) -> list[str]:
+        return sorted(self.kinds(folder))
+
+    def kinds(self, folder: str) -> dict[str, PathKind]:
+        listed = self._retries.run(lambda _: self._client.listed(folder))
+        return {name: PathKind.FOLDER if is_folder else PathKind.FILE for name, is_folder in listed.items()}
+
+    def modified_at(self, path: str) -> datetime | None:
+        found = self._look(path)
+        return found.modified if found is not None else None
+
+    def create_folder(self, path: str) -> None:
+        def create(_: bool) -> None:
+            try:
+                self._client.create_folder(path)
+            except Refused as refused:
+                if refused.status != 409:
+                    raise
+                there = self._client.head(path)
+                if there is None or not there.folder:
+                    raise self._revoked_or_again(path, refused) from refused
+
+        self._retries.run(create)
+
+    def create_file(self, path: str, content: bytes) -> None:
+        with self.write_file(path) as file:
+            file.write(content)
+
+    @contextmanager
+    def write_file(self, path: str) -> Iterator[BinaryIO]:
+        attempt = uuid4().hex
+        etag = self._create(path, attempt)
+        upload = Upload(lambda data, at: self._append(path, data, at), self._block_bytes)
+        try:
+            yield cast("BinaryIO", upload)
+            upload.send()
+            if upload.sent:
+                self._flush(path, upload.sent, etag, attempt)
+        except BaseException:
+            with suppress(OSError):
+                self._discard(path, etag, attempt)
+            raise
+
+    @contextmanager
+    def read_file(self, path: str) -> Iterator[BinaryIO]:
+        found = self._look(path)
+        if found is None:
+            raise FileNotFoundError(path)
+        if found.folder:
+            raise IsADirectoryError(path)
+        raw = Download(lambda start, length: self._read(path, start, length, found.etag), found.size, self._block_bytes)
+        with io.BufferedReader(raw, _READ_BUFFER) as file:
+            yield cast("BinaryIO", file)
+
+    def rename(self, source: str, destination: str) -> RenameOutcome:
+        """As the protocol says. The destination is looked at before each try, so a service that ignores the
+        condition replaces a file only if another writer came between; there is none, as one worker owns a table.
+        """
+        moving: Found | None = None
+
+        def move(unclear: bool) -> RenameOutcome:
+            nonlocal moving
+            there, here = self._client.head(destination), self._client.head(source)
+            if there is not None:
+                moved = unclear and here is None and moving is not None and _same(there, moving)
+                return RenameOutcome.RENAMED if moved else RenameOutcome.DESTINATION_EXISTS
+            if here is None:
+                self._require_parent(destination)
+                return RenameOutcome.SOURCE_MISSING
+            moving = here
+            return self._rename(source, destination, here, unclear)
+
+        return self._retries.run(move)
+
+    def make_durable(self, path: str) -> None:
+        """Nothing: what the service shows is durable."""
+
+    def replace_file(self, source: str, destination: str) -> None:
+        moving: Found | None = None
+
+        def move(unclear: bool) -> None:
+            nonlocal moving
+            here = self._client.head(source)
+            if here is None:
+                there = self._client.head(destination)
+                if unclear and moving is not None and there is not None and there.size == moving.size:
+                    return
+                raise FileNotFoundError(source)
+            moving = here
+            self._client.rename(source, destination, here.etag, new_only=False)
+
+        self._retries.run(move)
+
+    def stamp(self, path: str) -> str:
+        there = self._look(path)
+        return there.etag if there is not None else ""
+
+    def remove_folder(self, path: str, aside: str, stamp: str) -> None:
+        """As the protocol says, by one delete: the service takes a folder and what is in it out of sight at once."""
+
+        def remove(unclear: bool) -> None:
+            there = self._client.head(path)
+            if there is None:
+                if unclear:
+                    return
+                raise FileNotFoundError(path)
+            if not there.folder:
+                raise NotADirectoryError(path)
+            if there.etag != stamp:
+                raise StorageFailed(f"another folder stands at {path}")
+            try:
+                self._client.delete(path, there)
+            except Refused as refused:
+                if refused.status not in (404, 409, 412):
+                    raise
+                raise TryAgain(str(refused), unclear=refused.status == 404) from refused
+
+        self._retries.run(remove)
+
+    def remove(self, path: str) -> None:
+        def remove(_: bool) -> None:
+            there = self._client.head(path)
+            if there is None:
+                return
+            try:
+                self._client.delete(path, there)
+            except Refused as refused:
+                if refused.status not in (404, 409, 412):
+                    raise
+                raise TryAgain(str(refused), unclear=False) from refused
+
+        self._retries.run(remove)
+
+    def revoke_folder(self, path: str) -> None:
+        def revoke(_: bool) -> None:
+            there = self._client.head(path)
+            if there is not None and not there.folder:
+                return
+            try:
+                if there is not None:
+                    self._client.delete(path, there)
+                self._client.create_file(path, None)
+            except Refused as refused:
+                # A stale worker made the folder again, or wrote into it: that one is taken away too.
+                if refused.status not in (404, 409, 412):
+                    raise
+                raise TryAgain(str(refused), unclear=False) from refused
+
+        self._retries.run(revoke)
+
+    def _look(self, path: str) -> Found | None:
+        return self._retries.run(lambda _: self._client.head(path))
+
+    def _create(self, path: str, attempt: str) -> str:
+        """The ETag of a new empty file. Raises FileExistsError and ScratchRevoked."""
+
+        def create(unclear: bool) -> str:
+            named = self._names_attempts
+            try:
+                return self._client.create_file(path, attempt if named else None)
+            except Refused as refused:
+                if refused.status == 400 and named:
+                    self._names_attempts = False
+                    log.warning("file_metadata_refused", detail="a lost answer to a creation now fails the attempt")
+                    raise TryAgain(str(refused), unclear=False) from refused
+                if refused.status != 409:
+                    raise
+                there = self._client.head(path)
+                if there is None:
+                    raise self._revoked_or_again(path, refused) from refused
+                if unclear and there.attempt == attempt:
+                    return there.etag
+                raise FileExistsError(path) from refused
+
+        return self._retries.run(create)
+
+    def _append(self, path: str, data: bytes, position: int) -> None:
+        def append(_: bool) -> None:
+            with self._while_it_is_ours(path):
+                self._client.append(path, data, position)
+
+        self._retries.run(append)
+
+    def _flush(self, path: str, size: int, etag: str, attempt: str) -> None:
+        def flush(unclear: bool) -> None:
+            try:
+                with self._while_it_is_ours(path):
+                    self._client.flush(path, size, etag)
+            except Refused as refused:
+                there = self._client.head(path) if unclear and refused.status in (400, 412) else None
+                if there is None or there.size != size or there.attempt not in (attempt, None):
+                    raise
+
+        self._retries.run(flush)
+
+    def _read(self, path: str, start: int, length: int, etag: str) -> bytes:
+        try:
+            return self._retries.run(lambda _: self._client.read(path, start, length, etag))
+        except Refused as refused:
+            if refused.status == 404:
+                raise FileNotFoundError(path) from refused
+            raise
+
+    def _rename(self, source: str, destination: str, here: Found, unclear: bool) -> RenameOutcome:
+        """One try; what an earlier, lost try may have caused is settled by looking again."""
+        conditional = here.folder not in self._unconditional
+        try:
+            self._client.rename(source, destination, here.etag, new_only=conditional)
+        except Refused as refused:
+            if refused.status == 400 and conditional:
+                self._unconditional.add(here.folder)
+                log.warning("rename_condition_refused", detail="the destination is only looked at before each rename")
+                raise TryAgain(str(refused), unclear=False) from refused
+            if refused.status == 400 and here.folder:
+                raise FolderRenameUnsupported(str(refused)) from refused
+            if refused.code == "RenameDestinationParentPathNotFound":
+                raise NotADirectoryError(f"Not a directory: the folder of {destination}") from refused
+            if unclear and refused.status in (404, 409, 412):
+                raise TryAgain(str(refused), unclear=True) from refused
+            if refused.code == "PathAlreadyExists":
+                return RenameOutcome.DESTINATION_EXISTS
+            if refused.code == "SourcePathNotFound":
+                return RenameOutcome.SOURCE_MISSING
+            raise
+        return RenameOutcome.RENAMED
+
+    def _discard(self, path: str, etag: str, attempt: str) -> None:
+        """Take back a file of ours that is not finished, in one try: the store may be what failed."""
+        there = self._client.head(path)
+        if there is not None and (there.etag == etag or there.attempt == attempt):
+            self._client.delete(path, there)
+
+    @contextmanager
+    def _while_it_is_ours(self, path: str) -> Iterator[None]:
+        """Say in the protocol's words why a file that was there is no more."""
+        try:
+            yield
+        except Refused as refused:
+            if refused.status != 404 and refused.code not in _BLOCKED:
+                raise
+            if self._is_revoked(path):
+                raise ScratchRevoked(path) from refused
+            raise FileNotFoundError(path) from refused
+
+    def _revoked_or_again(self, path: str, refused: Refused) -> Exception:
+        """Why something could not be created where nothing stands: its folder was revoked, or it was gone again."""
+        return ScratchRevoked(path) if self._is_revoked(path) else TryAgain(str(refused), unclear=False)
+
+    def _is_revoked(self, path: str) -> bool:
+        """Whether the path is, or lies below, a plain file."""
+        parts = path.split("/")
+        found = (self._client.head("/".join(parts[:depth])) for depth in range(1, len(parts) + 1))
+        return any(there is not None and not there.folder for there in found)
+
+    def _require_parent(self, path: str) -> None:
+        parent = self._client.head(path.rpartition("/")[0])
+        if "/" in path and (parent is None or not parent.folder):
+            raise NotADirectoryError(f"Not a directory: the folder of {path}")
+
+
+def _kind(found: Found | None) -> PathKind:
+    if found is None:
+        return PathKind.ABSENT
+    return PathKind.FOLDER if found.folder else PathKind.FILE
+
+
+def _same(one: Found, other: Found) -> bool:
+    """Whether a file is the one it was before a rename, as far as the service lets that be seen."""
+    by_name = one.attempt is not None and one.attempt == other.attempt
+    return one.folder == other.folder and one.size == other.size and (by_name or one.etag == other.etag)

@@ -1,0 +1,61 @@
+"""Which store a landing zone lives in, by its address."""
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+
+from app.errors import Code, Misconfigured
+from app.landing.local_zone import LocalZone
+from app.landing.retries import Retries
+from app.landing.storage_address import StorageAddress, StorageOptions
+from app.landing.zone import LandingZone
+
+
+@dataclass(frozen=True, slots=True)
+class ZonePlace:
+    """Where a landing zone is: a folder, or an address of OneLake or ADLS Gen2. Pickles, for executors."""
+
+    location: str
+    options: StorageOptions = field(default_factory=StorageOptions)
+
+    @property
+    def is_remote(self) -> bool:
+        return "://" in self.location
+
+    def check(self) -> None:
+        """Raises Misconfigured for an address that cannot be one, or whose packages are not installed."""
+        if self.is_remote:
+            StorageAddress.parse(self.location)
+            _require_packages()
+
+
+def open_zone(place: ZonePlace) -> LandingZone:
+    """The landing zone at a place; a remote one is opened once per process and shared by its threads.
+
+    Raises Misconfigured, and OSError for a folder that cannot be made.
+    """
+    if place.is_remote:
+        return _open_remote(StorageAddress.parse(place.location), place.options)
+    return LocalZone(Path(place.location))
+
+
+@lru_cache(maxsize=4)
+def _open_remote(address: StorageAddress, options: StorageOptions) -> LandingZone:
+    _require_packages()
+    from app.landing.adls_client import AdlsClient
+    from app.landing.adls_zone import AdlsZone
+
+    return AdlsZone(AdlsClient(address, options), Retries(options.retry_seconds), block_bytes=options.block_bytes)
+
+
+def _require_packages() -> None:
+    """Import what only remote landing zones need. Raises Misconfigured `landing_zone_unusable`."""
+    try:
+        import_module("app.landing.adls_client")
+    except ModuleNotFoundError as missing:
+        raise Misconfigured(
+            Code.LANDING_ZONE_UNUSABLE,
+            f"a landing zone in OneLake or ADLS Gen2 needs a package that is not installed: {missing.name}",
+            remedy="Install the extra `mirrorgate[onelake]`.",
+        ) from None

@@ -1,0 +1,134 @@
+"""Receipts of requests by idempotency key or producer number, stored in the transaction of their data.
+
+Producers' rows are locked before the tables of a request, keys after them, each in sorted order, so that no two
+transactions wait for each other.
+"""
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from typing import TypeAlias
+
+import sqlalchemy as sa
+
+from app.domain.request_identity import Answer, RequestIdentity, StoredReceipt
+
+ReceiptId: TypeAlias = tuple[str, str, int]
+ProducerId: TypeAlias = tuple[str, str]
+
+INSERT_PRODUCERS = sa.text("""
+    INSERT INTO mirrorgate.producers (principal, producer)
+    SELECT principal, producer FROM unnest(CAST(:principals AS text[]), CAST(:producers AS text[]))
+        AS new (principal, producer)
+    ON CONFLICT DO NOTHING""")
+
+LOCK_PRODUCERS = sa.text("""
+    SELECT p.principal, p.producer, p.last_sequence FROM mirrorgate.producers p
+    JOIN unnest(CAST(:principals AS text[]), CAST(:producers AS text[])) AS wanted (principal, producer)
+        USING (principal, producer)
+    ORDER BY p.principal, p.producer FOR UPDATE OF p""")
+
+ADVANCE_PRODUCER = sa.text("""
+    UPDATE mirrorgate.producers SET last_sequence = :last_sequence
+    WHERE principal = :principal AND producer = :producer""")
+
+LOCK_KEYS = sa.text("SELECT pg_advisory_xact_lock(key) FROM unnest(CAST(:keys AS bigint[])) AS key")
+
+SELECT_RECEIPTS = sa.text("""
+    SELECT r.principal, r.name, r.producer_sequence, r.fingerprint, r.answer FROM mirrorgate.request_receipts r
+    JOIN unnest(CAST(:principals AS text[]), CAST(:names AS text[]), CAST(:sequences AS bigint[]))
+        AS wanted (principal, name, producer_sequence) USING (principal, name, producer_sequence)""")
+
+INSERT_RECEIPT = sa.text("""
+    INSERT INTO mirrorgate.request_receipts (principal, name, producer_sequence, fingerprint, answer)
+    VALUES (:principal, :name, :producer_sequence, :fingerprint, CAST(:answer AS jsonb))""")
+
+SELECT_PRODUCER = sa.text("""
+    SELECT p.last_sequence, r.answer FROM mirrorgate.producers p
+    LEFT JOIN mirrorgate.request_receipts r
+      ON r.principal = p.principal AND r.name = p.producer AND r.producer_sequence = p.last_sequence
+    WHERE p.principal = :principal AND p.producer = :producer AND p.last_sequence > 0""")
+
+PURGE_RECEIPTS = sa.text("""
+    DELETE FROM mirrorgate.request_receipts WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM mirrorgate.request_receipts
+        WHERE created_at < clock_timestamp() - make_interval(secs => :seconds)
+        ORDER BY created_at LIMIT :most))""")
+
+
+def lock_producers(connection: sa.Connection, producers: Collection[ProducerId]) -> dict[ProducerId, int]:
+    """Hold these producers' rows to the transaction's end; the last durable number of each, 0 for a new one."""
+    if not producers:
+        return {}
+    ordered = sorted(producers)
+    parameters = {"principals": [one for one, _ in ordered], "producers": [name for _, name in ordered]}
+    connection.execute(INSERT_PRODUCERS, parameters)
+    rows = connection.execute(LOCK_PRODUCERS, parameters)
+    return {(principal, producer): last for principal, producer, last in rows}
+
+
+def lock_receipts(connection: sa.Connection, identities: Collection[RequestIdentity]) -> dict[ReceiptId, StoredReceipt]:
+    """Keep twins of these requests in other processes waiting, then read what is stored.
+
+    The reading is a statement of its own: one that also waits would not see what the twin has stored.
+    """
+    if not identities:
+        return {}
+    keys = sorted({_lock_key(identity) for identity in identities})
+    connection.execute(LOCK_KEYS, {"keys": keys})
+    return read_receipts(connection, identities)
+
+
+def read_receipts(connection: sa.Connection, identities: Collection[RequestIdentity]) -> dict[ReceiptId, StoredReceipt]:
+    """The stored receipts among these."""
+    ids = [identity.receipt_id for identity in identities]
+    parameters = {
+        "principals": [principal for principal, _, _ in ids],
+        "names": [name for _, name, _ in ids],
+        "sequences": [sequence for _, _, sequence in ids],
+    }
+    return {
+        (row.principal, row.name, row.producer_sequence): StoredReceipt(bytes(row.fingerprint), row.answer)
+        for row in connection.execute(SELECT_RECEIPTS, parameters)
+    }
+
+
+def store_receipts(
+    connection: sa.Connection, answers: Mapping[ReceiptId, StoredReceipt], producers: Mapping[ProducerId, int]
+) -> None:
+    """Store new receipts and the producers' last numbers. Dies with the transaction."""
+    if answers:
+        connection.execute(INSERT_RECEIPT, [_row(*entry) for entry in answers.items()])
+    for (principal, producer), last in producers.items():
+        connection.execute(ADVANCE_PRODUCER, {"principal": principal, "producer": producer, "last_sequence": last})
+
+
+def find_producer(connection: sa.Connection, principal: str, producer: str) -> tuple[int, Answer | None] | None:
+    """A producer's last durable number and its answer, None for a producer that nothing durable came from.
+
+    The answer is None once the receipt is no longer kept.
+    """
+    row = connection.execute(SELECT_PRODUCER, {"principal": principal, "producer": producer}).one_or_none()
+    return None if row is None else (row.last_sequence, row.answer)
+
+
+def purge_receipts(connection: sa.Connection, *, older_than_seconds: float, most: int) -> int:
+    """Delete old receipts, the oldest first; how many there were. Repeat until it is less than `most`."""
+    return connection.execute(PURGE_RECEIPTS, {"seconds": older_than_seconds, "most": most}).rowcount
+
+
+def _lock_key(identity: RequestIdentity) -> int:
+    """A number for the advisory lock; two requests that share one only wait for each other."""
+    digest = hashlib.sha256("\n".join(map(str, identity.receipt_id)).encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
+
+
+def _row(receipt_id: ReceiptId, stored: StoredReceipt) -> dict[str, object]:
+    principal, name, sequence = receipt_id
+    return {
+        "principal": principal,
+        "name": name,
+        "producer_sequence": sequence,
+        "fingerprint": stored.fingerprint,
+        "answer": json.dumps(stored.answer),
+    }

@@ -1,0 +1,176 @@
+"""`python -m benchmarks.strict_json`: what strict JSON costs, beside a decoder that only decodes to the same types.
+
+Each body is decoded by both in turn; times are the processor's, medians over the runs.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from rich.console import Console
+from rich.table import Table as Grid
+
+from app.formats.arcion import ArcionMessage
+from app.formats.arcion import count_members as count_arcion
+from app.formats.replicate_messages import ReplicateMessage
+from app.formats.replicate_messages import count_members as count_replicate
+from app.formats.strict_json import MessageDecoder
+
+COLUMNS: Final = [f"column_{number:02d}" for number in range(16)]
+CURSOR: Final = (
+    '{"extractorId":0,"timestamp":1657516903000,"extractionTimestamp":1657516904088,"log":"log-bin.000010",'
+    '"position":7461,"logSeqNum":1,"slaveServerId":1,"v":2}'
+)
+COUNTS: Final = '{"insertCount":30,"updateCount":0,"deleteCount":0,"replaceCount":0}'
+ALPHABETS: Final = {"ASCII": "text of row", "Latin": "texte de clé", "Cyrillic": "текст строки", "JSON": '{"row":1}'}
+console = Console(highlight=False)
+
+
+def row(key: int, text: str) -> dict[str, Any]:
+    return {name: str(key) if at < 8 else f"{text} {key}" for at, name in enumerate(COLUMNS)}
+
+
+def arcion_message(key: int, text: str) -> dict[str, Any]:
+    """An insert of 1.5 kB."""
+    return {
+        "tableName": {
+            "namespace": {"catalog": "bench", "schema": "default_schema", "hash": 1},
+            "name": "t",
+            "hash": 2,
+        },
+        "opType": "I",
+        "cursor": CURSOR,
+        "before": dict.fromkeys(COLUMNS, "null"),
+        "after": row(key, text),
+        "exists": dict.fromkeys(COLUMNS, "1"),
+        "operationcount": COUNTS,
+    }
+
+
+def replicate_message(key: int, text: str) -> dict[str, Any]:
+    """An update with its image before; the first message is the metadata."""
+    inner = metadata() if key == 0 else change(key, text)
+    return {
+        "magic": "atMSG",
+        "type": "DT" if key else "MD",
+        "headers": None,
+        "messageSchemaId": "6ec0b9d2-6b1f-4f3a-9d3c-5a6a2f4f7f10" if key else None,
+        "messageSchema": None,
+        "message": inner,
+    }
+
+
+def change(key: int, text: str) -> dict[str, Any]:
+    return {
+        "data": row(key, text) | {"column_00": key},
+        "beforeData": row(key, text) | {"column_00": key},
+        "headers": {
+            "operation": "UPDATE",
+            "changeSequence": f"20260105093000000000{key:015d}",
+            "timestamp": "2026-01-05T09:30:00.000",
+            "streamPosition": "00000017.0a1b2c3d.00000001",
+            "transactionId": "00000000000000000000000A0B0C0D0E",
+            "changeMask": "0004",
+            "columnMask": "FFFF",
+            "transactionEventCounter": key,
+            "transactionLastEvent": False,
+        },
+    }
+
+
+def metadata() -> dict[str, Any]:
+    facts = {"type": "STRING", "length": 100, "precision": 0, "scale": 0, "primaryKeyPosition": 0}
+    fields = [{"name": name, "type": ["null", "string"], "default": None} for name in COLUMNS]
+    return {
+        "schemaId": "6ec0b9d2-6b1f-4f3a-9d3c-5a6a2f4f7f10",
+        "lineage": {
+            "server": "replicate",
+            "task": "t",
+            "schema": "bench",
+            "table": "t",
+            "tableVersion": 1,
+            "timestamp": "2026-01-05T08:00:00.000000",
+        },
+        "tableStructure": {"tableColumns": {name: {"ordinal": at} | facts for at, name in enumerate(COLUMNS, 1)}},
+        "dataSchema": json.dumps({"type": "record", "name": "DataRecord", "fields": fields}, separators=(",", ":")),
+    }
+
+
+def compact(messages: list[Any]) -> bytes:
+    return json.dumps(messages, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def lines(messages: list[Any]) -> bytes:
+    return b"\n".join(compact([message])[1:-1] for message in messages)
+
+
+def spaced(messages: list[Any]) -> bytes:
+    return json.dumps(messages, ensure_ascii=False).encode()
+
+
+def indented(messages: list[Any]) -> bytes:
+    return json.dumps(messages, ensure_ascii=False, indent=2).encode()
+
+
+def escaped(messages: list[Any]) -> bytes:
+    return json.dumps(messages).encode()
+
+
+BODIES: Final[dict[str, tuple[Callable[[list[Any]], bytes], str]]] = {
+    "array": (compact, "ASCII"),
+    "NDJSON": (lines, "ASCII"),
+    "with blanks": (spaced, "ASCII"),
+    "indented": (indented, "ASCII"),
+    "array, Latin text": (compact, "Latin"),
+    "array, Cyrillic text": (compact, "Cyrillic"),
+    "Latin text, escaped": (escaped, "Latin"),
+    "Cyrillic text, escaped": (escaped, "Cyrillic"),
+    "array, JSON text": (compact, "JSON"),
+}
+
+
+def milliseconds(call: Callable[[bytes], object], body: bytes) -> float:
+    started = time.thread_time()
+    call(body)
+    return (time.thread_time() - started) * 1e3
+
+
+def measure(body: bytes, plain: Callable[[bytes], Any], strict: MessageDecoder[Any], runs: int) -> list[str]:
+    """Of one line of the table: the size, both medians, their ratio."""
+    both = [(milliseconds(plain, body), milliseconds(strict.decode, body)) for _ in range(runs)]
+    alone, checked = (statistics.median(times) for times in zip(*both, strict=True))
+    return [f"{len(body):,}", f"{alone:.3f}", f"{checked:.3f}", f"{checked / alone:.2f}"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.strict_json", description=__doc__)
+    parser.add_argument("--messages", type=int, default=1_000, help="messages per body")
+    parser.add_argument("--runs", type=int, default=31)
+    arguments = parser.parse_args()
+    console.print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    for format_name, make, kind, count in (
+        ("Arcion", arcion_message, ArcionMessage, count_arcion),
+        ("Replicate", replicate_message, ReplicateMessage | None, count_replicate),
+    ):
+        strict = MessageDecoder(kind, count)
+        many, one = msgspec.json.Decoder(list[kind]), msgspec.json.Decoder(kind)
+        grid = Grid(title=f"{format_name}: {arguments.messages:,} messages, milliseconds")
+        for column in ("body", "bytes", "decoder", "strict", "ratio"):
+            grid.add_column(column, justify="left" if column == "body" else "right")
+        for title, (write, alphabet) in BODIES.items():
+            body = write([make(key, ALPHABETS[alphabet]) for key in range(arguments.messages)])
+            plain = many.decode if body.startswith(b"[") else one.decode_lines
+            grid.add_row(title, *measure(body, plain, strict, arguments.runs))
+        console.print(grid)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

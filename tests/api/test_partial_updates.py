@@ -1,0 +1,226 @@
+"""Completing partial updates over HTTP: messages of both formats, refusals, dry runs, the option on and off."""
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.api.calls import EMPLOYEES, REGION, Gateway, insert, problem
+from tests.api.conftest import ClientWith
+
+COLUMNS: Final = {"r_regionkey": "int32", "r_name": "string", "r_comment": "string"}
+
+
+def register(gateway: Gateway, partial_updates: str = "complete", columns: dict[str, str] | None = None) -> None:
+    """The table of the documented realtime samples."""
+    declared = [{"name": name, "type": of} for name, of in (columns or COLUMNS).items()]
+    body = {"columns": declared, "key_columns": ["r_regionkey"], "options": {"partial_updates": partial_updates}}
+    gateway.put(f"/v1/tables/{REGION}", json=body).raise_for_status()
+
+
+def sample(samples: Path, name: str) -> dict[str, Any]:
+    message: dict[str, Any] = json.loads((samples / "arcion" / f"{name}.json").read_bytes())
+    return message
+
+
+def region_update(key: str, new_key: str | None = None, **changed: str) -> dict[str, Any]:
+    """An update as Replicant writes it by default: the key before, the changed columns after."""
+    names, exists = list(COLUMNS), dict.fromkeys(COLUMNS, "0")
+    exists |= {"r_regionkey": "2" if new_key is None else "3"} | dict.fromkeys(changed, "1")
+    return insert(REGION) | {
+        "opType": "U",
+        "before": dict.fromkeys(names, "null") | {"r_regionkey": key},
+        "after": dict.fromkeys(names, "null") | {"r_regionkey": new_key or "null"} | changed,
+        "exists": exists,
+    }
+
+
+def images(gateway: Gateway, table: str = REGION) -> int:
+    answer = gateway.get(f"/v1/tables/{table}/row-images/count").raise_for_status().json()
+    assert (answer["table"], answer["generation"]) == (table, 1)
+    count: int = answer["count"]
+    return count
+
+
+def dry_rows(gateway: Gateway, *messages: Any, replicate: bool = False) -> list[dict[str, Any]]:
+    """The rows of the one table for which these messages would land."""
+    post = gateway.replicate if replicate else gateway.arcion
+    response = post(*messages, dry_run=True)
+    assert response.status_code == 200, response.text
+    [table] = response.json()["tables"]
+    rows: list[dict[str, Any]] = table["rows"]
+    return rows
+
+
+def test_the_documented_partial_update_is_completed_from_the_row_before_it(gateway: Gateway, samples: Path) -> None:
+    register(gateway)
+    assert gateway.arcion(sample(samples, "realtime_insert")).status_code == 202
+    whole = {"r_regionkey": 10, "r_name": "India", "r_comment": "USA", "__rowMarker__": 1}
+    assert dry_rows(gateway, sample(samples, "realtime_update")) == [whole]
+    response = gateway.arcion(sample(samples, "realtime_update"))
+    assert response.status_code == 202
+    assert response.json()["receipts"][0]["sequence"] == 2
+    assert dry_rows(gateway, region_update("10", r_name="Bharat"))[0]["r_comment"] == "USA"
+
+
+def test_earlier_changes_of_the_same_request_count(gateway: Gateway) -> None:
+    register(gateway)
+    rows = dry_rows(
+        gateway,
+        insert(REGION, r_regionkey="1", r_name="Asia", r_comment="a"),
+        region_update("1", r_comment="b"),
+        region_update("1", "2"),
+        region_update("2", r_name="Africa"),
+    )
+    assert [tuple(row.values()) for row in rows] == [
+        (1, "Asia", "a", 0),
+        (1, "Asia", "b", 1),
+        (1, None, None, 2),
+        (2, "Asia", "b", 0),
+        (2, "Africa", "b", 1),
+    ]
+
+
+def test_the_count_follows_inserts_key_changes_and_deletes(gateway: Gateway) -> None:
+    register(gateway)
+    assert images(gateway) == 0
+    gateway.arcion(*(insert(REGION, r_regionkey=str(key), r_name="x", r_comment="y") for key in range(5)))
+    assert images(gateway) == 5
+    gateway.arcion(region_update("1", "7"), region_update("2", r_name="z"))
+    assert images(gateway) == 5
+    delete = region_update("7") | {"opType": "D"}
+    assert gateway.arcion(delete).status_code == 202
+    assert images(gateway) == 4
+
+
+def test_the_count_of_a_table_that_keeps_none_is_zero_and_of_an_unknown_table_404(
+    gateway: Gateway, client_with: ClientWith
+) -> None:
+    register(gateway, "reject")
+    gateway.arcion(insert(REGION, r_regionkey="1", r_name="x", r_comment="y"))
+    assert images(gateway) == 0
+    problem(gateway.get("/v1/tables/nowhere/row-images/count"), 404, "unknown_table")
+    problem(client_with("read", tables=["x.*"]).get(f"/v1/tables/{REGION}/row-images/count"), 404, "unknown_table")
+    problem(client_with("ingest").get(f"/v1/tables/{REGION}/row-images/count"), 403, "forbidden")
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_an_update_of_an_unknown_row_is_refused_with_pointer_and_columns(gateway: Gateway, dry_run: bool) -> None:
+    register(gateway)
+    known = insert(REGION, r_regionkey="1", r_name="x", r_comment="y")
+    response = gateway.arcion(known, region_update("2", r_name="z"), region_update("3", "4"), dry_run=dry_run)
+    details = problem(response, 422, "incomplete_update")
+    assert [(error["index"], error["pointer"], error["column"]) for error in details["errors"]] == [
+        (1, "/after/r_comment", "r_comment"),
+        (2, "/after/r_name", "r_name"),
+        (2, "/after/r_comment", "r_comment"),
+    ]
+    assert (images(gateway), gateway.status(REGION)["last_sequence"]) == (0, 0)
+
+
+def test_a_dry_run_completes_and_leaves_nothing(gateway: Gateway) -> None:
+    register(gateway)
+    gateway.arcion(insert(REGION, r_regionkey="1", r_name="Asia", r_comment="a"))
+    for _ in range(2):
+        assert dry_rows(gateway, region_update("1", r_name="z"), region_update("1", "2"))[0]["r_comment"] == "a"
+    assert dry_rows(gateway, region_update("1", r_comment="b"))[0]["r_name"] == "Asia"
+    assert (images(gateway), gateway.status(REGION)["last_sequence"]) == (1, 1)
+
+
+def test_switching_the_option_off_forgets_the_images_and_on_again_starts_anew(gateway: Gateway) -> None:
+    register(gateway)
+    gateway.arcion(insert(REGION, r_regionkey="1", r_name="Asia", r_comment="a"))
+    register(gateway, "reject")
+    assert images(gateway) == 0
+    problem(gateway.arcion(region_update("1", r_name="z")), 422, "incomplete_update")
+    register(gateway, "complete")
+    details = problem(gateway.arcion(region_update("1", r_name="z")), 422, "incomplete_update")
+    assert "no row image" in details["errors"][0]["detail"]
+    gateway.arcion(region_update("1", r_name="Africa", r_comment="b"))
+    assert images(gateway) == 1
+    assert dry_rows(gateway, region_update("1", r_name="z"))[0]["r_comment"] == "b"
+
+
+def test_a_live_table_that_is_switched_on_completes_the_rows_that_come_from_then_on(gateway: Gateway) -> None:
+    register(gateway, "reject")
+    gateway.arcion(*(insert(REGION, r_regionkey=str(key), r_name="x", r_comment="y") for key in range(3)))
+    gateway.put(f"/v1/tables/{REGION}", json={"options": {"partial_updates": "complete"}}).raise_for_status()
+    assert images(gateway) == 0
+    problem(gateway.arcion(region_update("1", r_name="z")), 422, "incomplete_update")
+    gateway.arcion(insert(REGION, r_regionkey="4", r_name="new", r_comment="row"))
+    assert dry_rows(gateway, region_update("4", r_name="z"))[0]["r_comment"] == "row"
+
+
+def test_an_image_survives_a_new_schema_version_and_does_not_know_its_columns(gateway: Gateway) -> None:
+    register(gateway)
+    gateway.arcion(insert(REGION, r_regionkey="1", r_name="Asia", r_comment="a"))
+    register(gateway, columns=COLUMNS | {"r_area": "int64"})
+    details = problem(gateway.arcion(region_update("1", r_name="z")), 422, "incomplete_update")
+    assert [(error["pointer"], error["column"]) for error in details["errors"]] == [("/after/r_area", "r_area")]
+    assert dry_rows(gateway, region_update("1", r_area="5")) == [
+        {"r_regionkey": 1, "r_name": "Asia", "r_comment": "a", "r_area": 5, "__rowMarker__": 1}
+    ]
+
+
+def replicate(samples: Path, name: str, **changes: Any) -> dict[str, Any]:
+    """A sample message with members of its body replaced."""
+    message: dict[str, Any] = json.loads((samples / "replicate" / f"{name}.json").read_bytes())
+    message["message"] |= changes
+    return message
+
+
+def employee_update(samples: Path, mask: str, **data: Any) -> dict[str, Any]:
+    message = replicate(samples, "dt_update", data=data, beforeData=None)
+    message["message"]["headers"] |= {"columnMask": mask, "changeMask": None}
+    return message
+
+
+@pytest.fixture
+def employees(gateway: Gateway, samples: Path) -> Gateway:
+    """The sample table completes partial updates; it holds one row."""
+    gateway.replicate(replicate(samples, "md_employees")).raise_for_status()
+    gateway.put(f"/v1/tables/{EMPLOYEES}", json={"options": {"partial_updates": "complete"}}).raise_for_status()
+    gateway.replicate(replicate(samples, "dt_insert")).raise_for_status()
+    return gateway
+
+
+def test_columns_that_the_mask_says_were_not_captured_come_from_the_image(employees: Gateway, samples: Path) -> None:
+    message = employee_update(samples, "05", EMPLOYEE_ID=2, NAME=None, SALARY="7.50", BADGE="FF")
+    [row] = dry_rows(employees, message, replicate=True)
+    assert row == {
+        "EMPLOYEE_ID": 2,
+        "NAME": "Grace",
+        "SALARY": "7.50",
+        "HIRED": None,
+        "CHANGED_AT": "2026-01-05T09:30:00Z",
+        "BADGE": None,
+        "__rowMarker__": 1,
+    }
+    assert employees.replicate(message).status_code == 202
+    assert images(employees, EMPLOYEES) == 1
+
+
+def test_a_masked_update_of_an_unknown_row_names_what_is_missing(employees: Gateway, samples: Path) -> None:
+    response = employees.replicate(employee_update(samples, "0F", EMPLOYEE_ID=9, NAME="x", SALARY="1", HIRED=None))
+    errors = problem(response, 422, "incomplete_update")["errors"]
+    assert [(error["pointer"], error["column"]) for error in errors] == [
+        ("/message/data/CHANGED_AT", "CHANGED_AT"),
+        ("/message/data/BADGE", "BADGE"),
+    ]
+
+
+def test_a_row_written_before_the_source_had_a_column_is_not_completed_with_null(
+    employees: Gateway, samples: Path
+) -> None:
+    metadata = replicate(samples, "md_employees", schemaId="two")
+    metadata["message"]["lineage"]["tableVersion"] = 2
+    metadata["message"]["tableStructure"]["tableColumns"]["NOTE"] = {"ordinal": 7, "type": "NCLOB"}
+    older = replicate(samples, "dt_insert")
+    older["message"]["data"] |= {"EMPLOYEE_ID": 3}
+    masked = employee_update(samples, "03", EMPLOYEE_ID=3, NAME="Eve") | {"messageSchemaId": "two"}
+    details = problem(employees.replicate(older, metadata, masked), 422, "incomplete_update")
+    assert [(error["index"], error["column"]) for error in details["errors"]] == [(2, "NOTE")]
+    known = employee_update(samples, "43", EMPLOYEE_ID=3, NAME="Eve", NOTE="n") | {"messageSchemaId": "two"}
+    assert employees.replicate(older, metadata, known, masked).status_code == 202
+    assert images(employees, EMPLOYEES) == 2

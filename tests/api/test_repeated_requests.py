@@ -1,0 +1,108 @@
+"""Idempotency keys and producer numbers over HTTP."""
+
+import gzip
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.calls import Gateway, insert, problem
+from tests.api.conftest import ClientWith
+
+ARCION = "/v1/changes/arcion"
+
+
+@pytest.fixture
+def table(gateway: Gateway) -> Gateway:
+    gateway.register("t", {"id": "int64"}, ["id"]).raise_for_status()
+    return gateway
+
+
+def post(client: Gateway, number: int, **options: Any) -> httpx.Response:
+    """One insert, under these headers and with these parameters."""
+    headers = options.get("headers", {}) | {"Content-Type": "application/json"}
+    content = json.dumps([insert("t", id=str(number))]).encode()
+    if headers.get("Content-Encoding") == "gzip":
+        content = gzip.compress(content)
+    return client.post(ARCION, content=content, headers=headers, params=options.get("params", {}))
+
+
+def test_a_repeated_key_gets_the_first_answer_and_says_so(table: Gateway) -> None:
+    key = {"Idempotency-Key": "order-1"}
+    first, second = post(table, 1, headers=key), post(table, 1, headers=key)
+    assert (first.status_code, second.status_code) == (202, 200)
+    assert "idempotency-replayed" not in first.headers
+    assert second.headers["idempotency-replayed"] == "true"
+    assert second.json() == first.json() | {"replayed": True}
+    assert table.status("t")["accepted"]["rows"] == 1
+
+
+def test_a_key_in_quotes_is_the_same_and_so_is_a_compressed_body(table: Gateway) -> None:
+    post(table, 1, headers={"Idempotency-Key": "k"}).raise_for_status()
+    again = post(table, 1, headers={"Idempotency-Key": '"k"', "Content-Encoding": "gzip"})
+    assert (again.status_code, again.json()["replayed"]) == (200, True)
+
+
+@pytest.mark.parametrize("difference", ["body", "query"])
+def test_a_key_for_another_request_is_refused(table: Gateway, difference: str) -> None:
+    key = {"Idempotency-Key": "k"}
+    post(table, 1, headers=key).raise_for_status()
+    other = post(table, 2, headers=key) if difference == "body" else post(table, 1, headers=key, params={"table": "t"})
+    problem(other, 422, "idempotency_key_reused")
+
+
+def test_a_repeated_request_is_answered_although_its_table_is_gone(table: Gateway) -> None:
+    key = {"Idempotency-Key": "k"}
+    first = post(table, 1, headers=key)
+    table.delete("/v1/tables/t", params={"generation": 1}).raise_for_status()
+    problem(post(table, 2), 409, "table_not_accepting")
+    assert post(table, 1, headers=key).json()["receipts"] == first.json()["receipts"]
+
+
+def test_a_refused_request_may_be_repeated_mended_under_the_same_key(table: Gateway) -> None:
+    key = {"Idempotency-Key": "k", "Content-Type": "application/json"}
+    refused = table.post(ARCION, json=[insert("t", id="no number")], headers=key)
+    problem(refused, 422, "bad_value")
+    assert post(table, 1, headers=key).status_code == 202
+
+
+def numbered(number: int, producer: str = "crm") -> dict[str, str]:
+    return {"Mirrorgate-Producer": producer, "Mirrorgate-Producer-Sequence": str(number)}
+
+
+def test_a_producer_finds_out_what_is_durable_and_goes_on(table: Gateway) -> None:
+    problem(table.get("/v1/producers/crm"), 404, "unknown_producer")
+    for number in (1, 2):
+        assert post(table, number, headers=numbered(number)).status_code == 202
+    state = table.get("/v1/producers/crm").json()
+    assert (state["producer"], state["sequence"], state["receipts"][0]["sequence"]) == ("crm", 2, 2)
+    assert post(table, 2, headers=numbered(2)).json()["replayed"] is True
+    gap = problem(post(table, 9, headers=numbered(9)), 409, "producer_gap")
+    assert "next number of this producer is 3" in gap["detail"]
+    problem(post(table, 7, headers=numbered(1)), 422, "producer_sequence_reused")
+    assert table.status("t")["accepted"]["rows"] == 2
+
+
+def test_a_producer_belongs_to_the_key_that_it_sends_with(table: Gateway, client_with: ClientWith) -> None:
+    post(table, 1, headers=numbered(1)).raise_for_status()
+    other = client_with("ingest")
+    problem(other.get("/v1/producers/crm"), 404, "unknown_producer")
+    assert post(other, 5, headers=numbered(1)).status_code == 202
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Mirrorgate-Producer": "crm"},
+        {"Mirrorgate-Producer-Sequence": "1"},
+        numbered(0),
+        numbered(2**63),
+        numbered(1) | {"Idempotency-Key": "k"},
+        {"Idempotency-Key": "a b"},
+        {"Idempotency-Key": "k" * 256},
+    ],
+)
+def test_headers_that_name_nothing_sure_are_refused(table: Gateway, headers: dict[str, str]) -> None:
+    problem(post(table, 1, headers=headers), 400, "bad_request")
+    assert table.status("t")["last_sequence"] == 0

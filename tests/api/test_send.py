@@ -1,0 +1,193 @@
+"""`mirrorgate send` against the real API: files larger than a request, refusals and how to go on after them."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from structlog.testing import capture_logs
+
+from app import cli
+from app.client import AnswerLost, GatewayClient
+from app.domain.payload import decode_payload
+from app.errors import Code
+from tests.api.calls import ADMIN_KEY, EMPLOYEES, MAX_BODY_BYTES, Gateway, insert
+from tests.support.gateway_parts import current
+
+CSV = ("--format", "csv", "--table", "t", "--mode", "snapshot")
+
+
+@dataclass
+class Ended:
+    """How a command ended and what it printed."""
+
+    status: int
+    output: str
+    errors: str
+
+    @property
+    def report(self) -> dict[str, Any]:
+        report: dict[str, Any] = json.loads(self.output)
+        return report
+
+
+Send = Callable[..., Ended]
+
+
+@pytest.fixture
+def send(api_address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Send:
+    """Runs the command on a file with this content."""
+
+    def run(content: bytes, *options: object) -> Ended:
+        file = tmp_path / "changes"
+        file.write_bytes(content)
+        capsys.readouterr()
+        connection = ["--url", api_address, "--key", ADMIN_KEY]
+        monkeypatch.setattr("sys.argv", ["mirrorgate", "send", str(file), *map(str, options), *connection])
+        with capture_logs(), pytest.raises(SystemExit) as ended:  # the API logs to the same standard output
+            cli.main()
+        output, errors = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return Ended(ended.value.code, output, errors)
+
+    return run
+
+
+def staged(engine: sa.Engine, name: str) -> list[tuple[Any, ...]]:
+    """The rows of a table as staged, without their markers."""
+    table = current(engine, name)
+    with engine.begin() as connection:
+        query = sa.text("SELECT payload FROM mirrorgate.block_payloads WHERE table_id = :id ORDER BY first_sequence")
+        payloads = connection.execute(query, {"id": table.table_id}).scalars().all()
+    batches = [decode_payload(payload, table.schema.arrow) for payload in payloads]
+    return [tuple(row.values())[:-1] for batch in batches for row in batch.to_pylist()]
+
+
+def lines(count: int, **changed: str) -> list[bytes]:
+    """Inserts into `t`; `changed` replaces the keys of some, `_3="x"` that of message 3."""
+    return [
+        json.dumps(insert("t", id=changed.get(f"_{key}", str(key)), note="x" * 50)).encode() for key in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"\n".join(lines(1_000)), b"[" + b",\n".join(lines(1_000)) + b"]", b" ".join(lines(1_000))],
+    ids=["lines", "array", "objects"],
+)
+def test_a_file_above_the_body_limit_is_sent_in_order(
+    gateway: Gateway, api_engine: sa.Engine, send: Send, content: bytes
+) -> None:
+    gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
+    assert len(content) > MAX_BODY_BYTES
+    ended = send(content, "--format", "arcion", "--max-bytes", 30_000, "--json")
+    assert (ended.status, ended.errors) == (0, "")
+    report = ended.report
+    requests = report["requests"]
+    assert requests >= len(content) // 30_000
+    assert report["tables"] == {"t": {"generation": 1, "last_sequence": requests, "changes": 1_000, "rows": 1_000}}
+    assert staged(api_engine, "t") == [(key, "x" * 50) for key in range(1_000)]
+
+
+@pytest.mark.parametrize("declared", [("--header",), ("--columns", "id,note")])
+def test_a_csv_file_above_the_body_limit_keeps_line_ends_within_quotes(
+    gateway: Gateway, api_engine: sa.Engine, send: Send, declared: tuple[str, ...]
+) -> None:
+    gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
+    rows = [(key, f'"{key}",\r\n\n' + "é" * 50) for key in range(1_000)]
+    written = io.StringIO()
+    csv.writer(written).writerows([*([("id", "note")] if declared == ("--header",) else []), *rows])
+    content = written.getvalue().encode()
+    assert len(content) > MAX_BODY_BYTES
+    ended = send(content, *CSV, *declared, "--max-bytes", 2_000)
+    assert (ended.status, ended.errors) == (0, "")
+    assert ended.output.startswith("accepted: 1,000 changes in ")
+    assert staged(api_engine, "t") == rows
+
+
+def test_metadata_comes_before_the_data_that_needs_it(gateway: Gateway, send: Send, samples: Path) -> None:
+    conversation = (samples / "replicate" / "conversation.ndjson").read_bytes()
+    ended = send(conversation, "--format", "replicate", "--batch", 1, "--json")
+    assert ended.status == 0
+    assert ended.report["requests"] == len(conversation.splitlines())
+    assert ended.report["tables"][EMPLOYEES]["last_sequence"] == gateway.status(EMPLOYEES)["last_sequence"]
+    assert gateway.status(EMPLOYEES)["accepted"] == {"batches": 5, "changes": 5, "rows": 6}
+
+
+def test_a_request_whose_answer_is_lost_lands_once(
+    gateway: Gateway, api_engine: sa.Engine, send: Send, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
+    post_changes, calls = GatewayClient.post_changes, []
+
+    def losing_every_second_answer(*arguments: Any, **options: Any) -> Any:
+        answer = post_changes(*arguments, **options)
+        calls.append(answer["replayed"])
+        if len(calls) % 2:
+            raise AnswerLost(Code.NOT_READY, "the answer is lost")
+        return answer
+
+    monkeypatch.setattr(GatewayClient, "post_changes", losing_every_second_answer)
+    ended = send(b"\n".join(lines(25)), "--format", "arcion", "--batch", 10)
+    assert ended.status == 0
+    assert calls == [False, True] * 3
+    assert staged(api_engine, "t") == [(key, "x" * 50) for key in range(25)]
+
+
+def test_a_refusal_names_the_message_in_the_file_and_the_rest_can_be_sent_after_a_mend(
+    gateway: Gateway, api_engine: sa.Engine, send: Send
+) -> None:
+    gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
+    wrong, mended = (b"\n".join(lines(25, **changed)) for changed in ({"_17": "x", "_18": "y"}, {}))
+    options = ("--format", "arcion", "--batch", 10)
+    ended = send(wrong, *options)
+    assert ended.status == 1
+    assert ended.output.startswith("accepted: 10 changes in 1 requests")
+    byte = sum(len(line) + 1 for line in lines(17))
+    place = f"byte {byte}, line 18"
+    assert f"error bad_value: {place}: " in ended.errors
+    assert f"  message 17 /after/id bad_value: {place}: " in ended.errors
+    assert "  message 18 /after/id bad_value: " in ended.errors
+    assert "Then send the rest with --from-message 10." in ended.errors
+    assert len(staged(api_engine, "t")) == 10
+
+    report = send(wrong, *options, "--from-message", 10, "--json").report
+    assert (report["complete"], report["next_message"], report["requests"]) == (False, 10, 0)
+    assert [error["index"] for error in report["error"]["errors"]] == [17, 18]
+
+    assert send(mended, *options, "--from-message", 10).status == 0
+    assert staged(api_engine, "t") == [(key, "x" * 50) for key in range(25)]
+
+
+def test_a_refused_csv_record_is_named_by_its_line_in_the_file(gateway: Gateway, send: Send) -> None:
+    gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
+    records = [b'%d,"a\nb"\n' % key for key in range(20)]
+    records[15] = b'x,"a\nb"\n'
+    ended = send(b"id,note\n" + b"\n" + b"".join(records), *CSV, "--header", "--batch", 6)
+    assert ended.status == 1
+    byte = len(b"id,note\n\n" + b"".join(records[:15]))
+    assert f"  message 15 /after/id bad_value: byte {byte}, line 33: " in ended.errors
+    assert "line 33: line" not in ended.errors
+    assert "--from-message 12" in ended.errors
+
+
+def test_a_text_that_is_no_json_is_named_by_its_byte_in_the_file(gateway: Gateway, send: Send) -> None:
+    gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
+    before = b"\n".join(lines(20)) + b"\n"
+    ended = send(before + b'{"tableName": }\n', "--format", "arcion", "--batch", 3)
+    assert ended.status == 1
+    assert f"  message 20 malformed_json: byte {len(before)}, line 21: " in ended.errors
+    assert f"(byte {len(before) + 14})" in ended.errors
+
+
+def test_a_request_that_is_too_large_for_the_gateway_says_what_to_change(gateway: Gateway, send: Send) -> None:
+    gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
+    ended = send(b"\n".join(lines(1_000)), "--format", "arcion")
+    assert ended.status == 1
+    assert "error body_too_large" in ended.errors
+    assert "Give a smaller --max-bytes." in ended.errors

@@ -1,0 +1,125 @@
+"""Table options over HTTP: which are refused and where, what they become, and dry runs."""
+
+from typing import Any
+
+import httpx
+import pytest
+import sqlalchemy as sa
+
+from app.domain.table_options import DEFAULT_OPTIONS
+from tests.api.calls import Gateway, insert, problem
+from tests.api.conftest import ClientWith
+from tests.support.gateway_parts import current
+
+COLUMNS = [{"name": "id", "type": "int64", "nullable": False}, {"name": "blob", "type": "binary"}]
+
+
+def put(gateway: Gateway, declare: bool = True, table: str = "t", **options: Any) -> httpx.Response:
+    body: dict[str, Any] = {"columns": COLUMNS, "key_columns": ["id"]} if declare else {}
+    return gateway.put(f"/v1/tables/{table}", json=body | ({"options": options} if options else {}))
+
+
+@pytest.mark.parametrize(
+    ("options", "pointer"),
+    [
+        ({"speed": 11}, "/options/speed"),
+        ({"reload": "maybe"}, "/options/reload"),
+        ({"seed_file": "perhaps"}, "/options/seed_file"),
+        ({"exclude": "name"}, "/options/exclude"),
+        ({"columns": {"a/b": {"colour": "red"}}}, "/options/columns/a~1b/colour"),
+        ({"columns": {"a": {"encoding": "octal"}}}, "/options/columns/a/encoding"),
+        ({"columns": {"a/b": {"type": "integer"}}}, "/options/columns/a~1b/type"),
+        ({"source_timezone": "Europe/Atlantis"}, "/options/source_timezone"),
+        ({"sources": ["fine", "_bad"]}, "/options/sources/1"),
+        ({"exclude": ["id"]}, "/options/exclude"),
+        ({"seed_file": True}, "/options/seed_file"),
+        ({"initial_load": "bare", "insert_marker": "upsert"}, "/options/initial_load"),
+    ],
+)
+def test_an_option_that_there_is_not_is_refused_with_its_place(
+    gateway: Gateway, options: dict[str, Any], pointer: str
+) -> None:
+    details = problem(put(gateway, **options), 422, "bad_option")
+    assert [(error["code"], error["pointer"]) for error in details["errors"]] == [("bad_option", pointer)]
+    assert gateway.get("/v1/tables").json() == {"tables": []}
+
+
+def test_every_option_is_shown_as_it_was_given(gateway: Gateway) -> None:
+    given = {
+        "partial_updates": "complete",
+        "new_columns": "add_as_string",
+        "source_order": "enforce",
+        "reload": "upsert",
+        "insert_marker": "upsert",
+        "exclude": ["b", "a"],
+        "sources": ["old", "s.old", "C.s.old"],
+        "source_timezone": "Europe/Berlin",
+        "binary_encoding": "base64",
+        "columns": {"blob": {"encoding": "hex"}, "n": {"type": "decimal(9,2)", "nullable": True, "encoding": None}},
+    }
+    shown = put(gateway, **given).json()["options"]
+    part = {"type": None, "nullable": None, "encoding": None}
+    columns = {"blob": part | {"encoding": "hex"}, "n": part | {"type": "decimal(9,2)", "nullable": True}}
+    assert shown == DEFAULT_OPTIONS.to_json() | given | {"columns": columns}
+    assert shown == gateway.status("t")["options"] == gateway.get("/v1/tables").json()["tables"][0]["options"]
+
+
+def test_options_stay_where_a_put_leaves_them_out_and_the_same_again_changes_nothing(
+    gateway: Gateway, api_engine: sa.Engine
+) -> None:
+    options = {"reload": "upsert", "exclude": ["x"], "sources": ["a", "c.a.b"], "columns": {"blob": {}}}
+    first = put(gateway, **options)
+    before = current(api_engine, "t")
+    shown = first.json()["options"]
+    for again in (put(gateway), put(gateway, **options), put(gateway, False), put(gateway, False, **shown)):
+        assert (again.status_code, again.json()) == (200, first.json())
+    assert current(api_engine, "t") == before
+    changed = put(gateway, False, reload="refuse")
+    assert changed.json()["options"] == shown | {"reload": "refuse"}
+    assert current(api_engine, "t").revision == before.revision + 1
+
+
+def test_a_new_table_needs_columns_beside_its_options(gateway: Gateway) -> None:
+    problem(put(gateway, False, reload="upsert"), 422, "bad_schema")
+
+
+def test_a_key_must_cover_the_sources_that_it_leads_to_a_table(gateway: Gateway, client_with: ClientWith) -> None:
+    mine = client_with("register", tables=["mine.*"])
+    problem(put(mine, table="mine.t", sources=["mine.old", "yours.t"]), 404, "unknown_table")
+    problem(put(mine, table="mine.t", sources=["c.yours.t"]), 404, "unknown_table")
+    assert gateway.get("/v1/tables").json() == {"tables": []}
+    assert put(mine, table="mine.t", sources=["mine.old", "c.mine.older"]).status_code == 201
+
+
+def test_a_second_catalog_and_a_named_one_over_http(gateway: Gateway) -> None:
+    put(gateway, sources=["c2.s.t"])
+    message = insert("s.t", id="1")
+    message["tableName"]["namespace"]["catalog"] = "c2"
+    assert gateway.arcion(message).json()["receipts"][0]["table"] == "t"
+    message["tableName"]["namespace"]["catalog"] = "c3"
+    problem(gateway.arcion(message), 404, "unknown_table")
+
+
+def test_duplicates_stand_in_the_answer_and_in_the_metrics(gateway: Gateway) -> None:
+    put(gateway, source_order="enforce")
+    message = {"headers": {"operation": "INSERT", "changeSequence": "1".zfill(35)}, "data": {"id": 1, "blob": "00"}}
+    answers = [gateway.replicate(message, message, table="t").json() for _ in range(2)]
+    assert [(answer["duplicates"], len(answer["receipts"])) for answer in answers] == [(1, 1), (2, 0)]
+    line = next(line for line in gateway.get("/metrics").text.splitlines() if line.startswith("mirrorgate_duplicate"))
+    assert float(line.split()[-1]) >= 3
+
+
+def test_a_dry_run_answers_rows_as_json(gateway: Gateway) -> None:
+    put(gateway, new_columns="add_as_string")
+    response = gateway.arcion(insert("t", id="9007199254740993", blob="0102", note="x"), dry_run=True)
+    row = {"id": 9007199254740993, "blob": "AQI=", "note": "x", "__rowMarker__": 0}
+    table = {"table": "t", "generation": 1, "schema_version": 2, "rows": [row]}
+    assert (response.status_code, response.json()) == (200, {"tables": [table], "ignored": 0, "duplicates": 0})
+    csv = {"content": "1,NULL\n", "headers": {"Content-Type": "text/csv"}}
+    parameters = {"table": "t", "mode": "snapshot", "columns": "id,blob", "dry_run": "true"}
+    response = gateway.post("/v1/changes/arcion", params=parameters, **csv)
+    assert response.json()["tables"][0]["rows"] == [{"id": 1, "blob": None, "__rowMarker__": 0}]
+    problem(gateway.arcion(insert("t", id="x"), dry_run=True), 422, "bad_value")
+    problem(gateway.replicate({"data": {}}, dry_run=True), 422, "malformed_message")
+    status = gateway.status("t")
+    assert (status["schema_version"], status["accepted"]["batches"]) == (1, 0)

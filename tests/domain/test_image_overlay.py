@@ -1,0 +1,267 @@
+"""Completing partial updates from row images: what they may be completed from, and what is refused."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.change import Change, Image, SourceValue
+from app.domain.image_overlay import ImageOverlay, Layer
+from app.domain.landing_rows import landing_rows
+from app.domain.names import TableName
+from app.domain.row_image import StoredImage, decode_image
+from app.domain.table import BatchSequence, Generation, Table, TableId, TableState
+from app.domain.table_options import PartialUpdates, TableOptions
+from app.domain.table_schema import SchemaVersion, TableSchema
+from app.errors import Code
+from tests.support.changes import delete, insert, update, upsert
+from tests.support.refusals import refused
+from tests.support.schemas import schema_of
+
+COMPLETE: Final = TableOptions(partial_updates=PartialUpdates.COMPLETE)
+NARROW: Final = schema_of({"id": "int64", "name": "string"}, ["id"], required=["id"])
+SCHEMA: Final = schema_of({"id": "int64", "name": "string", "total": "decimal(9,2)"}, ["id"], required=["id"])
+ADA: Final[Image] = {"id": 1, "name": "Ada", "total": "1.5"}
+BOB: Final[Image] = {"id": 2, "name": "Bob", "total": None}
+
+
+def table_with(schema: TableSchema = SCHEMA, **members: Any) -> Table:
+    name, version = TableName.parse("t"), SchemaVersion(1)
+    return Table(TableId(1), name, Generation(1), TableState.ACTIVE, version, schema, COMPLETE, **members)
+
+
+def complete(overlay: ImageOverlay, changes: Sequence[Change]) -> tuple[list[dict[str, Any]], Layer]:
+    """The rows as they land, and what the batch leaves."""
+    rows, layer = overlay.complete(landing_rows(changes, overlay.table.row_rules))
+    rows.batch.validate(full=True)
+    return rows.batch.to_pylist(), layer
+
+
+def landed(changes: Sequence[Change], *, after: Sequence[Change] = (), table: Table | None = None) -> list[Any]:
+    """The landing rows of a batch, as tuples, that comes after another one."""
+    overlay = ImageOverlay(table or table_with(), {})
+    overlay.adopt(complete(overlay, after)[1], BatchSequence(1))
+    return [tuple(row.values()) for row in complete(overlay, changes)[0]]
+
+
+def stored(table: Table, changes: Sequence[Change], sequence: int = 1) -> Mapping[bytes, StoredImage]:
+    """The images that a batch leaves under its `sequence`."""
+    overlay = ImageOverlay(table, {})
+    overlay.adopt(complete(overlay, changes)[1], BatchSequence(sequence))
+    return {key: image for key, image in overlay.written.items() if image is not None}
+
+
+ADA_NOW, BOB_NOW = (1, "Ada", Decimal("1.50")), (2, "Bob", None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "rows"),
+    [
+        ([update(None, {"id": 1, "name": "Eve"})], [(1, "Eve", Decimal("1.50"), 1)]),
+        ([update({"id": "1"}, {"id": "01", "total": None})], [(1, "Ada", None, 1)]),
+        ([update(None, {"id": 1})], [(*ADA_NOW, 1)]),
+        ([update(None, {"id": 2, "name": "Eve"})], [(2, "Eve", None, 1)]),
+        ([update({"id": 1}, {"id": 9})], [(1, None, None, 2), (9, *ADA_NOW[1:], 0)]),
+        (
+            [update({"id": 1}, {"id": 9, "total": 3}), update(None, {"id": 9, "name": "Eve"})],
+            [(1, None, None, 2), (9, "Ada", Decimal(3), 0), (9, "Eve", Decimal(3), 1)],
+        ),
+        (
+            [update(None, {"id": 1, "total": 7}), update(None, {"id": 1, "name": "Eve"})],
+            [(1, "Ada", Decimal(7), 1), (1, "Eve", Decimal(7), 1)],
+        ),
+        (
+            [delete({"id": 1}), insert({"id": 1, "name": "New"}), update(None, {"id": 1, "total": 2})],
+            [(1, None, None, 2), (1, "New", None, 0), (1, "New", Decimal(2), 1)],
+        ),
+        (
+            [upsert({"id": 3, "name": "Cy", "total": 1}), update(None, {"id": 3, "name": "Di"})],
+            [(3, "Cy", Decimal(1), 4), (3, "Di", Decimal(1), 1)],
+        ),
+        (
+            [update({"id": 1}, {"id": 9}), update({"id": 2}, {"id": 1}), update({"id": 9}, {"id": 2})],
+            [
+                (1, None, None, 2),
+                (9, *ADA_NOW[1:], 0),
+                (2, None, None, 2),
+                (1, *BOB_NOW[1:], 0),
+                (9, None, None, 2),
+                (2, *ADA_NOW[1:], 0),
+            ],
+        ),
+    ],
+    ids=[
+        "one column changed",
+        "another spelling of the key",
+        "nothing changed",
+        "NULL in the image",
+        "only the key changed",
+        "key changed and then updated",
+        "two updates of one row",
+        "deleted and inserted again",
+        "upserted and updated",
+        "two rows exchange their keys",
+    ],
+)
+def test_a_partial_update_lands_as_the_full_row(changes: list[Change], rows: list[tuple[Any, ...]]) -> None:
+    assert landed(changes, after=[insert(ADA), insert(BOB)]) == rows
+
+
+@pytest.mark.parametrize(
+    ("changes", "index", "columns"),
+    [
+        ([update(None, {"id": 3, "name": "Eve"}, 0)], 0, ["total"]),
+        ([update(None, {"id": 3}, 0)], 0, ["name", "total"]),
+        ([delete({"id": 1}, 0), update(None, {"id": 1, "name": "Eve"}, 1)], 1, ["total"]),
+        ([update({"id": 1}, {"id": 9}, 0), update(None, {"id": 1, "total": 2}, 1)], 1, ["name"]),
+        ([delete({"id": 1}, 0), update({"id": 1}, {"id": 9, "total": 2}, 1)], 1, ["name"]),
+        ([update({"id": 3}, {"id": 1, "total": 2}, 0)], 0, ["name"]),
+    ],
+    ids=[
+        "unknown row",
+        "unknown row and nothing new",
+        "deleted",
+        "moved away",
+        "moved after delete",
+        "moved onto another",
+    ],
+)
+def test_a_partial_update_without_an_image_is_refused_by_column(
+    changes: list[Change], index: int, columns: list[str]
+) -> None:
+    with refused() as refusal:
+        landed(changes, after=[insert(ADA), insert(BOB)])
+    assert refusal.places == [(Code.INCOMPLETE_UPDATE, index, f"/after/{column}", column) for column in columns]
+
+
+def test_every_incomplete_message_of_a_batch_is_named_and_leaves_nothing() -> None:
+    overlay = ImageOverlay(table_with(), {})
+    with refused() as refusal:
+        complete(
+            overlay, [insert(ADA, 0), update(None, {"id": 7, "name": ""}, 1), update(None, {"id": 8, "total": 0}, 2)]
+        )
+    assert [(index, column) for _, index, _, column in refusal.places] == [(1, "total"), (2, "name")]
+    assert overlay.written == {}
+
+
+def test_a_batch_that_is_not_adopted_changes_no_image() -> None:
+    overlay = ImageOverlay(table_with(), stored(table_with(), [insert(ADA)]))
+    complete(overlay, [update(None, {"id": 1, "name": "Eve"}), delete({"id": 1})])
+    rows, _ = complete(overlay, [update(None, {"id": 1, "total": 2})])
+    assert [row["name"] for row in rows] == ["Ada"]
+
+
+def test_a_deleted_row_is_unknown_to_the_next_batch_although_its_image_is_stored() -> None:
+    overlay = ImageOverlay(table_with(), stored(table_with(), [insert(ADA)]))
+    overlay.adopt(complete(overlay, [delete({"id": 1})])[1], BatchSequence(2))
+    with refused():
+        complete(overlay, [update(None, {"id": 1, "total": 2})])
+
+
+def test_a_column_added_after_the_image_is_named_and_never_null() -> None:
+    images = stored(table_with(NARROW), [insert({"id": 1, "name": "Ada"})])
+    overlay = ImageOverlay(table_with(), images)
+    with refused() as refusal:
+        complete(overlay, [update(None, {"id": 1, "name": "Eve"})])
+    assert refusal.places == [(Code.INCOMPLETE_UPDATE, 0, "/after/total", "total")]
+    rows, _ = complete(overlay, [update(None, {"id": 1, "total": 2}), update(None, {"id": 1, "name": "Eve"})])
+    assert [(row["name"], row["total"]) for row in rows] == [("Ada", Decimal(2)), ("Eve", Decimal(2))]
+
+
+@pytest.mark.parametrize(
+    "older", [insert({"id": 1, "total": 1}), update(None, {"id": 1, "total": 1})], ids=["insert", "update"]
+)
+def test_a_column_that_the_source_did_not_have_then_lands_null_and_is_unknown_to_the_image(older: Change) -> None:
+    overlay = ImageOverlay(table_with(), {})
+    rows, layer = complete(overlay, [_seen_without_name(older), update(None, {"id": 1, "name": "x"})])
+    assert [(row["name"], row["total"]) for row in rows] == [(None, Decimal(1)), ("x", Decimal(1))]
+    assert [decode_image(image) for image in layer.values() if image] == [{0: 1, 1: "x", 2: 1}]
+    with refused() as refusal:
+        complete(overlay, [_seen_without_name(older), update(None, {"id": 1, "total": 2}, 1)])
+    assert refusal.places == [(Code.INCOMPLETE_UPDATE, 1, "/after/name", "name")]
+
+
+def test_a_completed_row_keeps_what_its_source_did_not_have_then_unknown() -> None:
+    overlay = ImageOverlay(table_with(), {})
+    _, layer = complete(overlay, [insert(ADA), _seen_without_name(update({"id": 1}, {"id": 5}))])
+    assert [decode_image(image) for image in layer.values() if image] == [{0: 5, 2: "1.5"}]
+
+
+def _seen_without_name(change: Change) -> Change:
+    """The change as a source wrote it that had no column `name` yet."""
+    return Change(
+        change.index,
+        change.operation,
+        change.before,
+        change.after,
+        change.before_at,
+        change.after_at,
+        source_columns=frozenset({"id", "total"}),
+    )
+
+
+def test_a_column_that_left_the_source_lands_null() -> None:
+    overlay = ImageOverlay(table_with(left_columns=frozenset({"name"})), stored(table_with(), [insert(ADA)]))
+    rows, layer = complete(overlay, [update(None, {"id": 1})])
+    assert [tuple(row.values()) for row in rows] == [(1, None, Decimal("1.50"), 1)]
+    assert [decode_image(image) for image in layer.values() if image] == [{0: 1, 1: None, 2: "1.5"}]
+
+
+@pytest.mark.parametrize(("written", "known"), [(4, False), (5, False), (6, True)])
+def test_a_column_that_came_back_is_known_only_to_images_written_since(written: int, known: bool) -> None:
+    images = stored(table_with(), [insert(ADA)], written)
+    overlay = ImageOverlay(table_with(returned_columns={"name": BatchSequence(5)}), images)
+    partial = [update(None, {"id": 1, "total": 2})]
+    if known:
+        assert complete(overlay, partial)[0][0]["name"] == "Ada"
+    else:
+        with refused() as refusal:
+            complete(overlay, partial)
+        assert [column for _, _, _, column in refusal.places] == ["name"]
+    overlay.adopt(complete(overlay, [update(None, {"id": 1, "name": "Eve"})])[1], BatchSequence(written + 2))
+    assert complete(overlay, partial)[0][0]["name"] == "Eve"
+
+
+EVERY_TYPE: Final[dict[str, list[SourceValue]]] = {
+    "boolean": [True, "0", None],
+    "int16": ["7", -1, None],
+    "int32": [2**31 - 1, Decimal("1E+2"), None],
+    "int64": [2**63 - 1, str(-(2**63)), None],
+    "float32": ["0.1", "NaN", Decimal("1.5"), None],
+    "float64": ["-0.0", 2**70, "Infinity", None],
+    "decimal(38,2)": ["9" * 36, 10**35, Decimal("1.5E-1"), None],
+    "date": ["2024-02-29", None],
+    "timestamp": ["2024-10-27 02:30:00", "2024-02-29T01:02:03.000001+14:00", None],
+    "string": ["", "null", 'a"\\\n', Decimal("1.50"), True, None],
+    "binary": ["", "0AfF", None],
+    "json": ['{"a": 1}', {"b": [Decimal("1.0"), None], "a": 2**70}, [], None],
+}
+OPTIONS: Final = replace(COMPLETE, source_timezone="Europe/Berlin")
+ALL_TYPES: Final = replace(
+    table_with(schema_of({"id": "int64"} | {name: name for name in EVERY_TYPE}, ["id"])), options=OPTIONS
+)
+
+
+@given(
+    rows=st.lists(
+        st.fixed_dictionaries({name: st.sampled_from(values) for name, values in EVERY_TYPE.items()}), max_size=4
+    ),
+    given_columns=st.sets(st.sampled_from(sorted(EVERY_TYPE))),
+)
+def test_values_from_an_image_land_as_they_landed_when_they_came(rows: list[Image], given_columns: set[str]) -> None:
+    full = [update(None, {"id": number, **row}) for number, row in enumerate(rows)]
+    partial = [
+        update(None, {"id": number, **{name: row[name] for name in given_columns}}) for number, row in enumerate(rows)
+    ]
+    overlay = ImageOverlay(ALL_TYPES, {})
+    expected, layer = complete(overlay, full)
+    overlay.adopt(layer, BatchSequence(1))
+    completed, again = complete(overlay, partial)
+    assert repr(completed) == repr(expected)
+    assert [decode_image(image) for image in again.values() if image] == [
+        decode_image(image) for image in layer.values() if image
+    ]

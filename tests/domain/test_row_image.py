@@ -1,0 +1,99 @@
+"""Row images: keys are equal for equal typed keys only, and an image gives back what it was made of."""
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from app.domain.change import SourceValue
+from app.domain.column_conversion import convert
+from app.domain.row_image import MAX_KEY_BYTES, decode_image, encode_image, row_keys
+from app.domain.table_schema import ColumnType
+
+TEXTS: Final = st.text('a"\\,[]\x01 é𝄞', max_size=4) | st.sampled_from(["a" * 256, "a" * 257, "é" * 200, '","' * 90])
+KEY_VALUES: Final[dict[str, st.SearchStrategy[Any]]] = {
+    "boolean": st.booleans(),
+    "int16": st.integers(-3, 3) | st.integers(-(2**15), 2**15 - 1),
+    "int32": st.integers(-3, 3) | st.integers(-(2**31), 2**31 - 1),
+    "int64": st.integers(-3, 3) | st.integers(-(2**63), 2**63 - 1),
+    "float32": st.sampled_from([0.0, -0.0, float("inf")]) | st.floats(width=32, allow_nan=False),
+    "float64": st.sampled_from([0.0, -0.0, 0.1 + 0.2, 0.3]) | st.floats(allow_nan=False),
+    "decimal(9,2)": st.decimals(-3, 3, places=2),
+    "decimal(38,38)": st.integers(-9, 9).map(lambda number: Decimal(number).scaleb(-38)),
+    "date": st.dates(date(2024, 2, 28), date(2024, 3, 1)) | st.dates(),
+    "timestamp": st.sampled_from([0, 1, 999_999]).map(lambda part: datetime(2024, 2, 29, 1, 2, 3, part, UTC)),
+    "string": TEXTS,
+    "binary": st.binary(max_size=2) | st.sampled_from([b"a" * 128, b"a" * 129]),
+    "json": TEXTS,
+}
+
+
+@st.composite
+def typed_keys(draw: st.DrawFn) -> tuple[list[pa.Array], list[tuple[Any, ...]]]:
+    """Key columns of one to three types, and their rows as Python values."""
+    types = draw(st.lists(st.sampled_from(sorted(KEY_VALUES)), min_size=1, max_size=3))
+    rows = draw(st.lists(st.tuples(*(KEY_VALUES[name] for name in types)), min_size=2, max_size=12))
+    columns = zip(types, zip(*rows, strict=True), strict=True)
+    return [pa.array(values, ColumnType.parse(name).arrow) for name, values in columns], rows
+
+
+@given(keys=typed_keys())
+def test_row_keys_are_equal_exactly_for_equal_typed_keys(keys: tuple[list[pa.Array], list[tuple[Any, ...]]]) -> None:
+    columns, rows = keys
+    found = row_keys(columns)
+    assert len(found) == len(rows)
+    assert len(set(found)) == len(set(rows)) == len(set(zip(rows, found, strict=True)))
+    assert all(len(key) <= MAX_KEY_BYTES for key in found)
+
+
+@pytest.mark.parametrize(
+    ("declared", "spellings"),
+    [
+        ("int64", ["14", 14, "014", "14.0", Decimal("14.00")]),
+        ("decimal(9,2)", ["1", "1.0", 1, Decimal("1.00")]),
+        ("float64", ["0", "-0.0", 0, Decimal("-0.00"), "0e5"]),
+        ("float32", ["0.1", "0.10000000149011612"]),
+        ("boolean", ["true", "TRUE", 1, True, "1"]),
+        ("timestamp", ["2024-02-29 01:02:03", "2024-02-29T01:02:03.000Z", "2024-02-29 03:02:03+02:00"]),
+        ("binary", ["0aFF", "0AFF"]),
+    ],
+)
+def test_two_spellings_of_one_typed_key_have_one_row_key(declared: str, spellings: list[SourceValue]) -> None:
+    assert len(set(row_keys([convert(spellings, ColumnType.parse(declared))]))) == 1
+
+
+def test_a_composite_key_does_not_depend_on_where_its_parts_are_joined() -> None:
+    parts = [("a", 'b","c'), ('a","b', "c"), ('a"', ',"b'), ("", "ab"), ("ab", "")]
+    assert len(set(row_keys([pa.array(column) for column in zip(*parts, strict=True)]))) == len(parts)
+
+
+def test_a_batch_without_rows_has_no_row_keys() -> None:
+    assert (
+        row_keys([pa.array([], pa.int64())]) == row_keys([pa.array([], pa.binary()), pa.array([], pa.date32())]) == []
+    )
+
+
+FRACTIONS: Final = st.decimals(allow_nan=False, allow_infinity=False).filter(
+    lambda number: set(str(number)) & {".", "E"}
+)
+LEAVES: Final = st.none() | st.booleans() | st.integers() | st.integers(-(2**200), 2**200) | FRACTIONS | st.text()
+VALUES: Final = st.recursive(
+    LEAVES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+)
+
+
+@given(values=st.lists(VALUES, max_size=6), unknown=st.sets(st.integers(0, 5)))
+@example(values=[Decimal("1E+400"), Decimal("-0.0"), 2**64, True, 1, "1", ""], unknown=set())
+@example(values=[None, {"0": 1}], unknown={0})
+def test_an_image_gives_back_every_value_that_it_knows(values: list[SourceValue], unknown: set[int]) -> None:
+    expected = {place: value for place, value in enumerate(values) if place not in unknown}
+    assert repr(decode_image(encode_image(values, unknown))) == repr(expected)
+
+
+def test_null_is_known_and_a_column_that_was_added_later_is_not() -> None:
+    assert decode_image(encode_image([1, None])) == {0: 1, 1: None}
+    assert decode_image(encode_image([1, None, None, "x"], unknown=[1])) == {0: 1, 2: None, 3: "x"}

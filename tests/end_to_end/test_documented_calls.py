@@ -1,0 +1,77 @@
+"""Every call that docs/formats.md, tables.md and producers.md print gets the answer that they print beneath it."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from app import main
+from app.settings import Settings
+from tests.support.documents import Answer, Example, examples, shell_blocks
+from tests.support.processes import REPOSITORY
+from tests.support.server import served
+
+KEY = "mg_0000000000000001_" + "a-secret-only-for-tests-of-the-documents"
+DOCUMENTS = [REPOSITORY / "docs" / name for name in ("formats.md", "tables.md", "producers.md")]
+NOT_PRINTED = {"type", "title", "status", "remedy"}
+"""Members of a refusal that the documents leave out."""
+
+Reader = Callable[[str], list[Answer]]
+
+
+@pytest.fixture
+def reader(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
+    """Runs commands in a folder with a gateway, as somebody who reads the document would; all answers in order."""
+    monkeypatch.setattr(main, "configure_logging", lambda _: None)
+    (tmp_path / ".mirrorgate").mkdir()
+    (tmp_path / ".mirrorgate" / "admin.key").write_text(KEY)
+    (tmp_path / ".curlrc").write_text('write-out = "\\t%{http_code}\\n"\n')
+    (preamble,) = (block for block in shell_blocks(DOCUMENTS[0].read_text()) if block.startswith("url="))
+    settings = Settings(database_url=SecretStr(database_url), admin_key=SecretStr(KEY))
+    with served(settings) as address:
+
+        def run(commands: str) -> list[Answer]:
+            script = preamble.replace("http://127.0.0.1:8480", address) + commands
+            environment = os.environ | {"CURL_HOME": str(tmp_path)}
+            ran = subprocess.run(
+                ["bash", "-euc", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+            )
+            assert ran.returncode == 0, ran.stderr
+            return [printed(*line.split("\t")) for line in ran.stdout.splitlines()]
+
+        yield run
+
+
+def printed(body: str, status: str) -> Answer:
+    """An answer as the documents print it."""
+    content = json.loads(body)
+    is_refusal = int(status) >= 400
+    shown = {name: value for name, value in content.items() if not (is_refusal and name in NOT_PRINTED)}
+    return Answer(int(status), shown)
+
+
+def compare(example: Example, answers: list[Answer]) -> None:
+    assert [answer.status for answer in answers] == [expected.status for expected in example.answers], answers
+    for answer, expected in zip(answers, example.answers, strict=True):
+        assert expected.body is None or answer.body == expected.body
+
+
+@pytest.mark.parametrize("example", [entry for path in DOCUMENTS for entry in examples(path)], ids=str)
+def test_an_example_alone_gets_the_answers_printed_beneath_it(example: Example, reader: Reader) -> None:
+    compare(example, reader(example.commands))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_a_document_from_top_to_bottom_gets_the_answers_it_prints(document: Path, reader: Reader) -> None:
+    for example in examples(document):
+        compare(example, reader(example.commands))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_call_of_a_document_has_its_answer_beneath_it(document: Path) -> None:
+    calls = document.read_text(encoding="utf-8").count("curl ")
+    assert calls == sum(len(example.answers) for example in examples(document)) > 0

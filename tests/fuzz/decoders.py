@@ -1,0 +1,121 @@
+"""What takes bytes from outside: each makes something of them or refuses them, and raises nothing else."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from app.domain.arrow_flatbuffer import columns_of, schema_from_bytes, schema_to_flatbuffer
+from app.domain.column_conversion import BadValues, convert, scalar
+from app.domain.landing_rows import landing_rows
+from app.domain.names import TableName
+from app.domain.table_schema import ColumnType, TableSchema
+from app.errors import RejectedInput
+from app.formats.arcion import decode_arcion
+from app.formats.arcion_csv import decode_arcion_csv
+from app.formats.csv_layout import CsvLayout, CsvMode
+from app.formats.replicate import decode_replicate
+from app.formats.replicate_metadata import by_table, follow
+from app.formats.replicate_versions import TableConversation, table_of
+from app.formats.strict_json import MessageDecoder
+from tests.support.schemas import schema_of
+
+LAYOUTS: Final = (
+    CsvLayout(CsvMode.SNAPSHOT, ("a", "b")),
+    CsvLayout(CsvMode.REALTIME, ("a", "b")),
+    CsvLayout(CsvMode.SNAPSHOT, header=True),
+    CsvLayout(CsvMode.REALTIME, header=True),
+    CsvLayout(CsvMode.SNAPSHOT, ("a",), delimiter="|", quote="'", escape="\\"),
+)
+TYPES: Final = tuple(
+    ColumnType.parse(name)
+    for name in (
+        *("boolean", "int16", "int32", "int64", "float32", "float64", "date", "timestamp", "string", "binary", "json"),
+        *("decimal(38,0)", "decimal(38,38)", "decimal(5,2)"),
+    )
+)
+TABLE: Final = schema_of({"id": "int64", "name": "string", "note": "string"}, ["id"])
+
+
+def arcion_json(body: bytes) -> None:
+    """Messages, then rows of the table that the samples are for."""
+    landing_rows([addressed.change for addressed in decode_arcion(body)], TABLE)
+
+
+def arcion_csv(body: bytes) -> None:
+    """The first byte says how the rest is written."""
+    if body:
+        decode_arcion_csv(body[1:], LAYOUTS[body[0] % len(LAYOUTS)], frozenset({"a"}))
+
+
+def replicate(body: bytes) -> None:
+    """A request for tables of which nothing is known but what it says itself."""
+    request = decode_replicate(body)
+    metadata = by_table(request.metadata)
+    conversations = defaultdict(lambda: TableConversation(None))
+    described: dict[str, TableName] = {}
+    for table, entries in metadata.items():
+        follow(None, entries)
+        conversations[table] = TableConversation(None, entries)
+        described |= dict.fromkeys(conversations[table].schema_ids(), entries[0].table)
+    changes = defaultdict(list)
+    for message in request.changes:
+        table = table_of(message, None, described.get(message.schema_id or "")).folded
+        changes[table].append(conversations[table].settle(message))
+    for table, entries in metadata.items():
+        landing_rows(changes[table], entries[-1].schema)
+
+
+def arrow_schema(content: bytes) -> None:
+    """Whatever is taken can be registered, stored and served again."""
+    schema = TableSchema.declare(columns_of(schema_from_bytes(content)), ())
+    served = columns_of(schema_from_bytes(schema_to_flatbuffer(schema.file_schema(marker_first=True))))
+    assert [(column.name, column.type) for column in served] == [(c.name, c.type) for c in schema.columns]
+
+
+def conversion(body: bytes) -> None:
+    """The first byte is the column's type, the rest its values. The fast ways give what the definition gives."""
+    column_type = TYPES[(body or b"\0")[0] % len(TYPES)]
+    values = _column(body[1:])
+    reasons, expected = {}, []
+    for place, value in enumerate(values):
+        try:
+            expected.append(scalar(value, column_type))
+        except ValueError as error:
+            reasons[place] = str(error)
+    try:
+        converted = convert(values, column_type)
+    except BadValues as error:
+        assert error.reasons == reasons
+    else:
+        assert not reasons
+        assert repr(converted.to_pylist()) == repr(pa.array(expected, column_type.arrow).to_pylist())
+
+
+def _column(body: bytes) -> Sequence[Any]:
+    """A JSON list as decoders read it, else a text a line."""
+    try:
+        values: list[Any] = _COLUMN.decode(b'{"values":' + body + b"}")[0].values
+        return values
+    except RejectedInput:
+        return [None if line == "NULL" else line for line in body.decode(errors="replace").split("\n")]
+
+
+class _Column(msgspec.Struct):
+    values: list[Any]
+
+
+_COLUMN: Final = MessageDecoder(_Column)
+
+DECODERS: Final[dict[str, Callable[[bytes], None]]] = {
+    decode.__name__: decode for decode in (arcion_json, arcion_csv, replicate, arrow_schema, conversion)
+}
+
+
+def tried(decoder: str, data: bytes) -> None:
+    """Give the bytes to the decoder. Raises whatever is not a declared refusal."""
+    with suppress(RejectedInput):
+        DECODERS[decoder](data)

@@ -1,0 +1,53 @@
+"""Inputs to begin with, out of the samples; inputs are files named by their digest, so each is there once."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from app.domain.arrow_flatbuffer import schema_to_flatbuffer
+from tests.fuzz.decoders import LAYOUTS, TYPES
+
+CORPUS: Final = Path(__file__).parent / "corpus"
+_TESTS: Final = Path(__file__).parents[1]
+_DEMO: Final = _TESTS.parent / "demo" / "samples"
+_TEXTS: Final = ("true\n0", "-32768\n+7.0", "1e3\n.5", "-inf\nNaN", "2024-02-29", "2024-02-29T23:59:59.123456+01:30")
+
+
+def seeds() -> Iterator[tuple[str, bytes]]:
+    """Decoder and bytes."""
+    for path in sorted(_DEMO.glob("arcion/*.json")):
+        yield "arcion_json", path.read_bytes()
+    for path in sorted(_DEMO.glob("replicate/*")):
+        yield "replicate", path.read_bytes()
+    for path in sorted((_TESTS / "samples" / "arcion").glob("*.json")):
+        sample = json.loads(path.read_bytes())
+        if "csv" in sample:
+            yield "arcion_csv", bytes([_layout(sample["csv"])]) + "\n".join(sample["lines"]).encode()
+        else:
+            yield "arcion_json", _compact(sample["messages"])
+    for path in sorted((_TESTS / "samples" / "replicate").glob("*.json")):
+        sample = json.loads(path.read_bytes())
+        yield "replicate", b"\n".join(map(_compact, [*sample.get("earlier", []), *sample["messages"]]))
+    for number, column_type in enumerate(TYPES):
+        schema = pa.schema([pa.field("a", column_type.arrow, number % 2 == 0), pa.field("é", pa.string())])
+        yield "arrow_schema", schema_to_flatbuffer(schema)
+        yield "arrow_schema", schema.serialize().to_pybytes()
+        for text in (*_TEXTS, '["a",1,1.50,true,null,{"b":[]}]', "00ff\n0g\nNULL"):
+            yield "conversion", bytes([number]) + text.encode()
+
+
+def _layout(declared: dict[str, Any]) -> int:
+    """The layout nearest to the sample's; a header stands in for other columns."""
+    return next(number for number, layout in enumerate(LAYOUTS) if layout.header and layout.mode == declared["mode"])
+
+
+def _compact(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def store(folder: Path, content: bytes) -> None:
+    (folder / hashlib.sha1(content, usedforsecurity=False).hexdigest()).write_bytes(content)

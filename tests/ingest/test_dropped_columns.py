@@ -1,0 +1,71 @@
+"""Option `dropped_columns=keep`: a nullable column that leaves the source stays and lands NULL."""
+
+from app.errors import Code
+from tests.support.gate import Gate
+from tests.support.messages import arcion, data, metadata
+from tests.support.refusals import refused
+from tests.support.schemas import schema_of
+
+WIDE = schema_of({"id": "int64", "name": "string", "fax": "string"}, ["id"], ["id"])
+NARROW = schema_of({"id": "int64", "name": "string"}, ["id"], ["id"])
+ADA = {"id": "1", "name": "Ada"}
+
+
+def test_a_column_that_leaves_by_put_lands_null_for_updates_that_no_longer_give_it(gate: Gate) -> None:
+    gate.put("t", WIDE)
+    with refused() as refusal:
+        gate.arcion(arcion("t", ADA, ADA))
+    assert refusal.places == [(Code.INCOMPLETE_UPDATE, 0, "/after/fax", "fax")]
+    registration = gate.put("t", NARROW)
+    assert (registration.outcome, registration.table.schema) == ("configured", WIDE)
+    gate.arcion(arcion("t", ADA, ADA), arcion("t", ADA, {**ADA, "fax": "7"}))
+    assert gate.landed("t", "fax") == [[1, None], [1, "7"]]
+    assert gate.put("t", NARROW).outcome == "unchanged"
+
+
+def test_a_column_that_comes_back_is_needed_again(gate: Gate) -> None:
+    gate.put("t", WIDE)
+    gate.put("t", NARROW)
+    gate.arcion(arcion("t", ADA, ADA))
+    table = gate.put("t", WIDE).table
+    assert (table.left_columns, table.returned_columns, table.schema_version) == (frozenset(), {"fax": 1}, 1)
+    with refused() as refusal:
+        gate.arcion(arcion("t", ADA, ADA))
+    assert refusal.code is Code.INCOMPLETE_UPDATE
+
+
+def test_a_column_that_leaves_by_metadata_lands_null_also_for_arcion_updates(gate: Gate) -> None:
+    gate.replicate(metadata("S.T", {"id": "INT8", "name": "STRING", "fax": "STRING"}))
+    gate.replicate(data("INSERT", {"id": 1, "name": "Ada", "fax": "7"}, schema_id="S.T-1"))
+    gate.replicate(
+        metadata("S.T", {"id": "INT8", "name": "STRING"}, version=2),
+        data("UPDATE", ADA, ADA, schema_id="S.T-2", columnMask="03"),
+    )
+    gate.arcion(arcion("S.T", ADA, ADA))
+    assert gate.landed("S.T", "name", "fax") == [[0, "Ada", "7"], [1, "Ada", None], [1, "Ada", None]]
+    assert gate.table("S.T").left_columns == {"fax"}
+
+
+def test_data_before_the_metadata_that_drops_a_column_still_has_it(gate: Gate) -> None:
+    gate.replicate(metadata("S.T", {"id": "INT8", "fax": "STRING"}))
+    gate.replicate(
+        data("UPDATE", {"id": 1, "fax": "7"}, {"id": 1}, schema_id="S.T-1"),
+        metadata("S.T", {"id": "INT8"}, version=2),
+        data("UPDATE", {"id": 1}, {"id": 1}, schema_id="S.T-2"),
+    )
+    assert gate.landed("S.T", "fax") == [[1, "7"], [1, None]]
+
+
+def test_a_required_column_cannot_leave(gate: Gate) -> None:
+    gate.put("t", schema_of({"id": "int64", "name": "string"}, ["id"], ["id", "name"]))
+    with refused() as refusal:
+        gate.put("t", schema_of({"id": "int64"}, ["id"], ["id"]))
+    assert refusal.code is Code.INCOMPATIBLE_SCHEMA
+
+
+def test_options_alone_say_nothing_of_the_columns_that_the_source_has(gate: Gate) -> None:
+    gate.put("t", WIDE)
+    gate.put("t", NARROW)
+    assert gate.put("t", new_columns="add_as_string").table.left_columns == {"fax"}
+    assert gate.put("t", exclude=["name"]).table.left_columns == {"fax", "name"}
+    assert gate.put("t", exclude=[]).table.left_columns == {"fax"}

@@ -1,0 +1,131 @@
+"""A dry run answers what would land, refuses what would be refused, and leaves nothing behind."""
+
+import json
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app.domain.names import TableName
+from app.errors import Code, TemporarilyUnavailable
+from app.formats.arcion_csv import CsvLayout, CsvMode
+from app.ingest import Decode, arcion_csv, arcion_json, replicate_json
+from app.ingest.rehearsal import Rehearsal
+from app.staging.sequence_lock import LOCK_COUNTERS
+from tests.support import sql
+from tests.support.gate import Gate
+from tests.support.messages import Message, arcion, data, metadata
+from tests.support.refusals import refused
+from tests.support.schemas import schema_of
+
+SCHEMA = schema_of({"id": "int64", "name": "string"}, ["id"], ["id"])
+ADA = {"id": "1", "name": "Ada"}
+SNAPSHOT = CsvLayout(CsvMode.SNAPSHOT, ("id", "name"))
+REALTIME = CsvLayout(CsvMode.REALTIME, ("id", "name"))
+TABLES = ("tables", "table_counters", "schema_versions", "metadata_blocks", "staged_blocks", "block_payloads")
+OTHERS = ("table_sources", "source_positions", "row_images")
+
+
+def contents(engine: sa.Engine) -> list[Any]:
+    """Every row of the tables that a request may touch."""
+    return [sql.rows(engine, f"SELECT t::text FROM mirrorgate.{table} t ORDER BY 1") for table in TABLES + OTHERS]
+
+
+def json_of(*messages: Message) -> Decode:
+    return arcion_json(json.dumps(messages).encode())
+
+
+def replicate_of(*messages: Message, table: str | None = None) -> Decode:
+    return replicate_json(json.dumps(messages).encode(), TableName.parse(table) if table else None)
+
+
+def shown(rehearsal: Rehearsal) -> list[list[Any]]:
+    return [[row["__rowMarker__"], row["id"], row["name"]] for table in rehearsal.tables for row in table.rows]
+
+
+@pytest.mark.parametrize(
+    ("decode", "rows"),
+    [
+        (
+            json_of(arcion("t", None, ADA), arcion("t", ADA, ADA | {"id": "2"}), arcion("t", ADA)),
+            [[0, 1, "Ada"], [2, 1, None], [0, 2, "Ada"], [2, 1, None]],
+        ),
+        (arcion_csv(b"1,Ada\n2,NULL\n", TableName.parse("t"), SNAPSHOT), [[0, 1, "Ada"], [0, 2, None]]),
+        (arcion_csv(b"1,1,3,Bob,Ada,3,U,{},{}\n", TableName.parse("t"), REALTIME), [[1, 1, "Bob"]]),
+        (replicate_of(data("UPDATE", ADA, {"id": 1}), data("DELETE", ADA), table="t"), [[1, 1, "Ada"], [2, 1, None]]),
+    ],
+    ids=["json", "csv snapshot", "csv realtime", "replicate"],
+)
+def test_a_dry_run_shows_what_then_lands_and_leaves_nothing(gate: Gate, decode: Decode, rows: list[list[Any]]) -> None:
+    gate.put("t", SCHEMA)
+    before = contents(gate.engine)
+    rehearsal = gate.rehearse(decode)
+    assert (shown(rehearsal), rehearsal.ignored, rehearsal.duplicates) == (rows, 0, 0)
+    assert contents(gate.engine) == before
+    gate.accept(decode)
+    assert gate.landed("t", "id", "name") == rows
+
+
+def test_nothing_is_registered_pinned_or_evolved(gate: Gate) -> None:
+    gate.put("s.t", SCHEMA, new_columns="add_as_string", initial_load="bare")
+    before = contents(gate.engine)
+    update = arcion("s.t", ADA, ADA | {"note": "x"}, catalog="c")
+    for _ in range(2):
+        [table] = gate.rehearse(json_of(update)).tables
+        assert (table.schema_version, table.rows[0]["note"], table.rows[0]["__rowMarker__"]) == (2, "x", 1)
+        described = replicate_of(metadata("S.NEW", {"id": "INT8"}), data("INSERT", {"id": 1}, schema_id="S.NEW-1"), {})
+        with refused():
+            gate.rehearse(described)
+        described = replicate_of(metadata("S.NEW", {"id": "INT8"}), data("INSERT", {"id": 1}, schema_id="S.NEW-1"))
+        assert gate.rehearse(described).tables[0].rows == [{"id": 1, "__rowMarker__": 0}]
+    assert contents(gate.engine) == before
+
+
+def test_a_partial_update_is_shown_complete_and_its_image_stays(gate: Gate) -> None:
+    gate.put("t", SCHEMA, partial_updates="complete")
+    gate.arcion(arcion("t", None, ADA))
+    before = contents(gate.engine)
+    partial = arcion("t", {"id": "1"}, {"id": "1"})
+    assert shown(gate.rehearse(json_of(partial, partial))) == [[1, 1, "Ada"], [1, 1, "Ada"]]
+    assert contents(gate.engine) == before
+
+
+@pytest.mark.parametrize(
+    "decode",
+    [
+        json_of(arcion("t", None, ADA | {"id": "x"}), arcion("t", None, ADA | {"odd": "x"})),
+        json_of(arcion("nowhere", None, ADA)),
+        json_of(arcion("c", {"id": "1"}, {"id": "1"})),
+        arcion_csv(b"1,Ada\nx,Bob\n", TableName.parse("t"), SNAPSHOT),
+        arcion_csv(b"1,Ada\n", TableName.parse("nowhere"), SNAPSHOT),
+        replicate_of(data("INSERT", ADA, schema_id="none")),
+        replicate_of(metadata("t", {"id": "STRING"})),
+        replicate_of(data("REFRESH", ADA), table="started"),
+    ],
+    ids=["values", "table", "image", "csv", "csv table", "schema id", "metadata", "reload"],
+)
+def test_what_is_refused_is_refused_alike(gate: Gate, decode: Decode) -> None:
+    gate.put("t", SCHEMA)
+    gate.put("c", SCHEMA, partial_updates="complete")
+    gate.put("started", SCHEMA)
+    gate.arcion(arcion("started", None, ADA))
+    before = contents(gate.engine)
+    with refused() as dry:
+        gate.rehearse(decode)
+    with refused() as real:
+        gate.accept(decode)
+    assert dry == real
+    assert contents(gate.engine) == before
+
+
+def test_messages_without_a_body_are_counted(gate: Gate) -> None:
+    rehearsal = gate.rehearse(replicate_of({"message": None}))
+    assert (rehearsal.tables, rehearsal.ignored) == ([], 1)
+
+
+def test_a_dry_run_gives_up_on_a_lock_before_anybody_else_does(gate: Gate) -> None:
+    table = gate.put("t", SCHEMA).table
+    locked = sql.locked(gate.engine, LOCK_COUNTERS.text, table_ids=[table.table_id])
+    with locked, pytest.raises(TemporarilyUnavailable) as raised:
+        gate.rehearse(json_of(arcion("t", None, ADA)))
+    assert raised.value.code is Code.TABLE_BUSY

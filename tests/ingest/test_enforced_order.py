@@ -1,0 +1,117 @@
+"""Option `source_order=enforce`: each change of a source task lands once, whoever posts it how often."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+from app.errors import Code
+from app.ingest import replicate_json
+from app.staging.source_positions import source_positions
+from app.telemetry import DUPLICATE_CHANGES
+from tests.support.gate import Gate
+from tests.support.messages import Message, data, metadata
+from tests.support.refusals import refused
+from tests.support.schemas import schema_of
+
+ID = schema_of({"id": "int64"}, ["id"], ["id"])
+
+
+def insert(number: int, schema_id: str | None = None, **facts: int | None) -> Message:
+    """An insert whose change sequence is its key, unless another is given."""
+    return data("INSERT", {"id": number}, schema_id=schema_id, **{"sequence": number, **facts})
+
+
+def keys(gate: Gate, table: str = "t") -> list[int]:
+    return [row["id"] for row in gate.rows(table)]
+
+
+def positions(gate: Gate, name: str) -> dict[str, int]:
+    table = gate.table(name)
+    with gate.engine.begin() as connection:
+        found = source_positions(connection, table.table_id, table.generation)
+    return {task: int(sequence) for task, sequence in found.items()}
+
+
+def test_changes_accepted_before_are_dropped_counted_and_reported(gate: Gate, other_gate: Gate) -> None:
+    gate.put("t", ID, source_order="enforce")
+    counted = DUPLICATE_CHANGES._value.get()
+    first = gate.replicate(insert(1), insert(2), table="t")
+    second = other_gate.replicate(insert(2), insert(3), insert(3), table="t")
+    third = gate.replicate(insert(1), insert(3), table="t")
+    assert [accepted.duplicates for accepted in (first, second, third)] == [0, 2, 2]
+    assert [[receipt.changes for receipt in accepted.receipts] for accepted in (first, second, third)] == [[2], [1], []]
+    assert DUPLICATE_CHANGES._value.get() - counted == 4
+    assert (keys(gate), positions(gate, "t")) == ([1, 2, 3], {"": 3})
+
+
+def test_by_default_changes_land_as_they_arrive(gate: Gate) -> None:
+    gate.put("t", ID)
+    assert gate.replicate(insert(2), insert(1), insert(2), table="t").duplicates == 0
+    assert (keys(gate), positions(gate, "t")) == ([2, 1, 2], {})
+
+
+def test_a_request_out_of_order_or_without_sequences_is_refused_whole(gate: Gate) -> None:
+    gate.put("t", ID, source_order="enforce")
+    with refused() as refusal:
+        gate.replicate(insert(5), insert(7), insert(6), insert(8, sequence=None), table="t")
+    assert [place[:2] for place in refusal.places] == [(Code.OUT_OF_ORDER, 2), (Code.BAD_SEQUENCE, 3)]
+    assert (keys(gate), positions(gate, "t")) == ([], {})
+
+
+def test_full_load_rows_pass_whatever_was_accepted(gate: Gate) -> None:
+    gate.put("t", ID, source_order="enforce", reload="upsert")
+    refresh = data("REFRESH", {"id": 1})
+    for _ in range(2):
+        gate.replicate(refresh, insert(5), refresh, table="t")
+    assert gate.landed("t", "id") == [[0, 1], [0, 5], [4, 1], [4, 1], [4, 1]]
+
+
+def test_a_refused_request_moves_no_position(gate: Gate) -> None:
+    gate.put("t", ID, source_order="enforce")
+    with refused():
+        gate.replicate(insert(5), data("INSERT", {"id": "x"}, sequence=6), table="t")
+    assert positions(gate, "t") == {}
+    assert gate.replicate(insert(5), table="t").receipts[0].changes == 1
+
+
+def test_the_same_batch_from_two_processes_at_once_lands_once(gate: Gate, other_gate: Gate) -> None:
+    gate.put("t", ID, source_order="enforce")
+    batch = [insert(number) for number in range(1, 6)]
+    with ThreadPoolExecutor(4) as pool:
+        posts = [pool.submit(process.replicate, *batch, table="t") for process in (gate, other_gate) for _ in range(2)]
+        accepted = [post.result() for post in posts]
+    assert sorted(one.duplicates for one in accepted) == [0, 5, 5, 5]
+    assert keys(gate) == [1, 2, 3, 4, 5]
+
+
+def test_each_task_has_an_order_of_its_own_also_within_a_request(gate: Gate) -> None:
+    gate.put("S.T", ID, source_order="enforce")
+    one = metadata("S.T", {"id": "INT8"}, task="one", schema_id="1")
+    two = metadata("S.T", {"id": "INT8"}, task="two", schema_id="2")
+    gate.replicate(one, insert(50, "1"), two, insert(7, "2"), insert(8, "2"))
+    again = gate.replicate(one, insert(50, "1"), insert(51, "1"), two, insert(8, "2"), insert(9, "2"))
+    assert (again.duplicates, keys(gate, "S.T")) == (2, [50, 7, 8, 51, 9])
+    assert positions(gate, "S.T") == {"srv/one": 51, "srv/two": 9}
+    with refused() as refusal:
+        gate.replicate(one, insert(53, "1"), insert(52, "1"), two, insert(10, "2"), insert(6, "2"))
+    assert refusal.places[0][:2] == (Code.OUT_OF_ORDER, 2)
+    assert [place[1] for place in refusal.places] == [2, 5]
+
+
+def test_another_source_of_the_same_task_has_an_order_of_its_own(gate: Gate) -> None:
+    gate.put("S.T", ID, source_order="enforce", sources=["S.OTHER"])
+    gate.replicate(metadata("S.T", {"id": "INT8"}), insert(50, "S.T-1"))
+    accepted = gate.replicate(metadata("S.OTHER", {"id": "INT8"}), insert(7, "S.OTHER-1"))
+    assert (accepted.duplicates, keys(gate, "S.T")) == (0, [50, 7])
+
+
+def test_a_rehearsal_counts_duplicates_and_moves_nothing(gate: Gate) -> None:
+    gate.put("t", ID, source_order="enforce")
+    gate.replicate(insert(1), table="t")
+    body = b"[%s]" % b",".join(
+        b'{"headers":{"operation":"INSERT","changeSequence":"%035d"},"data":{"id":%d}}' % (number, number)
+        for number in (1, 2)
+    )
+    name = gate.table("t").name
+    for _ in range(2):
+        rehearsal = gate.rehearse(replicate_json(body, name))
+        assert (rehearsal.duplicates, rehearsal.tables[0].rows) == (1, [{"id": 2, "__rowMarker__": 0}])
+    assert positions(gate, "t") == {"": 1}

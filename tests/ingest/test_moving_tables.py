@@ -1,0 +1,121 @@
+"""A table that changes between typing and staging: the request is typed again under what the table has become."""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from app.errors import Code, TemporarilyUnavailable
+from app.staging.group_commit import GroupCommit
+from app.staging.typed_batch import Receipt
+from tests.support import sql
+from tests.support.gate import Gate
+from tests.support.messages import arcion, data
+from tests.support.refusals import refused
+from tests.support.schemas import schema_of
+
+SCHEMA = schema_of({"id": "int64", "name": "string"}, ["id"], ["id"])
+ADA = {"id": "1", "name": "Ada"}
+
+
+@dataclass
+class Interrupted:
+    """A group commit before which something happens, as often as there are actions."""
+
+    inner: GroupCommit
+    actions: list[Callable[[], object]]
+    submitted: int = 0
+
+    def submit(self, *request: Any, **counts: int) -> "Future[list[Receipt]]":
+        self.submitted += 1
+        if self.actions:
+            with ThreadPoolExecutor(1) as pool:  # what happens may run an event loop of its own
+                pool.submit(self.actions.pop(0)).result()
+        return self.inner.submit(*request, **counts)
+
+
+def interrupt(gate: Gate, *actions: Callable[[], object]) -> Interrupted:
+    interrupted = Interrupted(gate.ingest.group_commit, list(actions))
+    gate.ingest.group_commit = interrupted  # type: ignore[assignment]
+    return interrupted
+
+
+@pytest.mark.parametrize(
+    ("option", "landed"),
+    [
+        ({"exclude": ["name"]}, [0, 1, None]),
+        ({"insert_marker": "upsert"}, [4, 1, "Ada"]),
+        ({"partial_updates": "complete"}, [0, 1, "Ada"]),
+    ],
+)
+def test_an_option_that_changes_meanwhile_counts_for_the_request(
+    gate: Gate, other_gate: Gate, option: dict[str, object], landed: list[object]
+) -> None:
+    gate.put("t", SCHEMA)
+    writer = interrupt(gate, lambda: other_gate.put("t", **option))
+    gate.arcion(arcion("t", None, ADA))
+    assert (writer.submitted, gate.landed("t", "id", "name")) == (2, [landed])
+
+
+def test_options_that_only_look_again_do_not_type_again(gate: Gate, other_gate: Gate) -> None:
+    gate.put("t", SCHEMA, reload="upsert")
+    writer = interrupt(gate, lambda: other_gate.put("t", SCHEMA, reload="upsert"))
+    gate.arcion(arcion("t", None, ADA))
+    assert writer.submitted == 1
+
+
+def test_a_request_that_no_longer_fits_is_refused(gate: Gate, other_gate: Gate) -> None:
+    wide = schema_of({"id": "int64", "name": "string", "fax": "string"}, ["id"], ["id"])
+    gate.put("t", wide, exclude=["fax"])
+    interrupt(gate, lambda: other_gate.put("t", wide, exclude=[]))
+    with refused() as refusal:
+        gate.arcion(arcion("t", ADA, ADA | {"odd": "x"}))
+    assert refusal.code is Code.UNKNOWN_COLUMN
+
+
+def test_new_columns_that_are_no_longer_wanted_are_not_added(gate: Gate, other_gate: Gate) -> None:
+    gate.put("t", SCHEMA, new_columns="add_as_string")
+    gate.arcion(arcion("t", None, ADA))
+    other_gate.put("t", new_columns="reject")
+    with refused() as refusal:
+        gate.arcion(arcion("t", None, ADA | {"note": "x"}))
+    assert refusal.places == [(Code.UNKNOWN_COLUMN, 0, "/after/note", "note")]
+    assert gate.table("t").schema == SCHEMA
+
+
+def test_a_column_that_another_process_has_typed_meanwhile_is_taken_as_typed(gate: Gate, other_gate: Gate) -> None:
+    gate.put("t", SCHEMA, new_columns="add_as_string")
+    gate.arcion(arcion("t", None, ADA))
+    other_gate.put("t", schema_of({"id": "int64", "name": "string", "n": "int64"}, ["id"], ["id"]))
+    gate.arcion(arcion("t", None, ADA | {"n": "7"}))
+    assert gate.landed("t", "n")[-1] == [0, 7]
+
+
+def test_a_bare_table_that_gets_its_marker_meanwhile_takes_the_insert_with_it(gate: Gate, other_gate: Gate) -> None:
+    gate.put("t", SCHEMA, initial_load="bare")
+    change = data("DELETE", {"id": 5})
+    writer = interrupt(gate, lambda: other_gate.replicate(change, table="t"))
+    gate.arcion(arcion("t", None, ADA))
+    assert (writer.submitted, gate.landed("t", "id")) == (2, [[2, 5], [0, 1]])
+    versions = sql.rows(gate.engine, "SELECT schema_version FROM mirrorgate.staged_blocks ORDER BY first_sequence")
+    assert versions == [(2,), (2,)]
+
+
+def test_a_source_that_is_led_elsewhere_meanwhile_lands_there(gate: Gate, other_gate: Gate) -> None:
+    gate.put("s.t", SCHEMA)
+    gate.put("other", SCHEMA)
+    interrupt(gate, lambda: other_gate.put("other", sources=["c.s.t"]))
+    [receipt] = gate.arcion(arcion("s.t", None, ADA, catalog="c")).receipts
+    assert receipt.table == "other"
+
+
+def test_a_table_that_never_rests_asks_to_come_again(gate: Gate, other_gate: Gate) -> None:
+    gate.put("t", SCHEMA)
+    turns = [{"reload": "upsert"}, {"reload": "refuse"}] * 3
+    interrupt(gate, *(lambda turn=turn: other_gate.put("t", **turn) for turn in turns))
+    with pytest.raises(TemporarilyUnavailable) as raised:
+        gate.arcion(arcion("t", None, ADA))
+    assert raised.value.code is Code.TABLE_BUSY
+    assert gate.rows("t") == []

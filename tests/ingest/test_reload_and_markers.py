@@ -1,0 +1,151 @@
+"""Options `reload`, `insert_marker` and `initial_load`: what inserted and snapshot rows land as."""
+
+import base64
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from app.domain.arrow_flatbuffer import schema_from_bytes
+from app.errors import Code, RejectedInput
+from app.staging.metadata_blocks import read_chain
+from tests.support.gate import Gate
+from tests.support.messages import Message, arcion, data
+from tests.support.refusals import refused
+from tests.support.schemas import schema_of
+
+ID = schema_of({"id": "int64", "name": "string"}, ["id"], ["id"])
+
+
+def refresh(number: int) -> Message:
+    return data("REFRESH", {"id": number, "name": "r"})
+
+
+def insert(number: int) -> Message:
+    return data("INSERT", {"id": number, "name": "i"})
+
+
+def update(number: int, to: int | None = None) -> Message:
+    return data("UPDATE", {"id": number if to is None else to, "name": "u"}, {"id": number})
+
+
+def test_inserted_and_snapshot_rows_land_as_upserts_where_the_source_repeats_itself(gate: Gate) -> None:
+    gate.put("t", ID, insert_marker="upsert")
+    gate.replicate(refresh(1), insert(2), update(2), update(2, 3), data("DELETE", {"id": 3}), table="t")
+    gate.arcion(arcion("t", None, {"id": "4", "name": "x"}))
+    assert gate.landed("t", "id") == [[4, 1], [4, 2], [1, 2], [2, 2], [4, 3], [2, 3], [4, 4]]
+
+
+@pytest.mark.parametrize(
+    "change", [insert(9), update(9), data("DELETE", {"id": 9})], ids=["insert", "update", "delete"]
+)
+def test_a_reload_is_refused_or_lands_as_upserts_once_changes_have_come(gate: Gate, change: Message) -> None:
+    for table, options in (("t", {}), ("u", {"reload": "upsert"})):
+        gate.put(table, ID, **options)
+        gate.replicate(refresh(1), refresh(2), table=table)
+        gate.replicate(refresh(3), change, table=table)
+    with refused() as refusal:
+        gate.replicate(refresh(4), refresh(5), table="t")
+    places = [(place[0], place[1]) for place in refusal.places]
+    assert places == [(Code.RELOAD_REQUIRES_RECREATE, 0), (Code.RELOAD_REQUIRES_RECREATE, 1)]
+    gate.replicate(refresh(1), refresh(4), table="u")
+    assert [row[:2] for row in gate.landed("u", "id")[-2:]] == [[4, 1], [4, 4]]
+    assert gate.landed("u", "id")[:3] == [[0, 1], [0, 2], [0, 3]]
+
+
+def test_a_reload_within_a_request_is_one_from_the_first_other_change_on(gate: Gate) -> None:
+    gate.put("t", ID)
+    with refused() as refusal:
+        gate.replicate(refresh(1), insert(2), refresh(3), table="t")
+    assert [place[:2] for place in refusal.places] == [(Code.RELOAD_REQUIRES_RECREATE, 2)]
+    assert not gate.table("t").cdc_started
+    gate.put("t", reload="upsert")
+    gate.replicate(refresh(1), insert(2), refresh(3), table="t")
+    assert gate.landed("t", "id") == [[0, 1], [0, 2], [4, 3]]
+
+
+def test_a_process_that_has_not_seen_the_changes_refuses_the_reload_too(gate: Gate, other_gate: Gate) -> None:
+    gate.put("t", ID)
+    other_gate.replicate(refresh(1), table="t")
+    gate.replicate(insert(2), table="t")
+    with refused() as refusal:
+        other_gate.replicate(refresh(3), table="t")
+    assert refusal.code is Code.RELOAD_REQUIRES_RECREATE
+
+
+def test_snapshot_rows_and_changes_that_race_never_land_a_snapshot_row_after_a_change(
+    gate: Gate, other_gate: Gate
+) -> None:
+    gate.put("t", ID)
+
+    def reload(number: int) -> bool:
+        try:
+            return bool(other_gate.replicate(refresh(number), table="t").receipts)
+        except RejectedInput as error:
+            assert error.code is Code.RELOAD_REQUIRES_RECREATE
+            return False
+
+    with ThreadPoolExecutor(4) as pool:
+        reloads = [pool.submit(reload, number) for number in range(6)]
+        change = pool.submit(gate.replicate, insert(100), table="t")
+        loaded = sum(post.result() for post in reloads)
+        change.result()
+    numbers = [number for _, number in gate.landed("t", "id")]
+    assert (numbers.index(100), len(numbers)) == (loaded, loaded + 1)
+
+
+def files_have_marker(gate: Gate, table: str = "t") -> list[bool]:
+    """Per SetDataSchema of the chain, whether files have the row marker."""
+    found = gate.table(table)
+    with gate.engine.begin() as connection:
+        events = [block.event for block in read_chain(connection, found.table_id, found.generation)]
+    schemas = [schema_from_bytes(base64.b64decode(e["schema"])) for e in events if e["kind"] == "SetDataSchema"]
+    return ["__rowMarker__" in schema.names for schema in schemas]
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        [update(1)],
+        [data("DELETE", {"id": 1})],
+        [insert(7), refresh(8)],
+        [refresh(8)],
+    ],
+    ids=["update", "delete", "reload within", "reload"],
+)
+def test_a_bare_table_gets_its_marker_with_the_first_change_that_is_no_insert(gate: Gate, last: list[Message]) -> None:
+    gate.put("t", ID, initial_load="bare", reload="upsert")
+    gate.replicate(refresh(1), refresh(2), insert(3), table="t")
+    assert (gate.table("t").schema.bare, gate.table("t").schema_version, files_have_marker(gate)) == (True, 1, [False])
+    gate.replicate(*last, table="t")
+    assert (gate.table("t").schema.bare, gate.table("t").schema_version) == (False, 2)
+    gate.replicate(insert(4), table="t")
+    assert (gate.table("t").schema_version, files_have_marker(gate)) == (2, [False, True])
+
+
+def test_a_new_column_keeps_a_table_bare_and_a_refused_change_too(gate: Gate) -> None:
+    gate.put("t", ID, initial_load="bare", new_columns="add_as_string")
+    gate.replicate(data("INSERT", {"id": 1, "name": "a", "note": "x"}), table="t")
+    with refused():
+        gate.replicate(update(1), data("INSERT", {"id": "x", "name": "a"}), table="t")
+    wider = schema_of({"id": "int64", "name": "string", "n": "int64"}, ["id"], ["id"])
+    assert gate.put("t", wider).table.schema.bare
+    assert (gate.table("t").schema_version, files_have_marker(gate)) == (3, [False] * 3)
+
+
+def test_a_table_is_bare_from_its_first_registration_or_never(gate: Gate) -> None:
+    gate.put("t", ID)
+    with refused() as refusal:
+        gate.put("t", initial_load="bare")
+    assert refusal.places == [(Code.BAD_OPTION, None, "/options/initial_load", None)]
+    gate.put("u", ID, initial_load="bare")
+    assert not gate.put("u", initial_load="marked").table.schema.bare
+    with refused() as refusal:
+        gate.put("v", ID, initial_load="bare", insert_marker="upsert")
+    assert refusal.places == [(Code.BAD_OPTION, None, "/options/initial_load", None)]
+
+
+@pytest.mark.parametrize("option", [{"insert_marker": "upsert"}, {"reload": "upsert"}, {"partial_updates": "complete"}])
+def test_what_needs_keys_is_refused_without_them(gate: Gate, option: dict[str, str]) -> None:
+    with refused() as refusal:
+        gate.put("t", schema_of({"id": "int64"}), **option)
+    assert refusal.places == [(Code.BAD_OPTION, None, f"/options/{next(iter(option))}", None)]

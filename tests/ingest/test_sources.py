@@ -1,0 +1,170 @@
+"""Option `sources`: other names of a source's table that lead to one table here, and catalogs that must not mix."""
+
+import pytest
+
+from app.domain.access import Principal, Right
+from app.errors import Code
+from tests.support.gate import Gate
+from tests.support.messages import Message, arcion, data, metadata
+from tests.support.refusals import refused
+from tests.support.schemas import schema_of
+
+ID = schema_of({"id": "int64"}, ["id"], ["id"])
+
+
+def row(table: str, number: int, catalog: str | None = None) -> Message:
+    return arcion(table, None, {"id": str(number)}, catalog=catalog)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("old", row("old", 1)),
+        ("OLD.Orders", row("old.ORDERS", 1)),
+        ("old.orders", row("old.orders", 1, "any")),
+        ("Main.old.orders", row("old.orders", 1, "MAIN")),
+    ],
+)
+def test_a_source_leads_to_its_table_by_name_schema_and_catalog(gate: Gate, source: str, message: Message) -> None:
+    gate.put("new.orders", ID, sources=[source])
+    [receipt] = gate.arcion(message).receipts
+    assert receipt.table == "new.orders"
+    assert gate.arcion(message, table="new.orders").receipts[0].sequence == 2
+
+
+def test_a_source_with_a_catalog_is_that_catalogs_table_only(gate: Gate) -> None:
+    gate.put("s.t", ID)
+    gate.put("other", ID, sources=["c2.s.t"])
+    receipts = gate.arcion(row("s.t", 1, "c1"), row("s.t", 2, "c2"), row("s.t", 3)).receipts
+    assert [(receipt.table, receipt.changes) for receipt in receipts] == [("s.t", 2), ("other", 1)]
+
+
+def test_messages_of_several_sources_land_in_the_order_of_the_request(gate: Gate) -> None:
+    gate.put("t", ID, sources=["a.t", "b.t"])
+    gate.arcion(row("a.t", 1), row("b.t", 2), row("t", 3), row("a.t", 4))
+    assert gate.landed("t", "id") == [[0, 1], [0, 2], [0, 3], [0, 4]]
+
+
+def test_a_second_catalog_is_refused_within_a_request_and_across_requests(gate: Gate, other_gate: Gate) -> None:
+    gate.put("s.t", ID)
+    with refused() as refusal:
+        gate.arcion(row("s.t", 1, "c1"), row("s.t", 2, "c2"), row("s.t", 3, "c2"))
+    assert [place[:2] for place in refusal.places] == [(Code.TABLE_MISMATCH, 1), (Code.TABLE_MISMATCH, 2)]
+    assert gate.table("s.t").arcion_catalog is None
+    gate.arcion(row("s.t", 1), row("s.t", 2, "c2"))
+    for process in (gate, other_gate):
+        with refused() as refusal:
+            process.arcion(row("s.t", 3, "c1"))
+        assert refusal.places == [(Code.TABLE_MISMATCH, 0, "/tableName", None)]
+    assert len(gate.rows("s.t")) == 2
+
+
+def test_a_second_catalog_that_is_named_may_feed_the_table(gate: Gate) -> None:
+    gate.put("s.t", ID, sources=["c2.s.t"])
+    gate.arcion(row("s.t", 1, "c1"), row("s.t", 2, "c2"))
+    with refused() as refusal:
+        gate.arcion(row("s.t", 3, "c3"))
+    assert refusal.code is Code.TABLE_MISMATCH
+
+
+def test_a_request_may_override_the_address_by_a_source_name(gate: Gate) -> None:
+    gate.put("t", ID, sources=["old"])
+    assert gate.arcion(row("elsewhere", 1, "c"), table="old", override=True).receipts[0].table == "t"
+
+
+def test_a_table_that_is_asked_for_by_another_name_takes_what_feeds_it_and_nothing_else(gate: Gate) -> None:
+    gate.put("t", ID, sources=["old"])
+    gate.put("u", ID)
+    assert gate.arcion(row("t", 1), row("old", 2), table="old").receipts[0].changes == 2
+    with refused() as refusal:
+        gate.arcion(row("t", 1), row("u", 2), row("nowhere", 3), table="old")
+    assert [place[:2] for place in refusal.places] == [(Code.TABLE_MISMATCH, 1), (Code.TABLE_MISMATCH, 2)]
+
+
+@pytest.mark.parametrize(
+    ("sources", "place"),
+    [(["u"], 0), (["a", "U"], 1), (["a", "a"], 1), (["taken"], 0), (["c.x.taken"], 0), ([".a.b"], 0), (["_a"], 0)],
+    ids=["a table", "a table in another case", "named twice", "of another", "of another's catalog", "empty", "no name"],
+)
+def test_a_source_that_is_a_table_or_feeds_another_is_refused(gate: Gate, sources: list[str], place: int) -> None:
+    gate.put("u", ID, sources=["taken", "c.x.taken"])
+    before = gate.put("t", ID).table
+    for table, schema in (("t", None), ("v", ID)):
+        with refused() as refusal:
+            gate.put(table, schema, sources=sources)
+        assert refusal.places == [(Code.BAD_OPTION, None, f"/options/sources/{place}", None)]
+    assert gate.table("t") == before
+
+
+def test_a_source_cannot_become_a_table_of_its_own(gate: Gate) -> None:
+    gate.put("t", ID, sources=["old"])
+    with refused() as refusal:
+        gate.put("OLD", ID)
+    assert refusal.code is Code.BAD_NAME
+    assert "table t" not in refusal.text
+
+
+def test_every_process_follows_sources_that_are_given_and_taken_away(gate: Gate, other_gate: Gate) -> None:
+    gate.put("s.t", ID)
+    message = row("s.t", 1, "c2")
+    assert gate.arcion(message).receipts[0].table == other_gate.arcion(message).receipts[0].table == "s.t"
+    gate.put("other", ID, sources=["c2.s.t", "old"])
+    for process in (gate, other_gate):
+        assert process.arcion(message).receipts[0].table == "other"
+        assert process.arcion(row("old", 2)).receipts[0].table == "other"
+    gate.put("other", sources=[])
+    for process in (gate, other_gate):
+        assert process.arcion(message).receipts[0].table == "s.t"
+        with refused() as refusal:
+            process.arcion(row("old", 2))
+        assert refusal.places == [(Code.UNKNOWN_TABLE, 0, None, None)]
+
+
+def test_replicate_metadata_and_data_take_a_source_name_and_forget_it(gate: Gate, other_gate: Gate) -> None:
+    gate.put("t", ID, sources=["OLD.T"])
+    for process in (gate, other_gate):
+        process.replicate(metadata("OLD.T", {"id": "INT8", "name": "STRING"}))
+        rows = [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+        by_id, by_name = data("INSERT", rows[0], schema_id="OLD.T-1"), data("INSERT", rows[1], table="old.t")
+        assert [receipt.table for receipt in process.replicate(by_id, by_name).receipts] == ["t"]
+        assert process.replicate(by_id, table="OLD.T").receipts[0].table == "t"
+    assert gate.table("t").schema.names == ("id", "name")
+    gate.put("t", sources=[])
+    for process in (gate, other_gate):
+        with refused() as refusal:
+            process.replicate(data("INSERT", {"id": 3, "name": "c"}, table="OLD.T"))
+        assert refusal.code is Code.UNKNOWN_TABLE
+
+
+def test_a_replicate_request_for_one_table_refuses_metadata_and_data_of_another(gate: Gate) -> None:
+    gate.put("t", ID, sources=["OLD.T"])
+    gate.put("u", ID)
+    with refused() as refusal:
+        gate.replicate({"message": None}, metadata("u", {"id": "INT8"}), table="OLD.T")
+    assert refusal.places == [(Code.TABLE_MISMATCH, 1, "/message/lineage", None)]
+    with refused() as refusal:
+        gate.replicate(data("INSERT", {"id": 1}, table="u"), table="OLD.T")
+    assert refusal.places == [(Code.TABLE_MISMATCH, 0, "", None)]
+
+
+def test_a_source_name_opens_no_table_outside_the_callers_patterns_nor_tells_its_name(gate: Gate) -> None:
+    gate.put("hidden", ID, sources=["mine.t"])
+    gate.put("mine.other", ID)
+    key = Principal("k", frozenset({Right.INGEST, Right.REGISTER}), ("mine.*",))
+    message = data("INSERT", {"id": 1}, table="mine.t")
+    calls = [
+        lambda: gate.arcion(row("mine.t", 1), key=key),
+        lambda: gate.arcion(row("mine.other", 1), key=key, table="mine.t"),
+        lambda: gate.replicate(message, key=key),
+        lambda: gate.replicate(metadata("mine.t", {"id": "INT8"}), key=key),
+        lambda: gate.replicate(metadata("mine.other", {"id": "INT8"}), key=key, table="mine.t"),
+    ]
+    codes = []
+    for call in calls:
+        with refused() as refusal:
+            call()
+        assert "hidden" not in refusal.text
+        codes.append(refusal.code)
+    unknown, mismatch = Code.UNKNOWN_TABLE, Code.TABLE_MISMATCH
+    assert codes == [unknown, mismatch, unknown, unknown, mismatch]
+    assert gate.rows("hidden") == []

@@ -1,0 +1,96 @@
+"""The explored worlds, and what is known of each rule: what comes of leaving it out, or why nothing does."""
+
+from dataclasses import replace
+from typing import Final
+
+from tests.protocol.rules import Bounds, Mirror, Rule
+
+PUBLISHING: Final = Bounds(blocks=2)
+OUTSIDERS: Final = Bounds(blocks=2, in_flight=0, outside=1, mirror=Mirror.MOVES_OLDER)
+MOVES_ALL: Final = Bounds(blocks=2, mirror=Mirror.MOVES_ALL)
+POWER: Final = Bounds(blocks=2, in_flight=0, power=True, mirror=Mirror.LEAVES)
+FAULTS: Final = Bounds(blocks=2, in_flight=0, faults=True)
+LEASES: Final = Bounds(blocks=2, in_flight=0, leases=True)
+DROPS: Final = Bounds(blocks=1, epochs=4, in_flight=0, drops=1)
+DROPS_BY_ETAG: Final = replace(DROPS, in_flight=1, by_etag=True)
+DROPS_AND_POWER: Final = replace(DROPS, power=True, mirror=Mirror.LEAVES)
+
+WORLDS: Final[dict[str, tuple[Bounds, int]]] = {
+    "three blocks, two drains, late requests": (Bounds(), 1_000_000),
+    "a drop": (DROPS, 40_000),
+    "a drop by ETag, late requests": (DROPS_BY_ETAG, 400_000),
+    "a drop and power that fails": (DROPS_AND_POWER, 50_000),
+    "a drop and somebody at the landing zone": (replace(DROPS, outside=1, mirror=Mirror.MOVES_OLDER), 250_000),
+    "somebody at the landing zone": (OUTSIDERS, 100_000),
+    "mirroring that moves the last file as well": (MOVES_ALL, 200_000),
+    "power that fails": (POWER, 10_000),
+    "three drains": (Bounds(drains=3, blocks=1, mirror=Mirror.LEAVES), 60_000),
+    "leases that run out in steps of their own": (LEASES, 30_000),
+    "a store that fails to read": (FAULTS, 10_000),
+}
+"""Each with at least so many states."""
+
+LARGE_WORLDS: Final[dict[str, Bounds]] = {
+    "two late requests": Bounds(blocks=2, in_flight=2),
+    "four epochs": Bounds(blocks=2, epochs=4),
+    "two drops by ETag": replace(DROPS_BY_ETAG, epochs=5, drops=2),
+    "a drop of two blocks": replace(DROPS, blocks=2, in_flight=1),
+    "two things done at the landing zone": Bounds(blocks=2, outside=2, mirror=Mirror.MOVES_OLDER),
+    "power that fails, late requests": replace(POWER, in_flight=1),
+    "three drains, two blocks": Bounds(drains=3, blocks=2),
+}
+"""For `python -m tests.protocol`, not for every test run."""
+
+_MIXED: Final = (replace(DROPS, stale_is_wrong=False), "the folder of another generation appears")
+_MIXED_LATE: Final = (replace(DROPS_BY_ETAG, stale_is_wrong=False), _MIXED[1])
+_STOPPED: Final = "a table is quarantined although nobody touched it"
+
+LOAD_BEARING: Final[dict[Rule, tuple[Bounds, str]]] = {
+    Rule.REVOKE: _MIXED,
+    Rule.REVOKE_MARK: _MIXED,
+    Rule.REVOKE_LOOP: _MIXED,
+    Rule.REVOKE_FOLDER_ONLY: _MIXED_LATE,
+    Rule.REVOKE_ONE_LOOK: _MIXED,
+    Rule.REVOKE_BEFORE_LOOK: _MIXED,
+    Rule.LOOK: (MOVES_ALL, "a number lands twice"),
+    Rule.LOOK_CERTAIN: (FAULTS, _STOPPED),
+    Rule.LOOK_IDENTITY: (OUTSIDERS, "a foreign file is taken for ours"),
+    Rule.LOOK_PROCESSED: (MOVES_ALL, _STOPPED),
+    Rule.LOOK_MARKER: (OUTSIDERS, "another gateway's file is taken for ours"),
+    Rule.LAST_FILE: (OUTSIDERS, "a file is published behind one that was missing"),
+    Rule.PLAN_RECORDED: (MOVES_ALL, "a number lands twice"),
+    Rule.PLAN_NUMBER: (MOVES_ALL, "a number lands twice"),
+    Rule.ATTEMPT_NAMES: (PUBLISHING, "a partial file becomes visible"),
+    Rule.ONE_TEMP: (PUBLISHING, "a number lands twice"),
+    Rule.TEMP_SYNCED: (POWER, "a partial file is visible"),
+    Rule.FOLDER_FROM_SCRATCH: _MIXED,
+    Rule.FOLDER_MARKER: (OUTSIDERS, "a file is published into another gateway's folder"),
+    Rule.FOLDER_ONCE: (OUTSIDERS, "the folder starts again at 1 although files were recorded"),
+    Rule.NO_REPLACE: (OUTSIDERS, "a visible file is replaced"),
+    Rule.RENAME_SYNCED: (POWER, "what was recorded is lost"),
+    Rule.SEEN_SYNCED: (POWER, "what was recorded is lost"),
+    Rule.EPOCH_RECORD: (DROPS, "recorded files are in no folder of their generation"),
+    Rule.ONE_UNRECORDED: (PUBLISHING, "a number lands twice"),
+    Rule.EPOCH_QUARANTINE: (DROPS, _STOPPED),
+    Rule.DROP_REVOKE: _MIXED,
+    Rule.DROP_IDENTITY: (DROPS_BY_ETAG, "the folder of a living generation is deleted"),
+    Rule.DROP_CONDITION: (DROPS, "the folder of a living generation is deleted"),
+    Rule.DROP_SYNCED: (DROPS_AND_POWER, _STOPPED),
+    Rule.DROP_WAIT: (DROPS_BY_ETAG, _STOPPED),
+    Rule.EPOCH_RECREATE: (DROPS, "a generation begins that nobody asked for"),
+}
+"""Where leaving a rule out does harm first, and which."""
+
+REDUNDANT: Final[dict[Rule, str]] = {
+    Rule.LEASE: "epochs and revocation keep drains apart; a lease only keeps them from taking turns all the time",
+    Rule.EPOCH_LOOK: "whoever looks under a stale epoch is stopped when it plans, records or quarantines",
+    Rule.EPOCH_PLAN: "a plan extends the ledger's chain, whoever makes it, and the next owner carries it out",
+    Rule.EPOCH_NOMINATE: "a stale owner's temp is gone, and the next owner's nomination replaces a stale one",
+    Rule.RECORD_IN_ORDER: "only the owner records, and the owner records in order",
+    Rule.DROP_EPOCH: "the drain that carries the drop out begins an epoch with its claim",
+}
+"""Why nothing comes of leaving a rule out: they are kept as a second line."""
+
+NOT_IN_THE_CODE: Final[dict[Rule, str]] = {
+    Rule.LAST_FILE: "it would stop sound tables for ever if mirroring removes recorded files to the last one",
+}

@@ -1,0 +1,51 @@
+"""The steps of a drain that takes a dropped table's folder away and begins the next generation (R3 to R6)."""
+
+from collections.abc import Iterator
+
+from tests.protocol.rules import Case, Rule
+from tests.protocol.state import FOREIGN, IDLE, Drain, Mode, Move, Pc, Request, Shared
+from tests.protocol.steps import is_stale, send_late, stands_for, synced
+from tests.protocol.store import carry_out
+
+
+@stands_for(Pc.DROP_LOOK, "app.landing.publish:remove_table_folder", "spark_jobs.drain_cycle:DrainCycle._drop")
+def drop_look(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
+    """R3, and R5 once the folder is gone."""
+    folder = shared.folder
+    if folder is None:
+        durable = synced(case, shared, Rule.DROP_SYNCED)
+        yield Move("sees that the folder is gone", durable, drain._replace(pc=Pc.RECREATE, seen=-1))
+    elif case.holds(Rule.DROP_IDENTITY) and (folder.identity == FOREIGN or folder.generation != drain.generation):
+        yield Move("sees a foreign folder", shared, drain._replace(pc=Pc.QUARANTINE, seen=-1))
+    else:
+        yield Move("sees the folder", shared, drain._replace(pc=Pc.DROP_DELETE, seen=folder.identity))
+
+
+@stands_for(
+    Pc.DROP_DELETE,
+    "app.landing.local_zone:LocalZone.remove_folder",
+    "app.landing.adls_zone:AdlsZone.remove_folder",
+)
+def drop_delete(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
+    """R4."""
+    request = Request(Pc.DROP_DELETE, drain.epoch, seen=drain.seen)
+    after = drain._replace(pc=Pc.DROP_LOOK if case.holds(Rule.DROP_WAIT) else Pc.RECREATE, seen=-1)
+    outcome = carry_out(case, shared, request)
+    if outcome.done or shared.folder is None or case.bounds.by_etag:
+        yield Move("deletes the folder", outcome.shared, after, outcome.violation)
+    else:
+        yield Move("cannot delete the folder: its scratch is revoked", shared, IDLE)
+    for sent in send_late(case, shared, request) if case.bounds.by_etag else ():
+        yield Move("deletes the folder, late", sent, after)
+
+
+@stands_for(Pc.RECREATE, "app.staging.table_rebirth:finish_drop")
+def recreate(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
+    """R6."""
+    if is_stale(case, shared, drain, Rule.EPOCH_RECREATE):
+        yield Move("begins no generation: its epoch is over", shared, IDLE)
+        return
+    generation = shared.generation + 1
+    after = shared._replace(mode=Mode.ACTIVE, generation=generation, plan=(), recorded=0, nominated=0)
+    wrong = "a generation begins that nobody asked for" if shared.mode is not Mode.DROPPING else ""
+    yield Move(f"begins generation {generation}", after, Drain(Pc.PLAN, drain.epoch, generation), wrong)

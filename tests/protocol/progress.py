@@ -1,0 +1,40 @@
+"""Progress: whatever has happened, a drain that is left alone publishes everything, or has a reason to stop."""
+
+from dataclasses import replace
+from typing import Final
+
+from tests.protocol.explore import Exploration, Violation
+from tests.protocol.model import moves
+from tests.protocol.rules import Case
+from tests.protocol.state import Drain, Pc, Shared, is_done
+
+_MOST_STEPS: Final = 1_000
+_MORE_EPOCHS: Final = 3
+
+
+def first_without_progress(exploration: Exploration) -> Violation | None:
+    """Every drain in every explored state goes on alone, and nothing goes wrong any more: the others are dead or
+    paused for ever, their leases run out, late requests stay late. None when it always comes to an end."""
+    bounds = exploration.case.bounds
+    unlimited = Case(replace(bounds, epochs=bounds.epochs + _MORE_EPOCHS, leases=False), exploration.case.rules)
+    ended: set[tuple[Shared, Drain]] = set()
+    for view in exploration.ends_alone():
+        if violation := _goes_on(unlimited, view, ended):
+            return violation
+    return None
+
+
+def _goes_on(case: Case, view: tuple[Shared, Drain], ended: set[tuple[Shared, Drain]]) -> Violation | None:
+    """Go on beyond the bound of epochs, until the end or to where an earlier way passed."""
+    trace: list[str] = []
+    path: list[tuple[Shared, Drain]] = []
+    while view not in ended and not (view[1].pc is Pc.CLAIM and is_done(case, view[0])):
+        path.append(view)
+        move = next(moves(case, *view), None)
+        if move is None or move.violation or len(path) > _MOST_STEPS:
+            what = move.violation if move else "nothing can be done"
+            return Violation(f"{what or 'no progress'} from {path[0]}", tuple(trace[:100]))
+        trace.append(move.what)
+        view = move.shared, move.drain
+    ended.update(path)
+    return None

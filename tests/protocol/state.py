@@ -1,0 +1,213 @@
+"""What the model remembers: the shared state (Postgres, landing zone, requests under way) and each drain's own."""
+
+from enum import IntEnum
+from typing import Final, NamedTuple, TypeAlias
+
+from tests.protocol.rules import Case
+
+FOREIGN: Final = 0
+"""Identity (ETag) of a table folder that another gateway made; ours are made of epoch and generation."""
+
+FOREIGN_CONTENT: Final = 99
+"""What stands in a file that somebody else put there; ours are `content_of` codes."""
+
+
+class Mode(IntEnum):
+    """`tables.state`, as far as publishing goes."""
+
+    ACTIVE = 0
+    QUARANTINED = 1
+    DROPPING = 2
+
+
+class Place(IntEnum):
+    """A scratch path that is no folder."""
+
+    ABSENT = 0
+    PLAIN_FILE = 1
+
+
+class Temp(NamedTuple):
+    """A file in scratch; number 0 is the prepared table folder."""
+
+    number: int
+    attempt: int
+    generation: int
+    content: int
+    whole: bool = True
+
+
+Scratch: TypeAlias = Place | frozenset[Temp]
+
+
+class Folder(NamedTuple):
+    """The table folder. Files by number: content when visible, minus it when processed, 0 when there is none."""
+
+    identity: int
+    generation: int
+    files: tuple[int, ...]
+    landed: int = 0
+    """The highest number that ever became visible here: kept to judge, nothing reads it to act."""
+    through: int = 0
+    """The last block that ever became visible here."""
+    unsynced: int = 0
+    """1: the last file's entry is not durable; 2: the folder's own entry is not."""
+
+
+class Pc(IntEnum):
+    """The step that a drain does next."""
+
+    CLAIM = 0
+    REVOKE_LOOK = 1
+    REVOKE_MOVE = 2
+    REVOKE_MARK = 3
+    READ = 4
+    VERIFY = 5
+    LOOK = 6
+    PLAN = 7
+    BUILD = 8
+    FOLDER_LOOK = 9
+    FOLDER_PREPARE = 10
+    FOLDER_RENAME = 11
+    FOLDER_CHECK = 12
+    NOMINATE = 13
+    RENAME = 14
+    SYNC = 15
+    LOOK_AGAIN = 16
+    RECORD = 17
+    QUARANTINE = 18
+    DROP_LOOK = 19
+    DROP_DELETE = 20
+    RECREATE = 21
+    REVOKE_LOOK_AGAIN = 22
+
+
+class Request(NamedTuple):
+    """A storage call that may be carried out after its caller has given up waiting."""
+
+    kind: Pc
+    epoch: int
+    number: int = 0
+    attempt: int = 0
+    seen: int = -1
+    generation: int = 0
+    content: int = 0
+
+
+class Drain(NamedTuple):
+    """What one drain process keeps in memory."""
+
+    pc: Pc = Pc.CLAIM
+    epoch: int = 0
+    generation: int = 0
+    older: int = 0
+    """The epoch that is being revoked, and the step that follows when all are."""
+    then: Pc = Pc.CLAIM
+    number: int = 0
+    last: int = 0
+    """The last number of this round."""
+    attempt: int = 0
+    seen: int = -1
+    """Identity of the folder that was looked at."""
+    content: int = 0
+    """Content chosen but not recorded, where the rules do not ask for that."""
+    careless: bool = False
+    """Whether it went on although the last recorded file was missing when it looked."""
+
+
+IDLE: Final = Drain()
+
+
+class Shared(NamedTuple):
+    """All that outlives a drain."""
+
+    epoch: int = 0
+    lapsed: bool = False
+    mode: Mode = Mode.ACTIVE
+    generation: int = 1
+    plan: tuple[int, ...] = ()
+    """Content by number, planned and recorded alike."""
+    recorded: int = 0
+    nominated: int = 0
+    """The epoch that nominated a temp for the number after the recorded ones."""
+    folder: Folder | None = None
+    deleted: Folder | None = None
+    """The folder that was there before, as long as its deletion is not durable."""
+    scratch: tuple[Scratch, ...] = ()
+    """By epoch, from 1."""
+    requests: tuple[Request, ...] = ()
+    sealed: int = 0
+    """Every epoch before this one has been revoked: kept to judge."""
+    drops: int = 0
+    outside: int = 0
+    """What others have done to the landing zone so far."""
+
+
+class Move(NamedTuple):
+    """A step of one drain, and what is wrong with it, if anything."""
+
+    what: str
+    shared: Shared
+    drain: Drain
+    violation: str = ""
+
+
+class Event(NamedTuple):
+    """Something that happens around the drains."""
+
+    what: str
+    shared: Shared
+    violation: str = ""
+    kills: bool = False
+
+
+def content_of(first: int, last: int) -> int:
+    return first * 10 + last
+
+
+def first_block(content: int) -> int:
+    return content // 10
+
+
+def last_block(content: int) -> int:
+    return content % 10
+
+
+def planned_through(shared: Shared) -> int:
+    """The last block that a planned file holds."""
+    return last_block(shared.plan[-1]) if shared.plan else 0
+
+
+def published_through(shared: Shared) -> int:
+    """The last block that a recorded file holds."""
+    return last_block(shared.plan[shared.recorded - 1]) if shared.recorded else 0
+
+
+def is_done(case: Case, shared: Shared) -> bool:
+    """Whether no drain has anything left to do, or it is for an operator to do."""
+    if shared.mode is Mode.QUARANTINED:
+        return True
+    if shared.mode is Mode.DROPPING and shared.folder is not None:
+        return shared.folder.identity == FOREIGN
+    return shared.mode is Mode.ACTIVE and published_through(shared) == case.bounds.blocks
+
+
+def is_tampered(shared: Shared) -> bool:
+    return shared.outside > 0
+
+
+def scratch_of(shared: Shared, epoch: int) -> Scratch:
+    return shared.scratch[epoch - 1]
+
+
+def with_scratch(shared: Shared, epoch: int, scratch: Scratch) -> Shared:
+    return shared._replace(scratch=(*shared.scratch[: epoch - 1], scratch, *shared.scratch[epoch:]))
+
+
+def with_file(folder: Folder, number: int, content: int) -> Folder:
+    return folder._replace(files=(*folder.files[: number - 1], content, *folder.files[number:]))
+
+
+def file_at(shared: Shared, number: int) -> int:
+    """What stands under a number: as in `Folder.files`."""
+    return shared.folder.files[number - 1] if shared.folder else 0

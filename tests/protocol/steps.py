@@ -1,0 +1,90 @@
+"""What the drain's steps have in common: the table of steps, the check of the epoch, sending, looking.
+
+A step yields what can come of it; the first is what comes of it when nothing goes wrong. It stands for the
+functions that it names, as `module:function`.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
+
+from tests.protocol.rules import Case, Rule
+from tests.protocol.state import (
+    FOREIGN,
+    FOREIGN_CONTENT,
+    Drain,
+    Folder,
+    Move,
+    Pc,
+    Request,
+    Shared,
+    file_at,
+)
+
+Step: TypeAlias = Callable[[Case, Shared, Drain], Iterator[Move]]
+
+STEPS: Final[dict[Pc, Step]] = {}
+CODE: Final[dict[Pc, tuple[str, ...]]] = {}
+
+
+def stands_for(pc: Pc, *code: str) -> Callable[[Step], Step]:
+    """Enters a step into the table, with the functions that it stands for."""
+
+    def enter(step: Step) -> Step:
+        STEPS[pc], CODE[pc] = step, code
+        return step
+
+    return enter
+
+
+def is_stale(case: Case, shared: Shared, drain: Drain, rule: Rule) -> bool:
+    """`app.staging.leases:check_epoch`, where the rule asks for it."""
+    return case.holds(rule) and shared.epoch != drain.epoch
+
+
+def send_late(case: Case, shared: Shared, request: Request) -> Iterator[Shared]:
+    """The request is under way: it may be carried out later, or never."""
+    if len(shared.requests) < case.bounds.in_flight and request not in shared.requests:
+        yield shared._replace(requests=tuple(sorted((*shared.requests, request))))
+
+
+def expected(shared: Shared, drain: Drain, number: int) -> int:
+    """The planned content of a number."""
+    if drain.content or number > len(shared.plan):
+        return drain.content
+    return shared.plan[number - 1]
+
+
+def standing(case: Case, shared: Shared, number: int) -> int:
+    """The content that counts as being under a number, 0 for none: visible, or moved away by mirroring."""
+    found = file_at(shared, number)
+    return abs(found) if found > 0 or case.holds(Rule.LOOK_PROCESSED) else 0
+
+
+def synced(case: Case, shared: Shared, rule: Rule) -> Shared:
+    """What stands, or is gone, is made durable, where the rule asks for it."""
+    if not case.bounds.power or not case.holds(rule):
+        return shared
+    folder = shared.folder._replace(unsynced=0) if shared.folder else None
+    return shared._replace(folder=folder, deleted=None)
+
+
+def sighted(case: Case, shared: Shared, drain: Drain, absent: Drain) -> Move:
+    """What follows from what stands under the drain's number: `app.landing.publish:look` and its callers."""
+    number, content = drain.number, standing(case, shared, drain.number)
+    if shared.folder is None or not content:
+        return Move(f"sees no file {number}", shared, absent)
+    ours = content == expected(shared, drain, number) and shared.folder.generation == drain.generation
+    if not ours and case.holds(Rule.LOOK_IDENTITY):
+        return Move(f"sees a foreign file {number}", shared, drain._replace(pc=Pc.QUARANTINE))
+    if shared.folder.identity == FOREIGN and case.holds(Rule.LOOK_MARKER):
+        return Move("sees a foreign folder", shared, drain._replace(pc=Pc.QUARANTINE))
+    found = drain._replace(pc=Pc.RECORD, last=max(drain.last, number))
+    return Move(
+        f"sees our file {number}", synced(case, shared, Rule.SEEN_SYNCED), found, _mistaken(shared.folder, content)
+    )
+
+
+def _mistaken(folder: Folder, content: int) -> str:
+    if content == FOREIGN_CONTENT:
+        return "a foreign file is taken for ours"
+    return "another gateway's file is taken for ours" if folder.identity == FOREIGN else ""

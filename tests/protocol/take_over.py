@@ -1,0 +1,117 @@
+"""The steps by which a drain takes a table over: claim, revoke, look (W1 to W3)."""
+
+from collections.abc import Iterator
+
+from tests.protocol.rules import Case, Rule
+from tests.protocol.state import IDLE, Drain, Mode, Move, Pc, Place, Request, Shared, is_done, is_tampered, scratch_of
+from tests.protocol.steps import is_stale, send_late, sighted, standing, stands_for, synced
+from tests.protocol.store import carry_out, mark
+
+
+@stands_for(Pc.CLAIM, "app.staging.leases:claim_table", "app.staging.leases:due_tables")
+def claim(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
+    """A claim by another than the owner stands for the end of the owner's lease as well, unless leases have steps."""
+    owned = shared.lapsed or drain.epoch == shared.epoch or not case.bounds.leases or not case.holds(Rule.LEASE)
+    if shared.epoch >= case.bounds.epochs or is_done(case, shared) or not owned:
+        return
+    epoch = shared.epoch + 1
+    after = shared._replace(epoch=epoch, lapsed=False, scratch=(*shared.scratch, Place.ABSENT))
+    claimed = Drain(Pc.READ, epoch, shared.generation)
+    revokes = Rule.DROP_REVOKE if shared.mode is Mode.DROPPING else Rule.REVOKE
+    if case.holds(Rule.REVOKE) and case.holds(revokes) and case.holds(Rule.REVOKE_BEFORE_LOOK):
+        claimed = revoke_next(claimed._replace(then=Pc.READ), 1)
+    yield Move(f"claims epoch {epoch}", after, claimed)
+
+
+def revoke_next(drain: Drain, older: int) -> Drain:
+    """Go on with the next older epoch, or with what follows the last one."""
+    if older < drain.epoch:
+        return drain._replace(pc=Pc.REVOKE_LOOK, older=older)
+    return drain._replace(pc=drain.then, then=Pc.CLAIM, older=0)
+
+
+@stands_for(Pc.REVOKE_LOOK, "app.landing.publish:revoke_older_epochs", "app.landing.local_zone:LocalZone.kinds")
+def revoke_look(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
+    scratch = scratch_of(shared, drain.older)
+    if scratch is Place.PLAIN_FILE:
+        yield Move(f"sees epoch {drain.older} revoked", shared, revoke_next(drain, drain.older + 1))
+    elif scratch is Place.ABSENT and not case.holds(Rule.REVOKE_ONE_LOOK):
+        yield Move(f"sees no folder of epoch {drain.older}", shared, drain._replace(pc=Pc.REVOKE_LOOK_AGAIN))
+    else:
+        yield Move(f"sees epoch {drain.older} not revoked", shared, drain._replace(pc=Pc.REVOKE_MOVE))
+
+
+@stands_for(Pc.REVOKE_LOOK_AGAIN)
+def revoke_look_again(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
+    """Only where the rule of one look is left out: what was no folder is taken for a plain file if it is there."""
+    if scratch_of(shared, drain.older) is Place.ABSENT:
+        yield Move(f"sees nothing of epoch {drain.older}", shared, drain._replace(pc=Pc.REVOKE_MOVE))
+    else:
+        yield Move(f"takes epoch {drain.older} for revoked", shared, revoke_next(drain, drain.older + 1))
+
+
+@stands_for(
+    Pc.REVOKE_MOVE, "app.landing.local_zone:LocalZone.revoke_folder", "app.landing.adls_zone:AdlsZone.revoke_folder"
+)
+def revoke_move(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
+    request = Request(Pc.REVOKE_MOVE, drain.epoch, drain.older)
+    after = drain._replace(pc=Pc.REVOKE_MARK) if case.holds(Rule.REVOKE_MARK) else revoke_next(drain, drain.older + 1)
+    what = f"moves the scratch of epoch {drain.older} away"
+    yield Move(what, carry_out(case, shared, request).shared, after)
+    for sent in send_late(case, shared, request):
+        yield Move(f"{what}, late", sent, after)
+
+
+@stands_for(
+    Pc.REVOKE_MARK, "app.landing.local_zone:LocalZone.revoke_folder", "app.landing.adls_zone:AdlsZone.revoke_folder"
+)
+def revoke_mark(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
+    after = mark(shared, drain.older)
+    if scratch_of(after, drain.older) is Place.PLAIN_FILE or not case.holds(Rule.REVOKE_LOOP):
+        yield Move(f"puts a plain file for epoch {drain.older}", after, revoke_next(drain, drain.older + 1))
+    else:
+        yield Move(f"finds epoch {drain.older} there again", after, drain._replace(pc=Pc.REVOKE_LOOK))
+
+
+@stands_for(Pc.READ, "spark_jobs.drain_cycle:DrainCycle._take_over", "app.staging.leases:check_epoch")
+def read(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
+    """From here on, no owner of an older epoch may change anything visible."""
+    if is_stale(case, shared, drain, Rule.EPOCH_LOOK) or shared.mode is Mode.QUARANTINED:
+        yield Move("finds its epoch over", shared, IDLE)
+        return
+    sealed = shared._replace(sealed=max(shared.sealed, drain.epoch))
+    if shared.mode is Mode.DROPPING:
+        yield Move("reads that the table is dropped", sealed, drain._replace(pc=Pc.DROP_LOOK))
+        return
+    looks = case.holds(Rule.LOOK) and len(shared.plan) > shared.recorded
+    after = drain._replace(pc=Pc.LOOK if looks else Pc.VERIFY, number=shared.recorded + 1)
+    yield Move(f"reads the ledger, {'is' if looks else 'is not'} to look for file {after.number}", sealed, after)
+
+
+@stands_for(Pc.LOOK, "app.landing.publish:take_stock", "app.landing.publish:look")
+def look(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
+    yield sighted(case, shared, drain, absent=drain._replace(pc=Pc.VERIFY))
+    if case.bounds.faults:
+        after = IDLE if case.holds(Rule.LOOK_CERTAIN) else drain._replace(pc=Pc.QUARANTINE)
+        yield Move(f"cannot read file {drain.number}", shared, after)
+
+
+@stands_for(Pc.VERIFY, "app.landing.publish:take_stock")
+def verify(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
+    """The last recorded file must stand, as long as the number after it is absent: behind that one, mirroring may
+    have removed it."""
+    last = drain.number - 1
+    after = _revoked_late(case, drain._replace(pc=Pc.PLAN, number=0))
+    if last and shared.folder and not standing(case, shared, last):
+        if case.holds(Rule.LAST_FILE):
+            yield Move(f"misses file {last}", shared, drain._replace(pc=Pc.QUARANTINE))
+            return
+        after = after._replace(careless=is_tampered(shared))
+    yield Move("is done looking", synced(case, shared, Rule.SEEN_SYNCED), after)
+
+
+def _revoked_late(case: Case, drain: Drain) -> Drain:
+    """Where the rule of the order is left out, the older epochs are revoked only now."""
+    if case.holds(Rule.REVOKE_BEFORE_LOOK) or not case.holds(Rule.REVOKE):
+        return drain
+    return revoke_next(drain._replace(then=drain.pc), 1)

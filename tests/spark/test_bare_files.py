@@ -1,0 +1,58 @@
+"""Option `initial_load=bare` in the landing zone: files without a row marker until a change needs one."""
+
+import base64
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import sqlalchemy as sa
+
+from app.domain.arrow_flatbuffer import schema_from_bytes
+from app.domain.metadata_chain import verify_chain
+from app.domain.names import TableName
+from app.domain.table_options import TableOptions
+from app.staging.metadata_blocks import read_chain
+from app.staging.table_registration import register_table
+from tests.spark.conftest import NewWorker, drain
+from tests.support.gate import opened
+from tests.support.gateway_parts import current
+from tests.support.messages import arcion
+from tests.support.schemas import schema_of
+
+SCHEMA = schema_of({"id": "int64", "name": "string"}, ["id"], ["id"])
+ADA, BOB = {"id": "1", "name": "Ada"}, {"id": "2", "name": "Bob"}
+MARKER = "__rowMarker__"
+
+
+@pytest.mark.parametrize(
+    ("marker_first", "marked"), [(False, ["id", "name", MARKER]), (True, [MARKER, "id", "name"])], ids=["last", "first"]
+)
+def test_files_are_bare_up_to_the_first_change_that_is_no_insert_and_never_mix(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, marker_first: bool, marked: list[str]
+) -> None:
+    options = TableOptions.parse({"initial_load": "bare"})
+    with engine.begin() as connection:
+        register_table(connection, TableName.parse("t"), SCHEMA, options, marker_first=marker_first)
+    with opened(engine) as gate:
+        gate.ingest.marker_first = marker_first
+        gate.arcion(arcion("t", None, ADA))
+        gate.arcion(arcion("t", None, BOB))
+        gate.arcion(arcion("t", BOB))
+        gate.arcion(arcion("t", None, BOB))
+    drain(new_worker(marker_first=marker_first))
+
+    files = sorted((landing_zone / "t").glob("*.parquet"))
+    assert [pq.read_table(file).to_pylist() for file in files] == [
+        [{"id": 1, "name": "Ada"}, {"id": 2, "name": "Bob"}],
+        [{"id": 2, "name": None, MARKER: 2}, {"id": 2, "name": "Bob", MARKER: 0}],
+    ]
+    assert [pq.read_schema(file).names for file in files] == [["id", "name"], marked]
+
+    table = current(engine, "t")
+    with engine.begin() as connection:
+        blocks = list(read_chain(connection, table.table_id, table.generation))
+    events = [block.event for block in blocks]
+    assert [event["kind"] for event in events] == ["Seed", "SetDataSchema", "SetDataSchema", "AddData", "AddData"]
+    told = [schema_from_bytes(base64.b64decode(event["schema"])) for event in events[1:3]]
+    assert told == [pq.read_schema(file) for file in files]
+    assert verify_chain(blocks) == 5

@@ -1,0 +1,247 @@
+"""Row images in Postgres: written with their batch, read under the lock, gone with what they belong to."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+import sqlalchemy as sa
+
+from app.domain.row_image import StoredImage
+from app.domain.table import BatchSequence, Table
+from app.domain.table_options import BinaryEncoding, ColumnOverride, TableOptions
+from app.errors import Code
+from app.staging.database import open_engine
+from app.staging.group_commit import GroupCommit
+from app.staging.row_images import clear_images, count_images, read_images, write_images
+from app.staging.stage_requests import stage_requests
+from app.staging.typed_batch import StagingRequest, TableMoved, TypedBatch
+from tests.support import sql
+from tests.support.changes import delete, insert, update
+from tests.support.gateway_parts import registered, stage, typed
+from tests.support.images import COMPLETE, staged_batches, stored_images, together
+from tests.support.refusals import refused
+from tests.support.schemas import schema_of
+from tests.support.waiting import wait_until
+
+NARROW = schema_of({"id": "int64", "name": "string"}, ["id"])
+SCHEMA = schema_of({"id": "int64", "name": "string", "total": "decimal(9,2)"}, ["id"])
+ADA = insert({"id": 1, "name": "Ada", "total": "1.5"})
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+
+
+@pytest.fixture
+def table(engine: sa.Engine) -> Table:
+    return registered(engine, "t", SCHEMA, COMPLETE)
+
+
+@pytest.fixture
+def other(database_url: str) -> Iterator[sa.Engine]:
+    """Connections of another API process."""
+    engine = open_engine(database_url)
+    yield engine
+    engine.dispose()
+
+
+def named(table: Table, name: str, key: int = 1) -> list[TypedBatch]:
+    return [typed(table, [update(None, {"id": key, "name": name})])]
+
+
+def priced(table: Table, total: int, key: int = 1) -> list[TypedBatch]:
+    return [typed(table, [update(None, {"id": key, "total": total})])]
+
+
+def test_images_are_written_read_and_counted_in_pieces(
+    engine: sa.Engine, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.staging.row_images.MOST_ROWS", 3)
+    place = (table.table_id, table.generation)
+    images = {bytes([number]): StoredImage(b"%d" % number, BatchSequence(number + 1)) for number in range(8)}
+    changed = images | {b"\1": None, b"\7": None, b"\2": StoredImage(b"new", BatchSequence(9))}
+    with engine.begin() as connection:
+        write_images(connection, *place, images)
+        assert read_images(connection, *place, [*images, b"nobody"]) == images
+        write_images(connection, *place, changed)
+        assert read_images(connection, *place, list(images)) == {k: v for k, v in changed.items() if v}
+        assert count_images(connection, *place) == 6
+        clear_images(connection, table.table_id)
+        assert count_images(connection, *place) == 0
+
+
+def test_each_table_has_images_of_its_own(engine: sa.Engine, table: Table) -> None:
+    twin = registered(engine, "twin", SCHEMA, COMPLETE)
+    stage(engine, [typed(table, [ADA]), typed(twin, [ADA])], [typed(table, [delete({"id": 1})])])
+    assert (len(stored_images(engine, table)), len(stored_images(engine, twin))) == (0, 1)
+
+
+def test_a_table_that_rejects_partial_updates_keeps_no_images(engine: sa.Engine) -> None:
+    table = registered(engine, "t", SCHEMA)
+    stage(engine, [typed(table, [ADA])])
+    assert stored_images(engine, table) == {}
+
+
+def test_an_image_dies_with_the_transaction_of_its_batch(engine: sa.Engine, table: Table) -> None:
+    with engine.connect() as connection, connection.begin() as transaction:
+        stage_requests(connection, [StagingRequest([typed(table, [ADA])])], {})
+        transaction.rollback()
+    assert stored_images(engine, table) == {}
+
+
+def test_a_batch_that_waited_for_the_lock_is_completed_from_what_was_committed_meanwhile(
+    engine: sa.Engine, other: sa.Engine, table: Table
+) -> None:
+    stage(engine, [typed(table, [ADA])])
+    writer = GroupCommit(other)
+    writer.start()
+    with engine.connect() as connection, connection.begin() as transaction:
+        stage_requests(connection, [StagingRequest(named(table, "Eve"))], {})
+        future = writer.submit(priced(table, 7))
+        wait_until(lambda: sql.value(engine, WAITING), within=30, what="the other writer waits for the lock")
+        transaction.commit()
+    assert future.result(timeout=30)[0].sequence == 3
+    writer.close()
+    [last] = staged_batches(engine, table)[-1]
+    assert (last["name"], last["total"]) == ("Eve", Decimal(7))
+
+
+def test_a_deletion_committed_meanwhile_refuses_the_update_that_waited(
+    engine: sa.Engine, other: sa.Engine, table: Table
+) -> None:
+    stage(engine, [typed(table, [ADA])])
+    writer = GroupCommit(other)
+    writer.start()
+    with engine.connect() as connection, connection.begin() as transaction:
+        stage_requests(connection, [StagingRequest([typed(table, [delete({"id": 1})])])], {})
+        future = writer.submit(priced(table, 7))
+        wait_until(lambda: sql.value(engine, WAITING), within=30, what="the other writer waits for the lock")
+        transaction.commit()
+    with refused() as refusal:
+        future.result(timeout=30)
+    writer.close()
+    assert refusal.places == [(Code.INCOMPLETE_UPDATE, 0, "/after/name", "name")]
+
+
+def test_requests_that_wait_together_see_what_those_before_them_leave(engine: sa.Engine, table: Table) -> None:
+    requests = [[typed(table, [ADA])], named(table, "Eve"), priced(table, 7), [typed(table, [delete({"id": 1})])]]
+    together(engine, *requests)
+    rows = [(row["name"], row["total"]) for [row] in staged_batches(engine, table)]
+    assert rows == [("Ada", Decimal("1.50")), ("Eve", Decimal("1.50")), ("Eve", Decimal(7)), (None, None)]
+    assert stored_images(engine, table) == {}
+
+
+def test_a_request_that_no_image_completes_leaves_no_trace_and_its_neighbours_go_on(
+    engine: sa.Engine, table: Table
+) -> None:
+    incomplete = typed(table, [insert({"id": 2, "name": "Bob"}, 0), update(None, {"id": 3, "name": "Cy"}, 1)])
+    futures = together(engine, [typed(table, [ADA])], [incomplete], priced(table, 7, key=2), named(table, "Eve"))
+    assert [future.result()[0].sequence for future in (futures[0], futures[3])] == [1, 2]
+    for future, place in ((futures[1], (1, "total")), (futures[2], (0, "name"))):
+        with refused() as refusal:
+            future.result()
+        assert [(index, column) for _, index, _, column in refusal.places] == [place]
+    assert list(stored_images(engine, table).values()) == [{"id": 1, "name": "Eve", "total": "1.5"}]
+
+
+def test_a_request_over_two_tables_leaves_no_image_when_one_of_them_refuses(engine: sa.Engine, table: Table) -> None:
+    twin = registered(engine, "twin", SCHEMA, COMPLETE)
+    [future] = together(engine, [typed(table, [ADA]), *named(twin, "Eve")])
+    with refused():
+        future.result()
+    assert (stored_images(engine, table), stored_images(engine, twin)) == ({}, {})
+
+
+def test_a_request_typed_for_an_older_schema_does_not_disturb_the_completion_of_its_neighbours(
+    engine: sa.Engine,
+) -> None:
+    old = registered(engine, "t", NARROW, COMPLETE)
+    stage(engine, [typed(old, [insert({"id": 1, "name": "Ada"})])])
+    new = registered(engine, "t", SCHEMA)
+    stage(engine, [typed(new, [update(None, {"id": 1, "name": "Ada", "total": 1})])])
+    futures = together(engine, named(old, "stale"), named(new, "Eve"), named(new, "nobody", key=9))
+    with pytest.raises(TableMoved):
+        futures[0].result()
+    assert futures[1].result()[0].sequence == 3
+    with refused() as refusal:
+        futures[2].result()
+    assert [column for _, _, _, column in refusal.places] == ["total"]
+    [last] = staged_batches(engine, new)[-1]
+    assert (last["name"], last["total"]) == ("Eve", Decimal(1))
+
+
+def test_a_request_typed_before_a_column_came_back_does_not_bring_its_old_values(engine: sa.Engine) -> None:
+    table = registered(engine, "t", SCHEMA, COMPLETE)
+    stage(engine, [typed(table, [ADA])])
+    before = registered(engine, "t", NARROW)
+    assert before.left_columns == {"total"}
+    after = registered(engine, "t", SCHEMA)
+    futures = together(engine, named(before, "stale"), named(after, "Eve"))
+    with pytest.raises(TableMoved):
+        futures[0].result()
+    with refused() as refusal:
+        futures[1].result()
+    assert [column for _, _, _, column in refusal.places] == ["total"]
+
+
+@pytest.mark.parametrize("rewritten", [False, True], ids=["image from before", "image from meanwhile"])
+def test_a_column_that_left_and_came_back_is_not_taken_from_older_images(engine: sa.Engine, rewritten: bool) -> None:
+    table = registered(engine, "t", SCHEMA, COMPLETE)
+    stage(engine, [typed(table, [ADA])])
+    without = registered(engine, "t", NARROW)
+    if rewritten:
+        stage(engine, named(without, "Eve"))
+        assert staged_batches(engine, without)[-1] == [{"id": 1, "name": "Eve", "total": None, "__rowMarker__": 1}]
+    back = registered(engine, "t", SCHEMA)
+    with refused() as refusal:
+        stage(engine, named(back, "Eve"))
+    assert [column for _, _, _, column in refusal.places] == ["total"]
+    stage(engine, priced(back, 7), named(back, "Cy"))
+    [last] = staged_batches(engine, back)[-1]
+    assert (last["name"], last["total"]) == ("Cy", Decimal(7))
+
+
+def test_an_excluded_column_is_not_taken_from_older_images_when_it_is_let_in_again(engine: sa.Engine) -> None:
+    table = registered(engine, "t", SCHEMA, COMPLETE)
+    stage(engine, [typed(table, [ADA])])
+    without = registered(engine, "t", None, replace(COMPLETE, exclude=("total",)))
+    stage(engine, named(without, "Eve"))
+    assert staged_batches(engine, without)[-1][0]["total"] is None
+    back = registered(engine, "t", None, COMPLETE)
+    with refused() as refusal:
+        stage(engine, named(back, "Cy"))
+    assert [column for _, _, _, column in refusal.places] == ["total"]
+
+
+def test_a_change_of_the_option_forgets_the_images_and_other_changes_keep_them(engine: sa.Engine, table: Table) -> None:
+    stage(engine, [typed(table, [ADA])])
+    registered(engine, "t", SCHEMA, replace(COMPLETE, sources=("s.t",)))
+    assert len(stored_images(engine, table)) == 1
+    registered(engine, "t", None, TableOptions())
+    assert stored_images(engine, table) == {}
+    again = registered(engine, "t", None, COMPLETE)
+    with refused():
+        stage(engine, priced(again, 1))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        replace(COMPLETE, source_timezone="Europe/Berlin"),
+        replace(COMPLETE, binary_encoding=BinaryEncoding.BASE64),
+        replace(COMPLETE, columns={"name": ColumnOverride(encoding=BinaryEncoding.BASE64)}),
+    ],
+    ids=["time zone", "encoding", "encoding of a column"],
+)
+def test_how_values_are_read_does_not_change_while_images_keep_them(
+    engine: sa.Engine, table: Table, options: TableOptions
+) -> None:
+    with refused() as refusal:
+        registered(engine, "t", None, options)
+    assert refusal.code is Code.BAD_OPTION
+    explicit = replace(COMPLETE, columns={"name": ColumnOverride(encoding=BinaryEncoding.HEX)})
+    assert registered(engine, "t", None, explicit).options == explicit
+
+
+def test_an_image_names_the_batch_that_wrote_it(engine: sa.Engine, table: Table) -> None:
+    stage(engine, [typed(table, [ADA, insert({"id": 2, "name": "Bob"})])], priced(table, 3))
+    rows = sql.rows(engine, "SELECT row_key, sequence FROM mirrorgate.row_images ORDER BY row_key")
+    assert rows == [(b"1", 2), (b"2", 1)]

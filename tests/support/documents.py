@@ -1,0 +1,55 @@
+"""The commands that documents print, and the answers printed beneath them."""
+
+import json
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+
+ANY: Final = "…"
+"""Stands in a document for an answer that is not shown."""
+
+_BLOCK: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_ANSWER: Final = re.compile(r"^(\d{3}) (.*?)(?=^\d{3} |\Z)", re.DOTALL | re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The status of a call, and its body as JSON; None where the document does not show it."""
+
+    status: int
+    body: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """Commands under a heading, and an answer for each call."""
+
+    heading: str
+    commands: str
+    answers: list[Answer]
+
+    def __str__(self) -> str:
+        return self.heading
+
+
+def shell_blocks(text: str) -> list[str]:
+    """The commands of each `sh` block of a document."""
+    return [content for language, content in _BLOCK.findall(text) if language == "sh"]
+
+
+def examples(document: Path) -> list[Example]:
+    """The `sh` blocks of a document that are followed by a `text` block of answers, in order."""
+    found = []
+    for section in re.split(r"^#+ ", document.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+        for (language, commands), (after, answers) in pairwise(_BLOCK.findall(section)):
+            if language == "sh" and after == "text":
+                found.append(Example(section.partition("\n")[0], commands, _answers(answers)))
+    return found
+
+
+def _answers(text: str) -> list[Answer]:
+    return [
+        Answer(int(status), None if body.strip() == ANY else json.loads(body)) for status, body in _ANSWER.findall(text)
+    ]

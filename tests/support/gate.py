@@ -1,0 +1,98 @@
+"""The write use case over a real database, called as its routes call it: put tables, post messages, see the rows."""
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from app.domain.access import Principal, Right
+from app.domain.names import TableName
+from app.domain.payload import decode_payload
+from app.domain.table import Generation, Table, TableId
+from app.domain.table_options import TableOptions
+from app.domain.table_schema import SchemaVersion, TableSchema
+from app.formats.arcion_csv import CsvLayout
+from app.ingest import Accepted, Decode, Ingest, arcion_csv, arcion_json, rehearse, replicate_json
+from app.ingest.rehearsal import Rehearsal
+from app.staging.group_commit import GroupCommit
+from app.staging.table_registration import Registration, register_table
+from app.staging.table_registry import schema_of_version
+from tests.support.gateway_parts import current
+
+ADMIN = Principal("test", frozenset({Right.ADMIN}), ("*",))
+
+SELECT_BLOCKS = """
+    SELECT b.schema_version, p.payload FROM mirrorgate.staged_blocks b
+    JOIN mirrorgate.block_payloads p USING (table_id, generation, first_sequence)
+    WHERE table_id = :table_id AND generation = :generation ORDER BY first_sequence"""
+
+
+@dataclass
+class Gate:
+    """One API process's way into the database."""
+
+    engine: sa.Engine
+    ingest: Ingest
+
+    def put(self, name: str, schema: TableSchema | None = None, **options: Any) -> Registration:
+        """Register a table; without any option those of a table that exists stay."""
+        wanted = TableOptions.parse(options) if options else None
+        with self.engine.begin() as connection:
+            return register_table(connection, TableName.parse(name), schema, wanted)
+
+    def table(self, name: str) -> Table:
+        return current(self.engine, name)
+
+    def arcion(self, *messages: Any, table: str | None = None, key: Principal = ADMIN, **others: Any) -> Accepted:
+        return self.accept(arcion_json(_json(messages), named(table), **others), key)
+
+    def csv(self, text: str, table: str, layout: CsvLayout) -> Accepted:
+        return self.accept(arcion_csv(text.encode(), TableName.parse(table), layout))
+
+    def replicate(self, *messages: Any, table: str | None = None, key: Principal = ADMIN) -> Accepted:
+        return self.accept(replicate_json(_json(messages), named(table)), key)
+
+    def accept(self, decode: Decode, key: Principal = ADMIN) -> Accepted:
+        return asyncio.run(self.ingest.accept(decode, key))
+
+    def rehearse(self, decode: Decode) -> Rehearsal:
+        return asyncio.run(rehearse(self.engine, decode, ADMIN, marker_first=False))
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """All rows that are staged for a table, in order; those of older schema versions lack newer columns."""
+        table = self.table(name)
+        keys: Mapping[str, Any] = {"table_id": table.table_id, "generation": table.generation}
+        found: list[dict[str, Any]] = []
+        with self.engine.begin() as connection:
+            for version, payload in connection.execute(sa.text(SELECT_BLOCKS), keys).all():
+                place = (TableId(table.table_id), Generation(table.generation), SchemaVersion(version))
+                schema = schema_of_version(connection, *place).arrow
+                found += decode_payload(bytes(payload), schema).to_pylist()
+        return found
+
+    def landed(self, name: str, *columns: str) -> list[list[Any]]:
+        """Per staged row its marker and these columns."""
+        return [[row["__rowMarker__"], *(row.get(column) for column in columns)] for row in self.rows(name)]
+
+
+@contextmanager
+def opened(engine: sa.Engine) -> Iterator[Gate]:
+    """A gate with a writer and a memory of its own."""
+    writer = GroupCommit(engine)
+    writer.start()
+    try:
+        yield Gate(engine, Ingest(engine, writer))
+    finally:
+        writer.close()
+
+
+def named(table: str | None) -> TableName | None:
+    return TableName.parse(table) if table else None
+
+
+def _json(messages: Any) -> bytes:
+    return json.dumps(list(messages)).encode()

@@ -1,0 +1,63 @@
+"""Row images in tests: staging, reading what was staged and what the images know."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from app.domain.change import SourceValue
+from app.domain.payload import decode_payload
+from app.domain.row_image import decode_image
+from app.domain.table import Table
+from app.domain.table_options import PartialUpdates, TableOptions
+from app.staging.group_commit import GroupCommit
+from app.staging.table_registry import schema_of_version
+from app.staging.typed_batch import Receipt, TypedBatch
+from tests.support import sql
+
+COMPLETE: Final = TableOptions(partial_updates=PartialUpdates.COMPLETE)
+
+
+def together(engine: sa.Engine, *requests: Sequence[TypedBatch]) -> "list[Future[list[Receipt]]]":
+    """Stage requests that all wait when the writer starts; their futures, all done."""
+    writer = GroupCommit(engine)
+    futures = [writer.submit(request) for request in requests]
+    writer.start()
+    writer.close()
+    return futures
+
+
+def staged_batches(engine: sa.Engine, table: Table) -> list[list[dict[str, Any]]]:
+    """The staged landing rows of a table by batch, in sequence order; fails on a gap in the sequences."""
+    batches: list[list[dict[str, Any]]] = []
+    blocks = sql.rows(
+        engine,
+        "SELECT first_sequence, schema_version, batch_rows, payload FROM mirrorgate.staged_blocks"
+        " JOIN mirrorgate.block_payloads USING (table_id, generation, first_sequence)"
+        " WHERE table_id = :table_id AND generation = :generation ORDER BY first_sequence",
+        table_id=table.table_id,
+        generation=table.generation,
+    )
+    for first_sequence, version, sizes, payload in blocks:
+        assert first_sequence == len(batches) + 1
+        with engine.begin() as connection:
+            schema = schema_of_version(connection, table.table_id, table.generation, version)
+        rows = decode_payload(payload, schema.arrow).to_pylist()
+        assert len(rows) == sum(sizes)
+        for size in sizes:
+            batches.append(rows[:size])
+            del rows[:size]
+    return batches
+
+
+def stored_images(engine: sa.Engine, table: Table) -> dict[bytes, dict[str, SourceValue]]:
+    """What the stored images of a table hold, by row key and column name."""
+    rows = sql.rows(
+        engine,
+        "SELECT row_key, image FROM mirrorgate.row_images WHERE table_id = :table_id AND generation = :generation",
+        table_id=table.table_id,
+        generation=table.generation,
+    )
+    names = table.schema.names
+    return {key: {names[place]: value for place, value in decode_image(image).items()} for key, image in rows}

@@ -1,0 +1,62 @@
+"""Messages of both tools in one line each."""
+
+from collections.abc import Mapping
+from typing import Any
+
+Message = dict[str, Any]
+
+
+def arcion(
+    table: str, before: Mapping[str, Any] | None = None, after: Mapping[str, Any] | None = None, **members: Any
+) -> Message:
+    """What Replicant writes for full images; an update where both are given. `catalog` is the namespace's."""
+    schema, _, name = table.rpartition(".")
+    names = [*(after or {}), *(name for name in before or {} if name not in (after or {}))]
+    exists = {column: str((column in (after or {})) + 2 * (column in (before or {}))) for column in names}
+    operation = "U" if before and after else "I" if after else "D"
+    return {
+        "tableName": {"namespace": {"catalog": members.pop("catalog", None), "schema": schema or None}, "name": name},
+        "opType": operation,
+        "before": before,
+        "after": after,
+        "exists": exists,
+        **members,
+    }
+
+
+def metadata(table: str, columns: Mapping[str, Any], keys: tuple[str, ...] = ("id",), **facts: Any) -> Message:
+    """An MD message; `facts` are `version`, `schema_id` and `task`. A column is a type name or its members."""
+    schema, _, name = table.rpartition(".")
+    described = {
+        column: {
+            "ordinal": ordinal,
+            "primaryKeyPosition": keys.index(column) + 1 if column in keys else 0,
+            **({"type": of} if isinstance(of, str) else of),
+        }
+        for ordinal, (column, of) in enumerate(columns.items(), 1)
+    }
+    lineage = {"schema": schema, "table": name, "server": "srv", "task": facts.get("task", "task")}
+    version = facts.get("version", 1)
+    return {
+        "magic": "atMSG",
+        "type": "MD",
+        "message": {
+            "schemaId": facts.get("schema_id", f"{table}-{version}"),
+            "lineage": lineage | {"tableVersion": version},
+            "tableStructure": {"tableColumns": described},
+        },
+    }
+
+
+def data(
+    operation: str, row: Mapping[str, Any] | None, before: Mapping[str, Any] | None = None, **facts: Any
+) -> Message:
+    """A DT message; `sequence`, `schema_id` and `table` are given, or any header by its name."""
+    sequence = facts.pop("sequence", None)
+    schema_id, table = facts.pop("schema_id", None), facts.pop("table", None)
+    headers = {"operation": operation, "changeSequence": "" if sequence is None else f"{sequence:035d}", **facts}
+    body: Message = {"headers": headers, "data": row, "beforeData": before}
+    if table is not None:
+        schema, _, name = table.rpartition(".")
+        body |= {"schema": schema, "table": name}
+    return {"magic": "atMSG", "type": "DT", "messageSchemaId": schema_id, "message": body}

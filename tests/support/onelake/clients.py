@@ -1,0 +1,76 @@
+"""The real SDK pointed at the endpoint: production's addresses, sent to where the endpoint listens."""
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from azure.core.credentials import AccessToken
+from azure.storage.filedatalake import DataLakeServiceClient, FileSystemClient
+
+from app.landing.adls_client import AdlsClient
+from app.landing.adls_zone import AdlsZone
+from app.landing.open_zone import ZonePlace
+from app.landing.retries import Retries
+from app.landing.storage_address import StorageAddress, StorageOptions
+from tests.support.onelake.endpoint import TOKEN, OneLake, Trust
+
+
+@dataclass(frozen=True)
+class FixedToken:
+    """A credential that travels in a pickle; `text` is the token."""
+
+    text: str = TOKEN
+
+    def get_token(self, *scopes: str, **_: Any) -> AccessToken:
+        assert scopes == ("https://storage.azure.com/.default",), scopes
+        return AccessToken(self.text, int(time.time()) + 3_600)
+
+
+def file_system(endpoint: OneLake, trust: Trust, *, credential: Any = None, **options: Any) -> FileSystemClient:
+    """The SDK's client of the endpoint's workspace, without retries of its own."""
+
+    def send_here(request: Any) -> None:
+        parts = urlsplit(request.http_request.url)
+        request.http_request.headers["Host"] = parts.netloc
+        request.http_request.url = urlunsplit(("https", urlsplit(endpoint.address).netloc, *parts[2:]))
+
+    service = DataLakeServiceClient(
+        f"https://{endpoint.hosts['dfs']}",
+        credential=credential or FixedToken(),
+        raw_request_hook=send_here,
+        connection_verify=str(trust.authority_file),
+        **{"retry_total": 0, "read_timeout": 0.5} | options,
+    )
+    return service.get_file_system_client(endpoint.workspace[0])
+
+
+@dataclass
+class FakeTime:
+    """A clock that only sleeping moves."""
+
+    now: float = 0.0
+    slept: list[float] = field(default_factory=list)
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+    def retries(self, seconds: float = 60.0) -> Retries:
+        return Retries(seconds, clock=self.clock, sleep=self.sleep, chance=lambda: 0.5)
+
+
+def place(endpoint: OneLake, trust: Trust, **options: Any) -> ZonePlace:
+    """The endpoint's landing zone as settings would name it."""
+    reached = StorageOptions(endpoint=endpoint.address, authority_file=str(trust.authority_file), credential=FixedToken)
+    return ZonePlace(endpoint.url, replace(reached, **options))
+
+
+def adls_zone(endpoint: OneLake, trust: Trust, time: FakeTime, *, below: str = "", **options: Any) -> AdlsZone:
+    """The endpoint's landing zone, or a folder below it, with time that costs nothing."""
+    at = place(endpoint, trust, **options)
+    client = AdlsClient(StorageAddress.parse(at.location + below), at.options)
+    return AdlsZone(client, time.retries(), block_bytes=at.options.block_bytes)

@@ -1,0 +1,207 @@
+"""The DFS service: create, append, flush, rename, list, delete, and reads for clients that read here."""
+
+import base64
+import hashlib
+import json
+from email.utils import format_datetime
+from urllib.parse import unquote
+
+from tests.support.onelake.faults import Switches
+from tests.support.onelake.tree import Node, Refused, Tree
+from tests.support.onelake.wire import Request, Response, changed_headers, read_response
+
+_ROOT = {"ETag": '"0x1"', "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"}
+_IGNORED = ("x-ms-owner", "x-ms-group", "x-ms-permissions", "x-ms-umask", "x-ms-acl", "x-ms-encryption-key")
+
+
+class Dfs:
+    """Answers DFS requests from a tree."""
+
+    def __init__(self, tree: Tree, switches: Switches, aliases: "Aliases") -> None:
+        self._tree = tree
+        self._switches = switches
+        self._aliases = aliases
+        self._frozen: list[tuple[str, Node]] | None = None
+        self._paged_deletes: dict[str, int] = {}
+
+    def answer(self, request: Request) -> Response:
+        """Raises Refused for what the service refuses."""
+        match request.method:
+            case "GET" if request.query.get("resource") == "filesystem":
+                return self._list(request)
+            case "HEAD" if request.query.get("resource") == "filesystem":
+                return Response(200, {"x-ms-namespace-enabled": "true"})
+            case "HEAD" if request.query.get("action") == "getAccessControl":
+                return self._access_control(request)
+            case "GET" | "HEAD" if request.query.get("action", "getStatus") == "getStatus":
+                return read_response(request, self._tree.find(request.path))
+            case "PUT" | "DELETE" if request.query.get("resource") == "filesystem" or not request.path:
+                raise Refused(403, "OperationNotAllowed", "Workspaces are managed in Fabric.")
+            case "PUT" if "x-ms-rename-source" in request.headers:
+                return self._rename(request)
+            case "PUT":
+                return self._create(request)
+            case "PATCH":
+                return self._patch(request)
+            case "DELETE":
+                return self._delete(request)
+        raise Refused(400, "UnsupportedQueryParameter", request.query.get("action", request.method))
+
+    def _access_control(self, request: Request) -> Response:
+        """The same for everything: who may do what is decided in Fabric."""
+        headers = changed_headers(self._tree.find(request.path)) if request.path else _ROOT
+        acl = "user::rwx,group::r-x,other::---"
+        owner = {"x-ms-owner": "$superuser", "x-ms-group": "$superuser", "x-ms-permissions": "rwxr-x---"}
+        return Response(200, headers | owner | {"x-ms-acl": acl})
+
+    def _create(self, request: Request) -> Response:
+        resource = request.query.get("resource")
+        if resource not in ("file", "directory"):
+            raise Refused(400, "InvalidQueryParameterValue", "resource")
+        if request.body:
+            raise Refused(400, "InvalidHeaderValue", "Content-Length must be 0")
+        if self._switches.user_metadata == "refused" and "x-ms-properties" in request.headers:
+            raise Refused(400, "UnsupportedHeader", "x-ms-properties")
+        node = self._tree.create(
+            request.path,
+            folder=resource == "directory",
+            new_only=request.new_only,
+            metadata=_metadata(request) if self._switches.user_metadata == "kept" else {},
+            etag=request.etag("if-match"),
+        )
+        rejected = [name for name in _IGNORED if name in request.headers]
+        extra = {"x-ms-rejected-headers": ",".join(rejected)} if rejected else {}
+        return Response(201, changed_headers(node) | {"x-ms-request-server-encrypted": "true"} | extra)
+
+    def _rename(self, request: Request) -> Response:
+        if "resource" in request.query:
+            raise Refused(400, "UnsupportedHeader", "x-ms-rename-source")
+        workspace, _, path = unquote(request.headers["x-ms-rename-source"]).strip("/").partition("/")
+        source = self._aliases.path(workspace, path)
+        condition, replace, extra = self._switches.rename_condition, not request.new_only, {}
+        if not replace and condition == "refused":
+            raise Refused(400, "UnsupportedHeader", "If-None-Match")
+        if not replace and condition == "ignored":
+            replace, extra = True, {"x-ms-rejected-headers": "If-None-Match"}
+        node = self._tree.get(source)
+        if node is not None and node.folder and not self._switches.folder_rename:
+            raise Refused(400, "OperationNotSupported", "directory rename")
+        renamed = self._tree.rename(
+            source,
+            request.path,
+            replace=replace,
+            source_etag=request.etag("x-ms-source-if-match"),
+            keeps_etag=self._switches.rename_keeps_etag,
+            lease=request.headers.get("x-ms-source-lease-id"),
+        )
+        return Response(201, changed_headers(renamed) | {"x-ms-request-server-encrypted": "true"} | extra)
+
+    def _patch(self, request: Request) -> Response:
+        action, lease = request.query.get("action"), request.headers.get("x-ms-lease-id")
+        if action == "append":
+            self._append(request, lease)
+            return Response(202, {"x-ms-request-server-encrypted": "true"})
+        if action == "flush":
+            if request.body or request.headers.get("content-length") != "0":
+                raise Refused(400, "InvalidHeaderValue", "Content-Length must be 0")
+            retain = request.query.get("retainUncommittedData") == "true"
+            position, etag = request.number("position"), request.etag("if-match")
+            node = self._tree.flush(request.path, position, etag=etag, lease=lease, retain=retain)
+            return Response(200, changed_headers(node) | {"x-ms-request-server-encrypted": "true"})
+        raise Refused(400, "UnsupportedQueryParameter", f"action {action}")
+
+    def _append(self, request: Request, lease: str | None) -> None:
+        if not request.body:
+            raise Refused(400, "InvalidHeaderValue", "Content-Length must not be 0")
+        stated = request.headers.get("content-md5")
+        if stated is not None and stated != base64.b64encode(hashlib.md5(request.body).digest()).decode():
+            raise Refused(400, "Md5Mismatch")
+        self._tree.append(request.path, request.number("position"), request.body, lease)
+
+    def _delete(self, request: Request) -> Response:
+        node = self._tree.find(request.path)
+        recursive = request.query.get("recursive") == "true"
+        if node.folder and self._switches.folder_in_use > 0:
+            self._switches.folder_in_use -= 1
+            raise Refused(409, "PathInUse", "The folder is being read.")
+        if recursive and request.query.get("paginated") == "true":
+            done = self._paged_deletes.get(request.path, 0) + 1
+            if done < self._switches.delete_pages:
+                self._paged_deletes[request.path] = done
+                return Response(200, {"x-ms-continuation": f"page-{done}"})
+            self._paged_deletes.pop(request.path, None)
+        lease = request.headers.get("x-ms-lease-id")
+        self._tree.delete(request.path, recursive=recursive, etag=request.etag("if-match"), lease=lease)
+        return Response(200)
+
+    def freeze_listing(self) -> None:
+        """From now on, while `stale_listing` is on, listings show this moment."""
+        self._switches.stale_listing = True
+        self._frozen = self._tree.below("", recursive=True)
+
+    def _list(self, request: Request) -> Response:
+        if request.query.get("recursive") not in ("true", "false"):
+            raise Refused(400, "MissingRequiredQueryParameter", "recursive")
+        _, _, folder = self._aliases.split(request.query.get("directory", "").strip("/"))
+        if folder:
+            self._tree.find(folder)
+        entries = self._entries(folder, recursive=request.query["recursive"] == "true")
+        size = min(int(request.query.get("maxResults", 5_000)), self._switches.page_size)
+        start = int(request.query.get("continuation") or 0)
+        first = start - 1 if start and self._switches.listing_changes else start
+        body = {"paths": [_entry(path, node) for path, node in entries[first : start + size]]}
+        more = {"x-ms-continuation": str(start + size)} if start + size < len(entries) else {}
+        return Response(200, {"Content-Type": "application/json;charset=utf-8", **more}, json.dumps(body).encode())
+
+    def _entries(self, folder: str, *, recursive: bool) -> list[tuple[str, Node]]:
+        if not self._switches.stale_listing or self._frozen is None:
+            return self._tree.below(folder, recursive=recursive)
+        start = f"{folder}/" if folder else ""
+        inside = [entry for entry in self._frozen if entry[0].startswith(start)]
+        return [entry for entry in inside if recursive or "/" not in entry[0][len(start) :]]
+
+
+class Aliases:
+    """The GUIDs and the names of the workspace and the item; one address must use one kind for both."""
+
+    def __init__(self, workspace: tuple[str, str], item: tuple[str, str]) -> None:
+        self._workspace = workspace
+        self._item = item
+
+    def path(self, workspace: str, path: str) -> str:
+        """The path with the item's GUID. Raises Refused for another workspace, or for a GUID beside a name."""
+        if workspace not in self._workspace:
+            raise Refused(404, "FilesystemNotFound", "The specified filesystem does not exist.")
+        item, slash, rest = self.split(path)
+        if item and self._item.index(item) != self._workspace.index(workspace):
+            raise Refused(400, "InvalidUri", "GUIDs and names cannot be mixed")
+        return f"{self._item[0]}{slash}{rest[len(self._item[0]) + 1 :]}" if item else rest
+
+    def split(self, path: str) -> tuple[str, str, str]:
+        """The item as it was written (empty for none of ours), a slash if one follows, the path with its GUID."""
+        head, slash, rest = path.partition("/")
+        if head in self._item and head:
+            return head, slash, f"{self._item[0]}{slash}{rest}"
+        return "", "", path
+
+
+def _entry(path: str, node: Node) -> dict[str, str]:
+    """One path of a listing: numbers and booleans are texts, the ETag is bare, a file has no `isDirectory`."""
+    entry = {"isDirectory": "true"} if node.folder else {}
+    return entry | {
+        "name": path,
+        "contentLength": str(len(node.content)),
+        "etag": node.etag,
+        "lastModified": format_datetime(node.changed, usegmt=True),
+        "creationTime": "133000000000000000",
+        "owner": "$superuser",
+        "group": "$superuser",
+        "permissions": "rwxr-x---",
+    }
+
+
+def _metadata(request: Request) -> dict[str, str]:
+    """`x-ms-properties: name=base64,…`."""
+    text = request.headers.get("x-ms-properties", "")
+    pairs = [pair.partition("=") for pair in text.split(",") if pair]
+    return {name: base64.b64decode(value).decode() for name, _, value in pairs}

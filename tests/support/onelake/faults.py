@@ -1,0 +1,129 @@
+"""What can go wrong at the endpoint: one-time faults of single requests, and ways in which services differ."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+OPERATIONS = ("create", "create_folder", "append", "flush", "rename", "delete", "list", "head", "read", "lease", "put")
+
+
+class Effect(StrEnum):
+    """What happens instead of a plain answer."""
+
+    ANSWER = "answer"
+    """Answered with an error; nothing was done."""
+    RESET_BEFORE = "reset before"
+    """The connection is reset before the request is read whole; nothing was done."""
+    RESET_AFTER = "reset after"
+    """Done, then the connection is reset instead of an answer."""
+    SILENT_BEFORE = "silent before"
+    """Never done, never answered."""
+    SILENT_AFTER = "silent after"
+    """Done, never answered."""
+    LATE = "late"
+    """The connection is reset; it is done only after the next request of the same operation was answered."""
+    ERROR_AFTER = "error after"
+    """Done, and answered with an error all the same."""
+    SHORT = "short"
+    """A body that ends half-way."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault; with ANSWER and ERROR_AFTER `status` and `code` are what is said."""
+
+    effect: Effect
+    status: int = 503
+    code: str = "ServerBusy"
+    retry_after: str | None = None
+
+
+def answer(status: int, code: str, *, retry_after: str | None = None) -> Fault:
+    return Fault(Effect.ANSWER, status, code, retry_after)
+
+
+@dataclass
+class Switches:
+    """Where real services differ, or where nobody has established yet what OneLake does."""
+
+    rename_condition: str = "honoured"
+    """`If-None-Match: *` on rename: honoured; ignored (and named in x-ms-rejected-headers); refused with 400."""
+    rename_keeps_etag: bool = True
+    folder_rename: bool = True
+    """False: renaming a folder is refused."""
+    user_metadata: str = "kept"
+    """Metadata given at creation: kept; forgotten; refused with 400."""
+    challenge: bool = True
+    """Whether a 401 says where to get a token."""
+    account_keys: bool = False
+    """True: a plain storage account, which also takes Shared Key (the signature is not checked)."""
+    newest_version: str = "2099-01-01"
+    """Newest `x-ms-version` that is understood."""
+    page_size: int = 5_000
+    delete_pages: int = 1
+    """Requests that a paginated recursive delete takes."""
+    folder_in_use: int = 0
+    """So many deletes of folders are refused."""
+    stale_listing: bool = False
+    """Listings show the tree as it was when this was switched on."""
+    listing_changes: bool = False
+    """An entry that was on one page comes again on the next."""
+
+
+@dataclass
+class Faults:
+    """Faults waiting for the requests they are meant for, each used once, in the order planned.
+
+    `first_of_each` is met, beside them, by the first request of each operation on each path.
+    """
+
+    first_of_each: Fault | None = None
+    spared: frozenset[str] = frozenset()
+    """Operations that `first_of_each` leaves alone."""
+    _met: set[tuple[str, str]] = field(default_factory=set)
+
+    _waiting: dict[str, list[Fault]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _late: list[tuple[str, Callable[[], object]]] = field(default_factory=list)
+    used: list[tuple[str, Fault]] = field(default_factory=list)
+
+    def plan(self, operation: str, *faults: Fault, skip: int = 0) -> None:
+        """Meet the next requests of this operation with these faults, after letting `skip` pass."""
+        assert operation in OPERATIONS, operation
+        passing = [Fault(Effect.ANSWER, status=0)] * skip
+        with self._lock:
+            self._waiting.setdefault(operation, []).extend([*passing, *(replace(fault) for fault in faults)])
+
+    def next(self, operation: str, path: str) -> Fault | None:
+        with self._lock:
+            waiting = self._waiting.get(operation)
+            fault = waiting.pop(0) if waiting else self._first(operation, path)
+            if fault is None or fault.status == 0:
+                return None
+            self.used.append((operation, fault))
+            return fault
+
+    def _first(self, operation: str, path: str) -> Fault | None:
+        if self.first_of_each is None or operation in self.spared or (operation, path) in self._met:
+            return None
+        self._met.add((operation, path))
+        return self.first_of_each
+
+    def late(self, action: Callable[[], object], operation: str) -> None:
+        """Do this once the next request of the operation has been answered."""
+        with self._lock:
+            self._late.append((operation, action))
+
+    def done(self, operation: str) -> None:
+        with self._lock:
+            ripe = [action for waiting, action in self._late if waiting == operation]
+            self._late = [entry for entry in self._late if entry[0] != operation]
+        for action in ripe:
+            action()
+
+    @property
+    def left(self) -> int:
+        """Planned faults that no request has met."""
+        with self._lock:
+            return sum(fault.status != 0 for waiting in self._waiting.values() for fault in waiting)

@@ -1,0 +1,33 @@
+"""Fixtures for the tests that need OneLake; a conftest imports the ones it offers."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.support.onelake.endpoint import OneLake, Trust, certificates, served
+from tests.support.onelake.faults import Switches
+
+NewOneLake = Callable[..., OneLake]
+
+
+@pytest.fixture(scope="session")
+def trust() -> Iterator[Trust]:
+    with certificates() as made:
+        yield made
+
+
+@pytest.fixture
+def new_onelake(trust: Trust) -> Iterator[NewOneLake]:
+    """Makes endpoints with the switches given; `account=True` makes a plain storage account."""
+    with ExitStack() as stack:
+
+        def make(*, account: bool = False, **switches: object) -> OneLake:
+            return stack.enter_context(served(OneLake(account=account, switches=Switches(**switches)), trust))
+
+        yield make
+
+
+@pytest.fixture
+def onelake(new_onelake: NewOneLake) -> OneLake:
+    return new_onelake()

@@ -1,0 +1,75 @@
+"""Which error codes a change request can get: the table of docs/formats.md."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from app.api.problem_responses import STATUS
+from app.error_catalogue import CATALOGUE
+from app.errors import Code
+
+CHANGE_CODES: Final[Mapping[str, Sequence[Code]]] = {
+    "any request": (
+        Code.UNAUTHENTICATED,
+        Code.FORBIDDEN,
+        Code.BAD_REQUEST,
+        Code.BODY_TOO_LARGE,
+        Code.UNSUPPORTED_MEDIA_TYPE,
+        Code.UNSUPPORTED_ENCODING,
+        Code.BAD_ENCODING,
+        Code.EMPTY_REQUEST,
+    ),
+    "JSON body": (Code.MALFORMED_JSON, Code.DUPLICATE_MEMBER, Code.MALFORMED_MESSAGE),
+    "CSV body": (Code.MALFORMED_CSV, Code.COLUMNS_REQUIRED, Code.CSV_FIELD_COUNT, Code.MODE_MISMATCH),
+    "Arcion": (Code.BAD_EXISTS, Code.EXISTS_MISMATCH),
+    "Replicate": (
+        Code.BAD_ENVELOPE,
+        Code.LEGACY_FORMAT,
+        Code.BAD_MASK,
+        Code.MASK_OUT_OF_RANGE,
+        Code.MASK_MISMATCH,
+        Code.AMBIGUOUS_DELETE,
+        Code.SCHEMA_UNKNOWN,
+        Code.SCHEMA_MISMATCH,
+        Code.STALE_METADATA,
+        Code.OUT_OF_ORDER,
+    ),
+    "any change": (
+        Code.BAD_OP,
+        Code.UNKNOWN_TABLE,
+        Code.TABLE_MISMATCH,
+        Code.TABLE_NOT_ACCEPTING,
+        Code.BAD_NAME,
+        Code.RESERVED_NAME,
+        Code.BAD_SCHEMA,
+        Code.INCOMPATIBLE_SCHEMA,
+        Code.UNKNOWN_COLUMN,
+        Code.BAD_VALUE,
+        Code.NULL_VALUE,
+        Code.NULL_KEY,
+        Code.MISSING_KEY,
+        Code.NO_KEY,
+        Code.OLD_KEY_MISSING,
+        Code.INCOMPLETE_INSERT,
+        Code.INCOMPLETE_UPDATE,
+        Code.RELOAD_REQUIRES_RECREATE,
+        Code.BAD_SEQUENCE,
+    ),
+    "the gateway": (
+        Code.DATABASE_UNAVAILABLE,
+        Code.COMMIT_UNKNOWN,
+        Code.TABLE_BUSY,
+        Code.SHUTTING_DOWN,
+        Code.INTERNAL,
+    ),
+}
+"""By what they are about."""
+
+
+def change_codes_table() -> str:
+    """The Markdown table of docs/formats.md."""
+    lines = ["| about | code | HTTP status | meaning |", "|---|---|---|---|"]
+    for about, codes in CHANGE_CODES.items():
+        for code in codes:
+            facts = CATALOGUE[code]
+            lines.append(f"| {about} | `{code}` | {int(STATUS[facts.kind])} | {facts.meaning} |")
+    return "\n".join(lines) + "\n"
