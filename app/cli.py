@@ -79,11 +79,18 @@ def drain(
 
 
 @app.command()
-def migrate() -> None:
+def migrate(
+    check: Annotated[bool, typer.Option("--check", help="Only say what the database and this program need.")] = False,
+) -> None:
     """Bring the database of MIRRORGATE_DATABASE_URL to this program's schema; safe to repeat."""
-    from app.staging.database import migrate as run_migrations
+    from app.staging.schema_revision import check_revisions
+    from app.staging.schema_revision import migrate as run_migrations
 
-    run_migrations(Settings.from_environment().require_database_url())
+    url = Settings.from_environment().require_database_url()
+    if check:
+        _errors.print(check_revisions(url), highlight=False, soft_wrap=True)
+        return
+    run_migrations(url)
     _errors.print("the database is up to date")
 
 

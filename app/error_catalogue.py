@@ -331,7 +331,9 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         "Stop it, or give another --data-dir.",
     ),
     Code.DATABASE_NOT_MIGRATED: CodeFacts(
-        Kind.MISCONFIGURED, "The database has another schema revision than this program.", "Run `mirrorgate migrate`."
+        Kind.MISCONFIGURED,
+        "The database has a schema revision that does not serve this program.",
+        "Run `mirrorgate migrate` of the newest version; a database that is too new needs a newer program.",
     ),
     Code.POSTGRES_MISSING: CodeFacts(
         Kind.MISCONFIGURED,

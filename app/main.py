@@ -30,14 +30,9 @@ from app.errors import Code, Misconfigured
 from app.ingest import Ingest
 from app.settings import Settings, unknown_variables
 from app.staging.api_keys import count_valid_keys
-from app.staging.database import (
-    driver_url,
-    open_engine,
-    pin_marker_position,
-    require_migrated,
-    translated_errors,
-)
+from app.staging.database import driver_url, open_engine, pin_marker_position, translated_errors
 from app.staging.group_commit import GroupCommit
+from app.staging.schema_revision import require_migrated
 from app.staging.wake import WakeSender
 from app.supervisor import exit_with_parent
 from app.telemetry import configure_logging

@@ -102,6 +102,17 @@ class Settings(BaseSettings):
         int | None,
         Field(ge=1, description="Spark jobs that build files at the same time; unset: Spark's default parallelism."),
     ] = None
+    retention_days: Annotated[
+        float,
+        Field(gt=0, description="Payloads of published files, and the ledger's lines, are kept this many days."),
+    ] = 7.0
+    retention_bytes: Annotated[
+        int,
+        Field(
+            ge=2**20,
+            description="Payloads are dropped earlier, oldest first, once they take more bytes than this in Postgres.",
+        ),
+    ] = 64 * 2**30
     partner_name: Annotated[str, Field(min_length=1, description="`partnerName` in `_partnerEvents.json`.")] = (
         "Mirrorgate"
     )

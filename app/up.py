@@ -23,7 +23,7 @@ from app.embedded import DataDirectory, PrivatePostgres, find_java
 from app.errors import Code, Misconfigured
 from app.landing.open_zone import ZonePlace
 from app.settings import PREFIX, Settings
-from app.staging.database import migrate
+from app.staging.schema_revision import migrate
 from app.supervisor import Child
 
 GATEWAY_FILE: Final = "gateway.json"

@@ -31,9 +31,10 @@ from app.domain.table import BatchSequence, Table
 from app.domain.table_options import PartialUpdates, TableOptions
 from app.domain.table_schema import Column, ColumnType, TableSchema
 from app.embedded import PrivatePostgres
-from app.staging.database import migrate, open_engine
+from app.staging.database import open_engine
 from app.staging.group_commit import GroupCommit
 from app.staging.row_images import write_images
+from app.staging.schema_revision import migrate
 from app.staging.table_registration import register_table
 from app.staging.typed_batch import TypedBatch
 

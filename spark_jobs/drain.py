@@ -25,14 +25,17 @@ from app.landing.publish import announce_partner
 from app.landing.storage_address import StorageOptions
 from app.landing.zone import PathKind
 from app.settings import Settings, unknown_variables
-from app.staging.database import open_engine, pin_marker_position, require_migrated, translated_errors
+from app.staging.database import open_engine, pin_marker_position, translated_errors
 from app.staging.leases import give_up_lease, renew_lease
+from app.staging.retention import RetentionLimits
+from app.staging.schema_revision import require_migrated
 from app.staging.wake import WakeListener
 from app.supervisor import exit_with_parent
 from app.telemetry import configure_logging
 from spark_jobs.bins import balance
 from spark_jobs.build_files import BuildPlace
 from spark_jobs.drain_cycle import ClaimedTable, DrainCycle
+from spark_jobs.maintenance import maintained, try_maintain
 
 log = structlog.get_logger()
 
@@ -215,14 +218,18 @@ def run_drain(settings: Settings, *, once: bool) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: drain.stopping.set())
         with kept_lease(cycle, settings.lease_seconds):
+            limits = RetentionLimits(settings.retention_days * 86_400, settings.retention_bytes)
             log.info("drain_started", worker=str(cycle.worker_id), landing_zone=cycle.place.landing_zone.location)
             if once:
-                if failed := drain.drain_pending():
+                failed = drain.drain_pending()
+                try_maintain(cycle, limits)
+                if failed:
                     raise InvariantBroken(Code.BUILD_FAILED, f"{len(failed)} tables could not be published")
             else:
                 wake = threading.Event()
                 _listen(cycle.place.database_url, wake, drain.stopping)
-                drain.run(wake, min(_LONGEST_POLL, max(_SHORTEST_POLL, settings.max_delay / 4)))
+                with maintained(cycle, limits):
+                    drain.run(wake, min(_LONGEST_POLL, max(_SHORTEST_POLL, settings.max_delay / 4)))
         log.info("drain_stopped", worker=str(cycle.worker_id))
     finally:
         spark.stop()

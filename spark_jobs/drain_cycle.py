@@ -26,6 +26,7 @@ from app.landing.publish import (
     revoke_older_epochs,
     take_stock,
 )
+from app.landing.scratch_sweep import newest_epoch
 from app.landing.zone import LandingZone, ScratchRevoked
 from app.staging.database import Engine, installation_id, open_engine, translated_errors
 from app.staging.landing_ledger import (
@@ -36,7 +37,7 @@ from app.staging.landing_ledger import (
     record_repaired,
     unrecorded_files,
 )
-from app.staging.leases import check_epoch, claim_table, due_tables
+from app.staging.leases import check_epoch, claim_table, due_tables, raise_epoch, revoked_through
 from app.staging.table_rebirth import finish_drop
 from app.staging.table_registry import find_table_by_id, note_drop_trouble, quarantine_table
 from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files, failure_text
@@ -112,7 +113,20 @@ class DrainCycle:
     def _claim(self, table_id: TableId) -> tuple[Table | None, Epoch | None]:
         with self.engine.begin() as connection:
             epoch = claim_table(connection, table_id, self.worker_id, held=self.held.get(table_id))
-            return find_table_by_id(connection, table_id), epoch
+            table = find_table_by_id(connection, table_id)
+        if epoch is not None and self.held.get(table_id) != epoch:
+            epoch = self._beyond_scratch(table_id, epoch)
+        return table, epoch
+
+    def _beyond_scratch(self, table_id: TableId, epoch: Epoch) -> Epoch:
+        """The claimed epoch, or a later one where the scratch has seen it: the database was restored."""
+        seen = newest_epoch(self.zone, table_id)
+        if seen < epoch:
+            return epoch
+        with self.engine.begin() as connection:
+            epoch = raise_epoch(connection, table_id, epoch, beyond=seen)
+        log.warning("epoch_raised", table_id=table_id, epoch=epoch)
+        return epoch
 
     def _prepare(self, table: Table, epoch: Epoch) -> ClaimedTable | None:
         if self.held.get(table.table_id) != epoch:
@@ -131,7 +145,9 @@ class DrainCycle:
     def _take_over(self, table: Table, epoch: Epoch) -> None:
         """W2, then W3: nobody older can act any more; then see how far the last owner came."""
         scratch = Scratch(table.table_id, epoch)
-        revoke_older_epochs(self.zone, scratch)
+        with self.engine.begin() as connection:
+            swept = revoked_through(connection, table.table_id)
+        revoke_older_epochs(self.zone, scratch, after=swept)
         self.zone.create_folder(scratch.folder)
         if table.state is TableState.DROPPING:
             return

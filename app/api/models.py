@@ -258,14 +258,14 @@ class EventsModel(Model):
 
 class BatchModel(Model):
     """Where a change batch is: `pending`, `planned` or `published`, and in which file; `discarded` where its
-    generation ended before it was published."""
+    generation ended before it was published. Counts and file are null once retention has purged them."""
 
     table: str
     generation: int
     sequence: int
     state: str
-    changes: int
-    rows: int
+    changes: int | None
+    rows: int | None
     file: str | None
 
 

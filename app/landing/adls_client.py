@@ -40,6 +40,7 @@ class Found:
     size: int
     etag: str
     attempt: str | None
+    modified: datetime | None = None
 
 
 class AdlsClient:
@@ -77,7 +78,8 @@ class AdlsClient:
                 raise
         metadata = {name.lower(): value for name, value in (found.metadata or {}).items()}
         folder = metadata.get("hdi_isfolder") == "true"
-        return Found(folder, int(found.size or 0), str(found.etag), metadata.get(_ATTEMPT))
+        size, modified = int(found.size or 0), cast("datetime | None", found.last_modified)
+        return Found(folder, size, str(found.etag), metadata.get(_ATTEMPT), modified)
 
     def listed(self, folder: str) -> dict[str, bool]:
         """Names in a folder, in any order, and whether each is a folder."""

@@ -8,6 +8,7 @@ metadata, or by its ETag. Whoever kills a process inside a call leaves at most a
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from typing import BinaryIO, Final, cast
 from uuid import uuid4
 
@@ -45,6 +46,10 @@ class AdlsZone:
     def kinds(self, folder: str) -> dict[str, PathKind]:
         listed = self._retries.run(lambda _: self._client.listed(folder))
         return {name: PathKind.FOLDER if is_folder else PathKind.FILE for name, is_folder in listed.items()}
+
+    def modified_at(self, path: str) -> datetime | None:
+        found = self._look(path)
+        return found.modified if found is not None else None
 
     def create_folder(self, path: str) -> None:
         def create(_: bool) -> None:
@@ -151,6 +156,20 @@ class AdlsZone:
                 if refused.status not in (404, 409, 412):
                     raise
                 raise TryAgain(str(refused), unclear=refused.status == 404) from refused
+
+        self._retries.run(remove)
+
+    def remove(self, path: str) -> None:
+        def remove(_: bool) -> None:
+            there = self._client.head(path)
+            if there is None:
+                return
+            try:
+                self._client.delete(path, there)
+            except Refused as refused:
+                if refused.status not in (404, 409, 412):
+                    raise
+                raise TryAgain(str(refused), unclear=False) from refused
 
         self._retries.run(remove)
 

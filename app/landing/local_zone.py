@@ -8,6 +8,7 @@ import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 from uuid import uuid4
@@ -48,6 +49,12 @@ class LocalZone:
                 }
         except (FileNotFoundError, NotADirectoryError):
             return {}
+
+    def modified_at(self, path: str) -> datetime | None:
+        try:
+            return datetime.fromtimestamp((self._root / path).lstat().st_mtime, UTC)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
     def create_folder(self, path: str) -> None:
         target = self._root / path
@@ -114,6 +121,14 @@ class LocalZone:
         target.rename(hidden)
         _sync_folder(target.parent)
         shutil.rmtree(hidden)
+
+    def remove(self, path: str) -> None:
+        target = self._root / path
+        if target.is_dir() and not target.is_symlink():
+            with suppress(FileNotFoundError):  # a revocation deletes what it took away at the same time
+                shutil.rmtree(target)
+        else:
+            target.unlink(missing_ok=True)
 
     def revoke_folder(self, path: str) -> None:
         target = self._root / path

@@ -24,6 +24,7 @@ MARKER: Final = "_gateway.json"
 PARTNER_EVENTS: Final = "_partnerEvents.json"
 PROCESSED: Final = ("_ProcessedFiles", "_FilesReadyToDelete")
 """Where mirroring moves files that it has consumed, in the order of the moves."""
+_NONE: Final = Epoch(0)
 
 
 class FolderMarker(msgspec.Struct, frozen=True):
@@ -61,13 +62,14 @@ class Scratch:
         return f"{self.folder}/{name}"
 
 
-def revoke_older_epochs(zone: LandingZone, scratch: Scratch) -> None:
+def revoke_older_epochs(zone: LandingZone, scratch: Scratch, *, after: Epoch = _NONE) -> None:
     """W2: after this no owner of an older epoch can make anything visible. Safe to repeat after a crash.
 
     What a listing shows as a plain file stays one for good, however old the listing is; anything else is looked at.
+    Of epochs up to `after` no owner lives any more; their markers were swept.
     """
     shown = zone.kinds(f"{SCRATCH}/{scratch.table_id}")
-    for older in range(1, scratch.epoch):
+    for older in range(after + 1, scratch.epoch):
         if shown.get(str(older)) is not PathKind.FILE:
             zone.revoke_folder(Scratch(scratch.table_id, Epoch(older)).folder)
 

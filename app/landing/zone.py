@@ -4,6 +4,7 @@ Paths are relative to the zone's root, with `/` between parts. Every write is du
 """
 
 from contextlib import AbstractContextManager
+from datetime import datetime
 from enum import StrEnum
 from typing import BinaryIO, Protocol
 
@@ -53,6 +54,10 @@ class LandingZone(Protocol):
         """What stands in a folder, by name; empty for a missing one. It may show an older state than `kind` does."""
         ...
 
+    def modified_at(self, path: str) -> datetime | None:
+        """When what stands at the path was last changed, by the store's clock; None for a missing one."""
+        ...
+
     def create_folder(self, path: str) -> None:
         """Create a folder and its parents; no-op when it exists. Raises ScratchRevoked below or on a plain file."""
         ...
@@ -99,6 +104,10 @@ class LandingZone(Protocol):
         Only the folder that `stamp` was taken of: once the scratch is revoked, another one may stand there.
         A process that dies inside leaves the folder whole, or out of sight. Raises OSError while it is in use.
         """
+        ...
+
+    def remove(self, path: str) -> None:
+        """Delete a file, or a folder with all in it; no-op for a missing one. Only for scratch."""
         ...
 
     def revoke_folder(self, path: str) -> None:

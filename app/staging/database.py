@@ -1,26 +1,18 @@
-"""Connections to Postgres, and the check that its schema fits this program."""
+"""Connections to Postgres."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-import alembic.command
 import psycopg.errors
 import sqlalchemy as sa
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 
 from app.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
 
 Engine = sa.Engine
 Connection = sa.Connection
 """Under these names callers hold a database and pass an open transaction on; they need not know whose they are."""
-
-MIGRATIONS: Final = Path(__file__).resolve().parents[2] / "migrations"
-_MIGRATION_LOCK: Final = 7_246_011_002
-"""Advisory lock: two programs that migrate at once take turns."""
 
 _CONNECT_SECONDS: Final = 5
 _LOCK_MILLISECONDS: Final = 2_000
@@ -51,39 +43,6 @@ def open_engine(database_url: str, *, pool_size: int = 5, application: str = "mi
 def driver_url(engine: sa.Engine) -> str:
     """The engine's address in the driver's own form, password included: never log it."""
     return engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
-
-
-def migrate(database_url: str) -> None:
-    """Bring the database to this program's schema revision; no-op when it is there.
-
-    One transaction: a process that dies here leaves the old revision.
-    """
-    engine = open_engine(database_url)
-    try:
-        with translated_errors(), engine.begin() as connection:
-            connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
-            connection.execute(sa.text("CREATE SCHEMA IF NOT EXISTS mirrorgate"))
-            configuration = _alembic_configuration()
-            configuration.attributes["connection"] = connection
-            alembic.command.upgrade(configuration, "head")
-    finally:
-        engine.dispose()
-
-
-def require_migrated(engine: sa.Engine) -> None:
-    """Raises Misconfigured `database_not_migrated` unless the database has exactly this program's revision."""
-    expected = ScriptDirectory.from_config(_alembic_configuration()).get_current_head()
-    with translated_errors(), engine.connect() as connection:
-        exists = connection.execute(sa.text("SELECT to_regclass('mirrorgate.alembic_version')")).scalar_one()
-        found = (
-            connection.execute(sa.text("SELECT version_num FROM mirrorgate.alembic_version")).scalar()
-            if exists
-            else None
-        )
-    if found != expected:
-        raise Misconfigured(
-            Code.DATABASE_NOT_MIGRATED, f"the database has revision {found}, this program needs {expected}"
-        )
 
 
 def installation_id(connection: sa.Connection) -> UUID:
@@ -128,9 +87,3 @@ def unavailable(error: sa.exc.DBAPIError) -> MirrorgateError | None:
     if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError) or error.connection_invalidated:
         return TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "Postgres does not answer")
     return None
-
-
-def _alembic_configuration() -> Config:
-    configuration = Config()
-    configuration.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    return configuration

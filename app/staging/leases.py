@@ -5,12 +5,13 @@ whose heartbeat has run out may lose its tables to another, and each durable ste
 because its epoch is no longer the table's.
 """
 
+from dataclasses import dataclass
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from app.domain.drain_plan import FileLimits
-from app.domain.table import Epoch, TableId
+from app.domain.table import Epoch, FileNumber, TableId
 from app.errors import Code, InvariantBroken
 
 HEARTBEAT = sa.text("""
@@ -71,6 +72,28 @@ SELECT_DUE = sa.text("""
     ORDER BY oldest.age DESC NULLS FIRST LIMIT :most""")
 
 
+RAISE_EPOCH = sa.text("UPDATE mirrorgate.table_leases SET epoch = :epoch WHERE table_id = :table_id")
+
+SELECT_REVOKED_THROUGH = sa.text("SELECT revoked_through FROM mirrorgate.table_leases WHERE table_id = :table_id")
+
+FORGET_EPOCHS = sa.text("""
+    UPDATE mirrorgate.table_leases SET revoked_through = greatest(revoked_through, :through)
+    WHERE table_id = :table_id""")
+
+SELECT_HELD = sa.text("""
+    SELECT l.table_id, l.epoch, c.recorded_file_number FROM mirrorgate.table_leases l
+    JOIN mirrorgate.table_counters c ON c.table_id = l.table_id WHERE l.worker_id = :worker_id""")
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTable:
+    """A table of a worker: the epoch of its claim, and the last file recorded as published."""
+
+    table_id: TableId
+    epoch: Epoch
+    recorded: FileNumber
+
+
 def renew_lease(connection: sa.Connection, worker_id: UUID, seconds: float) -> None:
     """Keep this worker's tables for another `seconds`."""
     connection.execute(HEARTBEAT, {"worker_id": worker_id, "seconds": seconds})
@@ -79,6 +102,11 @@ def renew_lease(connection: sa.Connection, worker_id: UUID, seconds: float) -> N
 def give_up_lease(connection: sa.Connection, worker_id: UUID) -> None:
     """Leave all tables to other workers at once, and forget workers that died long ago."""
     connection.execute(DELETE_WORKER, {"worker_id": worker_id})
+    forget_dead_workers(connection)
+
+
+def forget_dead_workers(connection: sa.Connection) -> None:
+    """Delete the heartbeats of workers that died long ago; their tables are anybody's already."""
     connection.execute(DELETE_DEAD_WORKERS)
 
 
@@ -114,6 +142,33 @@ def claim_table(connection: sa.Connection, table_id: TableId, worker_id: UUID, *
         connection.execute(LOCK_LEASE, keys)
         epoch = connection.execute(TAKE_LEASE, keys).scalar()
     return None if epoch is None else Epoch(epoch)
+
+
+def raise_epoch(connection: sa.Connection, table_id: TableId, epoch: Epoch, *, beyond: Epoch) -> Epoch:
+    """After a restore: the first epoch that the scratch has not seen yet, instead of the one just claimed.
+
+    Raises InvariantBroken `stale_epoch`. A process that dies after this has only burned epoch numbers.
+    """
+    check_epoch(connection, table_id, epoch)
+    connection.execute(RAISE_EPOCH, {"table_id": table_id, "epoch": beyond + 1})
+    return Epoch(beyond + 1)
+
+
+def revoked_through(connection: sa.Connection, table_id: TableId) -> Epoch:
+    """Through which epoch no process lives any more, so that it needs no marker."""
+    return Epoch(connection.execute(SELECT_REVOKED_THROUGH, {"table_id": table_id}).scalar_one())
+
+
+def forget_epochs(connection: sa.Connection, table_id: TableId, epoch: Epoch, *, through: Epoch) -> None:
+    """Record that the markers of these epochs are not needed any more, before they are deleted."""
+    check_epoch(connection, table_id, epoch)
+    connection.execute(FORGET_EPOCHS, {"table_id": table_id, "through": through})
+
+
+def held_tables(connection: sa.Connection, worker_id: UUID) -> list[HeldTable]:
+    """The tables whose lease names this worker."""
+    rows = connection.execute(SELECT_HELD, {"worker_id": worker_id})
+    return [HeldTable(TableId(table_id), Epoch(epoch), FileNumber(recorded)) for table_id, epoch, recorded in rows]
 
 
 def check_epoch(connection: sa.Connection, table_id: TableId, epoch: Epoch) -> None:

@@ -1,4 +1,8 @@
-"""Staged blocks: insert-only rows that each hold one Arrow payload of one or more consecutive change batches."""
+"""Staged blocks: insert-only rows that each hold one Arrow payload of one or more consecutive change batches.
+
+Facts and payload go into the bucket that is open: the columns' defaults say which. Retention moves a payload that is
+still needed into a later bucket, never into an earlier one, and so do reads look for it.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,7 +35,7 @@ SELECT_PENDING = sa.text("""
     ORDER BY first_sequence LIMIT :most""")
 
 SELECT_RANGE = sa.text("""
-    SELECT first_sequence, payload_bytes, payload_digest FROM mirrorgate.staged_blocks
+    SELECT first_sequence, payload_bytes, payload_digest, bucket FROM mirrorgate.staged_blocks
     WHERE table_id = :table_id AND generation = :generation
       AND first_sequence BETWEEN :first_sequence AND :last_sequence
     ORDER BY first_sequence""")
@@ -39,7 +43,7 @@ SELECT_RANGE = sa.text("""
 SELECT_PAYLOADS = sa.text("""
     SELECT payload FROM mirrorgate.block_payloads
     WHERE table_id = :table_id AND generation = :generation
-      AND first_sequence BETWEEN :first_sequence AND :last_sequence
+      AND first_sequence BETWEEN :first_sequence AND :last_sequence AND bucket >= :bucket
     ORDER BY first_sequence""")
 
 SELECT_BATCH = sa.text("""
@@ -56,6 +60,22 @@ SELECT_BATCH = sa.text("""
         ORDER BY last_sequence LIMIT 1) f ON f.first_sequence <= :sequence
     WHERE b.first_sequence <= :sequence""")
 """Each side reads one row of its index, also where there is no such batch."""
+
+SELECT_PURGED_BATCH = sa.text("""
+    SELECT CASE WHEN f.first_sequence = f.last_sequence THEN f.change_count END AS changes,
+           CASE WHEN f.first_sequence = f.last_sequence THEN f.row_count END AS rows,
+           f.number, CASE WHEN last.last_sequence >= :sequence THEN 'published' ELSE 'pending' END AS state
+    FROM mirrorgate.purged_totals p
+    LEFT JOIN (
+        SELECT last_sequence FROM mirrorgate.landing_files
+        WHERE table_id = :table_id AND generation = :generation AND state = 'published'
+        ORDER BY number DESC LIMIT 1) last ON true
+    LEFT JOIN (
+        SELECT number, first_sequence, last_sequence, change_count, row_count FROM mirrorgate.landing_files
+        WHERE table_id = :table_id AND generation = :generation AND last_sequence >= :sequence
+        ORDER BY last_sequence LIMIT 1) f ON f.first_sequence <= :sequence
+    WHERE p.table_id = :table_id AND p.generation = :generation AND :sequence BETWEEN 1 AND p.through_sequence""")
+"""The last published file of a generation is never purged; what lies beyond it was given up with the generation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +108,13 @@ class NewBlock:
 
 @dataclass(frozen=True, slots=True)
 class BatchStatus:
-    """Where one accepted change batch is: `pending`, `planned` or `published`, and in which file."""
+    """Where one accepted change batch is: `pending`, `planned` or `published`, and in which file.
 
-    changes: int
-    rows: int
+    Once its block, and later its file, are purged, the counts and the file may be unknown.
+    """
+
+    changes: int | None
+    rows: int | None
     state: str
     file_number: int | None
 
@@ -149,7 +172,8 @@ def read_payloads(
             end += 1
         part = blocks[start:end]
         ends = {"first_sequence": part[0].first_sequence, "last_sequence": part[-1].first_sequence}
-        payloads = connection.execute(SELECT_PAYLOADS, keys | ends).scalars().all()
+        bucket = min(block.bucket for block in part)
+        payloads = connection.execute(SELECT_PAYLOADS, keys | ends | {"bucket": bucket}).scalars().all()
         yield from zip((bytes(block.payload_digest) for block in part), map(bytes, payloads), strict=True)
         start = end
 
@@ -160,6 +184,8 @@ def find_batch(
     """The state of one change batch, None when it was never accepted."""
     keys = {"table_id": table_id, "generation": generation, "sequence": sequence}
     row = connection.execute(SELECT_BATCH, keys).one_or_none()
+    if row is None:
+        row = connection.execute(SELECT_PURGED_BATCH, keys).one_or_none()
     return BatchStatus(row.changes, row.rows, row.state, row.number) if row else None
 
 

@@ -43,13 +43,17 @@ REQUEST_REPAIR = sa.text("""
       AND f.row_count = (
         SELECT sum(b.row_count) FROM mirrorgate.staged_blocks b
         JOIN mirrorgate.block_payloads p USING (table_id, generation, first_sequence)
-        WHERE b.table_id = f.table_id AND b.generation = f.generation
+        WHERE p.bucket >= b.bucket
+          AND b.table_id = f.table_id AND b.generation = f.generation
           AND b.first_sequence BETWEEN f.first_sequence AND f.last_sequence)""")
 """Only where every payload of the file is still kept."""
 
 SELECT_PUBLISHED = sa.text("""
     SELECT FROM mirrorgate.landing_files
-    WHERE table_id = :table_id AND generation = :generation AND number = :number AND state = 'published'""")
+    WHERE table_id = :table_id AND generation = :generation AND number = :number AND state = 'published'
+    UNION ALL
+    SELECT FROM mirrorgate.purged_totals
+    WHERE table_id = :table_id AND generation = :generation AND :number BETWEEN 1 AND files""")
 
 _CHANGES: Final = {
     TableState.PAUSED: frozenset({TableState.ACTIVE}),

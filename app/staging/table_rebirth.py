@@ -1,7 +1,8 @@
 """R6: what becomes of a table whose folder is gone: nothing, or a new generation that begins at file 1.
 
 Batches of the old generation that no file was recorded for are discarded; they are counted, never landed in the new
-one. After a rename the rows land again from the row images, where the table keeps them.
+one. After a rename the rows land again from the row images, where the table keeps them. Images that nobody reads any
+more are left to retention.
 """
 
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from app.domain.table_schema import SchemaVersion, TableSchema
 from app.staging.database import installation_id
 from app.staging.leases import check_epoch
 from app.staging.metadata_blocks import append_block
-from app.staging.row_images import clear_images, move_images, scan_images
+from app.staging.row_images import move_images, scan_images
 from app.staging.sequence_lock import advance_sequence, lock_counters
 from app.staging.staged_blocks import BatchBorders, NewBlock, insert_blocks
 from app.staging.table_events import record_event
@@ -86,13 +87,10 @@ def finish_drop(connection: sa.Connection, table: Table, epoch: Epoch, *, marker
     if plan.action is DropAction.DROP:
         connection.execute(END_TABLE, keys)
         connection.execute(DELETE_ROUTES, keys)
-        clear_images(connection, table.table_id)
     else:
         reborn = _begin_generation(connection, table, plan, marker_first=marker_first)
         if plan.action is DropAction.RENAME and reborn.options.partial_updates is PartialUpdates.COMPLETE:
             landed_again = _land_again(connection, table.generation, reborn)
-        else:
-            clear_images(connection, table.table_id)
     finished = FinishedDrop(table.generation, unpublished.batches, unpublished.rows, landed_again)
     record_event(connection, table, "drain", f"{plan.action} done", details=asdict(finished))
     return finished

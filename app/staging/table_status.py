@@ -1,7 +1,7 @@
 """Counts for operators: lag, and the reconciliation accepted = staged = published, from independent sources.
 
 *Accepted* is the running total kept under the sequence lock, *staged* the sum over staged blocks, *published*
-the sum over recorded landing files.
+the sum over recorded landing files, each with what retention has purged of them.
 """
 
 from dataclasses import dataclass
@@ -13,14 +13,18 @@ from app.domain.table import TableId
 SELECT_COUNTS = sa.text("""
     SELECT t.table_id, t.state_reason, c.last_sequence, c.published_through, c.recorded_file_number AS last_file,
         c.accepted_changes, c.accepted_rows,
-        coalesce(b.batches, 0)::bigint AS staged_batches, coalesce(b.changes, 0)::bigint AS staged_changes,
-        coalesce(b.rows, 0)::bigint AS staged_rows,
+        (coalesce(b.batches, 0) + coalesce(p.through_sequence, 0))::bigint AS staged_batches,
+        (coalesce(b.changes, 0) + coalesce(p.changes, 0))::bigint AS staged_changes,
+        (coalesce(b.rows, 0) + coalesce(p.rows, 0))::bigint AS staged_rows,
         coalesce(b.pending_rows, 0)::bigint AS pending_rows, coalesce(b.pending_bytes, 0)::bigint AS pending_bytes,
         coalesce(extract(epoch FROM clock_timestamp() - b.oldest), 0)::float8 AS oldest_seconds,
-        coalesce(f.files, 0)::bigint AS published_files, coalesce(f.batches, 0)::bigint AS published_batches,
-        coalesce(f.changes, 0)::bigint AS published_changes, coalesce(f.rows, 0)::bigint AS published_rows
+        (coalesce(f.files, 0) + coalesce(p.files, 0))::bigint AS published_files,
+        (coalesce(f.batches, 0) + coalesce(p.file_batches, 0))::bigint AS published_batches,
+        (coalesce(f.changes, 0) + coalesce(p.file_changes, 0))::bigint AS published_changes,
+        (coalesce(f.rows, 0) + coalesce(p.file_rows, 0))::bigint AS published_rows
     FROM mirrorgate.tables t
     JOIN mirrorgate.table_counters c ON c.table_id = t.table_id
+    LEFT JOIN mirrorgate.purged_totals p ON p.table_id = t.table_id AND p.generation = t.generation
     LEFT JOIN LATERAL (
         SELECT sum(cardinality(batch_rows)) AS batches, sum(change_count) AS changes, sum(row_count) AS rows,
             sum(row_count) FILTER (WHERE first_sequence > c.published_through) AS pending_rows,

@@ -10,6 +10,9 @@ import sqlalchemy as sa
 from app.api import table_routes
 from app.staging.leases import renew_lease
 from tests.api.calls import Gateway, insert, problem
+from tests.support.gateway_parts import current
+from tests.support.ledger import Owned, claim_by, plan, publish
+from tests.support.retention import purge
 
 
 def test_health_and_readiness_and_the_contract_need_no_key(anonymous: Gateway) -> None:
@@ -47,6 +50,25 @@ def test_metrics_tell_the_lag_of_each_table(gateway: Gateway) -> None:
     assert values["mirrorgate_published_files"] == "0.0"
     assert 'mirrorgate_rejected_requests_total{code="bad_value"}' in response.text
     assert 'mirrorgate_requests_total{route="/v1/changes/arcion",status="202"}' in response.text
+
+
+def test_what_retention_has_purged_is_still_counted_and_answered(gateway: Gateway, api_engine: sa.Engine) -> None:
+    gateway.register("t", {"id": "int64"}, ["id"])
+    for key in ("1", "2"):
+        gateway.arcion(insert("t", id=key))
+    table = current(api_engine, "t")
+    owned = Owned(table, *claim_by(api_engine, table.table_id))
+    for file in plan(api_engine, owned):
+        publish(api_engine, owned, file)
+    before = gateway.status("t")
+    assert purge(api_engine).purged_files == 1
+    assert gateway.status("t") == before
+    batch = gateway.get("/v1/batches/t/1/1").json()
+    assert (batch["state"], batch["changes"], batch["rows"], batch["file"]) == ("published", None, None, None)
+    assert gateway.get("/v1/batches/t/1/2").json()["rows"] == 1
+    problem(gateway.get("/v1/batches/t/1/3"), 404, "unknown_batch")
+    ledger = gateway.get("/v1/tables/t/files").json()
+    assert [file["number"] for file in ledger["files"]] == [2]
 
 
 @pytest.mark.parametrize("request_id", ["a", "A-b_c.9", "x" * 64])

@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -109,6 +110,24 @@ def test_names_are_sorted_and_a_missing_folder_has_none(zone: LandingZone) -> No
     assert zone.names("scratch") == ["a", "b", "folder", "ü ö"]
     assert zone.kinds("scratch") == dict.fromkeys(["a", "b", "ü ö"], PathKind.FILE) | {"folder": PathKind.FOLDER}
     assert (zone.names("none"), zone.kinds("none"), zone.kinds("scratch/a/none")) == ([], {}, {})
+
+
+def test_what_is_removed_is_gone_with_all_in_it_and_may_be_removed_again(zone: LandingZone) -> None:
+    for path in ("scratch/folder/deeper/file", "scratch/file", "scratch/kept"):
+        zone.create_folder(path.rpartition("/")[0])
+        zone.create_file(path, b"1")
+    for path in ("scratch/folder", "scratch/file", "scratch/file", "none/none"):
+        zone.remove(path)
+    assert zone.names("scratch") == ["kept"]
+
+
+def test_files_and_folders_say_when_they_were_changed(zone: LandingZone) -> None:
+    zone.create_file("scratch/file", b"1")
+    assert zone.modified_at("none") is None
+    for path in ("scratch/file", "scratch"):
+        modified = zone.modified_at(path)
+        assert modified is not None
+        assert abs(datetime.now(UTC) - modified) < timedelta(minutes=5)
 
 
 def test_a_folder_may_be_created_twice_with_its_parents(zone: LandingZone) -> None:

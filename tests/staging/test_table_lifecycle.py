@@ -21,6 +21,7 @@ from app.staging.typed_batch import TableMoved
 from tests.support import sql
 from tests.support.gateway_parts import current, inserts, registered, stage, stage_keys, typed
 from tests.support.refusals import refused
+from tests.support.retention import purge
 from tests.support.schemas import schema_of
 
 ID = schema_of({"id": "int64"}, ["id"])
@@ -97,7 +98,9 @@ def test_a_recreated_table_keeps_columns_and_options_and_forgets_its_images(engi
     finish(engine, begin(engine, RECREATE))
     table = current(engine, "t")
     assert (table.schema, table.options, table.cdc_started) == (WIDE, options, False)
-    assert sql.value(engine, "SELECT count(*) FROM mirrorgate.row_images") == 0
+    with engine.begin() as connection:
+        assert count_images(connection, table.table_id, table.generation) == 0
+    assert purge(engine).purged_images == 1
 
 
 def test_a_renamed_table_lands_its_rows_again_from_their_images(engine: sa.Engine) -> None:

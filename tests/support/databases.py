@@ -3,9 +3,10 @@
 import sqlalchemy as sa
 
 from app.errors import Misconfigured
-from app.staging.database import open_engine, require_migrated
+from app.staging.database import open_engine
+from app.staging.schema_revision import require_migrated
 
-_KEPT = frozenset({"alembic_version", "installation"})
+_KEPT = frozenset({"alembic_version", "installation", "payload_buckets"})
 
 
 def create_database(server_url: str, name: str, template: str = "template1") -> None:
@@ -21,7 +22,8 @@ def database_in(server_url: str, name: str) -> str:
 
 
 def emptied(database_url: str) -> bool:
-    """Make a database like new; False when somebody is connected to it or its revision is no longer the program's."""
+    """Make a database like new; False when somebody is connected to it, its revision is no longer the program's, or
+    a payload bucket is closed."""
     engine = open_engine(database_url)
     try:
         require_migrated(engine)
@@ -29,7 +31,8 @@ def emptied(database_url: str) -> bool:
             others = (
                 "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
             )
-            if connection.execute(sa.text(others)).scalar_one():
+            closed = "SELECT count(*) FROM mirrorgate.payload_buckets WHERE state = 'closed'"
+            if connection.execute(sa.text(others)).scalar_one() or connection.execute(sa.text(closed)).scalar_one():
                 return False
             clear(connection, restart_ids=True)
             return True

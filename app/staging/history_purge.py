@@ -1,0 +1,147 @@
+"""Deleting narrow history in chunks: blocks without a payload, old landing files, images of ended generations.
+
+What is deleted of a generation is always its oldest, and is added up in `purged_totals` in the same transaction: so
+accepted = staged = published stays true, and every sequence up to a total's last one is known to have been accepted.
+The metadata chain, the last published file of a generation, and events are kept.
+"""
+
+import sqlalchemy as sa
+
+from app.domain.table import Generation, TableId
+
+SELECT_WITH_BLOCKS = sa.text("""
+    SELECT v.table_id, v.generation FROM mirrorgate.schema_versions v
+    JOIN LATERAL (
+        SELECT bucket FROM mirrorgate.staged_blocks
+        WHERE table_id = v.table_id AND generation = v.generation ORDER BY first_sequence LIMIT 1) oldest ON true
+    WHERE v.version = 1 AND NOT EXISTS (SELECT FROM mirrorgate.payload_buckets k WHERE k.bucket = oldest.bucket)""")
+
+PURGE_BLOCKS = sa.text("""
+    WITH ending AS (
+        SELECT CASE WHEN t.generation = :generation AND t.state <> 'dropped' THEN c.published_through
+               ELSE 9223372036854775807 END AS through
+        FROM mirrorgate.tables t JOIN mirrorgate.table_counters c ON c.table_id = t.table_id
+        WHERE t.table_id = :table_id),
+    head AS (
+        SELECT b.first_sequence, bool_and(b.last_sequence <= e.through AND k.bucket IS NULL)
+            OVER (ORDER BY b.first_sequence) AS purged
+        FROM (
+            SELECT first_sequence, last_sequence, bucket FROM mirrorgate.staged_blocks
+            WHERE table_id = :table_id AND generation = :generation ORDER BY first_sequence LIMIT :most) b
+        CROSS JOIN ending e
+        LEFT JOIN mirrorgate.payload_buckets k ON k.bucket = b.bucket),
+    gone AS (
+        DELETE FROM mirrorgate.staged_blocks b USING head h
+        WHERE h.purged AND b.table_id = :table_id AND b.generation = :generation
+          AND b.first_sequence = h.first_sequence
+        RETURNING b.last_sequence, b.change_count, b.row_count),
+    added AS (
+        INSERT INTO mirrorgate.purged_totals AS p (table_id, generation, through_sequence, changes, rows)
+        SELECT :table_id, :generation, max(last_sequence), sum(change_count), sum(row_count)
+        FROM gone HAVING count(*) > 0
+        ON CONFLICT (table_id, generation) DO UPDATE
+        SET through_sequence = excluded.through_sequence, changes = p.changes + excluded.changes,
+            rows = p.rows + excluded.rows)
+    SELECT count(*) FROM gone""")
+
+SELECT_WITH_FILES = sa.text("""
+    SELECT p.table_id, p.generation FROM mirrorgate.purged_totals p
+    JOIN LATERAL (
+        SELECT last_sequence, published_at FROM mirrorgate.landing_files
+        WHERE table_id = p.table_id AND generation = p.generation ORDER BY number LIMIT 1) oldest ON true
+    WHERE oldest.last_sequence <= p.through_sequence
+      AND oldest.published_at < clock_timestamp() - make_interval(secs => :keep_seconds)""")
+
+PURGE_FILES = sa.text("""
+    WITH head AS (
+        SELECT f.number, bool_and(f.state = 'published' AND NOT f.repair_requested AND f.number < newest.number
+            AND f.last_sequence <= p.through_sequence
+            AND f.published_at < clock_timestamp() - make_interval(secs => :keep_seconds))
+            OVER (ORDER BY f.number) AS purged
+        FROM (
+            SELECT * FROM mirrorgate.landing_files
+            WHERE table_id = :table_id AND generation = :generation ORDER BY number LIMIT :most) f
+        CROSS JOIN (
+            SELECT number FROM mirrorgate.landing_files
+            WHERE table_id = :table_id AND generation = :generation AND state = 'published'
+            ORDER BY number DESC LIMIT 1) newest
+        CROSS JOIN (
+            SELECT through_sequence FROM mirrorgate.purged_totals
+            WHERE table_id = :table_id AND generation = :generation) p),
+    gone AS (
+        DELETE FROM mirrorgate.landing_files f USING head h
+        WHERE h.purged AND f.table_id = :table_id AND f.generation = :generation AND f.number = h.number
+        RETURNING f.number, f.last_sequence, f.change_count, f.row_count),
+    begun AS (
+        UPDATE mirrorgate.landing_files SET begins_ledger = true
+        WHERE table_id = :table_id AND generation = :generation AND number = (SELECT max(number) + 1 FROM gone)),
+    added AS (
+        UPDATE mirrorgate.purged_totals p
+        SET files = g.files, file_batches = g.batches,
+            file_changes = p.file_changes + g.changes, file_rows = p.file_rows + g.rows
+        FROM (
+            SELECT max(number) AS files, max(last_sequence) AS batches, sum(change_count) AS changes,
+                sum(row_count) AS rows
+            FROM gone HAVING count(*) > 0) g
+        WHERE p.table_id = :table_id AND p.generation = :generation)
+    SELECT count(*) FROM gone""")
+"""The ledger is a chain of foreign keys: the oldest file that is kept becomes its beginning."""
+
+_ENDED = """
+    SELECT v.table_id, v.generation FROM mirrorgate.schema_versions v
+    JOIN mirrorgate.tables t ON t.table_id = v.table_id
+    WHERE v.version = 1 AND (t.state = 'dropped' OR v.generation < t.generation)"""
+
+PURGE_IMAGES = sa.text(f"""
+    DELETE FROM mirrorgate.row_images i USING (
+        SELECT e.table_id, e.generation, o.row_key FROM ({_ENDED}) e
+        JOIN LATERAL (
+            SELECT row_key FROM mirrorgate.row_images
+            WHERE table_id = e.table_id AND generation = e.generation LIMIT :most) o ON true
+        LIMIT :most) old
+    WHERE i.table_id = old.table_id AND i.generation = old.generation AND i.row_key = old.row_key""")  # noqa: S608
+
+PURGE_POSITIONS = sa.text(f"""
+    DELETE FROM mirrorgate.source_positions p USING ({_ENDED}) e
+    WHERE p.table_id = e.table_id AND p.generation = e.generation""")  # noqa: S608
+
+
+def generations_with_old_blocks(connection: sa.Connection) -> list[tuple[TableId, Generation]]:
+    """Generations whose oldest block has lost its payload with its bucket."""
+    return [(TableId(row.table_id), Generation(row.generation)) for row in connection.execute(SELECT_WITH_BLOCKS)]
+
+
+def purge_blocks(connection: sa.Connection, table_id: TableId, generation: Generation, *, most: int) -> int:
+    """Delete the oldest blocks whose bucket is gone, of a live generation only published ones; how many.
+
+    Dies with the transaction, leaving blocks and totals as they were.
+    """
+    keys = {"table_id": table_id, "generation": generation, "most": most}
+    return int(connection.execute(PURGE_BLOCKS, keys).scalar_one())
+
+
+def generations_with_old_files(connection: sa.Connection, keep_seconds: float) -> list[tuple[TableId, Generation]]:
+    """Generations whose oldest landing file is older than that, and its blocks are purged."""
+    rows = connection.execute(SELECT_WITH_FILES, {"keep_seconds": keep_seconds})
+    return [(TableId(row.table_id), Generation(row.generation)) for row in rows]
+
+
+def purge_files(
+    connection: sa.Connection, table_id: TableId, generation: Generation, *, keep_seconds: float, most: int
+) -> int:
+    """Delete the ledger's oldest files, never its last published one; how many.
+
+    Dies with the transaction, leaving the ledger and its totals as they were.
+    """
+    keys = {"table_id": table_id, "generation": generation, "keep_seconds": keep_seconds, "most": most}
+    return int(connection.execute(PURGE_FILES, keys).scalar_one())
+
+
+def purge_ended_images(connection: sa.Connection, *, most: int) -> int:
+    """Delete row images that no generation reads any more; how many."""
+    return connection.execute(PURGE_IMAGES, {"most": most}).rowcount
+
+
+def purge_ended_positions(connection: sa.Connection) -> None:
+    """Delete the source positions of generations that have ended."""
+    connection.execute(PURGE_POSITIONS)

@@ -1,0 +1,128 @@
+"""Retention beside the drain: what it purges is published, and what a restore brings back does no harm."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from app.domain.names import TableName
+from app.domain.table import FileNumber, Generation, TableState
+from app.errors import Code
+from app.landing.local_zone import LocalZone
+from app.staging import retention
+from app.staging.table_lifecycle import request_repair, set_publishing
+from spark_jobs import maintenance
+from spark_jobs.drain_cycle import DrainCycle
+from spark_jobs.maintenance import maintain, maintained, try_maintain
+from tests.spark.conftest import NewWorker, drain, end_lease
+from tests.support import sql
+from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
+from tests.support.refusals import refused
+from tests.support.retention import AT_ONCE, count
+from tests.support.schemas import schema_of
+from tests.support.waiting import wait_until
+
+ID = schema_of({"id": "int64"}, ["id"])
+T = TableName.parse("t")
+ONE = Generation(1)
+
+
+@pytest.fixture
+def worker(engine: sa.Engine, new_worker: NewWorker) -> DrainCycle:
+    """The owner of table `t`, which has published one file."""
+    stage_keys(engine, registered(engine, "t", ID), [1], [2])
+    worker = new_worker()
+    drain(worker)
+    return worker
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def test_a_file_whose_payloads_are_purged_is_not_repaired(engine: sa.Engine, worker: DrainCycle) -> None:
+    stage_keys(engine, current(engine, "t"), [3])
+    drain(worker)
+    maintain(worker, AT_ONCE, sweep=now())
+    for number in (1, 2):
+        with refused() as refusal, engine.begin() as connection:
+            request_repair(connection, T, ONE, FileNumber(number), "operator")
+        assert refusal.code is Code.PAYLOADS_PURGED
+
+
+def test_publishing_goes_on_over_rounds_of_retention(engine: sa.Engine, landing_zone: Path, worker: DrainCycle) -> None:
+    for key in (3, 4, 5):
+        stage_keys(engine, current(engine, "t"), [key])
+        maintain(worker, AT_ONCE, sweep=now())
+        drain(worker)
+    maintain(worker, AT_ONCE, sweep=now())
+    assert landed_keys(landing_zone, "t") == [[1, 2], [3], [4], [5]]
+    assert count(engine, "block_payloads") == 0
+
+
+def test_a_table_that_was_paused_while_its_payloads_moved_lands_whole(
+    engine: sa.Engine, landing_zone: Path, worker: DrainCycle
+) -> None:
+    with engine.begin() as connection:
+        set_publishing(connection, T, ONE, TableState.PAUSED, "operator")
+    for key in (3, 4):
+        stage_keys(engine, current(engine, "t"), [key])
+        maintain(worker, AT_ONCE, sweep=now())
+    with engine.begin() as connection:
+        set_publishing(connection, T, ONE, TableState.ACTIVE, "operator")
+    drain(worker)
+    assert landed_keys(landing_zone, "t") == [[1, 2], [3, 4]]
+
+
+def test_a_round_sweeps_the_scratch_of_held_tables_and_forgets_old_markers(
+    engine: sa.Engine, landing_zone: Path, worker: DrainCycle, new_worker: NewWorker
+) -> None:
+    end_lease(engine, worker)
+    owner = new_worker()
+    stage_keys(engine, current(engine, "t"), [3])
+    drain(owner)
+    scratch = landing_zone / "_scratchPad" / "1"
+    lost = scratch / "2" / f"{1:020d}-{'0' * 32}.parquet"
+    lost.touch()
+    assert scratch.joinpath("1").is_file()
+    maintain(owner, AT_ONCE, sweep=now() + timedelta(days=29))
+    assert not lost.exists()
+    assert scratch.joinpath("1").is_file()
+    maintain(owner, AT_ONCE, sweep=now() + timedelta(days=31))
+    assert LocalZone(landing_zone).names("_scratchPad/1") == ["2"]
+    end_lease(engine, owner)
+    third = new_worker()
+    stage_keys(engine, current(engine, "t"), [4])
+    drain(third)
+    assert LocalZone(landing_zone).names("_scratchPad/1") == ["2", "3"]
+    assert landed_keys(landing_zone, "t") == [[1, 2], [3], [4]]
+
+
+def test_a_restored_database_begins_beyond_every_epoch_of_the_scratch(
+    engine: sa.Engine, landing_zone: Path, worker: DrainCycle, new_worker: NewWorker
+) -> None:
+    for used in ("3", "8"):
+        (landing_zone / "_scratchPad" / "1" / used).touch()
+    end_lease(engine, worker)
+    stage_keys(engine, current(engine, "t"), [3])
+    drain(new_worker())
+    assert landed_keys(landing_zone, "t") == [[1, 2], [3]]
+    assert sql.value(engine, "SELECT epoch FROM mirrorgate.table_leases") == 9
+
+
+def test_a_failing_round_is_survived_and_the_next_one_comes(
+    engine: sa.Engine, worker: DrainCycle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = []
+
+    def fail(*_: object, **__: object) -> None:
+        rounds.append(1)
+        raise OSError("storage")
+
+    monkeypatch.setattr(maintenance, "EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(maintenance, "run_retention", fail)
+    try_maintain(worker, AT_ONCE)
+    with maintained(worker, AT_ONCE):
+        wait_until(lambda: len(rounds) > 2, within=30, what="more rounds")
+    assert retention.run_retention(engine, AT_ONCE) is not None

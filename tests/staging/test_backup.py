@@ -1,0 +1,82 @@
+"""A dump that is taken while the gateway runs, and what a restored database is."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from app.embedded import PrivatePostgres
+from app.staging.database import installation_id, open_engine
+from app.staging.schema_revision import migrate, require_migrated
+from app.staging.table_status import count_tables
+from tests.support import sql
+from tests.support.backup import dump, restore
+from tests.support.databases import create_database, database_in
+from tests.support.gateway_parts import current, stage_keys
+from tests.support.ledger import Owned, owned_table, plan, publish
+from tests.support.retention import AT_ONCE, bucket_states, buckets_of_payloads, kept_keys, purge
+
+
+@pytest.fixture
+def empty_url(postgres: PrivatePostgres, request: pytest.FixtureRequest) -> str:
+    name = f"restored_{abs(hash(request.node.name))}"
+    create_database(postgres.url, name)
+    return database_in(postgres.url, name)
+
+
+@pytest.fixture
+def owned(engine: sa.Engine) -> Owned:
+    """Buckets have come and gone; one batch is purged, two are published and kept, two are pending."""
+    owned = owned_table(engine, [1])
+    publish(engine, owned, plan(engine, owned)[0])
+    purge(engine)
+    stage_keys(engine, owned.table, [2], [3])
+    for file in plan(engine, owned):
+        publish(engine, owned, file)
+    stage_keys(engine, owned.table, [4], [5])
+    return owned
+
+
+@pytest.fixture
+def restored(database_url: str, empty_url: str, owned: Owned, tmp_path: Path) -> Iterator[sa.Engine]:
+    dump(database_url, tmp_path / "dump")
+    restore(empty_url, tmp_path / "dump")
+    engine = open_engine(empty_url)
+    yield engine
+    engine.dispose()
+
+
+def test_a_restored_database_is_the_dumped_one(
+    engine: sa.Engine, restored: sa.Engine, empty_url: str, owned: Owned
+) -> None:
+    migrate(empty_url)
+    require_migrated(restored)
+    assert current(restored, "t") == current(engine, "t")
+    assert buckets_of_payloads(restored) == buckets_of_payloads(engine)
+    assert bucket_states(restored) == bucket_states(engine)
+    assert kept_keys(restored, owned.table) == [2, 3, 4, 5]
+    with engine.begin() as one, restored.begin() as two:
+        assert installation_id(one) == installation_id(two)
+        here, there = (count_tables(connection, [owned.table.table_id]) for connection in (one, two))
+    [(mine, theirs)] = zip(here.values(), there.values(), strict=True)
+    assert (mine.staged_rows, mine.published_rows, mine.pending_rows) == (5, 3, 2)
+    assert (theirs.staged_rows, theirs.published_rows, theirs.pending_rows) == (5, 3, 2)
+
+
+def test_staging_publishing_and_retention_go_on_in_a_restored_database(restored: sa.Engine, owned: Owned) -> None:
+    stage_keys(restored, owned.table, [6])
+    for file in plan(restored, owned):
+        publish(restored, owned, file)
+    stage_keys(restored, owned.table, [7])
+    report = purge(restored, AT_ONCE)
+    assert (report.dropped_buckets, report.moved_payloads) == (1, 1)
+    assert kept_keys(restored, owned.table, first=7) == [7]
+
+
+def test_the_rules_of_the_database_come_back_with_it(engine: sa.Engine, restored: sa.Engine) -> None:
+    rules = """SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint
+        WHERE connamespace = 'mirrorgate'::regnamespace ORDER BY 1, 2"""
+    assert sql.rows(restored, rules) == sql.rows(engine, rules)
+    defaults = "SELECT count(*) FROM pg_attrdef WHERE pg_get_expr(adbin, adrelid) LIKE '%current_bucket%'"
+    assert sql.value(restored, defaults) == sql.value(engine, defaults) > 2

@@ -1,0 +1,58 @@
+"""Rounds of retention in tests, and what they left."""
+
+from dataclasses import replace
+
+import sqlalchemy as sa
+
+from app.domain.landing_file import BatchRange
+from app.domain.payload import decode_payload, payload_digest
+from app.domain.table import BatchSequence, Table
+from app.staging.payload_buckets import find_buckets
+from app.staging.retention import RetentionLimits, RetentionReport, run_retention
+from app.staging.staged_blocks import read_payloads
+from tests.support import sql
+
+AT_ONCE = RetentionLimits(keep_seconds=0, keep_bytes=2**40, quiet_seconds=0)
+"""Everything is old as soon as it is there: each round closes the open bucket and drops it."""
+
+WEEK = replace(AT_ONCE, keep_seconds=7 * 86_400.0)
+
+
+def purge(engine: sa.Engine, limits: RetentionLimits = AT_ONCE) -> RetentionReport:
+    report = run_retention(engine, limits)
+    assert report is not None
+    return report
+
+
+def bucket_states(engine: sa.Engine) -> dict[int, str]:
+    """State of each bucket, or how far its detaching has come."""
+    with engine.begin() as connection:
+        buckets = find_buckets(connection)
+    return {b.number: str(b.state if b.place == "attached" else b.place) for b in buckets}
+
+
+def buckets_of_payloads(engine: sa.Engine) -> dict[int, int]:
+    """Where the payload of each block of the only table with payloads is, by first sequence."""
+    stored = sql.rows(engine, "SELECT first_sequence, bucket FROM mirrorgate.block_payloads ORDER BY 1")
+    facts = sql.rows(
+        engine,
+        """SELECT first_sequence, bucket FROM mirrorgate.staged_blocks
+        JOIN mirrorgate.block_payloads USING (table_id, generation, first_sequence, bucket) ORDER BY 1""",
+    )
+    assert facts == stored, "the facts say where the payloads are"
+    return dict(stored)
+
+
+def kept_keys(engine: sa.Engine, table: Table, first: int = 1, last: int = 10**9) -> list[int]:
+    """The `id` values of the staged payloads of these batches, in order, each checked against its digest."""
+    whole = BatchRange(BatchSequence(first), BatchSequence(last))
+    with engine.begin() as connection:
+        blocks = list(read_payloads(connection, table.table_id, table.generation, whole, slice_bytes=2**20))
+    assert all(payload_digest(payload) == digest for digest, payload in blocks)
+    schema = table.schema.arrow
+    return [key for _, payload in blocks for key in decode_payload(payload, schema).column("id").to_pylist()]
+
+
+def count(engine: sa.Engine, table: str) -> int:
+    rows: int = sql.value(engine, f"SELECT count(*) FROM mirrorgate.{table}")
+    return rows
