@@ -108,6 +108,12 @@ class Settings(BaseSettings):
     source_type: Annotated[
         str, Field(min_length=1, description="`sourceInfo.sourceType` in `_partnerEvents.json`.")
     ] = "Mirrorgate"
+    allow_unsafe: Annotated[
+        bool,
+        Field(
+            description="Run although `mirrorgate doctor` finds something unsafe, saying so in the log at every start."
+        ),
+    ] = False
     log_format: Annotated[LogFormat, Field(description="`json` (one object a line) or `console`.")] = LogFormat.JSON
     log_level: Annotated[
         str, Field(pattern="^(debug|info|warning|error)$", description="Lowest level that is logged.")

@@ -16,15 +16,15 @@ import pyarrow as pa
 import structlog
 from pyspark.sql import SparkSession
 
+from app.doctor import examine, landing_place, require_safe
 from app.domain.drain_plan import FileLimits
 from app.domain.table import TableId
 from app.errors import Code, InvariantBroken, MirrorgateError, Misconfigured
 from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.parquet_file import FileLayout
 from app.landing.publish import announce_partner
-from app.landing.storage_address import StorageOptions
 from app.landing.zone import PathKind
-from app.settings import Settings, unknown_variables
+from app.settings import Settings
 from app.staging.database import open_engine, require_migrated, translated_errors
 from app.staging.leases import give_up_lease, renew_lease
 from app.staging.wake import WakeListener
@@ -156,12 +156,6 @@ def _echo(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 
-def landing_place(settings: Settings) -> ZonePlace:
-    """Where the settings say that the landing zone is. Raises Misconfigured."""
-    options = StorageOptions(endpoint=settings.storage_endpoint, api_version=settings.storage_api_version)
-    return ZonePlace(settings.require_landing_zone(), options)
-
-
 def open_cycle(settings: Settings, spark: SparkSession, worker_id: UUID) -> DrainCycle:
     """The drain's parts from its settings."""
     layout = FileLayout(settings.marker_first, str(settings.compression))
@@ -229,16 +223,17 @@ def run_drain(settings: Settings, *, once: bool) -> None:
 
 
 def _check_start(settings: Settings) -> None:
-    """Refuse a database of another revision, or a landing zone that cannot be one, before Spark starts."""
+    """Refuse a database of another revision, a landing zone that cannot be one, and what is unsafe, before Spark
+    starts."""
     configure_logging(settings)
-    for sentence in unknown_variables(os.environ):
-        log.warning("unknown_variable", detail=sentence)
-    engine = open_engine(settings.require_database_url())
+    place, database_url = landing_place(settings), settings.require_database_url()
+    engine = open_engine(database_url)
     try:
         require_migrated(engine)
-        _check_landing_zone(landing_place(settings))
+        _check_landing_zone(place)
     finally:
         engine.dispose()
+    require_safe(examine(place, database_url, os.environ), allow_unsafe=settings.allow_unsafe)
 
 
 def _check_landing_zone(place: ZonePlace) -> None:

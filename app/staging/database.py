@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -23,8 +24,12 @@ _MIGRATION_LOCK: Final = 7_246_011_002
 """Advisory lock: two programs that migrate at once take turns."""
 
 _CONNECT_SECONDS: Final = 5
-_LOCK_MILLISECONDS: Final = 2_000
-_TRANSACTION_MILLISECONDS: Final = 30_000
+SESSION_SETTINGS: Final = {
+    "lock_timeout": "2000",
+    "idle_in_transaction_session_timeout": "30000",
+    "TimeZone": "UTC",
+}
+"""What every connection asks for; times in milliseconds."""
 
 
 def open_engine(database_url: str, *, pool_size: int = 5, application: str = "mirrorgate") -> sa.Engine:
@@ -39,11 +44,7 @@ def open_engine(database_url: str, *, pool_size: int = 5, application: str = "mi
         connect_args={
             "connect_timeout": _CONNECT_SECONDS,
             "application_name": application,
-            "options": (
-                f"-c lock_timeout={_LOCK_MILLISECONDS}"
-                f" -c idle_in_transaction_session_timeout={_TRANSACTION_MILLISECONDS}"
-                " -c timezone=UTC"
-            ),
+            "options": " ".join(f"-c {name}={value}" for name, value in SESSION_SETTINGS.items()),
         },
     )
 
@@ -72,18 +73,26 @@ def migrate(database_url: str) -> None:
 
 def require_migrated(engine: sa.Engine) -> None:
     """Raises Misconfigured `database_not_migrated` unless the database has exactly this program's revision."""
-    expected = ScriptDirectory.from_config(_alembic_configuration()).get_current_head()
     with translated_errors(), engine.connect() as connection:
-        exists = connection.execute(sa.text("SELECT to_regclass('mirrorgate.alembic_version')")).scalar_one()
-        found = (
-            connection.execute(sa.text("SELECT version_num FROM mirrorgate.alembic_version")).scalar()
-            if exists
-            else None
-        )
+        found, expected = present_revision(connection), own_revision()
     if found != expected:
         raise Misconfigured(
             Code.DATABASE_NOT_MIGRATED, f"the database has revision {found}, this program needs {expected}"
         )
+
+
+@cache
+def own_revision() -> str | None:
+    """The schema revision that this program needs."""
+    return ScriptDirectory.from_config(_alembic_configuration()).get_current_head()
+
+
+def present_revision(connection: sa.Connection) -> str | None:
+    """The schema revision that the database has, None before its first migration."""
+    exists = connection.execute(sa.text("SELECT to_regclass('mirrorgate.alembic_version')")).scalar_one()
+    if not exists:
+        return None
+    return connection.execute(sa.text("SELECT version_num FROM mirrorgate.alembic_version")).scalar()
 
 
 def installation_id(connection: sa.Connection) -> UUID:
