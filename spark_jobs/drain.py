@@ -33,6 +33,7 @@ from app.telemetry import configure_logging
 from spark_jobs.bins import balance
 from spark_jobs.build_files import BuildPlace
 from spark_jobs.drain_cycle import ClaimedTable, DrainCycle
+from spark_jobs.mirror_watch import note_mirror_states, watch_mirror
 
 log = structlog.get_logger()
 
@@ -102,7 +103,7 @@ class Drain:
 
     def _prepare(self, table_id: TableId) -> ClaimedTable | None:
         entry = self._cycle.prepare(table_id)
-        if entry is None and table_id not in self._cycle.held:
+        if entry is None and (table_id not in self._cycle.held or table_id in self._cycle.waiting):
             self._back_off(table_id)
         return entry
 
@@ -161,7 +162,14 @@ def open_cycle(settings: Settings, spark: SparkSession, worker_id: UUID) -> Drai
     layout = FileLayout(settings.marker_first, str(settings.compression))
     place = BuildPlace(settings.require_database_url(), landing_place(settings), layout)
     limits = FileLimits(settings.target_file_bytes, settings.target_file_rows, settings.max_delay)
-    return DrainCycle(worker_id, spark, place, limits, tasks=spark.sparkContext.defaultParallelism)
+    return DrainCycle(
+        worker_id,
+        spark,
+        place,
+        limits,
+        tasks=spark.sparkContext.defaultParallelism,
+        drop_wait_seconds=settings.drop_wait_seconds,
+    )
 
 
 @contextmanager
@@ -211,9 +219,14 @@ def run_drain(settings: Settings, *, once: bool) -> None:
         with kept_lease(cycle, settings.lease_seconds):
             log.info("drain_started", worker=str(cycle.worker_id), landing_zone=cycle.place.landing_zone.location)
             if once:
-                if failed := drain.drain_pending():
+                failed = drain.drain_pending()
+                if settings.monitoring_seconds:
+                    note_mirror_states(cycle.engine, cycle.place.landing_zone, settings.monitoring_seconds)
+                if failed:
                     raise InvariantBroken(Code.BUILD_FAILED, f"{len(failed)} tables could not be published")
             else:
+                if settings.monitoring_seconds:
+                    watch_mirror(cycle.engine, cycle.place.landing_zone, settings.monitoring_seconds, drain.stopping)
                 wake = threading.Event()
                 _listen(cycle.place.database_url, wake, drain.stopping)
                 drain.run(wake, min(_LONGEST_POLL, max(_SHORTEST_POLL, settings.max_delay / 4)))

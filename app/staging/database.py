@@ -24,12 +24,8 @@ _MIGRATION_LOCK: Final = 7_246_011_002
 """Advisory lock: two programs that migrate at once take turns."""
 
 _CONNECT_SECONDS: Final = 5
-SESSION_SETTINGS: Final = {
-    "lock_timeout": "2000",
-    "idle_in_transaction_session_timeout": "30000",
-    "TimeZone": "UTC",
-}
-"""What every connection asks for; times in milliseconds."""
+_LOCK_MILLISECONDS: Final = 2_000
+_TRANSACTION_MILLISECONDS: Final = 30_000
 
 
 def open_engine(database_url: str, *, pool_size: int = 5, application: str = "mirrorgate") -> sa.Engine:
@@ -44,9 +40,18 @@ def open_engine(database_url: str, *, pool_size: int = 5, application: str = "mi
         connect_args={
             "connect_timeout": _CONNECT_SECONDS,
             "application_name": application,
-            "options": " ".join(f"-c {name}={value}" for name, value in SESSION_SETTINGS.items()),
+            "options": " ".join(f"-c {name}={value}" for name, value in session_settings().items()),
         },
     )
+
+
+def session_settings() -> dict[str, str]:
+    """What every connection asks for, as Postgres shows it."""
+    return {
+        "lock_timeout": str(_LOCK_MILLISECONDS),
+        "idle_in_transaction_session_timeout": str(_TRANSACTION_MILLISECONDS),
+        "TimeZone": "UTC",
+    }
 
 
 def driver_url(engine: sa.Engine) -> str:

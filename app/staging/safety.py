@@ -11,10 +11,10 @@ from psycopg import sql
 from app.domain.database_findings import DatabaseFacts
 from app.errors import Code, TemporarilyUnavailable
 from app.staging.database import (
-    SESSION_SETTINGS,
     driver_url,
     own_revision,
     present_revision,
+    session_settings,
     translated_errors,
 )
 
@@ -37,7 +37,7 @@ _HEAR_WITHIN: Final = 0.5
 def database_facts(engine: sa.Engine) -> DatabaseFacts:
     """Ask the server over connections like those that stage and publish. Raises TemporarilyUnavailable."""
     with translated_errors(), engine.connect() as connection:
-        names = [*_SERVER_SETTINGS, *SESSION_SETTINGS]
+        names = [*_SERVER_SETTINGS, *session_settings()]
         rows = connection.execute(SELECT_SETTINGS, {"names": names})
         settings: dict[str, str] = dict(map(tuple, rows))
         before = time.time()
@@ -53,7 +53,7 @@ def database_facts(engine: sa.Engine) -> DatabaseFacts:
         synchronous_commit=settings["synchronous_commit"],
         in_recovery=server.in_recovery,
         read_only=settings["transaction_read_only"],
-        session_settings={name: (asked, settings[name]) for name, asked in SESSION_SETTINGS.items()},
+        session_settings={name: (asked, settings[name]) for name, asked in session_settings().items()},
         heard_itself=heard_itself,
         through_pooler=through_pooler,
         revision=revision,

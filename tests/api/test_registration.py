@@ -28,6 +28,7 @@ def test_a_new_table_is_created_and_the_same_again_changes_nothing(gateway: Gate
         "accepted": nothing,
         "staged": nothing,
         "published": {**nothing, "files": 0},
+        "processed": None,
         "last_sequence": 0,
         "published_through": 0,
         "last_file": None,
