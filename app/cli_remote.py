@@ -126,7 +126,7 @@ def show_files(table: TableName, url: Url = None, key: Key = None, data_dir: Dat
         while after is not None:
             page = client.get(f"/v1/tables/{table}/files", after=after, limit=1000)
             for file in page["files"]:
-                batches = f"{file['first_sequence']}-{file['last_sequence']}"
+                batches = f"{file['first_sequence']}-{file['last_sequence']}" if file["rows"] else "seed"
                 size = "" if file["bytes"] is None else f"{file['bytes']:,}"
                 grid.add_row(
                     file["name"], file["state"], batches, f"{file['rows']:,}", size, file["published_at"] or ""

@@ -199,7 +199,7 @@ class TablesModel(Model):
 
 
 class FileModel(Model):
-    """One line of the landing ledger."""
+    """One line of the landing ledger. A seed file has no row and no batch: its last sequence is 0."""
 
     number: int
     name: str

@@ -179,8 +179,6 @@ class TableOptions:
             for name, value in (("partial_updates", "complete"), ("insert_marker", "upsert"), ("reload", "upsert")):
                 if getattr(self, name) == value:
                     raise _bad(f"{name}={value} needs key columns")
-        if self.seed_file:
-            raise _bad("seed_file=true is not available yet")
         if self.initial_load is InitialLoad.BARE and self.insert_marker is InsertMarker.UPSERT:
             raise _bad("initial_load=bare holds inserts only, which insert_marker=upsert does not make")
 
