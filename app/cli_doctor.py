@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table as Grid
 
-from app.doctor import examine, landing_place
+from app.doctor import examine, landing_place, not_examined
 from app.domain.finding import Finding, Outcome, unsafe_among
 from app.errors import Code, Misconfigured
 from app.settings import PREFIX, Settings
@@ -39,6 +39,7 @@ def doctor(
     place = None if settings.landing_zone is None else landing_place(settings)
     database_url = None if settings.database_url is None else settings.database_url.get_secret_value()
     findings = examine(place, database_url, os.environ, data_dir=data_dir if data_dir.is_dir() else None)
+    findings += not_examined(place, database_url)
     if spark:
         findings += _spark_findings(settings, data_dir)
     if as_json:

@@ -41,11 +41,13 @@ PACKAGES: Final = (
 def examine(
     place: ZonePlace | None, database_url: str | None, environment: Mapping[str, str], *, data_dir: Path | None = None
 ) -> list[Finding]:
-    """Every check of what is given; what is not given is named as not examined."""
+    """Every check of what is given, and of this machine."""
     findings = judge_variables(unknown_variables(environment))
     findings.append(judge_versions(installed_versions()))
-    findings += _database(database_url)
-    findings += _zone(place)
+    if database_url is not None:
+        findings += _database(database_url)
+    if place is not None:
+        findings += _zone(place)
     if data_dir is not None:
         findings.append(judge_space("data_directory_space", str(data_dir), shutil.disk_usage(data_dir).free))
     return findings
@@ -85,10 +87,17 @@ def installed_versions() -> dict[str, str]:
     return found
 
 
-def _database(database_url: str | None) -> list[Finding]:
+def not_examined(place: ZonePlace | None, database_url: str | None) -> list[Finding]:
+    """A warning for each of the two that is not given."""
+    findings = []
     if database_url is None:
-        return [_not_examined("postgres", "MIRRORGATE_DATABASE_URL is not set", "Set it.")]
+        findings.append(_missing("postgres", "MIRRORGATE_DATABASE_URL is not set", "Set it."))
+    if place is None:
+        findings.append(_missing("landing_zone", "MIRRORGATE_LANDING_ZONE is not set", "Set it, or --landing-zone."))
+    return findings
 
+
+def _database(database_url: str) -> list[Finding]:
     def ask() -> list[Finding]:
         engine = open_engine(database_url, pool_size=1, application="mirrorgate doctor")
         try:
@@ -100,10 +109,7 @@ def _database(database_url: str | None) -> list[Finding]:
     return _or_unsafe("postgres", ask, "Check that Postgres runs and that MIRRORGATE_DATABASE_URL is its address.")
 
 
-def _zone(place: ZonePlace | None) -> list[Finding]:
-    if place is None:
-        return [_not_examined("landing_zone", "MIRRORGATE_LANDING_ZONE is not set", "Set it, or give --landing-zone.")]
-
+def _zone(place: ZonePlace) -> list[Finding]:
     def ask() -> list[Finding]:
         findings = judge_zone(probe_zone(open_zone(place)))
         if not place.is_remote:
@@ -125,5 +131,5 @@ def _or_unsafe(check: str, ask: Callable[[], list[Finding]], remedy: str) -> lis
         return [Finding(check, Outcome.UNSAFE, f"it cannot be used: {error}", remedy)]
 
 
-def _not_examined(check: str, why: str, remedy: str) -> Finding:
+def _missing(check: str, why: str, remedy: str) -> Finding:
     return Finding(check, Outcome.WARNING, f"not examined: {why}", remedy)

@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from app import up
 from app.cli_doctor import findings_grid
-from app.doctor import examine, require_safe
+from app.doctor import examine, not_examined, require_safe
 from app.domain.finding import Finding, Outcome
 from app.embedded import PrivatePostgres, running_url
 from app.errors import Code, Misconfigured
@@ -68,7 +68,7 @@ def test_up_on_an_unsafe_database_starts_nothing(database_url: str, tmp_path: Pa
 
 
 def test_what_is_not_set_is_not_examined_and_that_is_said() -> None:
-    found = {finding.check: finding for finding in examine(None, None, {})}
+    found = {finding.check: finding for finding in not_examined(None, None)}
     assert found["postgres"].outcome is found["landing_zone"].outcome is Outcome.WARNING
     assert "MIRRORGATE_DATABASE_URL" in found["postgres"].detail
 
