@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from app import cli_operate  # noqa: F401  # adds its commands to `tables`
+from app.cli_doctor import doctor
 from app.cli_remote import keys, status, tables
 from app.cli_send import send
 from app.errors import Code, MirrorgateError
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 app.add_typer(keys, name="keys")
 app.add_typer(tables, name="tables")
+app.command()(doctor)
 app.command()(send)
 app.command()(status)
 

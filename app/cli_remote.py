@@ -36,7 +36,7 @@ tables = typer.Typer(
 
 
 def status(url: Url = None, key: Key = None, data_dir: DataDir = _HOME, as_json: AsJson = False) -> None:
-    """Show every table: state, lag, and whether accepted = staged = published."""
+    """Show every table: state, lag, and whether accepted = staged = published = processed (by Fabric)."""
     with GatewayClient.find(url, key, data_dir) as client:
         found = client.get("/v1/tables")["tables"]
     if as_json:
@@ -50,19 +50,22 @@ def status_grid(found: list[dict[str, Any]]) -> Grid:
     grid = Grid(box=None, header_style="bold")
     for title in ("table", "gen", "state"):
         grid.add_column(title)
-    for title in ("accepted", "staged", "published", "files", "lag rows", "oldest"):
+    for title in ("accepted", "staged", "published", "processed", "files", "lag rows", "oldest"):
         grid.add_column(title, justify="right")
     for table in found:
         rows = [table[stage]["rows"] for stage in ("accepted", "staged", "published")]
+        processed = table["processed"]
+        error = None if processed is None else processed["error"]
         grid.add_row(
             table["table"],
             str(table["generation"]),
-            table["state"] if table["state_reason"] is None else f"{table['state']}: {table['state_reason']}",
+            ": ".join(part for part in (table["state"], table["state_reason"], error) if part),
             *(f"{count:,}" for count in rows),
+            "-" if processed is None or processed["rows"] is None else f"{processed['rows']:,}",
             f"{table['published']['files']:,}",
             f"{table['lag']['rows']:,}",
             f"{table['lag']['oldest_seconds']:.1f} s",
-            style=None if rows[0] == rows[1] and table["state"] == "active" else "red",
+            style=None if rows[0] == rows[1] and table["state"] == "active" and error is None else "red",
         )
     return grid
 
@@ -123,7 +126,7 @@ def show_files(table: TableName, url: Url = None, key: Key = None, data_dir: Dat
         while after is not None:
             page = client.get(f"/v1/tables/{table}/files", after=after, limit=1000)
             for file in page["files"]:
-                batches = f"{file['first_sequence']}-{file['last_sequence']}"
+                batches = f"{file['first_sequence']}-{file['last_sequence']}" if file["rows"] else "seed"
                 size = "" if file["bytes"] is None else f"{file['bytes']:,}"
                 grid.add_row(
                     file["name"], file["state"], batches, f"{file['rows']:,}", size, file["published_at"] or ""

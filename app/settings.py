@@ -94,6 +94,22 @@ class Settings(BaseSettings):
     compression: Annotated[Compression, Field(description="Parquet codec: `zstd`, `snappy`, `gzip` or `none`.")] = (
         Compression.ZSTD
     )
+    monitoring_seconds: Annotated[
+        float,
+        Field(
+            ge=0,
+            description="Read how far Fabric has processed the tables (`Monitoring/tables.json` beside the landing "
+            "zone) at most once in so many seconds, whatever the number of drains; 0: never.",
+        ),
+    ] = 60.0
+    drop_wait_seconds: Annotated[
+        float,
+        Field(
+            ge=0,
+            description="After a dropped table's folder is deleted, wait so long at the most until Fabric no longer "
+            "lists the table, where it can be read.",
+        ),
+    ] = 600.0
     spark_master: Annotated[
         str | None,
         Field(description="Spark master of the drain; unset: what spark-submit says, else `local[*]`."),
@@ -119,6 +135,12 @@ class Settings(BaseSettings):
     source_type: Annotated[
         str, Field(min_length=1, description="`sourceInfo.sourceType` in `_partnerEvents.json`.")
     ] = "Mirrorgate"
+    allow_unsafe: Annotated[
+        bool,
+        Field(
+            description="Run although `mirrorgate doctor` finds something unsafe, saying so in the log at every start."
+        ),
+    ] = False
     log_format: Annotated[LogFormat, Field(description="`json` (one object a line) or `console`.")] = LogFormat.JSON
     log_level: Annotated[
         str, Field(pattern="^(debug|info|warning|error)$", description="Lowest level that is logged.")

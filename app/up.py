@@ -19,6 +19,7 @@ from typing import Final
 from rich.console import Console
 
 from app import supervisor
+from app.doctor import examine, landing_place, require_safe
 from app.embedded import DataDirectory, PrivatePostgres, find_java
 from app.errors import Code, Misconfigured
 from app.landing.open_zone import ZonePlace
@@ -55,13 +56,16 @@ def _run(
     settings: Settings, data_dir: Path, landing_zone: str | None, console: Console, environment: Mapping[str, str]
 ) -> None:
     location = landing_zone or settings.landing_zone or str(data_dir / "landing-zone")
-    ZonePlace(location).check()
+    settings = settings.model_copy(update={"landing_zone": location})
+    place = landing_place(settings)
+    place.check()
     port = _free_port(settings.host, settings.port)
     address = _local_address(settings.host)
     url = f"http://{f'[{address}]' if ':' in address else address}:{port}"
     java_home = find_java(data_dir, environment)
     with _database(settings, data_dir) as (database_url, postgres):
         migrate(database_url)
+        _require_safe(settings, place, database_url, data_dir, environment)
         children_environment = {
             **environment,
             f"{PREFIX}DATABASE_URL": database_url,
@@ -84,6 +88,16 @@ def _run(
                     soft_wrap=True,
                 ),
             )
+
+
+def _require_safe(
+    settings: Settings, place: ZonePlace, database_url: str, data_dir: Path, environment: Mapping[str, str]
+) -> None:
+    """Raises Misconfigured `unsafe_setup`. A remote landing zone is tried out by the drain alone: while its service is
+    away, changes are accepted all the same."""
+    folder = None if place.is_remote else place
+    findings = examine(folder, database_url, environment, data_dir=data_dir)
+    require_safe(findings, allow_unsafe=settings.allow_unsafe)
 
 
 @contextmanager

@@ -16,15 +16,15 @@ import pyarrow as pa
 import structlog
 from pyspark.sql import SparkSession
 
+from app.doctor import examine, landing_place, require_safe
 from app.domain.drain_plan import FileLimits
 from app.domain.table import TableId
 from app.errors import Code, InvariantBroken, MirrorgateError, Misconfigured
 from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.parquet_file import FileLayout
 from app.landing.publish import announce_partner
-from app.landing.storage_address import StorageOptions
 from app.landing.zone import PathKind
-from app.settings import Settings, unknown_variables
+from app.settings import Settings
 from app.staging.database import open_engine, pin_marker_position, translated_errors
 from app.staging.leases import give_up_lease, renew_lease
 from app.staging.retention import RetentionLimits
@@ -36,6 +36,7 @@ from spark_jobs.bins import balance
 from spark_jobs.build_files import BuildPlace
 from spark_jobs.drain_cycle import ClaimedTable, DrainCycle
 from spark_jobs.maintenance import maintained, try_maintain
+from spark_jobs.mirror_watch import note_mirror_states, watch_mirror
 
 log = structlog.get_logger()
 
@@ -105,7 +106,7 @@ class Drain:
 
     def _prepare(self, table_id: TableId) -> ClaimedTable | None:
         entry = self._cycle.prepare(table_id)
-        if entry is None and table_id not in self._cycle.held:
+        if entry is None and (table_id not in self._cycle.held or table_id in self._cycle.waiting):
             self._back_off(table_id)
         return entry
 
@@ -159,18 +160,19 @@ def _echo(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 
-def landing_place(settings: Settings) -> ZonePlace:
-    """Where the settings say that the landing zone is. Raises Misconfigured."""
-    options = StorageOptions(endpoint=settings.storage_endpoint, api_version=settings.storage_api_version)
-    return ZonePlace(settings.require_landing_zone(), options)
-
-
 def open_cycle(settings: Settings, spark: SparkSession, worker_id: UUID) -> DrainCycle:
     """The drain's parts from its settings."""
     layout = FileLayout(settings.marker_first, str(settings.compression))
     place = BuildPlace(settings.require_database_url(), landing_place(settings), layout)
     limits = FileLimits(settings.target_file_bytes, settings.target_file_rows, settings.max_delay)
-    return DrainCycle(worker_id, spark, place, limits, tasks=spark.sparkContext.defaultParallelism)
+    return DrainCycle(
+        worker_id,
+        spark,
+        place,
+        limits,
+        tasks=spark.sparkContext.defaultParallelism,
+        drop_wait_seconds=settings.drop_wait_seconds,
+    )
 
 
 @contextmanager
@@ -223,9 +225,13 @@ def run_drain(settings: Settings, *, once: bool) -> None:
             if once:
                 failed = drain.drain_pending()
                 try_maintain(cycle, limits)
+                if settings.monitoring_seconds:
+                    note_mirror_states(cycle.engine, cycle.place.landing_zone, settings.monitoring_seconds)
                 if failed:
                     raise InvariantBroken(Code.BUILD_FAILED, f"{len(failed)} tables could not be published")
             else:
+                if settings.monitoring_seconds:
+                    watch_mirror(cycle.engine, cycle.place.landing_zone, settings.monitoring_seconds, drain.stopping)
                 wake = threading.Event()
                 _listen(cycle.place.database_url, wake, drain.stopping)
                 with maintained(cycle, limits):
@@ -236,17 +242,18 @@ def run_drain(settings: Settings, *, once: bool) -> None:
 
 
 def _check_start(settings: Settings) -> None:
-    """Refuse a database of another revision, or a landing zone that cannot be one, before Spark starts."""
+    """Refuse a database of another revision, a landing zone that cannot be one, and what is unsafe, before Spark
+    starts."""
     configure_logging(settings)
-    for sentence in unknown_variables(os.environ):
-        log.warning("unknown_variable", detail=sentence)
-    engine = open_engine(settings.require_database_url())
+    place, database_url = landing_place(settings), settings.require_database_url()
+    engine = open_engine(database_url)
     try:
         require_migrated(engine)
         pin_marker_position(engine, marker_first=settings.marker_first)
-        _check_landing_zone(landing_place(settings))
+        _check_landing_zone(place)
     finally:
         engine.dispose()
+    require_safe(examine(place, database_url, os.environ), allow_unsafe=settings.allow_unsafe)
 
 
 def _check_landing_zone(place: ZonePlace) -> None:

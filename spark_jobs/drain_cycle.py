@@ -38,9 +38,11 @@ from app.staging.landing_ledger import (
     unrecorded_files,
 )
 from app.staging.leases import check_epoch, claim_table, due_tables, raise_epoch, revoked_through
+from app.staging.mirror_states import note_folder_gone
 from app.staging.table_rebirth import finish_drop
 from app.staging.table_registry import find_table_by_id, note_drop_trouble, quarantine_table
 from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files, failure_text
+from spark_jobs.mirror_watch import is_mirrored
 
 log = structlog.get_logger()
 
@@ -73,8 +75,13 @@ class DrainCycle:
     place: BuildPlace
     limits: FileLimits
     tasks: int
+    drop_wait_seconds: float = 600.0
+    """How long a drop waits at the most until mirroring no longer has the table."""
     held: dict[TableId, Epoch] = field(default_factory=dict)
     """Epochs whose predecessors this process has revoked; forgotten after any failure."""
+
+    waiting: set[TableId] = field(default_factory=set)
+    """Tables whose drop waits for mirroring."""
 
     def __post_init__(self) -> None:
         self.engine: Engine = open_engine(self.place.database_url, pool_size=8, application="mirrorgate drain")
@@ -90,6 +97,7 @@ class DrainCycle:
     def prepare(self, table_id: TableId) -> ClaimedTable | None:
         """W1 to W4 for one table; None when there is nothing to do, or when it failed (which is logged)."""
         epoch: Epoch | None = None
+        self.waiting.discard(table_id)
         try:
             with translated_errors():
                 table, epoch = self._claim(table_id)
@@ -158,16 +166,38 @@ class DrainCycle:
             self._record(unrecorded, epoch)
 
     def _drop(self, table: Table, epoch: Epoch) -> Table | None:
-        """R3 to R6; the table in its new generation, None when there is none.
+        """R3 to R6; the table in its new generation, None when there is none, or none yet.
 
         A process that dies between two of them leaves the rest to the next owner.
         """
         remove_table_folder(self.zone, table, self.installation_id, Scratch(table.table_id, epoch))
+        if self._mirroring_lags(table, epoch):
+            self.waiting.add(table.table_id)
+            return None
         with self.engine.begin() as connection:
             finished = finish_drop(connection, table, epoch, marker_first=self.place.layout.marker_first)
             reborn = find_table_by_id(connection, table.table_id)
         log.info("table_dropped", table=str(table.name), **asdict(finished))
         return reborn
+
+    def _mirroring_lags(self, table: Table, epoch: Epoch) -> bool:
+        """R5: whether to wait on, because Fabric still lists the table whose folder is gone; the state says so.
+
+        A folder of the same name that came too early could be taken for the old one. The time is counted in the
+        database, so that neither a crash nor another owner begins it anew.
+        """
+        if not is_mirrored(self.place.landing_zone, table.name):
+            return False
+        with self.engine.begin() as connection:
+            check_epoch(connection, table.table_id, epoch)
+            waited = note_folder_gone(connection, table.table_id)
+            lags = waited < self.drop_wait_seconds
+            if lags:
+                reason = f"waiting until Fabric no longer lists the table, at most {self.drop_wait_seconds:.0f} s"
+                note_drop_trouble(connection, table.table_id, f"{reason}; {waited:.0f} s so far")
+        if not lags:
+            log.warning("mirroring_not_waited_for", table=str(table.name), seconds=round(waited))
+        return lags
 
     def _repair(self, table: Table, epoch: Epoch) -> None:
         """Write the files again that an operator asked for, each under its own number."""

@@ -160,8 +160,22 @@ class PublishedModel(CountsModel):
     files: int
 
 
+class ProcessedModel(Model):
+    """What Fabric last said of the table, in its own words and numbers; null is what it did not say."""
+
+    state: str | None
+    error: str | None
+    rows: int | None
+    bytes: int | None
+    last_sync: datetime | None
+    read_at: datetime
+
+
 class TableModel(Model):
-    """A table's state and its reconciliation: accepted = staged always; = published when the lag is 0."""
+    """A table's state and its reconciliation: accepted = staged always; = published when the lag is 0; = processed
+    once Fabric has taken everything in. `processed` is null where Fabric's monitoring is not readable or does not
+    list the table.
+    """
 
     table: str
     generation: int
@@ -174,6 +188,7 @@ class TableModel(Model):
     accepted: CountsModel
     staged: CountsModel
     published: PublishedModel
+    processed: ProcessedModel | None
     last_sequence: int
     published_through: int
     last_file: str | None
@@ -184,7 +199,7 @@ class TablesModel(Model):
 
 
 class FileModel(Model):
-    """One line of the landing ledger."""
+    """One line of the landing ledger. A seed file has no row and no batch: its last sequence is 0."""
 
     number: int
     name: str

@@ -2,20 +2,31 @@
 
 import base64
 
-from app.api.models import CountsModel, LagModel, OptionsModel, PublishedModel, RecreateTable, RegisterTable, TableModel
+from app.api.models import (
+    CountsModel,
+    LagModel,
+    OptionsModel,
+    ProcessedModel,
+    PublishedModel,
+    RecreateTable,
+    RegisterTable,
+    TableModel,
+)
 from app.domain.arrow_flatbuffer import columns_of, schema_from_bytes
 from app.domain.landing_file import file_name
 from app.domain.table import FileNumber, Table
 from app.domain.table_schema import Column, ColumnType, TableSchema
 from app.errors import Code, RejectedInput
 from app.staging.database import Connection
+from app.staging.mirror_states import MirrorState, mirror_states
 from app.staging.table_status import TableCounts, count_tables
 
 
 def table_statuses(connection: Connection, tables: list[Table]) -> list[TableModel]:
     """State, lag and reconciliation of these tables."""
-    counts = count_tables(connection, [table.table_id for table in tables])
-    return [_status(table, counts[table.table_id]) for table in tables]
+    table_ids = [table.table_id for table in tables]
+    counts, mirrored = count_tables(connection, table_ids), mirror_states(connection, table_ids)
+    return [_status(table, counts[table.table_id], mirrored.get(table.table_id)) for table in tables]
 
 
 def given_options(wanted: RegisterTable | RecreateTable) -> set[str] | None:
@@ -48,7 +59,7 @@ def _columns(wanted: RegisterTable | RecreateTable) -> tuple[Column, ...] | None
     return columns_of(schema_from_bytes(content))
 
 
-def _status(table: Table, counts: TableCounts) -> TableModel:
+def _status(table: Table, counts: TableCounts, mirrored: MirrorState | None) -> TableModel:
     return TableModel(
         table=str(table.name),
         generation=table.generation,
@@ -71,7 +82,19 @@ def _status(table: Table, counts: TableCounts) -> TableModel:
             rows=counts.published_rows,
             files=counts.published_files,
         ),
+        processed=None if mirrored is None else _processed(mirrored),
         last_sequence=counts.last_sequence,
         published_through=counts.published_through,
         last_file=file_name(FileNumber(counts.last_file)) if counts.last_file else None,
+    )
+
+
+def _processed(mirrored: MirrorState) -> ProcessedModel:
+    return ProcessedModel(
+        state=mirrored.state,
+        error=mirrored.error,
+        rows=mirrored.processed_rows,
+        bytes=mirrored.processed_bytes,
+        last_sync=mirrored.last_sync_at,
+        read_at=mirrored.read_at,
     )

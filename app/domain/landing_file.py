@@ -26,7 +26,7 @@ def parse_file_name(name: str) -> FileNumber | None:
 
 @dataclass(frozen=True, slots=True)
 class BatchRange:
-    """Consecutive change batches of one generation, both ends included."""
+    """Consecutive change batches of one generation, both ends included; 1 to 0 is none."""
 
     first: BatchSequence
     last: BatchSequence
@@ -64,6 +64,13 @@ class FileIdentity:
             )
         except (KeyError, ValueError):
             return None
+
+
+def seed_identity(table: str, generation: Generation) -> FileIdentity:
+    """File 1 of a table that is to be seen before it has data: the columns, no batch and no row."""
+    return FileIdentity(
+        table, generation, FileNumber(1), BatchSequence(1), BatchSequence(0), rows=0, digest=content_digest([])
+    )
 
 
 @dataclass(frozen=True, slots=True)

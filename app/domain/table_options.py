@@ -178,8 +178,6 @@ class TableOptions:
             for name, value in (("partial_updates", "complete"), ("insert_marker", "upsert"), ("reload", "upsert")):
                 if getattr(self, name) == value:
                     raise bad_option(f"{name}={value} needs key columns", name)
-        if self.seed_file:
-            raise bad_option("seed_file=true is not available yet", "seed_file")
         if self.initial_load is InitialLoad.BARE and self.insert_marker is InsertMarker.UPSERT:
             detail = "initial_load=bare holds inserts only, which insert_marker=upsert does not make"
             raise bad_option(detail, "initial_load")

@@ -2,6 +2,6 @@
 
 from app.embedded.data_directory import DataDirectory
 from app.embedded.java import find_java
-from app.embedded.postgres import PrivatePostgres
+from app.embedded.postgres import PrivatePostgres, running_url
 
-__all__ = ["DataDirectory", "PrivatePostgres", "find_java"]
+__all__ = ["DataDirectory", "PrivatePostgres", "find_java", "running_url"]

@@ -57,6 +57,12 @@ _SETTINGS: Final[Mapping[str, str]] = {
 }
 
 
+def running_url(data_dir: Path) -> str | None:
+    """Where the private Postgres of a gateway that runs on this data directory is reached; None when none does."""
+    link = data_dir / "postgres.socket"
+    return _url(link.readlink()) if link.is_symlink() and link.exists() else None
+
+
 class PrivatePostgres:
     """Postgres 18 on `<data_dir>/postgres`, as a direct child that ends when its starter does.
 
@@ -90,8 +96,7 @@ class PrivatePostgres:
         """Where to connect, from `start` to `stop`."""
         if self._socket_folder is None:
             raise RuntimeError("the private Postgres is not started")
-        # The port is named because a PGPORT in a client's environment would win over the default.
-        return f"postgresql://{_NAME}@/{_NAME}?host={quote(str(self._socket_folder))}&port=5432"
+        return _url(self._socket_folder)
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
@@ -249,3 +254,8 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _url(socket_folder: Path) -> str:
+    # The port is named because a PGPORT in a client's environment would win over the default.
+    return f"postgresql://{_NAME}@/{_NAME}?host={quote(str(socket_folder))}&port=5432"

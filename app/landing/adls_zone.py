@@ -14,7 +14,9 @@ from uuid import uuid4
 
 import structlog
 
+from app.domain.zone_findings import Seen
 from app.landing.adls_client import AdlsClient, Found
+from app.landing.adls_conditions import heeded_conditions
 from app.landing.retries import Refused, Retries, TryAgain
 from app.landing.storage_streams import Download, Upload
 from app.landing.zone import FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked, StorageFailed
@@ -189,6 +191,10 @@ class AdlsZone:
                 raise TryAgain(str(refused), unclear=False) from refused
 
         self._retries.run(revoke)
+
+    def heeded_conditions(self, folder: str) -> Iterator[Seen]:
+        """Which conditions on ETags the service heeds, tried out in a folder that exists."""
+        return heeded_conditions(self, self._client, self._retries, folder)
 
     def _look(self, path: str) -> Found | None:
         return self._retries.run(lambda _: self._client.head(path))

@@ -36,12 +36,13 @@ def open_zone(place: ZonePlace) -> LandingZone:
     Raises Misconfigured, and OSError for a folder that cannot be made.
     """
     if place.is_remote:
-        return _open_remote(StorageAddress.parse(place.location), place.options)
+        return open_remote(StorageAddress.parse(place.location), place.options)
     return LocalZone(Path(place.location))
 
 
 @lru_cache(maxsize=4)
-def _open_remote(address: StorageAddress, options: StorageOptions) -> LandingZone:
+def open_remote(address: StorageAddress, options: StorageOptions) -> LandingZone:
+    """A folder of OneLake or ADLS Gen2. Raises Misconfigured `landing_zone_unusable`."""
     _require_packages()
     from app.landing.adls_client import AdlsClient
     from app.landing.adls_zone import AdlsZone

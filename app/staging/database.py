@@ -31,13 +31,18 @@ def open_engine(database_url: str, *, pool_size: int = 5, application: str = "mi
         connect_args={
             "connect_timeout": _CONNECT_SECONDS,
             "application_name": application,
-            "options": (
-                f"-c lock_timeout={_LOCK_MILLISECONDS}"
-                f" -c idle_in_transaction_session_timeout={_TRANSACTION_MILLISECONDS}"
-                " -c timezone=UTC"
-            ),
+            "options": " ".join(f"-c {name}={value}" for name, value in session_settings().items()),
         },
     )
+
+
+def session_settings() -> dict[str, str]:
+    """What every connection asks for, as Postgres shows it."""
+    return {
+        "lock_timeout": str(_LOCK_MILLISECONDS),
+        "idle_in_transaction_session_timeout": str(_TRANSACTION_MILLISECONDS),
+        "TimeZone": "UTC",
+    }
 
 
 def driver_url(engine: sa.Engine) -> str:

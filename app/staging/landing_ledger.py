@@ -11,7 +11,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from app.domain.drain_plan import FileLimits, PendingBlock, plan_files, range_of
-from app.domain.landing_file import BuiltFile, FileIdentity, PlannedFile, content_digest
+from app.domain.landing_file import BuiltFile, FileIdentity, PlannedFile, content_digest, seed_identity
 from app.domain.metadata_chain import add_data
 from app.domain.table import BatchSequence, Epoch, FileNumber, Generation, Table, TableId
 from app.domain.table_schema import SchemaVersion
@@ -102,30 +102,35 @@ class LedgerEntry:
 def plan_next_files(
     connection: sa.Connection, table: Table, epoch: Epoch, limits: FileLimits, *, most: int
 ) -> list[PlannedFile]:
-    """W4: bind the next numbers to the oldest consecutive pending blocks, at most `most` files.
+    """W4: bind the next numbers to the oldest consecutive pending blocks, at most `most` files; the seed file first
+    where the table is to have one.
 
     Earlier planned files that are not published yet come first in the answer and count. A process that dies
     after the commit leaves planned files, which the next owner finds here and builds under the same numbers.
     """
     check_epoch(connection, table.table_id, epoch)
     planned = unrecorded_files(connection, table, most=most)
+    room = most - len(planned)
     keys = {"table_id": table.table_id, "generation": table.generation}
     last = connection.execute(SELECT_LAST_FILE, keys).one_or_none()
     number, through = (last.number, last.last_sequence) if last else (0, 0)
+    new: list[tuple[PlannedFile, int]] = []
+    if last is None and table.options.seed_file and room > 0:
+        seed = seed_identity(str(table.name), table.generation)
+        new.append((PlannedFile(table.table_id, table.schema_version, seed), 0))
+        number = seed.number
     blocks = pending_blocks(
         connection, table.table_id, table.generation, after=BatchSequence(through), most=_MOST_BLOCKS
     )
     if connection.execute(IS_FLUSHED, keys).scalar():
         limits = replace(limits, max_delay_seconds=0)
-    groups = [group for group, _ in zip(plan_files(blocks, limits), range(most - len(planned)), strict=False)]
-    new = [_plan(table, FileNumber(number + offset), group) for offset, group in enumerate(groups, start=1)]
+    for group, _ in zip(plan_files(blocks, limits), range(room - len(new)), strict=False):
+        number = FileNumber(number + 1)
+        new.append((_plan(table, number, group), sum(block.changes for block in group)))
     if new:
-        connection.execute(
-            INSERT_FILE,
-            [_planned_row(file, sum(b.changes for b in group)) for file, group in zip(new, groups, strict=True)],
-        )
-        connection.execute(ADVANCE_NEXT_FILE, {"table_id": table.table_id, "next": number + len(new) + 1})
-    return planned + new
+        connection.execute(INSERT_FILE, [_planned_row(file, changes) for file, changes in new])
+        connection.execute(ADVANCE_NEXT_FILE, {"table_id": table.table_id, "next": number + 1})
+    return planned + [file for file, _ in new]
 
 
 def unrecorded_files(connection: sa.Connection, table: Table, *, most: int) -> list[PlannedFile]:

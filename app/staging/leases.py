@@ -60,7 +60,9 @@ SELECT_DUE = sa.text("""
     LEFT JOIN mirrorgate.workers w ON w.worker_id = l.worker_id AND w.lease_until > clock_timestamp()
     WHERE (w.worker_id IS NULL OR w.worker_id = :worker_id)
       AND (t.state = 'dropping' OR t.state = 'active' AND (
-        EXISTS (
+        c.next_file_number > c.recorded_file_number + 1
+        OR c.next_file_number = 1 AND (t.options ->> 'seed_file')::boolean
+        OR EXISTS (
             SELECT FROM mirrorgate.landing_files f
             WHERE f.table_id = t.table_id AND f.generation = t.generation AND f.repair_requested)
         OR c.last_sequence > c.published_through AND (
@@ -117,7 +119,7 @@ def live_workers(connection: sa.Connection) -> int:
 
 def due_tables(connection: sa.Connection, worker_id: UUID, limits: FileLimits, *, most: int) -> list[TableId]:
     """Tables that have work and no other live owner: a file's worth of pending rows or an old enough one, a flush,
-    a file to repair, or a folder to drop."""
+    a file that is planned and not published, a seed file to come, a file to repair, or a folder to drop."""
     keys = {
         "worker_id": worker_id,
         "max_delay": limits.max_delay_seconds,

@@ -73,8 +73,8 @@ def migrate(database_url: str, revision: str = "head", *, patience: float = _PAT
 def require_migrated(engine: sa.Engine) -> None:
     """Raises Misconfigured `database_not_migrated` unless the database's revision serves this program."""
     with translated_errors(), engine.connect() as connection:
-        found = _found(connection)
-        if found is None or not _serves(connection, found):
+        found = present_revision(connection)
+        if found is None or not serves_this_program(connection, found):
             raise _unfit(found)
 
 
@@ -84,7 +84,7 @@ def check_revisions(database_url: str) -> str:
     try:
         require_migrated(engine)
         with translated_errors(), engine.connect() as connection:
-            found, oldest = _found(connection), connection.execute(SELECT_OLDEST_PROGRAM).scalar_one()
+            found, oldest = present_revision(connection), connection.execute(SELECT_OLDEST_PROGRAM).scalar_one()
     finally:
         engine.dispose()
     return f"this program needs {program_revision()}; the database has {found}, which serves programs from {oldest} on"
@@ -95,9 +95,9 @@ def _migrate(engine: sa.Engine, revision: str) -> None:
         connection.execute(SET_LOCK_TIMEOUT, {"milliseconds": str(_LOCK_MILLISECONDS)})
         connection.execute(LOCK_MIGRATION)
         connection.execute(sa.text("CREATE SCHEMA IF NOT EXISTS mirrorgate"))
-        found = _found(connection)
+        found = present_revision(connection)
         if found is not None and _is_newer(found):
-            if not _serves(connection, found):
+            if not serves_this_program(connection, found):
                 raise _unfit(found)
             return
         configuration = _configuration()
@@ -105,14 +105,14 @@ def _migrate(engine: sa.Engine, revision: str) -> None:
         alembic.command.upgrade(configuration, revision)
 
 
-def _found(connection: sa.Connection) -> str | None:
+def present_revision(connection: sa.Connection) -> str | None:
     """The database's revision; None for a database without our schema."""
     exists = connection.execute(sa.text("SELECT to_regclass('mirrorgate.alembic_version')")).scalar_one()
     revision: str | None = connection.execute(SELECT_REVISION).scalar() if exists else None
     return revision
 
 
-def _serves(connection: sa.Connection, found: str) -> bool:
+def serves_this_program(connection: sa.Connection, found: str) -> bool:
     """Whether this program can work with the revision; a newer one says itself whom it serves."""
     needed = program_revision()
     if found == needed:

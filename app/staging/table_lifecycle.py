@@ -41,12 +41,12 @@ REQUEST_REPAIR = sa.text("""
     UPDATE mirrorgate.landing_files f SET repair_requested = true
     WHERE table_id = :table_id AND generation = :generation AND number = :number AND state = 'published'
       AND f.row_count = (
-        SELECT sum(b.row_count) FROM mirrorgate.staged_blocks b
+        SELECT coalesce(sum(b.row_count), 0) FROM mirrorgate.staged_blocks b
         JOIN mirrorgate.block_payloads p USING (table_id, generation, first_sequence)
         WHERE p.bucket >= b.bucket
           AND b.table_id = f.table_id AND b.generation = f.generation
           AND b.first_sequence BETWEEN f.first_sequence AND f.last_sequence)""")
-"""Only where every payload of the file is still kept."""
+"""Only where every payload of the file is still kept; a seed file has none."""
 
 SELECT_PUBLISHED = sa.text("""
     SELECT FROM mirrorgate.landing_files

@@ -38,15 +38,17 @@ SELECT_UNPUBLISHED = sa.text("""
     WHERE table_id = :table_id AND generation = :generation AND first_sequence > :published_through""")
 
 END_TABLE = sa.text("""
-    UPDATE mirrorgate.tables SET state = 'dropped', state_reason = NULL, drop_plan = NULL, replicate_metadata = NULL
+    UPDATE mirrorgate.tables SET state = 'dropped', state_reason = NULL, drop_plan = NULL, folder_gone_at = NULL,
+        replicate_metadata = NULL
     WHERE table_id = :table_id""")
 
 DELETE_ROUTES = sa.text("DELETE FROM mirrorgate.table_sources WHERE table_id = :table_id")
 
 BEGIN_GENERATION = sa.text("""
     UPDATE mirrorgate.tables
-    SET state = 'active', state_reason = NULL, drop_plan = NULL, generation = :generation, schema_version = 1,
-        name = :name, folded_name = :folded_name, column_stays = '{}', arcion_catalog = NULL, revision = revision + 1
+    SET state = 'active', state_reason = NULL, drop_plan = NULL, folder_gone_at = NULL, generation = :generation,
+        schema_version = 1, name = :name, folded_name = :folded_name,
+        column_stays = '{}', arcion_catalog = NULL, revision = revision + 1
     WHERE table_id = :table_id""")
 
 RESET_COUNTERS = sa.text("""

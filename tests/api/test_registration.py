@@ -28,10 +28,19 @@ def test_a_new_table_is_created_and_the_same_again_changes_nothing(gateway: Gate
         "accepted": nothing,
         "staged": nothing,
         "published": {**nothing, "files": 0},
+        "processed": None,
         "last_sequence": 0,
         "published_through": 0,
         "last_file": None,
     }
+
+
+def test_a_seed_file_is_an_option_like_any_other(gateway: Gateway) -> None:
+    body = {"columns": [COLUMN], "options": {"seed_file": True}}
+    assert gateway.put("/v1/tables/t", json=body).status_code == 201
+    status = gateway.status("t")
+    assert status["options"]["seed_file"] is True
+    assert (status["published"]["files"], status["last_file"]) == (0, None)
 
 
 def test_new_nullable_columns_make_a_new_schema_version(gateway: Gateway) -> None:
@@ -76,7 +85,6 @@ COLUMN = {"name": "a", "type": "int64"}
         ("t", {"columns": [COLUMN], "key_columns": ["b"]}, "bad_schema"),
         ("t", {"columns": [{"name": "__rowMarker__", "type": "int64"}]}, "reserved_name"),
         ("t", {"columns": [{"name": "a\x00", "type": "int64"}]}, "bad_name"),
-        ("t", {"columns": [COLUMN], "options": {"seed_file": True}}, "bad_option"),
         ("_t", {"columns": [COLUMN]}, "bad_name"),
         ("a.b.c", {"columns": [COLUMN]}, "bad_name"),
         ("a%00b", {"columns": [COLUMN]}, "bad_name"),

@@ -16,6 +16,12 @@ INSERT_FILE = """
         schema_version, row_count, change_count, digest)
     VALUES (:table_id, :generation, :number, :first, :last, 1, :rows, :changes, '00')"""
 
+AFTER_SEED = """
+    INSERT INTO mirrorgate.landing_files (table_id, generation, number, first_sequence, last_sequence,
+        schema_version, row_count, change_count, digest)
+    SELECT table_id, 2, {number}, {first}, {last}, 1, {rows}, {rows}, '00'
+    FROM mirrorgate.landing_files WHERE generation = 2"""
+
 INSERT_BLOCK = """
     INSERT INTO mirrorgate.staged_blocks (table_id, generation, first_sequence, last_sequence, schema_version,
         batch_rows, batch_changes, row_count, change_count, payload_bytes, payload_digest)
@@ -108,6 +114,43 @@ def test_the_first_file_of_a_generation_is_number_one_over_batch_one(
 def test_an_empty_file_is_refused(engine: sa.Engine, owned: Owned, empty: dict[str, int]) -> None:
     with pytest.raises(sa.exc.IntegrityError):
         insert_file(engine, owned, 3, 3, 3, **empty)
+
+
+def insert_seed(engine: sa.Engine, owned: Owned, then: str = "SELECT", **wrong: int) -> None:
+    """A seed file in the empty generation 2, and a statement after it; taken back."""
+    facts = {"number": 1, "first": 1, "last": 0, "rows": 0, "changes": 0} | wrong
+    with engine.connect() as connection, connection.begin() as transaction:
+        parameters = {"table_id": owned.table.table_id, "generation": 2} | facts
+        connection.execute(sa.text(INSERT_FILE), parameters)
+        connection.execute(sa.text(then))
+        transaction.rollback()
+
+
+def test_a_generation_may_begin_with_a_seed_and_go_on_with_batch_one(engine: sa.Engine, owned: Owned) -> None:
+    insert_seed(engine, owned, then=AFTER_SEED.format(number=2, first=1, last=3, rows=1))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"number": 2}, {"first": 2}, {"last": -1}, {"first": 2, "last": 1}, {"rows": 1}, {"changes": 1}, {"first": 0}],
+    ids=lambda wrong: ",".join(wrong),
+)
+def test_a_seed_is_number_one_without_batch_or_row(engine: sa.Engine, owned: Owned, wrong: dict[str, int]) -> None:
+    insert_seed(engine, owned)
+    with pytest.raises(sa.exc.IntegrityError):
+        insert_seed(engine, owned, **wrong)
+
+
+@pytest.mark.parametrize(
+    ("number", "first", "last", "rows"),
+    [(3, 1, 1, 1), (2, 2, 2, 1), (2, 1, 0, 0), (2, 1, 1, 0), (1, 1, 1, 1)],
+    ids=["gap in the numbers", "gap in the batches", "second seed", "data without rows", "number taken"],
+)
+def test_after_a_seed_a_gap_is_refused_as_ever(
+    engine: sa.Engine, owned: Owned, number: int, first: int, last: int, rows: int
+) -> None:
+    with pytest.raises(sa.exc.IntegrityError):
+        insert_seed(engine, owned, then=AFTER_SEED.format(number=number, first=first, last=last, rows=rows))
 
 
 @pytest.mark.parametrize(

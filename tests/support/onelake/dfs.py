@@ -68,6 +68,7 @@ class Dfs:
             new_only=request.new_only,
             metadata=_metadata(request) if self._switches.user_metadata == "kept" else {},
             etag=request.etag("if-match"),
+            below_files=self._switches.files_hold_files,
         )
         rejected = [name for name in _IGNORED if name in request.headers]
         extra = {"x-ms-rejected-headers": ",".join(rejected)} if rejected else {}
@@ -90,7 +91,7 @@ class Dfs:
             source,
             request.path,
             replace=replace,
-            source_etag=request.etag("x-ms-source-if-match"),
+            source_etag=request.etag("x-ms-source-if-match") if self._switches.heeds_etags else None,
             keeps_etag=self._switches.rename_keeps_etag,
             lease=request.headers.get("x-ms-source-lease-id"),
         )
@@ -131,7 +132,8 @@ class Dfs:
                 return Response(200, {"x-ms-continuation": f"page-{done}"})
             self._paged_deletes.pop(request.path, None)
         lease = request.headers.get("x-ms-lease-id")
-        self._tree.delete(request.path, recursive=recursive, etag=request.etag("if-match"), lease=lease)
+        etag = request.etag("if-match") if self._switches.heeds_etags else None
+        self._tree.delete(request.path, recursive=recursive, etag=etag, lease=lease)
         return Response(200)
 
     def freeze_listing(self) -> None:

@@ -50,6 +50,10 @@ class Switches:
     rename_condition: str = "honoured"
     """`If-None-Match: *` on rename: honoured; ignored (and named in x-ms-rejected-headers); refused with 400."""
     rename_keeps_etag: bool = True
+    heeds_etags: bool = True
+    """False: renames and deletes are carried out whatever ETag they name."""
+    files_hold_files: bool = False
+    """True: something can be created below a plain file."""
     folder_rename: bool = True
     """False: renaming a folder is refused."""
     user_metadata: str = "kept"

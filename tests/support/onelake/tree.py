@@ -65,12 +65,22 @@ class Tree:
             inside = [(path, node) for path, node in self._nodes.items() if path.startswith(start)]
         return sorted(entry for entry in inside if recursive or "/" not in entry[0][len(start) :])
 
-    def create(self, path: str, *, folder: bool, new_only: bool, metadata: dict[str, str], etag: str | None) -> Node:
+    def create(
+        self,
+        path: str,
+        *,
+        folder: bool,
+        new_only: bool,
+        metadata: dict[str, str],
+        etag: str | None,
+        below_files: bool = False,
+    ) -> Node:
         """A new empty file or folder with its parents; without `new_only` a file is emptied, a folder left."""
         with self.lock:
             self._refuse_managed(path)
             there = self._nodes.get(path)
-            self._require_parents(path)
+            if not below_files:
+                self._require_parents(path)
             if there is not None:
                 if new_only:
                     raise Refused(409, "PathAlreadyExists", "The specified path already exists.")

@@ -1,0 +1,135 @@
+"""The start-up probe: what of the landing zone, Postgres and this machine makes publication safe, and what does not.
+
+Probing is done where files and Postgres live, judging in the domain; here both are put together.
+"""
+
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from app.domain.database_findings import judge_clock, judge_database
+from app.domain.finding import Finding, Outcome, unsafe_among
+from app.domain.machine_findings import judge_space, judge_variables, judge_versions
+from app.domain.zone_findings import judge_zone
+from app.errors import Code, MirrorgateError, Misconfigured
+from app.landing.open_zone import ZonePlace, open_zone
+from app.landing.probe import probe_zone
+from app.landing.storage_address import StorageOptions
+from app.settings import Settings, unknown_variables
+from app.staging.database import open_engine
+from app.staging.safety import database_facts
+
+log = structlog.get_logger()
+
+PACKAGES: Final = (
+    "mirrorgate",
+    "pyarrow",
+    "pyspark",
+    "pandas",
+    "psycopg",
+    "sqlalchemy",
+    "azure-storage-file-datalake",
+    "azure-identity",
+)
+
+
+def examine(
+    place: ZonePlace | None, database_url: str | None, environment: Mapping[str, str], *, data_dir: Path | None = None
+) -> list[Finding]:
+    """Every check of what is given, and of this machine."""
+    findings = judge_variables(unknown_variables(environment))
+    findings.append(judge_versions(installed_versions()))
+    if database_url is not None:
+        findings += _database(database_url)
+    if place is not None:
+        findings += _zone(place)
+    if data_dir is not None:
+        findings.append(judge_space("data_directory_space", str(data_dir), shutil.disk_usage(data_dir).free))
+    return findings
+
+
+def require_safe(findings: list[Finding], *, allow_unsafe: bool) -> None:
+    """Log each warning; raise Misconfigured `unsafe_setup` for what is unsafe, or with `allow_unsafe` say it loudly."""
+    unsafe = unsafe_among(findings)
+    for finding in findings:
+        if finding.outcome is Outcome.WARNING:
+            log.warning("start_check", check=finding.check, detail=finding.detail, remedy=finding.remedy)
+    if unsafe and not allow_unsafe:
+        remedies = dict.fromkeys(str(finding.remedy) for finding in unsafe)
+        raise Misconfigured(
+            Code.UNSAFE_SETUP,
+            "; ".join(f"{finding.check}: {finding.detail}" for finding in unsafe),
+            remedy=" ".join([*remedies, "MIRRORGATE_ALLOW_UNSAFE=true runs all the same, at the data's risk."]),
+        )
+    for finding in unsafe:
+        log.error("runs_although_unsafe", check=finding.check, detail=finding.detail, remedy=finding.remedy)
+
+
+def landing_place(settings: Settings) -> ZonePlace:
+    """Where the settings say that the landing zone is. Raises Misconfigured."""
+    options = StorageOptions(endpoint=settings.storage_endpoint, api_version=settings.storage_api_version)
+    return ZonePlace(settings.require_landing_zone(), options)
+
+
+def installed_versions() -> dict[str, str]:
+    """Versions of Python and of the packages that matter, where they are installed."""
+    found = {"python": ".".join(map(str, sys.version_info[:3]))}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def not_examined(place: ZonePlace | None, database_url: str | None) -> list[Finding]:
+    """A warning for each of the two that is not given."""
+    findings = []
+    if database_url is None:
+        findings.append(_missing("postgres", "MIRRORGATE_DATABASE_URL is not set", "Set it."))
+    if place is None:
+        findings.append(_missing("landing_zone", "MIRRORGATE_LANDING_ZONE is not set", "Set it, or --landing-zone."))
+    return findings
+
+
+def _database(database_url: str) -> list[Finding]:
+    def ask() -> list[Finding]:
+        engine = open_engine(database_url, pool_size=1, application="mirrorgate doctor")
+        try:
+            facts = database_facts(engine)
+        finally:
+            engine.dispose()
+        return [*judge_database(facts), judge_clock("postgres_clock", facts.clock_behind_seconds, "that of Postgres")]
+
+    return _or_unsafe("postgres", ask, "Check that Postgres runs and that MIRRORGATE_DATABASE_URL is its address.")
+
+
+def _zone(place: ZonePlace) -> list[Finding]:
+    def ask() -> list[Finding]:
+        findings = judge_zone(probe_zone(open_zone(place)))
+        if not place.is_remote:
+            findings.append(judge_space("zone_space", place.location, shutil.disk_usage(place.location).free))
+        return findings
+
+    return _or_unsafe("landing_zone", ask, "Check the landing zone's address, its owner and its rights.")
+
+
+def _or_unsafe(check: str, ask: Callable[[], list[Finding]], remedy: str) -> list[Finding]:
+    """What was asked, or why it could not be."""
+    try:
+        return ask()
+    except MirrorgateError as error:
+        own = remedy if error.code is Code.DATABASE_UNAVAILABLE else error.remedy
+        cause = str(error.__cause__ or "").strip().splitlines()[:1]
+        return [Finding(check, Outcome.UNSAFE, ": ".join([error.detail, *cause]), own)]
+    except OSError as error:
+        return [Finding(check, Outcome.UNSAFE, f"it cannot be used: {error}", remedy)]
+
+
+def _missing(check: str, why: str, remedy: str) -> Finding:
+    return Finding(check, Outcome.WARNING, f"not examined: {why}", remedy)

@@ -1,0 +1,131 @@
+"""What Postgres must be for an acknowledged change to be safe, and what it means where it is not."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from app.domain.finding import Finding, Outcome, judged
+
+OLDEST_VERSION: Final = 150_000
+_DURABLE: Final = frozenset({"on", "local", "remote_write", "remote_apply"})
+_CLOCKS_APART: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseFacts:
+    """What a connection of ours says about its server."""
+
+    version: int
+    version_text: str
+    fsync: str
+    full_page_writes: str
+    synchronous_commit: str
+    in_recovery: bool
+    read_only: str
+    session_settings: dict[str, tuple[str, str]]
+    """Per setting that our connections ask for: what they ask, and what holds."""
+    heard_itself: bool
+    """Whether a notification arrived on another connection."""
+    through_pooler: bool
+    """Whether the server process is another one than the connection was opened with."""
+    revision: str | None
+    wanted_revision: str
+    revision_fits: bool
+    """Also a newer one that serves this program."""
+    clock_behind_seconds: float
+    """How far this machine's clock is behind the server's; negative when it is ahead."""
+
+
+def judge_database(facts: DatabaseFacts) -> list[Finding]:
+    """Each check of the server, in a fixed order."""
+    return [*_durability(facts), _version(facts), _writable(facts), *_connections(facts), _revision(facts)]
+
+
+def judge_clock(check: str, behind_seconds: float, other: str) -> Finding:
+    """Whether two clocks agree, as far as that matters: decisions are made by the database's clock alone."""
+    apart = abs(behind_seconds)
+    far = f"this machine's clock is {apart:.1f} s {'behind' if behind_seconds > 0 else 'ahead of'} {other}"
+    return judged(
+        check,
+        Outcome.WARNING,
+        f"this machine's clock agrees with {other} within {_CLOCKS_APART:.0f} s",
+        far if apart > _CLOCKS_APART else None,
+        "Synchronise the clocks: times in logs and the life of access tokens depend on them, publication does not.",
+    )
+
+
+def _durability(facts: DatabaseFacts) -> Iterator[Finding]:
+    lost = "a crash of its machine can lose or damage what was acknowledged"
+    for name, value in (("fsync", facts.fsync), ("full_page_writes", facts.full_page_writes)):
+        yield judged(
+            f"postgres_{name}",
+            Outcome.UNSAFE,
+            f"{name} is on",
+            None if value == "on" else f"{name} is {value}: {lost}",
+            f"Set {name} = on in postgresql.conf and restart Postgres.",
+        )
+    commit = facts.synchronous_commit
+    yield judged(
+        "postgres_synchronous_commit",
+        Outcome.UNSAFE,
+        f"synchronous_commit is {commit}",
+        None if commit in _DURABLE else f"synchronous_commit is {commit}: {lost}",
+        "Set synchronous_commit = on for the server, the database and the role that Mirrorgate connects as.",
+    )
+
+
+def _version(facts: DatabaseFacts) -> Finding:
+    old = facts.version < OLDEST_VERSION
+    return judged(
+        "postgres_version",
+        Outcome.UNSAFE,
+        f"Postgres {facts.version_text}",
+        f"Postgres {facts.version_text} is older than {OLDEST_VERSION // 10_000}" if old else None,
+        f"Use Postgres {OLDEST_VERSION // 10_000} or newer.",
+    )
+
+
+def _writable(facts: DatabaseFacts) -> Finding:
+    bad = "the server is a standby" if facts.in_recovery else None
+    if bad is None and facts.read_only == "on":
+        bad = "transactions are read-only"
+    return judged(
+        "postgres_primary",
+        Outcome.UNSAFE,
+        "the server is a primary that takes writes",
+        bad,
+        "Connect to the primary, for example with target_session_attrs=read-write in MIRRORGATE_DATABASE_URL.",
+    )
+
+
+def _connections(facts: DatabaseFacts) -> Iterator[Finding]:
+    pooler = " A pooler stands in between." if facts.through_pooler else ""
+    yield judged(
+        "postgres_listen",
+        Outcome.WARNING,
+        "a notification arrives on another connection",
+        None
+        if facts.heard_itself
+        else f"LISTEN and NOTIFY do not work: the drain finds work by polling alone.{pooler}",
+        "Connect past a pooler in transaction mode, or set it to session mode.",
+    )
+    other = {name: asked for name, (asked, holds) in facts.session_settings.items() if holds != asked}
+    wrong = ", ".join(f"{name} is {facts.session_settings[name][1]}, not {asked}" for name, asked in other.items())
+    yield judged(
+        "postgres_session_settings",
+        Outcome.WARNING,
+        "connections have the settings that they ask for",
+        f"{wrong}: locks of a stalled process may be held for long.{pooler}" if other else None,
+        "Let the pooler pass startup options on, or set these for the role: ALTER ROLE … SET ….",
+    )
+
+
+def _revision(facts: DatabaseFacts) -> Finding:
+    found, wanted = facts.revision, facts.wanted_revision
+    return judged(
+        "postgres_revision",
+        Outcome.UNSAFE,
+        f"the schema has revision {found}",
+        None if facts.revision_fits else f"the schema has revision {found}, this program needs {wanted}",
+        "Run `mirrorgate migrate` with the newest program; it is safe to repeat.",
+    )

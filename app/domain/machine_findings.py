@@ -1,0 +1,86 @@
+"""What the machines that Mirrorgate runs on must have in common, and have free."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from app.domain.database_findings import judge_clock
+from app.domain.finding import Finding, Outcome, judged
+
+LITTLE_SPACE: Final = 2**30
+"""Bytes below which a disk is nearly full: a few landing files, or a few minutes of a busy stream."""
+
+_MUST_AGREE: Final = frozenset({"mirrorgate", "pyarrow", "python"})
+"""Packages that decide what stands in a landing file."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorFacts:
+    """What one Spark task says about where it ran."""
+
+    host: str
+    versions: Mapping[str, str]
+    clock_behind_seconds: float
+    database: str | None
+    """None when Postgres answered it, else why not."""
+
+
+def judge_space(check: str, place: str, free_bytes: int) -> Finding:
+    """Whether there is room to write."""
+    free = f"{free_bytes / 2**30:.1f} GiB are free in {place}"
+    return judged(
+        check, Outcome.WARNING, free, free if free_bytes < LITTLE_SPACE else None, "Make room before the disk is full."
+    )
+
+
+def judge_versions(versions: Mapping[str, str]) -> Finding:
+    """What is installed here, for a report; an absent package is not named."""
+    return Finding("packages", Outcome.OK, ", ".join(f"{name} {version}" for name, version in versions.items()))
+
+
+def judge_variables(sentences: Sequence[str]) -> list[Finding]:
+    """A finding per environment variable that looks like a setting and is none."""
+    remedy = "Correct the name or remove the variable; docs/settings.md has the settings."
+    found = [Finding("environment", Outcome.WARNING, sentence, remedy) for sentence in sentences]
+    return found or [Finding("environment", Outcome.OK, "every MIRRORGATE_* variable is a setting")]
+
+
+def judge_executors(driver: Mapping[str, str], executors: Sequence[ExecutorFacts]) -> list[Finding]:
+    """Whether the executors have the driver's packages, reach Postgres, and agree on the time."""
+    return [*_packages(driver, executors), *_databases(executors), *_clocks(executors)]
+
+
+def _packages(driver: Mapping[str, str], executors: Sequence[ExecutorFacts]) -> Iterator[Finding]:
+    differing = {
+        (name, executor.versions.get(name), executor.host)
+        for executor in executors
+        for name in driver
+        if executor.versions.get(name) != driver[name]
+    }
+    for name, version, host in sorted(differing, key=str):
+        has = f"{name} {version}" if version else f"no {name}"
+        yield Finding(
+            "executor_packages",
+            Outcome.UNSAFE if name in _MUST_AGREE else Outcome.WARNING,
+            f"executor {host} has {has}, the driver {name} {driver[name]}",
+            "Install the same versions everywhere.",
+        )
+    if not differing:
+        hosts = ", ".join(sorted({executor.host for executor in executors}))
+        yield Finding("executor_packages", Outcome.OK, f"the executors ({hosts}) have the driver's packages")
+
+
+def _databases(executors: Sequence[ExecutorFacts]) -> Iterator[Finding]:
+    failed = sorted({f"executor {executor.host}: {executor.database}" for executor in executors if executor.database})
+    yield judged(
+        "executor_database",
+        Outcome.UNSAFE,
+        "the executors reach Postgres",
+        "; ".join(failed) or None,
+        "Set MIRRORGATE_DATABASE_URL to an address that every machine of the cluster reaches.",
+    )
+
+
+def _clocks(executors: Sequence[ExecutorFacts]) -> Iterator[Finding]:
+    worst = max(executors, key=lambda executor: abs(executor.clock_behind_seconds))
+    yield judge_clock("executor_clock", worst.clock_behind_seconds, f"that of executor {worst.host}")

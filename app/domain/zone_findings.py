@@ -1,0 +1,104 @@
+"""What a landing zone must be able to do, and what it means where it cannot."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from app.domain.finding import Finding, Outcome, judged
+
+
+class ZoneCheck(StrEnum):
+    """One thing that is tried in a landing zone."""
+
+    WRITE = "zone_write"
+    LIST = "zone_list_after_write"
+    RENAME = "zone_rename_keeps_existing"
+    REVOCATION = "zone_revocation"
+    FOLDER_RENAME = "zone_folder_rename"
+    RECURSIVE_DELETE = "zone_recursive_delete"
+    RENAME_CONDITION = "zone_rename_condition"
+    SOURCE_ETAG = "zone_source_etag"
+    CONDITIONAL_DELETE = "zone_conditional_delete"
+    CLEAN_UP = "zone_clean_up"
+    EXECUTOR_WRITES = "zone_executor_writes"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What came of one try: nothing bad, or what happened instead."""
+
+    check: ZoneCheck
+    instead: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    outcome: Outcome
+    good: str
+    remedy: str
+
+
+_OTHER_STORE: Final = "Use a store that does: a local or POSIX-compliant folder, ADLS Gen2 or OneLake."
+
+_RULES: Final = {
+    ZoneCheck.WRITE: _Rule(
+        Outcome.UNSAFE,
+        "a file that was written reads as it was written",
+        "Check the address, the credential, its right to write, and free space.",
+    ),
+    ZoneCheck.LIST: _Rule(
+        Outcome.WARNING,
+        "a listing shows what was written before it",
+        "None is needed: what is decided on is looked at path by path, but take-overs are slower.",
+    ),
+    ZoneCheck.RENAME: _Rule(Outcome.UNSAFE, "a rename does not take the place of an existing file", _OTHER_STORE),
+    ZoneCheck.REVOCATION: _Rule(
+        Outcome.UNSAFE,
+        "below a folder that became a plain file nothing can be created",
+        _OTHER_STORE,
+    ),
+    ZoneCheck.FOLDER_RENAME: _Rule(
+        Outcome.WARNING,
+        "a folder is renamed in one step",
+        "None is needed: table folders are filled file by file, and one that a dying drain leaves half filled is "
+        "quarantined.",
+    ),
+    ZoneCheck.RECURSIVE_DELETE: _Rule(
+        Outcome.UNSAFE,
+        "a folder is deleted with all that is in it",
+        "Give the credential the right to delete; without it no table can be dropped or taken over.",
+    ),
+    ZoneCheck.RENAME_CONDITION: _Rule(
+        Outcome.WARNING,
+        "the service itself refuses a rename onto an existing file",
+        "Let nobody else write into the landing zone: the drain looks at the new name before each rename, which "
+        "protects because one worker owns a table.",
+    ),
+    ZoneCheck.SOURCE_ETAG: _Rule(
+        Outcome.UNSAFE, "a rename whose source has changed is refused", "Use a service that heeds conditions on ETags."
+    ),
+    ZoneCheck.CONDITIONAL_DELETE: _Rule(
+        Outcome.UNSAFE,
+        "a delete of what has changed meanwhile is refused",
+        "Use a service that heeds conditions on ETags.",
+    ),
+    ZoneCheck.CLEAN_UP: _Rule(
+        Outcome.WARNING, "the probe left nothing behind", "Delete the folders `_scratchPad/probe-*`."
+    ),
+    ZoneCheck.EXECUTOR_WRITES: _Rule(
+        Outcome.UNSAFE,
+        "what each executor wrote is seen by the driver",
+        "Let driver and executors reach the same landing zone under the same address.",
+    ),
+}
+
+
+def judge_zone(seen: Iterable[Seen]) -> list[Finding]:
+    """What was seen in a landing zone, as findings in the same order."""
+    return [judge_seen(one) for one in seen]
+
+
+def judge_seen(seen: Seen) -> Finding:
+    rule = _RULES[seen.check]
+    return judged(seen.check, rule.outcome, rule.good, seen.instead, rule.remedy)

@@ -1,0 +1,38 @@
+"""`Files/Monitoring/tables.json`, which Fabric keeps beside the landing zone."""
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from app.landing.open_zone import ZonePlace, open_remote
+from app.landing.storage_address import StorageAddress
+
+_FOLDER: Final = "Monitoring"
+_FILE: Final = "tables.json"
+_MOST_BYTES: Final = 16 * 2**20
+_RETRY_SECONDS: Final = 5.0
+
+
+def read_tables_json(place: ZonePlace) -> bytes | None:
+    """The file beside this landing zone, None where there is none. Raises OSError for one that cannot be read."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        content = _read_remote(place) if place.is_remote else _read_local(Path(place.location))
+        if len(content) > _MOST_BYTES:
+            raise OSError(f"{_FOLDER}/{_FILE} is larger than {_MOST_BYTES} bytes")
+        return content
+    return None
+
+
+def _read_local(landing_zone: Path) -> bytes:
+    with (landing_zone.parent / _FOLDER / _FILE).open("rb") as file:
+        return file.read(_MOST_BYTES + 1)
+
+
+def _read_remote(place: ZonePlace) -> bytes:
+    zone = StorageAddress.parse(place.location)
+    parent = zone.root.rpartition("/")[0]
+    beside = replace(zone, root=f"{parent}/{_FOLDER}" if parent else _FOLDER)
+    options = replace(place.options, retry_seconds=min(_RETRY_SECONDS, place.options.retry_seconds))
+    with open_remote(beside, options).read_file(_FILE) as file:
+        return file.read(_MOST_BYTES + 1)

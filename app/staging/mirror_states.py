@@ -1,0 +1,84 @@
+"""What Fabric last said of each table, and the turns in which drains read it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from app.domain.mirror_status import MirroredTable
+from app.domain.table import Generation, TableId
+
+CLAIM_READING = sa.text("""
+    INSERT INTO mirrorgate.mirror_readings AS r DEFAULT VALUES
+    ON CONFLICT (only_row) DO UPDATE SET read_at = clock_timestamp()
+    WHERE r.read_at <= clock_timestamp() - make_interval(secs => :seconds)
+    RETURNING read_at""")
+
+DELETE_STATES = sa.text("DELETE FROM mirrorgate.mirror_states WHERE NOT table_id = ANY(:kept)")
+
+UPSERT_STATE = sa.text("""
+    INSERT INTO mirrorgate.mirror_states (table_id, generation, state, error, processed_rows, processed_bytes,
+        last_sync_at)
+    VALUES (:table_id, :generation, :state, :error, :processed_rows, :processed_bytes, :last_sync)
+    ON CONFLICT (table_id) DO UPDATE SET generation = excluded.generation, state = excluded.state,
+        error = excluded.error, processed_rows = excluded.processed_rows, processed_bytes = excluded.processed_bytes,
+        last_sync_at = excluded.last_sync_at, read_at = excluded.read_at""")
+
+SELECT_STATES = sa.text("""
+    SELECT m.table_id, m.state, m.error, m.processed_rows, m.processed_bytes, m.last_sync_at, m.read_at
+    FROM mirrorgate.mirror_states m
+    JOIN mirrorgate.tables t ON t.table_id = m.table_id AND t.generation = m.generation
+    WHERE m.table_id = ANY(:table_ids)""")
+
+NOTE_FOLDER_GONE = sa.text("""
+    UPDATE mirrorgate.tables SET folder_gone_at = coalesce(folder_gone_at, clock_timestamp())
+    WHERE table_id = :table_id AND state = 'dropping'
+    RETURNING extract(epoch FROM clock_timestamp() - folder_gone_at)::float8""")
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorState:
+    """What Fabric said of a table's present generation when it was last read."""
+
+    state: str | None
+    error: str | None
+    processed_rows: int | None
+    processed_bytes: int | None
+    last_sync_at: datetime | None
+    read_at: datetime
+
+
+def claim_reading(connection: sa.Connection, seconds: float) -> bool:
+    """Whether it is the caller's turn: nobody has had one within these seconds. Dying after it costs one turn."""
+    return connection.execute(CLAIM_READING, {"seconds": seconds}).first() is not None
+
+
+def record_mirrored(connection: sa.Connection, found: Mapping[tuple[TableId, Generation], MirroredTable]) -> None:
+    """Replace what is known by what was read of these tables in these generations."""
+    connection.execute(DELETE_STATES, {"kept": [table_id for table_id, _ in found]})
+    rows = [
+        {
+            "table_id": table_id,
+            "generation": generation,
+            "state": mirrored.state,
+            "error": mirrored.error,
+            "processed_rows": mirrored.processed_rows,
+            "processed_bytes": mirrored.processed_bytes,
+            "last_sync": mirrored.last_sync,
+        }
+        for (table_id, generation), mirrored in sorted(found.items())
+    ]
+    if rows:
+        connection.execute(UPSERT_STATE, rows)
+
+
+def mirror_states(connection: sa.Connection, table_ids: list[TableId]) -> dict[TableId, MirrorState]:
+    """What Fabric said of these tables, where it said something of their present generation."""
+    rows = connection.execute(SELECT_STATES, {"table_ids": table_ids})
+    return {TableId(table_id): MirrorState(*rest) for table_id, *rest in rows}
+
+
+def note_folder_gone(connection: sa.Connection, table_id: TableId) -> float:
+    """R5: for how many seconds the folder of a table that is being dropped has been gone, from now on counted."""
+    return float(connection.execute(NOTE_FOLDER_GONE, {"table_id": table_id}).scalar_one())

@@ -1,0 +1,81 @@
+"""What the Postgres server says of itself, for the judgement whether what it acknowledges is safe."""
+
+import time
+from typing import Final
+from uuid import uuid4
+
+import psycopg
+import sqlalchemy as sa
+from psycopg import sql
+
+from app.domain.database_findings import DatabaseFacts
+from app.errors import Code, TemporarilyUnavailable
+from app.staging.database import (
+    driver_url,
+    session_settings,
+    translated_errors,
+)
+from app.staging.schema_revision import present_revision, program_revision, serves_this_program
+
+SELECT_SETTINGS = sa.text("SELECT name, setting FROM pg_settings WHERE name = ANY(:names)")
+
+SELECT_SERVER = sa.text("""
+    SELECT pg_is_in_recovery() AS in_recovery, extract(epoch FROM clock_timestamp())::float8 AS now""")
+
+_SERVER_SETTINGS: Final = (
+    "fsync",
+    "full_page_writes",
+    "synchronous_commit",
+    "transaction_read_only",
+    "server_version",
+    "server_version_num",
+)
+_HEAR_WITHIN: Final = 0.5
+
+
+def database_facts(engine: sa.Engine) -> DatabaseFacts:
+    """Ask the server over connections like those that stage and publish. Raises TemporarilyUnavailable."""
+    with translated_errors(), engine.connect() as connection:
+        names = [*_SERVER_SETTINGS, *session_settings()]
+        rows = connection.execute(SELECT_SETTINGS, {"names": names})
+        settings: dict[str, str] = dict(map(tuple, rows))
+        before = time.time()
+        server = connection.execute(SELECT_SERVER).one()
+        clock_behind = server.now - (before + time.time()) / 2
+        revision = present_revision(connection)
+        fits = revision is not None and serves_this_program(connection, revision)
+    heard_itself, through_pooler = _listen(driver_url(engine))
+    return DatabaseFacts(
+        version=int(settings["server_version_num"]),
+        version_text=settings["server_version"],
+        fsync=settings["fsync"],
+        full_page_writes=settings["full_page_writes"],
+        synchronous_commit=settings["synchronous_commit"],
+        in_recovery=server.in_recovery,
+        read_only=settings["transaction_read_only"],
+        session_settings={name: (asked, settings[name]) for name, asked in session_settings().items()},
+        heard_itself=heard_itself,
+        through_pooler=through_pooler,
+        revision=revision,
+        wanted_revision=program_revision(),
+        revision_fits=fits,
+        clock_behind_seconds=clock_behind,
+    )
+
+
+def _listen(database_url: str) -> tuple[bool, bool]:
+    """Whether a notification arrives on another connection, and whether a pooler hands out server processes."""
+    channel = f"mirrorgate_probe_{uuid4().hex}"
+    try:
+        with (
+            psycopg.connect(database_url, autocommit=True, connect_timeout=5) as listener,
+            psycopg.connect(database_url, autocommit=True, connect_timeout=5) as sender,
+        ):
+            server = listener.execute("SELECT pg_backend_pid()").fetchone()
+            through_pooler = server != (listener.info.backend_pid,)
+            listener.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+            sender.execute("SELECT pg_notify(%s, '')", [channel])
+            heard = [*listener.notifies(timeout=_HEAR_WITHIN, stop_after=1)]
+            return bool(heard), through_pooler
+    except psycopg.Error as error:
+        raise TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "Postgres does not answer") from error

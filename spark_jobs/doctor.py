@@ -1,0 +1,116 @@
+"""`python -m spark_jobs.doctor`: what Spark's executors can do, as JSON findings on standard output.
+
+Each task writes a file of its own into a probe's folder, which the driver then must see.
+"""
+
+import json
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from app.doctor import installed_versions, landing_place
+from app.domain.finding import Finding
+from app.domain.machine_findings import ExecutorFacts, judge_executors
+from app.domain.zone_findings import Seen, ZoneCheck, judge_seen
+from app.errors import MirrorgateError
+from app.landing.open_zone import ZonePlace, open_zone
+from app.landing.probe import clean_up, probe_folder
+from app.settings import Settings
+from app.staging.database import installation_id, open_engine, translated_errors
+from app.telemetry import configure_logging
+from spark_jobs.drain import start_spark
+
+_RESULT = pa.schema([("facts", pa.string())])
+
+
+def examine_executors(spark: SparkSession, place: ZonePlace, database_url: str) -> list[Finding]:
+    """Run a task per slot. A process that dies inside leaves a hidden folder in scratch."""
+    zone, folder = open_zone(place), probe_folder()
+    zone.create_folder(folder)
+    try:
+        slots = max(2, spark.sparkContext.defaultParallelism)
+        job = spark.range(0, slots, 1, slots).mapInArrow(_task(place, folder, database_url), "facts string")
+        asked = time.time()
+        told = [json.loads(row["facts"]) for row in job.collect()]
+        answered = time.time()
+        listed = set(zone.names(folder))
+    finally:
+        left = clean_up(zone, folder)
+    driver = installed_versions()
+    executors = [
+        ExecutorFacts(entry["host"], entry["versions"], _ahead(entry["now"], asked, answered), entry["database"])
+        for entry in told
+    ]
+    unseen = [f"executor {entry['host']}: {entry['failure']}" for entry in told if entry["failure"]]
+    unseen += [f"a file of executor {entry['host']} is not seen" for entry in told if entry["file"] not in listed]
+    writes = judge_seen(Seen(ZoneCheck.EXECUTOR_WRITES, "; ".join(sorted(set(unseen))) or None))
+    return [writes, judge_seen(left), *judge_executors(driver, executors)]
+
+
+def _task(
+    place: ZonePlace, folder: str, database_url: str
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            facts = [json.dumps(_look_around(place, folder, database_url)) for _ in range(len(batch))]
+            yield pa.RecordBatch.from_pydict({"facts": facts}, _RESULT)
+
+    return run
+
+
+def _look_around(place: ZonePlace, folder: str, database_url: str) -> dict[str, object]:
+    file = uuid4().hex
+    return {
+        "host": socket.gethostname(),
+        "now": time.time(),
+        "versions": installed_versions(),
+        "file": file,
+        "failure": _failure(lambda: open_zone(place).create_file(f"{folder}/{file}", b"x")),
+        "database": _failure(lambda: _ask(database_url)),
+    }
+
+
+def _ahead(now: float, asked: float, answered: float) -> float:
+    """By how much a clock that was read between two moments of ours is ahead for certain; negative when behind."""
+    return max(0.0, now - answered) + min(0.0, now - asked)
+
+
+def _ask(database_url: str) -> None:
+    engine = open_engine(database_url, pool_size=1, application="mirrorgate doctor")
+    try:
+        with translated_errors(), engine.connect() as connection:
+            installation_id(connection)
+    finally:
+        engine.dispose()
+
+
+def _failure(act: Callable[[], object]) -> str | None:
+    """Why the act failed, None when it did not: a task answers in any case."""
+    try:
+        act()
+    except Exception as error:  # noqa: BLE001
+        return error.detail if isinstance(error, MirrorgateError) else f"{type(error).__name__}: {error}"
+    return None
+
+
+def main() -> None:
+    settings = Settings.from_environment()
+    configure_logging(settings)
+    spark = start_spark(settings)
+    try:
+        findings = examine_executors(spark, landing_place(settings), settings.require_database_url())
+    finally:
+        spark.stop()
+    sys.stdout.write(json.dumps([finding.to_json() for finding in findings]) + "\n")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except MirrorgateError as error:
+        sys.exit(f"{error.detail}\nCode: {error.code}\nRemedy: {error.remedy}")

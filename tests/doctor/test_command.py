@@ -1,0 +1,112 @@
+"""`mirrorgate doctor`, and what `up` and the drain do with what it finds. The tests' own Postgres does not fsync."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from rich.console import Console
+from structlog.testing import capture_logs
+
+from app import up
+from app.cli_doctor import findings_grid
+from app.doctor import examine, not_examined, require_safe
+from app.domain.finding import Finding, Outcome
+from app.embedded import PrivatePostgres, running_url
+from app.errors import Code, Misconfigured
+from app.landing.open_zone import ZonePlace
+from app.settings import Settings
+from tests.support.processes import REPOSITORY
+
+UNSAFE = ["postgres_fsync", "postgres_full_page_writes", "postgres_synchronous_commit"]
+
+
+def run(module: str, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("MIRRORGATE_")}
+    command = [sys.executable, "-m", module, *arguments]
+    return subprocess.run(command, cwd=REPOSITORY, env=bare | variables, capture_output=True, text=True, timeout=60)
+
+
+def set_up(database_url: str, landing_zone: Path) -> Mapping[str, str]:
+    return {"MIRRORGATE_DATABASE_URL": database_url, "MIRRORGATE_LANDING_ZONE": str(landing_zone)}
+
+
+def test_the_command_prints_findings_as_json_and_exits_1_when_something_is_unsafe(
+    database_url: str, tmp_path: Path
+) -> None:
+    ran = run("app.cli", "doctor", "--json", **set_up(database_url, tmp_path), MIRRORGATE_LANDINGZONE="/x")
+    findings = json.loads(ran.stdout)
+    assert ran.returncode == 1
+    assert [found["check"] for found in findings if found["outcome"] == "unsafe"] == UNSAFE
+    assert [found["detail"] for found in findings if found["outcome"] == "warning"] == [
+        "MIRRORGATE_LANDINGZONE is not a setting; did you mean MIRRORGATE_LANDING_ZONE?"
+    ]
+    assert {"zone_rename_keeps_existing", "postgres_listen", "postgres_clock"} <= {found["check"] for found in findings}
+    assert [*tmp_path.rglob("*")] == [tmp_path / "_scratchPad"]
+
+
+def test_a_drain_on_an_unsafe_database_does_not_start(database_url: str, tmp_path: Path) -> None:
+    ran = run("spark_jobs.drain", "--once", **set_up(database_url, tmp_path))
+    assert ran.returncode == 1
+    assert "Code: unsafe_setup" in ran.stderr
+    assert "postgres_fsync: fsync is off" in ran.stderr
+    assert "MIRRORGATE_ALLOW_UNSAFE=true" in ran.stderr
+
+
+@pytest.mark.slow
+def test_up_on_an_unsafe_database_starts_nothing(database_url: str, tmp_path: Path) -> None:
+    settings = Settings(port=0, database_url=SecretStr(database_url))
+    with pytest.raises(Misconfigured) as refusal:
+        up.up(settings, tmp_path, None, Console(file=io.StringIO()), environment={})
+    assert refusal.value.code == Code.UNSAFE_SETUP
+    assert not (tmp_path / "gateway.json").exists()
+
+
+def test_what_is_not_set_is_not_examined_and_that_is_said() -> None:
+    found = {finding.check: finding for finding in not_examined(None, None)}
+    assert found["postgres"].outcome is found["landing_zone"].outcome is Outcome.WARNING
+    assert "MIRRORGATE_DATABASE_URL" in found["postgres"].detail
+
+
+def test_a_database_and_a_zone_that_cannot_be_reached_are_unsafe(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    findings = examine(ZonePlace(str(tmp_path / "file" / "zone")), f"postgresql://x@/x?host={tmp_path}", {})
+    found = {finding.check: finding for finding in findings}
+    assert found["postgres"].outcome is found["landing_zone"].outcome is Outcome.UNSAFE
+    assert "Check that Postgres runs" in str(found["postgres"].remedy)
+
+
+def test_unsafe_is_refused_unless_allowed_and_then_said_loudly() -> None:
+    findings = [
+        Finding("a", Outcome.OK, "well"),
+        Finding("b", Outcome.WARNING, "odd", "look"),
+        Finding("c", Outcome.UNSAFE, "bad", "mend it"),
+    ]
+    with capture_logs() as logs, pytest.raises(Misconfigured) as refusal:
+        require_safe(findings, allow_unsafe=False)
+    assert (refusal.value.code, refusal.value.detail) == (Code.UNSAFE_SETUP, "c: bad")
+    assert refusal.value.remedy.startswith("mend it ")
+    assert [entry["check"] for entry in logs] == ["b"]
+    with capture_logs() as logs:
+        require_safe(findings, allow_unsafe=True)
+    assert [(entry["log_level"], entry["check"]) for entry in logs] == [("warning", "b"), ("error", "c")]
+
+
+def test_people_see_the_remedy_below_what_is_wrong() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    console.print(findings_grid([Finding("zone_write", Outcome.UNSAFE, "[Errno 28] no space", "make [room]")]))
+    assert isinstance(console.file, io.StringIO)
+    lines = [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
+    assert lines == ["check outcome detail", "zone_write unsafe [Errno 28] no space", "-> make [room]"]
+
+
+def test_the_private_postgres_of_a_data_directory_is_found_while_it_runs(tmp_path: Path) -> None:
+    assert running_url(tmp_path) is None
+    with PrivatePostgres(tmp_path, {"fsync": "off"}) as server:
+        assert running_url(tmp_path) == server.url
+    assert running_url(tmp_path) is None

@@ -1,0 +1,86 @@
+"""tables.json is read as Fabric documents it, as its REST API writes the same, and whatever else it holds."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.mirror_status import MirroredTable, find_mirrored, parse_tables
+from app.domain.names import TableName
+
+AT = datetime(2026, 10, 8, 5, 7, 11, 66336, UTC)
+
+
+def parsed(*entries: dict[str, Any]) -> list[MirroredTable]:
+    return parse_tables(json.dumps({"tables": entries}).encode())
+
+
+def test_the_documented_members_are_read() -> None:
+    entry = {
+        "sourceSchemaName": "sales",
+        "sourceTableName": "orders",
+        "status": "Failed",
+        "errorCode": "SchemaMismatch",
+        "errorMessage": "column x",
+        "processedRowCount": 6,
+        "processedByte": 1247,
+        "lastSyncTimeUtc": "2026-10-08T05:07:11.0663362Z",
+        "somethingNew": {"a": [1]},
+    }
+    assert parsed(entry) == [MirroredTable("sales", "orders", "Failed", "SchemaMismatch: column x", 6, 1247, AT)]
+
+
+def test_the_members_of_the_rest_api_are_read_as_well() -> None:
+    metrics = {"processedBytes": 1247, "processedRows": 6, "lastSyncDateTime": "2026-10-08T05:07:11.066336"}
+    entry = {"sourceSchemaName": "dbo", "sourceTableName": "t", "status": "Replicating", "metrics": metrics}
+    content = {"continuationToken": None, "data": [entry]}
+    assert parse_tables(b"\xef\xbb\xbf" + json.dumps(content).encode()) == [
+        MirroredTable("dbo", "t", "Replicating", None, 6, 1247, AT)
+    ]
+
+
+def test_what_is_missing_or_odd_is_not_said() -> None:
+    odd = {
+        "sourceSchemaName": None,
+        "sourceTableName": "t",
+        "status": ["x"],
+        "processedRowCount": -1,
+        "processedByte": True,
+        "lastSyncTimeUtc": "yesterday",
+        "error": {"code": 7, "message": "a\0b"},
+    }
+    assert parsed(odd, {"sourceTableName": ""}, {}) == [MirroredTable("", "t", error="7: ab")]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"{}", b"7", b'{"tables": {}}', b"null"])
+def test_what_holds_no_list_is_malformed(content: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        parse_tables(content)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner)))
+def test_no_entry_of_a_list_is_fatal(value: Any) -> None:
+    names = ("sourceTableName", "status", "processedRowCount", "lastSyncTimeUtc", "metrics", "error", "errorCode")
+    for table in parsed(*({"sourceTableName": "t", name: value} for name in names)):
+        assert table.processed_rows is None or 0 <= table.processed_rows < 2**63
+
+
+def test_a_table_is_found_by_schema_and_name_in_any_letter_case() -> None:
+    listed = [MirroredTable("sales", "orders"), MirroredTable("", "orders", processed_rows=1)]
+    assert find_mirrored(listed, TableName.parse("SALES.Orders")) == listed[0]
+    assert find_mirrored(listed, TableName.parse("orders")) == listed[1]
+    assert find_mirrored(listed, TableName.parse("other.orders")) is None
+
+
+def test_a_table_without_a_schema_may_be_shown_under_fabrics_default_one() -> None:
+    listed = [MirroredTable("dbo", "t", processed_rows=1)]
+    assert find_mirrored(listed, TableName.parse("t")) == listed[0]
+    assert find_mirrored([*listed, MirroredTable("", "t")], TableName.parse("t")) == MirroredTable("", "t")
+
+
+def test_of_two_lifetimes_the_one_that_synced_last_counts() -> None:
+    old, new = MirroredTable("", "t", "Stopped"), MirroredTable("", "t", "Replicating", last_sync=AT)
+    assert find_mirrored([new, old], TableName.parse("t")) == new

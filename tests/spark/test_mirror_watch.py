@@ -1,0 +1,142 @@
+"""How far Fabric is shows in a table's status; a drop waits until Fabric has let go of the table."""
+
+import json
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from structlog.testing import capture_logs
+
+from app.api.table_status_model import table_statuses
+from app.domain.drop_plan import DropAction, DropPlan
+from app.domain.table import Table, TableState
+from app.landing.open_zone import ZonePlace
+from app.staging.table_lifecycle import begin_drop
+from spark_jobs.drain_cycle import DrainCycle
+from spark_jobs.mirror_watch import note_mirror_states
+from tests.spark.conftest import NewWorker, drain, end_lease
+from tests.support import sql
+from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
+from tests.support.onelake import OneLake, Trust
+from tests.support.onelake.clients import place
+from tests.support.onelake.mirror import Mirror
+from tests.support.schemas import schema_of
+
+ID = schema_of({"id": "int64"}, ["id"])
+
+
+def processed(engine: sa.Engine, table: Table) -> dict[str, object] | None:
+    with engine.begin() as connection:
+        (status,) = table_statuses(connection, [table])
+    return status.processed.model_dump() if status.processed else None
+
+
+def say(landing_zone: Path, content: object) -> None:
+    """Write what Fabric would beside a landing folder."""
+    file = landing_zone.parent / "Monitoring" / "tables.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(content if isinstance(content, str) else json.dumps(content))
+
+
+def listed(*names: str) -> dict[str, object]:
+    return {"tables": [{"sourceSchemaName": "", "sourceTableName": name, "status": "Replicating"} for name in names]}
+
+
+def recreate(engine: sa.Engine, table: Table) -> None:
+    with engine.begin() as connection:
+        begin_drop(connection, table.name, table.generation, DropPlan(DropAction.RECREATE), "operator")
+
+
+def test_accepted_staged_published_and_processed_are_equal_once_mirroring_has_taken_all(
+    engine: sa.Engine, new_worker: NewWorker, onelake: OneLake, trust: Trust
+) -> None:
+    mirror, zone = Mirror(onelake, eager=False), place(onelake, trust)
+    table, other = registered(engine, "s.orders", ID), registered(engine, "empty", ID)
+    worker = new_worker(rows=2, zone=zone)
+    stage_keys(engine, table, [1, 2], [3, 4], [5])
+    drain(worker)
+    assert not note_mirror_states(engine, zone, 60.0)
+    assert processed(engine, table) is None
+    mirror.consume(most=2)
+    assert note_mirror_states(engine, zone, 0.0)
+    assert (processed(engine, table) or {})["rows"] == 4
+    mirror.consume()
+    assert not note_mirror_states(engine, zone, 60.0)
+    assert note_mirror_states(engine, zone, 0.0)
+    with engine.begin() as connection:
+        status, nothing = table_statuses(connection, [table, other])
+    assert status.processed is not None
+    assert (status.processed.state, status.processed.error) == ("Replicating", None)
+    assert {status.accepted.rows, status.staged.rows, status.published.rows, status.processed.rows} == {5}
+    assert nothing.processed is None
+    mirror.check()
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"tables": 7}', "[" * 100_000])
+def test_what_cannot_be_understood_is_logged_and_leaves_the_earlier_view(
+    engine: sa.Engine, landing_zone: Path, content: str
+) -> None:
+    table, zone = registered(engine, "t", ID), ZonePlace(str(landing_zone))
+    say(landing_zone, {"tables": [{"sourceTableName": "t", "processedRowCount": 7}]})
+    assert note_mirror_states(engine, zone, 0.0)
+    say(landing_zone, content)
+    with capture_logs() as logs:
+        assert not note_mirror_states(engine, zone, 0.0)
+    assert [entry["event"] for entry in logs] == ["mirror_states_not_read"]
+    assert (processed(engine, table) or {})["rows"] == 7
+
+
+@pytest.fixture
+def published(engine: sa.Engine, new_worker: NewWorker) -> DrainCycle:
+    """The owner of table `t`, which has one file."""
+    worker = new_worker()
+    stage_keys(engine, registered(engine, "t", ID), [1])
+    drain(worker)
+    return worker
+
+
+def test_a_recreated_table_waits_until_fabric_no_longer_lists_it_and_says_so(
+    engine: sa.Engine, landing_zone: Path, published: DrainCycle
+) -> None:
+    say(landing_zone, listed("other", "T"))
+    recreate(engine, current(engine, "t"))
+    table_id = current(engine, "t").table_id
+    assert published.prepare(table_id) is None
+    assert not (landing_zone / "t").exists()
+    assert current(engine, "t").state is TableState.DROPPING
+    reason = sql.value(engine, "SELECT state_reason FROM mirrorgate.tables")
+    assert reason == "waiting until Fabric no longer lists the table, at most 600 s; 0 s so far"
+    epoch = published.held[table_id]
+    say(landing_zone, listed("other"))
+    assert published.prepare(table_id) is None
+    assert published.held[table_id] == epoch
+    assert (current(engine, "t").state, current(engine, "t").generation) == (TableState.ACTIVE, 2)
+    stage_keys(engine, current(engine, "t"), [7])
+    drain(published)
+    assert landed_keys(landing_zone, "t") == [[7]]
+
+
+def test_the_wait_is_bounded_across_owners(
+    engine: sa.Engine, landing_zone: Path, published: DrainCycle, new_worker: NewWorker
+) -> None:
+    say(landing_zone, listed("t"))
+    recreate(engine, current(engine, "t"))
+    assert published.prepare(current(engine, "t").table_id) is None
+    sql.run(engine, "UPDATE mirrorgate.tables SET folder_gone_at = folder_gone_at - interval '599 seconds'")
+    end_lease(engine, published)
+    other = new_worker()
+    other.drop_wait_seconds = 599.0
+    with capture_logs() as logs:
+        assert other.prepare(current(engine, "t").table_id) is None
+    assert [entry["seconds"] for entry in logs if entry["event"] == "mirroring_not_waited_for"] == [599]
+    assert current(engine, "t").generation == 2
+    assert sql.value(engine, "SELECT folder_gone_at IS NULL FROM mirrorgate.tables")
+
+
+def test_a_drop_does_not_wait_for_a_view_that_cannot_be_understood(
+    engine: sa.Engine, landing_zone: Path, published: DrainCycle
+) -> None:
+    say(landing_zone, "{")
+    recreate(engine, current(engine, "t"))
+    drain(published)
+    assert current(engine, "t").generation == 2

@@ -1,0 +1,61 @@
+"""What Fabric said is kept per table and generation, and read by one drain at a time."""
+
+import sqlalchemy as sa
+
+from app.domain.mirror_status import MirroredTable
+from app.domain.table import Generation, Table, TableId
+from app.staging.mirror_states import MirrorState, claim_reading, mirror_states, note_folder_gone, record_mirrored
+from tests.support import sql
+from tests.support.gateway_parts import dropping, registered
+from tests.support.schemas import schema_of
+
+ID = schema_of({"id": "int64"})
+
+
+def claim(engine: sa.Engine, seconds: float) -> bool:
+    with engine.begin() as connection:
+        return claim_reading(connection, seconds)
+
+
+def record(engine: sa.Engine, found: dict[tuple[TableId, Generation], MirroredTable]) -> None:
+    with engine.begin() as connection:
+        record_mirrored(connection, found)
+
+
+def states(engine: sa.Engine, *tables: Table) -> dict[TableId, MirrorState]:
+    with engine.begin() as connection:
+        return mirror_states(connection, [table.table_id for table in tables])
+
+
+def test_one_turn_within_the_seconds_whoever_asks(engine: sa.Engine) -> None:
+    assert [claim(engine, 60) for _ in range(3)] == [True, False, False]
+    sql.run(engine, "UPDATE mirrorgate.mirror_readings SET read_at = read_at - interval '61 seconds'")
+    assert [claim(engine, 60) for _ in range(2)] == [True, False]
+
+
+def test_the_last_view_replaces_the_one_before(engine: sa.Engine) -> None:
+    one, two = registered(engine, "one", ID), registered(engine, "two", ID)
+    key_one, key_two = (one.table_id, one.generation), (two.table_id, two.generation)
+    record(engine, {key_one: MirroredTable("", "one", "Replicating", None, 5), key_two: MirroredTable("", "two")})
+    record(engine, {key_one: MirroredTable("", "one", "Failed", "x: y", 7, 70)})
+    assert states(engine, two) == {}
+    state = states(engine, one)[one.table_id]
+    assert (state.state, state.error, state.processed_rows, state.processed_bytes) == ("Failed", "x: y", 7, 70)
+    record(engine, {})
+    assert states(engine, one, two) == {}
+
+
+def test_what_was_said_of_another_generation_is_not_shown(engine: sa.Engine) -> None:
+    table = registered(engine, "t", ID)
+    record(engine, {(table.table_id, Generation(2)): MirroredTable("", "t", processed_rows=5)})
+    assert states(engine, table) == {}
+
+
+def test_the_time_since_a_folder_is_gone_is_counted_from_the_first_look(engine: sa.Engine) -> None:
+    table_id = registered(engine, "t", ID).table_id
+    dropping(engine, "t")
+    with engine.begin() as connection:
+        assert note_folder_gone(connection, table_id) < 30
+    sql.run(engine, "UPDATE mirrorgate.tables SET folder_gone_at = folder_gone_at - interval '90 seconds'")
+    with engine.begin() as connection:
+        assert 90 <= note_folder_gone(connection, table_id) < 120

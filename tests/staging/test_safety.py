@@ -1,0 +1,48 @@
+"""What the server says of itself, and what a pooler hides."""
+
+import sqlalchemy as sa
+
+from app.domain.database_findings import DatabaseFacts, judge_database
+from app.domain.finding import Outcome
+from app.staging.database import open_engine
+from app.staging.safety import database_facts
+from tests.support import sql
+from tests.support.pooler import pooled
+
+
+def outcomes(facts: DatabaseFacts) -> dict[str, Outcome]:
+    """What is not ok, by check."""
+    return {finding.check: finding.outcome for finding in judge_database(facts) if finding.outcome is not Outcome.OK}
+
+
+def test_a_server_that_may_lose_what_it_acknowledged_is_unsafe(engine: sa.Engine) -> None:
+    facts = database_facts(engine)
+    unsafe = {"postgres_fsync", "postgres_full_page_writes", "postgres_synchronous_commit"}
+    assert outcomes(facts) == dict.fromkeys(unsafe, Outcome.UNSAFE)
+    assert facts.heard_itself
+    assert not facts.through_pooler
+    assert abs(facts.clock_behind_seconds) < 5
+
+
+def test_a_pooler_that_drops_notifications_and_options_is_named(database_url: str) -> None:
+    with pooled(database_url) as url:
+        engine = open_engine(url)
+        facts = database_facts(engine)
+        engine.dispose()
+    assert (facts.heard_itself, facts.through_pooler) == (False, True)
+    found = {finding.check: finding for finding in judge_database(facts)}
+    for check in ("postgres_listen", "postgres_session_settings"):
+        assert found[check].outcome is Outcome.WARNING
+        assert "A pooler stands in between." in found[check].detail
+
+
+def test_a_database_of_another_revision_is_unsafe_and_the_remedy_says_what_to_run(engine: sa.Engine) -> None:
+    before = sql.value(engine, "SELECT version_num FROM mirrorgate.alembic_version")
+    sql.run(engine, "UPDATE mirrorgate.alembic_version SET version_num = 'r9999'")
+    try:
+        (finding,) = [found for found in judge_database(database_facts(engine)) if found.check == "postgres_revision"]
+    finally:
+        sql.run(engine, "UPDATE mirrorgate.alembic_version SET version_num = :before", before=before)
+    assert finding.outcome is Outcome.UNSAFE
+    assert "r9999" in finding.detail
+    assert "mirrorgate migrate" in str(finding.remedy)

@@ -1,0 +1,133 @@
+"""The seed file in the ledger: planned without data, first, once, and in no count of batches or rows."""
+
+from dataclasses import replace
+from uuid import UUID, uuid4
+
+import sqlalchemy as sa
+
+from app.domain.drain_plan import FileLimits
+from app.domain.landing_file import PlannedFile
+from app.domain.metadata_chain import verify_chain
+from app.domain.names import TableName
+from app.domain.table import BatchSequence, FileNumber, Generation
+from app.domain.table_options import TableOptions
+from app.staging.landing_ledger import unrecorded_files
+from app.staging.leases import due_tables
+from app.staging.metadata_blocks import read_chain
+from app.staging.staged_blocks import find_batch
+from app.staging.table_lifecycle import request_repair
+from app.staging.table_registration import register_table
+from app.staging.table_status import count_tables
+from tests.support import sql
+from tests.support.gateway_parts import current, stage_keys
+from tests.support.ledger import ALL_IN_ONE_FILE, Owned, claim, claim_by, owned_table, plan, publish
+from tests.support.schemas import schema_of
+
+SEEDED = TableOptions.parse({"seed_file": True})
+PATIENT = FileLimits(payload_bytes=2**30, rows=2**30, max_delay_seconds=3600)
+T = TableName.parse("t")
+
+
+def seeded_table(engine: sa.Engine, *batches: list[int]) -> Owned:
+    with engine.begin() as connection:
+        table = register_table(connection, T, schema_of({"id": "int64"}, ["id"]), SEEDED).table
+    stage_keys(engine, table, *batches)
+    return Owned(table, *claim_by(engine, table.table_id))
+
+
+def is_due(engine: sa.Engine, worker: UUID) -> bool:
+    with engine.begin() as connection:
+        return bool(due_tables(connection, worker, PATIENT, most=10))
+
+
+def ranges(files: list[PlannedFile]) -> list[tuple[int, int, int, int]]:
+    return [(f.identity.number, f.identity.first_sequence, f.identity.last_sequence, f.identity.rows) for f in files]
+
+
+def test_a_table_without_data_is_due_until_its_seed_is_published(engine: sa.Engine) -> None:
+    owned = seeded_table(engine)
+    assert is_due(engine, owned.worker)
+    [seed] = plan(engine, owned)
+    assert is_due(engine, owned.worker)
+    publish(engine, owned, seed)
+    assert not is_due(engine, owned.worker)
+    assert plan(engine, owned) == []
+
+
+def test_the_seed_comes_first_and_data_begins_with_file_two_and_batch_one(engine: sa.Engine) -> None:
+    owned = seeded_table(engine, [1], [2, 3])
+    files = plan(engine, owned)
+    assert ranges(files) == [(1, 1, 0, 0), (2, 1, 1, 1), (3, 2, 2, 2)]
+    for file in files:
+        publish(engine, owned, file)
+    counters = "SELECT next_file_number, recorded_file_number, published_through FROM mirrorgate.table_counters"
+    assert sql.rows(engine, counters) == [(4, 3, 2)]
+
+
+def test_the_seed_counts_as_one_of_the_files_of_a_round(engine: sa.Engine) -> None:
+    owned = seeded_table(engine, [1], [2])
+    assert ranges(plan(engine, owned, most=1)) == [(1, 1, 0, 0)]
+    assert ranges(plan(engine, owned, most=2)) == [(1, 1, 0, 0), (2, 1, 1, 1)]
+    assert ranges(plan(engine, owned, ALL_IN_ONE_FILE)) == [(1, 1, 0, 0), (2, 1, 1, 1), (3, 2, 2, 1)]
+
+
+def test_the_next_owner_finds_a_planned_seed_as_it_was_planned(engine: sa.Engine) -> None:
+    owned = seeded_table(engine)
+    planned = plan(engine, owned)
+    with engine.begin() as connection:
+        assert unrecorded_files(connection, owned.table, most=9) == planned
+    epoch = claim(engine, owned.table.table_id, owned.worker)
+    assert epoch is not None
+    assert plan(engine, replace(owned, epoch=epoch)) == planned
+
+
+def test_a_seed_is_a_file_but_no_batch_change_or_row(engine: sa.Engine) -> None:
+    owned = seeded_table(engine)
+    [seed] = plan(engine, owned)
+    publish(engine, owned, seed)
+    stage_keys(engine, owned.table, [1, 2])
+    table_id = owned.table.table_id
+    with engine.begin() as connection:
+        counts = count_tables(connection, [table_id])[table_id]
+        batch = find_batch(connection, table_id, Generation(1), BatchSequence(1))
+    assert (counts.published_files, counts.last_file) == (1, 1)
+    assert (counts.published_batches, counts.published_changes, counts.published_rows) == (0, 0, 0)
+    assert (counts.pending_batches, counts.pending_rows) == (1, 2)
+    assert batch is not None
+    assert (batch.state, batch.file_number) == ("pending", None)
+
+
+def test_the_chain_tells_the_seed_as_data_without_rows(engine: sa.Engine) -> None:
+    owned = seeded_table(engine, [1])
+    for file in plan(engine, owned):
+        publish(engine, owned, file)
+    with engine.begin() as connection:
+        blocks = list(read_chain(connection, owned.table.table_id, owned.table.generation))
+    assert verify_chain(blocks) == 4
+    told = [block.event for block in blocks if block.event["kind"] == "AddData"]
+    assert [(event["fileNumber"], event["rows"], event["lastSequence"]) for event in told] == [(1, 0, 0), (2, 1, 1)]
+
+
+def test_a_table_that_has_a_file_gets_no_seed(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1], [2])
+    [first] = plan(engine, owned, most=1)
+    publish(engine, owned, first)
+    with engine.begin() as connection:
+        register_table(connection, T, None, SEEDED)
+    owned = replace(owned, table=current(engine, "t"))
+    assert ranges(plan(engine, owned)) == [(2, 2, 2, 1)]
+
+
+def test_a_table_without_the_option_is_not_due_without_data(engine: sa.Engine) -> None:
+    owned = owned_table(engine)
+    assert not is_due(engine, uuid4())
+    assert plan(engine, owned) == []
+
+
+def test_a_seed_can_be_repaired_and_needs_no_payload(engine: sa.Engine) -> None:
+    owned = seeded_table(engine)
+    [seed] = plan(engine, owned)
+    publish(engine, owned, seed)
+    with engine.begin() as connection:
+        request_repair(connection, T, Generation(1), FileNumber(1), "operator")
+    assert sql.value(engine, "SELECT repair_requested FROM mirrorgate.landing_files")
