@@ -15,6 +15,7 @@ from app.doctor import examine, landing_place, not_examined
 from app.domain.finding import Finding, Outcome, unsafe_among
 from app.errors import Code, Misconfigured
 from app.settings import PREFIX, Settings
+from app.telemetry import configure_logging
 
 _console = Console()
 _STYLES: Final = {Outcome.OK: "green", Outcome.WARNING: "yellow", Outcome.UNSAFE: "red"}
@@ -36,6 +37,7 @@ def doctor(
     landing zone is tried out below `_scratchPad`, which mirroring does not look at, and nothing is left there.
     """
     settings = _settings(landing_zone, data_dir)
+    configure_logging(settings)
     place = None if settings.landing_zone is None else landing_place(settings)
     database_url = None if settings.database_url is None else settings.database_url.get_secret_value()
     findings = examine(place, database_url, os.environ, data_dir=data_dir if data_dir.is_dir() else None)

@@ -58,6 +58,23 @@ def test_a_drain_on_an_unsafe_database_does_not_start(database_url: str, tmp_pat
     assert "MIRRORGATE_ALLOW_UNSAFE=true" in ran.stderr
 
 
+def test_retries_on_the_way_are_no_part_of_the_json(tmp_path: Path) -> None:
+    program = """
+import sys, typer
+from app import cli_doctor, doctor
+from app.landing.local_zone import LocalZone
+def noisy(place):
+    doctor.log.info("storage_retry", detail="x")
+    return LocalZone(__import__("pathlib").Path(place.location))
+doctor.open_zone = noisy
+typer.run(cli_doctor.doctor)
+"""
+    command = [sys.executable, "-c", program, "--json", "--landing-zone", str(tmp_path), "--data-dir", str(tmp_path)]
+    ran = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+    assert isinstance(json.loads(ran.stdout), list)
+    assert "storage_retry" in ran.stderr
+
+
 @pytest.mark.slow
 def test_up_on_an_unsafe_database_starts_nothing(database_url: str, tmp_path: Path) -> None:
     settings = Settings(port=0, database_url=SecretStr(database_url))
