@@ -64,9 +64,10 @@ def replicate(body: bytes) -> None:
     changes = defaultdict(list)
     for message in request.changes:
         table = table_of(message, None, described.get(message.schema_id or "")).folded
-        changes[table].append(conversations[table].settle(message))
+        change, _ = conversations[table].settle(message)
+        changes[table].append(change)
     for table, entries in metadata.items():
-        landing_rows(changes[table], entries[-1].schema)
+        landing_rows(changes[table], entries[-1].schema_after(None))
 
 
 def arrow_schema(content: bytes) -> None:
