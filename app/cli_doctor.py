@@ -76,12 +76,12 @@ def _settings(landing_zone: str | None, data_dir: Path) -> Settings:
 
     settings = Settings.from_environment(landing_zone=landing_zone)
     own_zone = data_dir / "landing-zone"
-    found: dict[str, object] = {}
+    found: dict[str, object] = {"landing_zone": landing_zone}
     if settings.database_url is None:
         found["database_url"] = running_url(data_dir)
     if settings.landing_zone is None and own_zone.is_dir():
         found["landing_zone"] = str(own_zone)
-    return Settings.from_environment(landing_zone=landing_zone, **found)
+    return Settings.from_environment(**found)
 
 
 def _spark_findings(settings: Settings, data_dir: Path) -> list[Finding]:

@@ -124,7 +124,7 @@ def show_events(table: TableName, url: Url = None, key: Key = None, data_dir: Da
             for event in page["events"]:
                 known = {name: value for name, value in event["details"].items() if value not in (None, 0)}
                 grid.add_row(
-                    event["happened_at"],
+                    event["happened_at"][:19],
                     str(event["generation"]),
                     event["actor"],
                     event["action"],

@@ -47,9 +47,9 @@ def status(url: Url = None, key: Key = None, data_dir: DataDir = _HOME, as_json:
 
 def status_grid(found: list[dict[str, Any]]) -> Grid:
     """The reconciliation of tables as people read it."""
-    grid = Grid(box=None, header_style="bold")
+    grid = Grid(box=None, header_style="bold", pad_edge=False, collapse_padding=True)
     for title in ("table", "gen", "state"):
-        grid.add_column(title)
+        grid.add_column(title, overflow="fold")
     for title in ("accepted", "staged", "published", "processed", "files", "lag rows", "oldest"):
         grid.add_column(title, justify="right")
     for table in found:

@@ -127,3 +127,10 @@ def test_the_private_postgres_of_a_data_directory_is_found_while_it_runs(tmp_pat
     with PrivatePostgres(tmp_path, {"fsync": "off"}) as server:
         assert running_url(tmp_path) == server.url
     assert running_url(tmp_path) is None
+
+
+def test_the_landing_zone_of_a_data_directory_is_examined(tmp_path: Path) -> None:
+    (tmp_path / "landing-zone").mkdir()
+    ran = run("app.cli", "doctor", "--json", "--data-dir", str(tmp_path))
+    checks = {found["check"]: found["outcome"] for found in json.loads(ran.stdout)}
+    assert checks["zone_rename_keeps_existing"] == "ok"
