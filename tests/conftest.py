@@ -18,7 +18,7 @@ _NUMBERS = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivatePostgres]:
-    fast = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+    fast = {"max_connections": "400", "fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
     with PrivatePostgres(tmp_path_factory.mktemp("postgres"), fast) as server:
         yield server
 

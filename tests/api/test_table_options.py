@@ -32,7 +32,6 @@ def put(gateway: Gateway, declare: bool = True, table: str = "t", **options: Any
         ({"source_timezone": "Europe/Atlantis"}, "/options/source_timezone"),
         ({"sources": ["fine", "_bad"]}, "/options/sources/1"),
         ({"exclude": ["id"]}, "/options/exclude"),
-        ({"seed_file": True}, "/options/seed_file"),
         ({"initial_load": "bare", "insert_marker": "upsert"}, "/options/initial_load"),
     ],
 )

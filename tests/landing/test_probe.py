@@ -126,9 +126,9 @@ class Lax(LocalZone):
             if self.broken != "files hold files":
                 raise
 
-    def remove_folder(self, path: str, aside: str) -> None:
+    def remove_folder(self, path: str, aside: str, stamp: str) -> None:
         if self.broken != "nothing is deleted":
-            super().remove_folder(path, aside)
+            super().remove_folder(path, aside, stamp)
 
 
 @pytest.mark.parametrize(
