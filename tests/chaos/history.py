@@ -17,18 +17,19 @@ from tests.chaos.ledger_view import counts_of, recorded_files
 from tests.chaos.light_drain import DrainPlan, Notes
 from tests.chaos.onelake import OneLakeZone
 from tests.chaos.oracle import Oracle, Violation
-from tests.chaos.processes import ADMIN_KEY, ApiProcess, CrashingPostgres, LightDrains
+from tests.chaos.processes import ADMIN_KEY, ApiProcess, LightDrains
 from tests.chaos.sight import LocalSight
 from tests.chaos.simulation import RECREATED
 from tests.chaos.spark_drain import SparkDrain
-from tests.chaos.workload import chaos_tables
+from tests.chaos.workload import chaos_tables, twin_tables
+from tests.support.crashing_postgres import CrashingPostgres
 
 TICK: Final = 0.05
 CLIENT_PAUSE: Final = 0.02
 SETTLES_WITHIN: Final = 90.0
-ERRORS, DEATHS = 0.06, 0.002
+ERRORS, DEATHS = 0.08, 0.002
 """Of the calls of a local landing zone."""
-EVERY: Final = {"drain": 2.5, "api": 2.0, "postgres": 6.0, "python worker": 1.5}
+EVERY: Final = {"drain": 2.5, "api": 2.0, "postgres": 8.0, "python worker": 1.5}
 """Mean seconds between kills of each kind, beside those at failpoints."""
 
 
@@ -68,7 +69,7 @@ class History:
         plan = DrainPlan(
             self._postgres.url, zone, place / "notes.tsv", place / "drains.log", 0, errors=ERRORS, deaths=DEATHS
         )
-        self._drains = LightDrains(plan, self._fork(), count=2 if store == "spark" else 3)
+        self._drains = LightDrains(plan, self._fork(), count=2 if store == "spark" else 4)
         self._spark = (
             SparkDrain(self._postgres.url, local, place / "spark.log", self._fork()) if store == "spark" else None
         )
@@ -186,7 +187,7 @@ class History:
 
     def _make_clients(self) -> list[TableClient]:
         urls = [api.url for api in self._apis]
-        tables = chaos_tables(self._fork())
+        tables = [*chaos_tables(self._fork()), *twin_tables(self._fork())]
         callers = [Caller(urls, ADMIN_KEY, self._fork(), self.result.events) for _ in tables]
         return [
             TableClient(table, caller, self.journal, recreates=table.name == RECREATED)

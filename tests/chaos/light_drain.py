@@ -93,7 +93,7 @@ def run_light_drain(plan: DrainPlan, parent: int) -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(log), cache_logger_on_first_use=False)
     notes = Notes(plan.notes)
     fate = Fate(plan, notes)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    end_with(parent)
     troubles = Troubles(
         random.Random(plan.seed),
         errors=plan.errors,
@@ -126,10 +126,15 @@ def _publish(plan: DrainPlan) -> None:
         Drain(cycle, bins=2).run(threading.Event(), POLL_SECONDS)
 
 
-def _end_with(parent: int) -> None:
-    while True:
-        try:
-            os.kill(parent, 0)
-        except ProcessLookupError:
-            os._exit(1)
-        threading.Event().wait(1.0)
+def end_with(parent: int) -> None:
+    """End this process once the harness is gone."""
+
+    def follow() -> None:
+        while True:
+            try:
+                os.kill(parent, 0)
+            except ProcessLookupError:
+                os._exit(1)
+            threading.Event().wait(1.0)
+
+    threading.Thread(target=follow, name="end-with-harness", daemon=True).start()

@@ -58,10 +58,20 @@ def _account(source: random.Random, key: int) -> list[Any]:
 
 
 def chaos_tables(source: random.Random) -> list[StreamTable]:
-    """The tables, each with a random source of its own; the second is the one that operators recreate."""
+    """The tables, each with a random source of its own."""
     tables = stream_tables()
     partial = PartialTable("shop.accounts", "arcion", ACCOUNTS, _account, tables[0].message)
-    return [replace(table, source=random.Random(source.random())) for table in (*tables, partial)]
+    return [_own(table, source) for table in (*tables, partial)]
+
+
+def twin_tables(source: random.Random) -> list[StreamTable]:
+    """More tables of the Arcion format, for more load."""
+    twins = [table for table in chaos_tables(source) if table.source_format == "arcion"]
+    return [replace(table, name=table.name.replace("shop.", "twin.")) for table in twins]
+
+
+def _own(table: StreamTable, source: random.Random) -> StreamTable:
+    return replace(table, source=random.Random(source.random()), live=[])
 
 
 def registration(table: StreamTable) -> dict[str, Any]:
