@@ -1,14 +1,25 @@
-"""What became of a transaction whose COMMIT was not answered."""
+"""What became of a transaction whose COMMIT was not answered.
+
+Its id alone does not tell: Postgres that has crashed gives an id again if nothing of the first transaction had
+reached its log. So the block that the transaction staged is looked for too, by the instant at which it was staged.
+"""
 
 import time
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 import sqlalchemy as sa
 
 from app.errors import Code, TemporarilyUnavailable
+from app.staging.typed_batch import BatchPlace
 
 SELECT_TRANSACTION = sa.text("SELECT CAST(pg_current_xact_id() AS text)")
 SELECT_STATUS = sa.text("SELECT pg_xact_status(CAST(:transaction_id AS xid8))")
+
+SELECT_STAGED_AT = sa.text("""
+    SELECT staged_at FROM mirrorgate.staged_blocks
+    WHERE table_id = :table_id AND generation = :generation AND first_sequence = :first_sequence""")
 
 PATIENCE_SECONDS: Final = 3.0
 """How long a lost connection's transaction may still be in progress, and a database be away, before we give up."""
@@ -16,26 +27,49 @@ PATIENCE_SECONDS: Final = 3.0
 _PAUSE_SECONDS: Final = 0.1
 
 
-def current_transaction(connection: sa.Connection) -> str:
-    """The id of the open transaction."""
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """What tells a transaction from all others: its id, and the instant at which it staged a block, if any."""
+
+    transaction_id: str
+    block: BatchPlace | None
+    staged_at: datetime | None
+
+
+def open_transaction(connection: sa.Connection, block: BatchPlace | None) -> OpenTransaction:
+    """The transaction that is open, and has staged the block that begins at `block`."""
     transaction_id: str = connection.execute(SELECT_TRANSACTION).scalar_one()
-    return transaction_id
+    return OpenTransaction(transaction_id, block, _staged_at(connection, block))
 
 
-def committed(engine: sa.Engine, transaction_id: str, patience_seconds: float = PATIENCE_SECONDS) -> bool:
+def committed(engine: sa.Engine, transaction: OpenTransaction, patience_seconds: float = PATIENCE_SECONDS) -> bool:
     """Whether the transaction is durable. Raises TemporarilyUnavailable `commit_unknown` while nobody can tell.
 
-    After a restart Postgres tells a transaction that was in progress as aborted, which it is.
+    After a restart Postgres tells a transaction that was in progress as aborted, which it is, or as what became of
+    a later one with the same id: then its block is not there.
     """
     deadline = time.monotonic() + patience_seconds
     while True:
         try:
             with engine.connect() as connection:
-                status = connection.execute(SELECT_STATUS, {"transaction_id": transaction_id}).scalar()
-            if status in {"committed", "aborted"}:
-                return bool(status == "committed")
+                keys = {"transaction_id": transaction.transaction_id}
+                status = connection.execute(SELECT_STATUS, keys).scalar()
+                if status == "committed":
+                    # A statement of its own: one that also asks for the status may see what was before the commit.
+                    return _staged_at(connection, transaction.block) == transaction.staged_at
+                if status == "aborted":
+                    return False
         except (sa.exc.DBAPIError, sa.exc.TimeoutError):
             pass  # asked again until the patience is over
         if time.monotonic() >= deadline:
             raise TemporarilyUnavailable(Code.COMMIT_UNKNOWN, "the connection was lost during COMMIT")
         time.sleep(_PAUSE_SECONDS)
+
+
+def _staged_at(connection: sa.Connection, block: BatchPlace | None) -> datetime | None:
+    if block is None:
+        return None
+    table_id, generation, first_sequence = block
+    keys = {"table_id": table_id, "generation": generation, "first_sequence": first_sequence}
+    found: datetime | None = connection.execute(SELECT_STAGED_AT, keys).scalar()
+    return found

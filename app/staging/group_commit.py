@@ -17,9 +17,9 @@ import structlog
 
 from app.domain.request_identity import RequestIdentity
 from app.errors import Code, TemporarilyUnavailable
-from app.staging.commit_outcome import committed, current_transaction
+from app.staging.commit_outcome import OpenTransaction, committed, open_transaction
 from app.staging.database import unavailable
-from app.staging.stage_requests import encode_blocks, stage_requests
+from app.staging.stage_requests import encode_blocks, first_batch, stage_requests
 from app.staging.typed_batch import Receipt, StagingRequest, TypedBatch
 
 log = structlog.get_logger()
@@ -118,8 +118,7 @@ class GroupCommit:
             transaction = connection.begin()
             outcomes = stage_requests(connection, requests, payloads)
             if any(isinstance(outcome, list) for outcome in outcomes):
-                transaction_id = current_transaction(connection)
-                self._commit(transaction, transaction_id)
+                self._commit(transaction, open_transaction(connection, first_batch(requests, outcomes)))
                 self._staged.set()
         for request, outcome in zip(group, outcomes, strict=True):
             if isinstance(outcome, list):
@@ -127,12 +126,12 @@ class GroupCommit:
             else:
                 request.future.set_exception(outcome)
 
-    def _commit(self, transaction: sa.RootTransaction, transaction_id: str) -> None:
+    def _commit(self, transaction: sa.RootTransaction, known: OpenTransaction) -> None:
         """COMMIT; where its answer is lost, ask the database what became of it before anybody is told."""
         try:
             transaction.commit()
         except sa.exc.DBAPIError as error:
-            if not committed(self._engine, transaction_id):
+            if not committed(self._engine, known):
                 raise TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "the transaction was rolled back") from error
 
 

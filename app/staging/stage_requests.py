@@ -22,7 +22,7 @@ from app.staging.row_images import read_images, write_images
 from app.staging.sequence_lock import Counters, Gate, advance_sequence, lock_counters, read_gates
 from app.staging.source_positions import record_source_position, source_positions
 from app.staging.staged_blocks import BatchBorders, NewBlock, insert_blocks
-from app.staging.typed_batch import AlreadyStaged, BlockKey, Receipt, StagingRequest, TableMoved, TypedBatch
+from app.staging.typed_batch import AlreadyStaged, BatchPlace, BlockKey, Receipt, StagingRequest, TableMoved, TypedBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,14 @@ def stage_requests(
         insert_blocks(connection, blocks)
     book.store(connection)
     return outcomes
+
+
+def first_batch(requests: Sequence[StagingRequest], outcomes: Sequence[Outcome]) -> BatchPlace | None:
+    """Where the first of the new blocks begins: the first batch that was staged; None where none was."""
+    for request, outcome in zip(requests, outcomes, strict=True):
+        if isinstance(outcome, list) and outcome:
+            return request.batches[0].table.table_id, outcome[0].receipt.generation, outcome[0].receipt.sequence
+    return None
 
 
 def check_gaps(connection: sa.Connection, batches: Sequence[TypedBatch]) -> None:

@@ -10,6 +10,7 @@ from app.domain.table import BatchSequence, Generation, Table, TableId
 from app.domain.table_schema import SchemaVersion
 
 BlockKey: TypeAlias = tuple[TableId, Generation, SchemaVersion]
+BatchPlace: TypeAlias = tuple[TableId, Generation, BatchSequence]
 
 
 class TableMoved(Exception):

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from app.domain.table import Table
 from app.errors import Code, TemporarilyUnavailable
 from app.staging import database
-from app.staging.commit_outcome import committed
+from app.staging.commit_outcome import OpenTransaction, committed
 from app.staging.database import open_engine
 from app.staging.group_commit import GroupCommit
 from tests.support import sql
@@ -130,7 +130,8 @@ def test_a_commit_that_nobody_can_tell_about_leaves_the_outcome_open(
     engine: sa.Engine, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unknown(*_: object) -> bool:
-        return committed(open_engine("postgresql://nobody@127.0.0.1:1/none"), "1", patience_seconds=0)
+        nowhere = open_engine("postgresql://nobody@127.0.0.1:1/none")
+        return committed(nowhere, OpenTransaction("1", None, None), patience_seconds=0)
 
     monkeypatch.setattr("app.staging.group_commit.committed", unknown)
     sa.event.listen(engine, "commit", lose_answer)

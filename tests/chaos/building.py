@@ -1,0 +1,22 @@
+"""W5 in the drain's own process: the attempts of a Spark task, without Spark."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from unittest.mock import patch
+
+from app.domain.landing_file import BuiltFile
+from spark_jobs import build_files, drain_cycle
+from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace
+
+
+@contextmanager
+def builds_in_process() -> Iterator[None]:
+    """Within the block drains of this process build their files themselves."""
+    with patch.object(drain_cycle, "build_files", _build):
+        yield
+
+
+def _build(_: object, place: BuildPlace, orders: Sequence[BuildOrder], *, tasks: int) -> list[BuiltFile | BuildFailure]:
+    rows = [(order, build_files._attempt(place, position, order)) for position, order in enumerate(orders)]
+    names = ("temp_name", "file_bytes", "file_sha256", "code", "detail")
+    return [build_files._result(order, dict.fromkeys(names) | row) for order, row in rows]

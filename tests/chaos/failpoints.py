@@ -1,0 +1,54 @@
+"""Named places between the steps of the protocol where a process can die, stop or fail.
+
+The functions are wrapped in the process that asks for it; the program itself knows nothing of them.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from typing import Any, Final
+from unittest.mock import patch
+
+from spark_jobs import build_files, drain_cycle
+from spark_jobs.drain_cycle import DrainCycle
+
+_STEPS: Final[dict[str, tuple[Any, str]]] = {
+    "W1 claim": (DrainCycle, "_claim"),
+    "W2 revoke": (drain_cycle, "revoke_older_epochs"),
+    "W3 look": (drain_cycle, "take_stock"),
+    "W2-W3 take over": (DrainCycle, "_take_over"),
+    "W4 plan, not committed": (drain_cycle, "plan_next_files"),
+    "W4 plan": (DrainCycle, "prepare"),
+    "W5 build": (build_files, "build_file"),
+    "W5 nominate, not committed": (drain_cycle, "nominate"),
+    "W6 folder": (drain_cycle, "prepare_folder"),
+    "W7 rename": (drain_cycle, "make_visible"),
+    "W8 record, not committed": (drain_cycle, "record_published"),
+    "W8 record": (DrainCycle, "_record"),
+    "W9 next file": (DrainCycle, "_publish_file"),
+    "R3-R5 remove the folder": (drain_cycle, "remove_table_folder"),
+    "R6 new generation, not committed": (drain_cycle, "finish_drop"),
+    "R6 new generation": (DrainCycle, "_drop"),
+}
+
+POINTS: Final = tuple(f"{when} {step}" for step in _STEPS for when in ("before", "after"))
+
+
+@contextmanager
+def failpoints(reached: Callable[[str], None]) -> Iterator[None]:
+    """Within the block `reached` is called with the name of each point that is passed."""
+    with ExitStack() as stack:
+        for step, (owner, name) in _STEPS.items():
+            stack.enter_context(patch.object(owner, name, _wrapped(step, getattr(owner, name), reached)))
+        yield
+
+
+def _wrapped(step: str, function: Callable[..., Any], reached: Callable[[str], None]) -> Callable[..., Any]:
+    @wraps(function)
+    def run(*arguments: Any, **named: Any) -> Any:
+        reached(f"before {step}")
+        result = function(*arguments, **named)
+        reached(f"after {step}")
+        return result
+
+    return run

@@ -1,0 +1,228 @@
+"""One history: processes, clients, faults and the oracle over a new database and landing zone, from one seed."""
+
+import random
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from app.errors import MirrorgateError
+from app.landing.open_zone import ZonePlace
+from app.staging.database import migrate, open_engine, translated_errors
+from tests.chaos.client import Caller, TableClient
+from tests.chaos.journal import Contradiction, Journal
+from tests.chaos.ledger_view import counts_of, recorded_files
+from tests.chaos.light_drain import DrainPlan, Notes
+from tests.chaos.onelake import OneLakeZone
+from tests.chaos.oracle import Oracle, Violation
+from tests.chaos.processes import ADMIN_KEY, ApiProcess, LightDrains
+from tests.chaos.sight import LocalSight
+from tests.chaos.simulation import RECREATED
+from tests.chaos.spark_drain import SparkDrain
+from tests.chaos.workload import chaos_tables, twin_tables
+from tests.support.crashing_postgres import CrashingPostgres
+
+TICK: Final = 0.05
+CLIENT_PAUSE: Final = 0.02
+SETTLES_WITHIN: Final = 90.0
+ERRORS, DEATHS = 0.08, 0.002
+"""Of the calls of a local landing zone."""
+EVERY: Final = {"drain": 2.5, "api": 2.0, "postgres": 8.0, "python worker": 1.5}
+"""Mean seconds between kills of each kind, beside those at failpoints."""
+
+
+@dataclass
+class Result:
+    """What came of a history."""
+
+    kills: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    events: Counter[str] = field(default_factory=Counter)
+    rows: int = 0
+    files: int = 0
+    batches: int = 0
+    violation: str | None = None
+
+
+class History:
+    """Runs in `place`, which keeps the journal, the logs and the landing zone as evidence."""
+
+    def __init__(self, place: Path, store: str, seed: int) -> None:
+        place.mkdir(parents=True)
+        self._place, self._source = place, random.Random(seed)
+        self._notes = Notes(place / "notes.tsv")
+        self.result = Result()
+        self.journal = Journal(place / "journal.jsonl")
+        self.oracle = Oracle(self.journal)
+        self._ended = threading.Event()
+        self._failures: list[str] = []
+        self._onelake = OneLakeZone(self._fork(), self._note_fault) if store == "onelake" else None
+        local = place / "landing-zone"
+        zone = self._onelake.place if self._onelake else ZonePlace(str(local))
+        self._sight = self._onelake or LocalSight(local)
+        self._postgres = CrashingPostgres(place)
+        migrate(self._postgres.url)
+        self._engine = open_engine(self._postgres.url)
+        self._apis = [ApiProcess(self._postgres.url, place / f"api-{number}.log") for number in (1, 2)]
+        plan = DrainPlan(
+            self._postgres.url, zone, place / "notes.tsv", place / "drains.log", 0, errors=ERRORS, deaths=DEATHS
+        )
+        self._drains = LightDrains(plan, self._fork(), count=2 if store == "spark" else 4)
+        self._spark = (
+            SparkDrain(self._postgres.url, local, place / "spark.log", self._fork()) if store == "spark" else None
+        )
+        self._next = dict.fromkeys(EVERY, 0.0)
+        self._clients = self._make_clients()
+
+    def run(self, seconds: float) -> Result:
+        """Chaos for so long, then calm. A violation is in the result."""
+        threads: list[threading.Thread] = []
+        try:
+            self._drains.tend()
+            for client in self._clients:
+                client.register()
+            threads = [threading.Thread(target=self._load, args=(client,)) for client in self._clients]
+            for thread in threads:
+                thread.start()
+            self._torture(seconds)
+            self._ended.set()
+            for thread in threads:
+                self._until(lambda thread=thread: not thread.is_alive(), "the clients are answered")
+            self._settle()
+        except (Violation, Contradiction) as violation:
+            self.result.violation = str(violation)
+        finally:
+            self._ended.set()
+            for thread in threads:
+                thread.join()
+            self._close()
+        return self.result
+
+    def _torture(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        for kind, mean in EVERY.items():
+            self._next[kind] = time.monotonic() + self._source.expovariate(1 / mean)
+        while time.monotonic() < end:
+            self._tick()
+            for kind, mean in EVERY.items():
+                if time.monotonic() >= self._next[kind]:
+                    self._kill(kind)
+                    self._next[kind] = time.monotonic() + self._source.expovariate(1 / mean)
+
+    def _settle(self) -> None:
+        """Nothing fails any more: all that was accepted is published, and adds up."""
+        self._drains.end()
+        self._drains.calm = True
+        if self._onelake:
+            self._onelake.faults.share = 0.0
+        for client in self._clients:
+            client.resume()
+        self._until(self._all_published, "everything that was accepted is published")
+        self.oracle.finish(self._sight.folders(), counts_of(self._engine))
+
+    def _all_published(self) -> bool:
+        try:
+            with translated_errors():
+                counts = counts_of(self._engine)
+        except MirrorgateError:
+            return False
+        if stopped := {name: c.state for name, c in counts.items() if c.state == "quarantined"}:
+            raise Violation(f"quarantined: {stopped}")
+        return all(c.state == "active" and c.accepted == c.published for c in counts.values())
+
+    def _until(self, condition: "threading.Event | object", what: str) -> None:
+        give_up = time.monotonic() + SETTLES_WITHIN
+        while not condition():  # type: ignore[operator]
+            self._tick()
+            if time.monotonic() > give_up:
+                raise Violation(f"did not happen within {SETTLES_WITHIN:.0f} s without faults: {what}")
+
+    def _tick(self) -> None:
+        self._ended.wait(TICK) if not self._ended.is_set() else time.sleep(TICK)
+        if self._failures:
+            raise Violation(self._failures[0])
+        self._postgres.tend()
+        for api in self._apis:
+            api.tend()
+        self._drains.tend()
+        self._look()
+
+    def _look(self) -> None:
+        try:
+            with translated_errors():
+                recorded = recorded_files(self._engine)
+        except MirrorgateError:
+            recorded = {}
+        folders = self._sight.folders()
+        self.oracle.see(folders)
+        self.oracle.see_ledger(recorded, folders)
+        for folder in folders:
+            for number in sorted(folder.visible)[:-1]:
+                if self._source.random() < 0.3:
+                    self._sight.consume(folder.folder, number)
+
+    def _kill(self, kind: str) -> None:
+        if kind == "drain":
+            self._drains.kill_one()
+        elif kind == "api":
+            api = self._source.choice(self._apis)
+            if not api.answers:
+                return
+            api.kill()
+            self.result.kills["api"] += 1
+        elif kind == "postgres":
+            self._postgres.crash()
+            self.result.kills["postgres (immediate)"] += 1
+        elif self._spark:
+            self.result.kills["spark python worker"] += self._spark.kill_worker()
+
+    def _load(self, client: TableClient) -> None:
+        try:
+            while not self._ended.wait(CLIENT_PAUSE):
+                client.step()
+        except Exception as error:  # noqa: BLE001  # whatever a client meets ends the history
+            self._failures.append(f"client: {type(error).__name__}: {error}")
+
+    def _make_clients(self) -> list[TableClient]:
+        urls = [api.url for api in self._apis]
+        tables = [*chaos_tables(self._fork()), *twin_tables(self._fork())]
+        callers = [Caller(urls, ADMIN_KEY, self._fork(), self.result.events) for _ in tables]
+        return [
+            TableClient(table, caller, self.journal, recreates=table.name == RECREATED)
+            for table, caller in zip(tables, callers, strict=True)
+        ]
+
+    def _close(self) -> None:
+        self._drains.end()
+        for api in self._apis:
+            api.kill()
+        if self._spark:
+            self._spark.end()
+        self._engine.dispose()
+        self._postgres.stop()
+        if self._onelake:
+            self._onelake.close()
+        self.journal.close()
+        self._count()
+
+    def _count(self) -> None:
+        result = self.result
+        result.kills += self._drains.kills
+        for line in (self._place / "notes.tsv").read_text().splitlines():
+            kind, _, what = line.partition("\t")
+            if kind == "fault":
+                result.faults[what] += 1
+            elif kind == "kill":
+                result.kills[what] += 1
+        for client in self._clients:
+            result.events += client.events
+        result.rows, result.files = self.oracle.rows_checked, self.oracle.files_checked
+        result.batches = self.journal.count()["acknowledged"]
+
+    def _note_fault(self, what: str) -> None:
+        self._notes.write(f"fault\t{what}")
+
+    def _fork(self) -> random.Random:
+        return random.Random(self._source.getrandbits(64))

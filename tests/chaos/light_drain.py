@@ -1,0 +1,140 @@
+"""A drain in a process of its own that builds its files itself: no JVM, so it starts in an instant.
+
+It dies and stops at named failpoints and within calls of the landing zone, as its plan says. It is started from a
+fork server that has imported everything, by `multiprocessing`.
+"""
+
+import os
+import random
+import signal
+import threading
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from unittest.mock import patch
+from uuid import uuid4
+
+import structlog
+
+from app.domain.drain_plan import FileLimits
+from app.errors import MirrorgateError
+from app.landing.local_zone import LocalZone
+from app.landing.open_zone import ZonePlace, open_zone
+from app.landing.parquet_file import FileLayout
+from app.landing.zone import LandingZone
+from spark_jobs import drain as drains
+from spark_jobs.build_files import BuildPlace
+from spark_jobs.drain import Drain, kept_lease
+from spark_jobs.drain_cycle import DrainCycle
+from tests.chaos.building import builds_in_process
+from tests.chaos.failpoints import failpoints
+from tests.chaos.faulty_zone import FaultyZone, Troubles
+
+LEASE_SECONDS: Final = 1.0
+POLL_SECONDS: Final = 0.1
+FIRST_BACKOFF, LONGEST_BACKOFF = 0.1, 0.4
+
+
+@dataclass(frozen=True)
+class DrainPlan:
+    """One drain and what is to befall it; `dies_at` and `stops_at` are names of failpoints, met `passes` times."""
+
+    database_url: str
+    zone: ZonePlace
+    notes: Path
+    log: Path
+    seed: int
+    dies_at: str = ""
+    stops_at: str = ""
+    passes: int = 1
+    errors: float = 0.0
+    deaths: float = 0.0
+
+
+class Notes:
+    """A file that many processes append lines to; a line that is written survives its writer."""
+
+    def __init__(self, file: Path) -> None:
+        self._descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def write(self, line: str) -> None:
+        os.write(self._descriptor, f"{line}\n".encode())
+
+
+class Fate:
+    """Kills or stops this process when it passes the point that the plan names."""
+
+    def __init__(self, plan: DrainPlan, notes: Notes) -> None:
+        self._plan, self._notes = plan, notes
+        self._left = plan.passes
+        self._lock = threading.Lock()
+
+    def reached(self, point: str) -> None:
+        if point not in (self._plan.dies_at, self._plan.stops_at):
+            return
+        with self._lock:
+            self._left -= 1
+            if self._left != 0:
+                return
+        if point == self._plan.dies_at:
+            self.die(f"at {point}")
+        self._notes.write(f"stop\t{point}")
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def die(self, where: str = "within a storage call") -> None:
+        self._notes.write(f"kill\tdrain {where}")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def run_light_drain(plan: DrainPlan, parent: int) -> None:
+    """Publish until the process is killed or the harness is gone."""
+    log = plan.log.open("a", buffering=1)
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(log), cache_logger_on_first_use=False)
+    notes = Notes(plan.notes)
+    fate = Fate(plan, notes)
+    end_with(parent)
+    troubles = Troubles(
+        random.Random(plan.seed),
+        errors=plan.errors,
+        deaths=plan.deaths,
+        note=lambda what: notes.write(f"fault\t{what}"),
+        die=fate.die,
+    )
+
+    def troubled(place: ZonePlace) -> LandingZone:
+        zone = open_zone(place)
+        return FaultyZone(zone, troubles) if isinstance(zone, LocalZone) else zone
+
+    with ExitStack() as stack:
+        stack.enter_context(builds_in_process())
+        stack.enter_context(failpoints(fate.reached))
+        stack.enter_context(patch.multiple(drains, _FIRST_BACKOFF=FIRST_BACKOFF, _LONGEST_BACKOFF=LONGEST_BACKOFF))
+        for module in ("spark_jobs.drain_cycle", "spark_jobs.build_files"):
+            stack.enter_context(patch(f"{module}.open_zone", troubled))
+        while True:
+            try:
+                _publish(plan)
+            except MirrorgateError:
+                threading.Event().wait(POLL_SECONDS)  # Postgres is away
+
+
+def _publish(plan: DrainPlan) -> None:
+    place = BuildPlace(plan.database_url, plan.zone, FileLayout(False, "zstd"))
+    cycle = DrainCycle(uuid4(), None, place, FileLimits(128 * 2**20, 300, 0.1), tasks=2)  # type: ignore[arg-type]
+    with kept_lease(cycle, LEASE_SECONDS):
+        Drain(cycle, bins=2).run(threading.Event(), POLL_SECONDS)
+
+
+def end_with(parent: int) -> None:
+    """End this process once the harness is gone."""
+
+    def follow() -> None:
+        while True:
+            try:
+                os.kill(parent, 0)
+            except ProcessLookupError:
+                os._exit(1)
+            threading.Event().wait(1.0)
+
+    threading.Thread(target=follow, name="end-with-harness", daemon=True).start()

@@ -1,0 +1,118 @@
+"""The API processes and drains of one history, which are killed, stopped and started again."""
+
+import os
+import random
+import signal
+import socket
+import time
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Final
+
+from app.settings import PREFIX
+from tests.chaos.api_process import run_api
+from tests.chaos.failpoints import POINTS
+from tests.chaos.light_drain import LEASE_SECONDS, DrainPlan, run_light_drain
+
+ADMIN_KEY: Final = f"mg_00c4a05c_{'k' * 43}"
+_fork_server = get_context("forkserver")
+_fork_server.set_forkserver_preload(["tests.chaos.light_drain", "tests.chaos.api_process"])
+
+
+class ApiProcess:
+    """One API process on a port of its own."""
+
+    def __init__(self, database_url: str, log: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port = int(free.getsockname()[1])
+        self.url = f"http://127.0.0.1:{self._port}"
+        settings = {"DATABASE_URL": database_url, "ADMIN_KEY": ADMIN_KEY, "PORT": str(self._port)}
+        self._settings = {f"{PREFIX}{name}": value for name, value in {**settings, "LOG_LEVEL": "warning"}.items()}
+        self._log = log
+        self._process = self._start()
+
+    def _start(self) -> BaseProcess:
+        arguments = (self._settings, self._log, os.getpid())
+        process = _fork_server.Process(target=run_api, args=arguments, daemon=True)
+        process.start()
+        return process
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+    def tend(self) -> None:
+        if not self._process.is_alive():
+            self._process = self._start()
+
+    @property
+    def answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self._port), timeout=1):
+                return True
+        except OSError:
+            return False
+
+
+@dataclass
+class LightDrains:
+    """So many light drains, each with a fate of its own, drawn from `source`; calm ones meet none."""
+
+    plan: DrainPlan
+    source: random.Random
+    count: int = 4
+    calm: bool = False
+    kills: Counter[str] = field(default_factory=Counter)
+    _processes: list[BaseProcess] = field(default_factory=list)
+    _stopped: dict[int, float] = field(default_factory=dict)
+
+    def tend(self) -> None:
+        """Start what has died, wake what has been stopped for longer than its lease."""
+        self._processes = [process for process in self._processes if process.is_alive()]
+        while len(self._processes) < self.count:
+            self._processes.append(self._start())
+        for process in self._processes:
+            self._wake(process)
+
+    def kill_one(self) -> None:
+        """At a random moment, wherever it is."""
+        process = self.source.choice(self._processes)
+        process.kill()
+        process.join()
+        self.kills["drain anywhere"] += 1
+
+    def end(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.join()
+        self._processes = []
+
+    def _start(self) -> BaseProcess:
+        plan = replace(self.plan, seed=self.source.randrange(2**32))
+        if self.calm:
+            plan = replace(plan, errors=0.0, deaths=0.0)
+        else:
+            fate = "stops_at" if self.source.random() < 0.2 else "dies_at"
+            points = [p for p in POINTS if "not committed" not in p] if fate == "stops_at" else POINTS
+            plan = replace(plan, **{fate: self.source.choice(points)}, passes=self.source.choice((1, 1, 2, 5)))
+        process = _fork_server.Process(target=run_light_drain, args=(plan, os.getpid()), daemon=True)
+        process.start()
+        return process
+
+    def _wake(self, process: BaseProcess) -> None:
+        pid = process.pid or 0
+        if not _is_stopped(pid):
+            self._stopped.pop(pid, None)
+        elif time.monotonic() - self._stopped.setdefault(pid, time.monotonic()) > 1.5 * LEASE_SECONDS:
+            os.kill(pid, signal.SIGCONT)
+            self.kills["drain stopped past its lease"] += 1
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return False

@@ -1,0 +1,138 @@
+"""Drains that take turns in one thread: they die by an exception that nothing catches, or pause while others go on."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final
+from unittest.mock import patch
+from uuid import uuid4
+
+import sqlalchemy as sa
+
+from app.domain.drain_plan import FileLimits
+from app.landing.open_zone import ZonePlace, open_zone
+from app.landing.parquet_file import FileLayout
+from app.landing.zone import LandingZone
+from app.staging.leases import renew_lease
+from spark_jobs.build_files import BuildPlace
+from spark_jobs.drain_cycle import DrainCycle
+from tests.chaos.building import builds_in_process
+from tests.chaos.failpoints import failpoints
+from tests.chaos.faulty_zone import FaultyZone, Trouble, Troubles
+
+END_LEASE: Final = sa.text("UPDATE mirrorgate.workers SET lease_until = clock_timestamp() WHERE worker_id = :worker_id")
+LEASE_SECONDS: Final = 600.0
+DEEPEST: Final = 3
+"""So many drains may stand paused within one another."""
+
+
+class Died(BaseException):
+    """The process is gone: nothing after this point runs."""
+
+
+class SimulatedDrains:
+    """Any number of drains over one database and landing zone; `events` counts what befell them."""
+
+    def __init__(self, engine: sa.Engine, database_url: str, landing_zone: str, source: random.Random) -> None:
+        self._engine, self._source = engine, source
+        self._place = BuildPlace(database_url, ZonePlace(landing_zone), FileLayout(False, "zstd"))
+        self._depth = 0
+        self._running: DrainCycle | None = None
+        self._idle: list[DrainCycle] = []
+        self.calm = False
+        self.troubled = True
+        """Whether storage fails, while it is not calm."""
+        self.events: Counter[str] = Counter()
+        self.between: Callable[[], None] = lambda: None
+        """Called while a drain stands paused."""
+        self.paused_at: Callable[[str], bool] = lambda _: self._source.random() < 0.02
+        self.dies_at: Callable[[str], bool] = lambda _: self._source.random() < 0.02
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            stack.enter_context(builds_in_process())
+            stack.enter_context(failpoints(self._reached))
+            for module in ("spark_jobs.drain_cycle", "spark_jobs.build_files"):
+                stack.enter_context(patch(f"{module}.open_zone", self._open_zone))
+            yield
+            for drain in self._idle:
+                drain.engine.dispose()
+
+    def turn(self) -> None:
+        """One drain, an idle one or a new one, publishes what is due until it is done, fails or dies."""
+        drain = self._idle.pop(self._source.randrange(len(self._idle))) if self._idle else self._new()
+        before, self._running = self._running, drain
+        try:
+            with self._engine.begin() as connection:
+                renew_lease(connection, drain.worker_id, LEASE_SECONDS)
+            self._publish(drain)
+            self._idle.append(drain)
+        except Died:
+            drain.engine.dispose()
+            self._end_lease(drain)
+        finally:
+            self._running = before
+
+    def _publish(self, drain: DrainCycle) -> None:
+        due = drain.due()
+        self._source.shuffle(due)
+        claimed = [entry for table_id in due if (entry := drain.prepare(table_id)) is not None]
+        if claimed:
+            drain.build_and_publish(claimed)
+
+    def _reached(self, point: str) -> None:
+        if self.calm:
+            return
+        if self.dies_at(point):
+            self._die(point)
+        # A paused transaction keeps its locks, and Postgres ends it: that is the case of death.
+        if self._depth < DEEPEST and "not committed" not in point and self.paused_at(point):
+            self.events[f"paused {point}"] += 1
+            self._pause()
+
+    def _pause(self) -> None:
+        """The lease runs out, others go on; then this drain wakes up and does not know."""
+        drain = self._running
+        assert drain is not None
+        self._end_lease(drain)
+        self._depth += 1
+        try:
+            for _ in range(self._source.randrange(1, 4)):
+                self.turn()
+                self.between()
+        finally:
+            self._depth -= 1
+
+    def _die(self, point: str) -> None:
+        self.events[f"killed {point}"] += 1
+        raise Died
+
+    def _end_lease(self, drain: DrainCycle) -> None:
+        with self._engine.begin() as connection:
+            connection.execute(END_LEASE, {"worker_id": drain.worker_id})
+
+    def _new(self) -> DrainCycle:
+        limits = FileLimits(128 * 2**20, 40, 0.0)
+        return DrainCycle(uuid4(), None, self._place, limits, tasks=1)  # type: ignore[arg-type]  # no Spark here
+
+    def _open_zone(self, place: ZonePlace) -> LandingZone:
+        return FaultyZone(open_zone(place), _CalmTroubles(self))
+
+
+class _CalmTroubles(Troubles):
+    """Storage trouble that ends with the chaos; death in the midst of a call is the drain's."""
+
+    def __init__(self, drains: SimulatedDrains) -> None:
+        self._drains = drains
+        super().__init__(
+            drains._source,
+            errors=0.03,
+            deaths=0.01,
+            note=lambda what: drains.events.update([f"storage {what}"]),
+            die=lambda: drains._die("within a storage call"),
+        )
+
+    def draw(self, call: str) -> Trouble | None:
+        return None if self._drains.calm or not self._drains.troubled else super().draw(call)

@@ -1,0 +1,162 @@
+"""Chaos in one process and one thread: the same seed takes the same steps.
+
+Clients, operators, mirroring and drains take turns; drains and storage fail at random.
+"""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import sqlalchemy as sa
+
+from app.domain.drop_plan import DropAction, DropPlan
+from app.domain.names import TableName
+from app.domain.table import TableState
+from app.errors import MirrorgateError
+from app.ingest import Accepted, arcion_json, replicate_json
+from app.staging.table_lifecycle import begin_drop, request_flush, set_publishing
+from demo.workload import Post, stock_metadata
+from tests.chaos.journal import Journal
+from tests.chaos.ledger_view import counts_of, recorded_files
+from tests.chaos.oracle import Oracle, Violation
+from tests.chaos.sight import LocalSight
+from tests.chaos.simulated_drains import SimulatedDrains
+from tests.chaos.workload import bad_post, chaos_tables, registration
+from tests.support.gate import ADMIN, Gate, opened
+from tests.support.gateway_parts import current
+from tests.support.schemas import schema_of
+
+RECREATED: Final = "shop.orders"
+MOST_TURNS: Final = 200
+"""Turns of calm drains within which everything pending must be published."""
+
+
+class Simulation:
+    """One history in the folder `place`, from one seed."""
+
+    def __init__(self, gate: Gate, database_url: str, place: Path, seed: int) -> None:
+        self.gate, self._source = gate, random.Random(seed)
+        self.sight = LocalSight(place / "landing-zone")
+        self.journal = Journal(place / "journal.jsonl")
+        self.oracle = Oracle(self.journal)
+        self.drains = SimulatedDrains(gate.engine, database_url, str(place / "landing-zone"), self._source)
+        self.drains.between = self.look
+        self.tables = chaos_tables(self._source)
+        self.consumed_share = 0.5
+        """Of the files that mirroring may take away, how many it does at each look."""
+        self._posts = 0
+
+    def register(self) -> None:
+        for table in self.tables:
+            if table.source_format == "arcion":
+                wanted = registration(table)
+                self.gate.put(table.name, schema_of(table.columns, wanted["key_columns"]), **wanted.get("options", {}))
+        self.gate.accept(replicate_json(stock_metadata()))
+
+    def run(self, steps: int) -> None:
+        """Take so many steps of chaos, then calm down and see that everything adds up."""
+        choices = [(self.post, 6), (self.drains.turn, 6), (self.look, 3), (self.act, 1)]
+        for _ in range(steps):
+            (step,) = self._source.choices([step for step, _ in choices], [weight for _, weight in choices])
+            step()
+        self.settle()
+
+    def settle(self) -> None:
+        """Without chaos everything that was accepted is published, and adds up. Raises Violation."""
+        self.drains.calm = True
+        for table in self.tables:
+            self._set_state(table.name, TableState.ACTIVE)
+        for _ in range(MOST_TURNS):
+            self.drains.turn()
+            self.look()
+            counts = counts_of(self.gate.engine)
+            if all(c.state == "active" and c.published == c.accepted for c in counts.values()):
+                self.oracle.finish(self.sight.folders(), counts)
+                return
+        raise Violation(f"not published although nothing fails any more: {counts}")
+
+    def post(self, name: str | None = None) -> None:
+        """One request to a table; some cannot be typed, where no table is named."""
+        table = self._source.choice([table for table in self.tables if name in (None, table.name)])
+        if name is None and self._source.random() < 0.1:
+            self._send(bad_post(table), bad=True)
+            return
+        live = list(table.live)
+        if not self._send(table.post(self._source.randrange(1, 30)), bad=False):
+            table.live[:] = live
+
+    def act(self) -> None:
+        """What an operator does."""
+        name = self._source.choice(self.tables).name
+        act = self._source.choice(("pause", "resume", "resume", "flush", "recreate"))
+        if act == "recreate":
+            self._recreate()
+        elif act == "flush":
+            table = current(self.gate.engine, name)
+            with self._refusable(), self.gate.engine.begin() as connection:
+                request_flush(connection, table.name, table.generation, "test")
+        else:
+            self._set_state(name, TableState.PAUSED if act == "pause" else TableState.ACTIVE)
+
+    def look(self) -> None:
+        """The oracle looks, and mirroring takes away some of what it saw."""
+        recorded = recorded_files(self.gate.engine)
+        folders = self.sight.folders()
+        self.oracle.see(folders)
+        self.oracle.see_ledger(recorded, folders)
+        for folder in folders:
+            for number in sorted(folder.visible)[:-1]:
+                if self._source.random() < self.consumed_share:
+                    self.sight.consume(folder.folder, number)
+
+    def _send(self, post: Post, *, bad: bool) -> bool:
+        self._posts += 1
+        key = f"{self._posts:06d}"
+        self.journal.sent(key, post.table, post.rows)
+        try:
+            accepted = self._accept(post)
+        except MirrorgateError as error:
+            self.journal.refused(key, 409, error.code)
+            if not bad and error.code != "table_not_accepting":
+                raise
+            return False
+        receipt = accepted.receipts[0]
+        self.journal.accepted(key, receipt.generation, receipt.sequence)
+        return True
+
+    def _accept(self, post: Post) -> Accepted:
+        decode = arcion_json if post.source_format == "arcion" else replicate_json
+        return self.gate.accept(decode(post.body), ADMIN)
+
+    def _recreate(self) -> None:
+        table = current(self.gate.engine, RECREATED)
+        plan = DropPlan(DropAction.RECREATE)
+        with self._refusable(), self.gate.engine.begin() as connection:
+            begin_drop(connection, table.name, table.generation, plan, "test")
+            next(table for table in self.tables if table.name == RECREATED).live.clear()
+
+    def _set_state(self, name: str, state: TableState) -> None:
+        table = current(self.gate.engine, name)
+        with self._refusable(), self.gate.engine.begin() as connection:
+            set_publishing(connection, TableName.parse(name), table.generation, state, "test")
+
+    @contextmanager
+    def _refusable(self) -> Iterator[None]:
+        """Acts that a table's state does not allow are refused."""
+        try:
+            yield
+        except MirrorgateError as error:
+            if error.code not in ("wrong_table_state", "table_not_accepting"):
+                raise
+
+
+@contextmanager
+def simulation(engine: sa.Engine, database_url: str, place: Path, seed: int) -> Iterator[Simulation]:
+    with opened(engine) as gate:
+        made = Simulation(gate, database_url, place, seed)
+        made.register()
+        with made.drains.opened():
+            yield made
+        made.journal.close()

@@ -1,0 +1,68 @@
+"""The real drain with its JVM, whose Python workers are killed while they write."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from app.embedded import find_java
+from app.settings import PREFIX
+from tests.support.processes import REPOSITORY
+
+
+class SparkDrain:
+    """`python -m spark_jobs.drain` in a session of its own."""
+
+    def __init__(self, database_url: str, landing_zone: Path, log: Path, source: random.Random) -> None:
+        settings = {
+            "DATABASE_URL": database_url,
+            "LANDING_ZONE": str(landing_zone),
+            "SPARK_MASTER": "local[2]",
+            "LEASE_SECONDS": "3",
+            "MAX_DELAY_SECONDS": "0.1",
+        }
+        environment = {**os.environ, **{f"{PREFIX}{name}": value for name, value in settings.items()}}
+        environment["JAVA_HOME"] = str(find_java(log.parent, os.environ))
+        command = [sys.executable, "-m", "spark_jobs.drain", "--parent-pid", str(os.getpid())]
+        self._source = source
+        with log.open("ab") as opened:
+            self._process = subprocess.Popen(
+                command, cwd=REPOSITORY, env=environment, stdout=opened, stderr=opened, start_new_session=True
+            )
+
+    def kill_worker(self) -> int:
+        """Kill one of Spark's Python workers, or the daemon that forks them; how many were killed."""
+        workers = [pid for pid in _descendants(self._process.pid) if b"pyspark" in _command(pid)]
+        if not workers:
+            return 0
+        with suppress(ProcessLookupError):
+            os.kill(self._source.choice(workers), signal.SIGKILL)
+        return 1
+
+    def end(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+
+def _descendants(pid: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                children.setdefault(parent, []).append(int(entry.name))
+    found = [*children.get(pid, [])]
+    for child in found:
+        found += children.get(child, [])
+    return found
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

@@ -1,0 +1,81 @@
+"""What was acknowledged before Postgres crashed is there after it; what was lost is told as lost."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from app.errors import Code, TemporarilyUnavailable
+from app.staging.commit_outcome import SELECT_STATUS, SELECT_TRANSACTION
+from app.staging.database import migrate, open_engine
+from app.staging.group_commit import GroupCommit
+from tests.support import sql
+from tests.support.crashing_postgres import CrashingPostgres
+from tests.support.gateway_parts import inserts, registered, stage, typed
+from tests.support.schemas import schema_of
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[CrashingPostgres]:
+    # What no commit has flushed stays in memory until the crash.
+    server = CrashingPostgres(tmp_path, wal_writer_delay="10s")
+    migrate(server.url)
+    yield server
+    server.stop()
+
+
+def crash(server: CrashingPostgres, engine: sa.Engine) -> None:
+    """Let Postgres crash and come back."""
+
+    def answers() -> bool:
+        server.tend()
+        with suppress(sa.exc.OperationalError):
+            return bool(sql.value(engine, "SELECT 1"))
+        return False
+
+    server.crash()
+    wait_until(answers, within=30, what="Postgres is back")
+
+
+@pytest.fixture
+def engines(server: CrashingPostgres) -> Iterator[tuple[sa.Engine, sa.Engine]]:
+    """The connections of two processes."""
+    engines = open_engine(server.url), open_engine(server.url)
+    yield engines
+    for engine in engines:
+        engine.dispose()
+
+
+def test_a_batch_that_a_crash_took_is_not_acknowledged_for_another_that_got_its_transaction_id(
+    server: CrashingPostgres, engines: tuple[sa.Engine, sa.Engine]
+) -> None:
+    """Postgres gives a transaction id again if nothing of the first one had reached its log."""
+    engine, other = engines
+    table = registered(other, "t", schema_of({"id": "int64"}, ["id"]))
+    ids: list[str] = []
+    staged, crashed = threading.Event(), threading.Event()
+
+    def wait_for_the_crash(connection: sa.Connection) -> None:
+        ids.append(connection.execute(SELECT_TRANSACTION).scalar_one())
+        staged.set()
+        crashed.wait(timeout=60)
+
+    sa.event.listen(engine, "commit", wait_for_the_crash)
+    writer = GroupCommit(engine)
+    writer.start()
+    lost = writer.submit([typed(table, inserts([{"id": 1}]))])
+    assert staged.wait(timeout=30)
+    crash(server, other)
+    [later] = stage(other, [typed(table, inserts([{"id": 2}]))])
+    crashed.set()
+    refusal = lost.exception(timeout=30)
+    writer.close()
+    with other.connect() as connection:
+        assert connection.execute(SELECT_STATUS, {"transaction_id": ids[0]}).scalar() == "committed"
+    assert isinstance(refusal, TemporarilyUnavailable)
+    assert refusal.code == Code.DATABASE_UNAVAILABLE
+    assert later.sequence == 1

@@ -1,0 +1,44 @@
+"""A Postgres that crashes when it is told to."""
+
+import signal
+import subprocess
+from pathlib import Path
+
+from app.embedded import PrivatePostgres
+
+
+class CrashingPostgres:
+    """A private Postgres that is stopped as a crash would, and started again under the same address.
+
+    Both from the main thread: it ends with the thread that started it.
+    """
+
+    def __init__(self, folder: Path, **settings: str) -> None:
+        # A process that crashes loses nothing that it has handed to the system; fsync is about the machine.
+        self._server = PrivatePostgres(folder, {"fsync": "off", "full_page_writes": "off", **settings})
+        self._server.start()
+        self.url = self._server.url
+
+    def crash(self) -> None:
+        """`immediate`: no session ends cleanly, what only memory holds is lost, and the next start recovers."""
+        process = self._server.process
+        process.send_signal(signal.SIGQUIT)
+        process.wait(timeout=30)
+        self.tend()
+
+    def tend(self) -> None:
+        """Start it again if it has ended, which it does while sessions of the one before live on."""
+        if self._server.process.poll() is not None:
+            with self._server.log_file.open("ab") as log:
+                self._server._process = subprocess.Popen(
+                    self._server.command,
+                    cwd="/",
+                    env=self._server.environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+
+    def stop(self) -> None:
+        self._server.stop()
