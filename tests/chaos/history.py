@@ -10,7 +10,8 @@ from typing import Final
 
 from app.errors import MirrorgateError
 from app.landing.open_zone import ZonePlace
-from app.staging.database import migrate, open_engine, translated_errors
+from app.staging.database import open_engine, translated_errors
+from app.staging.schema_revision import migrate
 from tests.chaos.client import Caller, TableClient
 from tests.chaos.journal import Contradiction, Journal
 from tests.chaos.ledger_view import counts_of, recorded_files

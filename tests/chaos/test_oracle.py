@@ -88,7 +88,7 @@ def test_a_drain_that_wakes_up_harms_nothing_while_older_epochs_are_revoked(hist
 
 
 def test_a_skipped_revoke_is_found(history: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_jobs.drain_cycle.revoke_older_epochs", lambda *_: None)
+    monkeypatch.setattr("spark_jobs.drain_cycle.revoke_older_epochs", lambda *_, **__: None)
     pause_once(history, "before W7 rename", lambda: two_more(history))
     with pytest.raises(Violation, match="came back after they were consumed"):
         published(history, 1)
@@ -100,7 +100,7 @@ def test_a_rename_that_replaces_is_found(history: Simulation, monkeypatch: pytes
         zone.replace_file(source, destination)
         return RenameOutcome.RENAMED
 
-    monkeypatch.setattr("spark_jobs.drain_cycle.revoke_older_epochs", lambda *_: None)
+    monkeypatch.setattr("spark_jobs.drain_cycle.revoke_older_epochs", lambda *_, **__: None)
     published(history, 1)
     history.look()
     pause_once(history, "before W7 rename", history.look)

@@ -10,8 +10,9 @@ import sqlalchemy as sa
 
 from app.errors import Code, TemporarilyUnavailable
 from app.staging.commit_outcome import SELECT_STATUS, SELECT_TRANSACTION
-from app.staging.database import migrate, open_engine
+from app.staging.database import open_engine
 from app.staging.group_commit import GroupCommit
+from app.staging.schema_revision import migrate
 from tests.support import sql
 from tests.support.crashing_postgres import CrashingPostgres
 from tests.support.gateway_parts import inserts, registered, stage, typed
