@@ -1,6 +1,7 @@
 """`make chaos MINUTES=n`: histories of random failures until the time is up. Exits 1 at the first violation."""
 
 import argparse
+import logging
 import os
 import random
 import shutil
@@ -10,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
+import structlog
 from rich.console import Console
 from rich.table import Table as Grid
 
@@ -30,6 +32,7 @@ def main() -> int:
     )
     parser.add_argument("--store", choices=STORES, help="of every history; unset: in turn")
     arguments = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     shutil.rmtree(PLACE, ignore_errors=True)
     end = time.monotonic() + 60 * arguments.minutes
     total, number = Result(), 0

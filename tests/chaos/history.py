@@ -4,6 +4,7 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -29,7 +30,7 @@ CLIENT_PAUSE: Final = 0.02
 SETTLES_WITHIN: Final = 90.0
 ERRORS, DEATHS = 0.08, 0.002
 """Of the calls of a local landing zone."""
-EVERY: Final = {"drain": 2.5, "api": 2.0, "postgres": 8.0, "python worker": 1.5}
+EVERY: Final = {"drain": 2.5, "api": 2.0, "postgres": 8.0, "python worker": 0.5}
 """Mean seconds between kills of each kind, beside those at failpoints."""
 
 
@@ -69,7 +70,7 @@ class History:
         plan = DrainPlan(
             self._postgres.url, zone, place / "notes.tsv", place / "drains.log", 0, errors=ERRORS, deaths=DEATHS
         )
-        self._drains = LightDrains(plan, self._fork(), count=2 if store == "spark" else 4)
+        self._drains = LightDrains(plan, self._fork(), count=1 if store == "spark" else 4)
         self._spark = (
             SparkDrain(self._postgres.url, local, place / "spark.log", self._fork()) if store == "spark" else None
         )
@@ -81,6 +82,8 @@ class History:
         threads: list[threading.Thread] = []
         try:
             self._drains.tend()
+            if self._spark:
+                self._until(lambda: self._spark is None or self._spark.started, "Spark starts")
             for client in self._clients:
                 client.register()
             threads = [threading.Thread(target=self._load, args=(client,)) for client in self._clients]
@@ -132,21 +135,23 @@ class History:
             raise Violation(f"quarantined: {stopped}")
         return all(c.state == "active" and c.accepted == c.published for c in counts.values())
 
-    def _until(self, condition: "threading.Event | object", what: str) -> None:
+    def _until(self, condition: Callable[[], bool], what: str) -> None:
         give_up = time.monotonic() + SETTLES_WITHIN
-        while not condition():  # type: ignore[operator]
+        while not condition():
             self._tick()
             if time.monotonic() > give_up:
                 raise Violation(f"did not happen within {SETTLES_WITHIN:.0f} s without faults: {what}")
 
     def _tick(self) -> None:
-        self._ended.wait(TICK) if not self._ended.is_set() else time.sleep(TICK)
+        threading.Event().wait(TICK)
         if self._failures:
             raise Violation(self._failures[0])
         self._postgres.tend()
         for api in self._apis:
             api.tend()
         self._drains.tend()
+        if self._spark:
+            self._spark.tend()
         self._look()
 
     def _look(self) -> None:

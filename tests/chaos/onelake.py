@@ -51,7 +51,7 @@ class OneLakeZone:
 
     source: random.Random
     note: Callable[[str], None]
-    share: float = 0.05
+    share: float = 0.12
 
     def __post_init__(self) -> None:
         self._opened = ExitStack()
