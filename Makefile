@@ -10,15 +10,18 @@ RUN := $(BIN)/python -m
 
 # A Python to make .venv with, instead of the first suitable one on the PATH.
 PYTHON ?=
-# More arguments for mirrorgate up, the demo, pytest, the benchmarks or the fuzzer.
+# More arguments for mirrorgate up, the demo, pytest, the benchmarks, the fuzzer or chaos.
 ARGS ?=
 # How long to fuzz.
 SECONDS ?= 60
+# How long to torture, and the seed whose schedule to replay.
+MINUTES ?= 1
+SEED ?=
 
 COMPILE := $(RUN) uv pip compile pyproject.toml --universal --python-version 3.11 --fork-strategy fewest --quiet \
 	--no-emit-index-url --custom-compile-command 'make lock'
 
-.PHONY: help demo up test test-fast check bench fuzz openapi docs lock clean .venv
+.PHONY: help demo up test test-fast check bench fuzz chaos openapi docs lock clean .venv
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -50,6 +53,9 @@ bench: .venv ## Run the benchmark suite, which lives in benchmarks/
 fuzz: .venv ## Try damaged bytes on every decoder for SECONDS (60)
 	@$(RUN) tests.fuzz --seconds $(SECONDS) $(ARGS)
 
+chaos: .venv ## Kill, stop and break the real parts under load for MINUTES (1), and check what lands
+	@SEED="$(SEED)" $(RUN) tests.chaos --minutes $(MINUTES) $(ARGS)
+
 openapi: .venv ## Write openapi/mirrorgate.v1.yaml from the app
 	@$(RUN) tools.openapi
 
@@ -63,7 +69,7 @@ lock: .venv ## Pin the newest versions that fit pyproject.toml
 		--output-file requirements/drain.lock
 
 clean: ## Remove .venv and everything else that can be made again; keeps .mirrorgate
-	@rm -rf .venv build dist .demo .fuzz .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv build dist .chaos .demo .fuzz .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@rm -rf spark-warehouse metastore_db derby.log *.egg-info
 	@find . -name .mirrorgate -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -1,6 +1,7 @@
 """`make chaos MINUTES=n`: histories of random failures until the time is up. Exits 1 at the first violation."""
 
 import argparse
+import logging
 import os
 import random
 import shutil
@@ -10,13 +11,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
+import structlog
 from rich.console import Console
 from rich.table import Table as Grid
 
 from tests.chaos.history import History, Result
 
 PLACE: Final = Path(__file__).resolve().parents[2] / ".chaos"
-STORES: Final = ("local", "onelake", "spark")
+STORES: Final = ("local", "onelake", "local", "onelake", "spark")
 HISTORY_SECONDS: Final = 25.0
 
 console = Console(highlight=False, markup=False, soft_wrap=True)
@@ -28,8 +30,9 @@ def main() -> int:
     parser.add_argument(
         "--seed", type=int, default=int(os.environ.get("SEED") or random.SystemRandom().randrange(10**6))
     )
-    parser.add_argument("--store", choices=STORES, help="of every history; unset: in turn")
+    parser.add_argument("--store", choices=sorted({*STORES}), help="of every history; unset: in turn")
     arguments = parser.parse_args()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     shutil.rmtree(PLACE, ignore_errors=True)
     end = time.monotonic() + 60 * arguments.minutes
     total, number = Result(), 0

@@ -4,7 +4,9 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -28,9 +30,9 @@ from tests.support.crashing_postgres import CrashingPostgres
 TICK: Final = 0.05
 CLIENT_PAUSE: Final = 0.02
 SETTLES_WITHIN: Final = 90.0
-ERRORS, DEATHS = 0.08, 0.002
+ERRORS, DEATHS = 0.1, 0.002
 """Of the calls of a local landing zone."""
-EVERY: Final = {"drain": 2.5, "api": 2.0, "postgres": 8.0, "python worker": 1.5}
+EVERY: Final = {"drain": 2.5, "api": 2.0, "postgres": 8.0, "spark python worker": 1.0}
 """Mean seconds between kills of each kind, beside those at failpoints."""
 
 
@@ -82,6 +84,8 @@ class History:
         threads: list[threading.Thread] = []
         try:
             self._drains.tend()
+            if self._spark:
+                self._until(lambda: self._spark is None or self._spark.started, "Spark starts")
             for client in self._clients:
                 client.register()
             threads = [threading.Thread(target=self._load, args=(client,)) for client in self._clients]
@@ -90,7 +94,7 @@ class History:
             self._torture(seconds)
             self._ended.set()
             for thread in threads:
-                self._until(lambda thread=thread: not thread.is_alive(), "the clients are answered")
+                self._until(partial(_has_ended, thread), "the clients are answered")
             self._settle()
         except (Violation, Contradiction) as violation:
             self.result.violation = str(violation)
@@ -108,8 +112,7 @@ class History:
         while time.monotonic() < end:
             self._tick()
             for kind, mean in EVERY.items():
-                if time.monotonic() >= self._next[kind]:
-                    self._kill(kind)
+                if time.monotonic() >= self._next[kind] and self._kill(kind):
                     self._next[kind] = time.monotonic() + self._source.expovariate(1 / mean)
 
     def _settle(self) -> None:
@@ -133,21 +136,23 @@ class History:
             raise Violation(f"quarantined: {stopped}")
         return all(c.state == "active" and c.accepted == c.published for c in counts.values())
 
-    def _until(self, condition: "threading.Event | object", what: str) -> None:
+    def _until(self, condition: Callable[[], bool], what: str) -> None:
         give_up = time.monotonic() + SETTLES_WITHIN
-        while not condition():  # type: ignore[operator]
+        while not condition():
             self._tick()
             if time.monotonic() > give_up:
                 raise Violation(f"did not happen within {SETTLES_WITHIN:.0f} s without faults: {what}")
 
     def _tick(self) -> None:
-        self._ended.wait(TICK) if not self._ended.is_set() else time.sleep(TICK)
+        threading.Event().wait(TICK)
         if self._failures:
             raise Violation(self._failures[0])
         self._postgres.tend()
         for api in self._apis:
             api.tend()
         self._drains.tend()
+        if self._spark:
+            self._spark.tend()
         self._look()
 
     def _look(self) -> None:
@@ -164,20 +169,24 @@ class History:
                 if self._source.random() < 0.3:
                     self._sight.consume(folder.folder, number)
 
-    def _kill(self, kind: str) -> None:
+    def _kill(self, kind: str) -> bool:
+        """Whether there was something to kill."""
         if kind == "drain":
             self._drains.kill_one()
-        elif kind == "api":
-            api = self._source.choice(self._apis)
-            if not api.answers:
-                return
-            api.kill()
-            self.result.kills["api"] += 1
-        elif kind == "postgres":
+            return True
+        if kind == "postgres":
             self._postgres.crash()
             self.result.kills["postgres (immediate)"] += 1
-        elif self._spark:
-            self.result.kills["spark python worker"] += self._spark.kill_worker()
+            return True
+        if kind == "api":
+            api = self._source.choice(self._apis)
+            killed = int(api.answers)
+            if killed:
+                api.kill()
+        else:
+            killed = self._spark.kill_worker() if self._spark else 0
+        self.result.kills[kind] += killed
+        return bool(killed)
 
     def _load(self, client: TableClient) -> None:
         try:
@@ -227,3 +236,7 @@ class History:
 
     def _fork(self) -> random.Random:
         return random.Random(self._source.getrandbits(64))
+
+
+def _has_ended(thread: threading.Thread) -> bool:
+    return not thread.is_alive()

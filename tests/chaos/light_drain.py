@@ -19,6 +19,7 @@ import structlog
 
 from app.domain.drain_plan import FileLimits
 from app.errors import MirrorgateError
+from app.landing import retries
 from app.landing.local_zone import LocalZone
 from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.parquet_file import FileLayout
@@ -34,6 +35,7 @@ from tests.chaos.faulty_zone import FaultyZone, Troubles
 LEASE_SECONDS: Final = 1.0
 POLL_SECONDS: Final = 0.1
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.1, 0.4
+"""Time runs faster here: production waits longer before it tries again."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,7 @@ def run_light_drain(plan: DrainPlan, parent: int) -> None:
     with ExitStack() as stack:
         stack.enter_context(builds_in_process())
         stack.enter_context(failpoints(fate.reached))
+        stack.enter_context(patch.multiple(retries, _FIRST_PAUSE=FIRST_BACKOFF / 4, _LONGEST_PAUSE=LONGEST_BACKOFF))
         stack.enter_context(patch.multiple(drains, _FIRST_BACKOFF=FIRST_BACKOFF, _LONGEST_BACKOFF=LONGEST_BACKOFF))
         for module in ("spark_jobs.drain_cycle", "spark_jobs.build_files"):
             stack.enter_context(patch(f"{module}.open_zone", troubled))

@@ -51,7 +51,7 @@ class OneLakeZone:
 
     source: random.Random
     note: Callable[[str], None]
-    share: float = 0.05
+    share: float = 0.2
 
     def __post_init__(self) -> None:
         self._opened = ExitStack()
@@ -59,7 +59,7 @@ class OneLakeZone:
         self.faults = RandomFaults(self.source, self.share, self.note)
         self._endpoint = self._opened.enter_context(served(OneLake(faults=self.faults), trust))
         self._mirror = Mirror(self._endpoint, eager=False)
-        self.place: ZonePlace = place(self._endpoint, trust, retry_seconds=2.0, answer_seconds=0.5)
+        self.place: ZonePlace = place(self._endpoint, trust, retry_seconds=2.0, answer_seconds=0.25)
 
     def close(self) -> None:
         self._opened.close()

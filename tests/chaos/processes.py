@@ -92,15 +92,17 @@ class LightDrains:
 
     def _start(self) -> BaseProcess:
         plan = replace(self.plan, seed=self.source.randrange(2**32))
-        if self.calm:
-            plan = replace(plan, errors=0.0, deaths=0.0)
-        else:
-            fate = "stops_at" if self.source.random() < 0.2 else "dies_at"
-            points = [p for p in POINTS if "not committed" not in p] if fate == "stops_at" else POINTS
-            plan = replace(plan, **{fate: self.source.choice(points)}, passes=self.source.choice((1, 1, 2, 5)))
+        plan = replace(plan, errors=0.0, deaths=0.0) if self.calm else self._doomed(plan)
         process = _fork_server.Process(target=run_light_drain, args=(plan, os.getpid()), daemon=True)
         process.start()
         return process
+
+    def _doomed(self, plan: DrainPlan) -> DrainPlan:
+        plan = replace(plan, passes=self.source.choice((1, 1, 2, 5)))
+        if self.source.random() < 0.2:
+            # A transaction that stops keeps its locks until Postgres ends it.
+            return replace(plan, stops_at=self.source.choice([p for p in POINTS if "not committed" not in p]))
+        return replace(plan, dies_at=self.source.choice(POINTS))
 
     def _wake(self, process: BaseProcess) -> None:
         pid = process.pid or 0

@@ -20,27 +20,46 @@ class SparkDrain:
         settings = {
             "DATABASE_URL": database_url,
             "LANDING_ZONE": str(landing_zone),
-            "SPARK_MASTER": "local[2]",
+            "SPARK_MASTER": "local[2,4]",
             "LEASE_SECONDS": "3",
             "MAX_DELAY_SECONDS": "0.1",
         }
         environment = {**os.environ, **{f"{PREFIX}{name}": value for name, value in settings.items()}}
         environment["JAVA_HOME"] = str(find_java(log.parent, os.environ))
+        self._environment, self._log, self._source = environment, log, source
+        self._process = self._start()
+
+    def tend(self) -> None:
+        """Start it again if it has ended: it does not start while Postgres is away."""
+        if self._process.poll() is not None:
+            self.end()
+            self._process = self._start()
+
+    def _start(self) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-m", "spark_jobs.drain", "--parent-pid", str(os.getpid())]
-        self._source = source
-        with log.open("ab") as opened:
-            self._process = subprocess.Popen(
-                command, cwd=REPOSITORY, env=environment, stdout=opened, stderr=opened, start_new_session=True
+        self._began = self._log.stat().st_size if self._log.exists() else 0
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                command, cwd=REPOSITORY, env=self._environment, stdout=log, stderr=log, start_new_session=True
             )
 
     def kill_worker(self) -> int:
-        """Kill one of Spark's Python workers, or the daemon that forks them; how many were killed."""
-        workers = [pid for pid in _descendants(self._process.pid) if b"pyspark" in _command(pid)]
+        """Kill one of Spark's Python workers, or the daemon that forks them; how many were killed.
+
+        Not before the drain has started: it needs them for that, and nothing is written yet.
+        """
+        if not self.started:
+            return 0
+        workers = [pid for pid in _descendants(self._process.pid) if b"pyspark.daemon" in _command(pid)]
         if not workers:
             return 0
         with suppress(ProcessLookupError):
             os.kill(self._source.choice(workers), signal.SIGKILL)
         return 1
+
+    @property
+    def started(self) -> bool:
+        return b"drain_started" in self._log.read_bytes()[self._began :]
 
     def end(self) -> None:
         with suppress(ProcessLookupError):
