@@ -2,6 +2,8 @@
 
 import json
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -15,6 +17,7 @@ from app.errors import Code
 
 _HOME: Final = Path(".mirrorgate")
 _POLL_SECONDS: Final = 0.2
+"""Between two looks at a table that the drain is working on."""
 _console = Console()
 
 Meant = Annotated[int, typer.Option("--generation", min=1, help="The generation that is meant, as `status` shows it.")]
@@ -27,8 +30,8 @@ def drop(
 ) -> None:
     """Delete a table and its landing folder. Batches that are not published yet are discarded and counted."""
     with GatewayClient.find(url, key, data_dir) as client:
-        client.delete(f"/v1/tables/{table}", generation=generation)
-        _finish(client, table, generation, wait=wait)
+        begin = partial(client.delete, f"/v1/tables/{table}", generation=generation)
+        _drop(client, table, generation, begin, wait=wait)
 
 
 @tables.command("recreate")
@@ -47,8 +50,8 @@ def recreate(
     """Delete a table's landing folder and begin a new generation, empty, with files from 1."""
     wanted = json.loads(schema.read_text()) if schema is not None else {}
     with GatewayClient.find(url, key, data_dir) as client:
-        client.post(f"/v1/tables/{table}/recreate", wanted, generation=generation)
-        _finish(client, table, generation, wait=wait)
+        begin = partial(client.post, f"/v1/tables/{table}/recreate", wanted, generation=generation)
+        _drop(client, table, generation, begin, wait=wait)
 
 
 @tables.command("rename")
@@ -63,8 +66,8 @@ def rename(
 ) -> None:
     """Give a table another name. Its rows land again from row images where it keeps them, else the source reloads."""
     with GatewayClient.find(url, key, data_dir) as client:
-        client.post(f"/v1/tables/{table}/rename", {"name": new_name}, generation=generation)
-        _finish(client, table, generation, wait=wait)
+        begin = partial(client.post, f"/v1/tables/{table}/rename", {"name": new_name}, generation=generation)
+        _drop(client, table, generation, begin, wait=wait)
 
 
 @tables.command("pause")
@@ -118,20 +121,17 @@ def show_events(table: TableName, url: Url = None, key: Key = None, data_dir: Da
     for title in ("when", "gen", "who", "what", "why", "details"):
         grid.add_column(title)
     with GatewayClient.find(url, key, data_dir) as client:
-        after: int | None = 0
-        while after is not None:
-            page = client.get(f"/v1/tables/{table}/events", after=after, limit=1000)
-            for event in page["events"]:
-                known = {name: value for name, value in event["details"].items() if value not in (None, 0)}
-                grid.add_row(
-                    event["happened_at"][:19],
-                    str(event["generation"]),
-                    event["actor"],
-                    event["action"],
-                    event["reason"] or "",
-                    json.dumps(known) if known else "",
-                )
-            after = page["next_after"]
+        events, _ = _events(client, table, 0)
+    for event in events:
+        known = {name: value for name, value in event["details"].items() if value not in (None, 0)}
+        grid.add_row(
+            event["happened_at"][:19],
+            str(event["generation"]),
+            event["actor"],
+            event["action"],
+            event["reason"] or "",
+            json.dumps(known) if known else "",
+        )
     _console.print(grid)
 
 
@@ -149,12 +149,17 @@ def _act(
     _console.print(f"{answer['table']}: {act.partition('/')[0]} accepted, state {answer['state']}")
 
 
-def _finish(client: GatewayClient, table: str, generation: int, *, wait: bool) -> None:
-    """Wait for the drop's last event, showing why it goes on while it does."""
-    shown: str | None = None
+def _drop(client: GatewayClient, table: str, generation: int, begin: Callable[[], object], *, wait: bool) -> None:
+    """Begin a drop, then wait for its last event, showing why it goes on while it does."""
+    seen = _events(client, table, 0)[1]
+    begin()
+    if not wait:
+        _console.print(f"{table}: accepted; the drain deletes the landing folder")
+        return
     with _console.status(f"{table}: waiting for the drain to delete the landing folder") as line:
-        while wait:
-            for event in client.get(f"/v1/tables/{table}/events", limit=1000)["events"]:
+        while True:
+            events, seen = _events(client, table, seen)
+            for event in events:
                 if event["generation"] == generation and event["action"].endswith(" done"):
                     details = event["details"]
                     _console.print(
@@ -162,14 +167,28 @@ def _finish(client: GatewayClient, table: str, generation: int, *, wait: bool) -
                         f" {details['discarded_rows']:,} rows discarded, {details['landed_again']:,} rows land again"
                     )
                     return
-            try:
-                reason = client.get(f"/v1/tables/{table}")["state_reason"]
-            except RefusedByGateway as error:
-                if error.code is not Code.UNKNOWN_TABLE:
-                    raise
-                reason = None
-            if reason and reason != shown:
+            if reason := _state_reason(client, table):
                 line.update(f"{table}: {reason}")
-                shown = reason
             time.sleep(_POLL_SECONDS)
-    _console.print(f"{table}: accepted; the drain deletes the landing folder")
+
+
+def _events(client: GatewayClient, table: str, after: int) -> tuple[list[dict[str, Any]], int]:
+    """The events of every table of this name beyond one, and the last of them."""
+    events: list[dict[str, Any]] = []
+    following: int | None = after
+    while following is not None:
+        page = client.get(f"/v1/tables/{table}/events", after=following, limit=1000)
+        events += page["events"]
+        following = page["next_after"]
+    return events, events[-1]["id"] if events else after
+
+
+def _state_reason(client: GatewayClient, table: str) -> str | None:
+    """Why a drop goes on; None when there is nothing to tell, or no such table any more."""
+    try:
+        reason: str | None = client.get(f"/v1/tables/{table}")["state_reason"]
+    except RefusedByGateway as error:
+        if error.code is not Code.UNKNOWN_TABLE:
+            raise
+        return None
+    return reason

@@ -231,46 +231,6 @@ class RowImagesModel(Model):
     count: int
 
 
-class RecreateTable(Model):
-    """What the new generation begins with; what is left out stays as it is."""
-
-    columns: list[ColumnModel] | None = None
-    arrow_schema: Annotated[bytes | None, Field(json_schema_extra={"contentEncoding": "base64"})] = None
-    key_columns: list[str] = []
-    options: OptionsModel | None = None
-
-
-class RenameTable(Model):
-    """The new name, `name` or `schema.name`."""
-
-    name: str
-
-
-class ReleaseTable(Model):
-    """Why the table may publish again: what was found and done. Kept with the table's events."""
-
-    reason: Annotated[str, Field(min_length=1, max_length=1000)]
-
-
-class EventModel(Model):
-    """One act of an operator (`actor` is the id of a key) or of the drain."""
-
-    id: int
-    generation: int
-    happened_at: datetime
-    actor: str
-    action: str
-    reason: str | None
-    details: dict[str, Any]
-
-
-class EventsModel(Model):
-    """`next_after` is the `after` of the next page, null on the last."""
-
-    events: list[EventModel]
-    next_after: int | None
-
-
 class BatchModel(Model):
     """Where a change batch is: `pending`, `planned` or `published`, and in which file; `discarded` where its
     generation ended before it was published. Counts and file are null once retention has purged them."""

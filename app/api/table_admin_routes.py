@@ -1,22 +1,24 @@
 """What operators ask of tables. Every act names the generation it means; each leaves an event."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
 from app.api.auth import Administrator, visible_name
 from app.api.gateway import Gateway, GatewayOf
-from app.api.models import EventModel, EventsModel, RecreateTable, ReleaseTable, RenameTable, TableModel
+from app.api.models import TableModel
 from app.api.openapi import problems
+from app.api.operation_models import EventModel, EventsModel, RecreateTable, ReleaseTable, RenameTable
 from app.api.table_routes import TablePath
 from app.api.table_status_model import declared_schema, given_options, table_statuses
 from app.domain.access import Principal
 from app.domain.drop_plan import DropAction, DropPlan
+from app.domain.names import TableName
 from app.domain.source_name import SourceName
-from app.domain.table import FileNumber, Generation, TableState
+from app.domain.table import FileNumber, Generation, Table, TableState
 from app.domain.table_options import TableOptions
-from app.staging.database import translated_errors
+from app.staging.database import Connection, translated_errors
 from app.staging.table_events import list_events
 from app.staging.table_lifecycle import begin_drop, release, request_flush, request_repair, set_publishing
 
@@ -101,7 +103,10 @@ def rename(
 def pause(
     table: TablePath, generation: GenerationParameter, gateway: GatewayOf, principal: Administrator
 ) -> TableModel:
-    return _set(table, generation, TableState.PAUSED, gateway, principal)
+    def act(connection: Connection, name: TableName) -> Table:
+        return set_publishing(connection, name, Generation(generation), TableState.PAUSED, principal.key_id)
+
+    return _act(table, gateway, principal, act)
 
 
 @router.post(
@@ -114,7 +119,10 @@ def pause(
 def resume(
     table: TablePath, generation: GenerationParameter, gateway: GatewayOf, principal: Administrator
 ) -> TableModel:
-    return _set(table, generation, TableState.ACTIVE, gateway, principal)
+    def act(connection: Connection, name: TableName) -> Table:
+        return set_publishing(connection, name, Generation(generation), TableState.ACTIVE, principal.key_id)
+
+    return _act(table, gateway, principal, act)
 
 
 @router.post(
@@ -128,12 +136,10 @@ def resume(
 def flush(
     table: TablePath, generation: GenerationParameter, gateway: GatewayOf, principal: Administrator
 ) -> TableModel:
-    name = visible_name(table, principal)
-    with translated_errors(), gateway.engine.begin() as connection:
-        found = request_flush(connection, name, Generation(generation), principal.key_id)
-        status = table_statuses(connection, [found])[0]
-    gateway.wake_drain()
-    return status
+    def act(connection: Connection, name: TableName) -> Table:
+        return request_flush(connection, name, Generation(generation), principal.key_id)
+
+    return _act(table, gateway, principal, act)
 
 
 @router.post(
@@ -155,10 +161,11 @@ def repair(
 
     Mirroring is documented to take a valid file under the same name; where it does not, recreate the table.
     """
-    name = visible_name(table, principal)
-    with translated_errors(), gateway.engine.begin() as connection:
-        found = request_repair(connection, name, Generation(generation), FileNumber(number), principal.key_id)
-        return table_statuses(connection, [found])[0]
+
+    def act(connection: Connection, name: TableName) -> Table:
+        return request_repair(connection, name, Generation(generation), FileNumber(number), principal.key_id)
+
+    return _act(table, gateway, principal, act)
 
 
 @router.post(
@@ -176,10 +183,11 @@ def release_table(
     principal: Administrator,
 ) -> TableModel:
     """The reason is kept with the key's id and the time."""
-    name = visible_name(table, principal)
-    with translated_errors(), gateway.engine.begin() as connection:
-        found = release(connection, name, Generation(generation), principal.key_id, wanted.reason)
-        return table_statuses(connection, [found])[0]
+
+    def act(connection: Connection, name: TableName) -> Table:
+        return release(connection, name, Generation(generation), principal.key_id, wanted.reason)
+
+    return _act(table, gateway, principal, act)
 
 
 @router.get(
@@ -222,16 +230,18 @@ def _drop(
     principal: Principal,
     given: Collection[str] | None = None,
 ) -> TableModel:
+    def act(connection: Connection, name: TableName) -> Table:
+        return begin_drop(connection, name, Generation(generation), plan, principal.key_id, given=given)
+
+    return _act(table, gateway, principal, act)
+
+
+def _act(
+    table: str, gateway: Gateway, principal: Principal, act: Callable[[Connection, TableName], Table]
+) -> TableModel:
+    """Do it in one transaction; the drain looks at once, and the answer is the table's status."""
     name = visible_name(table, principal)
     with translated_errors(), gateway.engine.begin() as connection:
-        found = begin_drop(connection, name, Generation(generation), plan, principal.key_id, given=given)
-        status = table_statuses(connection, [found])[0]
+        status = table_statuses(connection, [act(connection, name)])[0]
     gateway.wake_drain()
     return status
-
-
-def _set(table: str, generation: int, state: TableState, gateway: Gateway, principal: Principal) -> TableModel:
-    name = visible_name(table, principal)
-    with translated_errors(), gateway.engine.begin() as connection:
-        found = set_publishing(connection, name, Generation(generation), state, principal.key_id)
-        return table_statuses(connection, [found])[0]

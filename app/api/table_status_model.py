@@ -8,7 +8,6 @@ from app.api.models import (
     OptionsModel,
     ProcessedModel,
     PublishedModel,
-    RecreateTable,
     RegisterTable,
     TableModel,
 )
@@ -29,12 +28,12 @@ def table_statuses(connection: Connection, tables: list[Table]) -> list[TableMod
     return [_status(table, counts[table.table_id], mirrored.get(table.table_id)) for table in tables]
 
 
-def given_options(wanted: RegisterTable | RecreateTable) -> set[str] | None:
+def given_options(wanted: RegisterTable) -> set[str] | None:
     """The names of the options that the request gives; None where it gives none."""
     return None if wanted.options is None else set(wanted.options.model_fields_set)
 
 
-def declared_schema(wanted: RegisterTable | RecreateTable) -> TableSchema | None:
+def declared_schema(wanted: RegisterTable) -> TableSchema | None:
     """The declared columns, listed or as an Arrow schema; None where neither is given.
 
     Raises RejectedInput `bad_schema`, `bad_type`, `bad_name` or `reserved_name`.
@@ -43,7 +42,7 @@ def declared_schema(wanted: RegisterTable | RecreateTable) -> TableSchema | None
     return None if columns is None else TableSchema.declare(columns, tuple(wanted.key_columns))
 
 
-def _columns(wanted: RegisterTable | RecreateTable) -> tuple[Column, ...] | None:
+def _columns(wanted: RegisterTable) -> tuple[Column, ...] | None:
     if wanted.columns is not None and wanted.arrow_schema is not None:
         raise RejectedInput(Code.BAD_SCHEMA, "give either columns or arrow_schema")
     if wanted.columns is not None:

@@ -14,7 +14,10 @@ import sqlalchemy as sa
 from app.errors import Code, TemporarilyUnavailable
 from app.staging.typed_batch import BatchPlace
 
-SELECT_TRANSACTION = sa.text("SELECT CAST(pg_current_xact_id() AS text)")
+SELECT_TRANSACTION = sa.text("""
+    SELECT CAST(pg_current_xact_id() AS text) AS transaction_id, (
+        SELECT staged_at FROM mirrorgate.staged_blocks
+        WHERE table_id = :table_id AND generation = :generation AND first_sequence = :first_sequence) AS staged_at""")
 SELECT_STATUS = sa.text("SELECT pg_xact_status(CAST(:transaction_id AS xid8))")
 
 SELECT_STAGED_AT = sa.text("""
@@ -25,6 +28,7 @@ PATIENCE_SECONDS: Final = 3.0
 """How long a lost connection's transaction may still be in progress, and a database be away, before we give up."""
 
 _PAUSE_SECONDS: Final = 0.1
+"""Between two questions to a database that may be starting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +42,15 @@ class OpenTransaction:
 
 def open_transaction(connection: sa.Connection, block: BatchPlace | None) -> OpenTransaction:
     """The transaction that is open, and has staged the block that begins at `block`."""
-    transaction_id: str = connection.execute(SELECT_TRANSACTION).scalar_one()
-    return OpenTransaction(transaction_id, block, _staged_at(connection, block))
+    found = connection.execute(SELECT_TRANSACTION, _keys(block)).one()
+    return OpenTransaction(found.transaction_id, block, found.staged_at)
 
 
 def committed(engine: sa.Engine, transaction: OpenTransaction, patience_seconds: float = PATIENCE_SECONDS) -> bool:
     """Whether the transaction is durable. Raises TemporarilyUnavailable `commit_unknown` while nobody can tell.
 
     After a restart Postgres tells a transaction that was in progress as aborted, which it is, or as what became of
-    a later one with the same id: then its block is not there.
+    a later one with the same id: then its block is not there. Of a transaction without a block nobody can tell.
     """
     deadline = time.monotonic() + patience_seconds
     while True:
@@ -54,9 +58,10 @@ def committed(engine: sa.Engine, transaction: OpenTransaction, patience_seconds:
             with engine.connect() as connection:
                 keys = {"transaction_id": transaction.transaction_id}
                 status = connection.execute(SELECT_STATUS, keys).scalar()
-                if status == "committed":
+                if status == "committed" and transaction.block is not None:
                     # A statement of its own: one that also asks for the status may see what was before the commit.
-                    return _staged_at(connection, transaction.block) == transaction.staged_at
+                    staged_at = connection.execute(SELECT_STAGED_AT, _keys(transaction.block)).scalar()
+                    return bool(staged_at == transaction.staged_at)
                 if status == "aborted":
                     return False
         except (sa.exc.DBAPIError, sa.exc.TimeoutError):
@@ -66,10 +71,6 @@ def committed(engine: sa.Engine, transaction: OpenTransaction, patience_seconds:
         time.sleep(_PAUSE_SECONDS)
 
 
-def _staged_at(connection: sa.Connection, block: BatchPlace | None) -> datetime | None:
-    if block is None:
-        return None
-    table_id, generation, first_sequence = block
-    keys = {"table_id": table_id, "generation": generation, "first_sequence": first_sequence}
-    found: datetime | None = connection.execute(SELECT_STAGED_AT, keys).scalar()
-    return found
+def _keys(block: BatchPlace | None) -> dict[str, int | None]:
+    table_id, generation, first_sequence = block or (None, None, None)
+    return {"table_id": table_id, "generation": generation, "first_sequence": first_sequence}

@@ -99,11 +99,11 @@ PURGE_IMAGES = sa.text(f"""
             SELECT row_key FROM mirrorgate.row_images
             WHERE table_id = e.table_id AND generation = e.generation LIMIT :most) o ON true
         LIMIT :most) old
-    WHERE i.table_id = old.table_id AND i.generation = old.generation AND i.row_key = old.row_key""")  # noqa: S608
+    WHERE i.table_id = old.table_id AND i.generation = old.generation AND i.row_key = old.row_key""")  # noqa: S608  # constant text
 
 PURGE_POSITIONS = sa.text(f"""
     DELETE FROM mirrorgate.source_positions p USING ({_ENDED}) e
-    WHERE p.table_id = e.table_id AND p.generation = e.generation""")  # noqa: S608
+    WHERE p.table_id = e.table_id AND p.generation = e.generation""")  # noqa: S608  # constant text
 
 
 def generations_with_old_blocks(connection: sa.Connection) -> list[tuple[TableId, Generation]]:

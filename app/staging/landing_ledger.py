@@ -42,7 +42,7 @@ SELECT_UNRECORDED = sa.text(f"""
 
 SELECT_FILES = sa.text(f"""
     SELECT {_FILE_COLUMNS} FROM mirrorgate.landing_files f
-    WHERE table_id = :table_id AND generation = :generation AND number > :after ORDER BY number LIMIT :most""")  # noqa: S608
+    WHERE table_id = :table_id AND generation = :generation AND number > :after ORDER BY number LIMIT :most""")  # noqa: S608  # constant text
 
 NOMINATE = sa.text("""
     UPDATE mirrorgate.landing_files
@@ -70,7 +70,7 @@ IS_FLUSHED = sa.text("""
 
 SELECT_TO_REPAIR = sa.text(f"""
     SELECT {_FILE_COLUMNS} FROM mirrorgate.landing_files f
-    WHERE table_id = :table_id AND generation = :generation AND repair_requested ORDER BY number LIMIT :most""")  # noqa: S608
+    WHERE table_id = :table_id AND generation = :generation AND repair_requested ORDER BY number LIMIT :most""")  # noqa: S608  # constant text
 
 RECORD_REPAIR = sa.text("""
     UPDATE mirrorgate.landing_files SET repair_requested = false, file_bytes = :file_bytes, file_sha256 = :sha256

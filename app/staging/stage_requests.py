@@ -120,7 +120,7 @@ def _store(connection: sa.Connection, table: "_LockedTable", block: NewBlock) ->
     )
     if table.overlay.written:
         write_images(connection, block.table_id, block.generation, table.overlay.written)
-    for task, last_sequence in table.positions.items():
+    for task, last_sequence in table.advanced.items():
         record_source_position(connection, block.table_id, block.generation, task, last_sequence)
 
 
@@ -131,9 +131,11 @@ class _LockedTable:
     gate: Gate
     counters: Counters
     overlay: ImageOverlay
-    positions: dict[str, str]
+    positions: Mapping[str, str]
     cdc_started: bool
     members: list[tuple[TypedBatch, LandingRows]] = field(default_factory=list)
+    advanced: dict[str, str] = field(default_factory=dict)
+    """The positions that this transaction moves."""
 
     def check(self, batch: TypedBatch) -> tuple[LandingRows, Layer]:
         """The rows as they will land. Raises TableMoved, or RejectedInput `incomplete_update`."""
@@ -141,7 +143,8 @@ class _LockedTable:
             raise TableMoved
         if batch.rows.has_snapshots and self.cdc_started != batch.table.cdc_started:
             raise TableMoved
-        if any(self.positions.get(advance.task) != advance.seen for advance in batch.advances):
+        positions = {**self.positions, **self.advanced} if batch.advances else {}
+        if any(positions.get(advance.task) != advance.seen for advance in batch.advances):
             raise TableMoved
         return self.overlay.complete(batch.rows)
 
@@ -151,7 +154,7 @@ class _LockedTable:
         sequence = BatchSequence(self.counters.last_sequence + len(self.members))
         self.overlay.adopt(layer, sequence)
         self.cdc_started = self.cdc_started or rows.starts_cdc
-        self.positions |= {advance.task: advance.last for advance in batch.advances}
+        self.advanced |= {advance.task: advance.last for advance in batch.advances}
         return StagedBatch(
             Receipt(str(batch.table.name), batch.table.generation, sequence, rows.changes, rows.rows), rows
         )
@@ -201,7 +204,7 @@ def _overlay(connection: sa.Connection, members: Sequence[TypedBatch]) -> ImageO
     return ImageOverlay(table, stored)
 
 
-def _positions(connection: sa.Connection, members: Sequence[TypedBatch]) -> dict[str, str]:
+def _positions(connection: sa.Connection, members: Sequence[TypedBatch]) -> Mapping[str, str]:
     if not any(member.advances for member in members):
         return {}
-    return dict(source_positions(connection, members[0].table.table_id, members[0].table.generation))
+    return source_positions(connection, members[0].table.table_id, members[0].table.generation)

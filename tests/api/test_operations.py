@@ -1,11 +1,17 @@
 """Operating tables over HTTP: what is asked, what is refused, and what is kept of it."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from typer.testing import CliRunner
 
-from tests.api.calls import Gateway, insert, problem
+from app.cli import app
+from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.api.conftest import ClientWith
+from tests.support import sql
+from tests.support.waiting import wait_until
 
 COLUMNS = {"id": "int64"}
 
@@ -107,3 +113,20 @@ def test_events_come_in_pages(orders: Gateway) -> None:
     second = orders.get("/v1/tables/orders/events", params={"limit": 2, "after": first["next_after"]}).json()
     assert [event["action"] for event in first["events"] + second["events"]] == ["pause", "resume", "flush"]
     assert second["next_after"] is None
+
+
+def test_waiting_for_a_drop_does_not_take_that_of_an_earlier_table_for_it(
+    orders: Gateway, api_engine: sa.Engine
+) -> None:
+    done = """INSERT INTO mirrorgate.table_events (table_id, folded_name, generation, actor, action, details)
+        SELECT table_id, 'orders', 1, 'drain', 'drop done', '{"discarded_batches": 0, "discarded_rows": 0,
+            "landed_again": 0}' FROM mirrorgate.tables WHERE folded_name = 'orders'"""
+    sql.run(api_engine, done)
+    arguments = ["tables", "drop", "orders", "--generation", "1", "--url", str(orders.base_url), "--key", ADMIN_KEY]
+    with ThreadPoolExecutor(1) as thread:
+        command = thread.submit(CliRunner().invoke, app, arguments)
+        wait_until(lambda: orders.status("orders")["state"] == "dropping", within=30, what="the drop begins")
+        assert not command.done()
+        sql.run(api_engine, done)
+        result = command.result(timeout=30)
+    assert (result.exit_code, "drop done" in result.output) == (0, True)

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.errors import Code, TemporarilyUnavailable
-from app.staging.commit_outcome import SELECT_STATUS, SELECT_TRANSACTION
+from app.staging.commit_outcome import SELECT_STATUS, open_transaction
 from app.staging.database import open_engine
 from app.staging.group_commit import GroupCommit
 from app.staging.schema_revision import migrate
@@ -61,7 +61,7 @@ def test_a_batch_that_a_crash_took_is_not_acknowledged_for_another_that_got_its_
     staged, crashed = threading.Event(), threading.Event()
 
     def wait_for_the_crash(connection: sa.Connection) -> None:
-        ids.append(connection.execute(SELECT_TRANSACTION).scalar_one())
+        ids.append(open_transaction(connection, None).transaction_id)
         staged.set()
         crashed.wait(timeout=60)
 

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from app.domain.table import Table
 from app.errors import Code, TemporarilyUnavailable
 from app.staging import database
-from app.staging.commit_outcome import OpenTransaction, committed
+from app.staging.commit_outcome import OpenTransaction, committed, open_transaction
 from app.staging.database import open_engine
 from app.staging.group_commit import GroupCommit
 from tests.support import sql
@@ -138,3 +138,11 @@ def test_a_commit_that_nobody_can_tell_about_leaves_the_outcome_open(
     refusal = refusal_of(engine, table)
     sa.event.remove(engine, "commit", lose_answer)
     assert refusal.code == Code.COMMIT_UNKNOWN
+
+
+def test_of_a_transaction_without_a_block_nobody_can_tell_whose_id_it_was(engine: sa.Engine) -> None:
+    with engine.begin() as connection:
+        known = open_transaction(connection, None)
+    with pytest.raises(TemporarilyUnavailable) as raised:
+        committed(engine, known, patience_seconds=0)
+    assert raised.value.code == Code.COMMIT_UNKNOWN
