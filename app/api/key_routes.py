@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path, Response
 
 from app.api.auth import Administrator
 from app.api.gateway import GatewayOf
-from app.api.models import CreatedKeyModel, CreateKey, KeyModel, KeysModel
+from app.api.key_models import CreatedKeyModel, CreateKey, KeyModel, KeysModel
 from app.api.openapi import problems
 from app.domain.access import Right
 from app.domain.api_key import format_key, hash_secret

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from app.api.models import Model, RegisterTable
+from app.api.models import Model
+from app.api.table_models import RegisterTable
 
 
 class RecreateTable(RegisterTable):

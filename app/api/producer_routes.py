@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from app.api.auth import Ingester
+from app.api.change_models import ProducerModel
 from app.api.gateway import GatewayOf
-from app.api.models import ProducerModel
 from app.api.openapi import problems
 from app.errors import Code, RejectedInput
 from app.staging.database import translated_errors

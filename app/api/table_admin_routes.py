@@ -7,9 +7,9 @@ from fastapi import APIRouter, Path, Query
 
 from app.api.auth import Administrator, visible_name
 from app.api.gateway import Gateway, GatewayOf
-from app.api.models import TableModel
 from app.api.openapi import problems
 from app.api.operation_models import EventModel, EventsModel, RecreateTable, ReleaseTable, RenameTable
+from app.api.status_models import TableModel
 from app.api.table_routes import TablePath
 from app.api.table_status_model import declared_schema, given_options, table_statuses
 from app.domain.access import Principal

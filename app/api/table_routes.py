@@ -5,17 +5,11 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 
 from app.api.auth import Reader, Registrar, visible_name
+from app.api.change_models import BatchModel
 from app.api.gateway import GatewayOf
-from app.api.models import (
-    BatchModel,
-    FileModel,
-    FilesModel,
-    RegisterTable,
-    RowImagesModel,
-    TableModel,
-    TablesModel,
-)
 from app.api.openapi import problems
+from app.api.status_models import TableModel, TablesModel
+from app.api.table_models import FileModel, FilesModel, RegisterTable, RowImagesModel
 from app.api.table_status_model import declared_schema, given_options, table_statuses
 from app.domain.landing_file import file_name
 from app.domain.names import TableName

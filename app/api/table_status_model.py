@@ -2,15 +2,8 @@
 
 import base64
 
-from app.api.models import (
-    CountsModel,
-    LagModel,
-    OptionsModel,
-    ProcessedModel,
-    PublishedModel,
-    RegisterTable,
-    TableModel,
-)
+from app.api.status_models import CountsModel, LagModel, ProcessedModel, PublishedModel, TableModel
+from app.api.table_models import OptionsModel, RegisterTable
 from app.domain.arrow_flatbuffer import columns_of, schema_from_bytes
 from app.domain.landing_file import file_name
 from app.domain.table import FileNumber, Table

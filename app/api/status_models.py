@@ -1,0 +1,64 @@
+"""The status of tables: state, lag and reconciliation."""
+
+from datetime import datetime
+
+from app.api.models import Model
+from app.api.table_models import OptionsModel
+from app.domain.table import TableState
+
+
+class LagModel(Model):
+    """What is accepted but not yet published."""
+
+    batches: int
+    rows: int
+    bytes: int
+    oldest_seconds: float
+
+
+class CountsModel(Model):
+    batches: int
+    changes: int
+    rows: int
+
+
+class PublishedModel(CountsModel):
+    files: int
+
+
+class ProcessedModel(Model):
+    """What Fabric last said of the table, in its own words and numbers; null is what it did not say."""
+
+    state: str | None
+    error: str | None
+    rows: int | None
+    bytes: int | None
+    last_sync: datetime | None
+    read_at: datetime
+
+
+class TableModel(Model):
+    """A table's state and its reconciliation: accepted = staged always; = published when the lag is 0; = processed
+    once Fabric has taken everything in. `processed` is null where Fabric's monitoring is not readable or does not
+    list the table.
+    """
+
+    table: str
+    generation: int
+    state: TableState
+    state_reason: str | None
+    key_columns: list[str]
+    schema_version: int
+    options: OptionsModel
+    lag: LagModel
+    accepted: CountsModel
+    staged: CountsModel
+    published: PublishedModel
+    processed: ProcessedModel | None
+    last_sequence: int
+    published_through: int
+    last_file: str | None
+
+
+class TablesModel(Model):
+    tables: list[TableModel]
