@@ -1,64 +1,30 @@
 """POST of change batches: the answer comes after commit."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 
-from app.api.auth import Ingester
+from app.api.auth import authorized
 from app.api.change_models import AcceptedModel, DryRunModel
-from app.api.gateway import Gateway, GatewayOf
+from app.api.change_parameters import ChangeParameters, CsvParameters, OverrideParameters, described_change
+from app.api.gateway import Gateway
 from app.api.openapi import ARCION_BODY, REPLICATE_BODY, problems
+from app.api.parameters import read_parameters
 from app.api.request_body import check_json_type, check_parameters, is_csv, read_body
 from app.api.request_identity import IdentityHeaders
-from app.domain.access import Principal
+from app.domain.access import Principal, Right
 from app.domain.names import TableName
-from app.domain.request_identity import RequestIdentity
 from app.errors import Code, RejectedInput
-from app.ingest import CsvLayout, CsvMode, Decode, arcion_csv, arcion_json, rehearse, replicate_json
+from app.ingest import Decode, arcion_csv, arcion_json, rehearse, replicate_json
 from app.telemetry import ACCEPTED_CHANGES
 
 router = APIRouter(prefix="/v1/changes", tags=["changes"])
 
-TableParameter = Annotated[
-    str | None, Query(description="The table that every message must be for; needed where messages do not name it.")
-]
-OverrideParameter = Annotated[
-    bool, Query(description="Take every message as one for `table`, whatever table it is addressed to.")
-]
-
-DryRunParameter = Annotated[
-    bool, Query(description="Answer what would land, row by row, and stage nothing; nothing is registered either.")
-]
-
-
-@dataclass(frozen=True, slots=True)
-class CsvParameters:
-    """What a CSV body cannot say itself; JSON bodies need none of it."""
-
-    mode: Annotated[CsvMode | None, Query(description="CSV: how Replicant wrote the file; required.")] = None
-    columns: Annotated[str | None, Query(description="CSV: the column names in file order, separated by commas.")] = (
-        None
-    )
-    header: Annotated[bool, Query(description="CSV: the first record is a header.")] = False
-    delimiter: Annotated[str, Query(description="CSV: what separates fields.")] = ","
-    quote: Annotated[str, Query(description="CSV: what encloses fields.")] = '"'
-    escape: Annotated[
-        str | None, Query(description="CSV: what stands before a quote within a field; the quote itself by default.")
-    ] = None
-
-    @property
-    def layout(self) -> CsvLayout:
-        """Raises RejectedInput `bad_request` without a mode."""
-        if self.mode is None:
-            raise RejectedInput(Code.BAD_REQUEST, "a CSV body needs mode=snapshot or mode=realtime")
-        columns = tuple(name.strip() for name in self.columns.split(",")) if self.columns else ()
-        return CsvLayout(self.mode, columns, self.header, self.delimiter, self.quote, self.escape or self.quote)
-
-
-_PARAMETERS: Final = frozenset({"table", "dry_run"})
-_CSV_PARAMETERS: Final = frozenset(CsvParameters.__dataclass_fields__)
+_NAMES: Final = frozenset(ChangeParameters.model_fields)
+_CSV_NAMES: Final = frozenset(CsvParameters.model_fields)
 _REPLAYED: Final = {"Idempotency-Replayed": "true"}
 _RESPONSES = {
     200: {
@@ -77,34 +43,24 @@ _RESPONSES = {
     summary="Post changes in Arcion format",
     response_model=AcceptedModel,
     responses=_RESPONSES,
-    openapi_extra=ARCION_BODY,
+    openapi_extra=described_change(ARCION_BODY, OverrideParameters, CsvParameters),
 )
-async def post_arcion(
-    request: Request,
-    gateway: GatewayOf,
-    principal: Ingester,
-    csv: Annotated[CsvParameters, Depends()],
-    headers: Annotated[IdentityHeaders, Depends()],
-    table: TableParameter = None,
-    override: OverrideParameter = False,
-    dry_run: DryRunParameter = False,
-) -> Response:
+async def post_arcion(request: Request) -> Response:
     """One message, an array, NDJSON, concatenated messages or CSV; all are accepted or none."""
+    caller = await _caller(request)
     if is_csv(request):
-        check_parameters(request, _PARAMETERS | _CSV_PARAMETERS)
-        if not table:
+        check_parameters(request, _NAMES | _CSV_NAMES)
+        given = read_parameters(ChangeParameters, "query", request.query_params)
+        if not given.table:
             raise RejectedInput(Code.BAD_REQUEST, "a CSV body needs `table`")
-        name, layout = TableName.parse(table), csv.layout
-        body = await read_body(request, gateway.settings.max_body_bytes)
-        decode = arcion_csv(body, name, layout)
-        caller = Caller(principal, headers.identity(request, principal, body))
-        return await _answer("arcion", decode, gateway, caller, dry_run=dry_run)
+        layout = read_parameters(CsvParameters, "query", request.query_params).layout
+        name = TableName.parse(given.table)
+        return await _answer(request, caller, given, "arcion", lambda body: arcion_csv(body, name, layout))
     check_json_type(request)
-    check_parameters(request, _PARAMETERS | {"override"}, only_csv=_CSV_PARAMETERS)
-    body = await read_body(request, gateway.settings.max_body_bytes)
-    decode = arcion_json(body, TableName.parse(table) if table else None, override=override)
-    caller = Caller(principal, headers.identity(request, principal, body))
-    return await _answer("arcion", decode, gateway, caller, dry_run=dry_run)
+    check_parameters(request, _NAMES | {"override"}, only_csv=_CSV_NAMES)
+    given = read_parameters(OverrideParameters, "query", request.query_params)
+    table, override = _table(given), given.override
+    return await _answer(request, caller, given, "arcion", lambda body: arcion_json(body, table, override=override))
 
 
 @router.post(
@@ -114,40 +70,52 @@ async def post_arcion(
     summary="Post changes in Qlik Replicate format",
     response_model=AcceptedModel,
     responses=_RESPONSES,
-    openapi_extra=REPLICATE_BODY,
+    openapi_extra=described_change(REPLICATE_BODY, ChangeParameters),
 )
-async def post_replicate(
-    request: Request,
-    gateway: GatewayOf,
-    principal: Ingester,
-    headers: Annotated[IdentityHeaders, Depends()],
-    table: TableParameter = None,
-    dry_run: DryRunParameter = False,
-) -> Response:
+async def post_replicate(request: Request) -> Response:
     """Metadata messages register or evolve tables (right `register`); data messages are accepted all or none."""
+    caller = await _caller(request)
     check_json_type(request)
-    check_parameters(request, _PARAMETERS)
-    body = await read_body(request, gateway.settings.max_body_bytes)
-    decode = replicate_json(body, TableName.parse(table) if table else None)
-    caller = Caller(principal, headers.identity(request, principal, body))
-    return await _answer("replicate", decode, gateway, caller, dry_run=dry_run)
+    check_parameters(request, _NAMES)
+    given = read_parameters(ChangeParameters, "query", request.query_params)
+    table = _table(given)
+    return await _answer(request, caller, given, "replicate", lambda body: replicate_json(body, table))
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
-    """Who sends a request, and what names it."""
+class _Caller:
+    """Who sends a request, and by what it may be repeated."""
 
     principal: Principal
-    identity: RequestIdentity | None
+    headers: IdentityHeaders
 
 
-async def _answer(source_format: str, decode: Decode, gateway: Gateway, caller: Caller, *, dry_run: bool) -> Response:
+async def _caller(request: Request) -> _Caller:
+    principal = await authorized(request, Right.INGEST)
+    return _Caller(principal, read_parameters(IdentityHeaders, "header", request.headers))
+
+
+def _table(given: ChangeParameters) -> TableName | None:
+    return TableName.parse(given.table) if given.table else None
+
+
+async def _answer(
+    request: Request,
+    caller: _Caller,
+    given: ChangeParameters,
+    source_format: str,
+    decoding: Callable[[bytes], Decode],
+) -> Response:
     """Receipts after commit, or what would land."""
-    if dry_run:
+    gateway: Gateway = request.app.state.gateway
+    body = await read_body(request, gateway.settings.max_body_bytes)
+    identity = caller.headers.identity(request, caller.principal, body)
+    decode = decoding(body)
+    if given.dry_run:
         marker_first = gateway.settings.marker_first
         rehearsal = await rehearse(gateway.engine, decode, caller.principal, marker_first=marker_first)
         return Response(msgspec.json.encode(rehearsal), 200, media_type="application/json")
-    accepted = await gateway.ingest.accept(decode, caller.principal, caller.identity)
+    accepted = await gateway.ingest.accept(decode, caller.principal, identity)
     content = {
         "receipts": accepted.receipts,
         "ignored": accepted.ignored,

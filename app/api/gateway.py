@@ -27,7 +27,7 @@ class Gateway:
         self.staged.set()
 
 
-def get_gateway(request: Request) -> Gateway:
+async def get_gateway(request: Request) -> Gateway:
     """The gateway of the running app."""
     gateway: Gateway = request.app.state.gateway
     return gateway

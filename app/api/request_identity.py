@@ -1,11 +1,12 @@
 """The headers by which a caller may repeat a request without landing anything twice."""
 
 import re
-from dataclasses import dataclass
 from typing import Annotated, Final
 
-from fastapi import Header, Request
+from fastapi import Request
+from pydantic import Field
 
+from app.api.parameters import Parameters
 from app.domain.access import Principal
 from app.domain.request_identity import RequestIdentity, fingerprint
 from app.errors import Code, RejectedInput
@@ -14,27 +15,36 @@ _NAME: Final = re.compile(r"[\x21-\x7e]{1,255}")
 MOST_SEQUENCE: Final = 2**63 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class IdentityHeaders:
+class IdentityHeaders(Parameters):
     """An idempotency key, or a producer with its number; none of them, or one of the two."""
 
     idempotency_key: Annotated[
         str | None,
-        Header(
-            description="Names the request, up to 255 visible ASCII characters: repeated, it is answered as before."
+        Field(
+            alias="idempotency-key",
+            description="Names the request, up to 255 visible ASCII characters: repeated, it is answered as before.",
         ),
     ] = None
-    mirrorgate_producer: Annotated[
-        str | None, Header(description="Who sends: the producer whose requests are numbered, under the caller's key.")
+    producer: Annotated[
+        str | None,
+        Field(
+            alias="mirrorgate-producer",
+            description="Who sends: the producer whose requests are numbered, under the caller's key.",
+        ),
     ] = None
-    mirrorgate_producer_sequence: Annotated[
+    producer_sequence: Annotated[
         int | None,
-        Header(ge=1, le=MOST_SEQUENCE, description="The request's number: 1 at first, then always one more."),
+        Field(
+            alias="mirrorgate-producer-sequence",
+            ge=1,
+            le=MOST_SEQUENCE,
+            description="The request's number: 1 at first, then always one more.",
+        ),
     ] = None
 
     def identity(self, request: Request, principal: Principal, body: bytes) -> RequestIdentity | None:
         """What names this request with its decompressed body. Raises RejectedInput `bad_request`."""
-        key, producer, sequence = self.idempotency_key, self.mirrorgate_producer, self.mirrorgate_producer_sequence
+        key, producer, sequence = self.idempotency_key, self.producer, self.producer_sequence
         if key is None and producer is None and sequence is None:
             return None
         if (producer is None) != (sequence is None):

@@ -26,10 +26,14 @@ from app.staging.database import Engine, translated_errors
 from app.staging.group_commit import GroupCommit
 from app.staging.request_receipts import read_receipts
 from app.staging.typed_batch import AlreadyStaged, Receipt, TableMoved
+from app.staging.untyped_request import TypeAlone
 from app.telemetry import DUPLICATE_CHANGES, WRONG_HASHES
 
 _ATTEMPTS: Final = 5
 """How often a request is typed anew because its tables keep moving; then the caller retries."""
+
+SMALL_BODY: Final = 2**14
+"""Bytes of a body that is decoded where it arrives, and typed together with others."""
 
 _TEXT: Final = frozenset({TypeName.STRING, TypeName.JSON})
 """Types whose values may begin or end with blanks."""
@@ -76,10 +80,18 @@ class Ingest:
             return Accepted(receipts, answer["ignored"], answer["duplicates"], replayed=True)
 
     async def _accept(self, decode: "Decode", principal: Principal, identity: RequestIdentity | None) -> Accepted:
+        typist = Typist(self.directory, principal, self.marker_first)
+        if decode.is_small:
+            decoded = decode.read(self.directory, principal, self.marker_first)
+            try:
+                if untyped := typist.untyped(decoded, identity):
+                    receipts = await asyncio.wrap_future(self.group_commit.submit_untyped(untyped))
+                    return Accepted(receipts, decoded.ignored)
+            except (TypeAlone, TableMoved):
+                typist.forget(decoded)
         if identity is not None:
             await asyncio.to_thread(self._look_for, identity)
-        decoded = await asyncio.to_thread(decode, self.directory, principal, self.marker_first)
-        typist = Typist(self.directory, principal, self.marker_first)
+        decoded = await asyncio.to_thread(decode.read, self.directory, principal, self.marker_first)
         for _ in range(_ATTEMPTS):
             try:
                 typed: TypedRequest = await asyncio.to_thread(typist.type_request, decoded)
@@ -109,8 +121,13 @@ class Ingest:
             raise AlreadyStaged(answer)
 
 
-Decode = Callable[[TableDirectory, Principal, bool], Decoded]
-"""Reads a body; for CSV and Replicate the tables count, and metadata messages change them."""
+@dataclass(frozen=True, slots=True)
+class Decode:
+    """Reads a body; for CSV and Replicate the tables count, and metadata messages change them."""
+
+    read: Callable[[TableDirectory, Principal, bool], Decoded]
+    is_small: bool = False
+    """Whether reading is so short, and asks no database, that a thread of its own would cost more."""
 
 
 def arcion_json(body: bytes, table: TableName | None = None, *, override: bool = False) -> Decode:
@@ -130,7 +147,7 @@ def arcion_json(body: bytes, table: TableName | None = None, *, override: bool =
             found.changes.append(entry.change)
         return Decoded(list(sources.values()), requested=SourceName(None, table) if table else None)
 
-    return decode
+    return Decode(decode, is_small=len(body) <= SMALL_BODY)
 
 
 def arcion_csv(body: bytes, table: TableName, layout: CsvLayout) -> Decode:
@@ -145,7 +162,7 @@ def arcion_csv(body: bytes, table: TableName, layout: CsvLayout) -> Decode:
         decoded = decode_arcion_csv(body, layout, trimmed)
         return Decoded([SourceChanges(source, decoded.changes)], lines=decoded.lines)
 
-    return decode
+    return Decode(decode)
 
 
 def replicate_json(body: bytes, table: TableName | None = None) -> Decode:
@@ -157,4 +174,4 @@ def replicate_json(body: bytes, table: TableName | None = None) -> Decode:
         sources = [SourceChanges(SourceName(None, name), changes, task) for name, task, changes in settled]
         return Decoded(sources, request.ignored)
 
-    return decode
+    return Decode(decode)

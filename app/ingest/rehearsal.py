@@ -64,7 +64,7 @@ def _rehearse(engine: Engine, decode: Decode, principal: Principal, marker_first
     ):
         wait_briefly(connection)
         directory = TableDirectory(lambda: _savepoint(connection))
-        decoded = decode(directory, principal, marker_first)
+        decoded = decode.read(directory, principal, marker_first)
         typed = Typist(directory, principal, marker_first).type_request(decoded)
         tables: list[RehearsedTable] = []
         if typed.batches:

@@ -21,20 +21,25 @@ from app.staging.commit_outcome import OpenTransaction, committed, open_transact
 from app.staging.database import unavailable
 from app.staging.stage_requests import encode_blocks, first_batch, stage_requests
 from app.staging.typed_batch import Receipt, StagingRequest, TypedBatch
+from app.staging.untyped_request import UntypedRequest, typed_together
 
 log = structlog.get_logger()
 
 MAX_GROUP_REQUESTS: Final = 1_000
 MAX_GROUP_ROWS: Final = 500_000
+MOST_ROWS_OF_CHANGE: Final = 2
+"""An update that changes the key deletes one row and inserts another."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request:
-    content: StagingRequest
+    content: StagingRequest | UntypedRequest
     future: "Future[list[Receipt]]" = field(default_factory=Future)
 
     @property
     def rows(self) -> int:
+        if isinstance(self.content, UntypedRequest):
+            return MOST_ROWS_OF_CHANGE * len(self.content.changes)
         return sum(batch.rows.rows for batch in self.content.batches)
 
 
@@ -72,7 +77,17 @@ class GroupCommit:
         It raises AlreadyStaged, TableMoved, RejectedInput, or TemporarilyUnavailable when nothing (or, for
         `commit_unknown`, perhaps everything) was staged.
         """
-        request = _Request(StagingRequest(batches, identity, ignored, duplicates))
+        return self._submit(StagingRequest(batches, identity, ignored, duplicates))
+
+    def submit_untyped(self, request: UntypedRequest) -> "Future[list[Receipt]]":
+        """Type a small request together with those it shares a transaction with, and stage it.
+
+        The future raises what `submit` says, and TypeAlone for a request that must be typed before it is submitted.
+        """
+        return self._submit(request)
+
+    def _submit(self, content: StagingRequest | UntypedRequest) -> "Future[list[Receipt]]":
+        request = _Request(content)
         with self._condition:
             if self._closing:
                 raise TemporarilyUnavailable(Code.SHUTTING_DOWN, "this API process is stopping")
@@ -112,7 +127,10 @@ class GroupCommit:
 
     def _stage(self, group: Sequence[_Request]) -> None:
         """One transaction. Dying before COMMIT leaves nothing; dying after it leaves staged, unanswered batches."""
-        requests = [request.content for request in group]
+        typed = _typed(group)
+        if not typed:
+            return
+        group, requests = [request for request, _ in typed], [content for _, content in typed]
         payloads = encode_blocks(requests)
         with self._engine.connect() as connection:
             transaction = connection.begin()
@@ -133,6 +151,19 @@ class GroupCommit:
         except sa.exc.DBAPIError as error:
             if not committed(self._engine, known):
                 raise TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "the transaction was rolled back") from error
+
+
+def _typed(group: Sequence[_Request]) -> list[tuple[_Request, StagingRequest]]:
+    """The group with its untyped requests typed, without those whose callers must type them alone."""
+    together = typed_together([r.content for r in group if isinstance(r.content, UntypedRequest)])
+    typed = []
+    for request in group:
+        content = together[request.content] if isinstance(request.content, UntypedRequest) else request.content
+        if isinstance(content, StagingRequest):
+            typed.append((request, content))
+        else:
+            request.future.set_exception(content)
+    return typed
 
 
 def _for_caller(error: Exception) -> Exception:

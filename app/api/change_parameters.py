@@ -1,0 +1,62 @@
+"""What a request with changes says beside its body."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from app.api.auth import bearer
+from app.api.parameters import Parameters, described_parameters
+from app.api.request_identity import IdentityHeaders
+from app.errors import Code, RejectedInput
+from app.ingest import CsvLayout, CsvMode
+
+
+class ChangeParameters(Parameters):
+    """Parameters of every format."""
+
+    table: Annotated[
+        str | None,
+        Field(description="The table that every message must be for; needed where messages do not name it."),
+    ] = None
+    dry_run: Annotated[
+        bool, Field(description="Answer what would land, row by row, and stage nothing; nothing is registered either.")
+    ] = False
+
+
+class OverrideParameters(ChangeParameters):
+    """Parameters of Arcion's JSON."""
+
+    override: Annotated[
+        bool, Field(description="Take every message as one for `table`, whatever table it is addressed to.")
+    ] = False
+
+
+class CsvParameters(Parameters):
+    """What a CSV body cannot say itself; JSON bodies need none of it."""
+
+    mode: Annotated[CsvMode | None, Field(description="CSV: how Replicant wrote the file; required.")] = None
+    columns: Annotated[str | None, Field(description="CSV: the column names in file order, separated by commas.")] = (
+        None
+    )
+    header: Annotated[bool, Field(description="CSV: the first record is a header.")] = False
+    delimiter: Annotated[str, Field(description="CSV: what separates fields.")] = ","
+    quote: Annotated[str, Field(description="CSV: what encloses fields.")] = '"'
+    escape: Annotated[
+        str | None, Field(description="CSV: what stands before a quote within a field; the quote itself by default.")
+    ] = None
+
+    @property
+    def layout(self) -> CsvLayout:
+        """Raises RejectedInput `bad_request` without a mode."""
+        if self.mode is None:
+            raise RejectedInput(Code.BAD_REQUEST, "a CSV body needs mode=snapshot or mode=realtime")
+        columns = tuple(name.strip() for name in self.columns.split(",")) if self.columns else ()
+        return CsvLayout(self.mode, columns, self.header, self.delimiter, self.quote, self.escape or self.quote)
+
+
+def described_change(body: Mapping[str, Any], *parameters: type[Parameters]) -> dict[str, Any]:
+    """What the framework cannot tell the contract of a change route, since it reads none of it."""
+    described = [entry for model in parameters for entry in described_parameters(model, "query")]
+    described += described_parameters(IdentityHeaders, "header")
+    return {**body, "parameters": described, "security": [{bearer.scheme_name: []}]}

@@ -1,0 +1,59 @@
+"""Query parameters and headers of the change routes, read without the framework, and told to its contract.
+
+The framework takes 0.3 ms to look for a dozen parameters and to solve what depends on them, which is half of what a
+small request costs in all; most requests give none.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Literal, TypeVar
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+Place = Literal["query", "header"]
+
+
+class Parameters(BaseModel):
+    """Parameters of one place by their names there, all of them optional."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+Given = TypeVar("Given", bound=Parameters)
+
+
+def read_parameters(model: type[Given], place: Place, given: Mapping[str, str]) -> Given:
+    """The parameters that are `given`, the defaults of the others. Raises the framework's RequestValidationError."""
+    names = _names(model)
+    if names.isdisjoint(given):
+        return model()
+    try:
+        return model.model_validate({name: given[name] for name in names if name in given})
+    except ValidationError as error:
+        raise RequestValidationError([{**issue, "loc": (place, *issue["loc"])} for issue in error.errors()]) from None
+
+
+def described_parameters(model: type[Parameters], place: Place) -> list[dict[str, Any]]:
+    """The parameters as an OpenAPI operation lists them."""
+    schema = model.model_json_schema()
+    described = []
+    for name, member in schema["properties"].items():
+        content = {key: _inlined(value, schema.get("$defs", {})) for key, value in member.items() if key != "title"}
+        description = content.pop("description")
+        described.append({"name": name, "in": place, "required": False, "description": description, "schema": content})
+    return described
+
+
+def _inlined(value: Any, definitions: Mapping[str, Any]) -> Any:
+    """A schema's part with what it refers to in its place."""
+    if isinstance(value, list):
+        return [_inlined(part, definitions) for part in value]
+    if isinstance(value, dict) and "$ref" in value:
+        return definitions[value["$ref"].rpartition("/")[2]]
+    return value
+
+
+@cache
+def _names(model: type[Parameters]) -> frozenset[str]:
+    return frozenset(field.alias or name for name, field in model.model_fields.items())
