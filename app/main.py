@@ -65,7 +65,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             wake.close()
             engine.dispose()
 
-    app = GatewayApp(title=TITLE, version=VERSION, description=DESCRIPTION, lifespan=lifespan)
+    app = GatewayApp(
+        title=TITLE,
+        version=VERSION,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        # The framework's own looks for a collector at every request; ours is in RequestLog.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
+    )
     for routes in (
         change_routes,
         producer_routes,

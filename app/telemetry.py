@@ -2,8 +2,9 @@
 
 import logging
 import sys
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 import structlog
 from prometheus_client import Counter, Histogram
 
@@ -21,10 +22,14 @@ DUPLICATE_CHANGES: Final = Counter(
 REJECTED_REQUESTS: Final = Counter("mirrorgate_rejected_requests_total", "Requests refused, by error code", ["code"])
 
 
+def _json_line(event: dict[str, Any], **_: object) -> str:
+    return msgspec.json.encode(event, enc_hook=repr).decode()
+
+
 def configure_logging(settings: Settings) -> None:
     """One line per event on standard error, as JSON or for the console; other libraries' warnings likewise."""
     renderer: structlog.types.Processor = (
-        structlog.processors.JSONRenderer()
+        structlog.processors.JSONRenderer(_json_line)
         if settings.log_format is LogFormat.JSON
         else structlog.dev.ConsoleRenderer()
     )

@@ -1,5 +1,6 @@
 """Arcion table addresses: which destination table a message is for, and the hash that stands beside its name."""
 
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 import msgspec
@@ -57,13 +58,17 @@ class AddressBook:
 
     def _source(self, catalog: str | None, schema: str | None, name: str) -> SourceName:
         """`schema.name`, `catalog.name` when the schema is null or the default one, or `name` alone."""
-        if self._override is not None:
-            return SourceName(None, self._override)
-        if schema is None or schema == DEFAULT_SCHEMA:
-            return SourceName(None, TableName.of(catalog, name))
-        return SourceName(catalog, TableName.of(schema, name))
+        return _source(catalog, schema, name) if self._override is None else SourceName(None, self._override)
 
 
+@lru_cache
+def _source(catalog: str | None, schema: str | None, name: str) -> SourceName:
+    if schema is None or schema == DEFAULT_SCHEMA:
+        return SourceName(None, TableName.of(catalog, name))
+    return SourceName(catalog, TableName.of(schema, name))
+
+
+@lru_cache
 def address_hashes(catalog: str | None, schema: str | None, name: str) -> tuple[int, int]:
     """The hashes of a namespace and of a table in it, as Replicant writes them: Java's `Objects.hash`."""
     space = 31 * (31 + java_hash(catalog)) + java_hash(schema)
