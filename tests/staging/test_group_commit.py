@@ -15,6 +15,7 @@ from app.errors import Code, TemporarilyUnavailable
 from app.staging.group_commit import GroupCommit
 from app.staging.staged_blocks import read_payloads
 from app.staging.typed_batch import Receipt, TableMoved, TypedBatch
+from app.staging.untyped_request import TypeAlone, UntypedRequest
 from tests.support import sql
 from tests.support.changes import update
 from tests.support.gateway_parts import inserts, registered, stage, typed
@@ -249,6 +250,34 @@ def test_a_request_in_its_transaction_can_no_longer_be_taken_back(engine: sa.Eng
         wait_until(future.running, within=30, what="the transaction has begun")
         assert not future.cancel()
     assert sequences(future.result(timeout=30)) == [1]
+
+
+def test_a_wrong_request_among_small_ones_is_given_back_and_the_others_are_staged_as_one_block(
+    engine: sa.Engine,
+) -> None:
+    table = registered(engine, "orders", IDS)
+    writer = GroupCommit(engine)
+    keys: list[object] = [1, 2, "wrong", 4, 5]
+    futures = [writer.submit_untyped(UntypedRequest(table, inserts([{"id": key}]))) for key in keys]
+    writer.start()
+    writer.close()
+    wrong = futures.pop(2)
+    with pytest.raises(TypeAlone):
+        wrong.result()
+    assert [sequences(future.result()) for future in futures] == [[1], [2], [3], [4]]
+    assert staged_ids(engine, table) == [1, 2, 4, 5]
+    assert sql.value(engine, "SELECT count(*) FROM mirrorgate.staged_blocks") == 1
+
+
+def test_a_small_request_for_a_table_that_has_moved_is_sent_back(engine: sa.Engine) -> None:
+    table = registered(engine, "orders", IDS)
+    registered(engine, "orders", WIDER)
+    writer = GroupCommit(engine)
+    future = writer.submit_untyped(UntypedRequest(table, inserts([{"id": 1}])))
+    writer.start()
+    writer.close()
+    with pytest.raises(TableMoved):
+        future.result()
 
 
 def test_the_groups_are_cut_at_the_caps(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
