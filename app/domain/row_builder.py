@@ -4,7 +4,7 @@ They are the landing zone's: insert 0; update 1 with the full row; delete 2 with
 NULL; upsert 4; a changed key 2 (old key) then 0 (new row), adjacent. Nothing is reordered or collapsed.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import IntEnum
 from operator import itemgetter
 from typing import Any
@@ -54,16 +54,10 @@ class RowBuilder:
         self._sourced = self._known - left_columns - self._excluded
         self._completes = options.partial_updates is PartialUpdates.COMPLETE
         self._cdc_started = cdc_started
-        self._row_of = _getter(schema.names)
-        self._key_of = _getter(schema.key_columns)
+        self._row_of = row_getter(schema.names)
+        self._key_of = row_getter(schema.key_columns)
         self._key_positions = [schema.names.index(key) for key in schema.key_columns]
-        inserted = RowMarker.UPSERT if options.insert_marker is InsertMarker.UPSERT else RowMarker.INSERT
-        self._markers = {
-            Operation.INSERT: inserted,
-            Operation.SNAPSHOT: inserted,
-            Operation.UPDATE: RowMarker.UPDATE,
-            Operation.UPSERT: RowMarker.UPSERT,
-        }
+        self._markers = markers_under(options)
 
     def add(self, change: Change) -> None:
         """The rows of one change, or its problems."""
@@ -218,7 +212,19 @@ def _without(change: Change, excluded: frozenset[str]) -> Change:
     return msgspec.structs.replace(change, before=kept(change.before), after=kept(change.after))
 
 
-def _getter(names: Sequence[str]) -> Callable[[Image], tuple[SourceValue, ...]]:
+def markers_under(options: TableOptions) -> dict[Operation, RowMarker]:
+    """The marker of each operation's row, where the key has not changed."""
+    inserted = RowMarker.UPSERT if options.insert_marker is InsertMarker.UPSERT else RowMarker.INSERT
+    return {
+        Operation.INSERT: inserted,
+        Operation.SNAPSHOT: inserted,
+        Operation.UPDATE: RowMarker.UPDATE,
+        Operation.DELETE: RowMarker.DELETE,
+        Operation.UPSERT: RowMarker.UPSERT,
+    }
+
+
+def row_getter(names: Sequence[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
     """Reads the named members as a tuple, at C speed where there are two or more; KeyError for a missing one."""
     if len(names) > 1:
         getter: Any = itemgetter(*names)

@@ -27,7 +27,7 @@ def typed_columns(
     by_column = zip(*builder.rows, strict=True) if builder.rows else ([] for _ in schema.columns)
     arrays = []
     for ordinal, (column, values) in enumerate(zip(schema.columns, by_column, strict=True)):
-        array, wrong = _typed(column, values, schema, options, markers)
+        array, wrong = typed_column(column, values, schema, options, markers)
         arrays.append(array)
         for row, code, detail in wrong:
             if row in builder.gaps and ordinal in builder.gaps[row].ordinals:
@@ -37,7 +37,7 @@ def typed_columns(
     return [*arrays, markers], problems
 
 
-def _typed(
+def typed_column(
     column: Column, values: Sequence[SourceValue], schema: TableSchema, options: TableOptions, markers: pa.Int32Array
 ) -> tuple[pa.Array | None, list[tuple[int, Code, str]]]:
     """The column's array, None where a value does not fit, and per wrong row what is wrong with it."""

@@ -119,7 +119,7 @@ def _change(index: int, message: ArcionMessage) -> Change:
         after=None if operation is Operation.DELETE else _with_nulls(after),
         before_at="/before",
         after_at="/after",
-        source_position=_position(message.cursor),
+        source_position=position_of(message.cursor),
     )
 
 
@@ -171,8 +171,8 @@ def _with_nulls(image: Image) -> Image:
     return {column: None if value == "null" else value for column, value in image.items()}
 
 
-def _position(cursor: Any) -> str | None:
-    """The cursor as it came; only one that is no text is written anew."""
+def position_of(cursor: Any) -> str | None:
+    """A cursor as it came; only one that is no text is written anew."""
     if cursor is None or cursor is UNSET:
         return None
     return cursor if isinstance(cursor, str) else _ENCODER.encode(cursor).decode()

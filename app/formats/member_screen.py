@@ -28,7 +28,9 @@ _SLICE: Final = 2**19
 
 _MOST_LISTS: Final = MOST_NESTING // 2
 _BLANKS: Final = (b" ", b"\n", b"\r", b"\t")
-_BLANK, _QUOTE, _COMMA, _COLON, _BRACKET, _BACKSLASH, _U, _ZERO = b' ",:[\\u0'
+_BLANK, _QUOTE, _COMMA, _COLON, _BRACKET, _BACKSLASH, _U, _ZERO, _D = b' ",:[\\u0d'
+_CASE: Final = 0x20
+"""The bit that tells small letters from capitals."""
 
 
 def written_members(struct: msgspec.Struct) -> int:
@@ -37,16 +39,17 @@ def written_members(struct: msgspec.Struct) -> int:
     return len(values) - values.count(UNSET)
 
 
-def is_suspicious(body: bytes, members: int) -> bool:
+def is_suspicious(body: bytes, members: int, *, surrogates: bool = False) -> bool:
     """Whether this decoded `body` may hold more than the `members` that were decoded, or U+0000, or deep nesting.
 
     `members` may be too low. Those of objects within opaque values must not be counted: that bounds their nesting.
+    With `surrogates`, escaped ones are suspicious too: where texts were skipped, nobody has looked at their pairs.
     """
     if len(body) < _SHORT:
-        nul_or_lists = b"\\u0000" in body or body.count(b"[") > _MOST_LISTS
-        return nul_or_lists or _most_members_of_short(body) != members
+        nul = b"\\u0000" in body or (surrogates and (b"\\ud" in body or b"\\uD" in body))
+        return nul or body.count(b"[") > _MOST_LISTS or _most_members_of_short(body) != members
     text = np.frombuffer(body, np.uint8)
-    in_texts, nul = _look_at_escapes(text) if _BACKSLASH in body else (0, False)
+    in_texts, nul = _look_at_escapes(text, surrogates=surrogates) if _BACKSLASH in body else (0, False)
     written = _count_after_quote_or_blank(text) - in_texts
     if written != members and written - _count_after_blank_in_texts(text) != members:
         return True
@@ -85,13 +88,14 @@ def _count_after_blank_in_texts(text: _Bytes) -> int:
     )
 
 
-def _look_at_escapes(text: _Bytes) -> tuple[int, bool]:
-    """How many colons stand after a quote of a text, or fewer, and whether U+0000 may be written."""
+def _look_at_escapes(text: _Bytes, *, surrogates: bool) -> tuple[int, bool]:
+    """How many colons stand after a quote of a text, or fewer, and whether U+0000, or a surrogate, may be written."""
     in_texts, nul = 0, False
     for escapes in _places(text, _BACKSLASH):
         escaped = text[escapes + 1]
         in_texts += _count_before_colons(text, escapes[escaped == _QUOTE])
-        nul = nul or _may_be_nul(text, escapes[escaped == _U])
+        unicode = escapes[escaped == _U]
+        nul = nul or _may_be_nul(text, unicode) or (surrogates and bool(((text[unicode + 2] | _CASE) == _D).any()))
     return in_texts, nul
 
 

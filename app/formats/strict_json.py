@@ -48,12 +48,7 @@ class MessageDecoder(Generic[Message]):
         `malformed_message` or `empty_request`; a wrong message is named by index and pointer."""
         body, offset = _stripped(body)
         try:
-            if body.startswith(b"["):
-                messages: list[Message] = self._many.decode(body)
-            elif b"\n{" in body or body.endswith(b"\nnull"):
-                messages = self._one.decode_lines(body)
-            else:
-                messages = [self._one.decode(body)]
+            messages = self._decode_whole(body)
         except (msgspec.DecodeError, *_OTHER_REFUSALS):
             _check_texts(body, offset)
             parts = _parts(body, offset)
@@ -64,6 +59,23 @@ class MessageDecoder(Generic[Message]):
             _check_texts(body, offset)
             check_members(body, offset)
         return messages
+
+    def decode_well_formed(self, body: bytes) -> list[Message] | None:
+        """The messages of a body that is UTF-8 and decodes, None for any other. Nobody has looked for duplicates."""
+        try:
+            if not body.isascii():
+                body.decode()
+            return self._decode_whole(_stripped(body)[0])
+        except (msgspec.DecodeError, RejectedInput, *_OTHER_REFUSALS):
+            return None
+
+    def _decode_whole(self, body: bytes) -> list[Message]:
+        if body.startswith(b"["):
+            messages: list[Message] = self._many.decode(body)
+            return messages
+        if b"\n{" in body or body.endswith(b"\nnull"):
+            return self._one.decode_lines(body)
+        return [self._one.decode(body)]
 
     def _decode_part(self, index: int, offset: int, part: bytes) -> Message:
         try:

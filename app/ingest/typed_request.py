@@ -10,12 +10,11 @@ import structlog
 from app.domain.access import Principal
 from app.domain.change import Change
 from app.domain.landing_rows import landing_rows
-from app.domain.request_identity import RequestIdentity
 from app.domain.schema_needs import needed_schema
 from app.domain.source_name import SourceName
 from app.domain.source_order import in_source_order
 from app.domain.table import Table, TableId
-from app.domain.table_options import NewColumns, PartialUpdates, SourceOrder
+from app.domain.table_options import SourceOrder
 from app.domain.table_schema import TableSchema
 from app.errors import Code, Problem, RejectedInput
 from app.ingest.directory import TableDirectory
@@ -25,7 +24,6 @@ from app.staging.stage_requests import check_gaps
 from app.staging.table_registration import RegistrationOutcome, evolve_table
 from app.staging.table_registry import pin_arcion_catalog
 from app.staging.typed_batch import SourceAdvance, TableMoved, TypedBatch
-from app.staging.untyped_request import UntypedRequest
 
 log = structlog.get_logger()
 
@@ -118,18 +116,6 @@ class Typist:
                 raise TableMoved
         return typed
 
-    def untyped(self, decoded: Decoded, identity: RequestIdentity | None) -> UntypedRequest | None:
-        """The request as it is, where it is plain: all for one table that is known, and asks nothing new of it."""
-        if len(decoded.sources) != 1 or decoded.lines:
-            return None
-        entry = decoded.sources[0]
-        table = self.directory.remembered(entry.source, self.principal)
-        if table is None or not _is_plain(table) or entry.source.catalog not in {None, table.arcion_catalog}:
-            return None
-        if decoded.requested and self.directory.remembered(decoded.requested, self.principal) is not table:
-            return None
-        return UntypedRequest(table, entry.changes, identity, decoded.ignored)
-
     def forget(self, decoded: Decoded) -> None:
         """Look at the tables of this request again next time."""
         for entry in decoded.sources:
@@ -219,18 +205,6 @@ def _typed(decoded: Decoded, routed: _Routed) -> TypedRequest:
     if problems:
         raise decoded.refusal(problems)
     return TypedRequest(batches, duplicates, needs)
-
-
-def _is_plain(table: Table) -> bool:
-    """Whether no change can ask anything of the table's schema, and none is dropped as a duplicate."""
-    options = table.options
-    return (
-        table.state.accepts_changes
-        and not table.schema.bare
-        and options.new_columns is NewColumns.REJECT
-        and options.source_order is SourceOrder.ARRIVAL
-        and options.partial_updates is PartialUpdates.REJECT
-    )
 
 
 def _in_order(feed: _Feed) -> tuple[Sequence[Change], Sequence[SourceAdvance], int]:

@@ -1,0 +1,66 @@
+"""Requests that ask nothing of their table: not its schema, its positions or its row images.
+
+Nearly all are. Small ones are typed together when they are staged, large ones without a look at each change; the
+others, and every request that is to be refused, take the way of `Typist`.
+"""
+
+from app.domain.access import Principal
+from app.domain.plain_rows import landing_rows_of_plain
+from app.domain.request_identity import RequestIdentity
+from app.domain.source_name import SourceName
+from app.domain.table import Table
+from app.domain.table_options import NewColumns, PartialUpdates, SourceOrder
+from app.formats.arcion_plain import decode_plain
+from app.ingest.directory import TableDirectory
+from app.ingest.typed_request import Decoded
+from app.staging.typed_batch import TypedBatch
+from app.staging.untyped_request import UntypedRequest
+from app.telemetry import WRONG_HASHES
+
+
+def untyped_request(
+    decoded: Decoded, directory: TableDirectory, principal: Principal, identity: RequestIdentity | None
+) -> UntypedRequest | None:
+    """The request if all of it is for one table that is known, and plain."""
+    if len(decoded.sources) != 1 or decoded.lines:
+        return None
+    (entry,) = decoded.sources
+    table = _plain_table(entry.source, decoded.requested, directory, principal)
+    return UntypedRequest(table, entry.changes, identity, decoded.ignored) if table else None
+
+
+def plain_arcion_batch(
+    body: bytes, requested: SourceName | None, directory: TableDirectory, principal: Principal, *, override: bool
+) -> TypedBatch | None:
+    """The typed batch of an Arcion JSON body if it is plain, for one table that is known."""
+    plain = decode_plain(body)
+    if plain is None or (override and not requested):
+        return None
+    source = requested if override and requested else plain.source
+    table = _plain_table(source, requested, directory, principal)
+    rows = table and plain.rows(table.schema.names, table.schema.key_columns)
+    landing = table and rows and landing_rows_of_plain(rows, table.row_rules)
+    if not table or not landing:
+        return None
+    WRONG_HASHES.inc(plain.wrong_hashes)
+    return TypedBatch(table, landing)
+
+
+def _plain_table(
+    source: SourceName, requested: SourceName | None, directory: TableDirectory, principal: Principal
+) -> Table | None:
+    """The table that this source feeds, if it is known, and no change can ask anything of it."""
+    table = directory.remembered(source, principal)
+    if table is None or not table.state.accepts_changes or table.schema.bare:
+        return None
+    if requested is not None and directory.remembered(requested, principal) is not table:
+        return None
+    if source.catalog not in {None, table.arcion_catalog}:
+        return None
+    options = table.options
+    is_plain = (
+        options.new_columns is NewColumns.REJECT
+        and options.source_order is SourceOrder.ARRIVAL
+        and options.partial_updates is PartialUpdates.REJECT
+    )
+    return table if is_plain else None
