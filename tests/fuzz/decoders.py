@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -10,12 +11,14 @@ import pyarrow as pa
 
 from app.domain.arrow_flatbuffer import columns_of, schema_from_bytes, schema_to_flatbuffer
 from app.domain.column_conversion import BadValues, convert, scalar
-from app.domain.landing_rows import landing_rows
+from app.domain.landing_rows import LandingRows, RowRules, landing_rows
 from app.domain.names import TableName
+from app.domain.plain_rows import landing_rows_of_plain
 from app.domain.table_schema import ColumnType, TableSchema
 from app.errors import RejectedInput
 from app.formats.arcion import decode_arcion
 from app.formats.arcion_csv import decode_arcion_csv
+from app.formats.arcion_plain import decode_plain
 from app.formats.csv_layout import CsvLayout, CsvMode
 from app.formats.replicate import decode_replicate
 from app.formats.replicate_metadata import by_table, follow
@@ -41,8 +44,23 @@ TABLE: Final = schema_of({"id": "int64", "name": "string", "note": "string"}, ["
 
 
 def arcion_json(body: bytes) -> None:
-    """Messages, then rows of the table that the samples are for."""
-    landing_rows([addressed.change for addressed in decode_arcion(body)], TABLE)
+    """Messages, then rows of the table that the samples are for. The plain way gives the same, or nothing."""
+    plain = plain_arcion(body, TABLE)
+    try:
+        rows = landing_rows([addressed.change for addressed in decode_arcion(body)], TABLE)
+    except RejectedInput:
+        assert plain is None
+        raise
+    if plain is not None:
+        assert plain.batch.equals(rows.batch)
+        assert replace(plain, batch=rows.batch) == rows
+
+
+def plain_arcion(body: bytes, schema: TableSchema) -> LandingRows | None:
+    """What large bodies become, if they can."""
+    plain = decode_plain(body)
+    rows = plain and plain.rows(schema.names, schema.key_columns)
+    return landing_rows_of_plain(rows, RowRules(schema)) if rows else None
 
 
 def arcion_csv(body: bytes) -> None:

@@ -1,0 +1,106 @@
+"""Plain Arcion bodies: the short way gives the rows of the long one, and takes nothing that the long one refuses."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.landing_rows import landing_rows
+from app.errors import RejectedInput
+from app.formats.arcion import decode_arcion
+from tests.fuzz.decoders import TABLE, plain_arcion, tried
+
+NAMES = TABLE.names
+TEXTS = st.sampled_from(["1", "2", "null", "", 'a " : {', "\\", "ä", "\u2028", "x: [", '","id":"3'])
+FLAGS = {"I": "1", "R": "1", "U": "3", "D": "2"}
+
+
+@st.composite
+def messages(draw: st.DrawFn, operations: str = "IRUD") -> dict[str, Any]:
+    """A message that is plain, with a cursor of its own."""
+    operation = draw(st.sampled_from(operations))
+
+    def image(key: str) -> dict[str, str]:
+        return {"id": key} | {name: draw(TEXTS) for name in NAMES[1:]}
+
+    key = draw(st.sampled_from(["1", "2"]))
+    message: dict[str, Any] = {
+        "tableName": {"namespace": {"catalog": "tpch", "schema": "default_schema"}, "name": "t"},
+        "opType": operation,
+        "cursor": draw(st.sampled_from([None, "here", '{"position": "1:2"}'])),
+        "exists": dict.fromkeys(NAMES, FLAGS[operation]),
+        "after": {} if operation == "D" else image(key),
+        "before": image(key) if operation in "UD" else dict.fromkeys(NAMES, "null"),
+    }
+    for optional in ("cursor", "after") if operation == "D" else ("cursor",):
+        if draw(st.booleans()):
+            message.pop(optional, None)
+    return message
+
+
+def written(all_messages: list[dict[str, Any]], *, lines: bool, escaped: bool) -> bytes:
+    texts = [json.dumps(message, ensure_ascii=escaped) for message in all_messages]
+    return ("\n".join(texts) if lines else f"[{','.join(texts)}]").encode()
+
+
+@given(all_messages=st.lists(messages(), min_size=1, max_size=6), lines=st.booleans(), escaped=st.booleans())
+def test_a_plain_body_goes_the_short_way_and_gives_the_same_rows(
+    all_messages: list[dict[str, Any]], *, lines: bool, escaped: bool
+) -> None:
+    body = written(all_messages, lines=lines, escaped=escaped)
+    tried("arcion_json", body)
+    try:
+        rows = landing_rows([addressed.change for addressed in decode_arcion(body)], TABLE)
+    except RejectedInput:
+        return
+    plain = plain_arcion(body, TABLE)
+    if all(json.dumps(message).count(":") == json.dumps(message).count('":') for message in all_messages):
+        assert plain is not None
+        assert plain.batch.equals(rows.batch)
+
+
+@given(
+    all_messages=st.lists(messages(), min_size=1, max_size=4),
+    old=st.sampled_from(['"1"', '"id"', '"after"', '"before"', '"I"', '"t"', ": {", "}", '"null"', '"exists"', ","]),
+    new=st.sampled_from(
+        ['"2"', "1", '"id": "7", "id"', '"\\u0000"', '"\\ud800"', "null", '"name"', "{}", ', "z": "1"', ""]
+    ),
+    place=st.integers(0, 9),
+    filler=st.sampled_from(["", "x" * 5_000]),
+)
+def test_whatever_is_written_otherwise_is_taken_the_long_way_or_gives_the_same(
+    all_messages: list[dict[str, Any]], old: str, new: str, place: int, filler: str
+) -> None:
+    all_messages[-1]["cursor"] = filler
+    parts = written(all_messages, lines=False, escaped=True).decode().split(old)
+    place %= len(parts)
+    tried("arcion_json", (old.join(parts[:place]) + new + old.join(parts[place:])).encode())
+
+
+@pytest.mark.parametrize("filler", ["", "x" * 5_000])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"note": "c"', '"note": "c", "note": "d"'),
+        ('"cursor": "', '"cursor": "\\ud800'),
+        ('"cursor": "', '"cursor": "\\u0000'),
+        ('"opType": "I"', '"opType": "I", "opType": "R"'),
+        ('"note": "1"', '"note": "1", "note": "1"'),
+        ('"note": "null"', '"note": "null", "note": "null"'),
+    ],
+)
+def test_what_nothing_reads_is_not_taken_unseen(old: str, new: str, filler: str) -> None:
+    message = {
+        "tableName": {"name": "t"},
+        "opType": "I",
+        "cursor": filler,
+        "exists": dict.fromkeys(NAMES, "1"),
+        "before": dict.fromkeys(NAMES, "null"),
+        "after": {"id": "1", "name": "b", "note": "c"},
+    }
+    body = json.dumps([message])
+    assert plain_arcion(body.encode(), TABLE) is not None
+    assert old in body
+    assert plain_arcion(body.replace(old, new).encode(), TABLE) is None
