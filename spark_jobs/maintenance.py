@@ -15,10 +15,11 @@ import structlog
 
 from app.errors import MirrorgateError
 from app.landing.publish import Scratch
-from app.landing.scratch_sweep import find_markers, remove_markers, sweep_prepared, sweep_scratch
+from app.landing.scratch_sweep import find_markers, remove_markers, sweep_dropped, sweep_prepared, sweep_scratch
 from app.staging.database import open_engine, translated_errors
 from app.staging.leases import HeldTable, forget_epochs, held_tables
 from app.staging.retention import RetentionLimits, run_retention
+from app.staging.table_registry import dropped_tables
 from spark_jobs.drain_cycle import DrainCycle
 
 log = structlog.get_logger()
@@ -77,8 +78,8 @@ def try_maintain(cycle: DrainCycle, limits: RetentionLimits, *, sweep: bool = Tr
 
 def _sweep(cycle: DrainCycle, now: datetime) -> None:
     with translated_errors(), cycle.engine.begin() as connection:
-        held = held_tables(connection, cycle.worker_id)
-    removed, markers = sweep_prepared(cycle.zone, now=now), 0
+        held, dropped = held_tables(connection, cycle.worker_id), dropped_tables(connection)
+    removed, markers = sweep_prepared(cycle.zone, now=now) + sweep_dropped(cycle.zone, dropped, now=now), 0
     for table in held:
         if cycle.held.get(table.table_id) == table.epoch:
             scratch = Scratch(table.table_id, table.epoch)

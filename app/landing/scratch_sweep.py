@@ -1,10 +1,11 @@
 """Deleting what nobody needs any more below `_scratchPad`; never anything outside it.
 
-Only the owner of a table sweeps its scratch, under its own epoch. A process that dies inside leaves the rest to the
-next sweep.
+Only the owner of a table sweeps its scratch, under its own epoch; that of a dropped table, which has no owner, anyone.
+A process that dies inside leaves the rest to the next sweep.
 """
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -24,7 +25,7 @@ KEEP_MARKERS: Final = timedelta(days=30)
 _TEMP: Final = re.compile(r"(\d{20})-[0-9a-f]{32}\.parquet", re.ASCII)
 _REVOKED: Final = re.compile(r"revoked-\d+-[0-9a-f]{32}", re.ASCII)
 _EPOCH: Final = re.compile(r"\d{1,18}", re.ASCII)
-_PREPARED: Final = re.compile(r"(partner|probe)-[0-9a-f-]{32,36}", re.ASCII)
+_PREPARED: Final = re.compile(r"(partner|probe)-[0-9a-f-]{32,36}(-removed)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,20 @@ def sweep_prepared(zone: LandingZone, *, now: datetime) -> int:
     doomed = [path for name in names if _is_older(zone, path := f"{SCRATCH}/{name}", KEEP_PREPARED, now)]
     for path in doomed:
         zone.remove(path)
+    return len(doomed)
+
+
+def sweep_dropped(zone: LandingZone, dropped: Collection[TableId], *, now: datetime) -> int:
+    """Delete the scratch of tables that are dropped, once all of it is as old as markers become; of how many.
+
+    The ids are those that the database knows as dropped: any other folder may be another installation's.
+    """
+    homes = [f"{SCRATCH}/{name}" for name in zone.names(SCRATCH) if _EPOCH.fullmatch(name) and int(name) in dropped]
+    doomed = [
+        home for home in homes if all(_is_older(zone, f"{home}/{name}", KEEP_MARKERS, now) for name in zone.names(home))
+    ]
+    for home in doomed:
+        zone.remove(home)
     return len(doomed)
 
 

@@ -32,6 +32,8 @@ SELECT_BY_ID = sa.text(_SELECT_TABLES + " AND t.table_id = :table_id")
 SELECT_BY_REPLICATE_SCHEMA = sa.text(_SELECT_TABLES + " AND t.replicate_metadata ->> 'schema_id' = :schema_id")
 SELECT_ALL = sa.text(_SELECT_TABLES + " ORDER BY t.name")
 
+SELECT_DROPPED = sa.text("SELECT table_id FROM mirrorgate.tables WHERE state = 'dropped'")
+
 SELECT_VERSION = sa.text("""
     SELECT key_columns, columns, bare FROM mirrorgate.schema_versions
     WHERE table_id = :table_id AND generation = :generation AND version = :version""")
@@ -86,6 +88,11 @@ def find_table_by_replicate_schema(connection: sa.Connection, schema_id: str) ->
 def list_tables(connection: sa.Connection) -> list[Table]:
     """All live tables by name."""
     return [_table(row) for row in connection.execute(SELECT_ALL).mappings()]
+
+
+def dropped_tables(connection: sa.Connection) -> set[TableId]:
+    """The tables that are no more; a recreated one is not among them."""
+    return {TableId(table_id) for (table_id,) in connection.execute(SELECT_DROPPED)}
 
 
 def schema_of_version(

@@ -14,6 +14,7 @@ from app.landing.scratch_sweep import (
     find_markers,
     newest_epoch,
     remove_markers,
+    sweep_dropped,
     sweep_prepared,
     sweep_scratch,
 )
@@ -126,3 +127,25 @@ def test_the_newest_epoch_is_that_of_any_marker_or_folder(zone: LocalZone) -> No
     zone.create_folder(f"_scratchPad/{TABLE}/12")
     revoke_older_epochs(zone, OWN)
     assert newest_epoch(zone, TABLE) == 12
+
+
+def test_the_scratch_of_a_dropped_table_goes_once_all_of_it_is_old(root: Path, zone: LocalZone) -> None:
+    old, young = timedelta(days=31), timedelta(days=29)
+    gone = [made(root, f"_scratchPad/7/{epoch}", age=old) for epoch in (1, 2)]
+    kept = [
+        made(root, "_scratchPad/8/1", age=old),
+        made(root, "_scratchPad/8/2", age=young),
+        made(root, "_scratchPad/9/1", age=old),
+        made(root, "_scratchPad/others/1", age=old),
+    ]
+    assert sweep_dropped(zone, {TableId(7), TableId(8)}, now=NOW) == 1
+    assert not any(marker.parent.exists() for marker in gone)
+    assert all(marker.exists() for marker in kept)
+
+
+def test_what_a_killed_probe_left_goes_after_a_day(root: Path, zone: LocalZone) -> None:
+    names = [f"probe-{HEX}", f"probe-{HEX}-removed"]
+    for name in names:
+        os.utime(made(root, f"_scratchPad/{name}/file", age=timedelta(days=2)).parent, (0, 0))
+    assert sweep_prepared(zone, now=NOW) == 2
+    assert zone.names("_scratchPad") == []

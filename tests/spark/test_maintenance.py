@@ -17,7 +17,7 @@ from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.maintenance import maintain, maintained, try_maintain
 from tests.spark.conftest import NewWorker, drain, end_lease
 from tests.support import sql
-from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
+from tests.support.gateway_parts import current, dropping, landed_keys, registered, stage_keys
 from tests.support.refusals import refused
 from tests.support.retention import AT_ONCE, count
 from tests.support.schemas import schema_of
@@ -126,3 +126,16 @@ def test_a_failing_round_is_survived_and_the_next_one_comes(
     with maintained(worker, AT_ONCE):
         wait_until(lambda: len(rounds) > 2, within=30, what="more rounds")
     assert retention.run_retention(engine, AT_ONCE) is not None
+
+
+def test_the_scratch_of_a_dropped_table_is_swept_by_whoever_maintains(
+    engine: sa.Engine, landing_zone: Path, worker: DrainCycle
+) -> None:
+    dropping(engine, "t")
+    drain(worker)
+    scratch = landing_zone / "_scratchPad"
+    assert [name for name in scratch.iterdir() if name.name.isdigit()]
+    maintain(worker, AT_ONCE, sweep=now())
+    assert [name for name in scratch.iterdir() if name.name.isdigit()]
+    maintain(worker, AT_ONCE, sweep=now() + timedelta(days=31))
+    assert not [name for name in scratch.iterdir() if name.name.isdigit()]
