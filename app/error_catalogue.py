@@ -35,6 +35,11 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         "The body is not valid CSV with the given delimiter, quote and escape.",
         "Correct the record at the line, or name the delimiter, quote and escape that the file was written with.",
     ),
+    Code.MALFORMED_ARROW: CodeFacts(
+        Kind.MALFORMED,
+        "The body is not an Arrow IPC stream that can be taken.",
+        "Send one whole stream, as Arrow's stream writers make it, with plain buffers.",
+    ),
     Code.CSV_FIELD_COUNT: CodeFacts(
         Kind.INVALID,
         "A CSV record has more or fewer fields than its columns need.",

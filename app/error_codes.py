@@ -27,6 +27,7 @@ class Code(StrEnum):
     DUPLICATE_MEMBER = "duplicate_member"
     MALFORMED_MESSAGE = "malformed_message"
     MALFORMED_CSV = "malformed_csv"
+    MALFORMED_ARROW = "malformed_arrow"
     CSV_FIELD_COUNT = "csv_field_count"
     COLUMNS_REQUIRED = "columns_required"
     MODE_MISMATCH = "mode_mismatch"

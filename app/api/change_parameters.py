@@ -55,6 +55,12 @@ class CsvParameters(Parameters):
         return CsvLayout(self.mode, columns, self.header, self.delimiter, self.quote, self.escape or self.quote)
 
 
+class LoadParameters(Parameters):
+    """Parameters of initial loads."""
+
+    table: Annotated[str | None, Field(description="The table that the rows are for; required.")] = None
+
+
 def described_change(body: Mapping[str, Any], *parameters: type[Parameters]) -> dict[str, Any]:
     """What the framework cannot tell the contract of a change route, since it reads none of it."""
     described = [entry for model in parameters for entry in described_parameters(model, "query")]

@@ -9,16 +9,22 @@ from fastapi import APIRouter, Request, Response
 
 from app.api.auth import authorized
 from app.api.change_models import AcceptedModel, DryRunModel
-from app.api.change_parameters import ChangeParameters, CsvParameters, OverrideParameters, described_change
+from app.api.change_parameters import (
+    ChangeParameters,
+    CsvParameters,
+    LoadParameters,
+    OverrideParameters,
+    described_change,
+)
 from app.api.gateway import Gateway
-from app.api.openapi import ARCION_BODY, REPLICATE_BODY, problems
+from app.api.openapi import ARCION_BODY, ARROW_BODY, REPLICATE_BODY, problems
 from app.api.parameters import read_parameters
-from app.api.request_body import check_json_type, check_parameters, is_csv, read_body
+from app.api.request_body import check_arrow_type, check_json_type, check_parameters, is_csv, read_body
 from app.api.request_identity import IdentityHeaders
 from app.domain.access import Principal, Right
 from app.domain.names import TableName
 from app.errors import Code, RejectedInput
-from app.ingest import Decode, arcion_csv, arcion_json, rehearse, replicate_json
+from app.ingest import Accepted, ArrowLoad, Decode, arcion_csv, arcion_json, rehearse, replicate_json
 from app.telemetry import ACCEPTED_CHANGES
 
 router = APIRouter(prefix="/v1/changes", tags=["changes"])
@@ -82,6 +88,29 @@ async def post_replicate(request: Request) -> Response:
     return await _answer(request, caller, given, "replicate", lambda body: replicate_json(body, table))
 
 
+@router.post(
+    "/arrow",
+    status_code=202,
+    operation_id="post_arrow_rows",
+    summary="Post the snapshot rows of one table as an Arrow stream",
+    response_model=AcceptedModel,
+    responses=_RESPONSES,
+    openapi_extra=described_change(ARROW_BODY, LoadParameters),
+)
+async def post_arrow(request: Request) -> Response:
+    """The fast way of an initial load: the columns are the table's by name, and all rows are accepted or none."""
+    caller = await _caller(request)
+    check_arrow_type(request)
+    check_parameters(request, frozenset(LoadParameters.model_fields))
+    given = read_parameters(LoadParameters, "query", request.query_params)
+    if not given.table:
+        raise RejectedInput(Code.BAD_REQUEST, "an Arrow stream needs `table`")
+    gateway: Gateway = request.app.state.gateway
+    load = ArrowLoad(TableName.parse(given.table), await read_body(request, gateway.settings.max_body_bytes))
+    identity = caller.headers.identity(request, caller.principal, load.body)
+    return _accepted("arrow", await load.accept(gateway.ingest, caller.principal, identity))
+
+
 @dataclass(frozen=True, slots=True)
 class _Caller:
     """Who sends a request, and by what it may be repeated."""
@@ -115,7 +144,10 @@ async def _answer(
         marker_first = gateway.settings.marker_first
         rehearsal = await rehearse(gateway.engine, decode, caller.principal, marker_first=marker_first)
         return Response(msgspec.json.encode(rehearsal), 200, media_type="application/json")
-    accepted = await gateway.ingest.accept(decode, caller.principal, identity)
+    return _accepted(source_format, await gateway.ingest.accept(decode, caller.principal, identity))
+
+
+def _accepted(source_format: str, accepted: Accepted) -> Response:
     content = {
         "receipts": accepted.receipts,
         "ignored": accepted.ignored,

@@ -5,6 +5,7 @@ from typing import Any, Final
 from fastapi import FastAPI
 
 from app.api.models import ProblemModel
+from app.api.request_body import ARROW_STREAM
 
 TITLE: Final = "Mirrorgate"
 VERSION: Final = "1.0.0"
@@ -135,3 +136,17 @@ ARCION_BODY["requestBody"]["content"]["text/csv"] = {
     "example": "100,Testing name\r\n101,NULL\r\n",
 }
 REPLICATE_BODY: Final = _body(_REPLICATE_MESSAGE, _REPLICATE_EXAMPLE)
+ARROW_BODY: Final = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            ARROW_STREAM: {
+                "schema": {
+                    "type": "string",
+                    "format": "binary",
+                    "description": "One Arrow IPC stream with the table's columns; its buffers are not compressed.",
+                }
+            }
+        },
+    }
+}

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.errors import Code, RejectedInput
 
 _JSON_TYPES: Final = frozenset({"application/json", "application/x-ndjson", "application/ndjson", "application/jsonl"})
+ARROW_STREAM: Final = "application/vnd.apache.arrow.stream"
 CHANGES: Final = "/v1/changes/"
 MOST_ELSEWHERE: Final = 2**20
 """Bytes of a body that is not one of changes: a table of thousands of columns fits."""
@@ -80,6 +81,12 @@ def check_parameters(request: Request, known: Set[str], *, only_csv: Set[str] = 
         if name not in known:
             detail = "there is no such query parameter here; there are " + ", ".join(sorted(known))
             raise RejectedInput(Code.BAD_REQUEST, detail)
+
+
+def check_arrow_type(request: Request) -> None:
+    """Raises RejectedInput `unsupported_media_type` unless the body is declared as an Arrow stream."""
+    if _media_type(request) != ARROW_STREAM:
+        raise RejectedInput(Code.UNSUPPORTED_MEDIA_TYPE, f"the content type is not {ARROW_STREAM}")
 
 
 def is_csv(request: Request) -> bool:

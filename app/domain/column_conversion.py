@@ -34,6 +34,7 @@ _NOT_FINITE: Final = re.compile(r"[+-]?(nan|inf|infinity)", re.ASCII | re.IGNORE
 _JSON_DECODER: Final = msgspec.json.Decoder(msgspec.Raw)
 _JSON_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 _FIRST_DATE: Final = pa.scalar(date.min, pa.date32())
+_LAST_DATE: Final = pa.scalar(date.max, pa.date32())
 _FIRST_TIMESTAMP: Final = pa.scalar(datetime.min, pa.timestamp("us"))
 _LAST_TIMESTAMP: Final = pa.scalar(datetime.max, pa.timestamp("us"))
 _LAST_ZONED: Final = pa.scalar(datetime(2037, 1, 1), pa.timestamp("us"))
@@ -105,7 +106,7 @@ def _from_text(texts: pa.StringArray, column_type: ColumnType, reading: ValueRea
 def _trusted(texts: pa.StringArray, array: pa.Array, column_type: ColumnType) -> bool:
     """Whether the kernel cannot have accepted more than the definition does."""
     if column_type.name in INTEGER_BITS:
-        return not _hold_any(texts, b"xX")
+        return not hold_any(texts, b"xX")
     if column_type.name in {TypeName.FLOAT32, TypeName.FLOAT64}:
         return pc.all(pc.is_finite(array)).as_py() is not False
     if column_type.name is TypeName.DATE:
@@ -116,14 +117,14 @@ def _trusted(texts: pa.StringArray, array: pa.Array, column_type: ColumnType) ->
 def _cannot_wrap(texts: pa.StringArray, scale: int) -> bool:
     """Whether no text becomes a number of more than 38 digits at this scale: the decimal kernel wraps there,
     silently."""
-    if _hold_any(texts, b"eE"):
+    if hold_any(texts, b"eE"):
         return False
     point = pc.find_substring(texts, ".")
     whole = pc.if_else(pc.less(point, 0), pc.binary_length(texts), point)
     return (pc.max(whole).as_py() or 0) + scale <= MAX_DECIMAL_DIGITS
 
 
-def _hold_any(texts: pa.StringArray, letters: bytes) -> bool:
+def hold_any(texts: pa.StringArray, letters: bytes) -> bool:
     """Whether one of these ASCII letters stands in some text. A kernel that ignores case takes thirty times as long."""
     _, offsets, content = texts.buffers()
     if content is None:
@@ -142,13 +143,20 @@ def _timestamps(texts: pa.StringArray, zone: str) -> pa.Array | None:
         if _is_beyond(local) or (zone != UTC_NAME and pc.any(pc.greater(local, _LAST_ZONED)).as_py()):
             return None
         array = pc.cast(pc.assume_timezone(local, zone, ambiguous="earliest"), _UTC_TIMESTAMP)
-    return None if _is_beyond(pc.cast(array, pa.timestamp("us"))) else array
+    return None if _is_beyond(array) else array
+
+
+def beyond_calendar(array: pa.TimestampArray | pa.Date32Array) -> pa.BooleanArray:
+    """Which moments or days lie outside the years 1 to 9999."""
+    if pa.types.is_date(array.type):
+        return pc.or_(pc.less(array, _FIRST_DATE), pc.greater(array, _LAST_DATE))
+    moments = pc.cast(array, pa.timestamp("us"))
+    return pc.or_(pc.less(moments, _FIRST_TIMESTAMP), pc.greater(moments, _LAST_TIMESTAMP))
 
 
 def _is_beyond(array: pa.TimestampArray) -> bool:
     """Whether some moment lies outside the years 1 to 9999."""
-    beyond = pc.or_(pc.less(array, _FIRST_TIMESTAMP), pc.greater(array, _LAST_TIMESTAMP))
-    return pc.any(beyond).as_py() is True
+    return pc.any(beyond_calendar(array)).as_py() is True
 
 
 def _boolean(value: SourceValue, _: ColumnType, __: ValueReading) -> bool:

@@ -1,16 +1,18 @@
 """The write use case: the bytes of a request -> durable change batches -> receipts.
 
 `accept` takes a request through decoding, routing, typing and staging; `directory` knows the tables as last seen;
-`replicate_tables` does what metadata messages say; `typed_request` makes typed batches; `rehearsal` does
-all that and takes it back.
+`replicate_tables` does what metadata messages say; `typed_request` makes typed batches, `plain_requests` faster for
+those that ask nothing of their table; `rehearsal` does all that and takes it back. `load` takes Arrow streams.
 """
 
 from app.formats.csv_layout import CsvLayout, CsvMode
 from app.ingest.accept import Accepted, Decode, Ingest, arcion_csv, arcion_json, replicate_json
+from app.ingest.load import ArrowLoad
 from app.ingest.rehearsal import rehearse
 
 __all__ = [
     "Accepted",
+    "ArrowLoad",
     "CsvLayout",
     "CsvMode",
     "Decode",

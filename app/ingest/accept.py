@@ -5,7 +5,7 @@ the sequence lock decides, not this process's memory.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeAlias
@@ -74,8 +74,12 @@ class Ingest:
 
         A request that was staged before under its `identity` gets the answer that it got then.
         """
+        return await self.answered(self._accept(decode, principal, identity))
+
+    async def answered(self, accepting: Awaitable[Accepted]) -> Accepted:
+        """What a request is answered, the first time or again."""
         try:
-            return await self._accept(decode, principal, identity)
+            return await accepting
         except AlreadyStaged as staged:
             answer = staged.answer
             receipts = [Receipt(**receipt) for receipt in answer["receipts"]]
@@ -86,9 +90,9 @@ class Ingest:
             decoded = decode.read(self.directory, principal, self.marker_first)
             plain = await self._staged_together(decoded, principal, identity)
             if plain is None:
-                await self._look_for(identity)
+                await self.look_for(identity)
         else:
-            await self._look_for(identity)
+            await self.look_for(identity)
             plain = decode.plain and await self._staged_plain(decode.plain, principal, identity)
             if plain is None:
                 decoded = await asyncio.to_thread(decode.read, self.directory, principal, self.marker_first)
@@ -141,7 +145,7 @@ class Ingest:
         except RejectedInput as error:
             raise (decoded.refusal(error.problems) if error.problems else error) from error
 
-    async def _look_for(self, identity: RequestIdentity | None) -> None:
+    async def look_for(self, identity: RequestIdentity | None) -> None:
         """Spare a repeated request the work. Raises AlreadyStaged, or RejectedInput for another request."""
         if identity is None:
             return

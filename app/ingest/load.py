@@ -1,0 +1,47 @@
+"""Initial loads: the snapshot rows of one table as an Arrow stream, from bytes to a receipt."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from app.domain.access import Principal
+from app.domain.names import TableName
+from app.domain.request_identity import RequestIdentity
+from app.domain.snapshot_rows import snapshot_rows
+from app.domain.source_name import SourceName
+from app.errors import Code, RejectedInput, TemporarilyUnavailable
+from app.formats.arrow_stream import decode_arrow_stream
+from app.ingest.accept import Accepted, Ingest
+from app.staging.typed_batch import TableMoved, TypedBatch
+
+_ATTEMPTS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowLoad:
+    """A body of rows for one table."""
+
+    table: TableName
+    body: bytes
+
+    async def accept(self, ingest: Ingest, principal: Principal, identity: RequestIdentity | None) -> Accepted:
+        """Stage the rows as one batch; returns after commit. Raises what `Ingest.accept` raises."""
+        return await ingest.answered(self._accept(ingest, principal, identity))
+
+    async def _accept(self, ingest: Ingest, principal: Principal, identity: RequestIdentity | None) -> Accepted:
+        await ingest.look_for(identity)
+        for _ in range(_ATTEMPTS):
+            batch = await asyncio.to_thread(self._typed, ingest, principal)
+            try:
+                return Accepted(await asyncio.wrap_future(ingest.group_commit.submit([batch], identity)))
+            except TableMoved:
+                continue
+        raise TemporarilyUnavailable(Code.TABLE_BUSY, "the table of this request keeps changing")
+
+    def _typed(self, ingest: Ingest, principal: Principal) -> TypedBatch:
+        table = ingest.directory.look_again(SourceName(None, self.table))
+        if table is None or not principal.may_touch(table.name):
+            raise RejectedInput(Code.UNKNOWN_TABLE, f"table {self.table} is not registered")
+        if not table.state.accepts_changes:
+            raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
+        return TypedBatch(table, snapshot_rows(decode_arrow_stream(self.body), table.row_rules))

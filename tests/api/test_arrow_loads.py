@@ -1,0 +1,70 @@
+"""Posting Arrow streams: initial loads of one table."""
+
+import io
+
+import httpx
+import pyarrow as pa
+
+from app.api.request_body import ARROW_STREAM
+from tests.api.calls import Gateway, insert, problem
+
+COLUMNS = {"id": "int64", "name": "string"}
+ROWS = pa.table({"name": ["a", "b", None], "id": [1, 2, 3]})
+
+
+def load(gateway: Gateway, table: pa.Table = ROWS, name: str = "sales.orders", **headers: str) -> httpx.Response:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return posted(gateway, f"?table={name}", sink.getvalue(), **headers)
+
+
+def posted(gateway: Gateway, query: str, body: bytes, **headers: str) -> httpx.Response:
+    return gateway.post(f"/v1/changes/arrow{query}", content=body, headers={"Content-Type": ARROW_STREAM, **headers})
+
+
+def test_a_stream_is_one_batch_with_a_receipt(gateway: Gateway) -> None:
+    gateway.register("sales.orders", COLUMNS, ["id"])
+    answer = load(gateway)
+    assert answer.status_code == 202
+    receipt = {"table": "sales.orders", "generation": 1, "sequence": 1, "changes": 3, "rows": 3}
+    assert answer.json() == {"receipts": [receipt], "ignored": 0, "duplicates": 0, "replayed": False}
+    assert gateway.status("sales.orders")["lag"]["rows"] == 3
+
+
+def test_a_repeated_load_is_answered_as_before_and_staged_once(gateway: Gateway) -> None:
+    gateway.register("sales.orders", COLUMNS, ["id"])
+    first = load(gateway, **{"Idempotency-Key": "part-1"})
+    again = load(gateway, **{"Idempotency-Key": "part-1"})
+    assert (again.status_code, again.headers["Idempotency-Replayed"]) == (200, "true")
+    assert again.json()["receipts"] == first.json()["receipts"]
+    assert gateway.status("sales.orders")["accepted"]["rows"] == 3
+
+
+def test_changes_may_follow_a_load_and_a_load_may_not_follow_changes(gateway: Gateway) -> None:
+    gateway.register("sales.orders", COLUMNS, ["id"])
+    load(gateway).raise_for_status()
+    gateway.arcion(insert("sales.orders", id="4", name="d")).raise_for_status()
+    problem(load(gateway), 409, "reload_requires_recreate")
+
+
+def test_a_load_is_for_a_registered_table(gateway: Gateway) -> None:
+    problem(load(gateway), 404, "unknown_table")
+
+
+def test_what_is_no_stream_is_refused_with_what_to_change(gateway: Gateway) -> None:
+    gateway.register("sales.orders", COLUMNS, ["id"])
+    problem(gateway.post("/v1/changes/arrow?table=sales.orders", json=[]), 415, "unsupported_media_type")
+    problem(posted(gateway, "?table=sales.orders", b"x"), 400, "malformed_arrow")
+    problem(posted(gateway, "", b"x"), 400, "bad_request")
+    refused = problem(load(gateway, pa.table({"id": ["1"], "name": ["a"]})), 409, "schema_mismatch")
+    assert refused["errors"][0]["column"] == "id"
+
+
+def test_partial_updates_are_completed_from_loaded_rows(gateway: Gateway) -> None:
+    declared = [{"name": name, "type": of, "nullable": name != "id"} for name, of in COLUMNS.items()]
+    options = {"partial_updates": "complete"}
+    wanted = {"key_columns": ["id"], "columns": declared, "options": options}
+    gateway.put("/v1/tables/sales.orders", json=wanted).raise_for_status()
+    load(gateway).raise_for_status()
+    assert gateway.get("/v1/tables/sales.orders/row-images/count").json()["count"] == 3
