@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -36,7 +37,8 @@ def reader(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
         def run(commands: str) -> list[Answer]:
             script = preamble.replace("http://127.0.0.1:8480", address) + commands
-            environment = os.environ | {"CURL_HOME": str(tmp_path)}
+            path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+            environment = os.environ | {"CURL_HOME": str(tmp_path), "PATH": path}
             ran = subprocess.run(
                 ["bash", "-euc", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
             )
