@@ -20,6 +20,7 @@ CHANGE_CODES: Final[Mapping[str, Sequence[Code]]] = {
     ),
     "JSON body": (Code.MALFORMED_JSON, Code.DUPLICATE_MEMBER, Code.MALFORMED_MESSAGE),
     "CSV body": (Code.MALFORMED_CSV, Code.COLUMNS_REQUIRED, Code.CSV_FIELD_COUNT, Code.MODE_MISMATCH),
+    "Arrow stream": (Code.MALFORMED_ARROW,),
     "Arcion": (Code.BAD_EXISTS, Code.EXISTS_MISMATCH),
     "Replicate": (
         Code.BAD_ENVELOPE,
