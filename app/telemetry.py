@@ -21,6 +21,12 @@ DUPLICATE_CHANGES: Final = Counter(
 REJECTED_REQUESTS: Final = Counter("mirrorgate_rejected_requests_total", "Requests refused, by error code", ["code"])
 
 
+def current_request_id() -> str | None:
+    """The id under which the lines of this request are logged; None outside of a request."""
+    found: str | None = structlog.contextvars.get_contextvars().get("request_id")
+    return found
+
+
 def configure_logging(settings: Settings) -> None:
     """One line per event on standard error, as JSON or for the console; other libraries' warnings likewise."""
     renderer: structlog.types.Processor = (

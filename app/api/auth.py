@@ -1,72 +1,115 @@
-"""Who calls, and whether the key carries the right that a route needs. Default deny."""
+"""Who calls, and whether the key or token carries the right that a route needs. Default deny."""
 
 import time
 from collections.abc import Callable
-from typing import Annotated, Final
+from typing import Annotated, Final, Protocol
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from app.domain.access import Principal, Right
-from app.domain.api_key import ApiKey
+from app.domain.access import EVERY_TABLE, Credential, Grant, Principal, Right
+from app.domain.api_key import ApiKey, looks_like_a_token
 from app.domain.names import TableName
 from app.errors import Code, RejectedInput
-from app.staging.api_keys import StoredKey, find_valid_key
+from app.staging.access_journal import AccessJournal
+from app.staging.api_keys import StoredKey, find_key
 from app.staging.database import Engine, translated_errors
 
 CACHE_SECONDS: Final = 5.0
-"""How long a looked-up key is believed: a deleted or expired key stops working within this time."""
+"""How long a looked-up key is believed: a deleted, expired or rotated key stops working within this time."""
 
 bearer = HTTPBearer(
-    scheme_name="apiKey", bearerFormat="mg_<id>_<secret>", auto_error=False, description="`mg_<id>_<secret>`"
+    scheme_name="apiKey",
+    bearerFormat="mg_<id>_<secret>",
+    auto_error=False,
+    description="`mg_<id>_<secret>`, or an access token of the OpenID Connect issuer that is set",
 )
 
 
-class Authenticator:
-    """Turns a bearer key into a principal; remembers keys for CACHE_SECONDS."""
+class TokenVerifier(Protocol):
+    def credential(self, token: str) -> Credential:
+        """Raises RejectedInput `unauthenticated` or TemporarilyUnavailable `issuer_unavailable`."""
 
-    def __init__(self, engine: Engine, admin_key: str | None, clock: Callable[[], float] = time.monotonic) -> None:
+
+class Authenticator:
+    """Tells whose a key or token is; remembers keys for CACHE_SECONDS."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        admin_key: str | None,
+        journal: AccessJournal,
+        tokens: TokenVerifier | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._engine = engine
         self._admin_key = ApiKey.parse(admin_key) if admin_key else None
+        self._journal = journal
+        self._tokens = tokens
         self._clock = clock
         self._cache: dict[str, tuple[float, StoredKey | None]] = {}
 
-    def principal(self, token: str | None) -> Principal:
+    def credential(self, token: str | None) -> Credential:
         """Raises RejectedInput `unauthenticated` for no key, a malformed, wrong, deleted or expired one."""
         if token is None:
             raise RejectedInput(Code.UNAUTHENTICATED, "the request carries no key")
+        if self._tokens is not None and looks_like_a_token(token):
+            return self._tokens.credential(token)
         key = ApiKey.parse(token)
         if self._admin_key is not None and key.key_id == self._admin_key.key_id:
             if key.matches(self._admin_key.secret_hash):
-                return Principal(key.key_id, frozenset({Right.ADMIN}), ("*",))
+                return Credential(key.key_id, (Grant(frozenset({Right.ADMIN}), (EVERY_TABLE,)),))
             raise RejectedInput(Code.UNAUTHENTICATED, "the key is not valid")
         stored = self._find(key.key_id)
-        if stored is None or not key.matches(stored.secret_hash):
+        if stored is None or not key.matches_any(stored.secret_hashes):
             raise RejectedInput(Code.UNAUTHENTICATED, "the key is not valid")
-        return stored.principal
+        self._journal.used(key.key_id)
+        return stored.credential
+
+    def tried_key(self, token: str | None) -> str | None:
+        """The id in a refused key, where there is such a key; never what else a caller may claim."""
+        try:
+            key_id = ApiKey.parse(token or "").key_id
+        except RejectedInput:
+            return None
+        is_admin_key = self._admin_key is not None and key_id == self._admin_key.key_id
+        _, stored = self._cache.get(key_id, (0.0, None))
+        return key_id if is_admin_key or stored is not None else None
 
     def _find(self, key_id: str) -> StoredKey | None:
         now = self._clock()
         looked_up, stored = self._cache.get(key_id, (float("-inf"), None))
         if now - looked_up > CACHE_SECONDS:
             with translated_errors(), self._engine.begin() as connection:
-                stored = find_valid_key(connection, key_id)
+                stored = find_key(connection, key_id)
             if len(self._cache) > 10_000:  # unknown ids must not fill the memory
                 self._cache.clear()
             self._cache[key_id] = (now, stored)
         return stored
 
 
-def require(right: Right) -> Callable[[Request, HTTPAuthorizationCredentials | None], Principal]:
+def require(
+    right: Right, *, every_table: bool = False
+) -> Callable[[Request, HTTPAuthorizationCredentials | None], Principal]:
     """A dependency that gives the caller's principal, or refuses with 401 or 403."""
 
     def dependency(
         request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
     ) -> Principal:
         authenticator: Authenticator = request.app.state.gateway.authenticator
-        principal = authenticator.principal(credentials.credentials if credentials else None)
-        if not principal.has(right):
-            raise RejectedInput(Code.FORBIDDEN, f"the key lacks the right `{right}`")
+        token = credentials.credentials if credentials else None
+        try:
+            credential = authenticator.credential(token)
+        except RejectedInput:
+            request.state.subject = authenticator.tried_key(token)
+            raise
+        request.state.subject = credential.subject
+        principal = credential.acting_by(right)
+        if principal is None:
+            what = "token" if looks_like_a_token(token or "") else "key"
+            raise RejectedInput(Code.FORBIDDEN, f"the {what} lacks the right `{right}`")
+        if every_table and not principal.oversees_every_table:
+            raise RejectedInput(Code.FORBIDDEN, f"the key has the right `{right}` for some tables, not for all (`*`)")
         return principal
 
     return dependency
@@ -76,11 +119,13 @@ Ingester = Annotated[Principal, Depends(require(Right.INGEST))]
 Reader = Annotated[Principal, Depends(require(Right.READ))]
 Registrar = Annotated[Principal, Depends(require(Right.REGISTER))]
 Administrator = Annotated[Principal, Depends(require(Right.ADMIN))]
+Overseer = Annotated[Principal, Depends(require(Right.ADMIN, every_table=True))]
+"""An administrator of all tables: keys and the audit are about more than those of one pattern."""
 
 
 def visible_name(text: str, principal: Principal) -> TableName:
     """A table name from a path that the caller may touch; one outside its patterns looks like a missing one."""
     name = TableName.parse(text)
     if not principal.may_touch(name):
-        raise RejectedInput(Code.UNKNOWN_TABLE, "no such table")
+        raise RejectedInput(Code.UNKNOWN_TABLE, "no such table", withheld=name.folded)
     return name

@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from app.api.auth import Authenticator
 from app.ingest import Ingest
 from app.settings import Settings
+from app.staging.access_journal import AccessJournal
 from app.staging.database import Engine
 
 
@@ -19,6 +20,7 @@ class Gateway:
     settings: Settings
     engine: Engine
     authenticator: Authenticator
+    journal: AccessJournal
     ingest: Ingest
     staged: threading.Event
     """Set after a commit that the drain should look at soon."""
