@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table as Grid
 
 from app.cli_remote import AsJson, DataDir, Key, Url
@@ -127,12 +128,12 @@ def _audit_grid(events: list[dict[str, Any]]) -> Grid:
         refused = f"{event['status']} {event['code']}"
         grid.add_row(
             _moment(event["happened_at"]),
-            event["subject"] or "-",
+            escape(event["subject"] or "-"),
             event["action"],
-            event["table"] or "",
+            escape(event["table"] or ""),
             refused if event["outcome"] == "refused" else "done",
             str(event["times"]),
-            "" if not event["details"] else json.dumps(event["details"]),
+            "" if not event["details"] else escape(json.dumps(event["details"])),
             style="red" if event["outcome"] == "refused" else None,
         )
     return grid

@@ -8,9 +8,10 @@ import pytest
 import sqlalchemy as sa
 
 from app.api.auth import CACHE_SECONDS, Authenticator
-from app.domain.access import Principal, Right
+from app.domain.access import Credential, Grant, Right
 from app.domain.api_key import format_key, hash_secret
 from app.errors import Code
+from app.staging.access_journal import AccessJournal
 from app.staging.api_keys import delete_key, insert_key
 from tests.api.calls import ADMIN_KEY, Gateway, problem
 from tests.support import sql
@@ -36,7 +37,13 @@ def test_a_created_key_works_and_its_secret_is_shown_once(gateway: Gateway, api_
     [key] = listed.json()["keys"]
     assert datetime.fromisoformat(key.pop("created_at")) <= datetime.now(UTC)
     assert datetime.fromisoformat(key.pop("expires_at")) == TOMORROW
-    assert key == {"id": created["id"], "rights": ["read", "ingest"], "tables": ["sales.*"]}
+    del key["last_used_at"]
+    assert key == {
+        "id": created["id"],
+        "rights": ["read", "ingest"],
+        "tables": ["sales.*"],
+        "former_secret_until": None,
+    }
     assert created["key"].rpartition("_")[2] not in listed.text
 
 
@@ -103,43 +110,43 @@ def clock() -> Clock:
 def authenticator(engine: sa.Engine, clock: Clock) -> Iterator[Authenticator]:
     with engine.begin() as connection:
         insert_key(connection, "0011aabb", hash_secret(SECRET), (Right.READ,), ("*",), TOMORROW)
-    yield Authenticator(engine, ADMIN_KEY, clock)
+    yield Authenticator(engine, ADMIN_KEY, AccessJournal(engine), clock=clock)
 
 
 KEY = format_key("0011aabb", SECRET)
-READER = Principal("0011aabb", frozenset({Right.READ}), ("*",))
+READER = Credential("0011aabb", (Grant(frozenset({Right.READ}), ("*",)),))
 
 
 def test_a_deleted_key_works_until_its_cache_time_is_over_and_no_longer(
     authenticator: Authenticator, engine: sa.Engine, clock: Clock
 ) -> None:
-    assert authenticator.principal(KEY) == READER
+    assert authenticator.credential(KEY) == READER
     with engine.begin() as connection:
         delete_key(connection, "0011aabb")
     clock.now += CACHE_SECONDS
-    assert authenticator.principal(KEY) == READER
+    assert authenticator.credential(KEY) == READER
     clock.now += 0.1
     with refused() as refusal:
-        authenticator.principal(KEY)
+        authenticator.credential(KEY)
     assert refusal.code == Code.UNAUTHENTICATED
 
 
 def test_an_expired_key_stops_working(authenticator: Authenticator, engine: sa.Engine, clock: Clock) -> None:
-    assert authenticator.principal(KEY) == READER
+    assert authenticator.credential(KEY) == READER
     sql.run(engine, "UPDATE mirrorgate.api_keys SET expires_at = now()")
     clock.now += CACHE_SECONDS + 0.1
     with refused():
-        authenticator.principal(KEY)
+        authenticator.credential(KEY)
 
 
 def test_a_remembered_key_is_not_looked_up_again_and_its_secret_is_still_checked(
     authenticator: Authenticator, engine: sa.Engine
 ) -> None:
-    with sql.counted(engine, "SELECT key_id") as selects:
-        authenticator.principal(KEY)
-        authenticator.principal(KEY)
+    with sql.counted(engine, "SELECT k.key_id") as selects:
+        authenticator.credential(KEY)
+        authenticator.credential(KEY)
         with refused():
-            authenticator.principal(KEY[:-1] + "y")
+            authenticator.credential(KEY[:-1] + "y")
     assert len(selects) == 1
 
 
@@ -148,16 +155,16 @@ def test_a_key_created_after_it_was_tried_works_within_the_cache_time(
 ) -> None:
     late = format_key("ccddeeff", SECRET)
     with refused():
-        authenticator.principal(late)
+        authenticator.credential(late)
     with engine.begin() as connection:
         insert_key(connection, "ccddeeff", hash_secret(SECRET), (Right.READ,), ("*",), None)
     clock.now += CACHE_SECONDS + 0.1
-    assert authenticator.principal(late).key_id == "ccddeeff"
+    assert authenticator.credential(late).subject == "ccddeeff"
 
 
 def test_the_key_of_the_settings_needs_no_database(authenticator: Authenticator, engine: sa.Engine) -> None:
     with sql.counted(engine, "SELECT") as selects:
-        assert authenticator.principal(ADMIN_KEY).has(Right.ADMIN)
+        assert authenticator.credential(ADMIN_KEY).acting_by(Right.ADMIN)
         with refused():
-            authenticator.principal(ADMIN_KEY + "x")
+            authenticator.credential(ADMIN_KEY + "x")
     assert selects == []
