@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Final, Protocol
 
 from fastapi import Depends, Request
@@ -18,6 +19,9 @@ from app.staging.database import Engine, translated_errors
 CACHE_SECONDS: Final = 5.0
 """How long a looked-up key is believed: a deleted, expired or rotated key stops working within this time."""
 
+TRY_AGAIN_SECONDS: Final = 1.0
+"""A key is looked up at most so often because of a secret that it does not have: it may have been rotated."""
+
 bearer = HTTPBearer(
     scheme_name="apiKey",
     bearerFormat="mg_<id>_<secret>",
@@ -29,6 +33,15 @@ bearer = HTTPBearer(
 class TokenVerifier(Protocol):
     def credential(self, token: str) -> Credential:
         """Raises RejectedInput `unauthenticated` or TemporarilyUnavailable `issuer_unavailable`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    """A key, None for none, as it was looked up; `tried_again` is when that was for the sake of another secret."""
+
+    key: StoredKey | None
+    looked_up: float
+    tried_again: float
 
 
 class Authenticator:
@@ -47,7 +60,7 @@ class Authenticator:
         self._journal = journal
         self._tokens = tokens
         self._clock = clock
-        self._cache: dict[str, tuple[float, StoredKey | None]] = {}
+        self._cache: dict[str, _Remembered] = {}
 
     def credential(self, token: str | None) -> Credential:
         """Raises RejectedInput `unauthenticated` for no key, a malformed, wrong, deleted or expired one."""
@@ -60,7 +73,7 @@ class Authenticator:
             if key.matches(self._admin_key.secret_hash):
                 return Credential(key.key_id, (Grant(frozenset({Right.ADMIN}), (EVERY_TABLE,)),))
             raise RejectedInput(Code.UNAUTHENTICATED, "the key is not valid")
-        stored = self._find(key.key_id)
+        stored = self._find(key)
         if stored is None or not key.matches_any(stored.secret_hashes):
             raise RejectedInput(Code.UNAUTHENTICATED, "the key is not valid")
         self._journal.used(key.key_id)
@@ -73,19 +86,28 @@ class Authenticator:
         except RejectedInput:
             return None
         is_admin_key = self._admin_key is not None and key_id == self._admin_key.key_id
-        _, stored = self._cache.get(key_id, (0.0, None))
-        return key_id if is_admin_key or stored is not None else None
+        remembered = self._cache.get(key_id)
+        is_stored = remembered is not None and remembered.key is not None
+        return key_id if is_admin_key or is_stored else None
 
-    def _find(self, key_id: str) -> StoredKey | None:
+    def _find(self, key: ApiKey) -> StoredKey | None:
+        """The stored key of this id; looked up again for a secret that may be new."""
         now = self._clock()
-        looked_up, stored = self._cache.get(key_id, (float("-inf"), None))
-        if now - looked_up > CACHE_SECONDS:
-            with translated_errors(), self._engine.begin() as connection:
-                stored = find_key(connection, key_id)
-            if len(self._cache) > 10_000:  # unknown ids must not fill the memory
-                self._cache.clear()
-            self._cache[key_id] = (now, stored)
-        return stored
+        remembered = self._cache.get(key.key_id)
+        if remembered is None or now - remembered.looked_up > CACHE_SECONDS:
+            return self._look_up(key.key_id, now, remembered.tried_again if remembered else float("-inf"))
+        found = remembered.key
+        if found is None or key.matches_any(found.secret_hashes) or now - remembered.tried_again < TRY_AGAIN_SECONDS:
+            return found
+        return self._look_up(key.key_id, now, tried_again=now)
+
+    def _look_up(self, key_id: str, now: float, tried_again: float) -> StoredKey | None:
+        with translated_errors(), self._engine.begin() as connection:
+            found = find_key(connection, key_id)
+        if len(self._cache) > 10_000:  # unknown ids must not fill the memory
+            self._cache.clear()
+        self._cache[key_id] = _Remembered(found, now, tried_again)
+        return found
 
 
 def require(
