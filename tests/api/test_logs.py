@@ -1,9 +1,6 @@
 """What a real API process writes to its log."""
 
 import json
-import os
-import socket
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +11,7 @@ import pytest
 from app.embedded import PrivatePostgres
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.support.databases import create_database, database_in
-from tests.support.processes import started
-from tests.support.waiting import wait_until
+from tests.support.server import api_process, stopped
 
 CANARY = "canary7391"
 
@@ -27,19 +23,6 @@ class Conversation:
     answers: list[httpx.Response]
     output: str
     log: list[dict[str, Any]]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
-
-
-def serves(client: Gateway) -> bool:
-    try:
-        return client.get("/healthz").status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 def refusals(client: Gateway) -> Iterator[httpx.Response]:
@@ -65,33 +48,14 @@ def refusals(client: Gateway) -> Iterator[httpx.Response]:
 @pytest.fixture(scope="module")
 def conversation(postgres: PrivatePostgres, template_database: str) -> Iterator[Conversation]:
     create_database(postgres.url, "logs", template=template_database)
-    port = free_port()
-    environment = {
-        "MIRRORGATE_DATABASE_URL": database_in(postgres.url, "logs"),
-        "MIRRORGATE_ADMIN_KEY": ADMIN_KEY,
-        "MIRRORGATE_PORT": str(port),
-    }
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith("MIRRORGATE_")]:
-            patch.delenv(name)
-        for name, value in environment.items():
-            patch.setenv(name, value)
-        with started("app.main") as process, Gateway.at(f"http://127.0.0.1:{port}", ADMIN_KEY) as client:
-            wait_until(lambda: process.poll() is not None or serves(client), within=60, what="the API serves")
-            assert process.poll() is None, stopped(process)
+    with api_process(database_in(postgres.url, "logs"), ADMIN_KEY) as (process, address):
+        with Gateway.at(address, ADMIN_KEY) as client:
             client.register("t", {"id": "int64", "day": "date"}, ["id"])
             answers = [client.arcion(insert("t", id="1", day="2024-02-29"))]
             answers += refusals(client)
             answers.append(client.get("/v1/tables/t", headers={"X-Request-Id": "my-request"}))
-            output = stopped(process)
+        output = stopped(process)
     yield Conversation(answers, output, [json.loads(line) for line in output.splitlines()])
-
-
-def stopped(process: "subprocess.Popen[str]") -> str:
-    """Everything that the process wrote until it ended on SIGTERM."""
-    process.terminate()
-    stdout, stderr = process.communicate(timeout=30)
-    return stdout + stderr
 
 
 def test_no_refused_value_is_in_an_answer_or_in_the_log(conversation: Conversation) -> None:
