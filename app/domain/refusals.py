@@ -1,7 +1,7 @@
 """Refusals counted by the minute, so that no caller can make the audit long: pure, one process's share.
 
-Whatever a caller may choose freely is bounded: a caller is told apart by its key, never by what it claims to be; its
-tables only up to a number; and all refusals of a minute up to another. Beyond, they are counted together.
+Whatever a caller may choose freely is bounded: a caller is told apart by its key, never by what it claims to be; the
+tables that it names only up to a number; and all refusals of a minute up to another. Beyond, they are counted together.
 """
 
 from dataclasses import dataclass, field, replace
@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 MOST_TABLES: Final = 20
-"""Tables told apart of one caller in a minute."""
+"""Tables told apart of one caller in a minute, the same one under another action counted again."""
 
 MOST_REFUSALS: Final = 1_000
 """Refusals told apart in a minute."""
@@ -44,7 +44,7 @@ class RefusalBook:
 
     _minute: datetime | None = None
     _told_apart: set[Refusal] = field(default_factory=set)
-    _tables: dict[str | None, set[str]] = field(default_factory=dict)
+    _tables: dict[str | None, set[Refusal]] = field(default_factory=dict)
     _counted: dict[tuple[datetime, Refusal], CountedRefusal] = field(default_factory=dict)
 
     def note(self, refusal: Refusal, now: datetime, request_id: str | None) -> None:
@@ -73,10 +73,10 @@ class RefusalBook:
         self._counted[key] = more if known is None else replace(known, times=known.times + more.times)
 
     def _bounded(self, refusal: Refusal) -> Refusal:
-        if (table := refusal.table) is not None:
-            tables = self._tables.setdefault(refusal.subject, set())
-            if table in tables or len(tables) < MOST_TABLES:
-                tables.add(table)
+        if refusal.table is not None:
+            with_tables = self._tables.setdefault(refusal.subject, set())
+            if refusal in with_tables or len(with_tables) < MOST_TABLES:
+                with_tables.add(refusal)
             else:
                 refusal = replace(refusal, table=None)
         full = len(self._told_apart) >= MOST_REFUSALS or len(self._counted) >= MOST_REFUSALS
