@@ -58,12 +58,15 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         group_commit = GroupCommit(engine, staged=staged)
         journal = AccessJournal(engine)
         admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
-        authenticator = Authenticator(engine, admin_key, journal, token_verifier(settings))
+        tokens = token_verifier(settings)
+        authenticator = Authenticator(engine, admin_key, journal, tokens)
         ingest = Ingest(engine, group_commit, settings.marker_first)
         app.state.gateway = Gateway(settings, engine, authenticator, journal, ingest, staged)
         wake.start()
         group_commit.start()
         journal.start()
+        if tokens is not None:
+            tokens.prepare()
         try:
             yield
         finally:

@@ -31,6 +31,11 @@ bearer = HTTPBearer(
 
 
 class TokenVerifier(Protocol):
+    """Knows whose tokens are; see `app.api.oidc`."""
+
+    def prepare(self) -> None:
+        """Get ready for the first token, beside what else is done."""
+
     def credential(self, token: str) -> Credential:
         """Raises RejectedInput `unauthenticated` or TemporarilyUnavailable `issuer_unavailable`."""
 

@@ -1,5 +1,6 @@
 """Access tokens of an OpenID Connect issuer, as Entra ID: verified, and turned into what they grant."""
 
+import threading
 from typing import Any, Final
 
 import jwt
@@ -25,6 +26,10 @@ class OidcVerifier:
         self._issuer = issuer
         self._audience = audience
         self._granted_by = granted_by
+
+    def prepare(self) -> None:
+        """Read the issuer's keys beside what else is done, so that the first tokens need not be tried again."""
+        threading.Thread(target=self._keys.read_ahead, name="issuer-keys", daemon=True).start()
 
     def credential(self, token: str) -> Credential:
         """Raises RejectedInput `unauthenticated`, or TemporarilyUnavailable `issuer_unavailable` while the issuer's

@@ -62,6 +62,12 @@ class IssuerKeys:
             )
         return key
 
+    def read_ahead(self) -> None:
+        """Read the keys if none are known yet."""
+        with self._lock:
+            if not self._keys and self._is_due(""):
+                self._read()
+
     def _is_due(self, key_id: str) -> bool:
         now = self._clock()
         fresh = key_id in self._keys and now - self._read_at < KEYS_SECONDS
@@ -100,7 +106,10 @@ def _published_keys(issuer: str) -> dict[str, jwt.PyJWK]:
 
 def is_safe_address(address: str) -> bool:
     """Whether nobody on the way can change what is read from there: https, or this machine."""
-    parts = urlsplit(address)
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return False
     return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
 
 
@@ -124,10 +133,10 @@ def _signing_key(entry: Any) -> jwt.PyJWK | None:
     """A key for signatures that are allowed; None for any other."""
     if not isinstance(entry, dict) or entry.get("use", "sig") != "sig" or not isinstance(entry.get("kid"), str):
         return None
-    if entry.get("kty") not in {"RSA", "EC"}:
+    if entry.get("kty") not in ("RSA", "EC"):
         return None
     try:
         key = jwt.PyJWK(entry)
-    except (jwt.PyJWTError, ValueError):
+    except (jwt.PyJWTError, ValueError, TypeError):
         return None
     return key if key.algorithm_name in _ALGORITHMS else None

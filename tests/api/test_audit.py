@@ -3,11 +3,13 @@
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from app.cli import app
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.api.conftest import ClientWith
+from tests.support import sql
 from tests.support.waiting import wait_until
 
 COLUMNS = {"id": "int64"}
@@ -127,6 +129,19 @@ def test_calls_without_a_valid_key_are_counted_together_and_a_wrong_secret_under
     assert sum(event["times"] for event in nobody) == 10
     assert {(event["subject"], event["table"]) for event in nobody} == {(None, None)}
     assert len(nobody) <= 2, "one row for each minute"
+
+
+def test_a_call_is_refused_as_always_while_the_audit_cannot_be_written_and_is_kept_when_it_can(
+    gateway: Gateway, client_with: ClientWith, api_engine: sa.Engine
+) -> None:
+    client = client_with("read")
+    sql.run(api_engine, "ALTER TABLE mirrorgate.audit_events RENAME TO away")
+    try:
+        problem(client.get("/v1/keys"), 403, "forbidden")
+        client.get("/v1/tables").raise_for_status()
+    finally:
+        sql.run(api_engine, "ALTER TABLE mirrorgate.away RENAME TO audit_events")
+    assert len(refusals(gateway, 1, subject=key_of(client))) == 1
 
 
 def test_every_act_is_kept_once_with_who_did_it_and_in_which_request(gateway: Gateway, client_with: ClientWith) -> None:

@@ -55,6 +55,8 @@ def address(issuer: Issuer, database_url: str, monkeypatch: pytest.MonkeyPatch) 
         with Gateway.at(address, ADMIN_KEY) as admin:
             for table in ("sales.orders", "hr.people"):
                 admin.register(table, {"id": "int64"}, ["id"]).raise_for_status()
+        with Gateway.at(address, issuer.token("one", [])) as client:
+            wait_until(lambda: client.get("/v1/keys").status_code == 403, within=30, what="the issuer's keys are read")
         yield address
 
 
@@ -221,6 +223,25 @@ def test_clocks_may_differ_a_little(issuer: Issuer, verifier: OidcVerifier) -> N
     assert verifier.credential(token).subject == "oidc:app-1"
 
 
+def test_keys_that_were_read_ahead_are_not_asked_for_by_the_first_token(issuer: Issuer, clock: Clock) -> None:
+    keys = IssuerKeys(issuer.url, clock)
+    keys.read_ahead()
+    assert issuer.asked[KEYS] == 1
+    assert keys.find("one") is not None
+    keys.read_ahead()
+    assert issuer.asked[KEYS] == 1
+
+
+def test_while_one_request_asks_the_issuer_no_other_waits(issuer: Issuer, clock: Clock) -> None:
+    keys = IssuerKeys(issuer.url, clock)
+    keys.read_ahead()
+    clock.now += KEYS_SECONDS
+    with keys._lock:  # as the request that asks holds it
+        assert keys.find("one") is not None
+        assert keys.find("two") is None
+    assert issuer.asked[KEYS] == 1
+
+
 def test_a_new_key_is_asked_for_at_most_once_a_minute(issuer: Issuer, verifier: OidcVerifier, clock: Clock) -> None:
     verifier.credential(issuer.token("one", []))
     issuer.new_key("two")
@@ -300,7 +321,27 @@ def test_an_issuer_whose_documents_are_wrong_has_no_keys(
     verifier.credential(token)
 
 
-@pytest.mark.parametrize("keys", [[], [{}], [7], [{"kty": "oct", "k": "c2VjcmV0", "kid": "one", "alg": "HS256"}]])
+EC = {"kty": "EC", "kid": "one"}
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        [],
+        {},
+        [{}],
+        [7],
+        [{"kty": "oct", "k": "c2VjcmV0", "kid": "one", "alg": "HS256"}],
+        [EC],
+        [EC | {"crv": "P-256", "x": 7, "y": 7}],
+        [EC | {"crv": ["P-256"], "x": "AA", "y": "AA"}],
+        [EC | {"crv": "P-256", "x": "AA", "y": "AA"}],
+        [{"kty": "RSA", "kid": "one", "n": None, "e": "AQAB"}],
+        [{"kty": "RSA", "kid": "one", "n": "AQAB", "e": "AQAB", "alg": 7}],
+        [{"kty": ["RSA"], "kid": "one"}],
+    ],
+    ids=str,
+)
 def test_only_public_keys_for_signatures_are_taken(issuer: Issuer, verifier: OidcVerifier, keys: Any) -> None:
     token = issuer.token("one", [])
     issuer.keys = keys
@@ -314,6 +355,7 @@ def test_only_public_keys_for_signatures_are_taken(issuer: Issuer, verifier: Oid
         {"oidc_issuer": "https://login.example/t", "oidc_rights": RIGHTS},
         {"oidc_issuer": "https://login.example/t", "oidc_audience": "api"},
         {"oidc_issuer": "http://login.example/t", "oidc_audience": "api", "oidc_rights": RIGHTS},
+        {"oidc_issuer": "http://[login.example/t", "oidc_audience": "api", "oidc_rights": RIGHTS},
     ],
 )
 def test_settings_that_do_not_go_together_keep_the_api_from_starting(given: dict[str, Any]) -> None:
