@@ -50,8 +50,8 @@ class MirrorgateError(Exception):
 class RejectedInput(MirrorgateError):
     """The caller sent something that cannot be accepted; nothing of the request was staged.
 
-    `problems` names each message that is wrong; empty when the request as a whole is. `withheld` is the
-    folded name of a table that the caller may not touch, whether it exists or not: for the audit, never for the answer.
+    `problems` names each message that is wrong; empty when the request as a whole is. `withheld` is the folded name of
+    a table that the caller may not touch, whether it exists or not: for the audit, never for the answer.
     """
 
     def __init__(

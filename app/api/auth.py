@@ -1,7 +1,8 @@
 """Who calls, and whether the key or token carries the right that a route needs. Default deny."""
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Annotated, Final, Protocol
 
@@ -11,6 +12,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from app.domain.access import EVERY_TABLE, Credential, Grant, Principal, Right
 from app.domain.api_key import ApiKey, looks_like_a_token
 from app.domain.names import TableName
+from app.domain.token_claims import SUBJECT_PREFIX
 from app.errors import Code, RejectedInput
 from app.staging.access_journal import AccessJournal
 from app.staging.api_keys import StoredKey, find_key
@@ -84,6 +86,23 @@ class Authenticator:
         self._journal.used(key.key_id)
         return stored.credential
 
+    def remembered(self, token: str | None) -> Credential | None:
+        """As `credential`, without a question to the database or an issuer: None where it may take one."""
+        return None if token is not None and self._may_ask(token) else self.credential(token)
+
+    def _may_ask(self, token: str) -> bool:
+        if self._tokens is not None and looks_like_a_token(token):
+            return True
+        key = ApiKey.parse(token)
+        if self._admin_key is not None and key.key_id == self._admin_key.key_id:
+            return False
+        remembered = self._cache.get(key.key_id)
+        if remembered is None or remembered.key is None:
+            return True
+        # Half of the time, so that it does not end before the key is taken.
+        is_fresh = self._clock() - remembered.looked_up <= CACHE_SECONDS / 2
+        return not (is_fresh and key.matches_any(remembered.key.secret_hashes))
+
     def tried_key(self, token: str | None) -> str | None:
         """The id in a refused key, where there is such a key; never what else a caller may claim."""
         try:
@@ -115,31 +134,41 @@ class Authenticator:
         return found
 
 
-def require(
-    right: Right, *, every_table: bool = False
-) -> Callable[[Request, HTTPAuthorizationCredentials | None], Principal]:
+async def authorized(request: Request, right: Right, *, every_table: bool = False) -> Principal:
+    """The caller's principal. Raises RejectedInput `unauthenticated` or `forbidden`."""
+    authenticator: Authenticator = request.app.state.gateway.authenticator
+    token = _bearer_token(request)
+    try:
+        credential = authenticator.remembered(token)
+        if credential is None:
+            credential = await asyncio.to_thread(authenticator.credential, token)
+    except RejectedInput:
+        request.state.subject = authenticator.tried_key(token)
+        raise
+    request.state.subject = credential.subject
+    principal = credential.acting_by(right)
+    what = "token" if credential.subject.startswith(SUBJECT_PREFIX) else "key"
+    if principal is None:
+        raise RejectedInput(Code.FORBIDDEN, f"the {what} lacks the right `{right}`")
+    if every_table and not principal.oversees_every_table:
+        raise RejectedInput(Code.FORBIDDEN, f"the {what} has the right `{right}` for some tables, not for all (`*`)")
+    return principal
+
+
+def require(right: Right, *, every_table: bool = False) -> Callable[..., Coroutine[None, None, Principal]]:
     """A dependency that gives the caller's principal, or refuses with 401 or 403."""
 
-    def dependency(
-        request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
+    async def dependency(
+        request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
     ) -> Principal:
-        authenticator: Authenticator = request.app.state.gateway.authenticator
-        token = credentials.credentials if credentials else None
-        try:
-            credential = authenticator.credential(token)
-        except RejectedInput:
-            request.state.subject = authenticator.tried_key(token)
-            raise
-        request.state.subject = credential.subject
-        principal = credential.acting_by(right)
-        if principal is None:
-            what = "token" if looks_like_a_token(token or "") else "key"
-            raise RejectedInput(Code.FORBIDDEN, f"the {what} lacks the right `{right}`")
-        if every_table and not principal.oversees_every_table:
-            raise RejectedInput(Code.FORBIDDEN, f"the key has the right `{right}` for some tables, not for all (`*`)")
-        return principal
+        return await authorized(request, right, every_table=every_table)
 
     return dependency
+
+
+def _bearer_token(request: Request) -> str | None:
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
 
 
 Ingester = Annotated[Principal, Depends(require(Right.INGEST))]

@@ -46,9 +46,6 @@ class Principal:
     table_patterns: tuple[str, ...]
     grants: tuple[Grant, ...] = ()
 
-    def has(self, right: Right) -> bool:
-        return Grant(self.rights, self.table_patterns).carries(right)
-
     def may_touch(self, table: TableName) -> bool:
         return Grant(self.rights, self.table_patterns).covers(table)
 

@@ -246,6 +246,25 @@ def test_a_remembered_key_is_not_looked_up_again_and_its_secret_is_still_checked
     assert len(selects) == 3
 
 
+def test_a_remembered_key_is_taken_without_a_question_to_the_database_and_nothing_else_is(
+    authenticator: Authenticator, engine: sa.Engine, clock: Clock
+) -> None:
+    with sql.counted(engine, "SELECT") as selects:
+        assert authenticator.remembered(KEY) is None
+        assert authenticator.remembered(ADMIN_KEY) is not None
+        for refusable in (None, "mg_x", ADMIN_KEY + "x"):
+            with refused():
+                authenticator.remembered(refusable)
+    assert selects == []
+    authenticator.credential(KEY)
+    with sql.counted(engine, "SELECT") as selects:
+        assert authenticator.remembered(KEY) == READER
+        assert authenticator.remembered(KEY[:-1] + "y") is None
+        clock.now += CACHE_SECONDS
+        assert authenticator.remembered(KEY) is None
+    assert selects == []
+
+
 def test_a_new_secret_works_at_once_where_the_former_one_is_remembered(
     authenticator: Authenticator, engine: sa.Engine
 ) -> None:
