@@ -167,6 +167,7 @@ def remains(postgres: PrivatePostgres, template_database: str) -> Iterator[Remai
     remains = Remains()
     postgres_log = postgres.log_file.stat().st_size
     with issuing() as issuer:
+        shown_tokens = tokens(issuer)
         settings = {
             "MAX_BODY_BYTES": str(MAX_BODY_BYTES),
             "OIDC_ISSUER": issuer.url,
@@ -178,7 +179,9 @@ def remains(postgres: PrivatePostgres, template_database: str) -> Iterator[Remai
             numbered(client, "first", **{"Idempotency-Key": "taken"}).raise_for_status()
             for name, call in REFUSED.items():
                 remains.answers[name] = call(client, remains.canary())
-            for name, token in tokens(issuer).items():
+            good = f"Bearer {issuer.token('one', ['sender'])}"
+            wait_until(lambda: bearer(client, good).status_code == 403, within=30, what="the issuer's keys are read")
+            for name, token in shown_tokens.items():
                 shown = token(remains.canary())
                 remains.canaries.append(shown.rpartition(".")[2])
                 remains.answers[f"token {name}"] = bearer(client, f"Bearer {shown}")
@@ -186,7 +189,7 @@ def remains(postgres: PrivatePostgres, template_database: str) -> Iterator[Remai
                 sql.run(engine, break_it)
                 remains.answers[name] = call(client, remains.canary())
                 sql.run(engine, mend_it)
-            kept = sum(answer.status_code in {401, 403} for answer in remains.answers.values())
+            kept = 1 + sum(answer.status_code in {401, 403} for answer in remains.answers.values())
             wait_until(lambda: refusals(engine) == kept, within=30, what="the audit is written")
             remains.written["metrics"] = client.get("/metrics").raise_for_status().text
             remains.written["the audit as it is shown"] = client.get("/v1/audit").raise_for_status().text
