@@ -64,7 +64,8 @@ docs: .venv ## Write the tables of docs/ that come from the code
 
 lock: .venv ## Pin the newest versions that fit pyproject.toml
 	@$(COMPILE) --upgrade --extra dev --output-file requirements/dev.lock
-	@$(COMPILE) --constraint requirements/dev.lock --no-annotate --extra api --output-file requirements/api.lock
+	@$(COMPILE) --constraint requirements/dev.lock --no-annotate --extra api --extra oidc \
+		--output-file requirements/api.lock
 	@$(COMPILE) --constraint requirements/dev.lock --no-annotate --extra drain --extra onelake \
 		--output-file requirements/drain.lock
 

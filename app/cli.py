@@ -9,8 +9,9 @@ import typer
 from rich.console import Console
 
 from app import cli_operate  # noqa: F401  # adds its commands to `tables`
+from app.cli_access import audit, keys
 from app.cli_doctor import doctor
-from app.cli_remote import keys, status, tables
+from app.cli_remote import status, tables
 from app.cli_send import send
 from app.errors import Code, MirrorgateError
 from app.settings import Settings
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 app.add_typer(keys, name="keys")
 app.add_typer(tables, name="tables")
+app.command()(audit)
 app.command()(doctor)
 app.command()(send)
 app.command()(status)

@@ -1,7 +1,7 @@
-"""Commands that talk to a running gateway: its tables, its keys, its status."""
+"""Commands that talk to a running gateway: its tables and their status."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +29,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 _HOME = Path(".mirrorgate")
 _console = Console()
 
-keys = typer.Typer(help="Create, list and delete API keys.", no_args_is_help=True)
 tables = typer.Typer(
     help="Register tables, look at them, and drop, recreate, pause or repair them.", no_args_is_help=True
 )
@@ -170,44 +169,3 @@ def show_chain(
             entry.hash[:16],
         )
     _console.print(grid)
-
-
-@keys.command("create")
-def create_key(
-    rights: Annotated[str, typer.Option(help="Comma-separated: ingest, read, register, admin.")],
-    table_patterns: Annotated[str, typer.Option("--tables", help="Comma-separated patterns, as `sales.*`.")] = "*",
-    days: Annotated[int | None, typer.Option(min=1, help="Days until it expires; unset: never.")] = None,
-    url: Url = None,
-    key: Key = None,
-    data_dir: DataDir = _HOME,
-) -> None:
-    """Create an API key and print it; its secret is not shown again."""
-    expires_at = None if days is None else (datetime.now(UTC) + timedelta(days=days)).isoformat()
-    wanted = {"rights": rights.split(","), "tables": table_patterns.split(","), "expires_at": expires_at}
-    with GatewayClient.find(url, key, data_dir) as client:
-        typer.echo(client.post("/v1/keys", wanted)["key"])
-
-
-@keys.command("list")
-def list_keys(url: Url = None, key: Key = None, data_dir: DataDir = _HOME) -> None:
-    """All keys, without their secrets."""
-    grid = Grid(box=None, header_style="bold")
-    for title in ("id", "rights", "tables", "created", "expires"):
-        grid.add_column(title)
-    with GatewayClient.find(url, key, data_dir) as client:
-        for entry in client.get("/v1/keys")["keys"]:
-            rights, patterns = ",".join(entry["rights"]), ",".join(entry["tables"])
-            grid.add_row(entry["id"], rights, patterns, entry["created_at"], entry["expires_at"] or "never")
-    _console.print(grid)
-
-
-@keys.command("delete")
-def delete_key(
-    key_id: Annotated[str, typer.Argument(help="The id, as `keys list` shows it.")],
-    url: Url = None,
-    key: Key = None,
-    data_dir: DataDir = _HOME,
-) -> None:
-    """Delete a key; it stops working within five seconds."""
-    with GatewayClient.find(url, key, data_dir) as client:
-        client.delete(f"/v1/keys/{key_id}")

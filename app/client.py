@@ -8,6 +8,7 @@ from typing import Any, Final, Self
 
 import httpx
 
+from app.certificates import trusting_only
 from app.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
 
 GATEWAY_FILE: Final = "gateway.json"
@@ -44,9 +45,11 @@ class AnswerLost(TemporarilyUnavailable):
 class GatewayClient:
     """Calls one gateway with one key. Methods raise RefusedByGateway, or TemporarilyUnavailable when none answers."""
 
-    def __init__(self, url: str, key: str) -> None:
+    def __init__(self, url: str, key: str, certificate: Path | None = None) -> None:
+        """`certificate` is the one that a gateway on this machine must show, whatever name is in it."""
         self.url = url
-        self._http = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=60.0)
+        verify = True if certificate is None else trusting_only(certificate)
+        self._http = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=60.0, verify=verify)
 
     @classmethod
     def find(cls, url: str | None, key: str | None, data_dir: Path) -> Self:
@@ -55,8 +58,10 @@ class GatewayClient:
         Raises RejectedInput `unauthenticated` when there is no key to be found.
         """
         gateway, key_file = data_dir / GATEWAY_FILE, data_dir / ADMIN_KEY_FILE
+        certificate = None
         if url is None:
-            url = str(json.loads(gateway.read_text())["url"]) if gateway.exists() else DEFAULT_URL
+            found = json.loads(gateway.read_text()) if gateway.exists() else {"url": DEFAULT_URL}
+            url, certificate = str(found["url"]), Path(found["certificate"]) if "certificate" in found else None
         if key is None and key_file.exists():
             key = key_file.read_text().strip()
         if key is None:
@@ -65,7 +70,7 @@ class GatewayClient:
                 f"there is no key: neither --key, nor MIRRORGATE_API_KEY, nor {key_file}",
                 remedy="Give a key, or name the data directory of a running `mirrorgate up` with --data-dir.",
             )
-        return cls(url, key)
+        return cls(url, key, certificate)
 
     def __enter__(self) -> Self:
         return self

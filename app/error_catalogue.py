@@ -68,8 +68,9 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     Code.BAD_REQUEST: CodeFacts(Kind.MALFORMED, "A parameter, header or body member is missing or not valid.", _CALLER),
     Code.UNAUTHENTICATED: CodeFacts(
         Kind.UNAUTHENTICATED,
-        "There is no valid API key in the request.",
-        "Send `Authorization: Bearer mg_<id>_<secret>` with a key that has neither expired nor been revoked.",
+        "There is no valid API key or token in the request.",
+        "Send `Authorization: Bearer mg_<id>_<secret>` with a key that has neither expired nor been revoked, or a "
+        "valid access token where tokens are accepted.",
     ),
     Code.FORBIDDEN: CodeFacts(
         Kind.FORBIDDEN,
@@ -310,6 +311,12 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     Code.TABLE_BUSY: CodeFacts(
         Kind.UNAVAILABLE, "The table's sequence lock was not granted in time; nothing was staged.", _RETRY
     ),
+    Code.ISSUER_UNAVAILABLE: CodeFacts(
+        Kind.UNAVAILABLE,
+        "The OpenID Connect issuer's keys are needed to verify the token and cannot be had now.",
+        "Send the same request again after the Retry-After time; if it persists, have the gateway's log looked at for "
+        "`issuer_keys_not_read`.",
+    ),
     Code.SHUTTING_DOWN: CodeFacts(Kind.UNAVAILABLE, "This API process is stopping.", _RETRY),
     Code.NOT_READY: CodeFacts(Kind.UNAVAILABLE, "A part of the gateway is not ready.", "See GET /readyz."),
     Code.BAD_SETTING: CodeFacts(
@@ -319,6 +326,12 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         Kind.MISCONFIGURED,
         "The API was told to listen beyond this machine although no API key exists.",
         "Set MIRRORGATE_ADMIN_KEY or create a key first, or bind to 127.0.0.1.",
+    ),
+    Code.PUBLIC_WITHOUT_TLS: CodeFacts(
+        Kind.MISCONFIGURED,
+        "The API was told to listen beyond this machine without TLS: keys and changes would travel readable.",
+        "Set MIRRORGATE_TLS_CERTIFICATE_FILE and MIRRORGATE_TLS_KEY_FILE, or MIRRORGATE_BEHIND_TLS_PROXY=true where a "
+        "proxy ends TLS and nobody reaches the API past it, or bind to 127.0.0.1.",
     ),
     Code.LANDING_ZONE_UNSUPPORTED: CodeFacts(
         Kind.MISCONFIGURED,

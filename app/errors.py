@@ -50,20 +50,28 @@ class MirrorgateError(Exception):
 class RejectedInput(MirrorgateError):
     """The caller sent something that cannot be accepted; nothing of the request was staged.
 
-    `problems` names each message that is wrong; empty when the request as a whole is.
+    `problems` names each message that is wrong; empty when the request as a whole is. `withheld` is the folded name of
+    a table that the caller may not touch, whether it exists or not: for the audit, never for the answer.
     """
 
     def __init__(
-        self, code: Code, detail: str, *, problems: tuple[Problem, ...] = (), remedy: str | None = None
+        self,
+        code: Code,
+        detail: str,
+        *,
+        problems: tuple[Problem, ...] = (),
+        remedy: str | None = None,
+        withheld: str | None = None,
     ) -> None:
         super().__init__(code, detail, remedy=remedy)
         self.problems = problems
+        self.withheld = withheld
 
     @classmethod
-    def of(cls, problems: tuple[Problem, ...]) -> "RejectedInput":
+    def of(cls, problems: tuple[Problem, ...], *, withheld: str | None = None) -> "RejectedInput":
         """The refusal of a request whose messages have these problems; the first one leads."""
         first = problems[0]
-        return cls(first.code, first.detail, problems=problems)
+        return cls(first.code, first.detail, problems=problems, withheld=withheld)
 
 
 class TemporarilyUnavailable(MirrorgateError):

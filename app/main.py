@@ -2,16 +2,19 @@
 
 import argparse
 import os
+import ssl
 import tempfile
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import structlog
 import uvicorn
 from fastapi import FastAPI
 
 from app.api import (
+    audit_routes,
     change_routes,
     key_routes,
     producer_routes,
@@ -26,9 +29,11 @@ from app.api.openapi import DESCRIPTION, TITLE, VERSION, GatewayApp
 from app.api.problem_responses import install_problem_handlers
 from app.api.request_body import BodyLimit
 from app.api.request_log import RequestLog
+from app.api.tokens import token_verifier
 from app.errors import Code, Misconfigured
 from app.ingest import Ingest
-from app.settings import Settings, unknown_variables
+from app.settings import LOOPBACK, Settings, unknown_variables
+from app.staging.access_journal import AccessJournal
 from app.staging.api_keys import count_valid_keys
 from app.staging.database import driver_url, open_engine, pin_marker_position, translated_errors
 from app.staging.group_commit import GroupCommit
@@ -38,8 +43,6 @@ from app.supervisor import exit_with_parent
 from app.telemetry import configure_logging
 
 log = structlog.get_logger()
-
-_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -53,16 +56,23 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         staged = threading.Event()
         wake = WakeSender(driver_url(engine), staged)
         group_commit = GroupCommit(engine, staged=staged)
+        journal = AccessJournal(engine)
         admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
+        tokens = token_verifier(settings)
+        authenticator = Authenticator(engine, admin_key, journal, tokens)
         ingest = Ingest(engine, group_commit, settings.marker_first)
-        app.state.gateway = Gateway(settings, engine, Authenticator(engine, admin_key), ingest, staged)
+        app.state.gateway = Gateway(settings, engine, authenticator, journal, ingest, staged)
         wake.start()
         group_commit.start()
+        journal.start()
+        if tokens is not None:
+            tokens.prepare()
         try:
             yield
         finally:
             group_commit.close()
             wake.close()
+            journal.close()
             engine.dispose()
 
     app = GatewayApp(
@@ -80,6 +90,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         table_admin_routes,
         schema_routes,
         key_routes,
+        audit_routes,
         status_routes,
     ):
         app.include_router(routes.router)
@@ -98,9 +109,8 @@ def serve(settings: Settings, *, parent_pid: int | None = None) -> None:
         exit_with_parent(parent_pid)
     uvicorn.run(
         "app.main:create_app",
+        **listening(settings),
         factory=True,
-        host=settings.host,
-        port=settings.port,
         workers=settings.api_processes,
         loop="uvloop",
         http="httptools",
@@ -111,9 +121,24 @@ def serve(settings: Settings, *, parent_pid: int | None = None) -> None:
     )
 
 
+def listening(settings: Settings) -> dict[str, Any]:
+    """Where and how uvicorn listens. Headers of a proxy are believed only where there is one."""
+    return {
+        "host": settings.host,
+        "port": settings.port,
+        "ssl_certfile": settings.tls_certificate_file,
+        "ssl_keyfile": settings.tls_key_file,
+        "proxy_headers": settings.behind_tls_proxy,
+        "forwarded_allow_ips": settings.forwarded_allow_ips,
+    }
+
+
 def check_start(settings: Settings) -> None:
-    """Refuse to start on a database of another revision, or in public without any key."""
+    """Refuse to start on a database of another revision, or in public without TLS or any key."""
     configure_logging(settings)
+    settings.require_safe_listening()
+    check_certificate(settings)
+    token_verifier(settings)
     for sentence in unknown_variables(os.environ):
         log.warning("unknown_variable", detail=sentence)
     engine = open_engine(settings.require_database_url())
@@ -122,12 +147,28 @@ def check_start(settings: Settings) -> None:
         pin_marker_position(engine, marker_first=settings.marker_first)
         with translated_errors(), engine.begin() as connection:
             has_key = settings.admin_key is not None or count_valid_keys(connection) > 0
-        if settings.host not in _LOOPBACK and not has_key:
+        if settings.host not in LOOPBACK and not has_key:
             raise Misconfigured(
                 Code.PUBLIC_WITHOUT_KEY, f"the API would listen on {settings.host} with no API key at all"
             )
     finally:
         engine.dispose()
+
+
+def check_certificate(settings: Settings) -> None:
+    """Raises Misconfigured `bad_setting` for a certificate and key that cannot be read or do not belong together."""
+    certificate, key = settings.tls_certificate_file, settings.tls_key_file
+    if certificate is None:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
+    except (OSError, ValueError) as error:
+        raise Misconfigured(
+            Code.BAD_SETTING,
+            f"{certificate} and {key} are no certificate and private key: {error}",
+            remedy="Set MIRRORGATE_TLS_CERTIFICATE_FILE and MIRRORGATE_TLS_KEY_FILE to PEM files that this user may "
+            "read, the key without a passphrase.",
+        ) from error
 
 
 if __name__ == "__main__":

@@ -1,19 +1,32 @@
 """The only reader of the environment: every setting is one `MIRRORGATE_*` variable."""
 
 import difflib
+import json
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.errors import Code, Misconfigured
 
 PREFIX: Final = "MIRRORGATE_"
 _FOREIGN: Final = frozenset({"MIRRORGATE_URL", "MIRRORGATE_API_KEY"})
 """Read by the command line's client commands (app/cli.py), not by the gateway."""
+
+LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+"""Hosts that only this machine reaches."""
+
+
+class GrantedRights(BaseModel):
+    """What a role or scope of a token grants: rights, and the patterns of the tables that they hold for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rights: Annotated[list[Literal["ingest", "read", "register", "admin"]], Field(min_length=1)]
+    tables: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
 
 
 class RowMarkerPosition(StrEnum):
@@ -69,6 +82,39 @@ class Settings(BaseSettings):
     ] = None
     host: Annotated[str, Field(description="Address the API listens on.")] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535, description="Port the API listens on.")] = 8480
+    tls_certificate_file: Annotated[
+        Path | None,
+        Field(description="PEM file of the API's certificate and those above it; with it, the API serves HTTPS."),
+    ] = None
+    tls_key_file: Annotated[Path | None, Field(description="PEM file of the certificate's private key.")] = None
+    behind_tls_proxy: Annotated[
+        bool,
+        Field(
+            description="The API is reached only through a proxy that ends TLS, so it may listen beyond this machine "
+            "without a certificate."
+        ),
+    ] = False
+    forwarded_allow_ips: Annotated[
+        str,
+        Field(
+            min_length=1,
+            description="With `MIRRORGATE_BEHIND_TLS_PROXY`: addresses or networks, separated by commas, of proxies "
+            "whose `X-Forwarded-*` headers are believed.",
+        ),
+    ] = "127.0.0.1"
+    oidc_issuer: Annotated[
+        str | None,
+        Field(description="Issuer of OpenID Connect access tokens that are accepted beside keys, as `iss` names it."),
+    ] = None
+    oidc_audience: Annotated[str | None, Field(min_length=1, description="`aud` that a token must have.")] = None
+    oidc_rights: Annotated[
+        dict[str, GrantedRights],
+        NoDecode,
+        Field(
+            description="What roles and scopes of tokens grant, as JSON: "
+            '`{"<role or scope>": {"rights": ["ingest"], "tables": ["sales.*"]}}`.'
+        ),
+    ] = {}
     api_processes: Annotated[int, Field(ge=1, le=64, description="API processes that share the port.")] = 1
     max_body_bytes: Annotated[
         int, Field(ge=1024, description="Largest request body, compressed and decompressed, in bytes.")
@@ -129,6 +175,9 @@ class Settings(BaseSettings):
             description="Payloads are dropped earlier, oldest first, once they take more bytes than this in Postgres.",
         ),
     ] = 64 * 2**30
+    audit_days: Annotated[
+        float, Field(gt=0, description="Audit events (acts on keys, registrations, refusals) are kept this many days.")
+    ] = 90.0
     partner_name: Annotated[str, Field(min_length=1, description="`partnerName` in `_partnerEvents.json`.")] = (
         "Mirrorgate"
     )
@@ -152,6 +201,16 @@ class Settings(BaseSettings):
         if value is not None and not value.get_secret_value().startswith(("postgresql://", "postgres://")):
             raise ValueError("must start with postgresql://")
         return value
+
+    @field_validator("oidc_rights", mode="before")
+    @classmethod
+    def _json_object(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value or "{}")
+        except json.JSONDecodeError:
+            raise ValueError("must be a JSON object") from None
 
     @field_validator("port", mode="before")
     @classmethod
@@ -195,6 +254,15 @@ class Settings(BaseSettings):
                 remedy="Set it to the folder or the address to publish into.",
             )
         return self.landing_zone if _is_address(self.landing_zone) else str(Path(self.landing_zone).absolute())
+
+    def require_safe_listening(self) -> None:
+        """Raises Misconfigured `public_without_tls`, or `bad_setting` for half a certificate."""
+        if (self.tls_certificate_file is None) != (self.tls_key_file is None):
+            raise Misconfigured(
+                Code.BAD_SETTING, "MIRRORGATE_TLS_CERTIFICATE_FILE and MIRRORGATE_TLS_KEY_FILE go together"
+            )
+        if self.host not in LOOPBACK and self.tls_certificate_file is None and not self.behind_tls_proxy:
+            raise Misconfigured(Code.PUBLIC_WITHOUT_TLS, f"the API would listen on {self.host} without TLS")
 
     @property
     def max_delay(self) -> float:

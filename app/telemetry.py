@@ -26,6 +26,12 @@ def _json_line(event: dict[str, Any], **_: object) -> str:
     return msgspec.json.encode(event, enc_hook=repr).decode()
 
 
+def current_request_id() -> str | None:
+    """The id under which the lines of this request are logged; None outside of a request."""
+    found: str | None = structlog.contextvars.get_contextvars().get("request_id")
+    return found
+
+
 def configure_logging(settings: Settings) -> None:
     """One line per event on standard error, as JSON or for the console; other libraries' warnings likewise."""
     renderer: structlog.types.Processor = (

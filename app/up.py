@@ -19,6 +19,7 @@ from typing import Final
 from rich.console import Console
 
 from app import supervisor
+from app.certificates import trusting_only
 from app.doctor import examine, landing_place, require_safe
 from app.embedded import DataDirectory, PrivatePostgres, find_java
 from app.errors import Code, Misconfigured
@@ -59,9 +60,11 @@ def _run(
     settings = settings.model_copy(update={"landing_zone": location})
     place = landing_place(settings)
     place.check()
+    settings.require_safe_listening()
+    certificate = settings.tls_certificate_file and settings.tls_certificate_file.absolute()
     port = _free_port(settings.host, settings.port)
     address = _local_address(settings.host)
-    url = f"http://{f'[{address}]' if ':' in address else address}:{port}"
+    url = f"{'http' if certificate is None else 'https'}://{f'[{address}]' if ':' in address else address}:{port}"
     java_home = find_java(data_dir, environment)
     with _database(settings, data_dir) as (database_url, postgres):
         migrate(database_url)
@@ -76,10 +79,10 @@ def _run(
             "JAVA_HOME": str(java_home),
         }
         children = [*postgres, *_children(data_dir, children_environment)]
-        with _gateway_file(data_dir / GATEWAY_FILE, url):
+        with _gateway_file(data_dir / GATEWAY_FILE, url, certificate):
             supervisor.run(
                 children,
-                is_ready=lambda: _answers_ready(address, port),
+                is_ready=lambda: _answers_ready(address, port, certificate),
                 on_ready=lambda: _say_ready(url),
                 on_trouble=lambda child: console.print(
                     f"{child.name} keeps ending; the end of {child.log_file} says why",
@@ -171,12 +174,14 @@ def _admin_key(settings: Settings, file: Path) -> str:
 
 
 @contextmanager
-def _gateway_file(file: Path, url: str) -> Iterator[None]:
-    """Within the block `file` tells client commands where the gateway of this data directory is.
+def _gateway_file(file: Path, url: str, certificate: Path | None = None) -> Iterator[None]:
+    """Within the block `file` tells client commands where the gateway of this data directory is, and the certificate
+    that it shows them.
 
     If the process dies here: the file stays, naming a pid that is gone, until the next start.
     """
-    _write_private(file, json.dumps({"url": url, "pid": os.getpid()}) + "\n")
+    shown = {} if certificate is None else {"certificate": str(certificate)}
+    _write_private(file, json.dumps({"url": url, "pid": os.getpid(), **shown}) + "\n")
     try:
         yield
     finally:
@@ -195,8 +200,17 @@ def _write_private(file: Path, text: str) -> None:
     new.replace(file)
 
 
-def _answers_ready(address: str, port: int) -> bool:
-    connection = http.client.HTTPConnection(address, port, timeout=_READY_ANSWER_WITHIN)
+def _answers_ready(address: str, port: int, certificate: Path | None) -> bool:
+    try:
+        connection = (
+            http.client.HTTPConnection(address, port, timeout=_READY_ANSWER_WITHIN)
+            if certificate is None
+            else http.client.HTTPSConnection(
+                address, port, timeout=_READY_ANSWER_WITHIN, context=trusting_only(certificate)
+            )
+        )
+    except OSError:
+        return False
     try:
         connection.request("GET", "/readyz")
         return connection.getresponse().status == http.HTTPStatus.OK

@@ -2,6 +2,11 @@
 
 import urllib.request
 
+from app.certificates import trusting_only
 from app.settings import Settings
 
-urllib.request.urlopen(f"http://127.0.0.1:{Settings.from_environment().port}/healthz", timeout=3).close()
+settings = Settings.from_environment()
+certificate = settings.tls_certificate_file
+context = None if certificate is None else trusting_only(certificate)
+scheme = "http" if certificate is None else "https"
+urllib.request.urlopen(f"{scheme}://127.0.0.1:{settings.port}/healthz", timeout=3, context=context).close()

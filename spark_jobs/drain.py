@@ -220,7 +220,9 @@ def run_drain(settings: Settings, *, once: bool) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: drain.stopping.set())
         with kept_lease(cycle, settings.lease_seconds):
-            limits = RetentionLimits(settings.retention_days * 86_400, settings.retention_bytes)
+            limits = RetentionLimits(
+                settings.retention_days * 86_400, settings.retention_bytes, audit_seconds=settings.audit_days * 86_400
+            )
             log.info("drain_started", worker=str(cycle.worker_id), landing_zone=cycle.place.landing_zone.location)
             if once:
                 failed = drain.drain_pending()

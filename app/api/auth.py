@@ -1,93 +1,167 @@
-"""Who calls, and whether the key carries the right that a route needs. Default deny."""
+"""Who calls, and whether the key or token carries the right that a route needs. Default deny."""
 
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
-from typing import Annotated, Final
+from dataclasses import dataclass
+from typing import Annotated, Final, Protocol
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from app.domain.access import Principal, Right
-from app.domain.api_key import ApiKey
+from app.domain.access import EVERY_TABLE, Credential, Grant, Principal, Right
+from app.domain.api_key import ApiKey, looks_like_a_token
 from app.domain.names import TableName
+from app.domain.token_claims import SUBJECT_PREFIX
 from app.errors import Code, RejectedInput
-from app.staging.api_keys import StoredKey, find_valid_key
+from app.staging.access_journal import AccessJournal
+from app.staging.api_keys import StoredKey, find_key
 from app.staging.database import Engine, translated_errors
 
 CACHE_SECONDS: Final = 5.0
-"""How long a looked-up key is believed: a deleted or expired key stops working within this time."""
+"""How long a looked-up key is believed: a deleted, expired or rotated key stops working within this time."""
+
+TRY_AGAIN_SECONDS: Final = 1.0
+"""A key is looked up at most so often because of a secret that it does not have: it may have been rotated."""
 
 bearer = HTTPBearer(
-    scheme_name="apiKey", bearerFormat="mg_<id>_<secret>", auto_error=False, description="`mg_<id>_<secret>`"
+    scheme_name="apiKey",
+    bearerFormat="mg_<id>_<secret>",
+    auto_error=False,
+    description="`mg_<id>_<secret>`, or an access token of the OpenID Connect issuer that is set",
 )
 
 
-class Authenticator:
-    """Turns a bearer key into a principal; remembers keys for CACHE_SECONDS."""
+class TokenVerifier(Protocol):
+    """Knows whose tokens are; see `app.api.oidc`."""
 
-    def __init__(self, engine: Engine, admin_key: str | None, clock: Callable[[], float] = time.monotonic) -> None:
+    def prepare(self) -> None:
+        """Get ready for the first token, beside what else is done."""
+
+    def credential(self, token: str) -> Credential:
+        """Raises RejectedInput `unauthenticated` or TemporarilyUnavailable `issuer_unavailable`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    """A key, None for none, as it was looked up; `tried_again` is when that was for the sake of another secret."""
+
+    key: StoredKey | None
+    looked_up: float
+    tried_again: float
+
+
+class Authenticator:
+    """Tells whose a key or token is; remembers keys for CACHE_SECONDS."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        admin_key: str | None,
+        journal: AccessJournal,
+        tokens: TokenVerifier | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._engine = engine
         self._admin_key = ApiKey.parse(admin_key) if admin_key else None
+        self._journal = journal
+        self._tokens = tokens
         self._clock = clock
-        self._cache: dict[str, tuple[float, StoredKey | None]] = {}
+        self._cache: dict[str, _Remembered] = {}
 
-    def principal(self, token: str | None) -> Principal:
+    def credential(self, token: str | None) -> Credential:
         """Raises RejectedInput `unauthenticated` for no key, a malformed, wrong, deleted or expired one."""
         if token is None:
             raise RejectedInput(Code.UNAUTHENTICATED, "the request carries no key")
+        if self._tokens is not None and looks_like_a_token(token):
+            return self._tokens.credential(token)
         key = ApiKey.parse(token)
         if self._admin_key is not None and key.key_id == self._admin_key.key_id:
             if key.matches(self._admin_key.secret_hash):
-                return Principal(key.key_id, frozenset({Right.ADMIN}), ("*",))
+                return Credential(key.key_id, (Grant(frozenset({Right.ADMIN}), (EVERY_TABLE,)),))
             raise RejectedInput(Code.UNAUTHENTICATED, "the key is not valid")
-        stored = self._find(key.key_id)
-        if stored is None or not key.matches(stored.secret_hash):
+        stored = self._find(key)
+        if stored is None or not key.matches_any(stored.secret_hashes):
             raise RejectedInput(Code.UNAUTHENTICATED, "the key is not valid")
-        return stored.principal
+        self._journal.used(key.key_id)
+        return stored.credential
 
-    def remembered(self, token: str | None) -> Principal | None:
-        """As `principal`, without a question to the database: None where it takes one."""
-        asks = token is not None and not self._is_remembered(ApiKey.parse(token).key_id)
-        return None if asks else self.principal(token)
+    def remembered(self, token: str | None) -> Credential | None:
+        """As `credential`, without a question to the database or an issuer: None where it may take one."""
+        return None if token is not None and self._may_ask(token) else self.credential(token)
 
-    def _is_remembered(self, key_id: str) -> bool:
-        if self._admin_key is not None and key_id == self._admin_key.key_id:
+    def _may_ask(self, token: str) -> bool:
+        if self._tokens is not None and looks_like_a_token(token):
             return True
-        looked_up, _ = self._cache.get(key_id, (float("-inf"), None))
-        return self._clock() - looked_up <= CACHE_SECONDS / 2
+        key = ApiKey.parse(token)
+        if self._admin_key is not None and key.key_id == self._admin_key.key_id:
+            return False
+        remembered = self._cache.get(key.key_id)
+        if remembered is None or remembered.key is None:
+            return True
+        # Half of the time, so that it does not end before the key is taken.
+        is_fresh = self._clock() - remembered.looked_up <= CACHE_SECONDS / 2
+        return not (is_fresh and key.matches_any(remembered.key.secret_hashes))
 
-    def _find(self, key_id: str) -> StoredKey | None:
+    def tried_key(self, token: str | None) -> str | None:
+        """The id in a refused key, where there is such a key; never what else a caller may claim."""
+        try:
+            key_id = ApiKey.parse(token or "").key_id
+        except RejectedInput:
+            return None
+        is_admin_key = self._admin_key is not None and key_id == self._admin_key.key_id
+        remembered = self._cache.get(key_id)
+        is_stored = remembered is not None and remembered.key is not None
+        return key_id if is_admin_key or is_stored else None
+
+    def _find(self, key: ApiKey) -> StoredKey | None:
+        """The stored key of this id; looked up again for a secret that may be new."""
         now = self._clock()
-        looked_up, stored = self._cache.get(key_id, (float("-inf"), None))
-        if now - looked_up > CACHE_SECONDS:
-            with translated_errors(), self._engine.begin() as connection:
-                stored = find_valid_key(connection, key_id)
-            if len(self._cache) > 10_000:  # unknown ids must not fill the memory
-                self._cache.clear()
-            self._cache[key_id] = (now, stored)
-        return stored
+        remembered = self._cache.get(key.key_id)
+        if remembered is None or now - remembered.looked_up > CACHE_SECONDS:
+            return self._look_up(key.key_id, now, remembered.tried_again if remembered else float("-inf"))
+        found = remembered.key
+        if found is None or key.matches_any(found.secret_hashes) or now - remembered.tried_again < TRY_AGAIN_SECONDS:
+            return found
+        return self._look_up(key.key_id, now, tried_again=now)
+
+    def _look_up(self, key_id: str, now: float, tried_again: float) -> StoredKey | None:
+        with translated_errors(), self._engine.begin() as connection:
+            found = find_key(connection, key_id)
+        if len(self._cache) > 10_000:  # unknown ids must not fill the memory
+            self._cache.clear()
+        self._cache[key_id] = _Remembered(found, now, tried_again)
+        return found
 
 
-async def authorized(request: Request, right: Right) -> Principal:
+async def authorized(request: Request, right: Right, *, every_table: bool = False) -> Principal:
     """The caller's principal. Raises RejectedInput `unauthenticated` or `forbidden`."""
     authenticator: Authenticator = request.app.state.gateway.authenticator
     token = _bearer_token(request)
-    principal = authenticator.remembered(token)
+    try:
+        credential = authenticator.remembered(token)
+        if credential is None:
+            credential = await asyncio.to_thread(authenticator.credential, token)
+    except RejectedInput:
+        request.state.subject = authenticator.tried_key(token)
+        raise
+    request.state.subject = credential.subject
+    principal = credential.acting_by(right)
+    what = "token" if credential.subject.startswith(SUBJECT_PREFIX) else "key"
     if principal is None:
-        principal = await asyncio.to_thread(authenticator.principal, token)
-    if not principal.has(right):
-        raise RejectedInput(Code.FORBIDDEN, f"the key lacks the right `{right}`")
+        raise RejectedInput(Code.FORBIDDEN, f"the {what} lacks the right `{right}`")
+    if every_table and not principal.oversees_every_table:
+        raise RejectedInput(Code.FORBIDDEN, f"the {what} has the right `{right}` for some tables, not for all (`*`)")
     return principal
 
 
-def require(right: Right) -> Callable[..., Coroutine[None, None, Principal]]:
+def require(right: Right, *, every_table: bool = False) -> Callable[..., Coroutine[None, None, Principal]]:
     """A dependency that gives the caller's principal, or refuses with 401 or 403."""
 
     async def dependency(
         request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
     ) -> Principal:
-        return await authorized(request, right)
+        return await authorized(request, right, every_table=every_table)
 
     return dependency
 
@@ -101,11 +175,13 @@ Ingester = Annotated[Principal, Depends(require(Right.INGEST))]
 Reader = Annotated[Principal, Depends(require(Right.READ))]
 Registrar = Annotated[Principal, Depends(require(Right.REGISTER))]
 Administrator = Annotated[Principal, Depends(require(Right.ADMIN))]
+Overseer = Annotated[Principal, Depends(require(Right.ADMIN, every_table=True))]
+"""An administrator of all tables: keys and the audit are about more than those of one pattern."""
 
 
 def visible_name(text: str, principal: Principal) -> TableName:
     """A table name from a path that the caller may touch; one outside its patterns looks like a missing one."""
     name = TableName.parse(text)
     if not principal.may_touch(name):
-        raise RejectedInput(Code.UNKNOWN_TABLE, "no such table")
+        raise RejectedInput(Code.UNKNOWN_TABLE, "no such table", withheld=name.folded)
     return name

@@ -16,7 +16,7 @@ from app.api.change_parameters import (
     OverrideParameters,
     described_change,
 )
-from app.api.gateway import Gateway
+from app.api.gateway import gateway_of
 from app.api.openapi import ARCION_BODY, ARROW_BODY, REPLICATE_BODY, problems
 from app.api.parameters import read_parameters
 from app.api.request_body import check_arrow_type, check_json_type, check_parameters, is_csv, read_body
@@ -105,7 +105,7 @@ async def post_arrow(request: Request) -> Response:
     given = read_parameters(LoadParameters, "query", request.query_params)
     if not given.table:
         raise RejectedInput(Code.BAD_REQUEST, "an Arrow stream needs `table`")
-    gateway: Gateway = request.app.state.gateway
+    gateway = gateway_of(request)
     load = ArrowLoad(TableName.parse(given.table), await read_body(request, gateway.settings.max_body_bytes))
     identity = caller.headers.identity(request, caller.principal, load.body)
     return _accepted("arrow", await load.accept(gateway.ingest, caller.principal, identity))
@@ -136,7 +136,7 @@ async def _answer(
     decoding: Callable[[bytes], Decode],
 ) -> Response:
     """Receipts after commit, or what would land."""
-    gateway: Gateway = request.app.state.gateway
+    gateway = gateway_of(request)
     body = await read_body(request, gateway.settings.max_body_bytes)
     identity = caller.headers.identity(request, caller.principal, body)
     decode = decoding(body)

@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 from app.api.auth import Authenticator
 from app.ingest import Ingest
 from app.settings import Settings
+from app.staging.access_journal import AccessJournal
 from app.staging.database import Engine
 
 
@@ -19,6 +20,7 @@ class Gateway:
     settings: Settings
     engine: Engine
     authenticator: Authenticator
+    journal: AccessJournal
     ingest: Ingest
     staged: threading.Event
     """Set after a commit that the drain should look at soon."""
@@ -27,10 +29,15 @@ class Gateway:
         self.staged.set()
 
 
-async def get_gateway(request: Request) -> Gateway:
+def gateway_of(request: Request) -> Gateway:
     """The gateway of the running app."""
     gateway: Gateway = request.app.state.gateway
     return gateway
 
 
-GatewayOf = Annotated[Gateway, Depends(get_gateway)]
+async def _dependency(request: Request) -> Gateway:
+    """A coroutine, since the framework calls a plain function in a thread."""
+    return gateway_of(request)
+
+
+GatewayOf = Annotated[Gateway, Depends(_dependency)]

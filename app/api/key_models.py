@@ -1,12 +1,14 @@
 """API keys as they are asked for and shown."""
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
 from app.api.models import Model
 from app.domain.access import Right
+
+MOST_OVERLAP_SECONDS: Final = 30 * 86_400
 
 TablePattern = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f]+$")]
 
@@ -20,11 +22,32 @@ class CreateKey(Model):
 
 
 class KeyModel(Model):
+    """`former_secret_until` is when the secret from before the last rotation stops working, null where it has."""
+
     id: str
     rights: list[Right]
     tables: list[str]
     created_at: datetime
     expires_at: datetime | None
+    last_used_at: datetime | None
+    former_secret_until: datetime | None
+
+
+class RotateKey(Model):
+    """For how many seconds the present secret goes on working beside the new one; 0: from now on only the new one."""
+
+    overlap_seconds: Annotated[int, Field(ge=0, le=MOST_OVERLAP_SECONDS)] = 86_400
+
+
+class RotatedKeyModel(Model):
+    """The key with its new secret. `key` is shown this once."""
+
+    id: str
+    key: str
+    rights: list[Right]
+    tables: list[str]
+    expires_at: datetime | None
+    former_secret_until: datetime | None
 
 
 class CreatedKeyModel(Model):

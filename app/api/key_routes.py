@@ -1,4 +1,4 @@
-"""API keys: create, list, delete."""
+"""API keys: create, list, rotate, delete. Each act is kept in the audit."""
 
 import secrets
 from datetime import UTC, datetime
@@ -6,17 +6,20 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 
-from app.api.auth import Administrator
+from app.api.auth import Overseer
 from app.api.gateway import GatewayOf
-from app.api.key_models import CreatedKeyModel, CreateKey, KeyModel, KeysModel
+from app.api.key_models import CreatedKeyModel, CreateKey, KeyModel, KeysModel, RotatedKeyModel, RotateKey
 from app.api.openapi import problems
 from app.domain.access import Right
 from app.domain.api_key import format_key, hash_secret
 from app.errors import Code, Problem, RejectedInput
-from app.staging.api_keys import delete_key, insert_key, list_keys
+from app.staging.api_keys import delete_key, insert_key, list_keys, rotate_key
+from app.staging.audit_events import record_act
 from app.staging.database import translated_errors
 
 router = APIRouter(prefix="/v1/keys", tags=["keys"])
+
+KeyId = Annotated[str, Path(examples=["1a2b3c4d"])]
 
 
 @router.post(
@@ -27,15 +30,22 @@ router = APIRouter(prefix="/v1/keys", tags=["keys"])
     response_model=CreatedKeyModel,
     responses=problems(400, 401, 403, 503),
 )
-def post_key(wanted: CreateKey, gateway: GatewayOf, principal: Administrator) -> CreatedKeyModel:
+def post_key(wanted: CreateKey, gateway: GatewayOf, principal: Overseer) -> CreatedKeyModel:
     expires_at = wanted.expires_at
     if expires_at is not None and not _is_future(expires_at):
         problem = Problem(Code.BAD_REQUEST, "expires_at must be a future time with an offset", pointer="/expires_at")
         raise RejectedInput.of((problem,))
-    key_id, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
+    key_id, secret = secrets.token_hex(4), _new_secret()
     rights = tuple(Right(right) for right in wanted.rights)
+    details = {
+        "key": key_id,
+        "rights": wanted.rights,
+        "tables": wanted.tables,
+        "expires_at": None if expires_at is None else expires_at.isoformat(),
+    }
     with translated_errors(), gateway.engine.begin() as connection:
         insert_key(connection, key_id, hash_secret(secret), rights, tuple(wanted.tables), expires_at)
+        record_act(connection, principal.key_id, "create_key", details=details)
     return CreatedKeyModel(
         id=key_id, key=format_key(key_id, secret), rights=wanted.rights, tables=wanted.tables, expires_at=expires_at
     )
@@ -48,7 +58,7 @@ def post_key(wanted: CreateKey, gateway: GatewayOf, principal: Administrator) ->
     response_model=KeysModel,
     responses=problems(401, 403, 503),
 )
-def get_keys(gateway: GatewayOf, principal: Administrator) -> KeysModel:
+def get_keys(gateway: GatewayOf, principal: Overseer) -> KeysModel:
     with translated_errors(), gateway.engine.begin() as connection:
         keys = list_keys(connection)
     return KeysModel(
@@ -59,9 +69,40 @@ def get_keys(gateway: GatewayOf, principal: Administrator) -> KeysModel:
                 tables=list(key.table_patterns),
                 created_at=key.created_at,
                 expires_at=key.expires_at,
+                last_used_at=key.last_used_at,
+                former_secret_until=key.former_secret_until,
             )
             for key in keys
         ]
+    )
+
+
+@router.post(
+    "/{key_id}/rotate",
+    operation_id="rotate_key",
+    summary="Give a key a new secret; the present one goes on working for the overlap",
+    response_model=RotatedKeyModel,
+    responses=problems(400, 401, 403, 404, 503),
+)
+def rotate(key_id: KeyId, gateway: GatewayOf, principal: Overseer, wanted: RotateKey | None = None) -> RotatedKeyModel:
+    """The id, and with it rights, tables, idempotency keys and producers, stays. The new secret is shown this once.
+
+    When the overlap is over no secret but the new one works, whatever earlier rotations said.
+    """
+    overlap = (wanted or RotateKey()).overlap_seconds
+    secret = _new_secret()
+    with translated_errors(), gateway.engine.begin() as connection:
+        rotated = rotate_key(connection, key_id, hash_secret(secret), overlap) if _may_exist(key_id) else None
+        if rotated is None:
+            raise RejectedInput(Code.UNKNOWN_KEY, "no such key, or one that has expired")
+        record_act(connection, principal.key_id, "rotate_key", details={"key": key_id, "overlap_seconds": overlap})
+    return RotatedKeyModel(
+        id=key_id,
+        key=format_key(key_id, secret),
+        rights=list(rotated.rights),
+        tables=list(rotated.table_patterns),
+        expires_at=rotated.expires_at,
+        former_secret_until=rotated.former_secret_until,
     )
 
 
@@ -72,13 +113,21 @@ def get_keys(gateway: GatewayOf, principal: Administrator) -> KeysModel:
     summary="Delete a key; it stops working within five seconds",
     responses=problems(401, 403, 404, 503),
 )
-def delete(
-    key_id: Annotated[str, Path(examples=["1a2b3c4d"])], gateway: GatewayOf, principal: Administrator
-) -> Response:
+def delete(key_id: KeyId, gateway: GatewayOf, principal: Overseer) -> Response:
     with translated_errors(), gateway.engine.begin() as connection:
-        if not (key_id.isascii() and key_id.isalnum() and delete_key(connection, key_id)):
+        if not (_may_exist(key_id) and delete_key(connection, key_id)):
             raise RejectedInput(Code.UNKNOWN_KEY, "no such key")
+        record_act(connection, principal.key_id, "delete_key", details={"key": key_id})
     return Response(status_code=204)
+
+
+def _new_secret() -> str:
+    return secrets.token_urlsafe(32)
+
+
+def _may_exist(key_id: str) -> bool:
+    """Whether the text can be an id at all; the database refuses to look for some."""
+    return key_id.isascii() and key_id.isalnum()
 
 
 def _is_future(moment: datetime) -> bool:

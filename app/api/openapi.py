@@ -16,7 +16,7 @@ DESCRIPTION: Final = (
 
 _TEXTS: Final = {
     400: "Malformed request",
-    401: "No valid key",
+    401: "No valid key or token",
     403: "The key lacks the right",
     404: "No such table, batch or key, or outside the key's tables",
     409: "Conflict with the table's state or schema",

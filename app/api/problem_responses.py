@@ -10,6 +10,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from app.api.refusal_audit import note_refusal
 from app.error_catalogue import CATALOGUE
 from app.errors import Code, Kind, MirrorgateError, Problem, RejectedInput, TemporarilyUnavailable
 from app.telemetry import REJECTED_REQUESTS
@@ -78,8 +79,9 @@ def _problem(problem: Problem) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
 
 
-async def _on_deliberate(_: Request, error: Exception) -> Response:
+async def _on_deliberate(request: Request, error: Exception) -> Response:
     assert isinstance(error, MirrorgateError)
+    note_refusal(request, error, STATUS[error.kind])
     if error.kind in {Kind.BROKEN, Kind.MISCONFIGURED}:
         log.error("request_failed", code=error.code, detail=error.detail)
     return problem_response(error)

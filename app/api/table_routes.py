@@ -17,6 +17,7 @@ from app.domain.source_name import SourceName
 from app.domain.table import BatchSequence, FileNumber, Generation, Table
 from app.domain.table_options import TableOptions
 from app.errors import Code, RejectedInput
+from app.staging.audit_events import record_act
 from app.staging.database import Connection, translated_errors
 from app.staging.landing_ledger import list_files
 from app.staging.row_images import count_images
@@ -54,6 +55,8 @@ def put_table(
         registration = register_table(
             connection, name, schema, options, given=given_options(wanted), marker_first=marker_first
         )
+        if registration.outcome is not RegistrationOutcome.UNCHANGED:
+            record_act(connection, principal.key_id, "register_table", name, {"outcome": registration.outcome})
         status = table_statuses(connection, [registration.table])[0]
     if registration.outcome is RegistrationOutcome.CREATED:
         response.status_code = 201

@@ -1,10 +1,14 @@
-"""Rights of API keys: what a caller may do, with which tables."""
+"""Rights of callers: what a key or a token lets its holder do, with which tables. Default deny."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from typing import Final
 
 from app.domain.names import TableName
+
+EVERY_TABLE: Final = "*"
 
 
 class Right(StrEnum):
@@ -17,15 +21,57 @@ class Right(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Grant:
+    """Rights, and the patterns (`*`, `sales.*`, `orders`) of the tables that they hold for."""
+
+    rights: frozenset[Right]
+    table_patterns: tuple[str, ...]
+
+    def carries(self, right: Right) -> bool:
+        return right in self.rights or Right.ADMIN in self.rights
+
+    def covers(self, table: TableName) -> bool:
+        return any(fnmatchcase(table.folded, pattern.casefold()) for pattern in self.table_patterns)
+
+
+@dataclass(frozen=True, slots=True)
 class Principal:
-    """Who calls: a key id, its rights, and the patterns (`*`, `sales.*`, `orders`) of tables it may touch."""
+    """Who calls, and what the right of the call lets it touch.
+
+    `key_id` is the id of a key, or `oidc:<subject>`. `grants` are those of a token with several roles.
+    """
 
     key_id: str
     rights: frozenset[Right]
     table_patterns: tuple[str, ...]
-
-    def has(self, right: Right) -> bool:
-        return right in self.rights or Right.ADMIN in self.rights
+    grants: tuple[Grant, ...] = ()
 
     def may_touch(self, table: TableName) -> bool:
-        return any(fnmatchcase(table.folded, pattern.casefold()) for pattern in self.table_patterns)
+        return Grant(self.rights, self.table_patterns).covers(table)
+
+    def may(self, right: Right, table: TableName) -> bool:
+        """Whether one grant gives this right, another than that of the call, for this table."""
+        grants = self.grants or (Grant(self.rights, self.table_patterns),)
+        return any(grant.carries(right) and grant.covers(table) for grant in grants)
+
+    @property
+    def oversees_every_table(self) -> bool:
+        return EVERY_TABLE in self.table_patterns
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What a valid key or token proves: who its holder is, and what is granted."""
+
+    subject: str
+    grants: Sequence[Grant]
+
+    def acting_by(self, right: Right) -> Principal | None:
+        """The caller of a call that needs this right, with the tables for which it is granted; None without it."""
+        carrying = [grant for grant in self.grants if grant.carries(right)]
+        if not carrying:
+            return None
+        if len(self.grants) == 1:
+            return Principal(self.subject, carrying[0].rights, carrying[0].table_patterns)
+        patterns = dict.fromkeys(pattern for grant in carrying for pattern in grant.table_patterns)
+        return Principal(self.subject, frozenset({right}), tuple(patterns), tuple(self.grants))

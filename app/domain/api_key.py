@@ -3,11 +3,13 @@
 import hashlib
 import hmac
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from app.errors import Code, RejectedInput
 
+_TOKEN: Final = re.compile(r"(?!mg_)[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 _KEY: Final = re.compile(r"mg_([0-9a-f]{8,32})_([A-Za-z0-9_-]{20,128})")
 
 
@@ -29,6 +31,15 @@ class ApiKey:
     def matches(self, secret_hash: bytes) -> bool:
         """Whether the stored hash is this key's, in constant time."""
         return hmac.compare_digest(self.secret_hash, secret_hash)
+
+    def matches_any(self, secret_hashes: Iterable[bytes]) -> bool:
+        """Whether one of the stored hashes is this key's; each is looked at, whichever it is."""
+        return sum(self.matches(secret_hash) for secret_hash in secret_hashes) > 0
+
+
+def looks_like_a_token(text: str) -> bool:
+    """Whether this has the shape of a signed token (JWS) and so is no API key."""
+    return _TOKEN.fullmatch(text) is not None
 
 
 def format_key(key_id: str, secret: str) -> str:

@@ -202,7 +202,8 @@ def arcion_csv(body: bytes, table: TableName, layout: CsvLayout) -> Decode:
         source = SourceName(None, table)
         found = directory.look_again(source)
         if found is None or not principal.may_touch(found.name):
-            raise RejectedInput(Code.UNKNOWN_TABLE, f"table {table} is not registered")
+            withheld = directory.withheld(source, principal)
+            raise RejectedInput(Code.UNKNOWN_TABLE, f"table {table} is not registered", withheld=withheld)
         trimmed = frozenset(column.name for column in found.schema.columns if column.type.name not in _TEXT)
         decoded = decode_arcion_csv(body, layout, trimmed)
         return Decoded([SourceChanges(source, decoded.changes)], lines=decoded.lines)

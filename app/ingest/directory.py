@@ -44,6 +44,12 @@ class TableDirectory:
         table = self.route(source)
         return table if table is not None and principal.may_touch(table.name) else None
 
+    def withheld(self, source: SourceName, principal: Principal) -> str | None:
+        """The folded name of what this source feeds, or would feed, where that is outside the caller's patterns."""
+        table = self.route(source)
+        name = source.table if table is None else table.name
+        return None if principal.may_touch(name) else name.folded
+
     def look_again(self, source: SourceName) -> Table | None:
         """The table that this source feeds now: for what the sequence lock does not recheck."""
         self.forget(source)

@@ -39,9 +39,11 @@ class ArrowLoad:
         raise TemporarilyUnavailable(Code.TABLE_BUSY, "the table of this request keeps changing")
 
     def _typed(self, ingest: Ingest, principal: Principal) -> TypedBatch:
-        table = ingest.directory.look_again(SourceName(None, self.table))
+        source = SourceName(None, self.table)
+        table = ingest.directory.look_again(source)
         if table is None or not principal.may_touch(table.name):
-            raise RejectedInput(Code.UNKNOWN_TABLE, f"table {self.table} is not registered")
+            withheld = ingest.directory.withheld(source, principal)
+            raise RejectedInput(Code.UNKNOWN_TABLE, f"table {self.table} is not registered", withheld=withheld)
         if not table.state.accepts_changes:
             raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
         return TypedBatch(table, snapshot_rows(decode_arrow_stream(self.body), table.row_rules))

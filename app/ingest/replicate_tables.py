@@ -15,6 +15,7 @@ from app.formats.replicate import DataChange, ReplicateRequest
 from app.formats.replicate_metadata import SourceHistory, TableMetadata, VersionId, by_table, follow
 from app.formats.replicate_versions import TableConversation, adopt, table_of
 from app.ingest.directory import TableDirectory
+from app.staging.audit_events import record_act
 from app.staging.database import Connection, translated_errors
 from app.staging.table_registration import Registration, RegistrationOutcome, register_table
 from app.staging.table_registry import (
@@ -130,9 +131,11 @@ class ReplicateTables:
         """
         name = entries[0].table
         table = self.directory.route(SourceName(None, name))
-        if not self.principal.may_touch(name if table is None else table.name):
-            raise refusal(Code.UNKNOWN_TABLE, "no such table", entries[0].index, f"{entries[0].at}/lineage")
-        if not self.principal.has(Right.REGISTER):
+        destination = name if table is None else table.name
+        if not self.principal.may_touch(destination):
+            pointer = f"{entries[0].at}/lineage"
+            raise refusal(Code.UNKNOWN_TABLE, "no such table", entries[0].index, pointer, withheld=destination.folded)
+        if not self.principal.may(Right.REGISTER, destination):
             raise RejectedInput(Code.FORBIDDEN, "metadata messages need a key with the right `register`")
         before, excluded = self._known(name)
         outcomes: list[RegistrationOutcome] = []
@@ -147,6 +150,9 @@ class ReplicateTables:
             stored = replicate_metadata(connection, table_id, lock=True)
             history = follow(SourceHistory.from_json(stored) if stored else None, entries)
             record_replicate_metadata(connection, table_id, history.to_json())
+            if (done := _outcome(outcomes)) is not None:
+                details = {"outcome": done, "by": "metadata message"}
+                record_act(connection, self.principal.key_id, "register_table", name, details)
         self.directory.forget_table(name)
         for outcome in outcomes:
             if outcome is not RegistrationOutcome.UNCHANGED:
@@ -163,9 +169,15 @@ class ReplicateTables:
                 record_replicate_metadata(connection, table.table_id, history.to_json())
 
 
-def refusal(code: Code, detail: str, index: int, pointer: str) -> RejectedInput:
+def refusal(code: Code, detail: str, index: int, pointer: str, *, withheld: str | None = None) -> RejectedInput:
     """The refusal of a request for one message."""
-    return RejectedInput.of((Problem(code, detail, index, pointer),))
+    return RejectedInput.of((Problem(code, detail, index, pointer),), withheld=withheld)
+
+
+def _outcome(outcomes: Sequence[RegistrationOutcome]) -> RegistrationOutcome | None:
+    """What several registrations of one table did together; None for nothing."""
+    done = [outcome for outcome in outcomes if outcome is not RegistrationOutcome.UNCHANGED]
+    return done[0] if done else None
 
 
 def _evolved(connection: Connection, entry: TableMetadata, *, marker_first: bool) -> Registration:

@@ -48,10 +48,10 @@ class Decoded:
     requested: SourceName | None = None
     """A name of the table that every source must feed."""
 
-    def refusal(self, problems: Sequence[Problem]) -> RejectedInput:
+    def refusal(self, problems: Sequence[Problem], withheld: str | None = None) -> RejectedInput:
         """Problems found later than decoding, each with its line where there are lines."""
         ordered = sorted(problems, key=lambda problem: problem.index or 0)
-        return RejectedInput.of(tuple(map(self._with_line, ordered)))
+        return RejectedInput.of(tuple(map(self._with_line, ordered)), withheld=withheld)
 
     def _with_line(self, problem: Problem) -> Problem:
         if not self.lines or problem.index is None:
@@ -84,6 +84,8 @@ class _Feed:
 class _Routed:
     feeds: Sequence[_Feed]
     problems: Sequence[Problem]
+    withheld: str | None = None
+    """The first table that the caller may not touch."""
 
 
 @dataclass
@@ -127,6 +129,7 @@ class Typist:
         """The request by table; problems are `unknown_table` and `table_mismatch`."""
         feeds: dict[TableId, list[tuple[Table, SourceChanges]]] = {}
         problems: list[Problem] = []
+        withheld: str | None = None
         requested = decoded.requested and self._destination(decoded.requested)
         for entry in decoded.sources:
             table = self.directory.visible(entry.source, self.principal)
@@ -136,11 +139,12 @@ class Typist:
             elif table is None:
                 detail = f"table {entry.source.table} is not registered"
                 problems.extend(Problem(Code.UNKNOWN_TABLE, detail, change.index) for change in entry.changes)
+                withheld = withheld or self.directory.withheld(entry.source, self.principal)
             else:
                 feeds.setdefault(table.table_id, []).append((table, entry))
         for members in feeds.values():
             problems.extend(_catalog_problems(members))
-        return _Routed([self._feed(members) for members in feeds.values()], problems)
+        return _Routed([self._feed(members) for members in feeds.values()], problems, withheld)
 
     def _destination(self, source: SourceName) -> str:
         """The folded name of the table that a source feeds, its own where the caller sees none."""
@@ -203,7 +207,7 @@ def _typed(decoded: Decoded, routed: _Routed) -> TypedRequest:
         except RejectedInput as error:
             problems.extend(error.problems or [Problem(error.code, error.detail)])
     if problems:
-        raise decoded.refusal(problems)
+        raise decoded.refusal(problems, routed.withheld)
     return TypedRequest(batches, duplicates, needs)
 
 

@@ -12,6 +12,8 @@ from typing import Final
 import sqlalchemy as sa
 import structlog
 
+from app.staging.api_keys import purge_former_secrets
+from app.staging.audit_events import purge_audit
 from app.staging.database import translated_errors
 from app.staging.history_purge import (
     generations_with_old_blocks,
@@ -57,6 +59,8 @@ class RetentionLimits:
     """Payloads, and files of the ledger, are kept this long."""
     keep_bytes: int
     """Payloads are dropped earlier, oldest first, once they take more room than this."""
+    audit_seconds: float = 90 * 86_400.0
+    """Audit events are kept this long."""
     quiet_seconds: float = 60.0
     """A bucket that was closed so recently may still be written to by a transaction that began before."""
     detach_seconds: float = 30.0
@@ -76,6 +80,7 @@ class RetentionReport:
     purged_files: int = 0
     purged_images: int = 0
     purged_receipts: int = 0
+    purged_audit_events: int = 0
 
 
 def run_retention(engine: sa.Engine, limits: RetentionLimits) -> RetentionReport | None:
@@ -184,8 +189,11 @@ class _Round:
         self._report.purged_images += self._repeat(partial(purge_ended_images, most=most))
         receipts = partial(purge_receipts, older_than_seconds=keep, most=most)
         self._report.purged_receipts += self._repeat(receipts)
+        audit = partial(purge_audit, older_than_seconds=self._limits.audit_seconds, most=most)
+        self._report.purged_audit_events += self._repeat(audit)
         with self._engine.begin() as connection:
             purge_ended_positions(connection)
+            purge_former_secrets(connection)
             forget_dead_workers(connection)
 
     def _repeat(self, step: Callable[[sa.Connection], int]) -> int:

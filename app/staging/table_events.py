@@ -10,10 +10,11 @@ import sqlalchemy as sa
 
 from app.domain.names import TableName
 from app.domain.table import Table
+from app.telemetry import current_request_id
 
 INSERT_EVENT = sa.text("""
-    INSERT INTO mirrorgate.table_events (table_id, folded_name, generation, actor, action, reason, details)
-    VALUES (:table_id, :folded_name, :generation, :actor, :action, :reason, CAST(:details AS jsonb))""")
+    INSERT INTO mirrorgate.table_events (table_id, folded_name, generation, actor, action, reason, details, request_id)
+    VALUES (:table_id, :folded_name, :generation, :actor, :action, :reason, CAST(:details AS jsonb), :request_id)""")
 
 SELECT_EVENTS = sa.text("""
     SELECT event_id, generation, happened_at, actor, action, reason, details FROM mirrorgate.table_events
@@ -50,6 +51,7 @@ def record_event(
         "action": action,
         "reason": reason,
         "details": json.dumps(details or {}),
+        "request_id": current_request_id(),
     }
     connection.execute(INSERT_EVENT, parameters)
 

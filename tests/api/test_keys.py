@@ -1,20 +1,26 @@
-"""API keys: create, list, delete, expire."""
+"""API keys: create, list, rotate, delete, expire."""
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from typer.testing import CliRunner
 
-from app.api.auth import CACHE_SECONDS, Authenticator
-from app.domain.access import Principal, Right
+from app.api.auth import CACHE_SECONDS, TRY_AGAIN_SECONDS, Authenticator
+from app.cli import app
+from app.domain.access import Credential, Grant, Right
 from app.domain.api_key import format_key, hash_secret
 from app.errors import Code
-from app.staging.api_keys import delete_key, insert_key
-from tests.api.calls import ADMIN_KEY, Gateway, problem
+from app.staging.access_journal import AccessJournal
+from app.staging.api_keys import delete_key, insert_key, rotate_key
+from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
+from tests.api.conftest import ClientWith
 from tests.support import sql
 from tests.support.refusals import refused
+from tests.support.waiting import wait_until
 
 TOMORROW = datetime.now(UTC) + timedelta(days=1)
 SECRET = "x" * 43
@@ -36,7 +42,13 @@ def test_a_created_key_works_and_its_secret_is_shown_once(gateway: Gateway, api_
     [key] = listed.json()["keys"]
     assert datetime.fromisoformat(key.pop("created_at")) <= datetime.now(UTC)
     assert datetime.fromisoformat(key.pop("expires_at")) == TOMORROW
-    assert key == {"id": created["id"], "rights": ["read", "ingest"], "tables": ["sales.*"]}
+    del key["last_used_at"]
+    assert key == {
+        "id": created["id"],
+        "rights": ["read", "ingest"],
+        "tables": ["sales.*"],
+        "former_secret_until": None,
+    }
     assert created["key"].rpartition("_")[2] not in listed.text
 
 
@@ -85,6 +97,91 @@ def test_a_key_that_makes_no_sense_is_not_created(gateway: Gateway, wanted: dict
     assert gateway.get("/v1/keys").json() == {"keys": []}
 
 
+def test_a_rotated_key_keeps_id_rights_tables_and_producers(gateway: Gateway, api_address: str) -> None:
+    gateway.register("sales.orders", {"id": "int64"}, ["id"]).raise_for_status()
+    created = create(gateway, rights=["ingest"], tables=["sales.*"])
+    numbered = {"Mirrorgate-Producer": "erp", "Mirrorgate-Producer-Sequence": "1"}
+    body = [insert("sales.orders", id="1")]
+    with Gateway.at(api_address, created["key"]) as client:
+        first = client.post("/v1/changes/arcion", json=body, headers=numbered)
+        rotated = gateway.post(f"/v1/keys/{created['id']}/rotate").raise_for_status().json()
+        assert client.get("/v1/producers/erp").status_code == 200, "the former secret works"
+    assert rotated["key"] != created["key"]
+    until = datetime.fromisoformat(rotated["former_secret_until"])
+    assert timedelta(hours=23) < until - datetime.now(UTC) <= timedelta(hours=24)
+    assert {name: rotated[name] for name in ("id", "rights", "tables", "expires_at")} == {
+        name: created[name] for name in ("id", "rights", "tables", "expires_at")
+    }
+    with Gateway.at(api_address, rotated["key"]) as client:
+        again = client.post("/v1/changes/arcion", json=body, headers=numbered)
+    assert (first.status_code, again.status_code) == (202, 200)
+    assert again.json() == first.json() | {"replayed": True}
+
+
+def test_a_secret_without_overlap_is_refused_within_the_cache_time(gateway: Gateway, api_engine: sa.Engine) -> None:
+    created = create(gateway, rights=["read"])
+    clock = Clock()
+    authenticator = Authenticator(api_engine, None, AccessJournal(api_engine), clock=clock)
+    assert authenticator.credential(created["key"]).subject == created["id"]
+    rotated = gateway.post(f"/v1/keys/{created['id']}/rotate", json={"overlap_seconds": 0}).raise_for_status().json()
+    assert rotated["former_secret_until"] is None
+    clock.now += CACHE_SECONDS + 0.1
+    with refused():
+        authenticator.credential(created["key"])
+    assert authenticator.credential(rotated["key"]).subject == created["id"]
+
+
+@pytest.mark.parametrize("key_id", ["none", "%00", "%ff", "0000000000000001", "a' OR true--"])
+def test_a_key_that_does_not_exist_cannot_be_rotated(gateway: Gateway, key_id: str) -> None:
+    problem(gateway.post(f"/v1/keys/{key_id}/rotate"), 404, "unknown_key")
+
+
+@pytest.mark.parametrize("overlap", [-1, 30 * 86_400 + 1, 0.5, "long", None])
+def test_an_overlap_that_makes_no_sense_rotates_nothing(gateway: Gateway, api_address: str, overlap: Any) -> None:
+    created = create(gateway, rights=["read"])
+    wanted = {"overlap_seconds": overlap}
+    problem(gateway.post(f"/v1/keys/{created['id']}/rotate", json=wanted), 400, "bad_request")
+    with Gateway.at(api_address, created["key"]) as client:
+        assert client.get("/v1/tables").status_code == 200
+    assert gateway.get("/v1/keys").json()["keys"][0]["former_secret_until"] is None
+
+
+def test_keys_are_for_those_alone_who_administer_every_table(gateway: Gateway, client_with: ClientWith) -> None:
+    bounded = client_with("admin", tables=["sales.*"])
+    for response in (bounded.get("/v1/keys"), bounded.post("/v1/keys", json={"rights": ["admin"]})):
+        assert "not for all" in problem(response, 403, "forbidden")["detail"]
+
+
+def test_a_key_says_when_it_was_last_used(gateway: Gateway, client_with: ClientWith) -> None:
+    def last_used() -> str | None:
+        used: str | None = gateway.get("/v1/keys").json()["keys"][0]["last_used_at"]
+        return used
+
+    client = client_with("read")
+    before = datetime.now(UTC)
+    assert last_used() is None
+    client.get("/v1/tables").raise_for_status()
+    used = wait_until(last_used, within=30, what="the use is written")
+    assert before <= datetime.fromisoformat(used) <= datetime.now(UTC)
+
+
+def test_the_command_rotates_and_lists_keys(gateway: Gateway, api_address: str) -> None:
+    created = create(gateway, rights=["read"])
+
+    def keys(*arguments: str) -> str:
+        ran = CliRunner().invoke(app, ["keys", *arguments, "--url", api_address, "--key", ADMIN_KEY])
+        assert ran.exit_code == 0, ran.exception
+        return ran.stdout
+
+    rotated = keys("rotate", created["id"], "--overlap", "60").splitlines()[-1]
+    assert rotated.startswith(f"mg_{created['id']}_")
+    with Gateway.at(api_address, rotated) as client:
+        client.get("/v1/tables").raise_for_status()
+    [listed] = json.loads(keys("list", "--json").splitlines()[-1])
+    assert (listed["id"], listed["former_secret_until"] is not None) == (created["id"], True)
+    assert created["id"] in keys("list")
+
+
 class Clock:
     """Seconds that pass only when a test says so."""
 
@@ -103,44 +200,79 @@ def clock() -> Clock:
 def authenticator(engine: sa.Engine, clock: Clock) -> Iterator[Authenticator]:
     with engine.begin() as connection:
         insert_key(connection, "0011aabb", hash_secret(SECRET), (Right.READ,), ("*",), TOMORROW)
-    yield Authenticator(engine, ADMIN_KEY, clock)
+    yield Authenticator(engine, ADMIN_KEY, AccessJournal(engine), clock=clock)
 
 
 KEY = format_key("0011aabb", SECRET)
-READER = Principal("0011aabb", frozenset({Right.READ}), ("*",))
+READER = Credential("0011aabb", (Grant(frozenset({Right.READ}), ("*",)),))
 
 
 def test_a_deleted_key_works_until_its_cache_time_is_over_and_no_longer(
     authenticator: Authenticator, engine: sa.Engine, clock: Clock
 ) -> None:
-    assert authenticator.principal(KEY) == READER
+    assert authenticator.credential(KEY) == READER
     with engine.begin() as connection:
         delete_key(connection, "0011aabb")
     clock.now += CACHE_SECONDS
-    assert authenticator.principal(KEY) == READER
+    assert authenticator.credential(KEY) == READER
     clock.now += 0.1
     with refused() as refusal:
-        authenticator.principal(KEY)
+        authenticator.credential(KEY)
     assert refusal.code == Code.UNAUTHENTICATED
 
 
 def test_an_expired_key_stops_working(authenticator: Authenticator, engine: sa.Engine, clock: Clock) -> None:
-    assert authenticator.principal(KEY) == READER
+    assert authenticator.credential(KEY) == READER
     sql.run(engine, "UPDATE mirrorgate.api_keys SET expires_at = now()")
     clock.now += CACHE_SECONDS + 0.1
     with refused():
-        authenticator.principal(KEY)
+        authenticator.credential(KEY)
 
 
 def test_a_remembered_key_is_not_looked_up_again_and_its_secret_is_still_checked(
+    authenticator: Authenticator, engine: sa.Engine, clock: Clock
+) -> None:
+    with sql.counted(engine, "SELECT k.key_id") as selects:
+        authenticator.credential(KEY)
+        authenticator.credential(KEY)
+        assert len(selects) == 1
+        for _ in range(10):  # a wrong secret may be a new one, but not so often
+            with refused():
+                authenticator.credential(KEY[:-1] + "y")
+        assert len(selects) == 2
+        clock.now += TRY_AGAIN_SECONDS
+        with refused():
+            authenticator.credential(KEY[:-1] + "y")
+    assert len(selects) == 3
+
+
+def test_a_remembered_key_is_taken_without_a_question_to_the_database_and_nothing_else_is(
+    authenticator: Authenticator, engine: sa.Engine, clock: Clock
+) -> None:
+    with sql.counted(engine, "SELECT") as selects:
+        assert authenticator.remembered(KEY) is None
+        assert authenticator.remembered(ADMIN_KEY) is not None
+        for refusable in (None, "mg_x", ADMIN_KEY + "x"):
+            with refused():
+                authenticator.remembered(refusable)
+    assert selects == []
+    authenticator.credential(KEY)
+    with sql.counted(engine, "SELECT") as selects:
+        assert authenticator.remembered(KEY) == READER
+        assert authenticator.remembered(KEY[:-1] + "y") is None
+        clock.now += CACHE_SECONDS
+        assert authenticator.remembered(KEY) is None
+    assert selects == []
+
+
+def test_a_new_secret_works_at_once_where_the_former_one_is_remembered(
     authenticator: Authenticator, engine: sa.Engine
 ) -> None:
-    with sql.counted(engine, "SELECT key_id") as selects:
-        authenticator.principal(KEY)
-        authenticator.principal(KEY)
-        with refused():
-            authenticator.principal(KEY[:-1] + "y")
-    assert len(selects) == 1
+    authenticator.credential(KEY)
+    with engine.begin() as connection:
+        rotate_key(connection, "0011aabb", hash_secret("y" * 43), 3600)
+    for key in (format_key("0011aabb", "y" * 43), KEY):
+        assert authenticator.credential(key) == READER
 
 
 def test_a_key_created_after_it_was_tried_works_within_the_cache_time(
@@ -148,16 +280,16 @@ def test_a_key_created_after_it_was_tried_works_within_the_cache_time(
 ) -> None:
     late = format_key("ccddeeff", SECRET)
     with refused():
-        authenticator.principal(late)
+        authenticator.credential(late)
     with engine.begin() as connection:
         insert_key(connection, "ccddeeff", hash_secret(SECRET), (Right.READ,), ("*",), None)
     clock.now += CACHE_SECONDS + 0.1
-    assert authenticator.principal(late).key_id == "ccddeeff"
+    assert authenticator.credential(late).subject == "ccddeeff"
 
 
 def test_the_key_of_the_settings_needs_no_database(authenticator: Authenticator, engine: sa.Engine) -> None:
     with sql.counted(engine, "SELECT") as selects:
-        assert authenticator.principal(ADMIN_KEY).has(Right.ADMIN)
+        assert authenticator.credential(ADMIN_KEY).acting_by(Right.ADMIN)
         with refused():
-            authenticator.principal(ADMIN_KEY + "x")
+            authenticator.credential(ADMIN_KEY + "x")
     assert selects == []

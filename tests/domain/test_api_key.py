@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.domain.access import Principal, Right
+from app.domain.access import Grant, Principal, Right
 from app.domain.api_key import ApiKey, format_key, hash_secret
 from app.domain.names import TableName
 from app.errors import Code
@@ -49,8 +49,8 @@ def test_any_other_text_is_refused_without_being_repeated(text: str) -> None:
 
 def test_admin_includes_every_right_and_no_other_includes_another() -> None:
     for right in Right:
-        principal = Principal("0011aabb", frozenset({right}), ("*",))
-        held = {other for other in Right if principal.has(other)}
+        grant = Grant(frozenset({right}), ("*",))
+        held = {other for other in Right if grant.carries(other)}
         assert held == (set(Right) if right is Right.ADMIN else {right})
 
 

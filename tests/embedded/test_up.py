@@ -43,6 +43,11 @@ def test_an_address_that_is_none_of_a_landing_zone_is_refused_before_anything_st
     assert not (tmp_path / "postgres").exists()
 
 
+def test_listening_beyond_the_machine_without_tls_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    assert refuse(Settings(host="0.0.0.0", port=0), tmp_path).code == Code.PUBLIC_WITHOUT_TLS
+    assert not (tmp_path / "postgres").exists()
+
+
 def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:
     with DataDirectory(tmp_path):
         assert refuse(Settings(port=0), tmp_path).code == Code.ALREADY_RUNNING
@@ -81,6 +86,8 @@ def test_client_commands_find_the_gateway_as_long_as_it_runs(tmp_path: Path) -> 
     with up._gateway_file(file, "http://127.0.0.1:8480"):
         assert json.loads(file.read_text()) == {"url": "http://127.0.0.1:8480", "pid": os.getpid()}
     assert not file.exists()
+    with up._gateway_file(file, "https://127.0.0.1:8480", Path("/etc/tls.pem")):
+        assert json.loads(file.read_text())["certificate"] == "/etc/tls.pem"
 
 
 def test_a_killed_postgres_comes_back_under_the_same_url_with_its_data(tmp_path: Path) -> None:

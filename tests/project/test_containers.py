@@ -12,6 +12,7 @@ from sqlalchemy import make_url
 
 from app.cli import app as command_line
 from app.domain.api_key import ApiKey
+from app.errors import Code, Misconfigured
 from app.settings import PREFIX, Settings
 from app.staging.database import Engine
 from app.staging.leases import renew_lease
@@ -103,6 +104,17 @@ def test_compose_builds_stages_that_exist_and_runs_commands_that_exist(compose: 
 def test_compose_publishes_the_port_of_the_api_on_this_machine_only(compose: dict[str, Any]) -> None:
     assert compose["services"]["api"]["ports"] == [f"127.0.0.1:{PORT}:{PORT}"]
     assert not [name for name, service in compose["services"].items() if name != "api" and "ports" in service]
+
+
+def test_the_api_image_listens_in_public_only_with_tls_or_the_word_that_a_proxy_ends_it(
+    compose: dict[str, Any],
+) -> None:
+    (host,) = re.findall(r"MIRRORGATE_HOST=(\S+)", only("api", "ENV"))
+    with pytest.raises(Misconfigured) as refusal:
+        Settings(host=host).require_safe_listening()
+    assert refusal.value.code is Code.PUBLIC_WITHOUT_TLS
+    given = compose["services"]["api"]["environment"]["MIRRORGATE_BEHIND_TLS_PROXY"]
+    Settings.model_validate({"host": host, "behind_tls_proxy": given}).require_safe_listening()
 
 
 def test_compose_connects_to_the_database_that_it_starts(compose: dict[str, Any]) -> None:

@@ -7,8 +7,8 @@ import pytest
 from tests.project.facts import REPOSITORY, direct_requirements, locked_versions
 
 EXTRAS = {
-    "dev.lock": ["", "api", "drain", "embedded", "onelake", "dev"],
-    "api.lock": ["", "api"],
+    "dev.lock": ["", "api", "drain", "embedded", "oidc", "onelake", "dev"],
+    "api.lock": ["", "api", "oidc"],
     "drain.lock": ["", "drain", "onelake"],
 }
 

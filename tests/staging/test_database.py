@@ -82,4 +82,3 @@ def test_the_row_marker_stays_where_the_first_program_had_it(engine: sa.Engine, 
     with pytest.raises(Misconfigured) as refusal:
         pin_marker_position(engine, marker_first=not marker_first)
     assert refusal.value.code == Code.BAD_SETTING
-    sql.run(engine, "UPDATE mirrorgate.installation SET marker_first = NULL")

@@ -10,10 +10,13 @@ import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from app.cli import app
+from app.domain.api_key import hash_secret
 from app.domain.payload import payload_digest
 from app.embedded import PrivatePostgres
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.staging import schema_revision
+from app.staging.api_keys import find_key, rotate_key
+from app.staging.audit_events import AuditFilter, list_audit
 from app.staging.database import open_engine
 from app.staging.schema_revision import MIGRATIONS, migrate, program_revision, require_migrated
 from tests.support import sql
@@ -97,6 +100,40 @@ def test_a_program_of_the_last_revision_goes_on_beside_a_new_one(old: sa.Engine)
             schema_version, row_count, change_count, digest)
         SELECT table_id, 1, 1, 1, 4, 1, 4, 4, '00' FROM mirrorgate.tables""",
     )
+
+
+INSERT_KEY_IN_R0009 = """
+    INSERT INTO mirrorgate.api_keys (key_id, secret_hash, rights, table_patterns, expires_at)
+    VALUES (:key_id, :secret_hash, '{read}', '{*}', NULL)"""
+
+SELECT_KEY_IN_R0009 = """
+    SELECT key_id, secret_hash, rights, table_patterns, created_at, expires_at FROM mirrorgate.api_keys
+    WHERE key_id = :key_id AND (expires_at IS NULL OR expires_at > now())"""
+
+INSERT_EVENT_IN_R0009 = """
+    INSERT INTO mirrorgate.table_events (table_id, folded_name, generation, actor, action, reason, details)
+    SELECT table_id, 't', 1, '0011aabb', 'flush', NULL, '{}' FROM mirrorgate.tables"""
+
+
+def test_keys_and_events_of_programs_of_two_versions_go_together(old: sa.Engine) -> None:
+    first, second = hash_secret("first"), hash_secret("second")
+    sql.run(old, INSERT_KEY_IN_R0009, key_id="0011aabb", secret_hash=first)
+    migrate(url_of(old))
+    sql.run(old, INSERT_KEY_IN_R0009, key_id="ccddeeff", secret_hash=first)
+    with old.begin() as connection:
+        keys = [find_key(connection, key_id) for key_id in ("0011aabb", "ccddeeff")]
+        assert [key.secret_hashes for key in keys if key is not None] == [(first,), (first,)]
+        rotate_key(connection, "0011aabb", second, 3600)
+        rotated = find_key(connection, "0011aabb")
+    assert rotated is not None
+    assert rotated.secret_hashes == (second, first)
+    [seen] = sql.rows(old, SELECT_KEY_IN_R0009, key_id="0011aabb")
+    assert bytes(seen[1]) == second, "the older program accepts the new secret"
+    sql.run(old, INSERT_EVENT_IN_R0009)
+    with old.begin() as connection:
+        assert [event.action for event in list_audit(connection, AuditFilter(), after=0, most=9)] == ["flush"]
+    sql.run(old, "DELETE FROM mirrorgate.api_keys WHERE key_id = '0011aabb'")
+    assert sql.value(old, "SELECT count(*) FROM mirrorgate.former_key_secrets") == 0
 
 
 @pytest.mark.parametrize(

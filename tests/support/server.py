@@ -1,14 +1,19 @@
-"""The real API in a thread of the tests' process."""
+"""The real API, in a thread of the tests' process or in one of its own."""
 
+import os
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import httpx
+import pytest
 import uvicorn
 
 from app.main import create_app
-from app.settings import Settings
+from app.settings import PREFIX, Settings
+from tests.support.processes import started
 from tests.support.waiting import wait_until
 
 
@@ -26,3 +31,43 @@ def served(settings: Settings) -> Iterator[str]:
         finally:
             server.should_exit = True
             thread.join()
+
+
+@contextmanager
+def api_process(
+    database_url: str, admin_key: str, scheme: str = "http", **settings: str
+) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """A process of `python -m app.main` that serves, with these settings alone, and its address."""
+    port = free_port()
+    given = {"DATABASE_URL": database_url, "ADMIN_KEY": admin_key, "PORT": str(port), **settings}
+    address = f"{scheme}://127.0.0.1:{port}"
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(PREFIX)]:
+            patch.delenv(name)
+        for name, value in given.items():
+            patch.setenv(f"{PREFIX}{name}", value)
+        with started("app.main") as process:
+            wait_until(lambda: process.poll() is not None or _serves(address), within=60, what="the API serves")
+            assert process.poll() is None, stopped(process)
+            yield process, address
+
+
+def stopped(process: "subprocess.Popen[str]") -> str:
+    """Everything that the process wrote until it ended on SIGTERM."""
+    process.terminate()
+    stdout, stderr = process.communicate(timeout=30)
+    return stdout + stderr
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _serves(address: str) -> bool:
+    try:
+        with httpx.Client(trust_env=False, verify=False) as client:
+            return client.get(f"{address}/healthz").status_code == 200
+    except httpx.TransportError:
+        return False

@@ -1,0 +1,68 @@
+"""The audit: acts on keys and tables, and refused calls."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import AwareDatetime
+
+from app.api.audit_models import AuditEventModel, AuditModel, Outcome
+from app.api.auth import Overseer
+from app.api.gateway import GatewayOf
+from app.api.openapi import problems
+from app.domain.names import TableName
+from app.staging.audit_events import AuditEvent, AuditFilter, list_audit
+from app.staging.database import translated_errors
+
+router = APIRouter(prefix="/v1/audit", tags=["audit"])
+
+
+@router.get(
+    "",
+    operation_id="list_audit",
+    summary="Who did what to keys and tables, and who was refused",
+    response_model=AuditModel,
+    responses=problems(400, 401, 403, 422, 503),
+)
+def get_audit(
+    gateway: GatewayOf,
+    principal: Overseer,
+    after: Annotated[int, Query(ge=0, le=2**63 - 1, description="Events beyond this id.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    since: Annotated[AwareDatetime | None, Query(description="Events of this minute and later ones.")] = None,
+    until: Annotated[AwareDatetime | None, Query(description="Events before this time.")] = None,
+    subject: Annotated[
+        str | None,
+        Query(max_length=300, pattern=r"^[\x21-\x7e]+$", description="Events of this key id, or `oidc:<subject>`."),
+    ] = None,
+    table: Annotated[str | None, Query(description="Events about tables of this name.")] = None,
+    outcome: Annotated[Outcome | None, Query(description="Only acts that were `done`, or calls `refused`.")] = None,
+) -> AuditModel:
+    """Oldest first. Refused calls are counted by the minute, so that the count of the present minute still grows."""
+    wanted = AuditFilter(
+        since=since,
+        until=until,
+        subject=subject,
+        table=None if table is None else TableName.parse(table),
+        refused=None if outcome is None else outcome == "refused",
+    )
+    with translated_errors(), gateway.engine.begin() as connection:
+        events = [_model(event) for event in list_audit(connection, wanted, after=after, most=limit)]
+    return AuditModel(events=events, next_after=events[-1].id if len(events) == limit else None)
+
+
+def _model(event: AuditEvent) -> AuditEventModel:
+    return AuditEventModel(
+        id=event.event_id,
+        happened_at=event.happened_at,
+        request_id=event.request_id,
+        subject=event.subject,
+        action=event.action,
+        table=event.table,
+        generation=event.generation,
+        outcome="done" if event.code is None else "refused",
+        status=event.status,
+        code=event.code,
+        times=event.times,
+        reason=event.reason,
+        details=dict(event.details),
+    )

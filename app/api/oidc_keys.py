@@ -1,0 +1,142 @@
+"""The public keys of an OpenID Connect issuer, from its discovery document."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import httpx
+import jwt
+import msgspec
+import structlog
+
+from app.errors import Code, TemporarilyUnavailable
+from app.settings import LOOPBACK
+
+log = structlog.get_logger()
+
+KEYS_SECONDS: Final = 3600.0
+"""Keys are asked for again after this long, so that one that the issuer has withdrawn stops working."""
+
+RETRY_SECONDS: Final = 60.0
+"""The issuer is asked at most so often, whatever tokens say and whether or not it answers."""
+
+RETRY_WITHOUT_KEYS_SECONDS: Final = 5.0
+
+_TIMEOUT_SECONDS: Final = 5.0
+_MOST_BYTES: Final = 2**20
+_ALGORITHMS: Final = frozenset({"RS256", "ES256"})
+
+
+class IssuerKeys:
+    """Finds keys by id. While the issuer does not answer, the keys that it published last go on."""
+
+    def __init__(self, issuer: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._issuer = issuer
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._keys: dict[str, jwt.PyJWK] = {}
+        self._read_at = self._tried_at = float("-inf")
+
+    def find(self, key_id: str) -> jwt.PyJWK | None:
+        """The key of this id, None where the issuer publishes none.
+
+        Raises TemporarilyUnavailable `issuer_unavailable` where that cannot be told, or is being asked.
+        """
+        key = self._keys.get(key_id)
+        if key is not None and self._clock() - self._read_at < KEYS_SECONDS:
+            return key
+        if self._lock.acquire(blocking=False):  # one request asks; none waits for it
+            try:
+                if self._is_due(key_id):
+                    self._read()
+            finally:
+                self._lock.release()
+        key = self._keys.get(key_id)
+        if key is None and self._read_at < self._tried_at:
+            raise TemporarilyUnavailable(
+                Code.ISSUER_UNAVAILABLE,
+                "the issuer of tokens does not answer",
+                retry_after=int(RETRY_WITHOUT_KEYS_SECONDS),
+            )
+        return key
+
+    def read_ahead(self) -> None:
+        """Read the keys if none are known yet."""
+        with self._lock:
+            if not self._keys and self._is_due(""):
+                self._read()
+
+    def _is_due(self, key_id: str) -> bool:
+        now = self._clock()
+        fresh = key_id in self._keys and now - self._read_at < KEYS_SECONDS
+        pause = RETRY_SECONDS if self._keys else RETRY_WITHOUT_KEYS_SECONDS
+        return not fresh and now - self._tried_at >= pause
+
+    def _read(self) -> None:
+        self._tried_at = self._clock()
+        try:
+            keys = _published_keys(self._issuer)
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            log.warning("issuer_keys_not_read", error=type(error).__name__, kept=len(self._keys))
+            return
+        self._keys = keys
+        self._read_at = self._tried_at
+        log.info("issuer_keys_read", keys=len(keys))
+
+
+def _published_keys(issuer: str) -> dict[str, jwt.PyJWK]:
+    """The issuer's signing keys by id. Raises httpx.HTTPError or ValueError for an answer that is none."""
+    with httpx.Client(timeout=_TIMEOUT_SECONDS, follow_redirects=False) as client:
+        discovery = _json(client, f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+        if discovery.get("issuer") != issuer:
+            raise ValueError("the discovery document is of another issuer")
+        address = discovery.get("jwks_uri")
+        if not isinstance(address, str) or not is_safe_address(address):
+            raise ValueError("jwks_uri is no https address")
+        entries = _json(client, address).get("keys")
+    if not isinstance(entries, list):
+        raise ValueError("there is no list of keys")
+    keys = [key for entry in entries if (key := _signing_key(entry)) is not None]
+    if not keys:
+        raise ValueError("there is no signing key")
+    return {str(key.key_id): key for key in keys}
+
+
+def is_safe_address(address: str) -> bool:
+    """Whether nobody on the way can change what is read from there: https, or this machine."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
+
+
+def _json(client: httpx.Client, address: str) -> dict[str, Any]:
+    body = bytearray()
+    with client.stream("GET", address) as answer:
+        if answer.status_code != httpx.codes.OK:
+            raise ValueError(f"status {answer.status_code}")
+        for chunk in answer.iter_bytes():
+            body += chunk
+            if len(body) > _MOST_BYTES:
+                raise ValueError("the answer is too large")
+    try:
+        content: dict[str, Any] = msgspec.json.decode(bytes(body), type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError("the answer is not a JSON object") from error
+    return content
+
+
+def _signing_key(entry: Any) -> jwt.PyJWK | None:
+    """A key for signatures that are allowed; None for any other."""
+    if not isinstance(entry, dict) or entry.get("use", "sig") != "sig" or not isinstance(entry.get("kid"), str):
+        return None
+    if entry.get("kty") not in ("RSA", "EC"):
+        return None
+    try:
+        key = jwt.PyJWK(entry)
+    except (jwt.PyJWTError, ValueError, TypeError):
+        return None
+    return key if key.algorithm_name in _ALGORITHMS else None

@@ -1,0 +1,30 @@
+"""Which refusals the audit keeps: a call without a valid key, without the right, or about a table out of bounds."""
+
+from typing import Any
+
+from fastapi import Request
+
+from app.api.gateway import gateway_of
+from app.domain.names import TableName
+from app.domain.refusals import Refusal
+from app.errors import Kind, MirrorgateError, RejectedInput
+
+
+def note_refusal(request: Request, error: MirrorgateError, status: int) -> None:
+    """Note a refusal in memory, if it is one that the audit keeps. Never waits and never fails."""
+    withheld = error.withheld if isinstance(error, RejectedInput) else None
+    if withheld is None and error.kind not in {Kind.UNAUTHENTICATED, Kind.FORBIDDEN}:
+        return
+    route: Any = request.scope.get("route")
+    action = f"{request.method} {getattr(route, 'path', 'unmatched')}"
+    subject: str | None = getattr(request.state, "subject", None)
+    table = withheld or (_named_table(request) if error.kind is Kind.FORBIDDEN else None)
+    gateway_of(request).journal.refused(Refusal(action, int(status), error.code, subject, table))
+
+
+def _named_table(request: Request) -> str | None:
+    """The folded name of the table that the path of a call names; what is no name is not kept."""
+    try:
+        return TableName.parse(request.path_params["table"]).folded
+    except (KeyError, RejectedInput):
+        return None

@@ -1,0 +1,144 @@
+"""Commands about who may do what: API keys, and the audit."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+
+from app.cli_remote import AsJson, DataDir, Key, Url
+from app.client import GatewayClient
+
+_HOME: Final = Path(".mirrorgate")
+_PAGE: Final = 1000
+_console = Console()
+
+keys = typer.Typer(help="Create, list, rotate and delete API keys.", no_args_is_help=True)
+
+KeyId = Annotated[str, typer.Argument(help="The id, as `keys list` shows it.")]
+
+
+class Outcome(StrEnum):
+    DONE = "done"
+    REFUSED = "refused"
+
+
+@keys.command("create")
+def create_key(
+    rights: Annotated[str, typer.Option(help="Comma-separated: ingest, read, register, admin.")],
+    table_patterns: Annotated[str, typer.Option("--tables", help="Comma-separated patterns, as `sales.*`.")] = "*",
+    days: Annotated[int | None, typer.Option(min=1, help="Days until it expires; unset: never.")] = None,
+    url: Url = None,
+    key: Key = None,
+    data_dir: DataDir = _HOME,
+) -> None:
+    """Create an API key and print it; its secret is not shown again."""
+    expires_at = None if days is None else (datetime.now(UTC) + timedelta(days=days)).isoformat()
+    wanted = {"rights": rights.split(","), "tables": table_patterns.split(","), "expires_at": expires_at}
+    with GatewayClient.find(url, key, data_dir) as client:
+        typer.echo(client.post("/v1/keys", wanted)["key"])
+
+
+@keys.command("list")
+def list_keys(url: Url = None, key: Key = None, data_dir: DataDir = _HOME, as_json: AsJson = False) -> None:
+    """All keys, without their secrets: when each was last used, and until when a former secret works."""
+    with GatewayClient.find(url, key, data_dir) as client:
+        found = client.get("/v1/keys")["keys"]
+    if as_json:
+        typer.echo(json.dumps(found))
+        return
+    grid = Grid(box=None, header_style="bold")
+    for title in ("id", "rights", "tables", "created", "expires", "last used", "former secret"):
+        grid.add_column(title)
+    for entry in found:
+        former = entry["former_secret_until"]
+        grid.add_row(
+            entry["id"],
+            ",".join(entry["rights"]),
+            ",".join(entry["tables"]),
+            _moment(entry["created_at"]),
+            _moment(entry["expires_at"]) or "never",
+            _moment(entry["last_used_at"]) or "never",
+            f"until {_moment(former)}" if former else "",
+        )
+    _console.print(grid)
+
+
+@keys.command("rotate")
+def rotate_key(
+    key_id: KeyId,
+    overlap: Annotated[
+        int, typer.Option(min=0, help="Seconds for which the present secret goes on working; 0: it ends at once.")
+    ] = 86_400,
+    url: Url = None,
+    key: Key = None,
+    data_dir: DataDir = _HOME,
+) -> None:
+    """Give a key a new secret and print it; id, rights, tables and producers stay."""
+    with GatewayClient.find(url, key, data_dir) as client:
+        typer.echo(client.post(f"/v1/keys/{key_id}/rotate", {"overlap_seconds": overlap})["key"])
+
+
+@keys.command("delete")
+def delete_key(key_id: KeyId, url: Url = None, key: Key = None, data_dir: DataDir = _HOME) -> None:
+    """Delete a key; it stops working within five seconds."""
+    with GatewayClient.find(url, key, data_dir) as client:
+        client.delete(f"/v1/keys/{key_id}")
+
+
+def audit(
+    hours: Annotated[float, typer.Option(min=0, help="How far to look back.")] = 24.0,
+    subject: Annotated[str | None, typer.Option(help="Only this key id, or `oidc:<subject>`.")] = None,
+    table: Annotated[str | None, typer.Option(help="Only events about tables of this name.")] = None,
+    outcome: Annotated[
+        Outcome | None, typer.Option(help="Only acts that were done, or calls that were refused.")
+    ] = None,
+    url: Url = None,
+    key: Key = None,
+    data_dir: DataDir = _HOME,
+    as_json: AsJson = False,
+) -> None:
+    """Who did what to keys and tables, and who was refused, oldest first."""
+    wanted = {"subject": subject, "table": table, "outcome": outcome}
+    filters = {name: value for name, value in wanted.items() if value is not None}
+    since = (datetime.now(UTC) - timedelta(hours=hours)).isoformat()
+    events: list[dict[str, Any]] = []
+    after: int | None = 0
+    with GatewayClient.find(url, key, data_dir) as client:
+        while after is not None:
+            page = client.get("/v1/audit", after=after, limit=_PAGE, since=since, **filters)
+            events += page["events"]
+            after = page["next_after"]
+    if as_json:
+        typer.echo(json.dumps(events))
+    else:
+        _console.print(_audit_grid(events))
+
+
+def _audit_grid(events: list[dict[str, Any]]) -> Grid:
+    grid = Grid(box=None, header_style="bold")
+    for title in ("when", "who", "what", "table", "outcome", "times", "details"):
+        grid.add_column(title)
+    for event in events:
+        refused = f"{event['status']} {event['code']}"
+        grid.add_row(
+            _moment(event["happened_at"]),
+            escape(event["subject"] or "-"),
+            event["action"],
+            escape(event["table"] or ""),
+            refused if event["outcome"] == "refused" else "done",
+            str(event["times"]),
+            "" if not event["details"] else escape(json.dumps(event["details"])),
+            style="red" if event["outcome"] == "refused" else None,
+        )
+    return grid
+
+
+def _moment(text: str | None) -> str | None:
+    """A time to the second, as people read it."""
+    return None if text is None else text[:19].replace("T", " ")

@@ -1,0 +1,104 @@
+"""What requests leave behind beside their own work: that a key was used, and that a call was refused.
+
+Both are noted in memory and written by a thread about once a second, so that no request waits for it or fails with
+it. A process that dies in between has not written the last second: an act is never among it, see `audit_events`.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Final
+
+import sqlalchemy as sa
+import structlog
+
+from app.domain.refusals import Refusal, RefusalBook
+from app.staging.api_keys import note_use
+from app.staging.audit_events import count_refusals
+from app.telemetry import current_request_id
+
+log = structlog.get_logger()
+
+USE_SECONDS: Final = 60.0
+"""A key's use is written at most so often by one process."""
+
+_MOST_KEYS: Final = 10_000
+
+
+class AccessJournal:
+    """`start` once, `close` at the end: what is noted by then is written, if the database takes it."""
+
+    def __init__(
+        self,
+        engine: sa.Engine,
+        *,
+        pause: float = 1.0,
+        pause_after_failure: float = 5.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._engine = engine
+        self._pause = pause
+        self._pause_after_failure = pause_after_failure
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._refusals = RefusalBook()
+        self._used: set[str] = set()
+        self._noted: dict[str, float] = {}
+        self._something = threading.Event()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="access-journal", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._something.set()
+        self._thread.join()
+
+    def used(self, key_id: str) -> None:
+        """A stored key was presented with a secret that is valid."""
+        now = self._clock()
+        if now - self._noted.get(key_id, float("-inf")) < USE_SECONDS:
+            return
+        with self._lock:
+            if len(self._noted) >= _MOST_KEYS:
+                self._noted.clear()
+            self._noted[key_id] = now
+            self._used.add(key_id)
+        self._something.set()
+
+    def refused(self, refusal: Refusal) -> None:
+        """A call was refused, in the request that is being served."""
+        with self._lock:
+            self._refusals.note(refusal, datetime.now(UTC), current_request_id())
+        self._something.set()
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            self._something.wait()
+            self._something.clear()
+            self._closing.wait(self._pause)
+            if not self._write():
+                self._something.set()
+                self._closing.wait(self._pause_after_failure)
+        self._write()
+
+    def _write(self) -> bool:
+        """Whether nothing is left; what could not be written is kept for the next time."""
+        with self._lock:
+            used, self._used = self._used, set()
+            refusals = self._refusals.take()
+        try:
+            if used or refusals:
+                with self._engine.begin() as connection:
+                    note_use(connection, used)
+                    count_refusals(connection, refusals)
+        except sa.exc.SQLAlchemyError as error:
+            log.warning("access_not_written", error=type(error).__name__)
+            with self._lock:
+                self._used |= used
+                self._refusals.put_back(refusals)
+            return False
+        return True

@@ -1,0 +1,141 @@
+"""The audit: who was refused, and who did what to keys and tables.
+
+Acts are stored in their own transaction: an act without its event, or an event without its act, does not exist. Acts
+on tables are table events already; the audit shows both in the order of their ids, which come from one sequence.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from app.domain.names import TableName
+from app.domain.refusals import CountedRefusal
+from app.telemetry import current_request_id
+
+INSERT_ACT = sa.text("""
+    INSERT INTO mirrorgate.audit_events (request_id, subject, action, folded_name, details)
+    VALUES (:request_id, :subject, :action, :folded_name, CAST(:details AS jsonb))""")
+
+COUNT_REFUSALS = sa.text("""
+    INSERT INTO mirrorgate.audit_events AS e
+        (happened_at, request_id, subject, action, folded_name, status, code, times)
+    VALUES (:minute, :request_id, :subject, :action, :folded_name, :status, :code, :times)
+    ON CONFLICT (happened_at, action, subject, folded_name, status, code) WHERE code IS NOT NULL
+    DO UPDATE SET times = e.times + excluded.times""")
+
+SELECT_AUDIT = sa.text("""
+    SELECT event_id, happened_at, request_id, subject, action, folded_name, generation, reason, status, code, times,
+        details
+    FROM (
+        SELECT event_id, happened_at, request_id, subject, action, folded_name, CAST(NULL AS integer) AS generation,
+            CAST(NULL AS text) AS reason, status, code, times, details
+        FROM mirrorgate.audit_events
+        UNION ALL
+        SELECT event_id, happened_at, request_id, actor, action, folded_name, generation, reason,
+            CAST(NULL AS smallint), CAST(NULL AS text), CAST(1 AS bigint), details
+        FROM mirrorgate.table_events) e
+    WHERE event_id > :after
+      AND (CAST(:since AS timestamptz) IS NULL OR happened_at >= date_trunc('minute', CAST(:since AS timestamptz)))
+      AND (CAST(:until AS timestamptz) IS NULL OR happened_at < CAST(:until AS timestamptz))
+      AND (CAST(:subject AS text) IS NULL OR subject = :subject)
+      AND (CAST(:folded_name AS text) IS NULL OR folded_name = :folded_name)
+      AND (CAST(:refused AS boolean) IS NULL OR (code IS NOT NULL) = :refused)
+    ORDER BY event_id LIMIT :most""")
+
+PURGE_AUDIT = sa.text("""
+    DELETE FROM mirrorgate.audit_events WHERE event_id = ANY(ARRAY(
+        SELECT event_id FROM mirrorgate.audit_events
+        WHERE happened_at < clock_timestamp() - make_interval(secs => :seconds)
+        ORDER BY happened_at LIMIT :most))""")
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEvent:
+    """An act, or refusals of one minute: `status` and `code` are those of the refusal, None for an act."""
+
+    event_id: int
+    happened_at: datetime
+    request_id: str | None
+    subject: str | None
+    action: str
+    table: str | None
+    generation: int | None
+    reason: str | None
+    status: int | None
+    code: str | None
+    times: int
+    details: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """Which events are meant; None: whatever it is. Times are compared by the minute at which refusals are counted."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    subject: str | None = None
+    table: TableName | None = None
+    refused: bool | None = None
+
+
+def record_act(
+    connection: sa.Connection,
+    subject: str,
+    action: str,
+    table: TableName | None = None,
+    details: Mapping[str, Any] | None = None,
+) -> None:
+    """Write an act in its transaction, under the request that is being served."""
+    parameters = {
+        "request_id": current_request_id(),
+        "subject": subject,
+        "action": action,
+        "folded_name": None if table is None else table.folded,
+        "details": json.dumps(details or {}),
+    }
+    connection.execute(INSERT_ACT, parameters)
+
+
+def count_refusals(connection: sa.Connection, refusals: Sequence[CountedRefusal]) -> None:
+    """Add refusals to those of the same minute, of whichever process. In one order, so that none wait for each other.
+
+    Dies with the transaction. Counted again after a commit whose outcome was unknown, they may count double.
+    """
+    rows = [
+        {
+            "minute": counted.minute,
+            "request_id": counted.request_id,
+            "subject": counted.refusal.subject,
+            "action": counted.refusal.action,
+            "folded_name": counted.refusal.table,
+            "status": counted.refusal.status,
+            "code": counted.refusal.code,
+            "times": counted.times,
+        }
+        for counted in sorted(refusals, key=lambda counted: (counted.minute, repr(counted.refusal)))
+    ]
+    if rows:
+        connection.execute(COUNT_REFUSALS, rows)
+
+
+def list_audit(connection: sa.Connection, wanted: AuditFilter, *, after: int, most: int) -> list[AuditEvent]:
+    """Events beyond event `after`, in order."""
+    parameters = {
+        "after": after,
+        "most": most,
+        "since": wanted.since,
+        "until": wanted.until,
+        "subject": wanted.subject,
+        "folded_name": None if wanted.table is None else wanted.table.folded,
+        "refused": wanted.refused,
+    }
+    return [AuditEvent(*row) for row in connection.execute(SELECT_AUDIT, parameters)]
+
+
+def purge_audit(connection: sa.Connection, *, older_than_seconds: float, most: int) -> int:
+    """Delete old events, the oldest first; how many there were. Repeat until there are none."""
+    return connection.execute(PURGE_AUDIT, {"seconds": older_than_seconds, "most": most}).rowcount

@@ -1,0 +1,238 @@
+"""What the audit keeps of calls: every refusal, every act, in one request each, and no value."""
+
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from typer.testing import CliRunner
+
+from app.cli import app
+from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
+from tests.api.conftest import ClientWith
+from tests.support import sql
+from tests.support.waiting import wait_until
+
+COLUMNS = {"id": "int64"}
+ADMIN_ID = ADMIN_KEY.split("_")[1]
+
+
+def key_of(client: Gateway) -> str:
+    return str(client.headers["Authorization"]).split("_")[1]
+
+
+def events(gateway: Gateway, **wanted: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = gateway.get("/v1/audit", params=wanted).raise_for_status().json()["events"]
+    return found
+
+
+def refusals(gateway: Gateway, count: int, **wanted: Any) -> list[dict[str, Any]]:
+    """The refusals once there are as many as that; they are written a moment after the answer."""
+
+    def written() -> list[dict[str, Any]] | None:
+        found = events(gateway, outcome="refused", **wanted)
+        return found if sum(event["times"] for event in found) >= count else None
+
+    return wait_until(written, within=30, what="the refusals are written")
+
+
+def test_a_missing_right_is_kept_with_key_route_and_table(gateway: Gateway, client_with: ClientWith) -> None:
+    client = client_with("read")
+    refused = client.register("Sales.Orders", COLUMNS)
+    problem(refused, 403, "forbidden")
+    [event] = refusals(gateway, 1, subject=key_of(client))
+    assert event.pop("id") > 0
+    assert event.pop("happened_at").endswith(":00Z")
+    assert event == {
+        "request_id": refused.headers["x-request-id"],
+        "subject": key_of(client),
+        "action": "PUT /v1/tables/{table}",
+        "table": "sales.orders",
+        "generation": None,
+        "outcome": "refused",
+        "status": 403,
+        "code": "forbidden",
+        "times": 1,
+        "reason": None,
+        "details": {},
+    }
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_table_outside_the_patterns_is_kept_whether_it_exists_or_not_and_a_missing_one_within_is_not(
+    gateway: Gateway, client_with: ClientWith, is_there: bool
+) -> None:
+    if is_there:
+        gateway.register("hr.people", COLUMNS).raise_for_status()
+    client = client_with("read", "ingest", "register", tables=["sales.*"])
+    problem(client.get("/v1/tables/sales.nobody"), 404, "unknown_table")
+    problem(client.get("/v1/tables/hr.people"), 404, "unknown_table")
+    problem(client.arcion(insert("hr.people", id="1")), 404, "unknown_table")
+    problem(client.arcion(insert("sales.nobody", id="1")), 404, "unknown_table")
+    csv = {"table": "hr.people", "mode": "snapshot", "columns": "id"}
+    problem(
+        client.post("/v1/changes/arcion", content="1\r\n", params=csv, headers={"Content-Type": "text/csv"}),
+        404,
+        "unknown_table",
+    )
+    found = refusals(gateway, 3, subject=key_of(client))
+    assert {(event["action"], event["table"], event["times"]) for event in found} == {
+        ("GET /v1/tables/{table}", "hr.people", 1),
+        ("POST /v1/changes/arcion", "hr.people", 2),
+    }
+
+
+def test_a_metadata_message_without_its_right_or_outside_the_tables_is_kept(
+    gateway: Gateway, client_with: ClientWith, metadata: dict[str, Any]
+) -> None:
+    weak, bounded = client_with("ingest"), client_with("ingest", "register", tables=["sales.*"])
+    problem(weak.replicate(metadata), 403, "forbidden")
+    problem(bounded.replicate(metadata), 404, "unknown_table")
+    assert [event["status"] for event in refusals(gateway, 1, subject=key_of(weak))] == [403]
+    assert [event["table"] for event in refusals(gateway, 1, subject=key_of(bounded))] == ["hr.employees"]
+    client_with("ingest", "register", tables=["hr.*"]).replicate(metadata).raise_for_status()
+    [event] = events(gateway, table="hr.employees", outcome="done")
+    assert (event["action"], event["details"]) == ("register_table", {"outcome": "created", "by": "metadata message"})
+
+
+@pytest.fixture
+def metadata() -> dict[str, Any]:
+    """A Replicate message that registers HR.EMPLOYEES."""
+    column = {"ordinal": 1, "type": "INT8", "length": 0, "precision": 0, "scale": 0, "primaryKeyPosition": 1}
+    return {
+        "magic": "atMSG",
+        "type": "MD",
+        "headers": None,
+        "messageSchemaId": None,
+        "messageSchema": None,
+        "message": {
+            "schemaId": "11111111-2222-3333-4444-555555555555",
+            "lineage": {"server": "", "task": "t", "schema": "HR", "table": "EMPLOYEES", "tableVersion": 1},
+            "tableStructure": {"tableColumns": {"ID": column}},
+            "dataSchema": "",
+        },
+    }
+
+
+def test_calls_without_a_valid_key_are_counted_together_and_a_wrong_secret_under_its_key(
+    gateway: Gateway, client_with: ClientWith, anonymous: Gateway, api_address: str
+) -> None:
+    client = client_with("read")
+    with Gateway.at(api_address, str(client.headers["Authorization"]).removeprefix("Bearer ")[:-1]) as wrong:
+        problem(wrong.get("/v1/tables"), 401, "unauthenticated")
+    with Gateway.at(api_address, "mg_deadbeef_" + "x" * 43) as unknown:
+        for number in range(5):
+            problem(unknown.get(f"/v1/tables/t{number}"), 401, "unauthenticated")
+            problem(anonymous.get(f"/v1/tables/t{number}"), 401, "unauthenticated")
+    [tried] = refusals(gateway, 1, subject=key_of(client))
+    assert (tried["action"], tried["status"], tried["table"]) == ("GET /v1/tables", 401, None)
+    nobody = [event for event in refusals(gateway, 11) if event["action"] == "GET /v1/tables/{table}"]
+    assert sum(event["times"] for event in nobody) == 10
+    assert {(event["subject"], event["table"]) for event in nobody} == {(None, None)}
+    assert len(nobody) <= 2, "one row for each minute"
+
+
+def test_a_call_is_refused_as_always_while_the_audit_cannot_be_written_and_is_kept_when_it_can(
+    gateway: Gateway, client_with: ClientWith, api_engine: sa.Engine
+) -> None:
+    client = client_with("read")
+    sql.run(api_engine, "ALTER TABLE mirrorgate.audit_events RENAME TO away")
+    try:
+        problem(client.get("/v1/keys"), 403, "forbidden")
+        client.get("/v1/tables").raise_for_status()
+    finally:
+        sql.run(api_engine, "ALTER TABLE mirrorgate.away RENAME TO audit_events")
+    assert len(refusals(gateway, 1, subject=key_of(client))) == 1
+
+
+def test_every_act_is_kept_once_with_who_did_it_and_in_which_request(gateway: Gateway, client_with: ClientWith) -> None:
+    key = gateway.post("/v1/keys", json={"rights": ["admin", "ingest"], "tables": ["*"]}).json()
+    answers = [
+        gateway.register("orders", COLUMNS),
+        gateway.register("orders", COLUMNS),
+        gateway.register("orders", COLUMNS | {"more": "string"}),
+        gateway.post("/v1/tables/orders/pause", params={"generation": 1}),
+        gateway.post(f"/v1/keys/{key['id']}/rotate", json={"overlap_seconds": 5}),
+        gateway.delete(f"/v1/keys/{key['id']}"),
+    ]
+    assert all(answer.is_success for answer in answers)
+    acts = events(gateway, outcome="done")
+    assert {act["subject"] for act in acts} == {ADMIN_ID}
+    assert [(act["action"], act["table"], act["details"]) for act in acts] == [
+        ("create_key", None, {"key": key["id"], "rights": ["admin", "ingest"], "tables": ["*"], "expires_at": None}),
+        ("register_table", "orders", {"outcome": "created"}),
+        ("register_table", "orders", {"outcome": "evolved"}),
+        ("pause", "orders", {}),
+        ("rotate_key", None, {"key": key["id"], "overlap_seconds": 5}),
+        ("delete_key", None, {"key": key["id"]}),
+    ]
+    changed = [answer.headers["x-request-id"] for answer in (*answers[:1], *answers[2:])]
+    assert [act["request_id"] for act in acts[1:]] == changed
+
+
+def test_an_act_that_fails_is_not_kept_as_done(gateway: Gateway) -> None:
+    gateway.register("orders", COLUMNS)
+    problem(gateway.post("/v1/tables/orders/pause", params={"generation": 2}), 409, "generation_mismatch")
+    problem(gateway.delete("/v1/keys/ffffffff"), 404, "unknown_key")
+    assert [act["action"] for act in events(gateway, outcome="done")] == ["register_table"]
+
+
+def test_pages_follow_each_other_to_the_last(gateway: Gateway) -> None:
+    for number in range(5):
+        gateway.register(f"t{number}", COLUMNS)
+    tables: list[str] = []
+    after: int | None = 0
+    while after is not None:
+        page = gateway.get("/v1/audit", params={"after": after, "limit": 2, "outcome": "done"}).json()
+        tables += [event["table"] for event in page["events"]]
+        after = page["next_after"]
+    assert tables == [f"t{number}" for number in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "status", "code"),
+    [
+        ({"since": "2026-01-01T00:00:00"}, 400, "bad_request"),
+        ({"since": "yesterday"}, 400, "bad_request"),
+        ({"outcome": "lost"}, 400, "bad_request"),
+        ({"subject": "\x00"}, 400, "bad_request"),
+        ({"limit": 0}, 400, "bad_request"),
+        ({"table": "a/b"}, 422, "bad_name"),
+    ],
+)
+def test_a_filter_that_makes_no_sense_is_refused(
+    gateway: Gateway, wanted: dict[str, Any], status: int, code: str
+) -> None:
+    problem(gateway.get("/v1/audit", params=wanted), status, code)
+
+
+@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_times_at_the_ends_of_the_calendar_are_taken(gateway: Gateway, moment: str) -> None:
+    gateway.register("t", COLUMNS)
+    expected = 1 if moment < "1" else 0
+    assert len(events(gateway, since=moment, outcome="done")) == expected
+    assert len(events(gateway, until=moment, outcome="done")) == 1 - expected
+
+
+def test_the_audit_is_for_those_alone_who_administer_every_table(gateway: Gateway, client_with: ClientWith) -> None:
+    bounded = client_with("admin", tables=["sales.*"])
+    problem(bounded.get("/v1/audit"), 403, "forbidden")
+
+
+def test_the_command_shows_acts_and_refusals(gateway: Gateway, client_with: ClientWith, api_address: str) -> None:
+    gateway.register("orders", COLUMNS)
+    client = client_with("read")
+    problem(client.get("/v1/keys"), 403, "forbidden")
+    refusals(gateway, 1, subject=key_of(client))
+
+    def audit(*arguments: str) -> str:
+        ran = CliRunner().invoke(
+            app, ["audit", *arguments, "--url", api_address, "--key", ADMIN_KEY], env={"COLUMNS": "200"}
+        )
+        assert ran.exit_code == 0, ran.exception
+        return ran.stdout
+
+    assert "register_table" in audit()
+    refused = audit("--outcome", "refused", "--subject", key_of(client))
+    assert "403 forbidden" in refused
+    assert "register_table" not in refused
+    assert audit("--json", "--hours", "0", "--table", "nothing").splitlines()[-1] == "[]"

@@ -1,0 +1,155 @@
+"""Where the API listens: in public only with TLS, or behind a proxy that is said to end it."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+import sqlalchemy as sa
+import trustme
+from pydantic import SecretStr
+
+from app import main, up
+from app.client import GatewayClient
+from app.errors import Code, Misconfigured, TemporarilyUnavailable
+from app.settings import Settings
+from app.staging.leases import renew_lease
+from tests.api.calls import ADMIN_KEY
+from tests.support.processes import REPOSITORY
+from tests.support.server import api_process
+
+Files = tuple[Path, Path]
+
+
+def certificate(folder: Path, name: str) -> Files:
+    """A certificate for this host name and its private key."""
+    issued = trustme.CA().issue_cert(name)
+    files = folder / f"{name}.pem", folder / f"{name}.key"
+    issued.cert_chain_pems[0].write_to_path(files[0])
+    issued.private_key_pem.write_to_path(files[1])
+    return files
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    return certificate(tmp_path_factory.mktemp("tls"), "gateway.example")
+
+
+def start_check(database_url: str, **given: Any) -> None:
+    settings = {"database_url": SecretStr(database_url), "admin_key": SecretStr(ADMIN_KEY), **given}
+    main.check_start(Settings.model_validate(settings))
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(main, "configure_logging", lambda _: None)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "gateway.example", ""])
+def test_listening_in_public_needs_tls_or_a_proxy_that_is_said_to_be_there(
+    database_url: str, files: Files, host: str
+) -> None:
+    with pytest.raises(Misconfigured) as refusal:
+        start_check(database_url, host=host)
+    assert refusal.value.code is Code.PUBLIC_WITHOUT_TLS
+    assert "MIRRORGATE_BEHIND_TLS_PROXY" in refusal.value.remedy
+    start_check(database_url, host=host, behind_tls_proxy=True)
+    start_check(database_url, host=host, tls_certificate_file=files[0], tls_key_file=files[1])
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+def test_listening_on_this_machine_alone_needs_neither(database_url: str, host: str) -> None:
+    start_check(database_url, host=host)
+
+
+@pytest.mark.parametrize("behind_tls_proxy", [False, True])
+def test_in_public_there_must_be_a_key(database_url: str, files: Files, behind_tls_proxy: bool) -> None:
+    tls = {} if behind_tls_proxy else {"tls_certificate_file": files[0], "tls_key_file": files[1]}
+    with pytest.raises(Misconfigured) as refusal:
+        start_check(database_url, host="0.0.0.0", admin_key=None, behind_tls_proxy=behind_tls_proxy, **tls)
+    assert refusal.value.code is Code.PUBLIC_WITHOUT_KEY
+
+
+def test_a_certificate_and_key_that_do_not_go_together_are_refused(
+    database_url: str, files: Files, tmp_path: Path
+) -> None:
+    own, key = files
+    other, _ = certificate(tmp_path, "other.example")
+    for given in (
+        {"tls_certificate_file": own},
+        {"tls_key_file": key},
+        {"tls_certificate_file": other, "tls_key_file": key},
+        {"tls_certificate_file": key, "tls_key_file": own},
+        {"tls_certificate_file": own, "tls_key_file": tmp_path / "nothing"},
+    ):
+        with pytest.raises(Misconfigured) as refusal:
+            start_check(database_url, **given)
+        assert refusal.value.code is Code.BAD_SETTING
+        assert "MIRRORGATE_TLS_KEY_FILE" in refusal.value.detail + refusal.value.remedy
+
+
+@pytest.fixture
+def tls_address(database_url: str, files: Files) -> Iterator[str]:
+    """A process that serves with the certificate."""
+    settings = {"TLS_CERTIFICATE_FILE": str(files[0]), "TLS_KEY_FILE": str(files[1])}
+    with api_process(database_url, ADMIN_KEY, "https", **settings) as (_, address):
+        yield address
+
+
+def test_with_a_certificate_nothing_is_answered_in_plain_and_clients_trust_that_one_alone(
+    tls_address: str, files: Files, tmp_path: Path, engine: sa.Engine
+) -> None:
+    port = int(tls_address.rpartition(":")[2])
+    with pytest.raises(httpx.RemoteProtocolError), httpx.Client(trust_env=False) as client:
+        client.get(f"http://127.0.0.1:{port}/healthz")
+    (tmp_path / "admin.key").write_text(ADMIN_KEY)
+    (tmp_path / "gateway.json").write_text(json.dumps({"url": tls_address, "certificate": str(files[0])}))
+    with GatewayClient.find(None, None, tmp_path) as client:
+        assert client.get("/v1/tables") == {"tables": []}
+    other, _ = certificate(tmp_path, "other.example")
+    (tmp_path / "gateway.json").write_text(json.dumps({"url": tls_address, "certificate": str(other)}))
+    with GatewayClient.find(None, None, tmp_path) as client, pytest.raises(TemporarilyUnavailable):
+        client.get("/v1/tables")
+    with GatewayClient(tls_address, ADMIN_KEY) as client, pytest.raises(TemporarilyUnavailable):
+        client.get("/v1/tables")
+    with engine.begin() as connection:
+        renew_lease(connection, uuid4(), 60)  # a drain that runs
+    trusted = {name: up._answers_ready("127.0.0.1", port, name) for name in (files[0], other, tmp_path / "nothing")}
+    assert [*trusted.values()] == [True, False, False]
+
+
+def test_the_health_check_of_the_image_knows_tls(tls_address: str, files: Files) -> None:
+    environment = os.environ | {
+        "MIRRORGATE_PORT": tls_address.rpartition(":")[2],
+        "MIRRORGATE_TLS_CERTIFICATE_FILE": str(files[0]),
+        "MIRRORGATE_TLS_KEY_FILE": str(files[1]),
+        "PYTHONPATH": str(REPOSITORY),
+    }
+    command = [sys.executable, str(REPOSITORY / "docker" / "api_healthy.py")]
+    subprocess.run(command, env=environment, check=True, timeout=60)
+    del environment["MIRRORGATE_TLS_CERTIFICATE_FILE"]
+    failed = subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False)
+    assert failed.returncode != 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "scheme"),
+    [
+        ({}, "http"),
+        ({"BEHIND_TLS_PROXY": "true"}, "https"),
+        ({"BEHIND_TLS_PROXY": "true", "FORWARDED_ALLOW_IPS": "10.1.0.0/16"}, "http"),
+    ],
+)
+def test_what_a_proxy_says_is_believed_of_the_proxies_that_are_named_alone(
+    database_url: str, settings: dict[str, str], scheme: str
+) -> None:
+    with api_process(database_url, ADMIN_KEY, **settings) as (_, address), httpx.Client(trust_env=False) as client:
+        redirected = client.get(f"{address}/v1/keys/", headers={"X-Forwarded-Proto": "https"})
+    assert redirected.status_code == 307
+    assert httpx.URL(redirected.headers["location"]).scheme == scheme

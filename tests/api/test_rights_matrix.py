@@ -1,0 +1,205 @@
+"""Every route of the contract, for every kind of caller: one table says what each is answered."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import httpx
+import pytest
+import sqlalchemy as sa
+
+from app.api.request_body import ARROW_STREAM
+from app.domain.access import Right
+from app.domain.api_key import format_key, hash_secret
+from app.main import create_app
+from app.settings import Settings
+from app.staging.api_keys import delete_key, insert_key
+from tests.api.calls import ADMIN_KEY, Gateway, insert
+from tests.support import sql
+from tests.support.databases import clear
+
+TABLE: Final = "sales.orders"
+PATTERNS: Final = {"every table": "*", "within": "sales.*", "outside": "other.*"}
+WITHOUT_A_VALID_KEY: Final = ("none", "malformed", "unknown", "wrong secret", "deleted", "expired")
+SECRET: Final = "s" * 43
+
+MISMATCH: Final = (409, "generation_mismatch")
+UNKNOWN: Final = (404, "unknown_table")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Who may make a call, and what those who may are answered."""
+
+    right: str | None
+    answer: tuple[int, str | None] = (200, None)
+    about_a_table: bool = False
+    """Those whose patterns the table is outside of are answered as if it did not exist."""
+    every_table: bool = False
+    """Only a key for every table may."""
+    query: dict[str, Any] = field(default_factory=dict)
+    json: Any = None
+    media_type: str | None = None
+    """Of a body that is no JSON; it is not valid."""
+
+
+def act(json: Any = None) -> Rule:
+    """An operator's act, on a generation that the table does not have."""
+    return Rule("admin", MISMATCH, about_a_table=True, query={"generation": 9}, json=json)
+
+
+def read() -> Rule:
+    return Rule("read", about_a_table=True)
+
+
+REPLICATE: Final = {"headers": {"operation": "INSERT"}, "data": {"id": 1}}
+RULES: Final = {
+    "post_arcion_changes": Rule(
+        "ingest", about_a_table=True, query={"dry_run": "true"}, json=lambda table: insert(table, id="1")
+    ),
+    "post_replicate_changes": Rule(
+        "ingest", about_a_table=True, query={"dry_run": "true", "table": TABLE}, json=REPLICATE
+    ),
+    "post_arrow_rows": Rule(
+        "ingest", (400, "malformed_arrow"), about_a_table=True, query={"table": TABLE}, media_type=ARROW_STREAM
+    ),
+    "get_producer": Rule("ingest", (404, "unknown_producer")),
+    "register_table": Rule(
+        "register",
+        about_a_table=True,
+        json={"key_columns": ["id"], "columns": [{"name": "id", "type": "int64", "nullable": False}]},
+    ),
+    "list_tables": Rule("read"),
+    "get_table": read(),
+    "list_table_files": read(),
+    "count_row_images": read(),
+    "get_batch": Rule("read", (404, "unknown_batch"), about_a_table=True),
+    "get_table_schema": read(),
+    "get_table_chain": read(),
+    "drop_table": act(),
+    "recreate_table": act(),
+    "rename_table": act({"name": "sales.renamed"}),
+    "pause_table": act(),
+    "resume_table": act(),
+    "flush_table": act(),
+    "repair_file": act(),
+    "release_table": act({"reason": "looked"}),
+    "list_table_events": Rule("admin", about_a_table=True),
+    "list_keys": Rule("admin", every_table=True),
+    "create_key": Rule("admin", (201, None), every_table=True, json={"rights": ["read"]}),
+    "rotate_key": Rule("admin", (404, "unknown_key"), every_table=True),
+    "delete_key": Rule("admin", (404, "unknown_key"), every_table=True),
+    "list_audit": Rule("admin", every_table=True),
+    "get_metrics": Rule("read"),
+    "get_health": Rule(None),
+    "get_readiness": Rule(None, (503, None)),
+}
+"""By operation id. Whoever adds a route says here who may call it."""
+
+PARAMETERS: Final = {"generation": 1, "sequence": 1, "number": 1, "producer": "none", "key_id": "00112233"}
+OPERATIONS: Final = {
+    operation["operationId"]: (method.upper(), path)
+    for path, item in create_app(Settings()).openapi()["paths"].items()
+    for method, operation in item.items()
+}
+
+Callers = dict[str, Gateway]
+
+
+def test_every_route_of_the_contract_has_its_rule() -> None:
+    assert OPERATIONS.keys() == RULES.keys()
+
+
+@pytest.fixture(scope="module")
+def callers(api_address: str, api_engine: sa.Engine) -> Iterator[Callers]:
+    """A client for each right alone with each kind of patterns, and for each way not to have a valid key."""
+    with api_engine.begin() as connection:
+        clear(connection, restart_ids=False)
+    with ExitStack() as stack:
+
+        def client(key: str | None) -> Gateway:
+            return stack.enter_context(Gateway.at(api_address, key))
+
+        client(ADMIN_KEY).register(TABLE, {"id": "int64"}, ["id"]).raise_for_status()
+        keys = iter(range(10**8, 10**9))
+
+        def key(right: str, pattern: str, expires_at: datetime | None = None) -> str:
+            key_id = str(next(keys))
+            with api_engine.begin() as connection:
+                insert_key(connection, key_id, hash_secret(SECRET), (Right(right),), (pattern,), expires_at)
+            return format_key(key_id, SECRET)
+
+        deleted = key("admin", "*")
+        with api_engine.begin() as connection:
+            delete_key(connection, deleted.split("_")[1])
+        yield {
+            "none": client(None),
+            "malformed": client("mg_x"),
+            "unknown": client(format_key("ffffffff", SECRET)),
+            "wrong secret": client(key("admin", "*")[:-1] + "t"),
+            "deleted": client(deleted),
+            "expired": client(key("admin", "*", datetime.now(UTC) - timedelta(seconds=1))),
+            **{
+                f"{right} {place}": client(key(right, pattern))
+                for right in Right
+                for place, pattern in PATTERNS.items()
+            },
+        }
+
+
+def expected(rule: Rule, caller: str) -> tuple[int, str | None]:
+    if rule.right is None:
+        return rule.answer
+    if caller in WITHOUT_A_VALID_KEY:
+        return 401, "unauthenticated"
+    right, _, place = caller.partition(" ")
+    if right not in {rule.right, "admin"} or (rule.every_table and place != "every table"):
+        return 403, "forbidden"
+    return UNKNOWN if rule.about_a_table and place == "outside" else rule.answer
+
+
+def call(client: Gateway, operation: str, table: str = TABLE) -> httpx.Response:
+    method, path = OPERATIONS[operation]
+    rule = RULES[operation]
+    query = {name: table if name == "table" else value for name, value in rule.query.items()}
+    if rule.media_type:
+        return client.request(method, path, params=query, content=b"x", headers={"Content-Type": rule.media_type})
+    content = rule.json(table) if callable(rule.json) else rule.json
+    return client.request(method, path.format(table=table, **PARAMETERS), params=query, json=content)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_each_caller_gets_the_answer_of_the_rule(callers: Callers, operation: str) -> None:
+    wanted = {caller: expected(RULES[operation], caller) for caller in callers}
+    answers = {caller: call(client, operation) for caller, client in callers.items()}
+    given = {
+        caller: (answer.status_code, answer.json()["code"] if "problem" in answer.headers["content-type"] else None)
+        for caller, answer in answers.items()
+    }
+    assert given == wanted
+
+
+@pytest.mark.parametrize("operation", [name for name, rule in RULES.items() if rule.about_a_table])
+def test_a_table_outside_a_keys_patterns_is_answered_as_one_that_does_not_exist(
+    callers: Callers, operation: str
+) -> None:
+    client = callers[f"{RULES[operation].right} outside"]
+    existing, missing = (call(client, operation, table) for table in (TABLE, "sales.absent"))
+    assert existing.status_code == missing.status_code == 404
+    assert existing.text.replace(TABLE, "sales.absent") == missing.text
+
+
+@pytest.mark.parametrize("operation", [name for name, rule in RULES.items() if rule.right is not None])
+def test_a_refused_call_changes_nothing(callers: Callers, api_engine: sa.Engine, operation: str) -> None:
+    """Refusals themselves, which the audit counts, aside."""
+    looks = "SELECT (SELECT count(*) FROM mirrorgate.api_keys), (SELECT count(*) FROM mirrorgate.table_events)"
+    looks += (
+        ", (SELECT jsonb_agg(t) FROM mirrorgate.tables t), (SELECT sum(last_sequence) FROM mirrorgate.table_counters)"
+    )
+    before = sql.rows(api_engine, looks)
+    for caller, client in callers.items():
+        if expected(RULES[operation], caller)[0] in {401, 403}:
+            assert call(client, operation).status_code in {401, 403}
+    assert sql.rows(api_engine, looks) == before

@@ -1,0 +1,200 @@
+"""The audit in the database: acts, refusals by the minute, both in one order."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+import structlog
+
+from app.domain.names import TableName
+from app.domain.refusals import CountedRefusal, Refusal
+from app.domain.table import Generation, TableState
+from app.staging.access_journal import USE_SECONDS, AccessJournal
+from app.staging.audit_events import AuditEvent, AuditFilter, count_refusals, list_audit, record_act
+from app.staging.table_lifecycle import set_publishing
+from tests.support import sql
+from tests.support.gateway_parts import registered
+from tests.support.retention import AT_ONCE, purge
+from tests.support.schemas import schema_of
+from tests.support.waiting import wait_until
+
+NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
+T = TableName.parse("Sales.Orders")
+READ = Refusal("GET /v1/tables/{table}", 404, "unknown_table", "0011aabb", "hr.people")
+ANONYMOUS = Refusal("GET /v1/tables", 401, "unauthenticated")
+
+
+def refuse(engine: sa.Engine, refusal: Refusal, times: int = 1, minute: datetime = NOON) -> None:
+    with engine.begin() as connection:
+        count_refusals(connection, [CountedRefusal(minute, refusal, times, "r")])
+
+
+def audit(engine: sa.Engine, after: int = 0, most: int = 100, **wanted: Any) -> list[AuditEvent]:
+    with engine.begin() as connection:
+        return list_audit(connection, AuditFilter(**wanted), after=after, most=most)
+
+
+def test_refusals_of_one_minute_are_one_row_whoever_counts_them(engine: sa.Engine) -> None:
+    for times in (3, 4):
+        refuse(engine, READ, times)
+        refuse(engine, ANONYMOUS, times)
+    refuse(engine, READ, minute=NOON + timedelta(minutes=1))
+    found = [(event.happened_at, event.action, event.subject, event.table, event.times) for event in audit(engine)]
+    assert found == [
+        (NOON, READ.action, "0011aabb", "hr.people", 7),
+        (NOON, ANONYMOUS.action, None, None, 7),
+        (NOON + timedelta(minutes=1), READ.action, "0011aabb", "hr.people", 1),
+    ]
+
+
+@pytest.fixture
+def history(engine: sa.Engine) -> None:
+    """An act on a key, one on a table, a refusal."""
+    registered(engine, str(T), schema_of({"id": "int64"}, ["id"]))
+    with structlog.contextvars.bound_contextvars(request_id="one"), engine.begin() as connection:
+        record_act(connection, "0011aabb", "create_key", details={"key": "ccddeeff"})
+    with structlog.contextvars.bound_contextvars(request_id="two"), engine.begin() as connection:
+        set_publishing(connection, T, Generation(1), TableState.PAUSED, "0011aabb")
+    refuse(engine, READ)
+
+
+@pytest.mark.usefixtures("history")
+def test_acts_on_tables_and_all_else_are_read_in_the_order_in_which_they_happened(engine: sa.Engine) -> None:
+    events = audit(engine)
+    assert [(event.request_id, event.action, event.table, event.code) for event in events] == [
+        ("one", "create_key", None, None),
+        ("two", "pause", "sales.orders", None),
+        ("r", READ.action, "hr.people", "unknown_table"),
+    ]
+    assert events[0].details == {"key": "ccddeeff"}
+    pages = [audit(engine, after=after, most=1) for after in (0, *(event.event_id for event in events))]
+    assert [event for page in pages for event in page] == events
+
+
+@pytest.mark.usefixtures("history")
+@pytest.mark.parametrize(
+    ("wanted", "actions"),
+    [
+        ({"subject": "0011aabb"}, 3),
+        ({"subject": "0011"}, 0),
+        ({"table": T}, 1),
+        ({"refused": True}, 1),
+        ({"refused": False}, 2),
+        ({"since": NOON + timedelta(seconds=59)}, 3),
+        ({"since": NOON + timedelta(seconds=60)}, 2),
+        ({"until": NOON}, 0),
+        ({"until": NOON + timedelta(seconds=1)}, 1),
+        ({"subject": "0011aabb", "refused": True, "table": T}, 0),
+    ],
+)
+def test_events_are_found_by_what_is_asked_of_them(engine: sa.Engine, wanted: dict[str, Any], actions: int) -> None:
+    assert len(audit(engine, **wanted)) == actions
+
+
+def test_an_act_that_is_rolled_back_leaves_no_event(engine: sa.Engine) -> None:
+    with engine.connect() as connection, connection.begin() as transaction:
+        record_act(connection, "0011aabb", "create_key")
+        transaction.rollback()
+    assert audit(engine) == []
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO mirrorgate.audit_events (action, status) VALUES ('GET /', 401)",
+        "INSERT INTO mirrorgate.audit_events (action) VALUES ('create_key')",
+        "INSERT INTO mirrorgate.audit_events (action, subject, times) VALUES ('create_key', 'a', 2)",
+        "INSERT INTO mirrorgate.audit_events (action, status, code, happened_at)"
+        " VALUES ('GET /', 401, 'unauthenticated', '2026-01-01 00:00:01Z')",
+    ],
+)
+def test_the_database_takes_no_event_that_is_neither_an_act_nor_counted_refusals(
+    engine: sa.Engine, statement: str
+) -> None:
+    with pytest.raises(sa.exc.IntegrityError):
+        sql.run(engine, statement)
+
+
+def test_retention_purges_old_events_and_keeps_the_others_and_those_of_tables(engine: sa.Engine) -> None:
+    registered(engine, str(T), schema_of({"id": "int64"}, ["id"]))
+    with engine.begin() as connection:
+        set_publishing(connection, T, Generation(1), TableState.PAUSED, "0011aabb")
+        record_act(connection, "0011aabb", "create_key")
+    refuse(engine, READ)
+    sql.run(engine, "UPDATE mirrorgate.table_events SET happened_at = happened_at - interval '99 days'")
+    assert purge(engine).purged_audit_events == 1
+    assert [event.action for event in audit(engine)] == ["pause", "create_key"]
+    assert AT_ONCE.audit_seconds == 90 * 86_400
+
+
+@pytest.fixture
+def journal(engine: sa.Engine) -> Iterator[AccessJournal]:
+    journal = AccessJournal(engine, pause=0.01, pause_after_failure=0.01)
+    journal.start()
+    yield journal
+    journal.close()
+
+
+def test_a_refusal_is_written_soon_with_the_id_of_its_request(engine: sa.Engine, journal: AccessJournal) -> None:
+    with structlog.contextvars.bound_contextvars(request_id="mine"):
+        journal.refused(READ)
+    [event] = wait_until(lambda: audit(engine), within=30, what="the refusal is written")
+    assert (event.request_id, event.status, event.times) == ("mine", 404, 1)
+    assert event.happened_at.second == 0
+
+
+def test_what_the_database_could_not_take_is_written_when_it_can(engine: sa.Engine, journal: AccessJournal) -> None:
+    sql.run(engine, "ALTER TABLE mirrorgate.audit_events RENAME TO away")
+    with structlog.testing.capture_logs() as logs:
+        journal.refused(READ)
+        wait_until(lambda: logs, within=30, what="a failure is logged")
+        sql.run(engine, "ALTER TABLE mirrorgate.away RENAME TO audit_events")
+        journal.refused(READ)
+        wait_until(lambda: sum(event.times for event in audit(engine)) == 2, within=30, what="both are written")
+    assert {line["event"] for line in logs} == {"access_not_written"}
+
+
+def test_what_was_noted_before_the_end_is_written(engine: sa.Engine) -> None:
+    journal = AccessJournal(engine, pause=3600)
+    journal.start()
+    journal.refused(READ)
+    journal.close()
+    assert [event.times for event in audit(engine)] == [1]
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_use_of_a_key_is_written_at_most_once_a_minute(engine: sa.Engine) -> None:
+    insert = "INSERT INTO mirrorgate.api_keys (key_id, secret_hash, rights, table_patterns)"
+    sql.run(engine, insert + " VALUES ('0011aabb', sha256('s'), '{read}', '{*}')")
+    last_used = "SELECT last_used_at FROM mirrorgate.api_keys"
+    clock = Clock()
+    journal = AccessJournal(engine, pause=0.0, clock=clock)
+    journal.start()
+    with sql.counted(engine, "UPDATE mirrorgate.api_keys") as updates:
+        journal.used("0011aabb")
+        first = wait_until(lambda: sql.value(engine, last_used), within=30, what="the use is written")
+        clock.now += USE_SECONDS - 0.1
+        journal.used("0011aabb")
+        clock.now += 0.1
+        journal.used("0011aabb")
+        wait_until(lambda: sql.value(engine, last_used) > first, within=30, what="the later use is written")
+        journal.used("0011aabb")
+        journal.close()
+    assert len(updates) == 2
+
+
+def test_a_used_key_that_is_gone_is_no_failure(engine: sa.Engine) -> None:
+    journal = AccessJournal(engine, pause=0.0)
+    journal.start()
+    with structlog.testing.capture_logs() as logs:
+        journal.used("ffffffff")
+        journal.close()
+    assert logs == []

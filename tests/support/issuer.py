@@ -1,0 +1,77 @@
+"""An OpenID Connect issuer on this machine, with keys that come and go and documents that may be wrong."""
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from jwt.algorithms import ECAlgorithm, RSAAlgorithm
+
+AUDIENCE: Final = "api://mirrorgate"
+DISCOVERY: Final = "/tenant/.well-known/openid-configuration"
+KEYS: Final = "/tenant/keys"
+
+
+class Issuer:
+    """Publishes `keys` and signs tokens with them; counts what it is asked for."""
+
+    def __init__(self, address: str) -> None:
+        self.url = f"{address}/tenant"
+        self.discovery: Any = {"issuer": self.url, "jwks_uri": f"{address}{KEYS}"}
+        self.keys: list[dict[str, Any]] = []
+        self.answers_with = 200
+        self.asked: Counter[str] = Counter()
+        self._private: dict[str, tuple[str, Any]] = {}
+
+    def new_key(self, key_id: str, algorithm: str = "ES256", *, publish: bool = True, **members: Any) -> None:
+        if algorithm.startswith("RS"):
+            private: Any = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+            public = RSAAlgorithm.to_jwk(private.public_key(), as_dict=True)
+        else:
+            private = ec.generate_private_key(ec.SECP384R1() if algorithm == "ES384" else ec.SECP256R1())
+            public = ECAlgorithm.to_jwk(private.public_key(), as_dict=True)
+        self._private[key_id] = (algorithm, private)
+        if publish:
+            self.keys.append({**public, "kid": key_id, "use": "sig", **members})
+
+    def token(self, key_id: str, roles: list[str], *, headers: dict[str, Any] | None = None, **claims: Any) -> str:
+        """A token that is valid for five minutes; a claim or header that is given as None is left out."""
+        algorithm, private = self._private[key_id]
+        content = {"iss": self.url, "aud": AUDIENCE, "exp": int(time.time()) + 300, "sub": "app-1", "roles": roles}
+        wanted = {name: value for name, value in (content | claims).items() if value is not None}
+        named = {name: value for name, value in ({"kid": key_id} | (headers or {})).items() if value is not None}
+        return jwt.encode(wanted, private, algorithm, headers=named)
+
+
+@contextmanager
+def issuing() -> Iterator[Issuer]:
+    """An issuer that answers while the block runs."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            issuer.asked[self.path] += 1
+            content = {DISCOVERY: issuer.discovery, KEYS: {"keys": issuer.keys}}.get(self.path)
+            body = content if isinstance(content, bytes) else json.dumps(content).encode()
+            self.send_response(issuer.answers_with if content is not None else 404)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        issuer = Issuer(f"http://127.0.0.1:{server.server_port}")
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield issuer
+        finally:
+            server.shutdown()
+            thread.join()
