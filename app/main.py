@@ -20,12 +20,15 @@ from app.api import (
     table_admin_routes,
     table_routes,
 )
+from app.api.admission import Admission, Room
 from app.api.auth import Authenticator
 from app.api.gateway import Gateway
+from app.api.http_protocol import BoundedHttpProtocol
 from app.api.openapi import DESCRIPTION, TITLE, VERSION, GatewayApp
 from app.api.problem_responses import install_problem_handlers
 from app.api.request_body import BodyLimit
 from app.api.request_log import RequestLog
+from app.api.slow_bodies import Pace, SlowBodies
 from app.errors import Code, Misconfigured
 from app.ingest import Ingest
 from app.settings import Settings, unknown_variables
@@ -77,7 +80,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     ):
         app.include_router(routes.router)
     install_problem_handlers(app)
+    pace = Pace(settings.body_seconds, settings.body_grace_seconds, settings.min_body_rate)
     app.add_middleware(BodyLimit, most=settings.max_body_bytes)
+    app.add_middleware(SlowBodies, pace=pace)
+    app.add_middleware(Admission, room=Room(settings.max_concurrent_requests, settings.bytes_in_memory))
     app.add_middleware(RequestLog)
     return app
 
@@ -96,7 +102,7 @@ def serve(settings: Settings, *, parent_pid: int | None = None) -> None:
         port=settings.port,
         workers=settings.api_processes,
         loop="uvloop",
-        http="httptools",
+        http=BoundedHttpProtocol,
         log_config=None,
         access_log=False,
         server_header=False,

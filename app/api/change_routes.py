@@ -66,7 +66,7 @@ _RESPONSES = {
         "model": AcceptedModel | DryRunModel,
         "headers": {"Idempotency-Replayed": {"schema": {"type": "string", "enum": ["true"]}}},
     },
-    **problems(400, 401, 403, 404, 409, 413, 415, 422, 503),
+    **problems(400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 503),
 }
 
 
@@ -95,14 +95,15 @@ async def post_arcion(
         if not table:
             raise RejectedInput(Code.BAD_REQUEST, "a CSV body needs `table`")
         name, layout = TableName.parse(table), csv.layout
-        body = await read_body(request, gateway.settings.max_body_bytes)
-        decode = arcion_csv(body, name, layout)
+        body = await read_body(request, gateway.settings)
+        decode = arcion_csv(body, name, layout, gateway.input_limits)
         caller = Caller(principal, headers.identity(request, principal, body))
         return await _answer("arcion", decode, gateway, caller, dry_run=dry_run)
     check_json_type(request)
     check_parameters(request, _PARAMETERS | {"override"}, only_csv=_CSV_PARAMETERS)
-    body = await read_body(request, gateway.settings.max_body_bytes)
-    decode = arcion_json(body, TableName.parse(table) if table else None, override=override)
+    body = await read_body(request, gateway.settings)
+    named = TableName.parse(table) if table else None
+    decode = arcion_json(body, named, override=override, limits=gateway.input_limits)
     caller = Caller(principal, headers.identity(request, principal, body))
     return await _answer("arcion", decode, gateway, caller, dry_run=dry_run)
 
@@ -127,8 +128,8 @@ async def post_replicate(
     """Metadata messages register or evolve tables (right `register`); data messages are accepted all or none."""
     check_json_type(request)
     check_parameters(request, _PARAMETERS)
-    body = await read_body(request, gateway.settings.max_body_bytes)
-    decode = replicate_json(body, TableName.parse(table) if table else None)
+    body = await read_body(request, gateway.settings)
+    decode = replicate_json(body, TableName.parse(table) if table else None, limits=gateway.input_limits)
     caller = Caller(principal, headers.identity(request, principal, body))
     return await _answer("replicate", decode, gateway, caller, dry_run=dry_run)
 

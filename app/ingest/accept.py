@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from app.domain.access import Principal
+from app.domain.input_limits import UNLIMITED, InputLimits
 from app.domain.names import TableName
 from app.domain.request_identity import RequestIdentity, replayed
 from app.domain.source_name import SourceName
@@ -113,14 +114,16 @@ Decode = Callable[[TableDirectory, Principal, bool], Decoded]
 """Reads a body; for CSV and Replicate the tables count, and metadata messages change them."""
 
 
-def arcion_json(body: bytes, table: TableName | None = None, *, override: bool = False) -> Decode:
+def arcion_json(
+    body: bytes, table: TableName | None = None, *, override: bool = False, limits: InputLimits = UNLIMITED
+) -> Decode:
     """Reads an Arcion JSON body. `table` must be the one that the messages feed, unless it is to `override` what
     they say."""
 
     def decode(directory: TableDirectory, principal: Principal, marker_first: bool) -> Decoded:
         if override and table is None:
             raise RejectedInput(Code.BAD_REQUEST, "override=true needs `table`")
-        messages = decode_arcion(body, table if override else None)
+        messages = decode_arcion(body, table if override else None, limits)
         WRONG_HASHES.inc(messages.wrong_hashes)
         sources: dict[int, SourceChanges] = {}
         for entry in messages:  # an address is one object, so that its name need not be folded for each message
@@ -128,12 +131,13 @@ def arcion_json(body: bytes, table: TableName | None = None, *, override: bool =
             if found is None:
                 found = sources[id(entry.source)] = SourceChanges(entry.source)
             found.changes.append(entry.change)
-        return Decoded(list(sources.values()), requested=SourceName(None, table) if table else None)
+        requested = SourceName(None, table) if table else None
+        return Decoded(list(sources.values()), requested=requested, most_value_bytes=_most_value_bytes(body, limits))
 
     return decode
 
 
-def arcion_csv(body: bytes, table: TableName, layout: CsvLayout) -> Decode:
+def arcion_csv(body: bytes, table: TableName, layout: CsvLayout, limits: InputLimits = UNLIMITED) -> Decode:
     """Reads an Arcion CSV body for one table."""
 
     def decode(directory: TableDirectory, principal: Principal, marker_first: bool) -> Decoded:
@@ -142,19 +146,24 @@ def arcion_csv(body: bytes, table: TableName, layout: CsvLayout) -> Decode:
         if found is None or not principal.may_touch(found.name):
             raise RejectedInput(Code.UNKNOWN_TABLE, f"table {table} is not registered")
         trimmed = frozenset(column.name for column in found.schema.columns if column.type.name not in _TEXT)
-        decoded = decode_arcion_csv(body, layout, trimmed)
-        return Decoded([SourceChanges(source, decoded.changes)], lines=decoded.lines)
+        decoded = decode_arcion_csv(body, layout, trimmed, limits)
+        most = _most_value_bytes(body, limits)
+        return Decoded([SourceChanges(source, decoded.changes)], lines=decoded.lines, most_value_bytes=most)
 
     return decode
 
 
-def replicate_json(body: bytes, table: TableName | None = None) -> Decode:
+def replicate_json(body: bytes, table: TableName | None = None, *, limits: InputLimits = UNLIMITED) -> Decode:
     """Reads a Replicate body, and registers what its metadata messages declare."""
 
     def decode(directory: TableDirectory, principal: Principal, marker_first: bool) -> Decoded:
-        request = decode_replicate(body)
+        request = decode_replicate(body, limits)
         settled = ReplicateTables(directory, principal, marker_first).settle(request, table)
         sources = [SourceChanges(SourceName(None, name), changes, task) for name, task, changes in settled]
-        return Decoded(sources, request.ignored)
+        return Decoded(sources, request.ignored, most_value_bytes=_most_value_bytes(body, limits))
 
     return decode
+
+
+def _most_value_bytes(body: bytes, limits: InputLimits) -> int | None:
+    return limits.value_bytes if len(body) > limits.value_bytes else None

@@ -9,6 +9,7 @@ import structlog
 
 from app.domain.access import Principal
 from app.domain.change import Change
+from app.domain.input_limits import long_values
 from app.domain.landing_rows import landing_rows
 from app.domain.schema_needs import needed_schema
 from app.domain.source_name import SourceName
@@ -47,6 +48,8 @@ class Decoded:
     """Where the messages begin in a body of lines, by their index."""
     requested: SourceName | None = None
     """A name of the table that every source must feed."""
+    most_value_bytes: int | None = None
+    """What no value may be longer than; None where the body is not."""
 
     def refusal(self, problems: Sequence[Problem]) -> RejectedInput:
         """Problems found later than decoding, each with its line where there are lines."""
@@ -194,6 +197,8 @@ def _typed(decoded: Decoded, routed: _Routed) -> TypedRequest:
         try:
             changes, advances, known = _in_order(feed)
             duplicates += known
+            if decoded.most_value_bytes is not None:
+                problems.extend(long_values(changes, table.options.exclude, decoded.most_value_bytes))
             if changes:
                 schema = needed_schema(changes, table)
                 if schema != table.schema:
