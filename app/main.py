@@ -29,8 +29,9 @@ from app.api.problem_responses import install_problem_handlers
 from app.api.request_body import BodyLimit
 from app.api.request_log import RequestLog
 from app.api.slow_bodies import Pace, SlowBodies
+from app.domain.backlog import BacklogLimit
 from app.errors import Code, Misconfigured
-from app.ingest import Ingest
+from app.ingest import BacklogWatch, Ingest
 from app.settings import Settings, unknown_variables
 from app.staging.api_keys import count_valid_keys
 from app.staging.database import driver_url, open_engine, pin_marker_position, translated_errors
@@ -57,15 +58,21 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         wake = WakeSender(driver_url(engine), staged)
         group_commit = GroupCommit(engine, staged=staged)
         admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
-        ingest = Ingest(engine, group_commit, settings.marker_first)
+        # A connection of its own: it is to see the backlog also when requests have taken all the others.
+        watching = open_engine(settings.require_database_url(), pool_size=1, application="mirrorgate backlog")
+        backlog = BacklogWatch(watching, *_backlog_limits(settings))
+        ingest = Ingest(engine, group_commit, settings.marker_first, backlog)
         app.state.gateway = Gateway(settings, engine, Authenticator(engine, admin_key), ingest, staged)
         wake.start()
         group_commit.start()
+        backlog.start()
         try:
             yield
         finally:
             group_commit.close()
             wake.close()
+            backlog.close()
+            watching.dispose()
             engine.dispose()
 
     app = GatewayApp(title=TITLE, version=VERSION, description=DESCRIPTION, lifespan=lifespan)
@@ -86,6 +93,12 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(Admission, room=Room(settings.max_concurrent_requests, settings.bytes_in_memory))
     app.add_middleware(RequestLog)
     return app
+
+
+def _backlog_limits(settings: Settings) -> tuple[BacklogLimit, BacklogLimit]:
+    """Of one table, and of all together."""
+    one = BacklogLimit(settings.max_backlog_bytes, settings.max_backlog_rows, settings.max_backlog_seconds)
+    return one, BacklogLimit(settings.max_total_backlog_bytes, settings.max_total_backlog_rows)
 
 
 def serve(settings: Settings, *, parent_pid: int | None = None) -> None:

@@ -1,16 +1,19 @@
 """The write use case: the bytes of a request -> durable change batches -> receipts.
 
 `accept` takes a request through decoding, routing, typing and staging; `directory` knows the tables as last seen;
+`backlog` refuses what a table, or the gateway, may not take for now;
 `replicate_tables` does what metadata messages say; `typed_request` makes typed batches; `rehearsal` does
 all that and takes it back.
 """
 
 from app.formats.csv_layout import CsvLayout, CsvMode
 from app.ingest.accept import Accepted, Decode, Ingest, arcion_csv, arcion_json, replicate_json
+from app.ingest.backlog import BacklogWatch
 from app.ingest.rehearsal import rehearse
 
 __all__ = [
     "Accepted",
+    "BacklogWatch",
     "CsvLayout",
     "CsvMode",
     "Decode",

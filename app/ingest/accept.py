@@ -20,6 +20,7 @@ from app.formats.arcion import decode_arcion
 from app.formats.arcion_csv import decode_arcion_csv
 from app.formats.csv_layout import CsvLayout
 from app.formats.replicate import decode_replicate
+from app.ingest.backlog import BacklogWatch
 from app.ingest.directory import TableDirectory
 from app.ingest.replicate_tables import ReplicateTables
 from app.ingest.typed_request import Decoded, SourceChanges, TypedRequest, Typist
@@ -59,6 +60,8 @@ class Ingest:
     group_commit: GroupCommit
     marker_first: bool = False
     """Where landing files have the row marker, which the metadata chain tells when a table is registered."""
+    backlog: BacklogWatch | None = None
+    """Whom to ask whether a table may take more; without one, each may."""
     directory: TableDirectory = field(init=False)
 
     def __post_init__(self) -> None:
@@ -81,6 +84,8 @@ class Ingest:
             await asyncio.to_thread(self._look_for, identity)
         decoded = await asyncio.to_thread(decode, self.directory, principal, self.marker_first)
         typist = Typist(self.directory, principal, self.marker_first)
+        if self.backlog is not None:
+            typist.admit = self.backlog.check
         for _ in range(_ATTEMPTS):
             try:
                 typed: TypedRequest = await asyncio.to_thread(typist.type_request, decoded)

@@ -1,9 +1,10 @@
 """Changes by source -> typed batches by table, under the tables as they are now."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
+from typing import TypeAlias
 
 import structlog
 
@@ -27,6 +28,9 @@ from app.staging.table_registry import pin_arcion_catalog
 from app.staging.typed_batch import SourceAdvance, TableMoved, TypedBatch
 
 log = structlog.get_logger()
+
+Admit: TypeAlias = Callable[[Table], None]
+"""Raises TemporarilyUnavailable where a table may take no more changes now."""
 
 
 @dataclass(slots=True)
@@ -96,6 +100,7 @@ class Typist:
     directory: TableDirectory
     principal: Principal
     marker_first: bool = False
+    admit: Admit = lambda _: None
 
     def type_request(self, decoded: Decoded) -> TypedRequest:
         """Typed batches of every table. Raises RejectedInput with all problems of the whole request.
@@ -105,16 +110,16 @@ class Typist:
         """
         routed = self._route(decoded)
         try:
-            typed = _typed(decoded, routed)
+            typed = _typed(decoded, routed, self.admit)
         except RejectedInput:
             self.forget(decoded)
             present = self._route(decoded)
             if present == routed:
                 raise
-            typed = _typed(decoded, routed := present)
+            typed = _typed(decoded, routed := present, self.admit)
         if self._prepare(decoded, typed, routed):
             self.forget(decoded)
-            typed = _typed(decoded, self._route(decoded))
+            typed = _typed(decoded, self._route(decoded), self.admit)
             if typed.needs:
                 raise TableMoved
         return typed
@@ -184,7 +189,7 @@ class Typist:
         return True
 
 
-def _typed(decoded: Decoded, routed: _Routed) -> TypedRequest:
+def _typed(decoded: Decoded, routed: _Routed, admit: Admit) -> TypedRequest:
     """Typed batches under these tables. Raises RejectedInput with every problem found."""
     batches: list[TypedBatch] = []
     needs: list[tuple[Table, TableSchema]] = []
@@ -200,6 +205,7 @@ def _typed(decoded: Decoded, routed: _Routed) -> TypedRequest:
             if decoded.most_value_bytes is not None:
                 problems.extend(long_values(changes, table.options.exclude, decoded.most_value_bytes))
             if changes:
+                admit(table)
                 schema = needed_schema(changes, table)
                 if schema != table.schema:
                     needs.append((table, schema))

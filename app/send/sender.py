@@ -173,7 +173,7 @@ def _is_final(error: MirrorgateError) -> bool:
 
 def _may_have_been_accepted(error: MirrorgateError) -> bool:
     if isinstance(error, RefusedByGateway):
-        return error.code is Code.COMMIT_UNKNOWN or error.status not in (429, 503)
+        return error.code is Code.COMMIT_UNKNOWN or error.status not in (408, 429, 503)
     return isinstance(error, AnswerLost)
 
 

@@ -33,7 +33,9 @@ def test_the_tables_have_every_setting_and_every_error_code() -> None:
 
 def test_the_codes_of_change_requests_are_those_that_their_way_through_the_code_names() -> None:
     modules = [path for part in ("formats", "ingest") for path in (REPOSITORY / "app" / part).glob("*.py")]
-    modules += [REPOSITORY / "app/api" / f"{name}.py" for name in ("admission", "auth", "change_routes", "request_body")]
+    modules += [
+        REPOSITORY / "app/api" / f"{name}.py" for name in ("admission", "auth", "change_routes", "request_body")
+    ]
     rules = ("image_overlay", "input_limits", "names", "row_builder", "source_order", "typed_columns")
     modules += [REPOSITORY / "app/domain" / f"{name}.py" for name in rules]
     named = {Code[name] for path in modules for name in re.findall(r"\bCode\.([A-Z_]+)", path.read_text())}
