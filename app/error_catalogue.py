@@ -330,7 +330,7 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     Code.DATABASE_UNAVAILABLE: CodeFacts(Kind.UNAVAILABLE, "Postgres does not answer; nothing was staged.", _RETRY),
     Code.COMMIT_UNKNOWN: CodeFacts(
         Kind.UNAVAILABLE,
-        "The connection to Postgres was lost during COMMIT; the request may be durable.",
+        "The connection to Postgres was lost during COMMIT, or the API process stopped; the request may be durable.",
         "Send it again under the same idempotency key or producer number; without one, compare last_sequence first.",
     ),
     Code.TABLE_BUSY: CodeFacts(

@@ -2,14 +2,18 @@
 
 import argparse
 import os
+import signal
+import sys
 import tempfile
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import structlog
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors import Multiprocess
 
 from app.api import (
     change_routes,
@@ -102,13 +106,17 @@ def _backlog_limits(settings: Settings) -> tuple[BacklogLimit, BacklogLimit]:
 
 
 def serve(settings: Settings, *, parent_pid: int | None = None) -> None:
-    """Run the API until SIGTERM or SIGINT. Raises Misconfigured for a database or binding that is not safe."""
+    """Run the API until SIGTERM or SIGINT, which let it finish what is in flight: the process ends with 0 then.
+
+    Raises Misconfigured for a database or binding that is not safe.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises the signal again when it has stopped
     check_start(settings)
     if settings.api_processes > 1:
         os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", tempfile.mkdtemp(prefix="mirrorgate-metrics-"))
     if parent_pid is not None:
         exit_with_parent(parent_pid)
-    uvicorn.run(
+    config = uvicorn.Config(
         "app.main:create_app",
         factory=True,
         host=settings.host,
@@ -120,7 +128,25 @@ def serve(settings: Settings, *, parent_pid: int | None = None) -> None:
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=10,
+        timeout_worker_healthcheck=30,
     )
+    if settings.api_processes > 1:
+        _ApiProcesses(config, [config.bind_socket()]).run()
+        return
+    server = uvicorn.Server(config)
+    with suppress(KeyboardInterrupt):
+        server.run()
+    if not server.started:
+        sys.exit(STARTUP_FAILURE)
+
+
+class _ApiProcesses(Multiprocess):
+    """API processes that share a port, which none listens on any more once they are told to stop."""
+
+    def terminate_all(self) -> None:
+        for listener in self.sockets:
+            listener.close()
+        super().terminate_all()
 
 
 def check_start(settings: Settings) -> None:
