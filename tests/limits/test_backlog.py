@@ -145,3 +145,12 @@ def test_a_recreated_table_begins_with_an_empty_backlog(serve: Serve, engine: sa
         reset = "UPDATE mirrorgate.table_counters SET last_sequence = 0 WHERE table_id = :table_id"
         connection.execute(sa.text(reset), {"table_id": table.table_id})
     assert_accepts_again(gateway, "t")
+
+
+def test_the_backlog_is_looked_at_again_after_the_connection_broke(serve: Serve, engine: sa.Engine) -> None:
+    gateway = serve(max_backlog_rows=3)
+    ended = """SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name = 'mirrorgate backlog'"""
+    wait_until(lambda: sql.value(engine, ended) > 0, within=30, what="the backlog is looked at")
+    post(gateway, "t", 1, 2, 3)
+    full(gateway, "t")
