@@ -61,6 +61,7 @@ class Reservation:
             self._held = size
 
     def leave(self) -> None:
+        """Give all of it back, once."""
         self._room._give_back(self._requests, self._held)
         self._requests = self._held = 0
 
