@@ -172,6 +172,21 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         "The body is larger than MIRRORGATE_MAX_BODY_BYTES.",
         "Split the messages over several requests.",
     ),
+    Code.BODY_EXPANDS_TOO_MUCH: CodeFacts(
+        Kind.TOO_LARGE,
+        "The body is more than MIRRORGATE_MAX_EXPANSION times as large as what was sent, and larger than 1 MiB.",
+        "Send fewer messages in a request, or send the body as it is.",
+    ),
+    Code.TOO_MANY_MESSAGES: CodeFacts(
+        Kind.TOO_LARGE,
+        "The request holds more messages than MIRRORGATE_MAX_REQUEST_MESSAGES.",
+        "Split the messages over several requests.",
+    ),
+    Code.REQUEST_TIMEOUT: CodeFacts(
+        Kind.TOO_SLOW,
+        "The body did not arrive in time (MIRRORGATE_BODY_SECONDS), or too slowly (MIRRORGATE_MIN_BODY_RATE).",
+        "Send it again on a new connection, in smaller requests where the connection is slow; nothing was staged.",
+    ),
     Code.UNSUPPORTED_MEDIA_TYPE: CodeFacts(
         Kind.UNSUPPORTED_MEDIA,
         "The endpoint does not read this content type.",
@@ -179,8 +194,8 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     ),
     Code.UNSUPPORTED_ENCODING: CodeFacts(
         Kind.UNSUPPORTED_MEDIA,
-        "The endpoint does not read this content encoding.",
-        "Send the body as it is, or with `Content-Encoding: gzip` or `zstd`, once.",
+        "The endpoint does not read this content encoding, or not more than one on a body.",
+        "Send the body as it is, or compressed once, with `Content-Encoding: gzip` or `zstd`.",
     ),
     Code.BAD_NAME: CodeFacts(
         Kind.INVALID,
@@ -301,11 +316,27 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         "A value cannot be represented exactly in the column's declared type.",
         "Correct the value at the pointer, or recreate the table with a type that holds it.",
     ),
+    Code.VALUE_TOO_LARGE: CodeFacts(
+        Kind.INVALID,
+        "A value is longer than MIRRORGATE_MAX_VALUE_BYTES.",
+        "Leave the column out with the table option `exclude`, shorten the value, or have the setting raised.",
+    ),
     Code.EMPTY_REQUEST: CodeFacts(Kind.INVALID, "The request holds no message.", "Send at least one message."),
+    Code.BACKLOG_FULL: CodeFacts(
+        Kind.TOO_MUCH,
+        "More is accepted and not yet published than MIRRORGATE_MAX_BACKLOG_… allows; nothing was staged.",
+        "Send the same request again after the Retry-After time. If it persists, look at the drain and at the table's "
+        "state: a paused or quarantined table takes changes until its backlog is full.",
+    ),
+    Code.OVERLOADED: CodeFacts(
+        Kind.UNAVAILABLE,
+        "This API process holds as many requests, or bytes of bodies, as it may; nothing was staged.",
+        _RETRY,
+    ),
     Code.DATABASE_UNAVAILABLE: CodeFacts(Kind.UNAVAILABLE, "Postgres does not answer; nothing was staged.", _RETRY),
     Code.COMMIT_UNKNOWN: CodeFacts(
         Kind.UNAVAILABLE,
-        "The connection to Postgres was lost during COMMIT; the request may be durable.",
+        "The connection to Postgres was lost during COMMIT, or the API process stopped; the request may be durable.",
         "Send it again under the same idempotency key or producer number; without one, compare last_sequence first.",
     ),
     Code.TABLE_BUSY: CodeFacts(

@@ -2,16 +2,20 @@
 
 import argparse
 import os
+import signal
 import ssl
+import sys
 import tempfile
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import structlog
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors import Multiprocess
 
 from app.api import (
     audit_routes,
@@ -23,15 +27,19 @@ from app.api import (
     table_admin_routes,
     table_routes,
 )
+from app.api.admission import Admission, Room
 from app.api.auth import Authenticator
 from app.api.gateway import Gateway
+from app.api.http_protocol import BoundedHttpProtocol
 from app.api.openapi import DESCRIPTION, TITLE, VERSION, GatewayApp
 from app.api.problem_responses import install_problem_handlers
 from app.api.request_body import BodyLimit
 from app.api.request_log import RequestLog
+from app.api.slow_bodies import Pace, SlowBodies
 from app.api.tokens import token_verifier
+from app.domain.backlog import BacklogLimit
 from app.errors import Code, Misconfigured
-from app.ingest import Ingest
+from app.ingest import BacklogWatch, Ingest
 from app.settings import LOOPBACK, Settings, unknown_variables
 from app.staging.access_journal import AccessJournal
 from app.staging.api_keys import count_valid_keys
@@ -60,11 +68,15 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
         tokens = token_verifier(settings)
         authenticator = Authenticator(engine, admin_key, journal, tokens)
-        ingest = Ingest(engine, group_commit, settings.marker_first)
+        # A connection of its own: it is to see the backlog also when requests have taken all the others.
+        watching = open_engine(settings.require_database_url(), pool_size=1, application="mirrorgate backlog")
+        backlog = BacklogWatch(watching, *_backlog_limits(settings))
+        ingest = Ingest(engine, group_commit, settings.marker_first, backlog)
         app.state.gateway = Gateway(settings, engine, authenticator, journal, ingest, staged)
         wake.start()
         group_commit.start()
         journal.start()
+        backlog.start()
         if tokens is not None:
             tokens.prepare()
         try:
@@ -73,6 +85,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             group_commit.close()
             wake.close()
             journal.close()
+            backlog.close()
+            watching.dispose()
             engine.dispose()
 
     app = GatewayApp(
@@ -95,30 +109,61 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     ):
         app.include_router(routes.router)
     install_problem_handlers(app)
+    pace = Pace(settings.body_seconds, settings.body_grace_seconds, settings.min_body_rate)
     app.add_middleware(BodyLimit, most=settings.max_body_bytes)
+    app.add_middleware(SlowBodies, pace=pace)
+    app.add_middleware(Admission, room=Room(settings.max_concurrent_requests, settings.bytes_in_memory))
     app.add_middleware(RequestLog)
     return app
 
 
+def _backlog_limits(settings: Settings) -> tuple[BacklogLimit, BacklogLimit]:
+    """Of one table, and of all together."""
+    one = BacklogLimit(settings.max_backlog_bytes, settings.max_backlog_rows, settings.max_backlog_seconds)
+    return one, BacklogLimit(settings.max_total_backlog_bytes, settings.max_total_backlog_rows)
+
+
 def serve(settings: Settings, *, parent_pid: int | None = None) -> None:
-    """Run the API until SIGTERM or SIGINT. Raises Misconfigured for a database or binding that is not safe."""
+    """Run the API until SIGTERM or SIGINT, which let it finish what is in flight: the process ends with 0 then.
+
+    Raises Misconfigured for a database or binding that is not safe.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises the signal again when it has stopped
     check_start(settings)
     if settings.api_processes > 1:
         os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", tempfile.mkdtemp(prefix="mirrorgate-metrics-"))
     if parent_pid is not None:
         exit_with_parent(parent_pid)
-    uvicorn.run(
+    config = uvicorn.Config(
         "app.main:create_app",
         **listening(settings),
         factory=True,
         workers=settings.api_processes,
         loop="uvloop",
-        http="httptools",
+        http=BoundedHttpProtocol,
         log_config=None,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=10,
+        timeout_worker_healthcheck=30,
     )
+    if settings.api_processes > 1:
+        _ApiProcesses(config, [config.bind_socket()]).run()
+        return
+    server = uvicorn.Server(config)
+    with suppress(KeyboardInterrupt):
+        server.run()
+    if not server.started:
+        sys.exit(STARTUP_FAILURE)
+
+
+class _ApiProcesses(Multiprocess):
+    """API processes that share a port, which none listens on any more once they are told to stop."""
+
+    def terminate_all(self) -> None:
+        for listener in self.sockets:
+            listener.close()
+        super().terminate_all()
 
 
 def listening(settings: Settings) -> dict[str, Any]:

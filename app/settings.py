@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.errors import Code, Misconfigured
@@ -119,6 +119,56 @@ class Settings(BaseSettings):
     max_body_bytes: Annotated[
         int, Field(ge=1024, description="Largest request body, compressed and decompressed, in bytes.")
     ] = 64 * 2**20
+    max_expansion: Annotated[
+        int,
+        Field(
+            ge=2, description="Largest decompressed body beyond 1 MiB, as a multiple of what was sent: 200 for 200 : 1."
+        ),
+    ] = 200
+    max_request_messages: Annotated[int, Field(ge=1, description="Most messages, or CSV records, in one request.")] = (
+        500_000
+    )
+    max_value_bytes: Annotated[
+        int, Field(ge=1, description="Longest text, or JSON, that a message may have as a value, in bytes of UTF-8.")
+    ] = 16 * 2**20
+    body_seconds: Annotated[
+        float, Field(gt=0, description="Longest time that a request's body may take to arrive.")
+    ] = 300.0
+    body_grace_seconds: Annotated[
+        float, Field(gt=0, description="How long a body may take to arrive whatever its rate.")
+    ] = 10.0
+    min_body_rate: Annotated[
+        int,
+        Field(ge=1, description="Bytes per second that a body must arrive with after `MIRRORGATE_BODY_GRACE_SECONDS`."),
+    ] = 1024
+    max_concurrent_requests: Annotated[
+        int, Field(ge=1, description="Change requests that an API process works on at the same time.")
+    ] = 1_000
+    max_bytes_in_memory: Annotated[
+        int | None,
+        Field(
+            ge=1024,
+            description="Bytes of bodies, as sent and decompressed, that an API process holds at the same time; unset: "
+            "four times `MIRRORGATE_MAX_BODY_BYTES`, at least 64 MiB.",
+        ),
+    ] = None
+    max_backlog_bytes: Annotated[
+        int, Field(ge=1, description="Payload bytes of a table that may be accepted and not yet published.")
+    ] = 16 * 2**30
+    max_backlog_rows: Annotated[
+        int | None, Field(ge=1, description="Rows of a table that may be accepted and not yet published; unset: any.")
+    ] = None
+    max_backlog_seconds: Annotated[
+        float | None,
+        Field(gt=0, description="How old the oldest unpublished batch of a table may become; unset: any age."),
+    ] = None
+    max_total_backlog_bytes: Annotated[
+        int, Field(ge=1, description="Payload bytes of all tables that may be accepted and not yet published.")
+    ] = 128 * 2**30
+    max_total_backlog_rows: Annotated[
+        int | None,
+        Field(ge=1, description="Rows of all tables that may be accepted but not published; unset: any."),
+    ] = None
     lease_seconds: Annotated[
         float, Field(gt=0, description="A drain that has not renewed its lease for this long loses its tables.")
     ] = 15.0
@@ -230,6 +280,19 @@ class Settings(BaseSettings):
                 for issue in error.errors(include_input=False)
             )
             raise Misconfigured(Code.BAD_SETTING, wrong) from None
+
+    @field_validator("max_bytes_in_memory")
+    @classmethod
+    def _room_for_one(cls, value: int | None, others: ValidationInfo) -> int | None:
+        """A compressed body and what it expands to must fit, or it would be refused for ever."""
+        if value is not None and value < 2 * others.data.get("max_body_bytes", 0):
+            raise ValueError(f"must be at least twice {PREFIX}MAX_BODY_BYTES")
+        return value
+
+    @property
+    def bytes_in_memory(self) -> int:
+        """`max_bytes_in_memory`, or what follows from the largest body."""
+        return self.max_bytes_in_memory or max(4 * self.max_body_bytes, 64 * 2**20)
 
     @property
     def marker_first(self) -> bool:

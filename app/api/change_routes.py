@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -38,7 +39,7 @@ _RESPONSES = {
         "model": AcceptedModel | DryRunModel,
         "headers": {"Idempotency-Replayed": {"schema": {"type": "string", "enum": ["true"]}}},
     },
-    **problems(400, 401, 403, 404, 409, 413, 415, 422, 503),
+    **problems(400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 503),
 }
 
 
@@ -61,12 +62,12 @@ async def post_arcion(request: Request) -> Response:
             raise RejectedInput(Code.BAD_REQUEST, "a CSV body needs `table`")
         layout = read_parameters(CsvParameters, "query", request.query_params).layout
         name = TableName.parse(given.table)
-        return await _answer(request, caller, given, "arcion", lambda body: arcion_csv(body, name, layout))
+        return await _answer(request, caller, given, "arcion", partial(arcion_csv, table=name, layout=layout))
     check_json_type(request)
     check_parameters(request, _NAMES | {"override"}, only_csv=_CSV_NAMES)
     given = read_parameters(OverrideParameters, "query", request.query_params)
     table, override = _table(given), given.override
-    return await _answer(request, caller, given, "arcion", lambda body: arcion_json(body, table, override=override))
+    return await _answer(request, caller, given, "arcion", partial(arcion_json, table=table, override=override))
 
 
 @router.post(
@@ -85,7 +86,7 @@ async def post_replicate(request: Request) -> Response:
     check_parameters(request, _NAMES)
     given = read_parameters(ChangeParameters, "query", request.query_params)
     table = _table(given)
-    return await _answer(request, caller, given, "replicate", lambda body: replicate_json(body, table))
+    return await _answer(request, caller, given, "replicate", partial(replicate_json, table=table))
 
 
 @router.post(
@@ -106,7 +107,8 @@ async def post_arrow(request: Request) -> Response:
     if not given.table:
         raise RejectedInput(Code.BAD_REQUEST, "an Arrow stream needs `table`")
     gateway = gateway_of(request)
-    load = ArrowLoad(TableName.parse(given.table), await read_body(request, gateway.settings.max_body_bytes))
+    body = await read_body(request, gateway.settings)
+    load = ArrowLoad(TableName.parse(given.table), body, gateway.input_limits)
     identity = caller.headers.identity(request, caller.principal, load.body)
     return _accepted("arrow", await load.accept(gateway.ingest, caller.principal, identity))
 
@@ -133,13 +135,13 @@ async def _answer(
     caller: _Caller,
     given: ChangeParameters,
     source_format: str,
-    decoding: Callable[[bytes], Decode],
+    decoding: Callable[..., Decode],
 ) -> Response:
     """Receipts after commit, or what would land."""
     gateway = gateway_of(request)
-    body = await read_body(request, gateway.settings.max_body_bytes)
+    body = await read_body(request, gateway.settings)
     identity = caller.headers.identity(request, caller.principal, body)
-    decode = decoding(body)
+    decode = decoding(body, limits=gateway.input_limits)
     if given.dry_run:
         marker_first = gateway.settings.marker_first
         rehearsal = await rehearse(gateway.engine, decode, caller.principal, marker_first=marker_first)

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from app.api.auth import Authenticator
+from app.domain.input_limits import InputLimits
 from app.ingest import Ingest
 from app.settings import Settings
 from app.staging.access_journal import AccessJournal
@@ -24,6 +25,10 @@ class Gateway:
     ingest: Ingest
     staged: threading.Event
     """Set after a commit that the drain should look at soon."""
+
+    @property
+    def input_limits(self) -> InputLimits:
+        return InputLimits(self.settings.max_request_messages, self.settings.max_value_bytes)
 
     def wake_drain(self) -> None:
         self.staged.set()

@@ -19,10 +19,12 @@ _TEXTS: Final = {
     401: "No valid key or token",
     403: "The key lacks the right",
     404: "No such table, batch or key, or outside the key's tables",
+    408: "The body came too slowly",
     409: "Conflict with the table's state or schema",
     413: "Body too large",
     415: "Unsupported content type or encoding",
     422: "A message or a member is not valid",
+    429: "Too much is not published yet; see Retry-After",
     503: "Temporarily unavailable; see Retry-After",
 }
 

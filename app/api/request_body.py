@@ -1,6 +1,7 @@
 """Request bodies: bounded before and after decompression."""
 
 import asyncio
+import io
 import zlib
 from collections.abc import Callable, Set
 from typing import Final, Protocol
@@ -10,16 +11,20 @@ from fastapi import Request
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.api.admission import CHANGES, reservation_of
 from app.errors import Code, RejectedInput
+from app.settings import Settings
 
 _JSON_TYPES: Final = frozenset({"application/json", "application/x-ndjson", "application/ndjson", "application/jsonl"})
 ARROW_STREAM: Final = "application/vnd.apache.arrow.stream"
-CHANGES: Final = "/v1/changes/"
 MOST_ELSEWHERE: Final = 2**20
 """Bytes of a body that is not one of changes: a table of thousands of columns fits."""
 
-_PIECE: Final = 2**10
-"""Compressed bytes that are expanded at once: at most 44 MB with zstd, 1 MB with gzip."""
+_PIECE: Final = 2**8
+"""Compressed bytes that are expanded at once: at most 8 MiB with zstd, 256 KiB with gzip."""
+
+_HARMLESS: Final = 2**20
+"""Bytes that a body may expand to however little was sent."""
 
 
 class _Decompressor(Protocol):
@@ -98,31 +103,59 @@ def _media_type(request: Request) -> str:
     return request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
 
 
-async def read_body(request: Request, most: int) -> bytes:
-    """The decompressed body, `most` bytes at the most on either side of decompression."""
-    encoding = request.headers.get("content-encoding", "identity").strip().lower()
-    if encoding != "identity" and encoding not in _DECOMPRESSORS:
-        raise RejectedInput(Code.UNSUPPORTED_ENCODING, "the content encoding is not gzip or zstd")
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > most:
+async def read_body(request: Request, settings: Settings) -> bytes:
+    """The decompressed body. Room for it is reserved before it grows; it is given back when the request ends.
+
+    Raises RejectedInput where it is too large, or TemporarilyUnavailable `overloaded`.
+    """
+    encoding = _encoding(request)
+    most, reservation = settings.max_body_bytes, reservation_of(request)
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal():
+        if int(declared) > most:
             raise _too_large(most)
+        reservation.hold(int(declared))
+    sent = io.BytesIO()
+    async for chunk in request.stream():
+        if sent.tell() + len(chunk) > most:
+            raise _too_large(most)
+        sent.write(chunk)
+    body = sent.getvalue()
     if encoding == "identity":
-        return bytes(body)
+        return body
+
+    def hold(size: int) -> None:
+        if size > most:
+            raise _too_large(most)
+        if size > max(_HARMLESS, settings.max_expansion * len(body)):
+            detail = f"the body expands to more than {settings.max_expansion} times what was sent"
+            raise RejectedInput(Code.BODY_EXPANDS_TOO_MUCH, detail)
+        reservation.hold(len(body) + size)
+
     try:
-        return await asyncio.to_thread(_decompress, bytes(body), _DECOMPRESSORS[encoding], most)
+        return await asyncio.to_thread(_decompress, body, _DECOMPRESSORS[encoding], hold)
     except (zlib.error, zstandard.ZstdError, ValueError) as error:
         raise RejectedInput(Code.BAD_ENCODING, f"the body is not valid {encoding}") from error
 
 
-def _decompress(body: bytes, start: Callable[[], _Decompressor], most: int) -> bytes:
+def _encoding(request: Request) -> str:
+    """Raises RejectedInput `unsupported_encoding` for another one than gzip and zstd, or more than one."""
+    named = ",".join(request.headers.getlist("content-encoding")).split(",")
+    encodings = [name for name in (name.strip().lower() for name in named) if name not in ("", "identity")]
+    if len(encodings) > 1:
+        raise RejectedInput(Code.UNSUPPORTED_ENCODING, "the body has more than one content encoding")
+    if encodings and encodings[0] not in _DECOMPRESSORS:
+        raise RejectedInput(Code.UNSUPPORTED_ENCODING, "the content encoding is not gzip or zstd")
+    return encodings[0] if encodings else "identity"
+
+
+def _decompress(body: bytes, start: Callable[[], _Decompressor], hold: Callable[[int], None]) -> bytes:
     """One or more whole members or frames, nothing behind them. Raises ValueError for a truncated one.
 
-    It reads small pieces, so that the size is checked long before a bomb fills the memory.
+    It reads small pieces, and asks `hold` for all that has come of them, long before a bomb fills the memory.
     """
-    parts: list[bytes] = []
-    size = position = 0
+    expanded = io.BytesIO()
+    position = 0
     view = memoryview(body)
     while position < len(view):
         decompressor = start()
@@ -132,12 +165,10 @@ def _decompress(body: bytes, start: Callable[[], _Decompressor], most: int) -> b
                 raise ValueError("truncated")
             part = decompressor.decompress(piece)
             position += len(piece)
-            size += len(part)
-            if size > most:
-                raise _too_large(most)
-            parts.append(part)
+            hold(expanded.tell() + len(part))
+            expanded.write(part)
         position -= len(decompressor.unused_data)
-    return b"".join(parts)
+    return expanded.getvalue()
 
 
 def _too_large(most: int) -> RejectedInput:

@@ -1,5 +1,6 @@
 """One log line, one request id and the metrics of every request, as plain ASGI around the app."""
 
+import asyncio
 import re
 import time
 import traceback
@@ -10,8 +11,9 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.api.admission import CHANGES
 from app.api.problem_responses import problem_response
-from app.errors import Code, MirrorgateError
+from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 from app.telemetry import REQUEST_SECONDS, REQUESTS
 
 log = structlog.get_logger()
@@ -53,6 +55,9 @@ class RequestLog:
                 await self._app(scope, receive, send_with_id)
             except ClientDisconnect:
                 status = CLIENT_GONE
+            except asyncio.CancelledError:  # the process stops, and this took longer than it waits
+                if not answered:
+                    await problem_response(_given_up(scope))(scope, receive, send_with_id)
             except Exception as error:  # the caller hears of it, with the request id of this line
                 # Places only: the text of an error may hold a value.
                 log.error("request_crashed", error=type(error).__name__, at=traceback.format_tb(error.__traceback__))  # noqa: TRY400  # the text stays out
@@ -62,6 +67,12 @@ class RequestLog:
                 await response(scope, receive, send_with_id)
             finally:
                 _record(scope, status, time.perf_counter() - started)
+
+
+def _given_up(scope: Scope) -> TemporarilyUnavailable:
+    if scope["path"].startswith(CHANGES):
+        return TemporarilyUnavailable(Code.COMMIT_UNKNOWN, "this API process stopped before the transaction had ended")
+    return TemporarilyUnavailable(Code.SHUTTING_DOWN, "this API process is stopping")
 
 
 def _request_id(scope: Scope) -> str:

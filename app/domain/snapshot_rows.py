@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from app.domain.change import SourceValue
 from app.domain.column_conversion import BadValues, beyond_calendar, convert, hold_any
+from app.domain.input_limits import UNLIMITED
 from app.domain.json_pointer import pointer_to
 from app.domain.landing_rows import LandingRows, RowRules
 from app.domain.row_builder import RowMarker
@@ -22,18 +23,20 @@ from app.errors import Code, Problem, RejectedInput
 MOST_ROWS_NAMED: Final = 100
 
 
-def snapshot_rows(batch: pa.RecordBatch, rules: RowRules) -> LandingRows:
+def snapshot_rows(batch: pa.RecordBatch, rules: RowRules, most_value_bytes: int = UNLIMITED.value_bytes) -> LandingRows:
     """The rows of a batch whose columns are the table's, by name, in any order; a nullable one may be absent.
 
     Types are the table's, or narrower ones of the same kind. Raises RejectedInput with `schema_mismatch`,
-    `unknown_column`, `incomplete_insert`, `bad_value`, `null_key`, `null_value` or `reload_requires_recreate`.
+    `unknown_column`, `incomplete_insert`, `bad_value`, `value_too_large`, `null_key`, `null_value` or
+    `reload_requires_recreate`.
     """
     marker = _marker(rules)
     problems = [*_unknown_columns(batch, rules)]
     arrays: list[pa.Array] = []
     for column in rules.schema.columns:
         try:
-            arrays.append(_array(batch, column, rules))
+            arrays.append(array := _array(batch, column, rules))
+            _check_lengths(array, column, most_value_bytes)
         except RejectedInput as error:
             problems.extend(error.problems)
     if problems:
@@ -71,6 +74,14 @@ def _array(batch: pa.RecordBatch, column: Column, rules: RowRules) -> pa.Array:
         code = Code.NULL_KEY if column.name in rules.schema.key_set else Code.NULL_VALUE
         raise _refused_rows(code, "required column is NULL", column, pc.is_null(array))
     return array
+
+
+def _check_lengths(array: pa.Array, column: Column, most: int) -> None:
+    """Raises RejectedInput `value_too_large`."""
+    if column.type.name in {TypeName.STRING, TypeName.JSON, TypeName.BINARY} and array.nbytes > most:
+        too_long = pc.greater(pc.binary_length(array), most)
+        if pc.any(too_long).as_py():
+            raise _refused_rows(Code.VALUE_TOO_LARGE, f"longer than {most} bytes", column, too_long)
 
 
 def _typed(given: pa.Array, column: Column, rules: RowRules) -> pa.Array:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from app.domain.change import Change, Image, Operation
+from app.domain.input_limits import UNLIMITED, InputLimits
 from app.domain.json_pointer import pointer_to
 from app.domain.names import TableName
 from app.domain.source_name import SourceName
@@ -86,7 +87,7 @@ def _more_members(value: Any) -> int:
 _DECODER: Final = MessageDecoder(ArcionMessage, count_members)
 
 
-def decode_arcion(body: bytes, table: TableName | None = None) -> ArcionChanges:
+def decode_arcion(body: bytes, table: TableName | None = None, limits: InputLimits = UNLIMITED) -> ArcionChanges:
     """The changes of a JSON body in order; with `table`, all of them are for it, whatever they are addressed to.
 
     Raises RejectedInput naming every message that is wrong.
@@ -94,7 +95,7 @@ def decode_arcion(body: bytes, table: TableName | None = None) -> ArcionChanges:
     changes = ArcionChanges()
     problems: list[Problem] = []
     addresses = AddressBook(table)
-    for index, message in enumerate(_DECODER.decode(body)):
+    for index, message in enumerate(_DECODER.decode(body, limits)):
         try:
             changes.append(AddressedChange(addresses.look_up(message.tableName), _change(index, message)))
         except WrongMessage as wrong:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.domain.change import Change, Image, Operation
+from app.domain.input_limits import UNLIMITED, InputLimits
 from app.errors import Code, Problem, RejectedInput
 from app.formats.arcion import OPERATIONS, WrongMessage, images
 from app.formats.csv_layout import CsvLayout, CsvMode, check_columns
@@ -36,7 +37,9 @@ class _Record:
     """The first field whose quotes are escaped with backslashes though the layout says otherwise."""
 
 
-def decode_arcion_csv(body: bytes, layout: CsvLayout, trimmed: frozenset[str] = frozenset()) -> CsvChanges:
+def decode_arcion_csv(
+    body: bytes, layout: CsvLayout, trimmed: frozenset[str] = frozenset(), limits: InputLimits = UNLIMITED
+) -> CsvChanges:
     """Read a body. In `trimmed` columns, those that hold no text, blanks around a value are no data.
 
     Raises RejectedInput naming records by index and line.
@@ -62,6 +65,7 @@ def decode_arcion_csv(body: bytes, layout: CsvLayout, trimmed: frozenset[str] = 
             if len(problems) >= _MOST_PROBLEMS:
                 break
         index += 1
+        limits.check_messages(index)
     if problems:
         raise RejectedInput.of(tuple(problems))
     if not decoded.changes:

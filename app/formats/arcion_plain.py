@@ -73,6 +73,11 @@ class PlainBody:
     _body: bytes
     _messages: Sequence[_Message]
 
+    @property
+    def messages(self) -> int:
+        """How many there are."""
+        return len(self._messages)
+
     def rows(self, columns: Sequence[str], key_columns: Sequence[str]) -> PlainRows | None:
         """The rows for a table of these columns, or None where this body is not plain for it."""
         reading = _Reading(columns, key_columns)

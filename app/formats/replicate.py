@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET
 
 from app.domain.change import Change, Image, Operation
+from app.domain.input_limits import UNLIMITED, InputLimits
 from app.domain.names import TableName
 from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate_masks import read_mask
@@ -56,12 +57,12 @@ class ReplicateRequest:
 _DECODER: Final[MessageDecoder[ReplicateMessage | None]] = MessageDecoder(ReplicateMessage | None, count_members)  # type: ignore[arg-type]  # msgspec reads a union where typing wants a class
 
 
-def decode_replicate(body: bytes) -> ReplicateRequest:
+def decode_replicate(body: bytes, limits: InputLimits = UNLIMITED) -> ReplicateRequest:
     """Read a JSON body. Raises RejectedInput naming every message that is wrong."""
     request = ReplicateRequest([], [], 0)
     problems: list[Problem] = []
     ignored = 0
-    for index, message in enumerate(_DECODER.decode(body)):
+    for index, message in enumerate(_DECODER.decode(body, limits)):
         try:
             inner, prefix = _unwrap(message)
             if inner is None:

@@ -7,6 +7,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from app.domain.input_limits import UNLIMITED, InputLimits
 from app.errors import Code, Problem, RejectedInput
 from app.formats.duplicate_members import check_members
 from app.formats.member_screen import is_suspicious
@@ -43,18 +44,20 @@ class MessageDecoder(Generic[Message]):
         self._one = msgspec.json.Decoder(message_type, float_hook=_fraction)
         self._many = msgspec.json.Decoder(list[message_type], float_hook=_fraction)  # type: ignore[valid-type]  # built at run time
 
-    def decode(self, body: bytes) -> list[Message]:
+    def decode(self, body: bytes, limits: InputLimits = UNLIMITED) -> list[Message]:
         """The messages of a body in order. Raises RejectedInput `malformed_json`, `duplicate_member`,
-        `malformed_message` or `empty_request`; a wrong message is named by index and pointer."""
+        `malformed_message`, `empty_request` or `too_many_messages`; a wrong message is named by index and pointer."""
         body, offset = _stripped(body)
         try:
             messages = self._decode_whole(body)
         except (msgspec.DecodeError, *_OTHER_REFUSALS):
             _check_texts(body, offset)
             parts = _parts(body, offset)
+            limits.check_messages(len(parts))
             messages = [self._decode_part(index, *part) for index, part in enumerate(parts)]
         if not messages:
             raise RejectedInput(Code.EMPTY_REQUEST, "the body holds no message")
+        limits.check_messages(len(messages))
         if self._count is None or is_suspicious(body, self._count(messages)):
             _check_texts(body, offset)
             check_members(body, offset)

@@ -2,17 +2,20 @@
 
 `accept` takes a request through decoding, routing, typing and staging; `directory` knows the tables as last seen;
 `replicate_tables` does what metadata messages say; `typed_request` makes typed batches, `plain_requests` faster for
-those that ask nothing of their table; `rehearsal` does all that and takes it back. `load` takes Arrow streams.
+those that ask nothing of their table; `backlog` refuses what a table, or the gateway, may not take for now;
+`rehearsal` does all that and takes it back. `load` takes Arrow streams.
 """
 
 from app.formats.csv_layout import CsvLayout, CsvMode
 from app.ingest.accept import Accepted, Decode, Ingest, arcion_csv, arcion_json, replicate_json
+from app.ingest.backlog import BacklogWatch
 from app.ingest.load import ArrowLoad
 from app.ingest.rehearsal import rehearse
 
 __all__ = [
     "Accepted",
     "ArrowLoad",
+    "BacklogWatch",
     "CsvLayout",
     "CsvMode",
     "Decode",

@@ -11,15 +11,18 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from app.domain.access import Principal
+from app.domain.input_limits import UNLIMITED, InputLimits
 from app.domain.names import TableName
 from app.domain.request_identity import RequestIdentity, StoredReceipt, replayed
 from app.domain.source_name import SourceName
+from app.domain.table import Table
 from app.domain.table_schema import TypeName
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.formats.arcion import decode_arcion
 from app.formats.arcion_csv import decode_arcion_csv
 from app.formats.csv_layout import CsvLayout
 from app.formats.replicate import decode_replicate
+from app.ingest.backlog import BacklogWatch
 from app.ingest.directory import TableDirectory
 from app.ingest.plain_requests import plain_arcion_batch, untyped_request
 from app.ingest.replicate_tables import ReplicateTables
@@ -64,6 +67,8 @@ class Ingest:
     group_commit: GroupCommit
     marker_first: bool = False
     """Where landing files have the row marker, which the metadata chain tells when a table is registered."""
+    backlog: BacklogWatch | None = None
+    """Whom to ask whether a table may take more; without one, each may."""
     directory: TableDirectory = field(init=False)
 
     def __post_init__(self) -> None:
@@ -105,6 +110,7 @@ class Ingest:
         request = untyped_request(decoded, self.directory, principal, identity)
         if request is None:
             return None
+        await self.admit(request.table, identity)
         try:
             receipts = await asyncio.wrap_future(self.group_commit.submit_untyped(request))
         except (TypeAlone, TableMoved):
@@ -118,6 +124,7 @@ class Ingest:
         batch = await asyncio.to_thread(plain, self.directory, principal)
         if batch is None:
             return None
+        await self.admit(batch.table, identity)
         try:
             return Accepted(await asyncio.wrap_future(self.group_commit.submit([batch], identity)))
         except TableMoved:
@@ -125,6 +132,8 @@ class Ingest:
 
     async def _staged_typed(self, decoded: Decoded, principal: Principal, identity: RequestIdentity | None) -> Accepted:
         typist = Typist(self.directory, principal, self.marker_first)
+        if self.backlog is not None:
+            typist.admit = self.backlog.check
         for _ in range(_ATTEMPTS):
             try:
                 typed: TypedRequest = await asyncio.to_thread(typist.type_request, decoded)
@@ -144,6 +153,15 @@ class Ingest:
             return await asyncio.wrap_future(self.group_commit.submit(typed.batches, identity, **counts))
         except RejectedInput as error:
             raise (decoded.refusal(error.problems) if error.problems else error) from error
+
+    async def admit(self, table: Table, identity: RequestIdentity | None) -> None:
+        """Raises TemporarilyUnavailable `backlog_full`, or AlreadyStaged: what is staged may be asked for again."""
+        try:
+            if self.backlog is not None:
+                self.backlog.check(table)
+        except TemporarilyUnavailable:
+            await self.look_for(identity)
+            raise
 
     async def look_for(self, identity: RequestIdentity | None) -> None:
         """Spare a repeated request the work. Raises AlreadyStaged, or RejectedInput for another request."""
@@ -173,7 +191,9 @@ class Decode:
     """Reads and types the body if it is plain, and takes much less time for it."""
 
 
-def arcion_json(body: bytes, table: TableName | None = None, *, override: bool = False) -> Decode:
+def arcion_json(
+    body: bytes, table: TableName | None = None, *, override: bool = False, limits: InputLimits = UNLIMITED
+) -> Decode:
     """Reads an Arcion JSON body. `table` must be the one that the messages feed, unless it is to `override` what
     they say."""
     requested = SourceName(None, table) if table else None
@@ -181,7 +201,7 @@ def arcion_json(body: bytes, table: TableName | None = None, *, override: bool =
     def decode(directory: TableDirectory, principal: Principal, marker_first: bool) -> Decoded:
         if override and table is None:
             raise RejectedInput(Code.BAD_REQUEST, "override=true needs `table`")
-        messages = decode_arcion(body, table if override else None)
+        messages = decode_arcion(body, table if override else None, limits)
         WRONG_HASHES.inc(messages.wrong_hashes)
         sources: dict[int, SourceChanges] = {}
         for entry in messages:  # an address is one object, so that its name need not be folded for each message
@@ -189,13 +209,13 @@ def arcion_json(body: bytes, table: TableName | None = None, *, override: bool =
             if found is None:
                 found = sources[id(entry.source)] = SourceChanges(entry.source)
             found.changes.append(entry.change)
-        return Decoded(list(sources.values()), requested=requested)
+        return Decoded(list(sources.values()), requested=requested, most_value_bytes=_most_value_bytes(body, limits))
 
-    plain = partial(plain_arcion_batch, body, requested, override=override)
-    return Decode(decode, is_small=len(body) <= SMALL_BODY, plain=plain)
+    plain = partial(plain_arcion_batch, body, requested, override=override, limits=limits)
+    return Decode(decode, is_small=len(body) <= min(SMALL_BODY, limits.value_bytes), plain=plain)
 
 
-def arcion_csv(body: bytes, table: TableName, layout: CsvLayout) -> Decode:
+def arcion_csv(body: bytes, table: TableName, layout: CsvLayout, limits: InputLimits = UNLIMITED) -> Decode:
     """Reads an Arcion CSV body for one table."""
 
     def decode(directory: TableDirectory, principal: Principal, marker_first: bool) -> Decoded:
@@ -205,19 +225,24 @@ def arcion_csv(body: bytes, table: TableName, layout: CsvLayout) -> Decode:
             withheld = directory.withheld(source, principal)
             raise RejectedInput(Code.UNKNOWN_TABLE, f"table {table} is not registered", withheld=withheld)
         trimmed = frozenset(column.name for column in found.schema.columns if column.type.name not in _TEXT)
-        decoded = decode_arcion_csv(body, layout, trimmed)
-        return Decoded([SourceChanges(source, decoded.changes)], lines=decoded.lines)
+        decoded = decode_arcion_csv(body, layout, trimmed, limits)
+        most = _most_value_bytes(body, limits)
+        return Decoded([SourceChanges(source, decoded.changes)], lines=decoded.lines, most_value_bytes=most)
 
     return Decode(decode)
 
 
-def replicate_json(body: bytes, table: TableName | None = None) -> Decode:
+def replicate_json(body: bytes, table: TableName | None = None, *, limits: InputLimits = UNLIMITED) -> Decode:
     """Reads a Replicate body, and registers what its metadata messages declare."""
 
     def decode(directory: TableDirectory, principal: Principal, marker_first: bool) -> Decoded:
-        request = decode_replicate(body)
+        request = decode_replicate(body, limits)
         settled = ReplicateTables(directory, principal, marker_first).settle(request, table)
         sources = [SourceChanges(SourceName(None, name), changes, task) for name, task, changes in settled]
-        return Decoded(sources, request.ignored)
+        return Decoded(sources, request.ignored, most_value_bytes=_most_value_bytes(body, limits))
 
     return Decode(decode)
+
+
+def _most_value_bytes(body: bytes, limits: InputLimits) -> int | None:
+    return limits.value_bytes if len(body) > limits.value_bytes else None

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.domain.access import Principal
+from app.domain.input_limits import UNLIMITED, InputLimits
 from app.domain.names import TableName
 from app.domain.request_identity import RequestIdentity
 from app.domain.snapshot_rows import snapshot_rows
@@ -23,6 +24,7 @@ class ArrowLoad:
 
     table: TableName
     body: bytes
+    limits: InputLimits = UNLIMITED
 
     async def accept(self, ingest: Ingest, principal: Principal, identity: RequestIdentity | None) -> Accepted:
         """Stage the rows as one batch; returns after commit. Raises what `Ingest.accept` raises."""
@@ -32,6 +34,7 @@ class ArrowLoad:
         await ingest.look_for(identity)
         for _ in range(_ATTEMPTS):
             batch = await asyncio.to_thread(self._typed, ingest, principal)
+            await ingest.admit(batch.table, identity)
             try:
                 return Accepted(await asyncio.wrap_future(ingest.group_commit.submit([batch], identity)))
             except TableMoved:
@@ -46,4 +49,5 @@ class ArrowLoad:
             raise RejectedInput(Code.UNKNOWN_TABLE, f"table {self.table} is not registered", withheld=withheld)
         if not table.state.accepts_changes:
             raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
-        return TypedBatch(table, snapshot_rows(decode_arrow_stream(self.body), table.row_rules))
+        rows = snapshot_rows(decode_arrow_stream(self.body), table.row_rules, self.limits.value_bytes)
+        return TypedBatch(table, rows)

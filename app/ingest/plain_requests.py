@@ -5,6 +5,7 @@ others, and every request that is to be refused, take the way of `Typist`.
 """
 
 from app.domain.access import Principal
+from app.domain.input_limits import InputLimits
 from app.domain.plain_rows import landing_rows_of_plain
 from app.domain.request_identity import RequestIdentity
 from app.domain.source_name import SourceName
@@ -30,11 +31,19 @@ def untyped_request(
 
 
 def plain_arcion_batch(
-    body: bytes, requested: SourceName | None, directory: TableDirectory, principal: Principal, *, override: bool
+    body: bytes,
+    requested: SourceName | None,
+    directory: TableDirectory,
+    principal: Principal,
+    *,
+    override: bool,
+    limits: InputLimits,
 ) -> TypedBatch | None:
-    """The typed batch of an Arcion JSON body if it is plain, for one table that is known."""
+    """The typed batch of an Arcion JSON body if it is plain, within the limits, and for one table that is known."""
+    if len(body) > limits.value_bytes:  # a value may be too long
+        return None
     plain = decode_plain(body)
-    if plain is None or (override and not requested):
+    if plain is None or plain.messages > limits.messages or (override and not requested):
         return None
     source = requested if override and requested else plain.source
     table = _plain_table(source, requested, directory, principal)

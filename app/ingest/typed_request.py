@@ -1,14 +1,16 @@
 """Changes by source -> typed batches by table, under the tables as they are now."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
+from typing import TypeAlias
 
 import structlog
 
 from app.domain.access import Principal
 from app.domain.change import Change
+from app.domain.input_limits import long_values
 from app.domain.landing_rows import landing_rows
 from app.domain.schema_needs import needed_schema
 from app.domain.source_name import SourceName
@@ -26,6 +28,9 @@ from app.staging.table_registry import pin_arcion_catalog
 from app.staging.typed_batch import SourceAdvance, TableMoved, TypedBatch
 
 log = structlog.get_logger()
+
+Admit: TypeAlias = Callable[[Table], None]
+"""Raises TemporarilyUnavailable where a table may take no more changes now."""
 
 
 @dataclass(slots=True)
@@ -47,6 +52,8 @@ class Decoded:
     """Where the messages begin in a body of lines, by their index."""
     requested: SourceName | None = None
     """A name of the table that every source must feed."""
+    most_value_bytes: int | None = None
+    """What no value may be longer than; None where the body is not."""
 
     def refusal(self, problems: Sequence[Problem], withheld: str | None = None) -> RejectedInput:
         """Problems found later than decoding, each with its line where there are lines."""
@@ -95,6 +102,7 @@ class Typist:
     directory: TableDirectory
     principal: Principal
     marker_first: bool = False
+    admit: Admit = lambda _: None
 
     def type_request(self, decoded: Decoded) -> TypedRequest:
         """Typed batches of every table. Raises RejectedInput with all problems of the whole request.
@@ -104,16 +112,16 @@ class Typist:
         """
         routed = self._route(decoded)
         try:
-            typed = _typed(decoded, routed)
+            typed = _typed(decoded, routed, self.admit)
         except RejectedInput:
             self.forget(decoded)
             present = self._route(decoded)
             if present == routed:
                 raise
-            typed = _typed(decoded, routed := present)
+            typed = _typed(decoded, routed := present, self.admit)
         if self._prepare(decoded, typed, routed):
             self.forget(decoded)
-            typed = _typed(decoded, self._route(decoded))
+            typed = _typed(decoded, self._route(decoded), self.admit)
             if typed.needs:
                 raise TableMoved
         return typed
@@ -185,7 +193,7 @@ class Typist:
         return True
 
 
-def _typed(decoded: Decoded, routed: _Routed) -> TypedRequest:
+def _typed(decoded: Decoded, routed: _Routed, admit: Admit) -> TypedRequest:
     """Typed batches under these tables. Raises RejectedInput with every problem found."""
     batches: list[TypedBatch] = []
     needs: list[tuple[Table, TableSchema]] = []
@@ -198,7 +206,10 @@ def _typed(decoded: Decoded, routed: _Routed) -> TypedRequest:
         try:
             changes, advances, known = _in_order(feed)
             duplicates += known
+            if decoded.most_value_bytes is not None:
+                problems.extend(long_values(changes, table.options.exclude, decoded.most_value_bytes))
             if changes:
+                admit(table)
                 schema = needed_schema(changes, table)
                 if schema != table.schema:
                     needs.append((table, schema))

@@ -17,9 +17,14 @@ from app.splitting.parts import Limits, Part, Splitter, places_of
 
 CHUNK_BYTES: Final = 2**18
 _COMPRESSED: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
-_PASSING: Final = frozenset({429, 502, 503, 504})
+_PASSING: Final = frozenset({408, 429, 502, 503, 504})
 _BYTE_OR_LINE: Final = re.compile(r"\b(byte|line) (\d+)")
 _LINE_PREFIX: Final = re.compile(r"^line \d+: ")
+
+_SMALLER: Final = {
+    Code.BODY_TOO_LARGE: "Give a smaller --max-bytes.",
+    Code.TOO_MANY_MESSAGES: "Give a smaller --batch.",
+}
 
 Pause: TypeAlias = Callable[[float], None]
 
@@ -134,7 +139,7 @@ class Sender:
                 problem = problem | {"index": place.message, "byte": place.byte, "line": place.line}
             errors.append(problem | {"detail": detail})
         detail = errors[0]["detail"] if errors else _in_stream(error.detail, part)
-        remedy = "Give a smaller --max-bytes." if error.code is Code.BODY_TOO_LARGE else error.remedy
+        remedy = _SMALLER.get(error.code, error.remedy)
         return NotSent(error, detail, remedy=self._and_resume(remedy), errors=errors)
 
     def _and_resume(self, remedy: str) -> str:
@@ -168,7 +173,7 @@ def _is_final(error: MirrorgateError) -> bool:
 
 def _may_have_been_accepted(error: MirrorgateError) -> bool:
     if isinstance(error, RefusedByGateway):
-        return error.code is Code.COMMIT_UNKNOWN or error.status not in (429, 503)
+        return error.code is Code.COMMIT_UNKNOWN or error.status not in (408, 429, 503)
     return isinstance(error, AnswerLost)
 
 

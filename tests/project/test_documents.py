@@ -33,15 +33,31 @@ def test_the_tables_have_every_setting_and_every_error_code() -> None:
 
 def test_the_codes_of_change_requests_are_those_that_their_way_through_the_code_names() -> None:
     modules = [path for part in ("formats", "ingest") for path in (REPOSITORY / "app" / part).glob("*.py")]
-    modules += [REPOSITORY / "app/api" / f"{name}.py" for name in ("auth", "change_routes", "request_body")]
-    rules = ("image_overlay", "names", "row_builder", "snapshot_rows", "source_order", "typed_columns")
+    routes = ("admission", "auth", "change_routes", "request_body")
+    modules += [REPOSITORY / "app/api" / f"{name}.py" for name in routes]
+    rules = ("backlog", "image_overlay", "input_limits", "names", "row_builder", "snapshot_rows", "source_order")
+    rules += ("typed_columns",)
     modules += [REPOSITORY / "app/domain" / f"{name}.py" for name in rules]
     named = {Code[name] for path in modules for name in re.findall(r"\bCode\.([A-Z_]+)", path.read_text())}
     listed = [code for codes in CHANGE_CODES.values() for code in codes]
     assert len(set(listed)) == len(listed)
-    beyond = {"bad_schema", "incompatible_schema", "internal"}  # the schema's own rules, and a fault of the gateway
+    # The schema's own rules, what the framework reports, and a fault of the gateway.
+    beyond = {"bad_schema", "incompatible_schema", "request_timeout", "internal"}
     unavailable = {"database_unavailable", "commit_unknown", "table_busy", "shutting_down"}
     assert {*listed} - beyond - unavailable <= named <= {*listed}
+
+
+def test_the_limits_are_listed_with_their_defaults() -> None:
+    text = (DOCS / "limits.md").read_text(encoding="utf-8")
+    listed: dict[str, str] = {}
+    for names, defaults in re.findall(r"^\| (`[A-Z_`, ]+`) \| (.+?) \|", text, re.MULTILINE):
+        for name, default in zip(names.split(", "), defaults.split(", "), strict="," in names):
+            listed[name.strip("`").lower()] = default
+    limits = [name for name in Settings.model_fields if re.match("max_(?!delay)|body_|min_body", name)]
+    assert {*listed} == {*limits}
+    for name in limits:
+        default = Settings.model_fields[name].default
+        assert default is None or listed[name].startswith(f"`{default}`"), name
 
 
 def test_the_options_of_tables_are_listed_with_their_values_and_defaults() -> None:

@@ -65,7 +65,8 @@ def test_requests_go_out_in_order_each_once(gateway: FakeGateway) -> None:
     [
         refuses(503, "table_busy", Retry_After="3"),
         refuses(503, "database_unavailable", Retry_After="3"),
-        refuses(429, "not_ready", Retry_After="3"),
+        refuses(429, "backlog_full", Retry_After="3"),
+        refuses(408, "request_timeout", Retry_After="3"),
     ],
 )
 def test_a_request_that_cannot_be_taken_yet_is_repeated_after_the_time_asked_for(
@@ -133,7 +134,7 @@ def test_a_request_whose_answer_was_lost_is_repeated_under_its_key(gateway: Fake
 
 
 @pytest.mark.parametrize("lost", LOST)
-@pytest.mark.parametrize("later", [[], [refuses(503, "table_busy")], [refuses(429, "not_ready")]])
+@pytest.mark.parametrize("later", [[], [refuses(503, "table_busy")], [refuses(429, "backlog_full")]])
 def test_a_request_that_is_never_answered_stays_in_doubt(
     gateway: FakeGateway, lost: Answer, later: list[Answer]
 ) -> None:
@@ -145,6 +146,16 @@ def test_a_request_that_is_never_answered_stays_in_doubt(
     assert sending.sender.sent.in_doubt == (1, 1)
     assert "messages 1 to 1 may have been accepted" in error.detail
     assert "--from-message 2, else with --from-message 1" in error.remedy
+
+
+@pytest.mark.parametrize(("code", "option"), [("body_too_large", "--max-bytes"), ("too_many_messages", "--batch")])
+def test_a_request_that_is_too_large_names_the_option_that_makes_it_smaller(
+    gateway: FakeGateway, code: str, option: str
+) -> None:
+    gateway.answers += [refuses(413, code)]
+    error = Sending(gateway).run()
+    assert error is not None
+    assert error.remedy == f"Give a smaller {option}."
 
 
 def test_a_refusal_after_a_lost_answer_leaves_nothing_in_doubt(gateway: FakeGateway) -> None:

@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.embedded import PrivatePostgres
+from app.staging.backlog import SELECT_LAGGING, SUM_BLOCKS
 from app.staging.database import open_engine
 from app.staging.landing_ledger import SELECT_LAST_FILE, SELECT_UNRECORDED
 from app.staging.row_images import SELECT_IMAGES
@@ -140,3 +141,22 @@ def test_a_query_reads_by_an_index_and_only_what_it_needs(
     reads = [scan for scan in scans if scan["Node Type"] != "Subquery Scan"]
     assert all("Index" in scan["Node Type"] or scan["Node Type"] == "Bitmap Heap Scan" for scan in reads)
     assert all(scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0) <= touched for scan in reads)
+
+
+@pytest.mark.parametrize(
+    ("query", "parameters", "touched"),
+    [
+        (SELECT_LAGGING, {}, 1),
+        (SUM_BLOCKS, {"table_ids": [1], "generations": [1], "after": [BATCHES - 10], "through": [BATCHES]}, 10),
+    ],
+    ids=["the tables that lag", "what is new"],
+)
+def test_the_backlog_is_read_without_the_blocks_that_are_known(
+    history: sa.Engine, query: sa.TextClause, parameters: dict[str, Any], touched: int
+) -> None:
+    lag = "UPDATE mirrorgate.table_counters SET last_sequence = :last, published_through = :through WHERE table_id = 1"
+    sql.run(history, lag, last=BATCHES, through=FILES)
+    reads = [node for node in explained(history, query, **parameters) if node.get("Relation Name") == "staged_blocks"]
+    assert [("Index" in read["Node Type"], read["Actual Rows"], read["Actual Loops"]) for read in reads] == [
+        (True, touched, 1)
+    ]

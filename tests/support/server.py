@@ -11,6 +11,7 @@ import httpx
 import pytest
 import uvicorn
 
+from app.api.http_protocol import BoundedHttpProtocol
 from app.main import create_app
 from app.settings import PREFIX, Settings
 from tests.support.processes import started
@@ -21,7 +22,8 @@ from tests.support.waiting import wait_until
 def served(settings: Settings) -> Iterator[str]:
     """The address of a running API."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        config = uvicorn.Config(create_app(settings), log_config=None, access_log=False, lifespan="on")
+        app = create_app(settings)
+        config = uvicorn.Config(app, http=BoundedHttpProtocol, log_config=None, access_log=False, lifespan="on")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="api")
         thread.start()

@@ -1,0 +1,72 @@
+"""The HTTP parser's own bounds: how large the head of a request may be, and how long it may take to arrive.
+
+uvicorn bounds neither with this parser. A body is bounded where it is read.
+"""
+
+import asyncio
+from typing import Final
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+MOST_HEAD_BYTES: Final = 64 * 2**10
+"""Bytes of a request line with its headers, or of the trailers and chunk extensions of a body."""
+
+HEAD_SECONDS: Final = 10.0
+"""How long a connection may wait for its first request, and a request for the end of its headers."""
+
+_TOO_LARGE: Final = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+
+class BoundedHttpProtocol(HttpToolsProtocol):
+    """One connection. It is closed when a head is too large (431) or does not come in time."""
+
+    _beside_bodies = 0
+    """Bytes since the last piece of a body, or the last end of a head or a request."""
+    _head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_is_there()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._beside_bodies += len(data)
+        super().data_received(data)
+        if self._beside_bodies > MOST_HEAD_BYTES and not self.transport.is_closing():
+            self.transport.write(_TOO_LARGE)
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head_is_there()
+        self._await_head()
+
+    def on_headers_complete(self) -> None:
+        self._beside_bodies = 0
+        self._head_is_there()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._beside_bodies = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._beside_bodies = 0
+        super().on_message_complete()
+
+    def _await_head(self) -> None:
+        self._head_timer = self.loop.call_later(HEAD_SECONDS, self._head_is_late)
+
+    def _head_is_there(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _head_is_late(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+        else:  # a pipelined request; nothing of it is read while the one before is answered
+            self._await_head()

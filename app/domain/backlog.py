@@ -1,0 +1,87 @@
+"""How much may be accepted and not yet published, and when a refused request is worth another try."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from app.errors import Code, TemporarilyUnavailable
+
+LONGEST_WAIT: Final = 60
+"""Seconds after which a producer may look again, however long the backlog is."""
+
+_MEMORY_SECONDS: Final = 30.0
+"""About how far back the rate of publication looks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Payload bytes and rows."""
+
+    bytes: int = 0
+    rows: int = 0
+
+    def __add__(self, other: "Amount") -> "Amount":
+        return Amount(self.bytes + other.bytes, self.rows + other.rows)
+
+    def __sub__(self, other: "Amount") -> "Amount":
+        return Amount(self.bytes - other.bytes, self.rows - other.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Payload bytes and rows a second."""
+
+    bytes: float = 0.0
+    rows: float = 0.0
+
+    def after(self, published: Amount, seconds: float) -> "Rate":
+        """The rate once so much more was published in so many seconds: an average that forgets."""
+        weight = -math.expm1(-seconds / _MEMORY_SECONDS)
+        return Rate(
+            self.bytes + weight * (published.bytes / seconds - self.bytes),
+            self.rows + weight * (published.rows / seconds - self.rows),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What is accepted and not yet published, the age of its oldest batch, and how fast it was published lately."""
+
+    pending: Amount = Amount()
+    oldest_seconds: float = 0.0
+    rate: Rate = Rate()
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogLimit:
+    """At most so much may be pending, and the oldest batch so old; None for any."""
+
+    bytes: int | None = None
+    rows: int | None = None
+    seconds: float | None = None
+
+    def check(self, what: str, backlog: Backlog) -> None:
+        """Raises TemporarilyUnavailable `backlog_full`; `what` begins its sentence."""
+        waits = [*self._waits(backlog)]
+        if waits:
+            reasons, seconds = zip(*waits, strict=True)
+            detail = f"{what} {' and '.join(reasons)} not yet published"
+            raise TemporarilyUnavailable(Code.BACKLOG_FULL, detail, retry_after=max(seconds))
+
+    def _waits(self, backlog: Backlog) -> Iterator[tuple[str, int]]:
+        """Each reason to refuse, with how long to wait."""
+        pending, rate = backlog.pending, backlog.rate
+        if self.bytes is not None and pending.bytes >= self.bytes:
+            yield f"{pending.bytes} bytes", _seconds(pending.bytes - self.bytes, rate.bytes)
+        if self.rows is not None and pending.rows >= self.rows:
+            yield f"{pending.rows} rows", _seconds(pending.rows - self.rows, rate.rows)
+        if self.seconds is not None and backlog.oldest_seconds >= self.seconds:
+            yield f"a batch of {backlog.oldest_seconds:.0f} s", _seconds(0, rate.bytes)
+
+
+def _seconds(excess: int, rate: float) -> int:
+    """How long it takes to publish the `excess` at this rate, from 1 to LONGEST_WAIT."""
+    if rate <= 0 or excess >= rate * LONGEST_WAIT:
+        return LONGEST_WAIT
+    return max(1, math.ceil(excess / rate))

@@ -1,0 +1,57 @@
+"""How much one request may hold."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from app.domain.change import Change, SourceValue
+from app.domain.json_pointer import pointer_to
+from app.errors import Code, Problem, RejectedInput
+
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+_MOST_BYTES_OF_A_CHARACTER: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class InputLimits:
+    """The largest number of messages in a request, and of bytes of a text or JSON value."""
+
+    messages: int
+    value_bytes: int
+
+    def check_messages(self, count: int) -> None:
+        """Raises RejectedInput `too_many_messages`."""
+        if count > self.messages:
+            raise RejectedInput(Code.TOO_MANY_MESSAGES, f"the request holds more than {self.messages} messages")
+
+
+UNLIMITED: Final = InputLimits(messages=2**63, value_bytes=2**63)
+
+
+def long_values(changes: Sequence[Change], excluded: Collection[str], most: int) -> list[Problem]:
+    """A problem for each value longer than `most` bytes in a column that is not `excluded`.
+
+    It looks at every value: for bodies that are longer than `most` themselves.
+    """
+    return [
+        Problem(Code.VALUE_TOO_LARGE, f"longer than {most} bytes", change.index, pointer_to(at, column), column)
+        for change in changes
+        for at, column, value in _values(change)
+        if column not in excluded and _is_longer(value, most)
+    ]
+
+
+def _values(change: Change) -> Iterator[tuple[str, str, SourceValue]]:
+    for at, image in ((change.before_at, change.before), (change.after_at, change.after)):
+        for column, value in (image or {}).items():
+            yield at, column, value
+
+
+def _is_longer(value: SourceValue, most: int) -> bool:
+    if isinstance(value, str):
+        return len(value) > most or (
+            len(value) > most // _MOST_BYTES_OF_A_CHARACTER and len(value.encode("utf-8", "surrogatepass")) > most
+        )
+    return isinstance(value, dict | list) and len(_ENCODER.encode(value)) > most

@@ -1,0 +1,85 @@
+"""Back-pressure: a table whose backlog is full takes no more changes; the others go on."""
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from app.domain.backlog import Amount, Backlog, BacklogLimit
+from app.domain.table import Table
+from app.staging.backlog import BacklogReader, TableLife
+from app.staging.database import Engine
+
+log = structlog.get_logger()
+
+READ_SECONDS: Final = 1.0
+"""How old what is known of the backlog may be: by what is accepted meanwhile it may grow beyond its limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    tables: Mapping[TableLife, Backlog] = field(default_factory=dict)
+    all: Backlog = field(default_factory=Backlog)
+
+
+class BacklogWatch:
+    """Reads the backlog once a second in a thread, so that checking a request against it costs no query.
+
+    While the database cannot be read, what was seen last counts: nothing can be staged then anyway.
+    """
+
+    def __init__(self, engine: Engine, limit: BacklogLimit, total: BacklogLimit) -> None:
+        self._engine = engine
+        self._limit = limit
+        self._total = total
+        self._reader = BacklogReader()
+        self._seen = _Seen()
+        self._read_at = time.monotonic()
+        self._fails = False
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="backlog-watch", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._thread.join()
+
+    def check(self, table: Table) -> None:
+        """Raises TemporarilyUnavailable `backlog_full` where the table, or the gateway, may take no more."""
+        seen = self._seen
+        backlog = seen.tables.get((table.table_id, table.generation))
+        if backlog is not None:
+            self._limit.check(f"table {table.name} has", backlog)
+        self._total.check("all tables together have", seen.all)
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            try:
+                self._look()
+                self._fails = False
+            except Exception as error:  # noqa: BLE001  # the thread must live; once the database answers it goes on
+                if not self._fails:
+                    log.warning("backlog_not_read", error=type(error).__name__)
+                self._fails = True
+            self._closing.wait(READ_SECONDS)
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        seconds, before = max(now - self._read_at, 0.001), self._seen
+        tables, pending, published = {}, Amount(), Amount()
+        lagging = self._reader.read(self._engine, now)
+        for life in lagging.keys() | before.tables.keys():
+            found, known = lagging.get(life), before.tables.get(life, Backlog())
+            rate = known.rate.after(found.published if found else Amount(), seconds)
+            if found is not None:
+                pending, published = pending + found.pending, published + found.published
+                tables[life] = Backlog(found.pending, found.oldest_seconds, rate)
+            elif rate.bytes >= 1:  # keep the rate of a table that has caught up while it means something
+                tables[life] = Backlog(rate=rate)
+        self._seen = _Seen(tables, Backlog(pending, 0.0, before.all.rate.after(published, seconds)))
+        self._read_at = now

@@ -1,0 +1,125 @@
+"""What is accepted and not yet published, per table, read again and again at little cost.
+
+A reading looks at the tables that lag and, of their blocks, only at those that were staged or published since the one
+before: a long backlog is summed once.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import sqlalchemy as sa
+
+from app.domain.backlog import Amount
+from app.domain.table import Generation, TableId
+
+SELECT_LAGGING = sa.text("""
+    SELECT t.table_id, t.generation, c.published_through, c.last_sequence,
+        coalesce(extract(epoch FROM clock_timestamp() - oldest.staged_at), 0)::float8 AS oldest_seconds
+    FROM mirrorgate.table_counters c
+    JOIN mirrorgate.tables t ON t.table_id = c.table_id
+    LEFT JOIN LATERAL (
+        SELECT staged_at FROM mirrorgate.staged_blocks
+        WHERE table_id = t.table_id AND generation = t.generation AND first_sequence > c.published_through
+        ORDER BY first_sequence LIMIT 1) oldest ON true
+    WHERE c.last_sequence > c.published_through AND t.state NOT IN ('dropping', 'dropped')""")
+
+SUM_BLOCKS = sa.text("""
+    SELECT part.number, coalesce(b.bytes, 0)::bigint AS bytes, coalesce(b.rows, 0)::bigint AS rows
+    FROM unnest(CAST(:table_ids AS bigint[]), CAST(:generations AS integer[]), CAST(:after AS bigint[]),
+        CAST(:through AS bigint[])) WITH ORDINALITY AS part (table_id, generation, after, through, number)
+    CROSS JOIN LATERAL (
+        SELECT sum(payload_bytes) AS bytes, sum(row_count) AS rows FROM mirrorgate.staged_blocks
+        WHERE table_id = part.table_id AND generation = part.generation
+          AND first_sequence > part.after AND first_sequence <= part.through) b
+    ORDER BY part.number""")
+
+TableLife: TypeAlias = tuple[TableId, Generation]
+_Part: TypeAlias = tuple[TableId, Generation, int, int]
+"""Blocks of a table after one sequence and through another."""
+
+_STALE_SECONDS: Final = 60.0
+"""After such a pause everything is summed anew: blocks that were published meanwhile may be purged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lagging:
+    """What is pending of one table, the age of its oldest batch, and what was published since the reading before."""
+
+    pending: Amount
+    oldest_seconds: float
+    published: Amount
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    published_through: int
+    last_sequence: int
+    pending: Amount
+
+
+@dataclass
+class BacklogReader:
+    """Reads the backlog of all tables; remembers the reading before."""
+
+    _known: dict[TableLife, _Known] = field(default_factory=dict)
+    _read_at: float = float("-inf")
+
+    def read(self, engine: sa.Engine, now: float) -> dict[TableLife, Lagging]:
+        """The tables that lag or have just ceased to, at the monotonic time `now`, in seconds.
+
+        Raises the driver's errors.
+        """
+        if now - self._read_at > _STALE_SECONDS:
+            self._known = {}
+        with engine.connect().execution_options(isolation_level="REPEATABLE READ") as connection, connection.begin():
+            rows = connection.execute(SELECT_LAGGING).all()
+            new, gone = [self._new_part(row) for row in rows], [self._gone_part(row) for row in rows]
+            sums = _sums(connection, [*new, *gone])
+        found = self._caught_up({(row.table_id, row.generation) for row in rows})
+        known = {}
+        for row, added, published in zip(rows, sums[: len(rows)], sums[len(rows) :], strict=True):
+            life = (TableId(row.table_id), Generation(row.generation))
+            before = self._followed(row)
+            if before is None and life in self._known:  # all of it, unless the table was put back to an older state
+                published = self._known[life].pending
+            pending = (before.pending - published if before else Amount()) + added
+            known[life] = _Known(row.published_through, row.last_sequence, pending)
+            found[life] = Lagging(pending, row.oldest_seconds, published)
+        self._known, self._read_at = known, now
+        return found
+
+    def _caught_up(self, lagging: set[TableLife]) -> dict[TableLife, Lagging]:
+        """The tables that lagged at the reading before, and do no more."""
+        return {
+            life: Lagging(Amount(), 0.0, known.pending) for life, known in self._known.items() if life not in lagging
+        }
+
+    def _new_part(self, row: Any) -> _Part:
+        before = self._followed(row)
+        after = before.last_sequence if before else row.published_through
+        return row.table_id, row.generation, after, row.last_sequence
+
+    def _gone_part(self, row: Any) -> _Part:
+        before = self._followed(row)
+        after = before.published_through if before else row.published_through
+        return row.table_id, row.generation, after, row.published_through
+
+    def _followed(self, row: Any) -> _Known | None:
+        """The reading before, if this one goes on from within its backlog."""
+        known = self._known.get((row.table_id, row.generation))
+        if known is None or known.last_sequence > row.last_sequence:
+            return None
+        return known if known.published_through <= row.published_through <= known.last_sequence else None
+
+
+def _sums(connection: sa.Connection, parts: list[_Part]) -> list[Amount]:
+    """What the blocks of each part add up to; empty parts cost nothing."""
+    filled = {number: part for number, part in enumerate(parts) if part[3] > part[2]}
+    sums = [Amount()] * len(parts)
+    if filled:
+        table_ids, generations, after, through = (list(column) for column in zip(*filled.values(), strict=True))
+        keys = {"table_ids": table_ids, "generations": generations, "after": after, "through": through}
+        rows = connection.execute(SUM_BLOCKS, keys)
+        for number, row in zip(filled, rows, strict=True):
+            sums[number] = Amount(row.bytes, row.rows)
+    return sums

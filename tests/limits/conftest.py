@@ -1,0 +1,34 @@
+"""Gateways with settings of their own."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any, Protocol
+
+import pytest
+from pydantic import SecretStr
+
+from app import main
+from app.settings import Settings
+from tests.api.calls import ADMIN_KEY, Gateway
+from tests.support.server import served
+
+
+class Serve(Protocol):
+    """Runs a gateway with these settings and the table `t` of one column `id`; a client of it."""
+
+    def __call__(self, **settings: Any) -> Gateway: ...
+
+
+@pytest.fixture
+def serve(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
+    monkeypatch.setattr(main, "configure_logging", lambda _: None)
+    with ExitStack() as stack:
+
+        def start(**settings: Any) -> Gateway:
+            chosen = Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY), **settings)
+            address = stack.enter_context(served(chosen))
+            gateway = stack.enter_context(Gateway.at(address, ADMIN_KEY))
+            gateway.register("t", {"id": "int64"}, ["id"]).raise_for_status()
+            return gateway
+
+        yield start

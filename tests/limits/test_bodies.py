@@ -1,0 +1,135 @@
+"""What one body may hold: how far it expands, how many messages, how long a value."""
+
+import gzip
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import zstandard
+
+from tests.api.calls import Gateway, insert, problem
+from tests.limits.conftest import Serve
+from tests.support.messages import data, metadata
+
+PATH = "/v1/changes/arcion"
+MESSAGE = json.dumps(insert("t", id="1")).encode()
+MIB = 2**20
+
+
+def zstd(content: bytes) -> bytes:
+    return zstandard.ZstdCompressor(level=19).compress(content)
+
+
+def bomb(layers: int, compress: Callable[[bytes], bytes]) -> bytes:
+    content = MESSAGE.ljust(32 * MIB)
+    for _ in range(layers):
+        content = compress(content)
+    return content
+
+
+def post(gateway: Gateway, content: bytes, *encodings: str, path: str = PATH) -> Any:
+    headers = [("Content-Type", "application/json"), *(("Content-Encoding", encoding) for encoding in encodings)]
+    return gateway.post(path, content=content, headers=headers)
+
+
+@pytest.mark.parametrize(("encoding", "compress"), [("gzip", gzip.compress), ("zstd", zstd)])
+def test_a_body_that_expands_beyond_the_ratio_is_refused(
+    serve: Serve, encoding: str, compress: Callable[[bytes], bytes]
+) -> None:
+    gateway = serve()
+    details = problem(post(gateway, bomb(1, compress), encoding), 413, "body_expands_too_much")
+    assert "200 times" in details["detail"]
+    assert gateway.status("t")["last_sequence"] == 0
+
+
+def test_the_ratio_is_a_setting_and_small_bodies_may_expand_as_they_like(serve: Serve) -> None:
+    gateway = serve(max_expansion=50_000)
+    assert post(gateway, bomb(1, zstd), "zstd").status_code == 202
+    strict = serve(max_expansion=2)
+    assert post(strict, zstd(MESSAGE.ljust(MIB)), "zstd").status_code == 202
+    problem(post(strict, zstd(MESSAGE.ljust(MIB + 1)), "zstd"), 413, "body_expands_too_much")
+
+
+def test_a_bomb_behind_a_true_body_is_refused(serve: Serve) -> None:
+    gateway = serve()
+    content = zstd(MESSAGE) + bomb(1, zstd)
+    problem(post(gateway, content, "zstd"), 413, "body_expands_too_much")
+
+
+@pytest.mark.parametrize("encodings", [["gzip, gzip"], ["gzip", "gzip"], ["gzip, zstd"], ["identity, gzip, zstd"]])
+def test_a_body_is_compressed_once_at_the_most(serve: Serve, encodings: list[str]) -> None:
+    gateway = serve()
+    details = problem(post(gateway, bomb(2, gzip.compress), *encodings), 415, "unsupported_encoding")
+    assert details["detail"] == "the body has more than one content encoding"
+    assert "compressed once" in details["remedy"]
+
+
+@pytest.mark.parametrize("encodings", [["identity, gzip"], ["gzip", "identity"], ["", "gzip"]])
+def test_no_encoding_beside_another_is_none(serve: Serve, encodings: list[str]) -> None:
+    assert post(serve(), gzip.compress(MESSAGE), *encodings).status_code == 202
+
+
+def test_more_messages_than_the_limit_are_refused_in_each_framing(serve: Serve) -> None:
+    gateway = serve(max_request_messages=3)
+    for joined in (b"[%s]", b"%s"):
+        separator = b"," if joined == b"[%s]" else b"\n"
+        problem(post(gateway, joined % separator.join([MESSAGE] * 4)), 413, "too_many_messages")
+        assert post(gateway, joined % separator.join([MESSAGE] * 3)).status_code == 202
+    problem(post(gateway, b"".join([MESSAGE] * 4)), 413, "too_many_messages")
+    problem(post(gateway, b"[null,null,null,null]", path="/v1/changes/replicate"), 413, "too_many_messages")
+
+
+def test_more_csv_records_than_the_limit_are_refused(serve: Serve) -> None:
+    gateway = serve(max_request_messages=3)
+    parameters = {"table": "t", "mode": "snapshot", "columns": "id"}
+    for records, code in ((4, 413), (3, 202)):
+        content = "".join(f"{number}\n" for number in range(records))
+        answer = gateway.post(PATH, content=content, params=parameters, headers={"Content-Type": "text/csv"})
+        assert answer.status_code == code
+
+
+TEXT = {"id": "int64", "name": "string", "note": "string"}
+
+
+@pytest.fixture
+def people(serve: Serve) -> Gateway:
+    """A gateway with the table `p`, whose values may have ten bytes."""
+    gateway = serve(max_value_bytes=10)
+    gateway.register("p", TEXT, ["id"]).raise_for_status()
+    return gateway
+
+
+@pytest.mark.parametrize(("value", "refused"), [("a" * 10, False), ("a" * 11, True), ("ä" * 5, False), ("ä" * 6, True)])
+def test_a_value_may_be_as_long_as_the_limit_in_bytes(people: Gateway, value: str, refused: bool) -> None:
+    good, long = insert("p", id="1", name="Ada", note=""), insert("p", id="2", name=value, note="")
+    answer = people.arcion(good, long)
+    if refused:
+        details = problem(answer, 422, "value_too_large")
+        [error] = details["errors"]
+        assert (error["index"], error["pointer"], error["column"]) == (1, "/after/name", "name")
+        assert value not in answer.text
+    assert (answer.status_code == 202) != refused
+    assert people.status("p")["staged"]["rows"] == (0 if refused else 2)
+
+
+def test_a_long_value_of_an_excluded_column_is_no_matter(people: Gateway) -> None:
+    people.put("/v1/tables/p", json={"options": {"exclude": ["photo"]}}).raise_for_status()
+    assert people.arcion(insert("p", id="1", name="Ada", note="", photo="x" * 11)).status_code == 202
+
+
+def test_a_long_value_of_a_csv_record_is_named_with_its_line(people: Gateway) -> None:
+    parameters = {"table": "p", "mode": "snapshot", "columns": "id,name,note"}
+    content = f"1,Ada,\n2,Bob,{'x' * 11}\n"
+    answer = people.post(PATH, content=content, params=parameters, headers={"Content-Type": "text/csv"})
+    [error] = problem(answer, 422, "value_too_large")["errors"]
+    assert (error["index"], error["column"]) == (1, "note")
+    assert error["detail"].startswith("line 2: ")
+
+
+def test_long_json_of_a_replicate_message_is_refused(people: Gateway) -> None:
+    columns = {"id": "INT8", "doc": "NCLOB"}
+    people.replicate(metadata("r", columns)).raise_for_status()
+    long = data("INSERT", {"id": 1, "doc": "x" * 11}, sequence=1, table="r")
+    [error] = problem(people.replicate(long), 422, "value_too_large")["errors"]
+    assert (error["index"], error["pointer"]) == (0, "/message/data/doc")

@@ -1,0 +1,30 @@
+"""Limits that contradict each other, or that nothing could meet, are refused at the start."""
+
+import pytest
+
+from app.errors import Code, Misconfigured
+from app.settings import Settings
+
+
+def test_a_process_has_room_for_one_body_of_the_largest_size_compressed() -> None:
+    with pytest.raises(Misconfigured) as refusal:
+        Settings.from_environment(max_body_bytes=1_000_000, max_bytes_in_memory=1_999_999)
+    assert refusal.value.code is Code.BAD_SETTING
+    assert "MIRRORGATE_MAX_BYTES_IN_MEMORY" in refusal.value.detail
+    assert "twice MIRRORGATE_MAX_BODY_BYTES" in refusal.value.detail
+    assert (
+        Settings.from_environment(max_body_bytes=1_000_000, max_bytes_in_memory=2_000_000).bytes_in_memory == 2_000_000
+    )
+
+
+@pytest.mark.parametrize(("body", "room"), [(2**26, 2**28), (2**20, 2**26), (2**30, 2**32)])
+def test_the_room_follows_from_the_largest_body_where_it_is_not_set(body: int, room: int) -> None:
+    assert Settings.from_environment(max_body_bytes=body).bytes_in_memory == room
+
+
+@pytest.mark.parametrize(
+    "name", ["max_expansion", "max_request_messages", "max_value_bytes", "max_concurrent_requests", "max_backlog_bytes"]
+)
+def test_a_limit_that_lets_nothing_pass_is_refused(name: str) -> None:
+    with pytest.raises(Misconfigured):
+        Settings.from_environment(**{name: 0})

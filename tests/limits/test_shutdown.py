@@ -1,0 +1,106 @@
+"""SIGTERM: what is in flight is finished, nothing new begins, and the process ends with 0."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+import sqlalchemy as sa
+
+from app.settings import PREFIX
+from tests.api.calls import ADMIN_KEY, Gateway, insert
+from tests.limits.slow_commits import commit_freely, held_commits, wait_for_a_held_commit
+from tests.support import sql
+from tests.support.processes import started
+from tests.support.raw_http import connected, head, request
+from tests.support.waiting import wait_until
+
+PATH = "/v1/changes/arcion"
+BODY = json.dumps([insert("t", id="1"), insert("t", id="2")]).encode()
+
+
+def listens(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+@pytest.fixture
+def settings(database_url: str, engine: sa.Engine, port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name, value in {"DATABASE_URL": database_url, "PORT": str(port), "ADMIN_KEY": ADMIN_KEY}.items():
+        monkeypatch.setenv(f"{PREFIX}{name}", value)
+    yield
+    commit_freely(engine)
+
+
+@contextmanager
+def running(port: int) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """The API process and its address, with the table `t`."""
+    address = f"http://127.0.0.1:{port}"
+    with started("app.main") as process:
+        wait_until(lambda: listens(port) or process.poll() is not None, within=60, what="the API listens")
+        with Gateway.at(address, ADMIN_KEY) as gateway:
+            gateway.register("t", {"id": "int64"}, ["id"]).raise_for_status()
+        yield process, address
+
+
+def staged_rows(engine: sa.Engine) -> int:
+    rows = "SELECT coalesce(sum(row_count), 0)::int FROM mirrorgate.staged_blocks"
+    return int(sql.value(engine, rows))
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.usefixtures("settings")
+def test_a_stopping_api_answers_what_it_has_and_takes_nothing_new(
+    engine: sa.Engine, port: int, processes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"{PREFIX}API_PROCESSES", str(processes))
+    with ExitStack() as stack:
+        process, address = stack.enter_context(running(port))
+        idle = stack.enter_context(connected(address))
+        idle.send(request("/healthz", ADMIN_KEY, b""))
+        assert idle.answer().status in {200, 405}
+        with held_commits(engine):
+            sent, half = stack.enter_context(connected(address)), stack.enter_context(connected(address))
+            sent.send(request(PATH, ADMIN_KEY, BODY))
+            half.send(head(PATH, ADMIN_KEY, f"Content-Length: {len(BODY)}", "Expect: 100-continue"))
+            assert half.answer().status == 100
+            wait_for_a_held_commit(engine)
+            os.kill(process.pid, signal.SIGTERM)
+            wait_until(lambda: not listens(port), within=30, what="new connections are refused")
+            assert idle.is_closed()
+            half.send(BODY)
+        for client in (sent, half):
+            answer = client.answer()
+            assert (answer.status, answer.headers["connection"]) == (202, "close")
+            assert client.is_closed()
+        assert process.wait(30) == 0
+    assert staged_rows(engine) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("settings")
+def test_a_request_that_a_stopping_api_cannot_wait_for_is_told_that_it_may_be_durable(
+    engine: sa.Engine, port: int
+) -> None:
+    with running(port) as (process, address), connected(address) as client:
+        with held_commits(engine):
+            client.send(request(PATH, ADMIN_KEY, BODY))
+            wait_for_a_held_commit(engine)
+            os.kill(process.pid, signal.SIGTERM)
+            answer = client.answer()
+            assert (answer.status, answer.json()["code"]) == (503, "commit_unknown")
+        assert process.wait(30) == 0
+    assert staged_rows(engine) == 2

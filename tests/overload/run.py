@@ -1,0 +1,175 @@
+"""One run: a real API process with small limits, a drain that publishes all but one table, and too many callers."""
+
+import asyncio
+import os
+import socket
+import statistics
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Final
+
+import httpx
+import sqlalchemy as sa
+
+from app.settings import PREFIX
+from tests.api.calls import ADMIN_KEY, Gateway
+from tests.overload.callers import TABLE_COLUMNS, Journal, Load, body_of, run_for
+from tests.overload.verdict import violations
+from tests.support.gateway_parts import current
+from tests.support.ledger import ALL_IN_ONE_FILE, Owned, claim_by, plan, publish
+from tests.support.processes import started
+from tests.support.waiting import wait_until
+
+TIMES: Final = 10
+BASE_BYTES: Final = 256 * 2**20
+"""What the process takes without any request, and for what it does beside bodies."""
+FACTOR: Final = 10
+"""What a byte of a body comes to at the most once it is decoded and typed, for messages as the tools write them."""
+
+EXPECTED: Final = ("accepted", "503 overloaded", "429 backlog_full")
+"""Answers that every run must bring."""
+
+_BYTES_IN_MEMORY: Final = 32 * 2**20
+_MESSAGES: Final = 700
+_BACKLOG_ROWS: Final = 7_000
+_HEALTHY: Final = "healthy"
+_STOPPED: Final = "stopped"
+
+
+@dataclass
+class Outcome:
+    """What a run came to."""
+
+    violations: list[str]
+    answers: Counter[str]
+    accepted: Counter[str]
+    """Requests by table."""
+    stopped_rows: int
+    peak_bytes: int
+    most_bytes: int
+    waits: dict[str, list[float]] = field(default_factory=dict)
+
+    @property
+    def slowest(self) -> dict[str, float]:
+        """The 99th percentile of the status calls, in seconds."""
+        return {path: statistics.quantiles(seconds, n=100)[-1] for path, seconds in self.waits.items()}
+
+
+def overload(database_url: str, engine: sa.Engine, seconds: float) -> Outcome:
+    """Call an API process with ten times the bytes that it takes on, for so long."""
+    with api(database_url) as (pid, address), Gateway.at(address, ADMIN_KEY) as gateway:
+        for table in (_HEALTHY, _STOPPED):
+            gateway.put(f"/v1/tables/{table}", json={"columns": TABLE_COLUMNS}).raise_for_status()
+        with drained(engine, _HEALTHY), ProcessPoolExecutor(1, get_context("spawn")) as other:
+            loading = other.submit(load, address, seconds)
+            watched = asyncio.run(watch(address, loading))
+            journal = loading.result()
+        stopped = gateway.status(_STOPPED)["lag"]["rows"]
+        found = [*watched.surprises[:10], *journal.surprises[:10], *violations(engine, journal)[:10]]
+        return Outcome(
+            found,
+            journal.answers,
+            Counter(receipt["table"] for receipt in journal.accepted.values()),
+            stopped,
+            peak_memory(pid),
+            BASE_BYTES + FACTOR * _BYTES_IN_MEMORY,
+            watched.seconds,
+        )
+
+
+async def watch(address: str, loading: "Future[Journal]") -> Journal:
+    """Ask for status while the load goes on."""
+    over = asyncio.Event()
+    calls = Load(address, ADMIN_KEY, over)
+    loop = asyncio.get_running_loop()
+    loading.add_done_callback(lambda _: loop.call_soon_threadsafe(over.set))
+    await asyncio.gather(calls.watch("/healthz"), calls.watch(f"/v1/tables/{_HEALTHY}"))
+    return calls.journal
+
+
+def load(address: str, seconds: float) -> Journal:
+    """All callers, in a process of their own: so they slow neither the gateway nor those who watch it."""
+    return asyncio.run(_load(address, seconds))
+
+
+async def _load(address: str, seconds: float) -> Journal:
+    over = asyncio.Event()
+    calls = Load(address, ADMIN_KEY, over)
+    size = len(body_of(_HEALTHY, _MESSAGES))
+    large = TIMES * _BYTES_IN_MEMORY // size
+    callers = [partial(calls.post, _HEALTHY, _MESSAGES)] * (large * 4 // 5)
+    callers += [partial(calls.post, _STOPPED, _MESSAGES)] * (large // 5)
+    callers += [partial(calls.post, _HEALTHY, 1)] * 20
+    callers += [partial(calls.hold, _HEALTHY, size)] * 5
+    answers = calls.journal.answers
+    await run_for(seconds, over, callers, lambda: min(answers[kind] for kind in EXPECTED) > 0)
+    return calls.journal
+
+
+@contextmanager
+def api(database_url: str) -> Iterator[tuple[int, str]]:
+    """A real API process: its id and address."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = int(free.getsockname()[1])
+    settings = {
+        "DATABASE_URL": database_url,
+        "ADMIN_KEY": ADMIN_KEY,
+        "PORT": port,
+        "LOG_LEVEL": "error",
+        "MAX_BODY_BYTES": 4 * 2**20,
+        "MAX_BYTES_IN_MEMORY": _BYTES_IN_MEMORY,
+        "MAX_CONCURRENT_REQUESTS": 100,
+        "MAX_BACKLOG_ROWS": _BACKLOG_ROWS,
+        "BODY_GRACE_SECONDS": 5,
+    }
+    os.environ |= {f"{PREFIX}{name}": str(value) for name, value in settings.items()}
+    address = f"http://127.0.0.1:{port}"
+    with started("app.main") as process, Gateway.at(address, None) as anonymous:
+        try:
+            wait_until(lambda: process.poll() is None and _answers(anonymous), within=60, what="the API answers")
+            yield process.pid, address
+        finally:
+            for name in settings:
+                del os.environ[f"{PREFIX}{name}"]
+
+
+def _answers(anonymous: Gateway) -> bool:
+    try:
+        return anonymous.get("/healthz").is_success
+    except httpx.TransportError:
+        return False
+
+
+@contextmanager
+def drained(engine: sa.Engine, name: str) -> Iterator[None]:
+    """Publish whatever a table has, in the ledger alone, as fast as that goes."""
+    table = current(engine, name)
+    owned = Owned(table, *claim_by(engine, table.table_id))
+    done = threading.Event()
+
+    def publish_again_and_again() -> None:
+        while not done.wait(0.1):
+            for file in plan(engine, owned, ALL_IN_ONE_FILE):
+                publish(engine, owned, file)
+
+    thread = threading.Thread(target=publish_again_and_again, name="drain")
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def peak_memory(pid: int) -> int:
+    """The most resident bytes that a process has had."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    [line] = [line for line in status.splitlines() if line.startswith("VmHWM:")]
+    return int(line.split()[1]) * 1024

@@ -1,0 +1,81 @@
+"""HTTP by hand, for requests that no library would send."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+from urllib.parse import urlsplit
+
+import msgspec
+
+
+@dataclass(frozen=True)
+class RawAnswer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+
+class RawClient:
+    """One connection, on which bytes are sent as they are and answers read one by one."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._answers: BinaryIO = connection.makefile("rb")
+
+    def close(self) -> None:
+        self._answers.close()
+
+    def send(self, content: bytes) -> None:
+        self._socket.sendall(content)
+
+    def end_of_sending(self) -> None:
+        """Close the sending half of the connection."""
+        self._socket.shutdown(socket.SHUT_WR)
+
+    def answer(self) -> RawAnswer:
+        """The next answer; fails where the connection is closed instead."""
+        line = self._answers.readline()
+        assert line, "the connection was closed without an answer"
+        headers = {}
+        while (header := self._answers.readline().strip()) != b"":
+            name, _, value = header.decode().partition(":")
+            headers[name.lower()] = value.strip()
+        return RawAnswer(int(line.split()[1]), headers, self._answers.read(int(headers.get("content-length", 0))))
+
+    def is_closed(self) -> bool:
+        """Waits for what comes next: True where it is the end of the connection."""
+        try:
+            return self._answers.read(1) == b""
+        except ConnectionResetError:
+            return True
+
+
+@contextmanager
+def connected(address: str) -> Iterator[RawClient]:
+    where = urlsplit(address)
+    with socket.create_connection((where.hostname, where.port), timeout=30) as connection:
+        client = RawClient(connection)
+        try:
+            yield client
+        finally:
+            client.close()
+
+
+def head(path: str, key: str, *headers: str, method: str = "POST") -> bytes:
+    """A request's head with a JSON content type and these header lines."""
+    lines = [f"{method} {path} HTTP/1.1", "Host: gateway", f"Authorization: Bearer {key}"]
+    return "\r\n".join([*lines, "Content-Type: application/json", *headers, "", ""]).encode()
+
+
+def request(path: str, key: str, body: bytes, *headers: str) -> bytes:
+    """A whole request with a true length."""
+    return head(path, key, f"Content-Length: {len(body)}", *headers) + body
+
+
+def chunk(content: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(content), content)
