@@ -22,7 +22,8 @@ from app.api import (
 )
 from app.api.auth import Authenticator
 from app.api.gateway import Gateway
-from app.api.openapi import DESCRIPTION, TITLE, VERSION, GatewayApp
+from app.api.http_protocol import GatewayProtocol
+from app.api.openapi import GatewayApp
 from app.api.problem_responses import install_problem_handlers
 from app.api.request_body import BodyLimit
 from app.api.request_log import RequestLog
@@ -65,7 +66,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             wake.close()
             engine.dispose()
 
-    app = GatewayApp(title=TITLE, version=VERSION, description=DESCRIPTION, lifespan=lifespan)
+    app = GatewayApp(lifespan=lifespan)
     for routes in (
         change_routes,
         producer_routes,
@@ -96,8 +97,10 @@ def serve(settings: Settings, *, parent_pid: int | None = None) -> None:
         port=settings.port,
         workers=settings.api_processes,
         loop="uvloop",
-        http="httptools",
+        http=GatewayProtocol,
+        ws="none",
         log_config=None,
+        log_level="error",
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=10,

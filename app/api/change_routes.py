@@ -9,7 +9,8 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from app.api.auth import Ingester
 from app.api.change_models import AcceptedModel, DryRunModel
 from app.api.gateway import Gateway, GatewayOf
-from app.api.openapi import ARCION_BODY, REPLICATE_BODY, problems
+from app.api.message_bodies import ARCION_BODY, REPLICATE_BODY
+from app.api.openapi import problems
 from app.api.request_body import check_json_type, check_parameters, is_csv, read_body
 from app.api.request_identity import IdentityHeaders
 from app.domain.access import Principal

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from app.api.models import Model
 from app.domain.access import Right
@@ -14,12 +14,23 @@ TablePattern = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[^\
 class CreateKey(Model):
     """Rights, and patterns of the tables they hold for (`*`, `sales.*`, `orders`)."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"rights": ["ingest", "register"], "tables": ["sales.*"]}]}
+    )
+
     rights: Annotated[list[Right], Field(min_length=1)]
+    """What the key may do."""
+
     tables: Annotated[list[TablePattern], Field(min_length=1)] = ["*"]
+    """With which tables."""
+
     expires_at: datetime | None = None
+    """Until when, with an offset; never ends without one."""
 
 
 class KeyModel(Model):
+    """A key, without its secret."""
+
     id: str
     rights: list[Right]
     tables: list[str]
@@ -38,4 +49,6 @@ class CreatedKeyModel(Model):
 
 
 class KeysModel(Model):
+    """All keys."""
+
     keys: list[KeyModel]

@@ -73,7 +73,9 @@ def get_keys(gateway: GatewayOf, principal: Administrator) -> KeysModel:
     responses=problems(401, 403, 404, 503),
 )
 def delete(
-    key_id: Annotated[str, Path(examples=["1a2b3c4d"])], gateway: GatewayOf, principal: Administrator
+    key_id: Annotated[str, Path(description="The `id` of the key.", examples=["1a2b3c4d"])],
+    gateway: GatewayOf,
+    principal: Administrator,
 ) -> Response:
     with translated_errors(), gateway.engine.begin() as connection:
         if not (key_id.isascii() and key_id.isalnum() and delete_key(connection, key_id)):

@@ -9,10 +9,11 @@ import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from app.error_catalogue import CATALOGUE
 from app.errors import Code, Kind, MirrorgateError, Problem, RejectedInput, TemporarilyUnavailable
-from app.telemetry import REJECTED_REQUESTS
+from app.telemetry import REJECTED_REQUESTS, request_id
 
 log = structlog.get_logger()
 
@@ -33,6 +34,7 @@ STATUS: Final[Mapping[Kind, HTTPStatus]] = {
     Kind.MISCONFIGURED: HTTPStatus.INTERNAL_SERVER_ERROR,
     Kind.BROKEN: HTTPStatus.INTERNAL_SERVER_ERROR,
 }
+_METHODS: Final = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 _FRAMEWORK: Final = {404: Code.NOT_FOUND, 405: Code.METHOD_NOT_ALLOWED, 413: Code.BODY_TOO_LARGE}
 
 
@@ -44,7 +46,10 @@ def install_problem_handlers(app: FastAPI) -> None:
 
 
 def problem_response(error: MirrorgateError, headers: Mapping[str, str] | None = None) -> Response:
-    """The problem details of a deliberate error, with the first 100 of its problems and their total."""
+    """The problem details of a deliberate error, with the first 100 of its problems and their total.
+
+    `request_id` is that of the log lines, where a request is being answered.
+    """
     problems = error.problems if isinstance(error, RejectedInput) else ()
     status = STATUS[error.kind]
     body: dict[str, Any] = {
@@ -55,6 +60,8 @@ def problem_response(error: MirrorgateError, headers: Mapping[str, str] | None =
         "detail": error.detail,
         "remedy": error.remedy,
     }
+    if (answered := request_id()) is not None:
+        body["request_id"] = answered
     if problems:
         body["errors"] = [_problem(problem) for problem in problems[:MOST_PROBLEMS]]
         body["errors_total"] = len(problems)
@@ -102,7 +109,19 @@ async def _on_validation(_: Request, error: Exception) -> Response:
     return problem_response(RejectedInput.of(tuple(problems)))
 
 
-async def _on_framework(_: Request, error: Exception) -> Response:
+async def _on_framework(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = _FRAMEWORK.get(error.status_code, Code.BAD_REQUEST)
-    return problem_response(RejectedInput(code, CATALOGUE[code].meaning), error.headers)
+    headers = {"Allow": _methods_at(request)} if code is Code.METHOD_NOT_ALLOWED else error.headers
+    return problem_response(RejectedInput(code, CATALOGUE[code].meaning), headers)
+
+
+def _methods_at(request: Request) -> str:
+    """Every method that the request's path has; the framework names those of one route only."""
+    routes = request.app.router.routes
+    has = [
+        method
+        for method in _METHODS
+        if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes)
+    ]
+    return ", ".join(has)

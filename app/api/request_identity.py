@@ -21,15 +21,25 @@ class IdentityHeaders:
     idempotency_key: Annotated[
         str | None,
         Header(
-            description="Names the request, up to 255 visible ASCII characters: repeated, it is answered as before."
+            alias="Idempotency-Key",
+            description="Names the request, up to 255 visible ASCII characters: repeated, it is answered as before.",
         ),
     ] = None
     mirrorgate_producer: Annotated[
-        str | None, Header(description="Who sends: the producer whose requests are numbered, under the caller's key.")
+        str | None,
+        Header(
+            alias="Mirrorgate-Producer",
+            description="Who sends: the producer whose requests are numbered, under the caller's key.",
+        ),
     ] = None
     mirrorgate_producer_sequence: Annotated[
         int | None,
-        Header(ge=1, le=MOST_SEQUENCE, description="The request's number: 1 at first, then always one more."),
+        Header(
+            alias="Mirrorgate-Producer-Sequence",
+            ge=1,
+            le=MOST_SEQUENCE,
+            description="The request's number: 1 at first, then always one more.",
+        ),
     ] = None
 
     def identity(self, request: Request, principal: Principal, body: bytes) -> RequestIdentity | None:

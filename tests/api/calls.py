@@ -53,4 +53,5 @@ def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
     details: dict[str, Any] = response.json()
     assert (response.status_code, details["status"], details["code"]) == (status, status, code), details
     assert details.keys() >= {"type", "title", "detail", "remedy"}
+    assert details["request_id"] == response.headers["x-request-id"]
     return details

@@ -25,6 +25,9 @@ class Conversation:
     """Everything that a process answered and wrote."""
 
     answers: list[httpx.Response]
+    no_http: str
+    """The answer to bytes that are no request."""
+
     output: str
     log: list[dict[str, Any]]
 
@@ -40,6 +43,13 @@ def serves(client: Gateway) -> bool:
         return client.get("/healthz").status_code == 200
     except httpx.TransportError:
         return False
+
+
+def raw_answer(port: int, content: bytes) -> str:
+    """What the gateway answers to these bytes until it closes the connection."""
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.sendall(content)
+        return b"".join(iter(lambda: connection.recv(65_536), b"")).decode()
 
 
 def refusals(client: Gateway) -> Iterator[httpx.Response]:
@@ -83,8 +93,9 @@ def conversation(postgres: PrivatePostgres, template_database: str) -> Iterator[
             answers = [client.arcion(insert("t", id="1", day="2024-02-29"))]
             answers += refusals(client)
             answers.append(client.get("/v1/tables/t", headers={"X-Request-Id": "my-request"}))
+            refused = raw_answer(port, f"{CANARY} is no HTTP\r\n\r\n".encode())
             output = stopped(process)
-    yield Conversation(answers, output, [json.loads(line) for line in output.splitlines()])
+    yield Conversation(answers, refused, output, [json.loads(line) for line in output.splitlines()])
 
 
 def stopped(process: "subprocess.Popen[str]") -> str:
@@ -113,6 +124,13 @@ def test_every_request_but_health_checks_is_one_line_with_its_id(conversation: C
         line = lines[answer.headers["x-request-id"]]
         assert (line["method"], line["status"]) == (answer.request.method, answer.status_code)
     assert lines["my-request"]["route"] == "/v1/tables/{table}"
+
+
+def test_what_is_no_http_has_its_line_with_the_id_of_its_answer(conversation: Conversation) -> None:
+    (line,) = [line for line in conversation.log if line["event"] == "request" and line["method"] is None]
+    assert line["status"] == 400
+    assert f"x-request-id: {line['request_id']}\r\n" in conversation.no_http
+    assert CANARY not in conversation.no_http
 
 
 def test_a_stop_on_request_writes_no_error(conversation: Conversation) -> None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import uvicorn
 
+from app.api.http_protocol import GatewayProtocol
 from app.main import create_app
 from app.settings import Settings
 from tests.support.waiting import wait_until
@@ -16,7 +17,15 @@ from tests.support.waiting import wait_until
 def served(settings: Settings) -> Iterator[str]:
     """The address of a running API."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        config = uvicorn.Config(create_app(settings), log_config=None, access_log=False, lifespan="on")
+        config = uvicorn.Config(
+            create_app(settings),
+            http=GatewayProtocol,
+            ws="none",
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            lifespan="on",
+        )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="api")
         thread.start()
