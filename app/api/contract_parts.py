@@ -24,6 +24,7 @@ HEADERS: Final[dict[str, Any]] = {
         "schema": {"type": "string", "enum": ["true"]},
     },
 }
+_OF_NAMES: Final = frozenset({"properties", "schemas", "paths", "headers", "$defs"})
 _LATER: Final = frozenset({429, 503})
 
 
@@ -60,43 +61,46 @@ def answer_headers(status: int, response: dict[str, Any]) -> None:
 
 
 def plain(node: Any, *, named: bool = False) -> Any:
-    """The same without titles that repeat a name, without null for a parameter that is left out or a default of null.
+    """The same for generators of clients: without titles that repeat a name, defaults told in words, and no null for a
+    parameter that is left out.
 
-    `named`: the members of `node` are names of the caller's, not words of JSON Schema.
+    A generated client would send the default of a parameter, also where another one of the request rules it out, and
+    demand a member that has one. `named`: the members of `node` are names of the caller's, not words of JSON Schema.
     """
     if isinstance(node, list):
         return [plain(entry) for entry in node]
     if not isinstance(node, dict):
         return node
-    if "in" in node and "schema" in node:
-        node = {**node, "schema": _of_parameter(node["schema"])}
-    kept = {name: value for name, value in node.items() if named or not _is_noise(name, value, node)}
-    return {name: _inner(name, value, named=named) for name, value in kept.items()}
+    if not named and "in" in node and "schema" in node:
+        node = _plain_parameter(node)
+    kept = {name: value for name, value in node.items() if named or name != "title" or "version" in node}
+    return {name: _plain_member(name, value, named=named) for name, value in kept.items()}
 
 
-def _inner(name: str, value: Any, *, named: bool) -> Any:
+def _plain_member(name: str, value: Any, *, named: bool) -> Any:
     """Examples are values, not schemas: they stay as they are."""
     if not named and name in {"example", "examples", "value", "enum"}:
         return value
     if not named and name == "properties":
-        value = {member: _without_default(schema) for member, schema in value.items()}
-    return plain(value, named=not named and name in {"properties", "schemas", "paths", "headers", "$defs"})
+        value = {member: _default_in_words(schema, schema) for member, schema in value.items()}
+    return plain(value, named=not named and name in _OF_NAMES)
 
 
-def _is_noise(name: str, value: Any, node: dict[str, Any]) -> bool:
-    return (name == "title" and "version" not in node) or (name == "default" and value is None)
+def _plain_parameter(parameter: dict[str, Any]) -> dict[str, Any]:
+    """What it may be when it is given; its description stands beside its schema."""
+    schema = {name: value for name, value in parameter["schema"].items() if name not in {"description", "title"}}
+    given = [choice for choice in schema.pop("anyOf", ()) if choice != {"type": "null"}]
+    schema |= given[0] if len(given) == 1 else {"anyOf": given} if given else {}
+    described = _default_in_words(parameter, schema)
+    return described | {"schema": {name: value for name, value in schema.items() if name != "default"}}
 
 
-def _of_parameter(schema: dict[str, Any]) -> dict[str, Any]:
-    """What a parameter may be when it is given; its description stands beside it."""
-    own = {name: value for name, value in schema.items() if name != "description"}
-    given = [choice for choice in own.pop("anyOf", ()) if choice != {"type": "null"}]
-    return own | given[0] if len(given) == 1 else own | ({"anyOf": given} if given else {})
-
-
-def _without_default(schema: dict[str, Any]) -> dict[str, Any]:
-    """A member's default in words: generators take a member that has one for one that must be given."""
-    if schema.get("default") is None:
-        return schema
-    described = f"{schema.get('description', '')} Default: `{json.dumps(schema['default'])}`.".strip()
-    return {name: value for name, value in schema.items() if name != "default"} | {"description": described}
+def _default_in_words(described: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    """`described` with the schema's default at the end of its description; null is no default worth a word."""
+    if "default" not in schema:
+        return described
+    kept = {name: value for name, value in described.items() if name != "default"}
+    if schema["default"] is None:
+        return kept
+    words = f"{kept.get('description', '')} Default: `{json.dumps(schema['default'])}`."
+    return kept | {"description": words.strip()}

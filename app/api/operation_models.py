@@ -12,7 +12,7 @@ from app.api.table_models import RegisterTable
 class RecreateTable(RegisterTable):
     """What the new generation begins with; what is left out stays as it is."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{}, {"options": {"reload": "upsert"}}]})
+    model_config = ConfigDict(json_schema_extra={"examples": [{"options": {"reload": "upsert"}}]})
 
 
 class RenameTable(Model):

@@ -140,8 +140,8 @@ class ReplicateHeaders(BaseModel):
     """Whether the transaction ends with this change."""
 
 
-class ReplicateData(BaseModel):
-    """The body of a data (DT) message. Headers stand in `headers`, or flattened as `headers_operation` and so on."""
+class ReplicateRow(BaseModel):
+    """What a data message says beside its headers."""
 
     model_config = _DESCRIBED
 
@@ -151,17 +151,52 @@ class ReplicateData(BaseModel):
     before_data: Annotated[ReplicateImage | None, Field(alias="beforeData")] = None
     """The row before an update, or its key; null where the key did not change."""
 
-    headers: ReplicateHeaders | None = None
-    """What happened to the row."""
-
     source_schema: Annotated[str | None, Field(alias="schema")] = None
     """The schema of the table, where no metadata tells it."""
 
     table: str | None = None
     """The table, where no metadata tells it."""
 
-    headers_operation: str | None = None
-    """`headers.operation`, flattened."""
+
+class ReplicateData(ReplicateRow):
+    """The body of a data (DT) message."""
+
+    headers: ReplicateHeaders
+    """What happened to the row."""
+
+
+class ReplicateFlatData(ReplicateRow):
+    """The body of a data message whose headers were flattened by what handed it on."""
+
+    headers_operation: str
+    """`headers.operation`."""
+
+    headers_change_sequence: Annotated[str | None, Field(alias="headers_changeSequence")] = None
+    """`headers.changeSequence`."""
+
+    headers_timestamp: str | None = None
+    """`headers.timestamp`."""
+
+    headers_stream_position: Annotated[str | None, Field(alias="headers_streamPosition")] = None
+    """`headers.streamPosition`."""
+
+    headers_transaction_id: Annotated[str | None, Field(alias="headers_transactionId")] = None
+    """`headers.transactionId`."""
+
+    headers_change_mask: Annotated[str | None, Field(alias="headers_changeMask")] = None
+    """`headers.changeMask`."""
+
+    headers_column_mask: Annotated[str | None, Field(alias="headers_columnMask")] = None
+    """`headers.columnMask`."""
+
+    headers_external_schema_id: Annotated[str | None, Field(alias="headers_externalSchemaId")] = None
+    """`headers.externalSchemaId`."""
+
+    headers_transaction_event_counter: Annotated[int | None, Field(alias="headers_transactionEventCounter")] = None
+    """`headers.transactionEventCounter`."""
+
+    headers_transaction_last_event: Annotated[bool | None, Field(alias="headers_transactionLastEvent")] = None
+    """`headers.transactionLastEvent`."""
 
 
 class ReplicateEnvelope(BaseModel):
@@ -184,14 +219,14 @@ class ReplicateEnvelope(BaseModel):
     message_schema: Annotated[str | dict[str, Any] | None, Field(alias="messageSchema")] = None
     """Not used."""
 
-    message: ReplicateMetadata | ReplicateData | None
+    message: ReplicateMetadata | ReplicateData | ReplicateFlatData | None
     """The body; null is ignored and counted."""
 
 
 ReplicateMessage = TypeAliasType(
     "ReplicateMessage",
     Annotated[
-        ReplicateEnvelope | ReplicateMetadata | ReplicateData,
+        ReplicateEnvelope | ReplicateMetadata | ReplicateData | ReplicateFlatData,
         Field(description="A message in its envelope, or the bare body of one."),
     ],
 )
