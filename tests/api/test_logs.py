@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from app.embedded import PrivatePostgres
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.support.databases import create_database, database_in
-from tests.support.processes import started
+from tests.support.processes import REPOSITORY, started
 from tests.support.waiting import wait_until
 
 CANARY = "canary7391"
@@ -131,6 +132,17 @@ def test_what_is_no_http_has_its_line_with_the_id_of_its_answer(conversation: Co
     assert line["status"] == 400
     assert f"x-request-id: {line['request_id']}\r\n" in conversation.no_http
     assert CANARY not in conversation.no_http
+
+
+def test_a_warning_of_another_library_is_a_json_line_too() -> None:
+    script = (
+        "import logging; from app.settings import Settings; from app.telemetry import configure_logging;"
+        "configure_logging(Settings.model_construct());"
+        "logging.getLogger('another').warning('look at %s', 'this')"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    line = json.loads(ran.stderr)
+    assert (line["event"], line["level"]) == ("look at this", "warning")
 
 
 def test_a_stop_on_request_writes_no_error(conversation: Conversation) -> None:

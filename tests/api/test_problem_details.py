@@ -76,6 +76,7 @@ def test_a_body_that_is_no_json_by_its_type_is_refused(gateway: Gateway) -> None
         b"GET /v1/tables\x00 HTTP/1.1\r\n\r\n",
         b"GET /\xc3\xa4 HTTP/1.1\r\nHost: x\r\n\r\n",
         b"POST /v1/keys HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST /v1/keys HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nno size\r\n",
         b"CONNECT there:1 HTTP/1.1\r\nHost: x\r\n\r\n",
     ],
 )
