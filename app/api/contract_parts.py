@@ -25,6 +25,7 @@ HEADERS: Final[dict[str, Any]] = {
     },
 }
 _OF_NAMES: Final = frozenset({"properties", "schemas", "paths", "headers", "$defs"})
+_NOT_OF_PARAMETERS: Final = frozenset({"default", "description", "title"})
 _LATER: Final = frozenset({429, 503})
 
 
@@ -88,11 +89,14 @@ def _plain_member(name: str, value: Any, *, named: bool) -> Any:
 
 def _plain_parameter(parameter: dict[str, Any]) -> dict[str, Any]:
     """What it may be when it is given; its description stands beside its schema."""
-    schema = {name: value for name, value in parameter["schema"].items() if name not in {"description", "title"}}
-    given = [choice for choice in schema.pop("anyOf", ()) if choice != {"type": "null"}]
-    schema |= given[0] if len(given) == 1 else {"anyOf": given} if given else {}
+    schema = dict(parameter["schema"])
     described = _default_in_words(parameter, schema)
-    return described | {"schema": {name: value for name, value in schema.items() if name != "default"}}
+    given = [choice for choice in schema.pop("anyOf", ()) if choice != {"type": "null"}]
+    if len(given) == 1:
+        schema |= given[0]
+    elif given:
+        schema["anyOf"] = given
+    return described | {"schema": {name: value for name, value in schema.items() if name not in _NOT_OF_PARAMETERS}}
 
 
 def _default_in_words(described: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
+from tests.api.calls import ADMIN_KEY, Gateway, insert, problem, without_id
 from tests.api.conftest import ClientWith
 
 Call = Callable[[Gateway, str], Any]
@@ -67,11 +67,6 @@ def test_a_table_outside_the_keys_patterns_is_answered_exactly_as_one_that_does_
     if name != "register":
         inside_but_missing = call(client, "sales.nobody")
         assert without_id(outside).replace("hr.people", "sales.nobody") == without_id(inside_but_missing)
-
-
-def without_id(response: Any) -> str:
-    """A refusal as it reads but for the id of its request."""
-    return str(response.text).replace(response.headers["x-request-id"], "")
 
 
 def header_names(response: Any) -> dict[str, str]:

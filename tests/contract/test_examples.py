@@ -90,6 +90,10 @@ def check(operation: Operation, response: httpx.Response) -> None:
             assert [error.message for error in errors] == [], f"{operation} {response.text}"
 
 
+def test_the_gateway_serves_the_committed_contract(gateway: Gateway) -> None:
+    assert gateway.get("/openapi.json").json() == CONTRACT
+
+
 def test_every_example_of_a_body_is_accepted_and_every_operation_answers_as_the_contract_says(
     gateway: Gateway,
 ) -> None:
