@@ -49,6 +49,7 @@ def fuzz(address: str, folder: Path, *options: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_the_gateway_answers_a_few_requests_of_each_kind_as_the_contract_says(address: str, tmp_path: Path) -> None:
     """The same requests every time."""
     fuzz(

@@ -52,6 +52,8 @@ def check(written: str, address: str) -> None:
         assert client.status("HR.JOBS")["accepted"] == {"batches": 1, "changes": 1, "rows": 1}
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_the_python_program_of_the_document_works_with_a_generated_client(address: str, folder: Path) -> None:
     programs = python_programs()
     (folder / "orders.py").write_text(program("python"), encoding="utf-8")
@@ -61,6 +63,8 @@ def test_the_python_program_of_the_document_works_with_a_generated_client(addres
     check(written, address)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_the_typescript_program_of_the_document_works_with_a_generated_client(address: str, folder: Path) -> None:
     modules = node_modules()
     (folder / "node_modules").symlink_to(modules)
