@@ -22,8 +22,8 @@ from app.api import (
 )
 from app.api.auth import Authenticator
 from app.api.gateway import Gateway
-from app.api.http_protocol import GatewayProtocol
 from app.api.openapi import GatewayApp
+from app.api.problem_protocol import ProblemProtocol
 from app.api.problem_responses import install_problem_handlers
 from app.api.request_body import BodyLimit
 from app.api.request_log import RequestLog
@@ -97,7 +97,7 @@ def serve(settings: Settings, *, parent_pid: int | None = None) -> None:
         port=settings.port,
         workers=settings.api_processes,
         loop="uvloop",
-        http=GatewayProtocol,
+        http=ProblemProtocol,
         ws="none",
         log_config=None,
         log_level="error",

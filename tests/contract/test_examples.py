@@ -48,9 +48,9 @@ def in_order() -> list[Operation]:
 
 
 def of_path(operation: Operation, known: dict[str, str]) -> dict[str, Any]:
-    """The values of path and required query parameters: what an earlier answer told, else the example."""
+    """The values of path and required query parameters: what an earlier answer told, else the example; 1 for a number."""
     return {
-        parameter["name"]: known.get(parameter["name"], parameter["schema"]["examples"][0])
+        parameter["name"]: known.get(parameter["name"], parameter["schema"].get("examples", [1])[0])
         for parameter in operation.parameters
         if parameter.get("required")
     }

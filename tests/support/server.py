@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import uvicorn
 
-from app.api.http_protocol import GatewayProtocol
+from app.api.problem_protocol import ProblemProtocol
 from app.main import create_app
 from app.settings import Settings
 from tests.support.waiting import wait_until
@@ -19,7 +19,7 @@ def served(settings: Settings) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         config = uvicorn.Config(
             create_app(settings),
-            http=GatewayProtocol,
+            http=ProblemProtocol,
             ws="none",
             log_config=None,
             log_level="error",
