@@ -48,7 +48,7 @@ def in_order() -> list[Operation]:
 
 
 def of_path(operation: Operation, known: dict[str, str]) -> dict[str, Any]:
-    """The values of path and required query parameters: what an earlier answer told, else the example; 1 for a number."""
+    """Path and required query parameters: what an earlier answer told, else the example; 1 for a number without one."""
     return {
         parameter["name"]: known.get(parameter["name"], parameter["schema"].get("examples", [1])[0])
         for parameter in operation.parameters
