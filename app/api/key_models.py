@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from app.api.models import Model
+from app.api.models import Model, Moment
 from app.domain.access import Right
 
 TablePattern = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f]+$")]
@@ -24,7 +24,7 @@ class CreateKey(Model):
     tables: Annotated[list[TablePattern], Field(min_length=1)] = ["*"]
     """With which tables."""
 
-    expires_at: datetime | None = None
+    expires_at: Moment | None = None
     """Until when, with an offset; never ends without one."""
 
 

@@ -1,9 +1,12 @@
 """Shapes of our own JSON that every route shares. Change messages never pass here."""
 
-from typing import Any, Final, Literal
+import re
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
+_NUMBER: Final = re.compile(r"\s*[-+]?[0-9.]+(e[-+]?[0-9]+)?\s*", re.IGNORECASE)
 _PROBLEM: Final[dict[str, Any]] = {
     "type": "about:blank",
     "title": "A value cannot be represented exactly in the column's declared type.",
@@ -27,6 +30,17 @@ _PROBLEM: Final[dict[str, Any]] = {
 
 class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", use_enum_values=True, use_attribute_docstrings=True)
+
+
+def _as_text(value: Any) -> Any:
+    """Raises ValueError for a number, which pydantic would take for seconds since 1970, or for milliseconds."""
+    if isinstance(value, int | float) or (isinstance(value, str) and _NUMBER.fullmatch(value)):
+        raise ValueError("a time is a text as 2027-01-31T08:00:00Z")
+    return value
+
+
+Moment = Annotated[datetime, BeforeValidator(_as_text)]
+"""A time that a caller gives, in ISO 8601."""
 
 
 class HealthModel(Model):
