@@ -18,10 +18,10 @@ SECONDS ?= 60
 MINUTES ?= 1
 SEED ?=
 
-COMPILE := $(RUN) uv pip compile pyproject.toml --universal --python-version 3.11 --fork-strategy fewest --quiet \
+COMPILE := $(RUN) uv pip compile --universal --python-version 3.11 --fork-strategy fewest --quiet \
 	--no-emit-index-url --custom-compile-command 'make lock'
 
-.PHONY: help demo up test test-fast check bench fuzz chaos openapi docs lock clean .venv
+.PHONY: help demo up test test-fast check check-all bench fuzz chaos openapi docs lock clean .venv
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -36,7 +36,7 @@ test: .venv ## Run all tests
 	@$(RUN) pytest $(ARGS)
 
 test-fast: .venv ## Run the tests that need no Spark and little time
-	@$(RUN) pytest -m "not spark and not slow" $(ARGS)
+	@$(RUN) pytest -m "not spark and not slow and not thorough" $(ARGS)
 
 check: .venv ## Check format, lint, types and imports, then run all tests
 	$(RUN) ruff format --check
@@ -44,6 +44,9 @@ check: .venv ## Check format, lint, types and imports, then run all tests
 	$(RUN) mypy
 	$(BIN)/lint-imports
 	$(RUN) pytest $(ARGS)
+
+check-all: check ## What check does, then the tests that take minutes
+	$(RUN) pytest -m thorough $(ARGS)
 
 bench: .venv ## Run the benchmark suite, which lives in benchmarks/
 	@echo "The benchmark suite lives in benchmarks/; it is not part of the tests."
@@ -63,11 +66,12 @@ docs: .venv ## Write the tables of docs/ that come from the code
 	@$(RUN) tools.reference
 
 lock: .venv ## Pin the newest versions that fit pyproject.toml
-	@$(COMPILE) --upgrade --extra dev --output-file requirements/dev.lock
-	@$(COMPILE) --constraint requirements/dev.lock --no-annotate --extra api --extra oidc \
+	@$(COMPILE) pyproject.toml --upgrade --extra dev --output-file requirements/dev.lock
+	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra api --extra oidc \
 		--output-file requirements/api.lock
-	@$(COMPILE) --constraint requirements/dev.lock --no-annotate --extra drain --extra onelake \
+	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra drain --extra onelake \
 		--output-file requirements/drain.lock
+	@$(COMPILE) tests/sdk/requirements.in --upgrade --output-file requirements/sdk.lock
 
 clean: ## Remove .venv and everything else that can be made again; keeps .mirrorgate
 	@rm -rf .venv build dist .chaos .demo .fuzz .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

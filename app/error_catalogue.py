@@ -167,6 +167,11 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         "Snapshot rows came for a table that has other changes already; landing them as inserts would double rows.",
         "Recreate the table before a full reload, or set its option `reload` to `upsert`.",
     ),
+    Code.HEAD_TOO_LARGE: CodeFacts(
+        Kind.HEAD_TOO_LARGE,
+        "The request line and the headers, or the trailers of a body, are larger than 64 KiB together.",
+        "Send fewer or shorter headers.",
+    ),
     Code.BODY_TOO_LARGE: CodeFacts(
         Kind.TOO_LARGE,
         "The body is larger than MIRRORGATE_MAX_BODY_BYTES.",

@@ -31,7 +31,7 @@ from app.api.admission import Admission, Room
 from app.api.auth import Authenticator
 from app.api.gateway import Gateway
 from app.api.http_protocol import BoundedHttpProtocol
-from app.api.openapi import DESCRIPTION, TITLE, VERSION, GatewayApp
+from app.api.openapi import GatewayApp
 from app.api.problem_responses import install_problem_handlers
 from app.api.request_body import BodyLimit
 from app.api.request_log import RequestLog
@@ -89,14 +89,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             watching.dispose()
             engine.dispose()
 
-    app = GatewayApp(
-        title=TITLE,
-        version=VERSION,
-        description=DESCRIPTION,
-        lifespan=lifespan,
-        # The framework's own looks for a collector at every request; ours is in RequestLog.
-        telemetry={"tracing": False, "metrics": False, "logs": False},
-    )
+    app = GatewayApp(lifespan=lifespan)
     for routes in (
         change_routes,
         producer_routes,
@@ -141,7 +134,9 @@ def serve(settings: Settings, *, parent_pid: int | None = None) -> None:
         workers=settings.api_processes,
         loop="uvloop",
         http=BoundedHttpProtocol,
+        ws="none",
         log_config=None,
+        log_level="error",
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=10,

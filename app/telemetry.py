@@ -33,22 +33,31 @@ def current_request_id() -> str | None:
 
 
 def configure_logging(settings: Settings) -> None:
-    """One line per event on standard error, as JSON or for the console; other libraries' warnings likewise."""
+    """One line per event on standard error, as JSON or for the console; other libraries' warnings in the same form."""
     renderer: structlog.types.Processor = (
         structlog.processors.JSONRenderer(_json_line)
         if settings.log_format is LogFormat.JSON
         else structlog.dev.ConsoleRenderer()
     )
+    common: list[structlog.types.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
+        processors=[*common, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[settings.log_level.upper()]),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(message)s")
+    others = logging.StreamHandler(sys.stderr)
+    last = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer]
+    others.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=common, processors=last))
+    logging.basicConfig(level=logging.WARNING, handlers=[others])
+
+
+def request_id() -> str | None:
+    """The id of the request that is being answered here, None outside of one."""
+    found: str | None = structlog.contextvars.get_contextvars().get("request_id")
+    return found

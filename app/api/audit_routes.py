@@ -3,11 +3,11 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import AwareDatetime
 
 from app.api.audit_models import AuditEventModel, AuditModel, Outcome
 from app.api.auth import Overseer
 from app.api.gateway import GatewayOf
+from app.api.models import AwareMoment
 from app.api.openapi import problems
 from app.domain.names import TableName
 from app.staging.audit_events import AuditEvent, AuditFilter, list_audit
@@ -27,9 +27,9 @@ def get_audit(
     gateway: GatewayOf,
     principal: Overseer,
     after: Annotated[int, Query(ge=0, le=2**63 - 1, description="Events beyond this id.")] = 0,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-    since: Annotated[AwareDatetime | None, Query(description="Events of this minute and later ones.")] = None,
-    until: Annotated[AwareDatetime | None, Query(description="Events before this time.")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Most events of this page.")] = 100,
+    since: Annotated[AwareMoment | None, Query(description="Events of this minute and later ones.")] = None,
+    until: Annotated[AwareMoment | None, Query(description="Events before this time.")] = None,
     subject: Annotated[
         str | None,
         Query(max_length=300, pattern=r"^[\x21-\x7e]+$", description="Events of this key id, or `oidc:<subject>`."),

@@ -1,6 +1,6 @@
 """Answers to change requests, and what became of their batches."""
 
-from typing import Any
+from typing import Any, Literal
 
 from app.api.models import Model
 
@@ -9,19 +9,35 @@ class ReceiptModel(Model):
     """One durable change batch."""
 
     table: str
+    """`name` or `schema.name`."""
+
     generation: int
+    """Which lifetime of the landing folder."""
+
     sequence: int
+    """The batch's dense number in the generation, in the order of commit."""
+
     changes: int
+    """How many messages it was made of."""
+
     rows: int
+    """How many rows will land."""
 
 
 class AcceptedModel(Model):
     """The answer to a change request, given after commit."""
 
     receipts: list[ReceiptModel]
+    """One for each table."""
+
     ignored: int
+    """Messages without a body."""
+
     duplicates: int
+    """Changes that were accepted before, by the source's own order."""
+
     replayed: bool
+    """Whether the request was accepted before, and this is the answer of then."""
 
 
 class ProducerModel(Model):
@@ -56,7 +72,7 @@ class BatchModel(Model):
     table: str
     generation: int
     sequence: int
-    state: str
+    state: Literal["pending", "planned", "published", "discarded"]
     changes: int | None
     rows: int | None
     file: str | None

@@ -18,7 +18,8 @@ from app.api.change_parameters import (
     described_change,
 )
 from app.api.gateway import gateway_of
-from app.api.openapi import ARCION_BODY, ARROW_BODY, REPLICATE_BODY, problems
+from app.api.message_bodies import ARCION_BODY, ARROW_BODY, REPLICATE_BODY
+from app.api.openapi import problems
 from app.api.parameters import read_parameters
 from app.api.request_body import check_arrow_type, check_json_type, check_parameters, is_csv, read_body
 from app.api.request_identity import IdentityHeaders

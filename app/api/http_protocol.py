@@ -6,7 +6,8 @@ uvicorn bounds neither with this parser. A body is bounded where it is read.
 import asyncio
 from typing import Final
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from app.api.problem_protocol import ProblemProtocol
+from app.errors import Code, RejectedInput
 
 MOST_HEAD_BYTES: Final = 64 * 2**10
 """Bytes of a request line with its headers, or of the trailers and chunk extensions of a body."""
@@ -14,10 +15,8 @@ MOST_HEAD_BYTES: Final = 64 * 2**10
 HEAD_SECONDS: Final = 10.0
 """How long a connection may wait for its first request, and a request for the end of its headers."""
 
-_TOO_LARGE: Final = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
-
-class BoundedHttpProtocol(HttpToolsProtocol):
+class BoundedHttpProtocol(ProblemProtocol):
     """One connection. It is closed when a head is too large (431) or does not come in time."""
 
     _beside_bodies = 0
@@ -36,8 +35,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._beside_bodies += len(data)
         super().data_received(data)
         if self._beside_bodies > MOST_HEAD_BYTES and not self.transport.is_closing():
-            self.transport.write(_TOO_LARGE)
-            self.transport.close()
+            self.refuse(RejectedInput(Code.HEAD_TOO_LARGE, f"more than {MOST_HEAD_BYTES} bytes beside the body"))
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

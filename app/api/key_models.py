@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Annotated, Final
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from app.api.models import Model
+from app.api.models import Model, Moment
 from app.domain.access import Right
 
 MOST_OVERLAP_SECONDS: Final = 30 * 86_400
@@ -16,13 +16,22 @@ TablePattern = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[^\
 class CreateKey(Model):
     """Rights, and patterns of the tables they hold for (`*`, `sales.*`, `orders`)."""
 
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"rights": ["ingest", "register"], "tables": ["sales.*"]}]}
+    )
+
     rights: Annotated[list[Right], Field(min_length=1)]
+    """What the key may do."""
+
     tables: Annotated[list[TablePattern], Field(min_length=1)] = ["*"]
-    expires_at: datetime | None = None
+    """With which tables."""
+
+    expires_at: Moment | None = None
+    """Until when, with an offset; never ends without one."""
 
 
 class KeyModel(Model):
-    """`former_secret_until` is when the secret from before the last rotation stops working, null where it has."""
+    """A key, without its secret. `former_secret_until` is when its former secret stops working, null where it has."""
 
     id: str
     rights: list[Right]
@@ -36,7 +45,9 @@ class KeyModel(Model):
 class RotateKey(Model):
     """For how many seconds the present secret goes on working beside the new one; 0: from now on only the new one."""
 
-    overlap_seconds: Annotated[int, Field(ge=0, le=MOST_OVERLAP_SECONDS)] = 86_400
+    model_config = ConfigDict(json_schema_extra={"examples": [{"overlap_seconds": 3_600}]})
+
+    overlap_seconds: Annotated[int, Field(strict=True, ge=0, le=MOST_OVERLAP_SECONDS)] = 86_400
 
 
 class RotatedKeyModel(Model):
@@ -61,4 +72,6 @@ class CreatedKeyModel(Model):
 
 
 class KeysModel(Model):
+    """All keys."""
+
     keys: list[KeyModel]

@@ -19,7 +19,7 @@ from app.staging.database import translated_errors
 
 router = APIRouter(prefix="/v1/keys", tags=["keys"])
 
-KeyId = Annotated[str, Path(examples=["1a2b3c4d"])]
+KeyId = Annotated[str, Path(description="The `id` of the key.", examples=["1a2b3c4d"])]
 
 
 @router.post(

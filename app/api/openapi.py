@@ -1,11 +1,13 @@
-"""What the OpenAPI contract says beyond the routes' own types: problems, and the shapes of change messages."""
+"""What the OpenAPI contract says beyond the routes' own types: who serves it, its tags, problems and headers."""
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from fastapi import FastAPI
 
+from app.api.contract_parts import HEADERS, answer_headers, plain, problem_of, without_framework_refusals
+from app.api.message_bodies import message_schemas
 from app.api.models import ProblemModel
-from app.api.request_body import ARROW_STREAM
 
 TITLE: Final = "Mirrorgate"
 VERSION: Final = "1.0.0"
@@ -13,6 +15,19 @@ DESCRIPTION: Final = (
     "Ingestion gateway for Microsoft Fabric open mirroring. Post change batches in Arcion or Qlik Replicate format; "
     "an answer 202 means the changes are durable and will land exactly once, in order."
 )
+LICENSE: Final[dict[str, Any]] = {"name": "Apache License 2.0", "identifier": "Apache-2.0"}
+SERVERS: Final[list[dict[str, Any]]] = [
+    {"url": "/", "description": "The gateway that serves this contract."},
+    {"url": "http://127.0.0.1:8480", "description": "`mirrorgate up` on this machine."},
+]
+TAGS: Final[list[dict[str, Any]]] = [
+    {"name": "changes", "description": "Post changes, and find out how far a producer has come."},
+    {"name": "tables", "description": "Register tables; their status, schema, landing files and batches."},
+    {"name": "operations", "description": "What operators ask of tables. Each act names the generation it means."},
+    {"name": "keys", "description": "API keys: who may do what with which tables."},
+    {"name": "audit", "description": "Who did what, and what was refused."},
+    {"name": "status", "description": "Health, readiness and metrics of the gateway."},
+]
 
 _TEXTS: Final = {
     400: "Malformed request",
@@ -25,8 +40,11 @@ _TEXTS: Final = {
     415: "Unsupported content type or encoding",
     422: "A message or a member is not valid",
     429: "Too much is not published yet; see Retry-After",
+    500: "A fault of the gateway; its log has the request id",
     503: "Temporarily unavailable; see Retry-After",
 }
+
+_SAID: Final = frozenset({"title", "description", "examples"})
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -35,120 +53,65 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 class GatewayApp(FastAPI):
-    """FastAPI whose contract tells problem details as they are sent."""
+    """FastAPI whose contract tells every answer as it is sent, and that generators of clients can read.
+
+    A path is what it says: one with a slash at its end is another one, never redirected, because a client would send
+    its key to wherever the redirect leads.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(
+            title=TITLE,
+            version=VERSION,
+            description=DESCRIPTION,
+            license_info=LICENSE,
+            servers=SERVERS,
+            openapi_tags=TAGS,
+            redirect_slashes=False,
+            # The framework's own telemetry looks for a collector at every request; ours is in RequestLog.
+            telemetry={"tracing": False, "metrics": False, "logs": False},
+            **settings,
+        )
 
     def openapi(self) -> dict[str, Any]:
-        contract = super().openapi()
-        for path in contract["paths"].values():
-            for operation in path.values():
-                _correct_problems(operation["responses"])
-        for of_the_framework in ("HTTPValidationError", "ValidationError"):
-            contract["components"]["schemas"].pop(of_the_framework, None)
-        return contract
+        if self.openapi_schema is None:
+            self.openapi_schema = _completed(super().openapi())
+        return self.openapi_schema
 
 
-def _correct_problems(responses: dict[str, Any]) -> None:
-    """Give problems their media type, and drop the framework's own 422, which the app answers as a 400."""
-    for status, response in list(responses.items()):
-        content = response.get("content", {})
-        for media_type, described in list(content.items()):
-            match described.get("schema", {}).get("$ref", "").rpartition("/")[2]:
-                case "ProblemModel":
-                    content["application/problem+json"] = content.pop(media_type)
-                case "HTTPValidationError":
-                    del responses[status]
+def _completed(contract: dict[str, Any]) -> dict[str, Any]:
+    """The framework's contract with what it cannot know, and without what is only noise to a generator."""
+    for operation in _operations(contract):
+        without_framework_refusals(operation)
+        for status in _refusals_of_any(operation):
+            operation["responses"].setdefault(str(status), problem_of(_TEXTS[status]))
+        operation["responses"] = dict(sorted(operation["responses"].items()))
+        for status, response in operation["responses"].items():
+            answer_headers(int(status), response)
+    components = contract["components"]
+    for of_the_framework in ("HTTPValidationError", "ValidationError"):
+        components["schemas"].pop(of_the_framework, None)
+    components["schemas"] = dict(sorted((components["schemas"] | message_schemas()).items()))
+    components["headers"] = HEADERS
+    completed: dict[str, Any] = plain(contract)
+    return completed
 
 
-_IMAGE: Final = {"type": ["object", "null"], "additionalProperties": True}
-
-_ARCION_MESSAGE: Final = {
-    "type": "object",
-    "required": ["tableName", "opType", "exists"],
-    "properties": {
-        "tableName": {
-            "type": "object",
-            "required": ["name"],
-            "properties": {
-                "name": {"type": "string"},
-                "namespace": {
-                    "type": ["object", "null"],
-                    "properties": {
-                        "catalog": {"type": ["string", "null"]},
-                        "schema": {"type": ["string", "null"]},
-                        "hash": {"type": ["integer", "null"]},
-                    },
-                },
-                "hash": {"type": ["integer", "null"]},
-            },
-        },
-        "opType": {"type": "string", "enum": ["I", "U", "D", "R"]},
-        "cursor": {"type": ["string", "object", "null"]},
-        "before": _IMAGE,
-        "after": _IMAGE,
-        "exists": {"type": "object", "additionalProperties": {"enum": ["0", "1", "2", "3", 0, 1, 2, 3]}},
-        "operationcount": {"type": ["string", "object", "null"]},
-    },
-}
-
-_REPLICATE_MESSAGE: Final = {
-    "type": "object",
-    "description": "A metadata (MD) or data (DT) message, in its envelope or bare.",
-    "properties": {
-        "magic": {"type": "string", "enum": ["atMSG"]},
-        "type": {"type": "string", "enum": ["MD", "DT"]},
-        "messageSchemaId": {"type": ["string", "null"]},
-        "message": {"type": ["object", "null"]},
-    },
-}
-
-_ARCION_EXAMPLE: Final = {
-    "tableName": {"namespace": {"catalog": "tpch", "schema": "default_schema"}, "name": "nation"},
-    "opType": "I",
-    "before": {"n_nationkey": "null", "n_name": "null"},
-    "after": {"n_nationkey": "100", "n_name": "Testing name"},
-    "exists": {"n_nationkey": "1", "n_name": "1"},
-}
-
-_REPLICATE_EXAMPLE: Final = {
-    "magic": "atMSG",
-    "type": "DT",
-    "headers": None,
-    "messageSchemaId": None,
-    "messageSchema": None,
-    "message": {
-        "data": {"ID": 7, "NAME": "Testing name"},
-        "beforeData": None,
-        "headers": {"operation": "INSERT", "changeSequence": "20260102030405060000000000000000001"},
-    },
-}
+def _operations(contract: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for path in contract["paths"].values():
+        yield from path.values()
 
 
-def _body(message: dict[str, Any], example: dict[str, Any]) -> dict[str, Any]:
-    one_or_many = {"oneOf": [message, {"type": "array", "items": message, "minItems": 1}]}
-    content = {
-        "application/json": {"schema": one_or_many, "example": [example]},
-        "application/x-ndjson": {"schema": {"type": "string", "description": "One message a line."}},
-    }
-    return {"requestBody": {"required": True, "content": content}}
+def _refusals_of_any(operation: dict[str, Any]) -> Iterator[int]:
+    """What the framework and the middleware answer whatever the route is."""
+    yield 500
+    if "requestBody" in operation:
+        yield 413
+    if "requestBody" in operation or any(_is_checked(parameter) for parameter in operation.get("parameters", ())):
+        yield 400
 
 
-ARCION_BODY: Final = _body(_ARCION_MESSAGE, _ARCION_EXAMPLE)
-ARCION_BODY["requestBody"]["content"]["text/csv"] = {
-    "schema": {"type": "string", "description": "One record a row; needs `table`, `mode`, and `columns` or `header`."},
-    "example": "100,Testing name\r\n101,NULL\r\n",
-}
-REPLICATE_BODY: Final = _body(_REPLICATE_MESSAGE, _REPLICATE_EXAMPLE)
-ARROW_BODY: Final = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            ARROW_STREAM: {
-                "schema": {
-                    "type": "string",
-                    "format": "binary",
-                    "description": "One Arrow IPC stream with the table's columns; its buffers are not compressed.",
-                }
-            }
-        },
-    }
-}
+def _is_checked(parameter: dict[str, Any]) -> bool:
+    """Whether the framework may find it wrong: it takes any text for a text."""
+    rules = {name: value for name, value in parameter["schema"].items() if name not in _SAID}
+    return rules != {"type": "string"}

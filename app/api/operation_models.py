@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from app.api.models import Model
 from app.api.table_models import RegisterTable
@@ -12,17 +12,25 @@ from app.api.table_models import RegisterTable
 class RecreateTable(RegisterTable):
     """What the new generation begins with; what is left out stays as it is."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"options": {"reload": "upsert"}}]})
+
 
 class RenameTable(Model):
     """The new name, `name` or `schema.name`."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "tpch.country"}]})
+
     name: str
+    """No table may have it yet."""
 
 
 class ReleaseTable(Model):
     """Why the table may publish again: what was found and done. Kept with the table's events."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "The foreign file was moved away."}]})
+
     reason: Annotated[str, Field(min_length=1, max_length=1000)]
+    """In words, for those who read the events later."""
 
 
 class EventModel(Model):

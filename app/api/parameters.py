@@ -25,11 +25,11 @@ Given = TypeVar("Given", bound=Parameters)
 
 def read_parameters(model: type[Given], place: Place, given: Mapping[str, str]) -> Given:
     """The parameters that are `given`, the defaults of the others. Raises the framework's RequestValidationError."""
-    names = _names(model)
-    if names.isdisjoint(given):
+    names = _names(model, place)
+    if names.keys().isdisjoint(given):
         return model()
     try:
-        return model.model_validate({name: given[name] for name in names if name in given})
+        return model.model_validate({name: given[key] for key, name in names.items() if key in given})
     except ValidationError as error:
         raise RequestValidationError([{**issue, "loc": (place, *issue["loc"])} for issue in error.errors()]) from None
 
@@ -55,5 +55,7 @@ def _inlined(value: Any, definitions: Mapping[str, Any]) -> Any:
 
 
 @cache
-def _names(model: type[Parameters]) -> frozenset[str]:
-    return frozenset(field.alias or name for name, field in model.model_fields.items())
+def _names(model: type[Parameters], place: Place) -> Mapping[str, str]:
+    """The parameters' names by what they are found under: headers are in small letters there."""
+    names = [field.alias or name for name, field in model.model_fields.items()]
+    return {name.lower() if place == "header" else name: name for name in names}

@@ -9,11 +9,12 @@ import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from app.api.refusal_audit import note_refusal
 from app.error_catalogue import CATALOGUE
 from app.errors import Code, Kind, MirrorgateError, Problem, RejectedInput, TemporarilyUnavailable
-from app.telemetry import REJECTED_REQUESTS
+from app.telemetry import REJECTED_REQUESTS, current_request_id
 
 log = structlog.get_logger()
 
@@ -30,12 +31,14 @@ STATUS: Final[Mapping[Kind, HTTPStatus]] = {
     Kind.TOO_LARGE: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     Kind.TOO_SLOW: HTTPStatus.REQUEST_TIMEOUT,
     Kind.TOO_MUCH: HTTPStatus.TOO_MANY_REQUESTS,
+    Kind.HEAD_TOO_LARGE: HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
     Kind.UNSUPPORTED_MEDIA: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     Kind.INVALID: HTTPStatus.UNPROCESSABLE_ENTITY,
     Kind.UNAVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
     Kind.MISCONFIGURED: HTTPStatus.INTERNAL_SERVER_ERROR,
     Kind.BROKEN: HTTPStatus.INTERNAL_SERVER_ERROR,
 }
+_METHODS: Final = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 _FRAMEWORK: Final = {
     404: Code.NOT_FOUND,
     405: Code.METHOD_NOT_ALLOWED,
@@ -53,7 +56,10 @@ def install_problem_handlers(app: FastAPI) -> None:
 
 
 def problem_response(error: MirrorgateError, headers: Mapping[str, str] | None = None) -> Response:
-    """The problem details of a deliberate error, with the first 100 of its problems and their total."""
+    """The problem details of a deliberate error, with the first 100 of its problems and their total.
+
+    `request_id` is that of the log lines, where a request is being answered.
+    """
     problems = error.problems if isinstance(error, RejectedInput) else ()
     status = STATUS[error.kind]
     body: dict[str, Any] = {
@@ -64,6 +70,8 @@ def problem_response(error: MirrorgateError, headers: Mapping[str, str] | None =
         "detail": error.detail,
         "remedy": error.remedy,
     }
+    if (answered := current_request_id()) is not None:
+        body["request_id"] = answered
     if problems:
         body["errors"] = [_problem(problem) for problem in problems[:MOST_PROBLEMS]]
         body["errors_total"] = len(problems)
@@ -112,7 +120,19 @@ async def _on_validation(_: Request, error: Exception) -> Response:
     return problem_response(RejectedInput.of(tuple(problems)))
 
 
-async def _on_framework(_: Request, error: Exception) -> Response:
+async def _on_framework(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = _FRAMEWORK.get(error.status_code, Code.BAD_REQUEST)
-    return problem_response(RejectedInput(code, CATALOGUE[code].meaning), error.headers)
+    headers = {"Allow": _methods_at(request)} if code is Code.METHOD_NOT_ALLOWED else error.headers
+    return problem_response(RejectedInput(code, CATALOGUE[code].meaning), headers)
+
+
+def _methods_at(request: Request) -> str:
+    """Every method that the request's path has; the framework names those of one route only."""
+    routes = request.app.router.routes
+    has = [
+        method
+        for method in _METHODS
+        if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes)
+    ]
+    return ", ".join(has)

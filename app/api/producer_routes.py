@@ -23,7 +23,9 @@ router = APIRouter(prefix="/v1/producers", tags=["changes"])
     responses=problems(401, 403, 404, 503),
 )
 def get_producer(
-    producer: Annotated[str, Path(max_length=255)], gateway: GatewayOf, principal: Ingester
+    producer: Annotated[str, Path(max_length=255, description="As `Mirrorgate-Producer` named it.", examples=["crm"])],
+    gateway: GatewayOf,
+    principal: Ingester,
 ) -> ProducerModel:
     """Producers belong to the key that they send with. A producer begins with number 1."""
     with translated_errors(), gateway.engine.begin() as connection:

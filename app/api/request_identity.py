@@ -21,21 +21,21 @@ class IdentityHeaders(Parameters):
     idempotency_key: Annotated[
         str | None,
         Field(
-            alias="idempotency-key",
+            alias="Idempotency-Key",
             description="Names the request, up to 255 visible ASCII characters: repeated, it is answered as before.",
         ),
     ] = None
     producer: Annotated[
         str | None,
         Field(
-            alias="mirrorgate-producer",
+            alias="Mirrorgate-Producer",
             description="Who sends: the producer whose requests are numbered, under the caller's key.",
         ),
     ] = None
     producer_sequence: Annotated[
         int | None,
         Field(
-            alias="mirrorgate-producer-sequence",
+            alias="Mirrorgate-Producer-Sequence",
             ge=1,
             le=MOST_SEQUENCE,
             description="The request's number: 1 at first, then always one more.",

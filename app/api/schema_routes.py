@@ -57,7 +57,7 @@ def get_chain(
     gateway: GatewayOf,
     principal: Reader,
     start: Annotated[int, Query(ge=0, description="Blocks from this sequence number on.")] = 0,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    limit: Annotated[int, Query(ge=1, le=1000, description="How many blocks at the most.")] = 100,
 ) -> ChainModel:
     with translated_errors(), gateway.engine.begin() as connection:
         found = found_table(connection, visible_name(table, principal))

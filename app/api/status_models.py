@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from app.api.models import Model
-from app.api.table_models import OptionsModel
+from app.api.table_models import TableOptionsModel
 from app.domain.table import TableState
 
 
@@ -17,12 +17,16 @@ class LagModel(Model):
 
 
 class CountsModel(Model):
+    """How much of a table there is at one point of its way."""
+
     batches: int
     changes: int
     rows: int
 
 
 class PublishedModel(CountsModel):
+    """How much of a table is published, and in how many files."""
+
     files: int
 
 
@@ -49,7 +53,7 @@ class TableModel(Model):
     state_reason: str | None
     key_columns: list[str]
     schema_version: int
-    options: OptionsModel
+    options: TableOptionsModel
     lag: LagModel
     accepted: CountsModel
     staged: CountsModel
@@ -61,4 +65,6 @@ class TableModel(Model):
 
 
 class TablesModel(Model):
+    """The tables that the key may see."""
+
     tables: list[TableModel]

@@ -25,7 +25,10 @@ from app.staging.table_lifecycle import begin_drop, release, request_flush, requ
 router = APIRouter(prefix="/v1/tables/{table}", tags=["operations"])
 
 GenerationParameter = Annotated[
-    int, Query(ge=1, le=2**31 - 1, description="The generation that is meant; another one is refused with 409.")
+    int,
+    Query(
+        ge=1, le=2**31 - 1, description="The generation that is meant; another one is refused with 409.", examples=[1]
+    ),
 ]
 _RESPONSES = problems(400, 401, 403, 404, 409, 422, 503)
 
@@ -152,7 +155,7 @@ def flush(
 )
 def repair(
     table: TablePath,
-    number: Annotated[int, Path(ge=1, le=2**63 - 1)],
+    number: Annotated[int, Path(ge=1, le=2**63 - 1, description="The number of the file.", examples=[1])],
     generation: GenerationParameter,
     gateway: GatewayOf,
     principal: Administrator,
@@ -202,7 +205,7 @@ def get_events(
     gateway: GatewayOf,
     principal: Administrator,
     after: Annotated[int, Query(ge=0, le=2**63 - 1, description="Events beyond this id.")] = 0,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    limit: Annotated[int, Query(ge=1, le=1000, description="How many events at the most.")] = 100,
 ) -> EventsModel:
     name = visible_name(table, principal)
     with translated_errors(), gateway.engine.begin() as connection:

@@ -1,9 +1,9 @@
 """Tables as they are declared, their schemas, files and row images."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from app.api.models import Model
 from app.domain.table_options import (
@@ -17,39 +17,91 @@ from app.domain.table_options import (
     SourceOrder,
 )
 
+_REGISTRATIONS: Final[list[Any]] = [
+    {
+        "key_columns": ["n_nationkey"],
+        "columns": [
+            {"name": "n_nationkey", "type": "int32", "nullable": False},
+            {"name": "n_name", "type": "string"},
+        ],
+    },
+    {"options": {"partial_updates": "complete"}},
+]
+
 
 class ColumnModel(Model):
     """A column as declared."""
 
     name: str
+    """As messages write it."""
+
     type: Annotated[str, Field(examples=["int64", "decimal(12,2)", "timestamp"])]
+    """One of the types of docs/tables.md."""
+
     nullable: bool = True
+    """Whether rows may have NULL in it."""
 
 
 class ColumnOverrideModel(Model):
     """What a column is, whatever a registration or a metadata message declares."""
 
     type: str | None = None
+    """The type that it has instead."""
+
     nullable: bool | None = None
+    """Whether it may be NULL."""
+
     encoding: BinaryEncoding | None = None
+    """How text stands for its bytes."""
 
 
 class OptionsModel(Model):
     """All options of a table; a new one has the defaults of those that are left out, an existing one keeps them."""
 
     partial_updates: PartialUpdates = PartialUpdates.REJECT
+    """Updates that lack new values."""
+
     new_columns: NewColumns = NewColumns.REJECT
+    """Columns that only a message knows."""
+
     source_order: SourceOrder = SourceOrder.ARRIVAL
+    """What decides which change is a duplicate."""
+
     reload: Reload = Reload.REFUSE
+    """Snapshot rows after other changes."""
+
     insert_marker: InsertMarker = InsertMarker.INSERT
+    """The row marker of inserted rows."""
+
     initial_load: InitialLoad = InitialLoad.MARKED
+    """Whether the first files have row markers."""
+
     seed_file: bool = False
+    """Publish a file without rows as file 1."""
+
     dropped_columns: DroppedColumns = DroppedColumns.KEEP
+    """Columns that leave the source."""
+
     exclude: list[str] = []
+    """Columns that are never staged."""
+
     sources: list[str] = []
+    """More source tables that are routed here."""
+
     source_timezone: str = "UTC"
+    """The zone of times without an offset."""
+
     binary_encoding: BinaryEncoding = BinaryEncoding.HEX
+    """How text stands for bytes."""
+
     columns: dict[str, ColumnOverrideModel] = {}
+    """What single columns are, by name."""
+
+
+class TableOptionsModel(OptionsModel):
+    """All options of a table as they are."""
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
 
 class RegisterTable(Model):
@@ -59,13 +111,24 @@ class RegisterTable(Model):
     that exists keeps its columns where neither is given, and each option that is left out.
     """
 
+    model_config = ConfigDict(json_schema_extra={"examples": _REGISTRATIONS})
+
     columns: list[ColumnModel] | None = None
+    """In file order."""
+
     arrow_schema: Annotated[bytes | None, Field(json_schema_extra={"contentEncoding": "base64"})] = None
+    """The columns as an Arrow schema."""
+
     key_columns: list[str] = []
+    """In key order; a table without keys takes only inserts."""
+
     options: OptionsModel | None = None
+    """What the table does with messages that leave a choice."""
 
 
 class SchemaModel(Model):
+    """The columns of a table's current schema version."""
+
     table: str
     generation: int
     schema_version: int
@@ -97,7 +160,7 @@ class FileModel(Model):
 
     number: int
     name: str
-    state: str
+    state: Literal["planned", "published"]
     first_sequence: int
     last_sequence: int
     rows: int

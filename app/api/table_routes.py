@@ -100,7 +100,7 @@ def get_files(
     gateway: GatewayOf,
     principal: Reader,
     after: Annotated[int, Query(ge=0, le=2**63 - 1, description="Files beyond this number.")] = 0,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    limit: Annotated[int, Query(ge=1, le=1000, description="How many files at the most.")] = 100,
 ) -> FilesModel:
     with translated_errors(), gateway.engine.begin() as connection:
         found = found_table(connection, visible_name(table, principal))
@@ -148,8 +148,8 @@ def get_row_image_count(table: TablePath, gateway: GatewayOf, principal: Reader)
 )
 def get_batch(
     table: TablePath,
-    generation: Annotated[int, Path(ge=1, le=2**31 - 1)],
-    sequence: Annotated[int, Path(ge=1, le=2**63 - 1)],
+    generation: Annotated[int, Path(ge=1, le=2**31 - 1, description="As in the receipt.", examples=[1])],
+    sequence: Annotated[int, Path(ge=1, le=2**63 - 1, description="As in the receipt.", examples=[1])],
     gateway: GatewayOf,
     principal: Reader,
 ) -> BatchModel:

@@ -3,7 +3,7 @@
 import base64
 
 from app.api.status_models import CountsModel, LagModel, ProcessedModel, PublishedModel, TableModel
-from app.api.table_models import OptionsModel, RegisterTable
+from app.api.table_models import RegisterTable, TableOptionsModel
 from app.domain.arrow_flatbuffer import columns_of, schema_from_bytes
 from app.domain.landing_file import file_name
 from app.domain.table import FileNumber, Table
@@ -59,7 +59,7 @@ def _status(table: Table, counts: TableCounts, mirrored: MirrorState | None) -> 
         state_reason=counts.state_reason,
         key_columns=list(table.schema.key_columns),
         schema_version=table.schema_version,
-        options=OptionsModel(**table.options.to_json()),
+        options=TableOptionsModel(**table.options.to_json()),
         lag=LagModel(
             batches=counts.pending_batches,
             rows=counts.pending_rows,

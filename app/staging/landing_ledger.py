@@ -7,6 +7,7 @@ predecessor's number and last sequence, so the database refuses a gap or an over
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Literal
 
 import sqlalchemy as sa
 
@@ -91,7 +92,7 @@ class LedgerEntry:
     row_count: int
     change_count: int
     digest: str
-    state: str
+    state: Literal["planned", "published"]
     nominated_epoch: Epoch | None
     nominated_temp: str | None
     file_bytes: int | None

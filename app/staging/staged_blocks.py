@@ -6,6 +6,7 @@ still needed into a later bucket, never into an earlier one, and so do reads loo
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import sqlalchemy as sa
 
@@ -115,7 +116,7 @@ class BatchStatus:
 
     changes: int | None
     rows: int | None
-    state: str
+    state: Literal["pending", "planned", "published"]
     file_number: int | None
 
 

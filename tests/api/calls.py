@@ -53,4 +53,10 @@ def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
     details: dict[str, Any] = response.json()
     assert (response.status_code, details["status"], details["code"]) == (status, status, code), details
     assert details.keys() >= {"type", "title", "detail", "remedy"}
+    assert details["request_id"] == response.headers["x-request-id"]
     return details
+
+
+def without_id(response: httpx.Response) -> str:
+    """An answer as it reads but for the id of its request."""
+    return response.text.replace(response.headers["x-request-id"], "")

@@ -85,6 +85,8 @@ def test_a_key_that_does_not_exist_cannot_be_deleted(gateway: Gateway, key_id: s
         ({"rights": ["read"], "tables": ["a\x00"]}, "/tables/0"),
         ({"rights": ["read"], "tables": ["x" * 301]}, "/tables/0"),
         ({"rights": ["read"], "expires_at": "tomorrow"}, "/expires_at"),
+        ({"rights": ["read"], "expires_at": 32503680000}, "/expires_at"),
+        ({"rights": ["read"], "expires_at": "32503680000"}, "/expires_at"),
         ({"rights": ["read"], "expires_at": "2999-01-01T00:00:00"}, "/expires_at"),
         ({"rights": ["read"], "expires_at": "2020-01-01T00:00:00Z"}, "/expires_at"),
         ({"rights": ["read"], "expires_at": "9999-12-31T23:59:59-14:00"}, "/expires_at"),

@@ -1,6 +1,9 @@
 """What a real API process writes to its log."""
 
 import json
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +14,7 @@ import pytest
 from app.embedded import PrivatePostgres
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.support.databases import create_database, database_in
+from tests.support.processes import REPOSITORY
 from tests.support.server import api_process, stopped
 
 
@@ -19,7 +23,17 @@ class Conversation:
     """Everything that a process answered and wrote."""
 
     answers: list[httpx.Response]
+    no_http: str
+    """The answer to bytes that are no request."""
+
     log: list[dict[str, Any]]
+
+
+def raw_answer(address: str, content: bytes) -> str:
+    """What the gateway answers to these bytes until it closes the connection."""
+    with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=30) as connection:
+        connection.sendall(content)
+        return b"".join(iter(lambda: connection.recv(65_536), b"")).decode()
 
 
 def refusals(client: Gateway) -> Iterator[httpx.Response]:
@@ -39,8 +53,9 @@ def conversation(postgres: PrivatePostgres, template_database: str) -> Iterator[
             answers = [client.arcion(insert("t", id="1", day="2024-02-29"))]
             answers += refusals(client)
             answers.append(client.get("/v1/tables/t", headers={"X-Request-Id": "my-request"}))
+            refused = raw_answer(address, b"this is no HTTP\r\n\r\n")
         output = stopped(process)
-    yield Conversation(answers, [json.loads(line) for line in output.splitlines()])
+    yield Conversation(answers, refused, [json.loads(line) for line in output.splitlines()])
 
 
 def test_every_request_but_health_checks_is_one_line_with_its_id(conversation: Conversation) -> None:
@@ -50,6 +65,24 @@ def test_every_request_but_health_checks_is_one_line_with_its_id(conversation: C
         line = lines[answer.headers["x-request-id"]]
         assert (line["method"], line["status"]) == (answer.request.method, answer.status_code)
     assert lines["my-request"]["route"] == "/v1/tables/{table}"
+
+
+def test_what_is_no_http_has_its_line_with_the_id_of_its_answer(conversation: Conversation) -> None:
+    (line,) = [line for line in conversation.log if line["event"] == "request" and line["method"] is None]
+    assert line["status"] == 400
+    assert f"x-request-id: {line['request_id']}\r\n" in conversation.no_http
+    assert "this is" not in conversation.no_http
+
+
+def test_a_warning_of_another_library_is_a_json_line_too() -> None:
+    script = (
+        "import logging; from app.settings import Settings; from app.telemetry import configure_logging;"
+        "configure_logging(Settings.model_construct());"
+        "logging.getLogger('another').warning('look at %s', 'this')"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    line = json.loads(ran.stderr)
+    assert (line["event"], line["level"]) == ("look at this", "warning")
 
 
 def test_a_stop_on_request_writes_no_error(conversation: Conversation) -> None:

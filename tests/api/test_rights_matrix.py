@@ -164,10 +164,13 @@ def call(client: Gateway, operation: str, table: str = TABLE) -> httpx.Response:
     method, path = OPERATIONS[operation]
     rule = RULES[operation]
     query = {name: table if name == "table" else value for name, value in rule.query.items()}
+    headers = {"X-Request-Id": "the-same"}
     if rule.media_type:
-        return client.request(method, path, params=query, content=b"x", headers={"Content-Type": rule.media_type})
+        headers["Content-Type"] = rule.media_type
+        return client.request(method, path, params=query, content=b"x", headers=headers)
     content = rule.json(table) if callable(rule.json) else rule.json
-    return client.request(method, path.format(table=table, **PARAMETERS), params=query, json=content)
+    path = path.format(table=table, **PARAMETERS)
+    return client.request(method, path, params=query, json=content, headers=headers)
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

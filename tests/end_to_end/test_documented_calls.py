@@ -18,7 +18,7 @@ from tests.support.server import served
 
 KEY = "mg_0000000000000001_" + "a-secret-only-for-tests-of-the-documents"
 DOCUMENTS = [REPOSITORY / "docs" / name for name in ("formats.md", "tables.md", "producers.md", "security.md")]
-NOT_PRINTED = {"type", "title", "status", "remedy"}
+NOT_PRINTED = {"type", "title", "status", "remedy", "request_id"}
 """Members of a refusal that the documents leave out."""
 
 Reader = Callable[[str], list[Answer]]

@@ -1,4 +1,4 @@
-"""openapi/mirrorgate.v1.yaml is the app's contract, and says what clients need. `make openapi` writes it."""
+"""openapi/mirrorgate.v1.yaml is the app's contract, and tells refusals as they are. `make openapi` writes it."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -36,14 +36,6 @@ def test_the_contract_is_valid_openapi(contract: dict[str, Any]) -> None:
     assert [error.message for error in OpenAPIV31SpecValidator(contract).iter_errors()] == []
 
 
-def test_every_operation_has_an_id_of_its_own_a_tag_and_a_summary(contract: dict[str, Any]) -> None:
-    ids = [operation["operationId"] for _, operation in operations(contract)]
-    assert len(ids) == len(set(ids))
-    for name, operation in operations(contract):
-        assert operation["tags"], name
-        assert operation["summary"], name
-
-
 def test_every_problem_is_documented_as_problem_json_and_as_nothing_else(contract: dict[str, Any]) -> None:
     problem = {"$ref": "#/components/schemas/ProblemModel"}
     for name, operation in operations(contract):
@@ -54,15 +46,11 @@ def test_every_problem_is_documented_as_problem_json_and_as_nothing_else(contrac
                 assert not is_problem or int(status) >= 400, f"{name} {status}"
 
 
-def test_every_call_that_needs_a_key_documents_the_refusals_of_one(contract: dict[str, Any]) -> None:
-    for name, operation in operations(contract):
-        if "security" in operation:
-            assert {"401", "403", "503"} <= operation["responses"].keys(), name
-
-
 def test_the_framework_documents_no_answer_that_the_app_never_gives(contract: dict[str, Any]) -> None:
     assert not contract["components"]["schemas"].keys() & {"HTTPValidationError", "ValidationError"}
     for name, operation in operations(contract):
-        checked = [parameter for parameter in operation.get("parameters", []) if "default" in parameter["schema"]]
-        if checked:
+        checked = [
+            parameter for parameter in operation.get("parameters", []) if parameter["schema"].get("type") != "string"
+        ]
+        if checked or "requestBody" in operation:
             assert "400" in operation["responses"], name

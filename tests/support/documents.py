@@ -36,7 +36,12 @@ class Example:
 
 def shell_blocks(text: str) -> list[str]:
     """The commands of each `sh` block of a document."""
-    return [content for language, content in _BLOCK.findall(text) if language == "sh"]
+    return blocks(text, "sh")
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The content of each block of a document in one language."""
+    return [content for written, content in _BLOCK.findall(text) if written == language]
 
 
 def examples(document: Path) -> list[Example]:

@@ -22,8 +22,15 @@ from tests.support.waiting import wait_until
 def served(settings: Settings) -> Iterator[str]:
     """The address of a running API."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        app = create_app(settings)
-        config = uvicorn.Config(app, http=BoundedHttpProtocol, log_config=None, access_log=False, lifespan="on")
+        config = uvicorn.Config(
+            create_app(settings),
+            http=BoundedHttpProtocol,
+            ws="none",
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            lifespan="on",
+        )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="api")
         thread.start()

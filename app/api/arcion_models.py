@@ -1,0 +1,88 @@
+"""Arcion messages as the contract tells them to generators of clients.
+
+They describe only: `app.formats` reads the messages, and more strictly. Names of members are the tool's own; members
+that are not named here are taken and ignored.
+"""
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypeAliasType
+
+_DESCRIBED: Final = ConfigDict(use_attribute_docstrings=True)
+
+ArcionValue = TypeAliasType(
+    "ArcionValue",
+    Annotated[
+        str | float | bool | None,
+        Field(description="A text, as Replicant writes every value, or a JSON number or boolean. `null` is NULL."),
+    ],
+)
+ArcionImage = TypeAliasType(
+    "ArcionImage",
+    Annotated[dict[str, ArcionValue], Field(description="The values of a row by column name.")],
+)
+ArcionFlag = TypeAliasType(
+    "ArcionFlag",
+    Annotated[
+        Literal["0", "1", "2", "3"] | Literal[0, 1, 2, 3],
+        Field(description="Where a column is given: 0 nowhere, 1 in `after`, 2 in `before`, 3 in both."),
+    ],
+)
+
+
+class ArcionNamespace(BaseModel):
+    """The catalog and schema of a source table."""
+
+    model_config = _DESCRIBED
+
+    catalog: str | None = None
+    """Names the table's schema where there is none, or the default one."""
+
+    source_schema: Annotated[str | None, Field(alias="schema")] = None
+    """`default_schema` counts as none."""
+
+    hash: int | None = None
+    """Replicant's hash of the namespace; a wrong one is counted, not refused."""
+
+
+class ArcionTableName(BaseModel):
+    """The source table that a message is for."""
+
+    model_config = _DESCRIBED
+
+    name: str
+    """The table's own name."""
+
+    namespace: ArcionNamespace | None = None
+    """Null or absent: the table has no schema."""
+
+    hash: int | None = None
+    """Replicant's hash of the whole name; a wrong one is counted, not refused."""
+
+
+class ArcionMessage(BaseModel):
+    """One row change in Arcion's internal format."""
+
+    model_config = _DESCRIBED
+
+    table_name: Annotated[ArcionTableName, Field(alias="tableName")]
+    """The table that the change is for."""
+
+    operation: Annotated[Literal["I", "U", "D", "R"], Field(alias="opType")]
+    """Insert, update, delete, or replace (an upsert)."""
+
+    before: ArcionImage | None = None
+    """The row before; of an update or delete at least its key."""
+
+    after: ArcionImage | None = None
+    """The row after; of an update at least the new values."""
+
+    exists: dict[str, ArcionFlag]
+    """An entry for each column of the images."""
+
+    cursor: str | dict[str, Any] | None = None
+    """The source position, kept as it is."""
+
+    operation_count: Annotated[str | dict[str, Any] | None, Field(alias="operationcount")] = None
+    """Replicant's own counts; not used."""

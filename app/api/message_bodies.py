@@ -1,0 +1,140 @@
+"""The bodies of change requests in the contract: their messages as named components, and examples that work."""
+
+import json
+from typing import Any, Final
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from app.api.arcion_models import ArcionMessage
+from app.api.replicate_models import ReplicateMessage
+from app.api.request_body import ARROW_STREAM
+
+COMPONENTS: Final = "#/components/schemas/"
+
+_NATION: Final = {"namespace": {"catalog": "tpch", "schema": "default_schema"}, "name": "nation"}
+_ARCION_INSERT: Final = {
+    "tableName": _NATION,
+    "opType": "I",
+    "before": {"n_nationkey": "null", "n_name": "null"},
+    "after": {"n_nationkey": "100", "n_name": "Testing name"},
+    "exists": {"n_nationkey": "1", "n_name": "1"},
+}
+_ARCION_UPDATE: Final = {
+    "tableName": _NATION,
+    "opType": "U",
+    "before": {"n_nationkey": 100, "n_name": "Testing name"},
+    "after": {"n_nationkey": 100, "n_name": "Another name"},
+    "exists": {"n_nationkey": 3, "n_name": 3},
+}
+_ARCION_DELETE: Final = {
+    "tableName": _NATION,
+    "opType": "D",
+    "before": {"n_nationkey": "100"},
+    "exists": {"n_nationkey": "2"},
+}
+
+_REPLICATE_METADATA: Final = {
+    "magic": "atMSG",
+    "type": "MD",
+    "headers": None,
+    "messageSchemaId": None,
+    "messageSchema": None,
+    "message": {
+        "schemaId": "7b1c",
+        "lineage": {"server": "replicate", "task": "hr", "schema": "HR", "table": "JOBS", "tableVersion": 1},
+        "tableStructure": {
+            "tableColumns": {
+                "ID": {"ordinal": 1, "type": "INT4", "primaryKeyPosition": 1, "nullable": False},
+                "TITLE": {"ordinal": 2, "type": "WSTRING", "length": 50, "primaryKeyPosition": 0},
+                "PAY": {"ordinal": 3, "type": "NUMERIC", "precision": 9, "scale": 2, "primaryKeyPosition": 0},
+            }
+        },
+    },
+}
+_REPLICATE_INSERT: Final = {
+    "magic": "atMSG",
+    "type": "DT",
+    "headers": None,
+    "messageSchemaId": "7b1c",
+    "messageSchema": None,
+    "message": {
+        "data": {"ID": 7, "TITLE": "Engineer", "PAY": "81234.50"},
+        "beforeData": None,
+        "headers": {"operation": "INSERT", "changeSequence": "20260102030405060000000000000000001"},
+    },
+}
+_REPLICATE_BARE_DELETE: Final = {
+    "schema": "HR",
+    "table": "JOBS",
+    "data": {"ID": 7},
+    "headers": {"operation": "DELETE", "changeSequence": "20260102030405060000000000000000002"},
+}
+
+
+class _Messages(BaseModel):
+    arcion: ArcionMessage
+    replicate: ReplicateMessage
+
+
+def message_schemas() -> dict[str, Any]:
+    """The JSON schemas of all messages and of their parts, by component name."""
+    _, schemas = models_json_schema([(_Messages, "validation")], ref_template=COMPONENTS + "{model}")
+    return {name: schema for name, schema in sorted(schemas["$defs"].items()) if name != _Messages.__name__}
+
+
+def _body(message: str, empty: dict[str, Any] | None, examples: dict[str, Any]) -> dict[str, Any]:
+    """A body of one message or of many; in an array each may also be `empty`."""
+    one = {"$ref": COMPONENTS + message}
+    items = one if empty is None else {"anyOf": [one, empty]}
+    lines = "".join(json.dumps(message) + "\n" for message in examples["several"]["value"])
+    content = {
+        "application/json": {
+            "schema": {"anyOf": [one, {"type": "array", "items": items, "minItems": 1}]},
+            "examples": examples,
+        },
+        "application/x-ndjson": {
+            "schema": {"type": "string", "description": "One message a line."},
+            "examples": {"lines": {"summary": "One message a line", "value": lines}},
+        },
+    }
+    return {"requestBody": {"required": True, "content": content}}
+
+
+ARCION_BODY: Final = _body(
+    "ArcionMessage",
+    None,
+    {
+        "one": {"summary": "An insert", "value": _ARCION_INSERT},
+        "several": {"summary": "An update and a delete", "value": [_ARCION_UPDATE, _ARCION_DELETE]},
+    },
+)
+ARCION_BODY["requestBody"]["content"]["text/csv"] = {
+    "schema": {"type": "string", "description": "One record a row; needs `table`, `mode`, and `columns` or `header`."},
+    "examples": {"rows": {"summary": "Two snapshot rows", "value": "100,Testing name\r\n101,NULL\r\n"}},
+}
+REPLICATE_BODY: Final = _body(
+    "ReplicateMessage",
+    {"type": "null"},
+    {
+        "one": {"summary": "Metadata: it registers the table", "value": _REPLICATE_METADATA},
+        "several": {
+            "summary": "An insert in its envelope, and a bare delete",
+            "value": [_REPLICATE_INSERT, _REPLICATE_BARE_DELETE],
+        },
+    },
+)
+ARROW_BODY: Final = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            ARROW_STREAM: {
+                "schema": {
+                    "type": "string",
+                    "format": "binary",
+                    "description": "One Arrow IPC stream with the table's columns; its buffers are not compressed.",
+                }
+            }
+        },
+    }
+}

@@ -1,0 +1,10 @@
+"""What Schemathesis has to be told of the contract: how a body of text is sent."""
+
+from typing import Any
+
+import schemathesis
+
+
+@schemathesis.serializer("application/x-ndjson", "text/csv", "application/vnd.apache.arrow.stream")
+def as_text(_: Any, value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")

@@ -1,0 +1,69 @@
+"""Schemathesis sends what fits the contract and what does not, to every call of a running gateway.
+
+It fails for a server error, an answer that the contract does not have, content that does not fit its schema, an
+accepted request that breaks the contract, a refused one that fits it, a method that is not refused with 405.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import sqlalchemy as sa
+from pydantic import SecretStr
+
+from app import main
+from app.settings import Settings
+from app.staging.leases import renew_lease
+from tests.api.calls import ADMIN_KEY, Gateway
+from tests.support.processes import REPOSITORY
+from tests.support.server import served
+from tools.openapi import CONTRACT
+
+CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
+
+
+@pytest.fixture
+def address(database_url: str, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A gateway that is ready, with the tables of the contract's examples."""
+    monkeypatch.setattr(main, "configure_logging", lambda _: None)
+    with engine.begin() as connection:
+        renew_lease(connection, uuid4(), 3600)
+    with served(Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY))) as address:
+        with Gateway.at(address, ADMIN_KEY) as client:
+            client.register("tpch.nation", {"n_nationkey": "int32", "n_name": "string"}, ["n_nationkey"])
+        yield address
+
+
+def fuzz(address: str, folder: Path, *options: str) -> None:
+    command = [sys.executable, "-m", "schemathesis.cli", "--config-file", str(CONFIGURATION), "run", str(CONTRACT)]
+    command += ["--url", address, "--header", f"Authorization: Bearer {ADMIN_KEY}", "--no-color", "--warnings", "off"]
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"}
+    ran = subprocess.run(
+        [*command, *options], cwd=folder, env=environment, capture_output=True, text=True, timeout=900, check=False
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_gateway_answers_a_few_requests_of_each_kind_as_the_contract_says(address: str, tmp_path: Path) -> None:
+    """The same requests every time."""
+    fuzz(
+        address,
+        tmp_path,
+        *("--phases", "examples,coverage,fuzzing", "--max-examples", "8", "--generation-deterministic"),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+@pytest.mark.timeout(1000)
+def test_the_gateway_answers_many_requests_and_sequences_of_them_as_the_contract_says(
+    address: str, tmp_path: Path
+) -> None:
+    """Others every time; the output of a failure says how to repeat it."""
+    fuzz(address, tmp_path, "--max-examples", "100", "--max-time", "300")

@@ -1,0 +1,162 @@
+"""Rules that make the contract one from which generators write good clients. Each holds for every call there is."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.contract.reading import (
+    PROBLEM,
+    Example,
+    Operation,
+    Schema,
+    examples,
+    load_contract,
+    operations,
+    references,
+    resolved,
+    schemas_within,
+    validator,
+)
+
+CONTRACT = load_contract()
+OPERATIONS = operations(CONTRACT)
+EXAMPLES = list(examples(CONTRACT))
+SCHEMAS: dict[str, Schema] = CONTRACT["components"]["schemas"]
+
+each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=str)
+
+
+def used_in_requests() -> set[str]:
+    """The names of schemas that a caller has to write, whatever way they are referred to."""
+    found: set[str] = set()
+    new = {name for operation in OPERATIONS for name in references(operation.bodies)}
+    while new:
+        found |= new
+        new = {name for full in new for name in references(SCHEMAS[full.partition("/")[2]])} - found
+    return {name.partition("/")[2] for name in found}
+
+
+def test_operation_ids_are_unique_method_names() -> None:
+    ids = [str(operation) for operation in OPERATIONS]
+    assert len(set(ids)) == len(ids)
+    assert [name for name in ids if not re.fullmatch(r"[a-z]+(_[a-z]+)+", name)] == []
+
+
+def test_every_tag_is_declared_with_a_description_and_used() -> None:
+    declared = {tag["name"]: tag.get("description", "") for tag in CONTRACT["tags"]}
+    used = [operation.described["tags"] for operation in OPERATIONS]
+    assert all(len(tags) == 1 for tags in used)
+    assert {tag for tags in used for tag in tags} == declared.keys()
+    assert all(text.endswith(".") for text in declared.values())
+
+
+def test_the_contract_says_who_serves_it_and_how_a_key_is_sent() -> None:
+    assert all(server["url"] and server["description"] for server in CONTRACT["servers"])
+    assert CONTRACT["info"]["license"]["identifier"]
+    for operation in OPERATIONS:
+        for needed in operation.described.get("security", []):
+            assert needed.keys() <= CONTRACT["components"]["securitySchemes"].keys(), operation
+    for scheme in CONTRACT["components"]["securitySchemes"].values():
+        assert scheme["description"]
+
+
+@each_operation
+def test_an_operation_has_a_summary_that_fits_a_line(operation: Operation) -> None:
+    summary = operation.described["summary"]
+    assert 5 < len(summary) <= 100
+    assert summary[0].isupper()
+    assert not summary.endswith(".")
+
+
+@each_operation
+def test_a_parameter_is_described_plain_and_never_has_a_default(operation: Operation) -> None:
+    """Generated clients send defaults, and take null for a value of its own."""
+    for parameter in operation.parameters:
+        assert parameter["description"], parameter["name"]
+        assert "default" not in parameter["schema"], parameter["name"]
+        assert "null" not in repr(parameter["schema"]), parameter["name"]
+        if parameter["in"] == "path" and parameter["schema"].get("type") != "integer":
+            assert parameter["schema"].get("examples"), parameter["name"]
+
+
+@each_operation
+def test_an_operation_documents_its_success_and_its_refusals_as_problems(operation: Operation) -> None:
+    statuses = operation.responses.keys()
+    assert any(status.startswith("2") for status in statuses)
+    assert "500" in statuses
+    if "security" in operation.described:
+        assert {"401", "403", "503"} <= statuses
+    if operation.bodies:
+        assert {"400", "413"} <= statuses
+    if any(parameter["in"] == "path" for parameter in operation.parameters):
+        assert "404" in statuses
+    for status, response in operation.responses.items():
+        assert response["description"], status
+        if status.startswith("4"):
+            assert response["content"] == {PROBLEM: {"schema": {"$ref": "#/components/schemas/ProblemModel"}}}, status
+
+
+@each_operation
+def test_an_answer_names_its_headers(operation: Operation) -> None:
+    for status, response in operation.responses.items():
+        headers = {name: resolved(CONTRACT, header) for name, header in response["headers"].items()}
+        assert "X-Request-Id" in headers, status
+        assert all(header["description"] and header["schema"] for header in headers.values()), status
+        assert ("WWW-Authenticate" in headers) == (status == "401"), status
+        if status in {"429", "503"} and PROBLEM in response["content"]:
+            assert "Retry-After" in headers, status
+
+
+@each_operation
+def test_bodies_are_named_components_with_examples(operation: Operation) -> None:
+    shown = {(str(example.operation), example.content_type) for example in EXAMPLES}
+    if operation.described.get("requestBody", {}).get("required"):
+        texts = [name for name, body in operation.bodies.items() if body["schema"].get("format") != "binary"]
+        assert {(str(operation), content_type) for content_type in texts} <= shown
+    for place, schema in inline_schemas(operation):
+        assert "properties" not in schema, f"{place} belongs into a component of its own"
+
+
+def inline_schemas(operation: Operation) -> Iterator[tuple[str, Schema]]:
+    contents = {"request": operation.bodies} | {
+        status: response.get("content", {}) for status, response in operation.responses.items()
+    }
+    for where, content in contents.items():
+        for content_type, body in content.items():
+            yield from schemas_within(body["schema"], f"{operation} {where} {content_type}")
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_a_component_is_named_described_and_holds_no_anonymous_object(name: str) -> None:
+    schema = SCHEMAS[name]
+    assert re.fullmatch(r"[A-Z][A-Za-z]+", name)
+    assert schema.get("description"), "a docstring of the model becomes its description"
+    for place, inner in schemas_within(schema, name):
+        assert inner is schema or "properties" not in inner, f"{place} belongs into a component of its own"
+        assert "default" not in inner, f"{place}: a client takes it for a value that is always there"
+        assert inner.get("required", []) == [] or inner.keys() >= {"properties"}, place
+        assert set(inner.get("required", [])) <= set(inner.get("properties", {})), place
+
+
+@pytest.mark.parametrize("name", sorted(used_in_requests()))
+def test_every_member_that_a_caller_writes_is_described(name: str) -> None:
+    for member, schema in SCHEMAS[name].get("properties", {}).items():
+        assert schema.get("description"), member
+
+
+def test_every_component_is_used() -> None:
+    everything = references(CONTRACT)
+    assert {name for name in SCHEMAS if f"schemas/{name}" not in everything} == set()
+    assert {name for name in CONTRACT["components"]["headers"] if f"headers/{name}" not in everything} == set()
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=str)
+def test_an_example_fits_its_schema(example: Example) -> None:
+    assert [error.message for error in validator(CONTRACT, example.schema).iter_errors(example.value)] == []
+
+
+@pytest.mark.parametrize("name", [name for name, schema in SCHEMAS.items() if "examples" in schema])
+def test_the_examples_of_a_component_fit_it(name: str) -> None:
+    for value in SCHEMAS[name]["examples"]:
+        assert [error.message for error in validator(CONTRACT, SCHEMAS[name]).iter_errors(value)] == []

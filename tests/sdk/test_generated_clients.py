@@ -1,0 +1,81 @@
+"""docs/clients.md from its top to its bottom: the clients are generated, and its programs do what it prints."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from app import main
+from app.settings import Settings
+from tests.api.calls import ADMIN_KEY, Gateway
+from tests.sdk.toolchains import NPM_FILES, node_modules, python_programs, run
+from tests.support.documents import blocks
+from tests.support.processes import REPOSITORY
+from tests.support.server import served
+
+DOCUMENT = (REPOSITORY / "docs" / "clients.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def address(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setattr(main, "configure_logging", lambda _: None)
+    with served(Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY))) as address:
+        yield address
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where somebody who reads the document works: the contract is there."""
+    (tmp_path / "openapi").symlink_to(REPOSITORY / "openapi")
+    return tmp_path
+
+
+def program(language: str) -> str:
+    """The one program of the document in a language."""
+    (found,) = blocks(DOCUMENT, language)
+    return found
+
+
+def commands(first: str) -> str:
+    """The commands of the document that begin with this program."""
+    (found,) = [block for block in blocks(DOCUMENT, "sh") if block.startswith(first)]
+    return found
+
+
+def check(written: str, address: str) -> None:
+    """A program wrote what the document prints, and what it posted twice is there once."""
+    assert written.endswith(program("text"))
+    with Gateway.at(address, ADMIN_KEY) as client:
+        assert client.status("shop.orders")["accepted"] == {"batches": 1, "changes": 2, "rows": 2}
+        assert client.status("HR.JOBS")["accepted"] == {"batches": 1, "changes": 1, "rows": 1}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_the_python_program_of_the_document_works_with_a_generated_client(address: str, folder: Path) -> None:
+    programs = python_programs()
+    (folder / "orders.py").write_text(program("python"), encoding="utf-8")
+    written = run(
+        commands("openapi-python-client "), folder, programs, MIRRORGATE_URL=address, MIRRORGATE_KEY=ADMIN_KEY
+    )
+    check(written, address)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_the_typescript_program_of_the_document_works_with_a_generated_client(address: str, folder: Path) -> None:
+    modules = node_modules()
+    (folder / "node_modules").symlink_to(modules)
+    (folder / "orders.mts").write_text(program("typescript"), encoding="utf-8")
+    written = run(commands("npx "), folder, modules / ".bin", MIRRORGATE_URL=address, MIRRORGATE_KEY=ADMIN_KEY)
+    check(written, address)
+
+
+def test_the_packages_of_the_typescript_client_are_pinned_without_a_place_to_get_them_from() -> None:
+    declared, lock = (json.loads(file.read_text()) for file in NPM_FILES)
+    wanted = declared["dependencies"] | declared["devDependencies"]
+    locked = {name.removeprefix("node_modules/"): facts for name, facts in lock["packages"].items() if name}
+    assert wanted == {name: locked[name]["version"] for name in wanted}
+    assert not [name for name, facts in locked.items() if "resolved" in facts or "integrity" not in facts]

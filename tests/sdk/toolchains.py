@@ -1,0 +1,98 @@
+"""What generates clients, each in a folder of its own under build/: neither is a dependency of Mirrorgate.
+
+A folder is made once for each lock. One that was not finished is made anew.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import REPOSITORY
+
+PYTHON_LOCK = REPOSITORY / "requirements" / "sdk.lock"
+NPM_FILES = [REPOSITORY / "tests" / "sdk" / "typescript" / name for name in ("package.json", "package-lock.json")]
+OLDEST_NODE = 20
+
+_NO_REGISTRY = (
+    *("dns error", "tcp connect error", "error sending request", "operation timed out", "network was disabled"),
+    *("401 Unauthorized", "403 Forbidden", "404 Not Found", "not found in the package registry"),
+    *("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "ENETUNREACH", "ENOTCACHED"),
+    *("E401", "E403", "E404"),
+)
+"""What uv and npm write when no registry answers, or the one that answers does not have the package."""
+
+
+def python_programs() -> Path:
+    """The folder of programs with openapi-python-client and a Python that has what generated clients need.
+
+    It cannot be in the project's own environment, because it wants an older typer.
+    """
+    folder = _folder("python", [PYTHON_LOCK])
+    if not (folder / ".complete").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        uv = [sys.executable, "-m", "uv"]
+        _install([*uv, "venv", "--quiet", "--python", sys.executable, str(folder)])
+        python = str(folder / "bin" / "python")
+        _install([*uv, "pip", "install", "--quiet", "--python", python, "--requirements", str(PYTHON_LOCK)])
+        (folder / ".complete").touch()
+    return folder / "bin"
+
+
+def node_modules() -> Path:
+    """The `node_modules` with openapi-typescript, openapi-fetch and TypeScript. Skips without Node."""
+    if shutil.which("npm") is None or shutil.which("node") is None:
+        pytest.skip("Node and npm are not installed: the TypeScript client is not generated")
+    version = _output(["node", "--version"]).removeprefix("v")
+    if int(version.partition(".")[0]) < OLDEST_NODE:
+        pytest.skip(f"Node {version} is older than {OLDEST_NODE}: the TypeScript client is not generated")
+    folder = _folder("typescript", NPM_FILES)
+    if not (folder / ".complete").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for file in NPM_FILES:
+            shutil.copy(file, folder)
+        _install(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries", "1"], folder)
+        (folder / ".complete").touch()
+    return folder / "node_modules"
+
+
+def run(commands: str, folder: Path, programs: Path, **environment: str) -> str:
+    """What shell commands write, run in a folder with more programs on the PATH; they must succeed."""
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+    ran = subprocess.run(
+        ["bash", "-euc", commands],
+        cwd=folder,
+        env=os.environ | environment | {"PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def _folder(language: str, made_from: list[Path]) -> Path:
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in made_from)).hexdigest()
+    return REPOSITORY / "build" / "sdk" / f"{language}-{digest[:12]}"
+
+
+def _install(command: list[str], folder: Path = REPOSITORY) -> None:
+    """Run an installer; skips where no registry gives it the packages, fails for anything else."""
+    reason = "no package registry can be reached, or it lacks a package: the client is not generated"
+    try:
+        ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    except subprocess.TimeoutExpired:
+        pytest.skip(reason)
+    if ran.returncode != 0 and any(sign in ran.stderr for sign in _NO_REGISTRY):
+        pytest.skip(reason)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def _output(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.strip()
