@@ -13,6 +13,7 @@ from fastapi import FastAPI
 
 from app.api import (
     change_routes,
+    dead_letter_routes,
     key_routes,
     producer_routes,
     schema_routes,
@@ -71,6 +72,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         producer_routes,
         table_routes,
         table_admin_routes,
+        dead_letter_routes,
         schema_routes,
         key_routes,
         status_routes,

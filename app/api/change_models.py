@@ -16,11 +16,12 @@ class ReceiptModel(Model):
 
 
 class AcceptedModel(Model):
-    """The answer to a change request, given after commit."""
+    """The answer to a change request, given after commit; `dead_letters` messages were refused and are kept."""
 
     receipts: list[ReceiptModel]
     ignored: int
     duplicates: int
+    dead_letters: int
     replayed: bool
 
 

@@ -1,6 +1,7 @@
 """POST of change batches: the answer comes after commit."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, Final
 
 import msgspec
@@ -17,15 +18,28 @@ from app.domain.names import TableName
 from app.domain.request_identity import RequestIdentity
 from app.errors import Code, RejectedInput
 from app.ingest import CsvLayout, CsvMode, Decode, arcion_csv, arcion_json, rehearse, replicate_json
-from app.telemetry import ACCEPTED_CHANGES
+from app.telemetry import ACCEPTED_CHANGES, DEAD_LETTERS
 
 router = APIRouter(prefix="/v1/changes", tags=["changes"])
+
+
+class OnReject(StrEnum):
+    """What becomes of a request with a message that is refused."""
+
+    REFUSE = "refuse"
+    DEAD_LETTER = "dead_letter"
+
 
 TableParameter = Annotated[
     str | None, Query(description="The table that every message must be for; needed where messages do not name it.")
 ]
 OverrideParameter = Annotated[
     bool, Query(description="Take every message as one for `table`, whatever table it is addressed to.")
+]
+
+OnRejectParameter = Annotated[
+    OnReject,
+    Query(description="`dead_letter`: keep refused messages of tables with `dead_letters=accept`, accept the others."),
 ]
 
 DryRunParameter = Annotated[
@@ -57,7 +71,7 @@ class CsvParameters:
         return CsvLayout(self.mode, columns, self.header, self.delimiter, self.quote, self.escape or self.quote)
 
 
-_PARAMETERS: Final = frozenset({"table", "dry_run"})
+_PARAMETERS: Final = frozenset({"table", "dry_run", "on_reject"})
 _CSV_PARAMETERS: Final = frozenset(CsvParameters.__dataclass_fields__)
 _REPLAYED: Final = {"Idempotency-Replayed": "true"}
 _RESPONSES = {
@@ -88,21 +102,25 @@ async def post_arcion(
     table: TableParameter = None,
     override: OverrideParameter = False,
     dry_run: DryRunParameter = False,
+    on_reject: OnRejectParameter = OnReject.REFUSE,
 ) -> Response:
-    """One message, an array, NDJSON, concatenated messages or CSV; all are accepted or none."""
+    """One message, an array, NDJSON, concatenated messages or CSV; all are accepted or none, unless refused ones are
+    to be dead letters."""
+    keep_refused = _keeps_refused(on_reject, dry_run=dry_run)
     if is_csv(request):
         check_parameters(request, _PARAMETERS | _CSV_PARAMETERS)
         if not table:
             raise RejectedInput(Code.BAD_REQUEST, "a CSV body needs `table`")
         name, layout = TableName.parse(table), csv.layout
         body = await read_body(request, gateway.settings.max_body_bytes)
-        decode = arcion_csv(body, name, layout)
+        decode = arcion_csv(body, name, layout, keep_refused=keep_refused)
         caller = Caller(principal, headers.identity(request, principal, body))
         return await _answer("arcion", decode, gateway, caller, dry_run=dry_run)
     check_json_type(request)
     check_parameters(request, _PARAMETERS | {"override"}, only_csv=_CSV_PARAMETERS)
     body = await read_body(request, gateway.settings.max_body_bytes)
-    decode = arcion_json(body, TableName.parse(table) if table else None, override=override)
+    name_or_none = TableName.parse(table) if table else None
+    decode = arcion_json(body, name_or_none, override=override, keep_refused=keep_refused)
     caller = Caller(principal, headers.identity(request, principal, body))
     return await _answer("arcion", decode, gateway, caller, dry_run=dry_run)
 
@@ -123,14 +141,24 @@ async def post_replicate(
     headers: Annotated[IdentityHeaders, Depends()],
     table: TableParameter = None,
     dry_run: DryRunParameter = False,
+    on_reject: OnRejectParameter = OnReject.REFUSE,
 ) -> Response:
-    """Metadata messages register or evolve tables (right `register`); data messages are accepted all or none."""
+    """Metadata messages register or evolve tables (right `register`); data messages are accepted all or none, unless
+    refused ones are to be dead letters."""
+    keep_refused = _keeps_refused(on_reject, dry_run=dry_run)
     check_json_type(request)
     check_parameters(request, _PARAMETERS)
     body = await read_body(request, gateway.settings.max_body_bytes)
-    decode = replicate_json(body, TableName.parse(table) if table else None)
+    decode = replicate_json(body, TableName.parse(table) if table else None, keep_refused=keep_refused)
     caller = Caller(principal, headers.identity(request, principal, body))
     return await _answer("replicate", decode, gateway, caller, dry_run=dry_run)
+
+
+def _keeps_refused(on_reject: OnReject, *, dry_run: bool) -> bool:
+    """Raises RejectedInput `bad_request` for a dry run, which names all that is wrong."""
+    if dry_run and on_reject is OnReject.DEAD_LETTER:
+        raise RejectedInput(Code.BAD_REQUEST, "dry_run=true and on_reject=dead_letter do not go together")
+    return on_reject is OnReject.DEAD_LETTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +180,11 @@ async def _answer(source_format: str, decode: Decode, gateway: Gateway, caller: 
         "receipts": accepted.receipts,
         "ignored": accepted.ignored,
         "duplicates": accepted.duplicates,
+        "dead_letters": accepted.dead_letters,
         "replayed": accepted.replayed,
     }
     if accepted.replayed:
         return Response(msgspec.json.encode(content), 200, _REPLAYED, "application/json")
     ACCEPTED_CHANGES.labels(source_format).inc(sum(receipt.changes for receipt in accepted.receipts))
+    DEAD_LETTERS.labels(source_format).inc(accepted.dead_letters)
     return Response(msgspec.json.encode(content), 202, media_type="application/json")

@@ -8,6 +8,7 @@ from pydantic import Field
 from app.api.models import Model
 from app.domain.table_options import (
     BinaryEncoding,
+    DeadLetters,
     DroppedColumns,
     InitialLoad,
     InsertMarker,
@@ -44,6 +45,7 @@ class OptionsModel(Model):
     insert_marker: InsertMarker = InsertMarker.INSERT
     initial_load: InitialLoad = InitialLoad.MARKED
     seed_file: bool = False
+    dead_letters: DeadLetters = DeadLetters.REFUSE
     dropped_columns: DroppedColumns = DroppedColumns.KEEP
     exclude: list[str] = []
     sources: list[str] = []

@@ -58,6 +58,13 @@ class InitialLoad(StrEnum):
     BARE = "bare"
 
 
+class DeadLetters(StrEnum):
+    """Whether refused messages may be kept for repair while the rest of their request is accepted."""
+
+    REFUSE = "refuse"
+    ACCEPT = "accept"
+
+
 class DroppedColumns(StrEnum):
     """What becomes of a nullable column that leaves the source: it stays and lands NULL."""
 
@@ -102,6 +109,7 @@ class TableOptions:
     insert_marker: InsertMarker = InsertMarker.INSERT
     initial_load: InitialLoad = InitialLoad.MARKED
     seed_file: bool = False
+    dead_letters: DeadLetters = DeadLetters.REFUSE
     dropped_columns: DroppedColumns = DroppedColumns.KEEP
     exclude: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
@@ -152,6 +160,11 @@ class TableOptions:
         }
         return found | {"columns": overrides, "exclude": list(self.exclude), "sources": list(self.sources)}
 
+    def to_stored(self) -> dict[str, Any]:
+        """What differs from the defaults: so a program that is older than an option reads tables that do not use it."""
+        defaults = DEFAULT_OPTIONS.to_json()
+        return {name: value for name, value in self.to_json().items() if value != defaults[name]}
+
     def declared(self, schema: TableSchema) -> TableSchema:
         """A declared schema without excluded columns and with the overrides. Raises RejectedInput `bad_option`
         for an excluded key."""
@@ -181,6 +194,9 @@ class TableOptions:
         if self.initial_load is InitialLoad.BARE and self.insert_marker is InsertMarker.UPSERT:
             detail = "initial_load=bare holds inserts only, which insert_marker=upsert does not make"
             raise bad_option(detail, "initial_load")
+        if self.dead_letters is DeadLetters.ACCEPT and self.source_order is SourceOrder.ENFORCE:
+            detail = "dead_letters=accept keeps changes back, which source_order=enforce would take for accepted"
+            raise bad_option(detail, "dead_letters")
 
     def check_change(self, present: "TableOptions") -> None:
         """Raises RejectedInput `bad_option` where what is stored was read with options that these would change."""

@@ -5,11 +5,12 @@ Unquoted `NULL` is SQL NULL, quoted it is text. Column names stand in the reques
 """
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 from app.domain.change import Change, Image, Operation
+from app.domain.dead_letter import RefusedMessage, is_kept
 from app.errors import Code, Problem, RejectedInput
 from app.formats.arcion import OPERATIONS, WrongMessage, images
 from app.formats.csv_layout import CsvLayout, CsvMode, check_columns
@@ -26,6 +27,10 @@ class CsvChanges:
 
     changes: list[Change]
     lines: list[int]
+    refused: list[RefusedMessage] = field(default_factory=list)
+    """Records that are left out."""
+    columns: tuple[str, ...] = ()
+    """In file order, as declared or as the header names them."""
 
 
 @dataclass(slots=True)
@@ -34,39 +39,62 @@ class _Record:
     values: list[str | None]
     backslashed: int | None
     """The first field whose quotes are escaped with backslashes though the layout says otherwise."""
+    start: int
+    end: int = 0
 
 
-def decode_arcion_csv(body: bytes, layout: CsvLayout, trimmed: frozenset[str] = frozenset()) -> CsvChanges:
+def decode_arcion_csv(
+    body: bytes, layout: CsvLayout, trimmed: frozenset[str] = frozenset(), *, keep_refused: bool = False
+) -> CsvChanges:
     """Read a body. In `trimmed` columns, those that hold no text, blanks around a value are no data.
 
-    Raises RejectedInput naming records by index and line.
+    Raises RejectedInput naming records by index and line. To `keep_refused`, wrong records are left out.
     """
-    columns = layout.checked().columns
-    decoded = CsvChanges([], [])
+    columns, records = _start(body, layout)
+    decoded = CsvChanges([], [], columns=columns)
     problems: list[Problem] = []
+    for index, record in enumerate(records):
+        decoded.lines.append(record.line)
+        try:
+            decoded.changes.append(_change(index, record, columns, layout.mode, trimmed))
+        except WrongMessage as wrong:
+            found = tuple(wrong.at(index, f"line {record.line}: "))
+            if keep_refused and is_kept(found):
+                decoded.refused.append(RefusedMessage(index, found))
+                continue
+            problems.extend(found)
+            if len(problems) >= _MOST_PROBLEMS:
+                break
+    if problems:
+        raise RejectedInput.of(tuple(problems))
+    if not decoded.lines:
+        raise RejectedInput(Code.EMPTY_REQUEST, "the body holds no record")
+    return decoded
+
+
+def csv_records(body: bytes, layout: CsvLayout, indexes: Collection[int]) -> dict[int, bytes]:
+    """The records with these indexes as they are written, line ends included, of a body that can be read."""
+    _, records = _start(body, layout)
+    return {index: body[record.start : record.end] for index, record in enumerate(records) if index in indexes}
+
+
+def _start(body: bytes, layout: CsvLayout) -> tuple[tuple[str, ...], Iterator[_Record]]:
+    """The columns, and the records behind a header."""
+    columns = layout.checked().columns
     records = _records(body, layout)
     if layout.header:
         columns = _header(records, columns)
-    one_field = layout.mode is CsvMode.SNAPSHOT and len(columns) == 1
-    index = 0
+    return columns, _with_content(records, one_field=layout.mode is CsvMode.SNAPSHOT and len(columns) == 1)
+
+
+def _with_content(records: Iterator[_Record], *, one_field: bool) -> Iterator[_Record]:
+    """The records without lines that hold nothing; of `one_field`, such a line is an empty one."""
     for record in records:
-        if not record.values:  # a line without anything
+        if not record.values:
             if not one_field:
                 continue
             record.values.append("")
-        try:
-            decoded.changes.append(_change(index, record, columns, layout.mode, trimmed))
-            decoded.lines.append(record.line)
-        except WrongMessage as wrong:
-            problems.extend(wrong.at(index, f"line {record.line}: "))
-            if len(problems) >= _MOST_PROBLEMS:
-                break
-        index += 1
-    if problems:
-        raise RejectedInput.of(tuple(problems))
-    if not decoded.changes:
-        raise RejectedInput(Code.EMPTY_REQUEST, "the body holds no record")
-    return decoded
+        yield record
 
 
 def _header(records: Iterator[_Record], declared: tuple[str, ...]) -> tuple[str, ...]:
@@ -130,7 +158,7 @@ def _records(body: bytes, layout: CsvLayout) -> Iterator[_Record]:
     line = 1
     while position < len(body):
         start = position
-        record = _Record(line, [], None)
+        record = _Record(line, [], None, start)
         separator = delimiter
         while separator == delimiter:
             match = field.match(body, position)
@@ -150,6 +178,7 @@ def _records(body: bytes, layout: CsvLayout) -> Iterator[_Record]:
             position = match.end()
         if len(record.values) == 1 and not body[start:position].strip(b"\r\n"):
             record.values.clear()
+        record.end = position
         yield record
         line += body.count(_NEW_LINE, start, position)
 

@@ -5,34 +5,27 @@ the sequence lock decides, not this process's memory.
 """
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from app.domain.access import Principal
-from app.domain.names import TableName
+from app.domain.dead_letter import MOST_BYTES, NewLetter
 from app.domain.request_identity import RequestIdentity, replayed
-from app.domain.source_name import SourceName
-from app.domain.table_schema import TypeName
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
-from app.formats.arcion import decode_arcion
-from app.formats.arcion_csv import decode_arcion_csv
-from app.formats.csv_layout import CsvLayout
-from app.formats.replicate import decode_replicate
+from app.ingest.decoded import Decoded
 from app.ingest.directory import TableDirectory
-from app.ingest.replicate_tables import ReplicateTables
-from app.ingest.typed_request import Decoded, SourceChanges, TypedRequest, Typist
+from app.ingest.source_bodies import Decode
+from app.ingest.typed_request import TypedRequest, Typist
 from app.staging.database import Engine, translated_errors
+from app.staging.dead_letters import Settlement, TableLetters
 from app.staging.group_commit import GroupCommit
+from app.staging.letter_book import full
 from app.staging.request_receipts import read_receipts
 from app.staging.typed_batch import AlreadyStaged, Receipt, TableMoved
-from app.telemetry import DUPLICATE_CHANGES, WRONG_HASHES
+from app.telemetry import DUPLICATE_CHANGES
 
 _ATTEMPTS: Final = 5
 """How often a request is typed anew because its tables keep moving; then the caller retries."""
-
-_TEXT: Final = frozenset({TypeName.STRING, TypeName.JSON})
-"""Types whose values may begin or end with blanks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +33,7 @@ class Accepted:
     """What became of a request: one receipt per table, after commit.
 
     `ignored` messages had no body; `duplicates` are changes that a table with `source_order=enforce` had accepted
-    before.
+    before; `dead_letters` messages were refused and are kept.
     """
 
     receipts: list[Receipt]
@@ -48,6 +41,7 @@ class Accepted:
     duplicates: int = 0
     replayed: bool = False
     """The request had been accepted before; this is the answer it got."""
+    dead_letters: int = 0
 
 
 @dataclass
@@ -63,42 +57,41 @@ class Ingest:
     def __post_init__(self) -> None:
         self.directory = TableDirectory(self.engine.begin)
 
-    async def accept(self, decode: "Decode", principal: Principal, identity: RequestIdentity | None = None) -> Accepted:
+    async def accept(self, decode: Decode, principal: Principal, identity: RequestIdentity | None = None) -> Accepted:
         """Stage what `decode` makes of a body; returns after commit.
 
         A request that was staged before under its `identity` gets the answer that it got then.
         """
         try:
+            if identity is not None:
+                await asyncio.to_thread(self._look_for, identity)
             return await self._accept(decode, principal, identity)
         except AlreadyStaged as staged:
             answer = staged.answer
             receipts = [Receipt(**receipt) for receipt in answer["receipts"]]
-            return Accepted(receipts, answer["ignored"], answer["duplicates"], replayed=True)
+            counts = (answer["ignored"], answer["duplicates"])
+            return Accepted(receipts, *counts, replayed=True, dead_letters=answer.get("dead_letters", 0))
 
-    async def _accept(self, decode: "Decode", principal: Principal, identity: RequestIdentity | None) -> Accepted:
-        if identity is not None:
-            await asyncio.to_thread(self._look_for, identity)
+    async def replay(self, decode: Decode, principal: Principal, settles: Settlement) -> Receipt:
+        """Stage the one change of a dead letter and settle the letter, in one transaction."""
+        [receipt] = (await self._accept(decode, principal, None, settles)).receipts
+        return receipt
+
+    async def _accept(
+        self,
+        decode: Decode,
+        principal: Principal,
+        identity: RequestIdentity | None,
+        settles: Settlement | None = None,
+    ) -> Accepted:
         decoded = await asyncio.to_thread(decode, self.directory, principal, self.marker_first)
-        typist = Typist(self.directory, principal, self.marker_first)
+        staging = _Staging(Typist(self.directory, principal, self.marker_first), self.group_commit, identity, settles)
         for _ in range(_ATTEMPTS):
             try:
-                typed: TypedRequest = await asyncio.to_thread(typist.type_request, decoded)
-                receipts = await self._staged(decoded, typed, identity)
+                return await staging.stage(decoded)
             except TableMoved:
-                typist.forget(decoded)
-            else:
-                DUPLICATE_CHANGES.inc(typed.duplicates)
-                return Accepted(receipts, decoded.ignored, typed.duplicates)
+                staging.typist.forget(decoded)
         raise TemporarilyUnavailable(Code.TABLE_BUSY, "the tables of this request keep changing")
-
-    async def _staged(self, decoded: Decoded, typed: TypedRequest, identity: RequestIdentity | None) -> list[Receipt]:
-        if not typed.batches and identity is None:
-            return []
-        counts = {"ignored": decoded.ignored, "duplicates": typed.duplicates}
-        try:
-            return await asyncio.wrap_future(self.group_commit.submit(typed.batches, identity, **counts))
-        except RejectedInput as error:
-            raise (decoded.refusal(error.problems) if error.problems else error) from error
 
     def _look_for(self, identity: RequestIdentity) -> None:
         """Spare a repeated request the work. Raises AlreadyStaged, or RejectedInput for another request."""
@@ -109,52 +102,61 @@ class Ingest:
             raise AlreadyStaged(answer)
 
 
-Decode = Callable[[TableDirectory, Principal, bool], Decoded]
-"""Reads a body; for CSV and Replicate the tables count, and metadata messages change them."""
+@dataclass(frozen=True, slots=True)
+class _Staging:
+    """Typing and staging one request."""
 
+    typist: Typist
+    group_commit: GroupCommit
+    identity: RequestIdentity | None
+    settles: Settlement | None
 
-def arcion_json(body: bytes, table: TableName | None = None, *, override: bool = False) -> Decode:
-    """Reads an Arcion JSON body. `table` must be the one that the messages feed, unless it is to `override` what
-    they say."""
+    async def stage(self, decoded: Decoded) -> Accepted:
+        """Without the messages that are refused, where those are kept: each round leaves out at least one more.
 
-    def decode(directory: TableDirectory, principal: Principal, marker_first: bool) -> Decoded:
-        if override and table is None:
-            raise RejectedInput(Code.BAD_REQUEST, "override=true needs `table`")
-        messages = decode_arcion(body, table if override else None)
-        WRONG_HASHES.inc(messages.wrong_hashes)
-        sources: dict[int, SourceChanges] = {}
-        for entry in messages:  # an address is one object, so that its name need not be folded for each message
-            found = sources.get(id(entry.source))
-            if found is None:
-                found = sources[id(entry.source)] = SourceChanges(entry.source)
-            found.changes.append(entry.change)
-        return Decoded(list(sources.values()), requested=SourceName(None, table) if table else None)
+        Raises RejectedInput, TableMoved or AlreadyStaged.
+        """
+        while True:
+            try:
+                typed: TypedRequest = await asyncio.to_thread(self.typist.type_request, decoded)
+                letters = await asyncio.to_thread(self._letters, decoded, typed)
+                receipts = await self._staged(decoded, typed, letters)
+            except RejectedInput as error:
+                decoded = await asyncio.to_thread(decoded.setting_aside, error)
+            else:
+                DUPLICATE_CHANGES.inc(typed.duplicates)
+                dead_letters = sum(len(entry.letters) for entry in letters)
+                return Accepted(receipts, decoded.ignored, typed.duplicates, dead_letters=dead_letters)
 
-    return decode
+    async def _staged(self, decoded: Decoded, typed: TypedRequest, letters: list[TableLetters]) -> list[Receipt]:
+        if not typed.batches and not letters and self.identity is None:
+            return []
+        submitted = self.group_commit.submit(
+            typed.batches,
+            self.identity,
+            ignored=decoded.ignored,
+            duplicates=typed.duplicates,
+            letters=letters,
+            settles=self.settles,
+        )
+        try:
+            return await asyncio.wrap_future(submitted)
+        except RejectedInput as error:
+            if not error.problems or error.code is Code.DEAD_LETTERS_FULL:
+                raise
+            raise decoded.refusal(error.problems) from error
 
-
-def arcion_csv(body: bytes, table: TableName, layout: CsvLayout) -> Decode:
-    """Reads an Arcion CSV body for one table."""
-
-    def decode(directory: TableDirectory, principal: Principal, marker_first: bool) -> Decoded:
-        source = SourceName(None, table)
-        found = directory.look_again(source)
-        if found is None or not principal.may_touch(found.name):
-            raise RejectedInput(Code.UNKNOWN_TABLE, f"table {table} is not registered")
-        trimmed = frozenset(column.name for column in found.schema.columns if column.type.name not in _TEXT)
-        decoded = decode_arcion_csv(body, layout, trimmed)
-        return Decoded([SourceChanges(source, decoded.changes)], lines=decoded.lines)
-
-    return decode
-
-
-def replicate_json(body: bytes, table: TableName | None = None) -> Decode:
-    """Reads a Replicate body, and registers what its metadata messages declare."""
-
-    def decode(directory: TableDirectory, principal: Principal, marker_first: bool) -> Decoded:
-        request = decode_replicate(body)
-        settled = ReplicateTables(directory, principal, marker_first).settle(request, table)
-        sources = [SourceChanges(SourceName(None, name), changes, task) for name, task, changes in settled]
-        return Decoded(sources, request.ignored)
-
-    return decode
+    def _letters(self, decoded: Decoded, typed: TypedRequest) -> list[TableLetters]:
+        """The refused messages as they stand in the body. Raises RejectedInput `dead_letters_full` for a long one."""
+        if decoded.written is None or not typed.refused:
+            return []
+        written = decoded.written([entry.index for _, refused in typed.refused for entry in refused])
+        key_id = self.typist.principal.key_id
+        letters = [
+            TableLetters(table, [NewLetter(entry, written[entry.index]) for entry in refused], key_id)
+            for table, refused in typed.refused
+        ]
+        for entry in letters:
+            if any(len(letter.written.content) > MOST_BYTES for letter in entry.letters):
+                raise full(entry, f"a refused message is longer than the {MOST_BYTES} bytes that are kept")
+        return letters

@@ -19,6 +19,7 @@ from app.domain.request_identity import RequestIdentity
 from app.errors import Code, TemporarilyUnavailable
 from app.staging.commit_outcome import OpenTransaction, committed, open_transaction
 from app.staging.database import unavailable
+from app.staging.dead_letters import Settlement, TableLetters
 from app.staging.stage_requests import encode_blocks, first_batch, stage_requests
 from app.staging.typed_batch import Receipt, StagingRequest, TypedBatch
 
@@ -66,13 +67,15 @@ class GroupCommit:
         *,
         ignored: int = 0,
         duplicates: int = 0,
+        letters: Sequence[TableLetters] = (),
+        settles: Settlement | None = None,
     ) -> "Future[list[Receipt]]":
         """Stage a request; the future gives one receipt per batch, in the order given. See StagingRequest.
 
         It raises AlreadyStaged, TableMoved, RejectedInput, or TemporarilyUnavailable when nothing (or, for
         `commit_unknown`, perhaps everything) was staged.
         """
-        request = _Request(StagingRequest(batches, identity, ignored, duplicates))
+        request = _Request(StagingRequest(batches, identity, ignored, duplicates, letters, settles))
         with self._condition:
             if self._closing:
                 raise TemporarilyUnavailable(Code.SHUTTING_DOWN, "this API process is stopping")

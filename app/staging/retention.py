@@ -13,6 +13,7 @@ import sqlalchemy as sa
 import structlog
 
 from app.staging.database import translated_errors
+from app.staging.dead_letters import discard_ended, purge_letters
 from app.staging.history_purge import (
     generations_with_old_blocks,
     generations_with_old_files,
@@ -76,6 +77,7 @@ class RetentionReport:
     purged_files: int = 0
     purged_images: int = 0
     purged_receipts: int = 0
+    purged_letters: int = 0
 
 
 def run_retention(engine: sa.Engine, limits: RetentionLimits) -> RetentionReport | None:
@@ -184,7 +186,10 @@ class _Round:
         self._report.purged_images += self._repeat(partial(purge_ended_images, most=most))
         receipts = partial(purge_receipts, older_than_seconds=keep, most=most)
         self._report.purged_receipts += self._repeat(receipts)
+        letters = partial(purge_letters, settled_before_seconds=keep, most=most)
+        self._report.purged_letters += self._repeat(letters)
         with self._engine.begin() as connection:
+            discard_ended(connection)
             purge_ended_positions(connection)
             forget_dead_workers(connection)
 
