@@ -1,4 +1,4 @@
-"""Random requests with random bad messages: what is left out is exactly what is refused, and the rest lands as alone."""
+"""Random requests with random bad messages: exactly what is refused is left out, and the rest lands as if alone."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from app.domain.dead_letter import LetterState
 from app.domain.drop_plan import DropAction, DropPlan
 from app.domain.names import TableName
-from app.domain.table import Epoch, Generation
+from app.domain.table import Generation
 from app.errors import Code, RejectedInput
 from app.formats.csv_layout import CsvLayout, CsvMode
 from app.ingest.replay import ReplayedLetters
@@ -22,6 +22,7 @@ from tests.ingest.test_moving_tables import interrupt
 from tests.support import sql
 from tests.support.dead_letters import letters, messages, replay, replay_all, waiting
 from tests.support.gate import Gate
+from tests.support.ledger import claim_by
 from tests.support.messages import arcion, data, metadata
 from tests.support.refusals import refused
 from tests.support.schemas import schema_of
@@ -55,15 +56,9 @@ def states(gate: Gate) -> list[LetterState]:
 def recreate(engine: sa.Engine) -> None:
     with engine.begin() as connection:
         table = begin_drop(connection, TableName.parse("t"), Generation(1), DropPlan(DropAction.RECREATE), "test")
-        connection.execute(
-            sa.text("""INSERT INTO mirrorgate.workers (worker_id, lease_until)
-            VALUES ('00000000-0000-0000-0000-000000000001', now() + interval '1 hour')""")
-        )
-        connection.execute(
-            sa.text("""INSERT INTO mirrorgate.table_leases (table_id, epoch, worker_id)
-            SELECT table_id, 7, '00000000-0000-0000-0000-000000000001' FROM mirrorgate.tables""")
-        )
-        finish_drop(connection, table, Epoch(7), marker_first=False)
+    _, epoch = claim_by(engine, table.table_id)
+    with engine.begin() as connection:
+        finish_drop(connection, table, epoch, marker_first=False)
 
 
 def test_a_letter_replayed_after_its_table_was_fixed_lands_behind_what_came_since(keeping: Gate) -> None:
