@@ -14,18 +14,21 @@ from app.api.dead_letter_models import (
     ReplayedLettersModel,
     ReplayedModel,
 )
-from app.api.gateway import Gateway, GatewayOf
+from app.api.gateway import GatewayOf
 from app.api.openapi import problems
 from app.api.request_body import read_body
+from app.api.table_admin_routes import GenerationParameter
 from app.api.table_routes import TablePath, found_table
 from app.domain.access import Principal
 from app.domain.dead_letter import MOST_BYTES, LetterFormat, LetterState
 from app.domain.names import TableName
+from app.domain.table import Generation, Table
 from app.ingest import Replays
 from app.ingest.replay import unknown_letter
 from app.staging.database import Connection, translated_errors
 from app.staging.dead_letters import StoredLetter, discard_letters, find_letter, list_letters, read_message
 from app.staging.table_events import record_event
+from app.staging.table_lifecycle import locked_table
 from app.telemetry import REPLAYED_LETTERS
 
 router = APIRouter(prefix="/v1/tables/{table}/dead-letters", tags=["dead letters"])
@@ -139,10 +142,14 @@ def discard_all(
     table: TablePath,
     gateway: GatewayOf,
     principal: Administrator,
+    generation: GenerationParameter,
     through: Annotated[int, Query(ge=1, le=_LARGEST, description="The last letter to give up; later ones wait on.")],
 ) -> DiscardedModel:
     """They stay readable until retention purges them, and leave one event."""
-    return _discard(table, 1, through, gateway, principal)
+    name = visible_name(table, principal)
+    with translated_errors(), gateway.engine.begin() as connection:
+        found = locked_table(connection, name, Generation(generation))
+        return _discard(connection, found, 1, through, principal)
 
 
 @router.delete(
@@ -154,19 +161,17 @@ def discard_all(
 )
 def discard(table: TablePath, letter_id: LetterPath, gateway: GatewayOf, principal: Administrator) -> DiscardedModel:
     """Repeated, it changes nothing. The letter stays readable until retention purges it."""
+    name = visible_name(table, principal)
     with translated_errors(), gateway.engine.begin() as connection:
-        _found(connection, visible_name(table, principal), letter_id)
-    return _discard(table, letter_id, letter_id, gateway, principal)
+        _found(connection, name, letter_id)
+        return _discard(connection, found_table(connection, name), letter_id, letter_id, principal)
 
 
-def _discard(table: str, first: int, last: int, gateway: Gateway, principal: Principal) -> DiscardedModel:
-    name, key_id = visible_name(table, principal), principal.key_id
-    with translated_errors(), gateway.engine.begin() as connection:
-        found = found_table(connection, name)
-        count = discard_letters(connection, found.table_id, found.generation, first=first, last=last, principal=key_id)
-        if count:
-            details = {"letters": count, "first": first, "last": last}
-            record_event(connection, found, key_id, "dead letters discarded", details=details)
+def _discard(connection: Connection, table: Table, first: int, last: int, principal: Principal) -> DiscardedModel:
+    key_id = principal.key_id
+    count = discard_letters(connection, table.table_id, table.generation, first=first, last=last, principal=key_id)
+    if count:
+        record_event(connection, table, key_id, "dead letters discarded", details={"letters": count, "through": last})
     return DiscardedModel(discarded=count)
 
 

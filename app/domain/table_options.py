@@ -161,9 +161,9 @@ class TableOptions:
         return found | {"columns": overrides, "exclude": list(self.exclude), "sources": list(self.sources)}
 
     def to_stored(self) -> dict[str, Any]:
-        """What differs from the defaults: so a program that is older than an option reads tables that do not use it."""
-        defaults = DEFAULT_OPTIONS.to_json()
-        return {name: value for name, value in self.to_json().items() if value != defaults[name]}
+        """As `to_json`, newer options only where they are set: so older programs read tables that do not use them."""
+        unset = [name for name in _NEWER if getattr(self, name) == getattr(DEFAULT_OPTIONS, name)]
+        return {name: value for name, value in self.to_json().items() if name not in unset}
 
     def declared(self, schema: TableSchema) -> TableSchema:
         """A declared schema without excluded columns and with the overrides. Raises RejectedInput `bad_option`
@@ -218,6 +218,9 @@ class TableOptions:
 
 
 _NAMES: Final = tuple(TableOptions.__dataclass_fields__)
+_NEWER: Final = ("dead_letters",)
+"""Options that programs do not know which may run beside this one."""
+
 _OVERRIDES: Final = tuple(ColumnOverride.__dataclass_fields__)
 DEFAULT_OPTIONS: Final = TableOptions()
 
