@@ -24,9 +24,9 @@ from app.domain.dead_letter import MOST_BYTES, LetterFormat, LetterState
 from app.domain.names import TableName
 from app.domain.table import Generation, Table
 from app.ingest import Replays
-from app.ingest.replay import unknown_letter
 from app.staging.database import Connection, translated_errors
 from app.staging.dead_letters import StoredLetter, discard_letters, find_letter, list_letters, read_message
+from app.staging.letter_book import unknown
 from app.staging.table_events import record_event
 from app.staging.table_lifecycle import locked_table
 from app.telemetry import REPLAYED_LETTERS
@@ -178,7 +178,7 @@ def _discard(connection: Connection, table: Table, first: int, last: int, princi
 def _found(connection: Connection, name: TableName, letter_id: int) -> StoredLetter:
     letter = find_letter(connection, name, letter_id)
     if letter is None:
-        raise unknown_letter(letter_id)
+        raise unknown(letter_id)
     return letter
 
 

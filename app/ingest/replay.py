@@ -6,7 +6,6 @@ done. One that is refused again waits on, with what is wrong with it now.
 
 import asyncio
 from dataclasses import dataclass
-from typing import Final
 
 from app.domain.access import Principal
 from app.domain.dead_letter import LetterState, WrittenMessage
@@ -17,13 +16,9 @@ from app.ingest.accept import Ingest
 from app.ingest.source_bodies import kept_message
 from app.staging.database import translated_errors
 from app.staging.dead_letters import Settlement, find_letter, next_waiting, read_message, renew_errors
-from app.staging.letter_book import ended
+from app.staging.letter_book import GONE, ended, settled, unknown
 from app.staging.table_registry import find_table
 from app.staging.typed_batch import Receipt
-
-_ABOUT_LETTERS: Final = frozenset({Code.UNKNOWN_DEAD_LETTER, Code.DEAD_LETTER_SETTLED})
-"""Refusals that say that somebody else has settled the letter meanwhile."""
-
 
 @dataclass(frozen=True, slots=True)
 class ReplayedLetters:
@@ -65,9 +60,11 @@ class Replays:
                 await self.replay(table.name, letter_id, principal)
                 replayed += 1
             except RejectedInput as error:
-                if not error.problems and error.code not in _ABOUT_LETTERS:
+                if error.code in GONE:
+                    continue  # somebody else has settled it meanwhile
+                if not error.problems:
                     raise
-                refused += error.code not in _ABOUT_LETTERS
+                refused += 1
         return ReplayedLetters(replayed, refused, letter_ids[most - 1] if len(letter_ids) > most else None)
 
     def _waiting(self, name: TableName, letter_id: int) -> WrittenMessage:
@@ -75,11 +72,11 @@ class Replays:
         with translated_errors(), self.ingest.engine.begin() as connection:
             letter, table = find_letter(connection, name, letter_id), find_table(connection, name)
             if letter is None:
-                raise unknown_letter(letter_id)
+                raise unknown(letter_id)
             if table is None or (table.table_id, table.generation) != (letter.table_id, letter.generation):
                 raise ended(letter.generation)
             if letter.state is not LetterState.WAITING:
-                raise RejectedInput(Code.DEAD_LETTER_SETTLED, f"dead letter {letter_id} was {letter.state}")
+                raise settled(letter_id)
             return read_message(connection, letter_id)
 
     def _next(self, name: TableName, after: int, most: int) -> tuple[Table, list[int]]:
@@ -92,7 +89,3 @@ class Replays:
     def _renew_errors(self, letter_id: int, error: RejectedInput) -> None:
         with translated_errors(), self.ingest.engine.begin() as connection:
             renew_errors(connection, letter_id, error.problems)
-
-
-def unknown_letter(letter_id: int) -> RejectedInput:
-    return RejectedInput(Code.UNKNOWN_DEAD_LETTER, f"the table has no dead letter {letter_id}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import sqlalchemy as sa
 
@@ -19,6 +20,10 @@ from app.staging.dead_letters import (
     settle_replayed,
 )
 from app.staging.typed_batch import Receipt, StagingRequest
+
+
+GONE: Final = frozenset({Code.UNKNOWN_DEAD_LETTER, Code.DEAD_LETTER_SETTLED})
+"""Refusals that say that there is no waiting letter."""
 
 
 @dataclass
@@ -71,10 +76,20 @@ class LetterBook:
         """A letter is settled once, by a batch of its own table and generation."""
         place = self._places.get(settles.letter_id)
         if place is None or place.state is not LetterState.WAITING:
-            raise RejectedInput(Code.DEAD_LETTER_SETTLED, f"dead letter {settles.letter_id} waits no longer")
+            raise settled(settles.letter_id)
         batch = request.batches[0].table
         if (place.table_id, place.generation) != (batch.table_id, batch.generation):
             raise ended(place.generation)
+
+
+def unknown(letter_id: int) -> RejectedInput:
+    """No table of the name has the letter."""
+    return RejectedInput(Code.UNKNOWN_DEAD_LETTER, f"the table has no dead letter {letter_id}")
+
+
+def settled(letter_id: int) -> RejectedInput:
+    """The refusal to replay a letter that does not wait."""
+    return RejectedInput(Code.DEAD_LETTER_SETTLED, f"dead letter {letter_id} waits no longer")
 
 
 def full(entry: TableLetters, detail: str) -> RejectedInput:

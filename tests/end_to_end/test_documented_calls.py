@@ -1,4 +1,4 @@
-"""Every call that docs/formats.md, tables.md and producers.md print gets the answer that they print beneath it."""
+"""Every call that formats.md, tables.md, producers.md and dead-letters.md print gets the answer printed beneath it."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from tests.support.processes import REPOSITORY
 from tests.support.server import served
 
 KEY = "mg_0000000000000001_" + "a-secret-only-for-tests-of-the-documents"
-DOCUMENTS = [REPOSITORY / "docs" / name for name in ("formats.md", "tables.md", "producers.md")]
+DOCUMENTS = [REPOSITORY / "docs" / name for name in ("formats.md", "tables.md", "producers.md", "dead-letters.md")]
 NOT_PRINTED = {"type", "title", "status", "remedy"}
 """Members of a refusal that the documents leave out."""
 
