@@ -42,7 +42,7 @@ SELECT_COUNTS = sa.text("""
     LEFT JOIN LATERAL (
         SELECT count(*) AS letters, min(received_at) AS oldest FROM mirrorgate.dead_letters
         WHERE table_id = t.table_id AND generation = t.generation AND state = 'waiting') d ON true
-    WHERE t.table_id = ANY(:table_ids)""")
+    WHERE t.table_id = ANY(:table_ids) ORDER BY t.table_id""")
 
 
 @dataclass(frozen=True, slots=True)
