@@ -11,7 +11,7 @@ from typing import Final
 from app.domain.access import Principal
 from app.domain.dead_letter import MOST_BYTES, NewLetter
 from app.domain.request_identity import RequestIdentity, replayed
-from app.errors import Code, RejectedInput, TemporarilyUnavailable
+from app.errors import Code, Problem, RejectedInput, TemporarilyUnavailable
 from app.ingest.decoded import Decoded
 from app.ingest.directory import TableDirectory
 from app.ingest.source_bodies import Decode
@@ -74,8 +74,11 @@ class Ingest:
 
     async def replay(self, decode: Decode, principal: Principal, settles: Settlement) -> Receipt:
         """Stage the one change of a dead letter and settle the letter, in one transaction."""
-        [receipt] = (await self._accept(decode, principal, None, settles)).receipts
-        return receipt
+        accepted = await self._accept(decode, principal, None, settles)
+        if not accepted.receipts:
+            detail = "the table has accepted later changes of this source by now, and enforces their order"
+            raise RejectedInput.of((Problem(Code.OUT_OF_ORDER, detail, 0),))
+        return accepted.receipts[0]
 
     async def _accept(
         self,

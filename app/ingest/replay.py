@@ -20,6 +20,7 @@ from app.staging.letter_book import GONE, ended, settled, unknown
 from app.staging.table_registry import find_table
 from app.staging.typed_batch import Receipt
 
+
 @dataclass(frozen=True, slots=True)
 class ReplayedLetters:
     """What became of letters that were replayed one after the other."""

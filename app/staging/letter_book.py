@@ -21,7 +21,6 @@ from app.staging.dead_letters import (
 )
 from app.staging.typed_batch import Receipt, StagingRequest
 
-
 GONE: Final = frozenset({Code.UNKNOWN_DEAD_LETTER, Code.DEAD_LETTER_SETTLED})
 """Refusals that say that there is no waiting letter."""
 

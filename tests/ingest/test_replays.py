@@ -265,3 +265,15 @@ def test_a_message_whose_metadata_is_forgotten_is_refused_and_metadata_cannot_be
     with refused() as refusal:
         replay(gate, letter.letter_id, json.dumps(data("INSERT", {"id": 1})).encode())
     assert (refusal.code, states(gate)) == (Code.SCHEMA_MISMATCH, [LetterState.WAITING])
+
+
+def test_a_table_that_enforces_the_order_by_now_takes_no_older_change(gate: Gate) -> None:
+    gate.put("t", SCHEMA, dead_letters="accept")
+    gate.replicate(data("INSERT", {"id": 1, "n": "x"}, sequence=1), table="t", keep_refused=True)
+    gate.put("t", source_order="enforce")
+    gate.replicate(data("INSERT", {"id": 2, "n": 2}, sequence=2), table="t")
+    [letter] = waiting(gate.engine)
+    with refused() as refusal:
+        replay(gate, letter.letter_id, json.dumps(data("INSERT", {"id": 1, "n": 1}, sequence=1)).encode())
+    assert (refusal.code, gate.landed("t", "id")) == (Code.OUT_OF_ORDER, [[0, 2]])
+    assert states(gate) == [LetterState.WAITING]
