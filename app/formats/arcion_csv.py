@@ -39,8 +39,6 @@ class _Record:
     values: list[str | None]
     backslashed: int | None
     """The first field whose quotes are escaped with backslashes though the layout says otherwise."""
-    start: int
-    end: int = 0
 
 
 def decode_arcion_csv(
@@ -50,10 +48,15 @@ def decode_arcion_csv(
 
     Raises RejectedInput naming records by index and line. To `keep_refused`, wrong records are left out.
     """
-    columns, records = _start(body, layout)
+    columns, records, one_field = _start(body, layout)
     decoded = CsvChanges([], [], columns=columns)
     problems: list[Problem] = []
-    for index, record in enumerate(records):
+    index = 0
+    for record in records:
+        if not record.values:  # a line without anything
+            if not one_field:
+                continue
+            record.values.append("")
         decoded.lines.append(record.line)
         try:
             decoded.changes.append(_change(index, record, columns, layout.mode, trimmed))
@@ -61,40 +64,36 @@ def decode_arcion_csv(
             found = tuple(wrong.at(index, f"line {record.line}: "))
             if keep_refused and is_kept(found):
                 decoded.refused.append(RefusedMessage(index, found))
-                continue
-            problems.extend(found)
+            else:
+                problems.extend(found)
             if len(problems) >= _MOST_PROBLEMS:
                 break
+        index += 1
     if problems:
         raise RejectedInput.of(tuple(problems))
-    if not decoded.lines:
+    if not index:
         raise RejectedInput(Code.EMPTY_REQUEST, "the body holds no record")
     return decoded
 
 
 def csv_records(body: bytes, layout: CsvLayout, indexes: Collection[int]) -> dict[int, bytes]:
     """The records with these indexes as they are written, line ends included, of a body that can be read."""
-    _, records = _start(body, layout)
-    return {index: body[record.start : record.end] for index, record in enumerate(records) if index in indexes}
+    _, records, one_field = _start(body, layout)
+    begins = [(record.line - 1, bool(record.values) or one_field) for record in records]
+    lines = [line + _NEW_LINE for line in body.split(_NEW_LINE)]
+    lines[0], lines[-1] = lines[0].removeprefix(_BYTE_ORDER_MARK), lines[-1].removesuffix(_NEW_LINE)
+    ends = [begin for begin, _ in begins[1:]] + [len(lines)]
+    written = [b"".join(lines[begin:end]) for (begin, counts), end in zip(begins, ends, strict=True) if counts]
+    return {index: written[index] for index in indexes}
 
 
-def _start(body: bytes, layout: CsvLayout) -> tuple[tuple[str, ...], Iterator[_Record]]:
-    """The columns, and the records behind a header."""
+def _start(body: bytes, layout: CsvLayout) -> tuple[tuple[str, ...], Iterator[_Record], bool]:
+    """The columns, the records behind a header, and whether a line without anything is a record."""
     columns = layout.checked().columns
     records = _records(body, layout)
     if layout.header:
         columns = _header(records, columns)
-    return columns, _with_content(records, one_field=layout.mode is CsvMode.SNAPSHOT and len(columns) == 1)
-
-
-def _with_content(records: Iterator[_Record], *, one_field: bool) -> Iterator[_Record]:
-    """The records without lines that hold nothing; of `one_field`, such a line is an empty one."""
-    for record in records:
-        if not record.values:
-            if not one_field:
-                continue
-            record.values.append("")
-        yield record
+    return columns, records, layout.mode is CsvMode.SNAPSHOT and len(columns) == 1
 
 
 def _header(records: Iterator[_Record], declared: tuple[str, ...]) -> tuple[str, ...]:
@@ -158,7 +157,7 @@ def _records(body: bytes, layout: CsvLayout) -> Iterator[_Record]:
     line = 1
     while position < len(body):
         start = position
-        record = _Record(line, [], None, start)
+        record = _Record(line, [], None)
         separator = delimiter
         while separator == delimiter:
             match = field.match(body, position)
@@ -178,7 +177,6 @@ def _records(body: bytes, layout: CsvLayout) -> Iterator[_Record]:
             position = match.end()
         if len(record.values) == 1 and not body[start:position].strip(b"\r\n"):
             record.values.clear()
-        record.end = position
         yield record
         line += body.count(_NEW_LINE, start, position)
 
