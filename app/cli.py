@@ -10,6 +10,7 @@ from rich.console import Console
 
 from app import cli_operate  # noqa: F401  # adds its commands to `tables`
 from app.cli_access import audit, keys
+from app.cli_dead_letters import dead_letters
 from app.cli_doctor import doctor
 from app.cli_remote import status, tables
 from app.cli_send import send
@@ -28,6 +29,7 @@ app = typer.Typer(
 app.add_typer(keys, name="keys")
 app.add_typer(tables, name="tables")
 app.command()(audit)
+app.add_typer(dead_letters, name="dead-letters")
 app.command()(doctor)
 app.command()(send)
 app.command()(status)

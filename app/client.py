@@ -89,8 +89,15 @@ class GatewayClient:
     def post(self, path: str, content: Any, **parameters: Any) -> Any:
         return self._call("POST", path, json=content, params=parameters)
 
-    def delete(self, path: str, **parameters: Any) -> None:
-        self._call("DELETE", path, params=parameters)
+    def delete(self, path: str, **parameters: Any) -> Any:
+        return self._call("DELETE", path, params=parameters)
+
+    def post_bytes(self, path: str, content: bytes) -> Any:
+        return self._call("POST", path, content=content)
+
+    def download(self, path: str) -> bytes:
+        """The answer as it came."""
+        return self._answered("GET", path).content
 
     def post_changes(
         self,
@@ -115,6 +122,10 @@ class GatewayClient:
         )
 
     def _call(self, method: str, path: str, **arguments: Any) -> Any:
+        answer = self._answered(method, path, **arguments)
+        return answer.json() if answer.content else None
+
+    def _answered(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         try:
             answer = self._http.request(method, path, **arguments)
         except _BROKEN_OFF as error:
@@ -122,7 +133,7 @@ class GatewayClient:
         except httpx.TransportError as error:
             raise TemporarilyUnavailable(Code.NOT_READY, f"no gateway answers at {self.url}") from error
         if answer.is_success:
-            return answer.json() if answer.content else None
+            return answer
         try:
             problem = answer.json()
         except json.JSONDecodeError:

@@ -92,6 +92,21 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         "Use the values of the receipt as they were given.",
     ),
     Code.UNKNOWN_KEY: CodeFacts(Kind.MISSING, "No API key has this id.", "List the keys with GET /v1/keys."),
+    Code.UNKNOWN_DEAD_LETTER: CodeFacts(
+        Kind.MISSING,
+        "No table of this name has or had a dead letter with this id, or it is no longer kept.",
+        "List the dead letters with GET /v1/tables/{table}/dead-letters.",
+    ),
+    Code.DEAD_LETTER_SETTLED: CodeFacts(
+        Kind.CONFLICT,
+        "The dead letter was replayed or discarded before.",
+        "Nothing is left to do; what became of it stands in GET /v1/tables/{table}/dead-letters.",
+    ),
+    Code.DEAD_LETTERS_FULL: CodeFacts(
+        Kind.CONFLICT,
+        "The refused messages cannot be kept: too many dead letters of the table wait, or a message is too long.",
+        "Replay or discard the table's dead letters, or correct the messages; nothing of the request was staged.",
+    ),
     Code.UNKNOWN_FILE: CodeFacts(
         Kind.MISSING,
         "The table's present generation has no published file of this number.",

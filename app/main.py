@@ -20,6 +20,7 @@ from uvicorn.supervisors import Multiprocess
 from app.api import (
     audit_routes,
     change_routes,
+    dead_letter_routes,
     key_routes,
     producer_routes,
     schema_routes,
@@ -95,6 +96,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         producer_routes,
         table_routes,
         table_admin_routes,
+        dead_letter_routes,
         schema_routes,
         key_routes,
         audit_routes,

@@ -58,6 +58,7 @@ CHANGE_CODES: Final[Mapping[str, Sequence[Code]]] = {
         Code.INCOMPLETE_UPDATE,
         Code.RELOAD_REQUIRES_RECREATE,
         Code.BAD_SEQUENCE,
+        Code.DEAD_LETTERS_FULL,
     ),
     "the gateway": (
         Code.BACKLOG_FULL,

@@ -25,7 +25,7 @@ class ReceiptModel(Model):
 
 
 class AcceptedModel(Model):
-    """The answer to a change request, given after commit."""
+    """The answer to a change request, given after commit; `dead_letters` messages were refused and are kept."""
 
     receipts: list[ReceiptModel]
     """One for each table."""
@@ -35,6 +35,9 @@ class AcceptedModel(Model):
 
     duplicates: int
     """Changes that were accepted before, by the source's own order."""
+
+    dead_letters: int
+    """Messages that were refused and are kept."""
 
     replayed: bool
     """Whether the request was accepted before, and this is the answer of then."""

@@ -1,6 +1,7 @@
 """What a request with changes says beside its body."""
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -10,6 +11,13 @@ from app.api.parameters import Parameters, described_parameters
 from app.api.request_identity import IdentityHeaders
 from app.errors import Code, RejectedInput
 from app.ingest import CsvLayout, CsvMode
+
+
+class OnReject(StrEnum):
+    """What becomes of a request with a message that is refused."""
+
+    REFUSE = "refuse"
+    DEAD_LETTER = "dead_letter"
 
 
 class ChangeParameters(Parameters):
@@ -22,6 +30,20 @@ class ChangeParameters(Parameters):
     dry_run: Annotated[
         bool, Field(description="Answer what would land, row by row, and stage nothing; nothing is registered either.")
     ] = False
+
+    on_reject: Annotated[
+        OnReject,
+        Field(
+            description="`dead_letter`: keep refused messages of tables with `dead_letters=accept`, accept the others."
+        ),
+    ] = OnReject.REFUSE
+
+    @property
+    def keeps_refused(self) -> bool:
+        """Raises RejectedInput `bad_request` for a dry run, which names all that is wrong."""
+        if self.dry_run and self.on_reject is OnReject.DEAD_LETTER:
+            raise RejectedInput(Code.BAD_REQUEST, "dry_run=true and on_reject=dead_letter do not go together")
+        return self.on_reject is OnReject.DEAD_LETTER
 
 
 class OverrideParameters(ChangeParameters):

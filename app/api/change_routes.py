@@ -27,7 +27,7 @@ from app.domain.access import Principal, Right
 from app.domain.names import TableName
 from app.errors import Code, RejectedInput
 from app.ingest import Accepted, ArrowLoad, Decode, arcion_csv, arcion_json, rehearse, replicate_json
-from app.telemetry import ACCEPTED_CHANGES
+from app.telemetry import ACCEPTED_CHANGES, DEAD_LETTERS
 
 router = APIRouter(prefix="/v1/changes", tags=["changes"])
 
@@ -54,7 +54,8 @@ _RESPONSES = {
     openapi_extra=described_change(ARCION_BODY, OverrideParameters, CsvParameters),
 )
 async def post_arcion(request: Request) -> Response:
-    """One message, an array, NDJSON, concatenated messages or CSV; all are accepted or none."""
+    """One message, an array, NDJSON, concatenated messages or CSV; all are accepted or none, unless refused
+    ones are to be dead letters."""
     caller = await _caller(request)
     if is_csv(request):
         check_parameters(request, _NAMES | _CSV_NAMES)
@@ -142,7 +143,7 @@ async def _answer(
     gateway = gateway_of(request)
     body = await read_body(request, gateway.settings)
     identity = caller.headers.identity(request, caller.principal, body)
-    decode = decoding(body, limits=gateway.input_limits)
+    decode = decoding(body, limits=gateway.input_limits, keep_refused=given.keeps_refused)
     if given.dry_run:
         marker_first = gateway.settings.marker_first
         rehearsal = await rehearse(gateway.engine, decode, caller.principal, marker_first=marker_first)
@@ -155,9 +156,11 @@ def _accepted(source_format: str, accepted: Accepted) -> Response:
         "receipts": accepted.receipts,
         "ignored": accepted.ignored,
         "duplicates": accepted.duplicates,
+        "dead_letters": accepted.dead_letters,
         "replayed": accepted.replayed,
     }
     if accepted.replayed:
         return Response(msgspec.json.encode(content), 200, _REPLAYED, "application/json")
     ACCEPTED_CHANGES.labels(source_format).inc(sum(receipt.changes for receipt in accepted.receipts))
+    DEAD_LETTERS.labels(source_format).inc(accepted.dead_letters)
     return Response(msgspec.json.encode(content), 202, media_type="application/json")

@@ -23,6 +23,7 @@ SERVERS: Final[list[dict[str, Any]]] = [
 TAGS: Final[list[dict[str, Any]]] = [
     {"name": "changes", "description": "Post changes, and find out how far a producer has come."},
     {"name": "tables", "description": "Register tables; their status, schema, landing files and batches."},
+    {"name": "dead letters", "description": "Refused messages that are kept: look at them, replay or discard them."},
     {"name": "operations", "description": "What operators ask of tables. Each act names the generation it means."},
     {"name": "keys", "description": "API keys: who may do what with which tables."},
     {"name": "audit", "description": "Who did what, and what was refused."},

@@ -39,19 +39,22 @@ def described_parameters(model: type[Parameters], place: Place) -> list[dict[str
     schema = model.model_json_schema()
     described = []
     for name, member in schema["properties"].items():
-        content = {key: _inlined(value, schema.get("$defs", {})) for key, value in member.items() if key != "title"}
-        description = content.pop("description")
+        content = _inlined(member, schema.get("$defs", {}))
+        content.pop("title", None)
+        description = member["description"]
         described.append({"name": name, "in": place, "required": False, "description": description, "schema": content})
     return described
 
 
 def _inlined(value: Any, definitions: Mapping[str, Any]) -> Any:
-    """A schema's part with what it refers to in its place."""
+    """A schema's part with what it refers to in its place, and without its own description."""
     if isinstance(value, list):
         return [_inlined(part, definitions) for part in value]
-    if isinstance(value, dict) and "$ref" in value:
-        return definitions[value["$ref"].rpartition("/")[2]]
-    return value
+    if not isinstance(value, dict):
+        return value
+    meant = definitions[value["$ref"].rpartition("/")[2]] if "$ref" in value else {}
+    kept = {name: part for name, part in (meant | value).items() if name not in {"$ref", "description"}}
+    return {name: _inlined(part, definitions) for name, part in kept.items()}
 
 
 @cache

@@ -103,13 +103,15 @@ def _media_type(request: Request) -> str:
     return request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
 
 
-async def read_body(request: Request, settings: Settings) -> bytes:
-    """The decompressed body. Room for it is reserved before it grows; it is given back when the request ends.
+async def read_body(request: Request, settings: Settings, *, most: int | None = None) -> bytes:
+    """The decompressed body, of `most` bytes at the most.
+
+    Room for it is reserved before it grows; it is given back when the request ends.
 
     Raises RejectedInput where it is too large, or TemporarilyUnavailable `overloaded`.
     """
     encoding = _encoding(request)
-    most, reservation = settings.max_body_bytes, reservation_of(request)
+    most, reservation = most or settings.max_body_bytes, reservation_of(request)
     declared = request.headers.get("content-length", "")
     if declared.isdecimal():
         if int(declared) > most:

@@ -41,6 +41,13 @@ class ProcessedModel(Model):
     read_at: datetime
 
 
+class WaitingLettersModel(Model):
+    """Dead letters of the present generation that wait to be replayed or discarded."""
+
+    waiting: int
+    oldest_seconds: float
+
+
 class TableModel(Model):
     """A table's state and its reconciliation: accepted = staged always; = published when the lag is 0; = processed
     once Fabric has taken everything in. `processed` is null where Fabric's monitoring is not readable or does not
@@ -59,6 +66,7 @@ class TableModel(Model):
     staged: CountsModel
     published: PublishedModel
     processed: ProcessedModel | None
+    dead_letters: WaitingLettersModel
     last_sequence: int
     published_through: int
     last_file: str | None

@@ -91,6 +91,11 @@ class _TableMetrics(Collector):
             ),
             "published_files": GaugeMetricFamily("mirrorgate_published_files", "Landing files", labels=["table"]),
             "published_rows": GaugeMetricFamily("mirrorgate_published_rows", "Landing rows", labels=["table"]),
+            "waiting_letters": GaugeMetricFamily(
+                "mirrorgate_waiting_dead_letters",
+                "Dead letters that wait to be replayed or discarded",
+                labels=["table"],
+            ),
         }
         for table in tables:
             for field, family in families.items():

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field
 from app.api.models import Model
 from app.domain.table_options import (
     BinaryEncoding,
+    DeadLetters,
     DroppedColumns,
     InitialLoad,
     InsertMarker,
@@ -78,6 +79,9 @@ class OptionsModel(Model):
 
     seed_file: bool = False
     """Publish a file without rows as file 1."""
+
+    dead_letters: DeadLetters = DeadLetters.REFUSE
+    """Whether refused messages may be kept."""
 
     dropped_columns: DroppedColumns = DroppedColumns.KEEP
     """Columns that leave the source."""

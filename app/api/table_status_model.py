@@ -2,7 +2,14 @@
 
 import base64
 
-from app.api.status_models import CountsModel, LagModel, ProcessedModel, PublishedModel, TableModel
+from app.api.status_models import (
+    CountsModel,
+    LagModel,
+    ProcessedModel,
+    PublishedModel,
+    TableModel,
+    WaitingLettersModel,
+)
 from app.api.table_models import RegisterTable, TableOptionsModel
 from app.domain.arrow_flatbuffer import columns_of, schema_from_bytes
 from app.domain.landing_file import file_name
@@ -75,6 +82,9 @@ def _status(table: Table, counts: TableCounts, mirrored: MirrorState | None) -> 
             files=counts.published_files,
         ),
         processed=None if mirrored is None else _processed(mirrored),
+        dead_letters=WaitingLettersModel(
+            waiting=counts.waiting_letters, oldest_seconds=round(counts.oldest_letter_seconds, 3)
+        ),
         last_sequence=counts.last_sequence,
         published_through=counts.published_through,
         last_file=file_name(FileNumber(counts.last_file)) if counts.last_file else None,

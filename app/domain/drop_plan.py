@@ -31,7 +31,7 @@ class DropPlan:
         return {
             "action": self.action,
             "schema": self.schema and self.schema.to_json(),
-            "options": self.options and self.options.to_json(),
+            "options": self.options and self.options.to_stored(),
             "new_name": self.new_name and str(self.new_name),
         }
 

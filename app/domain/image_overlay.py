@@ -55,22 +55,31 @@ class ImageOverlay:
             self.written[key] = None if image is None else StoredImage(image, sequence)
 
     def _walk(self, images: ImageRows) -> tuple[Layer, Fills]:
+        """A change that cannot be completed leaves nothing: those after it are judged as if it were not there."""
         layer: dict[bytes, bytes | None] = {}
         fills: Fills = {}
         problems: list[Problem] = []
         deleted: Known = {}
+        deleted_key = b""
+        before_delete: Layer = {}
         for row, (key, image) in enumerate(zip(images.keys, images.images, strict=True)):
             incomplete = images.incomplete.get(row)
             if incomplete is None:
                 if image is None:
-                    deleted = self._known(key, layer)
+                    deleted, before_delete = self._known(key, layer), {key: layer[key]} if key in layer else {}
+                    deleted_key = key
                 layer[key] = image
                 continue
             known = deleted if incomplete.gap.moved else self._known(key, layer)
             missing = [ordinal for ordinal in incomplete.gap.ordinals if ordinal not in known]
-            problems.extend(self._problem(incomplete, ordinal) for ordinal in missing)
+            if missing:
+                problems.extend(self._problem(incomplete, ordinal) for ordinal in missing)
+                if incomplete.gap.moved:  # the row under its old key is as it was
+                    del layer[deleted_key]
+                    layer |= before_delete
+                continue
             values = list(incomplete.values)
-            for ordinal in set(incomplete.gap.ordinals).difference(missing):
+            for ordinal in incomplete.gap.ordinals:
                 values[ordinal] = known[ordinal]
                 fills.setdefault(ordinal, []).append((row, known[ordinal]))
             layer[key] = encode_image(values, incomplete.unknown)

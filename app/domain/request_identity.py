@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from app.errors import Code, RejectedInput
 
 Answer: TypeAlias = Mapping[str, Any]
-"""The stored answer: `receipts`, `ignored`, `duplicates`."""
+"""The stored answer: `receipts`, `ignored`, `duplicates`, and `dead_letters` where the program knew of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,13 @@ class InitialLoad(StrEnum):
     BARE = "bare"
 
 
+class DeadLetters(StrEnum):
+    """Whether refused messages may be kept for repair while the rest of their request is accepted."""
+
+    REFUSE = "refuse"
+    ACCEPT = "accept"
+
+
 class DroppedColumns(StrEnum):
     """What becomes of a nullable column that leaves the source: it stays and lands NULL."""
 
@@ -102,6 +109,7 @@ class TableOptions:
     insert_marker: InsertMarker = InsertMarker.INSERT
     initial_load: InitialLoad = InitialLoad.MARKED
     seed_file: bool = False
+    dead_letters: DeadLetters = DeadLetters.REFUSE
     dropped_columns: DroppedColumns = DroppedColumns.KEEP
     exclude: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
@@ -152,6 +160,11 @@ class TableOptions:
         }
         return found | {"columns": overrides, "exclude": list(self.exclude), "sources": list(self.sources)}
 
+    def to_stored(self) -> dict[str, Any]:
+        """As `to_json`, newer options only where they are set: so older programs read tables that do not use them."""
+        unset = [name for name in _NEWER if getattr(self, name) == getattr(DEFAULT_OPTIONS, name)]
+        return {name: value for name, value in self.to_json().items() if name not in unset}
+
     def declared(self, schema: TableSchema) -> TableSchema:
         """A declared schema without excluded columns and with the overrides. Raises RejectedInput `bad_option`
         for an excluded key."""
@@ -181,6 +194,9 @@ class TableOptions:
         if self.initial_load is InitialLoad.BARE and self.insert_marker is InsertMarker.UPSERT:
             detail = "initial_load=bare holds inserts only, which insert_marker=upsert does not make"
             raise bad_option(detail, "initial_load")
+        if self.dead_letters is DeadLetters.ACCEPT and self.source_order is SourceOrder.ENFORCE:
+            detail = "dead_letters=accept keeps changes back, which source_order=enforce would take for accepted"
+            raise bad_option(detail, "dead_letters")
 
     def check_change(self, present: "TableOptions") -> None:
         """Raises RejectedInput `bad_option` where what is stored was read with options that these would change."""
@@ -202,6 +218,9 @@ class TableOptions:
 
 
 _NAMES: Final = tuple(TableOptions.__dataclass_fields__)
+_NEWER: Final = ("dead_letters",)
+"""Options that programs do not know which may run beside this one."""
+
 _OVERRIDES: Final = tuple(ColumnOverride.__dataclass_fields__)
 DEFAULT_OPTIONS: Final = TableOptions()
 

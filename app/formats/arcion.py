@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from app.domain.change import Change, Image, Operation
+from app.domain.dead_letter import RefusedMessage, is_kept
 from app.domain.input_limits import UNLIMITED, InputLimits
 from app.domain.json_pointer import pointer_to
 from app.domain.names import TableName
@@ -57,6 +58,11 @@ class ArcionChanges(list[AddressedChange]):
 
     wrong_hashes: int = 0
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused: list[tuple[SourceName, RefusedMessage]] = []
+        """Messages that are left out, with the source's table that they name."""
+
 
 def count_members(messages: Sequence[ArcionMessage]) -> int:
     """Members as written, or fewer: what the screen of duplicates compares."""
@@ -87,19 +93,26 @@ def _more_members(value: Any) -> int:
 _DECODER: Final = MessageDecoder(ArcionMessage, count_members)
 
 
-def decode_arcion(body: bytes, table: TableName | None = None, limits: InputLimits = UNLIMITED) -> ArcionChanges:
+def decode_arcion(
+    body: bytes, table: TableName | None = None, limits: InputLimits = UNLIMITED, *, keep_refused: bool = False
+) -> ArcionChanges:
     """The changes of a JSON body in order; with `table`, all of them are for it, whatever they are addressed to.
 
-    Raises RejectedInput naming every message that is wrong.
+    Raises RejectedInput naming every message that is wrong. To `keep_refused`, those of a known address are left out.
     """
     changes = ArcionChanges()
     problems: list[Problem] = []
     addresses = AddressBook(table)
     for index, message in enumerate(_DECODER.decode(body, limits)):
         try:
-            changes.append(AddressedChange(addresses.look_up(message.tableName), _change(index, message)))
+            source = addresses.look_up(message.tableName)
+            changes.append(AddressedChange(source, _change(index, message)))
         except WrongMessage as wrong:
-            problems.extend(wrong.at(index))
+            found = tuple(wrong.at(index))
+            if keep_refused and is_kept(found):
+                changes.refused.append((source, RefusedMessage(index, found)))
+            else:
+                problems.extend(found)
         except RejectedInput as error:
             problems.append(Problem(error.code, error.detail, index, "/tableName"))
     if problems:

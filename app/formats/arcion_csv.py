@@ -5,11 +5,12 @@ Unquoted `NULL` is SQL NULL, quoted it is text. Column names stand in the reques
 """
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 from app.domain.change import Change, Image, Operation
+from app.domain.dead_letter import RefusedMessage, is_kept
 from app.domain.input_limits import UNLIMITED, InputLimits
 from app.errors import Code, Problem, RejectedInput
 from app.formats.arcion import OPERATIONS, WrongMessage, images
@@ -27,6 +28,10 @@ class CsvChanges:
 
     changes: list[Change]
     lines: list[int]
+    refused: list[RefusedMessage] = field(default_factory=list)
+    """Records that are left out."""
+    columns: tuple[str, ...] = ()
+    """In file order, as declared or as the header names them."""
 
 
 @dataclass(slots=True)
@@ -38,39 +43,64 @@ class _Record:
 
 
 def decode_arcion_csv(
-    body: bytes, layout: CsvLayout, trimmed: frozenset[str] = frozenset(), limits: InputLimits = UNLIMITED
+    body: bytes,
+    layout: CsvLayout,
+    trimmed: frozenset[str] = frozenset(),
+    limits: InputLimits = UNLIMITED,
+    *,
+    keep_refused: bool = False,
 ) -> CsvChanges:
     """Read a body. In `trimmed` columns, those that hold no text, blanks around a value are no data.
 
-    Raises RejectedInput naming records by index and line.
+    Raises RejectedInput naming records by index and line. To `keep_refused`, wrong records are left out.
     """
-    columns = layout.checked().columns
-    decoded = CsvChanges([], [])
+    columns, records, one_field = _start(body, layout)
+    decoded = CsvChanges([], [], columns=columns)
     problems: list[Problem] = []
-    records = _records(body, layout)
-    if layout.header:
-        columns = _header(records, columns)
-    one_field = layout.mode is CsvMode.SNAPSHOT and len(columns) == 1
     index = 0
     for record in records:
         if not record.values:  # a line without anything
             if not one_field:
                 continue
             record.values.append("")
+        decoded.lines.append(record.line)
         try:
             decoded.changes.append(_change(index, record, columns, layout.mode, trimmed))
-            decoded.lines.append(record.line)
         except WrongMessage as wrong:
-            problems.extend(wrong.at(index, f"line {record.line}: "))
+            found = tuple(wrong.at(index, f"line {record.line}: "))
+            if keep_refused and is_kept(found):
+                decoded.refused.append(RefusedMessage(index, found))
+            else:
+                problems.extend(found)
             if len(problems) >= _MOST_PROBLEMS:
                 break
         index += 1
         limits.check_messages(index)
     if problems:
         raise RejectedInput.of(tuple(problems))
-    if not decoded.changes:
+    if not index:
         raise RejectedInput(Code.EMPTY_REQUEST, "the body holds no record")
     return decoded
+
+
+def csv_records(body: bytes, layout: CsvLayout, indexes: Collection[int]) -> dict[int, bytes]:
+    """The records with these indexes as they are written, line ends included, of a body that can be read."""
+    _, records, one_field = _start(body, layout)
+    begins = [(record.line - 1, bool(record.values) or one_field) for record in records]
+    lines = [line + _NEW_LINE for line in body.split(_NEW_LINE)]
+    lines[0], lines[-1] = lines[0].removeprefix(_BYTE_ORDER_MARK), lines[-1].removesuffix(_NEW_LINE)
+    ends = [begin for begin, _ in begins[1:]] + [len(lines)]
+    written = [b"".join(lines[begin:end]) for (begin, counts), end in zip(begins, ends, strict=True) if counts]
+    return {index: written[index] for index in indexes}
+
+
+def _start(body: bytes, layout: CsvLayout) -> tuple[tuple[str, ...], Iterator[_Record], bool]:
+    """The columns, the records behind a header, and whether a line without anything is a record."""
+    columns = layout.checked().columns
+    records = _records(body, layout)
+    if layout.header:
+        columns = _header(records, columns)
+    return columns, records, layout.mode is CsvMode.SNAPSHOT and len(columns) == 1
 
 
 def _header(records: Iterator[_Record], declared: tuple[str, ...]) -> tuple[str, ...]:

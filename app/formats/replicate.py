@@ -6,13 +6,14 @@ describes it, and its masks count columns in that message's order: see `replicat
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec import UNSET
 
 from app.domain.change import Change, Image, Operation
+from app.domain.dead_letter import is_kept
 from app.domain.input_limits import UNLIMITED, InputLimits
 from app.domain.names import TableName
 from app.errors import Code, Problem, RejectedInput
@@ -30,6 +31,26 @@ _OPERATIONS: Final = {
 }
 
 
+class DataMessage(Protocol):
+    """What tells the table and the source version of a DT message."""
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def table(self) -> TableName | None: ...
+    @property
+    def schema_id(self) -> str | None: ...
+
+
+class RefusedData(msgspec.Struct, frozen=True):
+    """A DT message that is left out."""
+
+    index: int
+    table: TableName | None
+    schema_id: str | None
+    problems: tuple[Problem, ...]
+
+
 class DataChange(msgspec.Struct, frozen=True, gc=False):
     """A DT message: the change as written, and what the message says of its table and columns."""
 
@@ -44,6 +65,10 @@ class DataChange(msgspec.Struct, frozen=True, gc=False):
     headers_at: str = ""
     """JSON Pointer of a header up to its name."""
 
+    @property
+    def index(self) -> int:
+        return self.change.index
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicateRequest:
@@ -52,13 +77,18 @@ class ReplicateRequest:
     metadata: list[TableMetadata]
     changes: list[DataChange]
     ignored: int
+    refused: list[RefusedData] = field(default_factory=list)
+    """Data messages that are left out."""
 
 
 _DECODER: Final[MessageDecoder[ReplicateMessage | None]] = MessageDecoder(ReplicateMessage | None, count_members)  # type: ignore[arg-type]  # msgspec reads a union where typing wants a class
 
 
-def decode_replicate(body: bytes, limits: InputLimits = UNLIMITED) -> ReplicateRequest:
-    """Read a JSON body. Raises RejectedInput naming every message that is wrong."""
+def decode_replicate(body: bytes, limits: InputLimits = UNLIMITED, *, keep_refused: bool = False) -> ReplicateRequest:
+    """Read a JSON body. Raises RejectedInput naming every message that is wrong.
+
+    To `keep_refused`, wrong data messages are left out.
+    """
     request = ReplicateRequest([], [], 0)
     problems: list[Problem] = []
     ignored = 0
@@ -75,10 +105,14 @@ def decode_replicate(body: bytes, limits: InputLimits = UNLIMITED) -> ReplicateR
                 schema_id = message.messageSchemaId if message is not None else None
                 request.changes.append(_data_change(index, inner, prefix, schema_id or None))
         except RejectedInput as error:
-            problems.extend(error.problems or [Problem(error.code, error.detail, index)])
+            found = error.problems or (Problem(error.code, error.detail, index),)
+            if keep_refused and is_kept(found):
+                request.refused.append(_refused_data(index, message, found))
+            else:
+                problems.extend(found)
     if problems:
         raise RejectedInput.of(tuple(problems))
-    return ReplicateRequest(request.metadata, request.changes, ignored)
+    return replace(request, ignored=ignored)
 
 
 def _unwrap(message: ReplicateMessage | None) -> tuple[Body | None, str]:
@@ -97,6 +131,18 @@ def _unwrap(message: ReplicateMessage | None) -> tuple[Body | None, str]:
     if (message.type == "MD") != bool(inner.tableStructure):
         raise RejectedInput(Code.BAD_ENVELOPE, f"a {message.type} envelope holds the other kind of message")
     return inner, "/message"
+
+
+def _refused_data(index: int, message: ReplicateMessage | None, problems: tuple[Problem, ...]) -> RefusedData:
+    """Raises RejectedInput `bad_name` where the message names a table that cannot be."""
+    inner, _ = _unwrap(message)
+    assert message is not None
+    assert inner is not None
+    return RefusedData(index, _address(inner), _text(message.messageSchemaId) or None, problems)
+
+
+def _address(body: Body) -> TableName | None:
+    return TableName.of(body.schema or None, body.table) if body.table else None
 
 
 def _data_change(index: int, body: Body, prefix: str, schema_id: str | None) -> DataChange:
@@ -128,7 +174,7 @@ def _data_change(index: int, body: Body, prefix: str, schema_id: str | None) -> 
     )
     return DataChange(
         change,
-        TableName.of(body.schema or None, body.table) if body.table else None,
+        _address(body),
         schema_id,
         read_mask(_text(headers.columnMask), index, f"{headers_at}columnMask"),
         read_mask(_text(headers.changeMask), index, f"{headers_at}changeMask"),

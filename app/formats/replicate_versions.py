@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from app.domain.change import Change
 from app.domain.names import TableName
 from app.errors import Code, Problem, RejectedInput
-from app.formats.replicate import DataChange
+from app.formats.replicate import DataChange, DataMessage
 from app.formats.replicate_masks import ColumnLayout, apply_layout, check_without_layout
 from app.formats.replicate_metadata import SourceHistory, SourceVersion, TableMetadata, VersionId
 
 
-def table_of(message: DataChange, requested: TableName | None, described: TableName | None) -> TableName:
+def table_of(message: DataMessage, requested: TableName | None, described: TableName | None) -> TableName:
     """The table of a data message: `?table=`, its own address, or the table that its schema id describes.
 
     Raises RejectedInput `table_mismatch` where they disagree, `schema_unknown` or `unknown_table` without any.
@@ -57,7 +57,7 @@ class TableConversation:
 
         Raises RejectedInput `schema_mismatch`, and what `apply_layout` and `check_without_layout` raise.
         """
-        version = self._version_of(message)
+        version = self.version_of(message)
         arguments = (message.change, message.column_mask, message.change_mask, message.headers_at)
         if version is not None and message.external_schema_id is not None:
             self._check_external(message, message.external_schema_id, version)
@@ -69,8 +69,12 @@ class TableConversation:
             layout = self._layouts[version.identity] = ColumnLayout(version.columns, self.excluded)
         return apply_layout(*arguments, layout), version.task or ""
 
-    def _version_of(self, message: DataChange) -> SourceVersion | None:
-        candidates = self._candidates(message.change.index)
+    def version_of(self, message: DataMessage) -> SourceVersion | None:
+        """The version that a message was written under, None where no metadata message told one.
+
+        Raises RejectedInput `schema_mismatch`.
+        """
+        candidates = self._candidates(message.index)
         for version in candidates:
             if message.schema_id is None or version.schema_id in (None, message.schema_id):
                 return version
@@ -113,5 +117,5 @@ def adopt(history: SourceHistory, adopted: Mapping[VersionId, str]) -> SourceHis
     return SourceHistory(tuple(versions))
 
 
-def _refusal(message: DataChange, code: Code, detail: str, pointer: str) -> RejectedInput:
-    return RejectedInput.of((Problem(code, detail, message.change.index, pointer),))
+def _refusal(message: DataMessage, code: Code, detail: str, pointer: str) -> RejectedInput:
+    return RejectedInput.of((Problem(code, detail, message.index, pointer),))

@@ -22,6 +22,8 @@ MOST_EXPONENT: Final = 6_144
 """Powers of ten of a fraction, as in the largest decimal format of IEEE 754; a larger one is no measurement."""
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_ONE_RAW: Final = msgspec.json.Decoder(msgspec.Raw)
+_MANY_RAW: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[{}]', re.DOTALL)
 """A string, also one that does not end (or each of its quotes would be tried as a start), or a brace."""
 
@@ -49,7 +51,7 @@ class MessageDecoder(Generic[Message]):
         `malformed_message`, `empty_request` or `too_many_messages`; a wrong message is named by index and pointer."""
         body, offset = _stripped(body)
         try:
-            messages = self._decode_whole(body)
+            messages = _framed(body, self._one, self._many)
         except (msgspec.DecodeError, *_OTHER_REFUSALS):
             _check_texts(body, offset)
             parts = _parts(body, offset)
@@ -68,17 +70,9 @@ class MessageDecoder(Generic[Message]):
         try:
             if not body.isascii():
                 body.decode()
-            return self._decode_whole(_stripped(body)[0])
+            return _framed(_stripped(body)[0], self._one, self._many)
         except (msgspec.DecodeError, RejectedInput, *_OTHER_REFUSALS):
             return None
-
-    def _decode_whole(self, body: bytes) -> list[Message]:
-        if body.startswith(b"["):
-            messages: list[Message] = self._many.decode(body)
-            return messages
-        if b"\n{" in body or body.endswith(b"\nnull"):
-            return self._one.decode_lines(body)
-        return [self._one.decode(body)]
 
     def _decode_part(self, index: int, offset: int, part: bytes) -> Message:
         try:
@@ -90,6 +84,26 @@ class MessageDecoder(Generic[Message]):
         except (msgspec.DecodeError, *_OTHER_REFUSALS) as error:
             problem = Problem(Code.MALFORMED_JSON, f"not valid JSON: {_reason(error, offset)}", index)
             raise RejectedInput.of((problem,)) from None
+
+
+def raw_messages(body: bytes) -> list[bytes]:
+    """The messages of a body that was decoded, each as it is written."""
+    body, offset = _stripped(body)
+    try:
+        return [bytes(message) for message in _framed(body, _ONE_RAW, _MANY_RAW)]
+    except (msgspec.DecodeError, *_OTHER_REFUSALS):
+        return [part for _, part in _parts(body, offset)]
+
+
+def _framed(
+    body: bytes, one: msgspec.json.Decoder[Message], many: msgspec.json.Decoder[list[Message]]
+) -> list[Message]:
+    """The messages of an array, of lines, or the only one."""
+    if body.startswith(b"["):
+        return many.decode(body)
+    if b"\n{" in body or body.endswith(b"\nnull"):
+        return one.decode_lines(body)
+    return [one.decode(body)]
 
 
 def _fraction(text: str) -> Decimal:

@@ -1,16 +1,19 @@
 """The write use case: the bytes of a request -> durable change batches -> receipts.
 
-`accept` takes a request through decoding, routing, typing and staging; `directory` knows the tables as last seen;
-`replicate_tables` does what metadata messages say; `typed_request` makes typed batches, `plain_requests` faster for
-those that ask nothing of their table; `backlog` refuses what a table, or the gateway, may not take for now;
-`rehearsal` does all that and takes it back. `load` takes Arrow streams.
+`accept` takes a request through decoding, routing, typing and staging; `source_bodies` decodes, into `decoded`;
+`directory` knows the tables as last seen; `replicate_tables` does what metadata messages say; `typed_request` makes
+typed batches, `plain_requests` faster for those that ask nothing of their table; `backlog` refuses what a table, or the
+gateway, may not take for now; `rehearsal` does all that and takes it back; `replay` sends kept messages the same way
+again. `load` takes Arrow streams.
 """
 
 from app.formats.csv_layout import CsvLayout, CsvMode
-from app.ingest.accept import Accepted, Decode, Ingest, arcion_csv, arcion_json, replicate_json
+from app.ingest.accept import Accepted, Ingest
 from app.ingest.backlog import BacklogWatch
 from app.ingest.load import ArrowLoad
 from app.ingest.rehearsal import rehearse
+from app.ingest.replay import Replays
+from app.ingest.source_bodies import Decode, arcion_csv, arcion_json, replicate_json
 
 __all__ = [
     "Accepted",
@@ -20,6 +23,7 @@ __all__ = [
     "CsvMode",
     "Decode",
     "Ingest",
+    "Replays",
     "arcion_csv",
     "arcion_json",
     "rehearse",

@@ -12,8 +12,8 @@ from app.domain.source_name import SourceName
 from app.domain.table import Table
 from app.domain.table_options import NewColumns, PartialUpdates, SourceOrder
 from app.formats.arcion_plain import decode_plain
+from app.ingest.decoded import Decoded
 from app.ingest.directory import TableDirectory
-from app.ingest.typed_request import Decoded
 from app.staging.typed_batch import TypedBatch
 from app.staging.untyped_request import UntypedRequest
 from app.telemetry import WRONG_HASHES
@@ -26,6 +26,8 @@ def untyped_request(
     if len(decoded.sources) != 1 or decoded.lines:
         return None
     (entry,) = decoded.sources
+    if entry.refused:
+        return None
     table = _plain_table(entry.source, decoded.requested, directory, principal)
     return UntypedRequest(table, entry.changes, identity, decoded.ignored) if table else None
 

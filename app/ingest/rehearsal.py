@@ -12,8 +12,8 @@ import structlog
 from app.domain.access import Principal
 from app.domain.names import ROW_MARKER
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
-from app.ingest.accept import Decode
 from app.ingest.directory import TableDirectory
+from app.ingest.source_bodies import Decode
 from app.ingest.typed_request import Typist
 from app.staging.database import Connection, Engine, translated_errors
 from app.staging.sequence_lock import wait_briefly

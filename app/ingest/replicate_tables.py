@@ -1,6 +1,6 @@
 """What Replicate requests do to tables: register and evolve them, and find which one each data message is for."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -8,10 +8,11 @@ import structlog
 
 from app.domain.access import Principal, Right
 from app.domain.change import Change
+from app.domain.dead_letter import RefusedMessage, is_kept
 from app.domain.names import TableName
 from app.domain.source_name import SourceName
 from app.errors import Code, Problem, RejectedInput
-from app.formats.replicate import DataChange, ReplicateRequest
+from app.formats.replicate import DataChange, RefusedData, ReplicateRequest
 from app.formats.replicate_metadata import SourceHistory, TableMetadata, VersionId, by_table, follow
 from app.formats.replicate_versions import TableConversation, adopt, table_of
 from app.ingest.directory import TableDirectory
@@ -28,6 +29,13 @@ from app.staging.table_registry import (
 log = structlog.get_logger()
 
 
+@dataclass(frozen=True, slots=True)
+class EarlierReading:
+    """The version of its source that a message was first read under; None: no metadata message had told one."""
+
+    version: VersionId | None
+
+
 @dataclass
 class ReplicateTables:
     """The tables of one Replicate request."""
@@ -35,6 +43,12 @@ class ReplicateTables:
     directory: TableDirectory
     principal: Principal
     marker_first: bool
+    keep_refused: bool = False
+    """Leave out data messages that are wrong."""
+    earlier: EarlierReading | None = None
+    """For a message that is read again; metadata that came since says nothing of it."""
+    refused: list[tuple[TableName, RefusedMessage]] = field(default_factory=list)
+    """What `settle` left out, by table."""
     _conversations: dict[str, TableConversation] = field(default_factory=dict)
     _described: dict[str, TableName | None] = field(default_factory=dict)
     _destinations: dict[str, TableName] = field(default_factory=dict)
@@ -56,6 +70,15 @@ class ReplicateTables:
                 change, task = self._conversation(name).settle(message)
                 settled.setdefault((name.folded, task), (name, task, []))[2].append(change)
             except RejectedInput as error:
+                if self.keep_refused and is_kept(error.problems):
+                    self.refused.append((name, RefusedMessage(message.index, error.problems)))
+                else:
+                    problems.extend(error.problems)
+        for refused in request.refused:
+            try:
+                name, _ = self._written_under(refused, requested)
+                self.refused.append((name, RefusedMessage(refused.index, refused.problems)))
+            except RejectedInput as error:
                 problems.extend(error.problems)
         if problems:
             raise RejectedInput.of(tuple(problems))
@@ -63,6 +86,25 @@ class ReplicateTables:
             if adopted := self._conversations[name.folded].adopted:
                 self._adopt(name, adopted)
         return [*settled.values()]
+
+    def written_under(
+        self, request: ReplicateRequest, requested: TableName | None, indexes: Collection[int]
+    ) -> dict[int, VersionId | None]:
+        """The versions that these data messages of a settled request were written under."""
+        requested = requested and self._destination(requested)
+        messages: list[DataChange | RefusedData] = [*request.changes, *request.refused]
+        return {
+            message.index: self._written_under(message, requested)[1]
+            for message in messages
+            if message.index in indexes
+        }
+
+    def _written_under(
+        self, message: DataChange | RefusedData, requested: TableName | None
+    ) -> tuple[TableName, VersionId | None]:
+        name = self._table_of(message, requested)
+        version = self._conversation(name).version_of(message)
+        return name, None if version is None else version.identity
 
     def _destination(self, name: TableName) -> TableName:
         """The name of the table that a source of this name feeds; the same name where the caller sees none."""
@@ -99,7 +141,7 @@ class ReplicateTables:
             known = self._conversations[name.folded] = TableConversation(history, excluded=excluded)
         return known
 
-    def _table_of(self, message: DataChange, requested: TableName | None) -> TableName:
+    def _table_of(self, message: DataChange | RefusedData, requested: TableName | None) -> TableName:
         if message.table is not None:
             message = msgspec.structs.replace(message, table=self._destination(message.table))
         return table_of(message, requested, self._described_by(message.schema_id))
@@ -121,7 +163,20 @@ class ReplicateTables:
             table = find_table(connection, name)
             stored = replicate_metadata(connection, table.table_id) if table else None
         excluded = frozenset(table.options.exclude if table else ())
-        return SourceHistory.from_json(stored) if stored else None, excluded
+        history = SourceHistory.from_json(stored) if stored else None
+        return self._as_read_before(history), excluded
+
+    def _as_read_before(self, history: SourceHistory | None) -> SourceHistory | None:
+        """The history, for a message that is read again only as far as it went then."""
+        if self.earlier is None:
+            return history
+        if self.earlier.version is None:
+            return None
+        for place, version in enumerate(history.versions if history else ()):
+            if history and version.identity == self.earlier.version:
+                return SourceHistory(history.versions[: place + 1])
+        detail = "the metadata that the message was written under is no longer kept"
+        raise refusal(Code.SCHEMA_MISMATCH, detail, 0, "")
 
     def _register(self, entries: Sequence[TableMetadata]) -> tuple[SourceHistory | None, frozenset[str]]:
         """Register or evolve the table of these MD messages; it stays so whatever becomes of the data.

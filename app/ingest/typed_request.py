@@ -1,7 +1,7 @@
 """Changes by source -> typed batches by table, under the tables as they are now."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
 from typing import TypeAlias
@@ -10,15 +10,17 @@ import structlog
 
 from app.domain.access import Principal
 from app.domain.change import Change
+from app.domain.dead_letter import RefusedMessage
 from app.domain.input_limits import long_values
 from app.domain.landing_rows import landing_rows
 from app.domain.schema_needs import needed_schema
 from app.domain.source_name import SourceName
 from app.domain.source_order import in_source_order
 from app.domain.table import Table, TableId
-from app.domain.table_options import SourceOrder
+from app.domain.table_options import DeadLetters, SourceOrder
 from app.domain.table_schema import TableSchema
 from app.errors import Code, Problem, RejectedInput
+from app.ingest.decoded import Decoded, SourceChanges
 from app.ingest.directory import TableDirectory
 from app.staging.database import translated_errors
 from app.staging.source_positions import source_positions
@@ -33,39 +35,6 @@ Admit: TypeAlias = Callable[[Table], None]
 """Raises TemporarilyUnavailable where a table may take no more changes now."""
 
 
-@dataclass(slots=True)
-class SourceChanges:
-    """Changes of one source's table, in order, and the task that wrote them, where that is known."""
-
-    source: SourceName
-    changes: list[Change] = field(default_factory=list)
-    task: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """A request's changes by source, in order of first appearance, and the messages that were ignored."""
-
-    sources: Sequence[SourceChanges]
-    ignored: int = 0
-    lines: Sequence[int] = ()
-    """Where the messages begin in a body of lines, by their index."""
-    requested: SourceName | None = None
-    """A name of the table that every source must feed."""
-    most_value_bytes: int | None = None
-    """What no value may be longer than; None where the body is not."""
-
-    def refusal(self, problems: Sequence[Problem], withheld: str | None = None) -> RejectedInput:
-        """Problems found later than decoding, each with its line where there are lines."""
-        ordered = sorted(problems, key=lambda problem: problem.index or 0)
-        return RejectedInput.of(tuple(map(self._with_line, ordered)), withheld=withheld)
-
-    def _with_line(self, problem: Problem) -> Problem:
-        if not self.lines or problem.index is None:
-            return problem
-        return replace(problem, detail=f"line {self.lines[problem.index]}: {problem.detail}")
-
-
 @dataclass(frozen=True, slots=True)
 class TypedRequest:
     """The batches of a request in order, and how many changes were known before."""
@@ -74,6 +43,8 @@ class TypedRequest:
     duplicates: int = 0
     needs: Sequence[tuple[Table, TableSchema]] = ()
     """The schemas that tables must have first."""
+    refused: Sequence[tuple[Table, Sequence[RefusedMessage]]] = ()
+    """The messages to keep as dead letters, by table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +56,10 @@ class _Feed:
     new_catalog: str | None
     """The catalog that the table is to be fed by from now on."""
     positions: Mapping[str, str]
+
+    @property
+    def refused(self) -> list[RefusedMessage]:
+        return sorted((entry for part in self.parts for entry in part.refused), key=attrgetter("index"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +118,10 @@ class Typist:
             table = self.directory.visible(entry.source, self.principal)
             if requested is not None and self._destination(entry.source) != requested:
                 detail = f"the message is addressed to {entry.source.table}, the request to another table"
-                problems.extend(Problem(Code.TABLE_MISMATCH, detail, c.index, "/tableName") for c in entry.changes)
+                problems.extend(Problem(Code.TABLE_MISMATCH, detail, index, "/tableName") for index in entry.indexes)
             elif table is None:
                 detail = f"table {entry.source.table} is not registered"
-                problems.extend(Problem(Code.UNKNOWN_TABLE, detail, change.index) for change in entry.changes)
+                problems.extend(Problem(Code.UNKNOWN_TABLE, detail, index) for index in entry.indexes)
                 withheld = withheld or self.directory.withheld(entry.source, self.principal)
             else:
                 feeds.setdefault(table.table_id, []).append((table, entry))
@@ -165,7 +140,7 @@ class Typist:
         if table.options.source_order is SourceOrder.ENFORCE:
             with translated_errors(), self.directory.begin() as connection:
                 positions = source_positions(connection, table.table_id, table.generation)
-        catalogs = (entry.source.catalog for _, entry in members if not _is_named(table, entry))
+        catalogs = (entry.source.catalog for _, entry in members if entry.changes and not _is_named(table, entry))
         new_catalog = next(filter(None, catalogs), None) if table.arcion_catalog is None else None
         return _Feed(table, [entry for _, entry in members], new_catalog, positions)
 
@@ -198,11 +173,17 @@ def _typed(decoded: Decoded, routed: _Routed, admit: Admit) -> TypedRequest:
     batches: list[TypedBatch] = []
     needs: list[tuple[Table, TableSchema]] = []
     problems = [*routed.problems]
+    refused: list[tuple[Table, Sequence[RefusedMessage]]] = []
+    not_kept: list[RefusedMessage] = []
     duplicates = 0
     for feed in routed.feeds:
         table = feed.table
         if not table.state.accepts_changes:
             raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
+        if table.options.dead_letters is not DeadLetters.ACCEPT:
+            not_kept += feed.refused
+        elif feed.refused:
+            refused.append((table, feed.refused))
         try:
             changes, advances, known = _in_order(feed)
             duplicates += known
@@ -217,9 +198,9 @@ def _typed(decoded: Decoded, routed: _Routed, admit: Admit) -> TypedRequest:
                 batches.append(TypedBatch(replace(table, schema=schema), rows, advances))
         except RejectedInput as error:
             problems.extend(error.problems or [Problem(error.code, error.detail)])
-    if problems:
-        raise decoded.refusal(problems, routed.withheld)
-    return TypedRequest(batches, duplicates, needs)
+    if problems or not_kept:
+        raise decoded.refusal(problems, not_kept, withheld=routed.withheld)
+    return TypedRequest(batches, duplicates, needs, refused)
 
 
 def _in_order(feed: _Feed) -> tuple[Sequence[Change], Sequence[SourceAdvance], int]:
@@ -265,7 +246,7 @@ def _catalog_problems(members: Sequence[tuple[Table, SourceChanges]]) -> list[Pr
         pinned = pinned or catalog
         if catalog != pinned:
             detail = f"another catalog than {pinned} feeds table {table.name}; its option `sources` can name both"
-            problems += [Problem(Code.TABLE_MISMATCH, detail, change.index, "/tableName") for change in entry.changes]
+            problems += [Problem(Code.TABLE_MISMATCH, detail, index, "/tableName") for index in entry.indexes]
     return problems
 
 

@@ -19,6 +19,7 @@ from app.domain.request_identity import RequestIdentity
 from app.errors import Code, TemporarilyUnavailable
 from app.staging.commit_outcome import OpenTransaction, committed, open_transaction
 from app.staging.database import unavailable
+from app.staging.dead_letters import Settlement, TableLetters
 from app.staging.stage_requests import encode_blocks, first_batch, stage_requests
 from app.staging.typed_batch import Receipt, StagingRequest, TypedBatch
 from app.staging.untyped_request import UntypedRequest, typed_together
@@ -71,13 +72,15 @@ class GroupCommit:
         *,
         ignored: int = 0,
         duplicates: int = 0,
+        letters: Sequence[TableLetters] = (),
+        settles: Settlement | None = None,
     ) -> "Future[list[Receipt]]":
         """Stage a request; the future gives one receipt per batch, in the order given. See StagingRequest.
 
         It raises AlreadyStaged, TableMoved, RejectedInput, or TemporarilyUnavailable when nothing (or, for
         `commit_unknown`, perhaps everything) was staged.
         """
-        return self._submit(StagingRequest(batches, identity, ignored, duplicates))
+        return self._submit(StagingRequest(batches, identity, ignored, duplicates, letters, settles))
 
     def submit_untyped(self, request: UntypedRequest) -> "Future[list[Receipt]]":
         """Type a small request together with those it shares a transaction with, and stage it.

@@ -15,6 +15,7 @@ import structlog
 from app.staging.api_keys import purge_former_secrets
 from app.staging.audit_events import purge_audit
 from app.staging.database import translated_errors
+from app.staging.dead_letters import discard_ended, purge_letters
 from app.staging.history_purge import (
     generations_with_old_blocks,
     generations_with_old_files,
@@ -81,6 +82,7 @@ class RetentionReport:
     purged_images: int = 0
     purged_receipts: int = 0
     purged_audit_events: int = 0
+    purged_letters: int = 0
 
 
 def run_retention(engine: sa.Engine, limits: RetentionLimits) -> RetentionReport | None:
@@ -191,7 +193,10 @@ class _Round:
         self._report.purged_receipts += self._repeat(receipts)
         audit = partial(purge_audit, older_than_seconds=self._limits.audit_seconds, most=most)
         self._report.purged_audit_events += self._repeat(audit)
+        letters = partial(purge_letters, settled_before_seconds=keep, most=most)
+        self._report.purged_letters += self._repeat(letters)
         with self._engine.begin() as connection:
+            discard_ended(connection)
             purge_ended_positions(connection)
             purge_former_secrets(connection)
             forget_dead_workers(connection)

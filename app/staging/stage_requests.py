@@ -15,8 +15,9 @@ import sqlalchemy as sa
 from app.domain.image_overlay import ImageOverlay, Layer
 from app.domain.landing_rows import LandingRows
 from app.domain.payload import encode_payload
-from app.domain.table import BatchSequence, TableId
+from app.domain.table import BatchSequence, Table, TableId
 from app.errors import RejectedInput
+from app.staging.letter_book import LetterBook
 from app.staging.receipt_book import ReceiptBook
 from app.staging.row_images import read_images, write_images
 from app.staging.sequence_lock import Counters, Gate, advance_sequence, lock_counters, read_gates
@@ -64,7 +65,9 @@ def stage_requests(
     book.lock_producers(connection)
     tables = _locked(connection, requests)
     book.lock_keys(connection)
-    outcomes = [_stage(request, tables, book) for request in requests]
+    letters = LetterBook(requests)
+    letters.lock(connection)
+    outcomes = [_stage(request, tables, book, letters) for request in requests]
     whole = all(isinstance(outcome, list) for outcome in outcomes)
     touched = [table for table in tables.values() if table.members]
     blocks = [table.block(payloads.get(table.members[0][0].block_key) if whole else None) for table in touched]
@@ -73,6 +76,7 @@ def stage_requests(
     if blocks:
         insert_blocks(connection, blocks)
     book.store(connection)
+    letters.store(connection)
     return outcomes
 
 
@@ -87,22 +91,29 @@ def first_batch(requests: Sequence[StagingRequest], outcomes: Sequence[Outcome])
 def check_gaps(connection: sa.Connection, batches: Sequence[TypedBatch]) -> None:
     """Raises RejectedInput `incomplete_update` where no row image that is stored now fills a gap."""
     for batch in batches:
-        _overlay(connection, [batch]).complete(batch.rows)
+        _overlay(connection, batch.table, [batch]).complete(batch.rows)
 
 
-def _stage(request: StagingRequest, tables: Mapping[TableId, "_LockedTable"], book: ReceiptBook) -> Outcome:
+def _stage(
+    request: StagingRequest, tables: Mapping[TableId, "_LockedTable"], book: ReceiptBook, letters: LetterBook
+) -> Outcome:
     """Add the request to its tables if all of it fits and it was not staged before."""
     try:
         if request.identity is not None:
             book.check(request.identity)
-        if any(batch.table.table_id not in tables for batch in request.batches):
+        if any(table.table_id not in tables for table in request.tables):
             raise TableMoved
         checked = [(batch, *tables[batch.table.table_id].check(batch)) for batch in request.batches]
+        if not all(tables[entry.table.table_id].gate.admits(entry.table) for entry in request.letters):
+            raise TableMoved
+        letters.check(request)
     except (AlreadyStaged, TableMoved, RejectedInput) as reason:
         return reason
     staged = [tables[batch.table.table_id].add(batch, rows, layer) for batch, rows, layer in checked]
+    receipts = [batch.receipt for batch in staged]
     if request.identity is not None:
-        book.add(request.identity, request.answer([batch.receipt for batch in staged]))
+        book.add(request.identity, request.answer(receipts))
+    letters.add(request, receipts)
     return staged
 
 
@@ -177,8 +188,12 @@ class _LockedTable:
 
 def _locked(connection: sa.Connection, requests: Sequence[StagingRequest]) -> dict[TableId, _LockedTable]:
     """The tables of these requests, locked, and what is stored of them that the requests depend on."""
-    batches: dict[TableId, list[TypedBatch]] = defaultdict(list)
+    batches: dict[TableId, list[TypedBatch]] = {}
+    known: dict[TableId, Table] = {}
     for request in requests:
+        for table in request.tables:
+            batches.setdefault(table.table_id, [])
+            known[table.table_id] = table
         for batch in request.batches:
             batches[batch.table.table_id].append(batch)
     counters = lock_counters(connection, batches)
@@ -190,15 +205,14 @@ def _locked(connection: sa.Connection, requests: Sequence[StagingRequest]) -> di
             tables[table_id] = _LockedTable(
                 gates[table_id],
                 counters[table_id],
-                _overlay(connection, fitting),
+                _overlay(connection, fitting[0].table if fitting else known[table_id], fitting),
                 _positions(connection, fitting),
                 counters[table_id].cdc_started,
             )
     return tables
 
 
-def _overlay(connection: sa.Connection, members: Sequence[TypedBatch]) -> ImageOverlay:
-    table = members[0].table
+def _overlay(connection: sa.Connection, table: Table, members: Sequence[TypedBatch]) -> ImageOverlay:
     wanted = {key for member in members if member.rows.images for key in member.rows.images.wanted()}
     stored = read_images(connection, table.table_id, table.generation, wanted) if wanted else {}
     return ImageOverlay(table, stored)

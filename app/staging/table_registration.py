@@ -115,7 +115,7 @@ def _create(
     """The new table, None where there is one of this name."""
     declared = options.declared(wanted)
     schema = TableSchema.declare(declared.columns, declared.key_columns)
-    parameters = {"name": str(name), "folded_name": name.folded, "options": json.dumps(options.to_json())}
+    parameters = {"name": str(name), "folded_name": name.folded, "options": json.dumps(options.to_stored())}
     table_id = connection.execute(INSERT_TABLE, parameters).scalar()
     if table_id is None:
         return None
@@ -160,7 +160,11 @@ def _change(
     outcome = RegistrationOutcome.UNCHANGED
     if (options, stays) != (table.options, _stays(table)):
         outcome = RegistrationOutcome.CONFIGURED
-        parameters = {"table_id": table.table_id, "options": json.dumps(options.to_json()), "stays": json.dumps(stays)}
+        parameters = {
+            "table_id": table.table_id,
+            "options": json.dumps(options.to_stored()),
+            "stays": json.dumps(stays),
+        }
         connection.execute(UPDATE_RULES, parameters)
         if options.sources != table.options.sources:
             set_sources(connection, table.table_id, name, options)
@@ -207,7 +211,7 @@ def _next_version(connection: sa.Connection, table: Table, schema: TableSchema, 
 
 def set_options(connection: sa.Connection, table_id: TableId, options: TableOptions) -> None:
     """Store the options of a new generation."""
-    connection.execute(UPDATE_OPTIONS, {"table_id": table_id, "options": json.dumps(options.to_json())})
+    connection.execute(UPDATE_OPTIONS, {"table_id": table_id, "options": json.dumps(options.to_stored())})
 
 
 def insert_version(

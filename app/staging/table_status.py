@@ -21,7 +21,9 @@ SELECT_COUNTS = sa.text("""
         (coalesce(f.files, 0) + coalesce(p.files, 0))::bigint AS published_files,
         (coalesce(f.batches, 0) + coalesce(p.file_batches, 0))::bigint AS published_batches,
         (coalesce(f.changes, 0) + coalesce(p.file_changes, 0))::bigint AS published_changes,
-        (coalesce(f.rows, 0) + coalesce(p.file_rows, 0))::bigint AS published_rows
+        (coalesce(f.rows, 0) + coalesce(p.file_rows, 0))::bigint AS published_rows,
+        d.letters AS waiting_letters,
+        coalesce(extract(epoch FROM clock_timestamp() - d.oldest), 0)::float8 AS oldest_letter_seconds
     FROM mirrorgate.tables t
     JOIN mirrorgate.table_counters c ON c.table_id = t.table_id
     LEFT JOIN mirrorgate.purged_totals p ON p.table_id = t.table_id AND p.generation = t.generation
@@ -37,7 +39,10 @@ SELECT_COUNTS = sa.text("""
             sum(change_count) AS changes, sum(row_count) AS rows
         FROM mirrorgate.landing_files
         WHERE table_id = t.table_id AND generation = t.generation AND state = 'published') f ON true
-    WHERE t.table_id = ANY(:table_ids)""")
+    LEFT JOIN LATERAL (
+        SELECT count(*) AS letters, min(received_at) AS oldest FROM mirrorgate.dead_letters
+        WHERE table_id = t.table_id AND generation = t.generation AND state = 'waiting') d ON true
+    WHERE t.table_id = ANY(:table_ids) ORDER BY t.table_id""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +66,8 @@ class TableCounts:
     published_batches: int
     published_changes: int
     published_rows: int
+    waiting_letters: int
+    oldest_letter_seconds: float
 
     @property
     def pending_batches(self) -> int:

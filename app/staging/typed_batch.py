@@ -8,6 +8,7 @@ from app.domain.landing_rows import LandingRows
 from app.domain.request_identity import Answer, RequestIdentity
 from app.domain.table import BatchSequence, Generation, Table, TableId
 from app.domain.table_schema import SchemaVersion
+from app.staging.dead_letters import Settlement, TableLetters
 
 BlockKey: TypeAlias = tuple[TableId, Generation, SchemaVersion]
 BatchPlace: TypeAlias = tuple[TableId, Generation, BatchSequence]
@@ -49,6 +50,19 @@ class StagingRequest:
     """Under which the answer is kept, for a caller that may repeat the request."""
     ignored: int = 0
     duplicates: int = 0
+    letters: Sequence[TableLetters] = ()
+    """The refused messages to keep."""
+    settles: Settlement | None = None
+    """The dead letter that this request replays; it has one batch."""
+
+    @property
+    def tables(self) -> list[Table]:
+        """All tables that the request is for, as they were when it was typed."""
+        return [batch.table for batch in self.batches] + [entry.table for entry in self.letters]
+
+    @property
+    def dead_letters(self) -> int:
+        return sum(len(entry.letters) for entry in self.letters)
 
     def answer(self, receipts: Sequence["Receipt"]) -> Answer:
         """The answer as it is kept."""
@@ -56,6 +70,7 @@ class StagingRequest:
             "receipts": [asdict(receipt) for receipt in receipts],
             "ignored": self.ignored,
             "duplicates": self.duplicates,
+            "dead_letters": self.dead_letters,
         }
 
 

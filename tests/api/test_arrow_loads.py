@@ -28,7 +28,7 @@ def test_a_stream_is_one_batch_with_a_receipt(gateway: Gateway) -> None:
     answer = load(gateway)
     assert answer.status_code == 202
     receipt = {"table": "sales.orders", "generation": 1, "sequence": 1, "changes": 3, "rows": 3}
-    assert answer.json() == {"receipts": [receipt], "ignored": 0, "duplicates": 0, "replayed": False}
+    assert answer.json() == {"receipts": [receipt], "ignored": 0, "duplicates": 0, "dead_letters": 0, "replayed": False}
     assert gateway.status("sales.orders")["lag"]["rows"] == 3
 
 

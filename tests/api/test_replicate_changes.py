@@ -30,6 +30,7 @@ def test_a_conversation_registers_its_table_and_stages_its_data(gateway: Gateway
         "receipts": [{"table": EMPLOYEES, "generation": 1, "sequence": 1, "changes": 5, "rows": 6}],
         "ignored": 0,
         "duplicates": 0,
+        "dead_letters": 0,
         "replayed": False,
     }
     schema = gateway.get(f"/v1/tables/{EMPLOYEES}/schema").json()
@@ -51,6 +52,7 @@ def test_data_finds_its_table_by_the_schema_id_of_earlier_metadata(gateway: Gate
         "receipts": [],
         "ignored": 0,
         "duplicates": 0,
+        "dead_letters": 0,
         "replayed": False,
     }
     receipts = [gateway.replicate(message(samples, name)).json()["receipts"] for name in DATA_MESSAGES]
@@ -122,7 +124,7 @@ def test_messages_without_a_body_are_counted(gateway: Gateway) -> None:
     response = gateway.replicate(empty, empty)
     assert (response.status_code, response.json()) == (
         202,
-        {"receipts": [], "ignored": 2, "duplicates": 0, "replayed": False},
+        {"receipts": [], "ignored": 2, "duplicates": 0, "dead_letters": 0, "replayed": False},
     )
 
 

@@ -27,6 +27,7 @@ SECRET: Final = "s" * 43
 
 MISMATCH: Final = (409, "generation_mismatch")
 UNKNOWN: Final = (404, "unknown_table")
+UNKNOWN_LETTER: Final = (404, "unknown_dead_letter")
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,12 @@ RULES: Final = {
     "post_arrow_rows": Rule(
         "ingest", (400, "malformed_arrow"), about_a_table=True, query={"table": TABLE}, media_type=ARROW_STREAM
     ),
+    "list_dead_letters": read(),
+    "get_dead_letter": Rule("admin", UNKNOWN_LETTER, about_a_table=True),
+    "replay_dead_letter": Rule("admin", UNKNOWN_LETTER, about_a_table=True),
+    "discard_dead_letter": Rule("admin", UNKNOWN_LETTER, about_a_table=True),
+    "replay_dead_letters": Rule("admin", (202, None), about_a_table=True),
+    "discard_dead_letters": Rule("admin", about_a_table=True, query={"generation": 1, "through": 1}),
     "get_producer": Rule("ingest", (404, "unknown_producer")),
     "register_table": Rule(
         "register",
@@ -98,7 +105,14 @@ RULES: Final = {
 }
 """By operation id. Whoever adds a route says here who may call it."""
 
-PARAMETERS: Final = {"generation": 1, "sequence": 1, "number": 1, "producer": "none", "key_id": "00112233"}
+PARAMETERS: Final = {
+    "generation": 1,
+    "sequence": 1,
+    "number": 1,
+    "producer": "none",
+    "key_id": "00112233",
+    "letter_id": 1,
+}
 OPERATIONS: Final = {
     operation["operationId"]: (method.upper(), path)
     for path, item in create_app(Settings()).openapi()["paths"].items()

@@ -172,6 +172,23 @@ def test_a_column_added_after_the_image_is_named_and_never_null() -> None:
     assert [(row["name"], row["total"]) for row in rows] == [("Ada", Decimal(2)), ("Eve", Decimal(2))]
 
 
+def test_all_updates_that_nothing_completes_are_named_at_once() -> None:
+    partial = [update(None, {"id": 3, "total": 1}, 0), update(None, {"id": 3, "name": "x"}, 1)]
+    with refused() as refusal:
+        complete(ImageOverlay(table_with(), {}), [*partial, insert({"id": 3}, 2), update(None, {"id": 3}, 3)])
+    assert [(index, column) for _, index, _, column in refusal.places] == [(0, "name"), (1, "total")]
+
+
+def test_a_move_that_cannot_be_completed_leaves_the_row_under_its_old_key_to_the_changes_behind_it() -> None:
+    overlay = ImageOverlay(table_with(), stored(table_with(NARROW), [insert({"id": 1, "name": "Ada"})]))
+    of_layer = _seen_without_name(insert({"id": 2, "total": 1}))
+    moves = [update({"id": 1}, {"id": 8, "name": "x"}, 1), update({"id": 2}, {"id": 9, "total": 3}, 2)]
+    behind = [update(None, {"id": 1, "total": 2}, 3), update(None, {"id": 2, "name": "Bob"}, 4)]
+    with refused() as refusal:
+        complete(overlay, [of_layer, *moves, *behind])
+    assert [(index, column) for _, index, _, column in refusal.places] == [(1, "total"), (2, "name")]
+
+
 @pytest.mark.parametrize(
     "older", [insert({"id": 1, "total": 1}), update(None, {"id": 1, "total": 1})], ids=["insert", "update"]
 )

@@ -1,4 +1,4 @@
-"""Every call that formats.md, tables.md, producers.md and security.md in docs print gets the answer beneath it."""
+"""Every call that the documents in DOCUMENTS print gets the answer printed beneath it."""
 
 import json
 import os
@@ -17,7 +17,8 @@ from tests.support.processes import REPOSITORY
 from tests.support.server import served
 
 KEY = "mg_0000000000000001_" + "a-secret-only-for-tests-of-the-documents"
-DOCUMENTS = [REPOSITORY / "docs" / name for name in ("formats.md", "tables.md", "producers.md", "security.md")]
+NAMES = ("formats.md", "tables.md", "producers.md", "security.md", "dead-letters.md")
+DOCUMENTS = [REPOSITORY / "docs" / name for name in NAMES]
 NOT_PRINTED = {"type", "title", "status", "remedy", "request_id"}
 """Members of a refusal that the documents leave out."""
 

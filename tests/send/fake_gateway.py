@@ -14,7 +14,7 @@ Answer = Callable[[BaseHTTPRequestHandler], None]
 def accepts(handler: BaseHTTPRequestHandler) -> None:
     """202 with a receipt."""
     receipt = {"table": "t", "generation": 1, "sequence": 7, "changes": 1, "rows": 1}
-    answer(handler, 202, {"receipts": [receipt], "ignored": 0, "duplicates": 0, "replayed": False})
+    answer(handler, 202, {"receipts": [receipt], "ignored": 0, "duplicates": 0, "dead_letters": 0, "replayed": False})
 
 
 def refuses(status: int, code: str, **headers: str) -> Answer:

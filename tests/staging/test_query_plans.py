@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from app.embedded import PrivatePostgres
 from app.staging.backlog import SELECT_LAGGING, SUM_BLOCKS
 from app.staging.database import open_engine
+from app.staging.dead_letters import SELECT_NEXT, SELECT_WAITING
 from app.staging.landing_ledger import SELECT_LAST_FILE, SELECT_UNRECORDED
 from app.staging.row_images import SELECT_IMAGES
 from app.staging.source_positions import SELECT_POSITIONS
@@ -55,6 +56,14 @@ IMAGES = """
     SELECT 1, 1, CAST(n::text AS bytea), 1, 'x' FROM generate_series(1, :images) n"""
 
 
+LETTERS = """
+    INSERT INTO mirrorgate.dead_letters (table_id, generation, format, reading, message, errors, message_index,
+        principal, state, settled_at, settled_by)
+    SELECT 1, 1, 'arcion', '{}', 'x', '[{}]', 0, 'key', CASE WHEN waits THEN 'waiting' ELSE 'discarded' END,
+        CASE WHEN NOT waits THEN now() END, CASE WHEN NOT waits THEN 'key' END
+    FROM (SELECT n > :letters - 5 AS waits FROM generate_series(1, :letters) n) letters"""
+
+
 @pytest.fixture(scope="module")
 def history(postgres: PrivatePostgres, template_database: str) -> Iterator[sa.Engine]:
     """A table with id 1, thousands of batches, files and row images, the last batches pending, beside thousands of
@@ -67,6 +76,7 @@ def history(postgres: PrivatePostgres, template_database: str) -> Iterator[sa.En
     sql.run(engine, TABLES, tables=FILES)
     sql.run(engine, POSITIONS)
     sql.run(engine, IMAGES, images=FILES)
+    sql.run(engine, LETTERS, letters=FILES)
     sql.run(engine, "ANALYZE")
     yield engine
     engine.dispose()
@@ -110,6 +120,8 @@ def explained(engine: sa.Engine, query: sa.TextClause, **parameters: Any) -> lis
         (DELETE_SOURCES, {}, 0),
         (SELECT_POSITIONS, {}, 1),
         (READ_IMAGES, {"keys": [b"1", b"20", b"none"]}, 2),
+        (SELECT_NEXT, {"after": 0, "most": 2}, 2),
+        (SELECT_WAITING, {"table_ids": [1]}, 5),
     ],
     ids=[
         "pending behind a long history",
@@ -132,6 +144,8 @@ def explained(engine: sa.Engine, query: sa.TextClause, **parameters: Any) -> lis
         "the sources of a table",
         "the positions of a table",
         "some row images",
+        "the next waiting dead letters",
+        "how many dead letters wait",
     ],
 )
 def test_a_query_reads_by_an_index_and_only_what_it_needs(

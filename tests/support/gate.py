@@ -50,11 +50,11 @@ class Gate:
     def arcion(self, *messages: Any, table: str | None = None, key: Principal = ADMIN, **others: Any) -> Accepted:
         return self.accept(arcion_json(_json(messages), named(table), **others), key)
 
-    def csv(self, text: str, table: str, layout: CsvLayout) -> Accepted:
-        return self.accept(arcion_csv(text.encode(), TableName.parse(table), layout))
+    def csv(self, text: str, table: str, layout: CsvLayout, **others: Any) -> Accepted:
+        return self.accept(arcion_csv(text.encode(), TableName.parse(table), layout, **others))
 
-    def replicate(self, *messages: Any, table: str | None = None, key: Principal = ADMIN) -> Accepted:
-        return self.accept(replicate_json(_json(messages), named(table)), key)
+    def replicate(self, *messages: Any, table: str | None = None, key: Principal = ADMIN, **others: Any) -> Accepted:
+        return self.accept(replicate_json(_json(messages), named(table), **others), key)
 
     def accept(self, decode: Decode, key: Principal = ADMIN) -> Accepted:
         return asyncio.run(self.ingest.accept(decode, key))

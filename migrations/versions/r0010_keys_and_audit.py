@@ -8,7 +8,7 @@ that both can be read in one order, and no act is stored twice.
 
 from alembic import op
 
-revision = "r0011"
+revision = "r0010"
 down_revision = "r0009"
 
 STATEMENTS = """

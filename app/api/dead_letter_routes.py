@@ -1,0 +1,202 @@
+"""Dead letters of a table: list them, read a message, replay or discard it."""
+
+from typing import Annotated, Final
+
+import msgspec
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from app.api.auth import Administrator, Reader, visible_name
+from app.api.dead_letter_models import (
+    DeadLetterModel,
+    DeadLettersModel,
+    DiscardedModel,
+    LetterErrorModel,
+    ReplayedLettersModel,
+    ReplayedModel,
+)
+from app.api.gateway import GatewayOf
+from app.api.openapi import problems
+from app.api.request_body import read_body
+from app.api.table_admin_routes import GenerationParameter
+from app.api.table_routes import TablePath, found_table
+from app.domain.access import Principal
+from app.domain.dead_letter import MOST_BYTES, LetterFormat, LetterState
+from app.domain.names import TableName
+from app.domain.table import Generation, Table
+from app.ingest import Replays
+from app.staging.database import Connection, translated_errors
+from app.staging.dead_letters import StoredLetter, discard_letters, find_letter, list_letters, read_message
+from app.staging.letter_book import unknown
+from app.staging.table_events import record_event
+from app.staging.table_lifecycle import locked_table
+from app.telemetry import REPLAYED_LETTERS
+
+router = APIRouter(prefix="/v1/tables/{table}/dead-letters", tags=["dead letters"])
+
+_LARGEST: Final = 2**63 - 1
+LetterPath = Annotated[int, Path(ge=1, le=_LARGEST, description="The id of a dead letter.")]
+_RESPONSES = problems(400, 401, 403, 404, 409, 413, 415, 422, 503)
+_MEDIA_TYPES: Final = {
+    LetterFormat.ARCION: "application/json",
+    LetterFormat.ARCION_CSV: "text/csv",
+    LetterFormat.REPLICATE: "application/json",
+}
+_BINARY: Final = {"type": "string", "format": "binary"}
+_MESSAGE: Final = {media_type: {"schema": _BINARY} for media_type in ("application/json", "text/csv")}
+
+
+@router.get(
+    "",
+    operation_id="list_dead_letters",
+    summary="Refused messages of accepted requests, and why, without their values",
+    response_model=DeadLettersModel,
+    responses=problems(400, 401, 403, 404, 422, 503),
+)
+def get_letters(
+    table: TablePath,
+    gateway: GatewayOf,
+    principal: Reader,
+    state: Annotated[LetterState | None, Query(description="Only letters in this state.")] = None,
+    after: Annotated[int, Query(ge=0, le=_LARGEST, description="Letters beyond this id.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> DeadLettersModel:
+    """Of every table that has or had this name, in the order in which they came."""
+    name = visible_name(table, principal)
+    with translated_errors(), gateway.engine.begin() as connection:
+        letters = list_letters(connection, name, state=state, after=after, most=limit)
+        if not letters:
+            name = found_table(connection, name).name
+    next_after = letters[-1].letter_id if len(letters) == limit else None
+    return DeadLettersModel(table=str(name), letters=[_shown(letter) for letter in letters], next_after=next_after)
+
+
+@router.get(
+    "/{letter_id:int}",
+    operation_id="get_dead_letter",
+    summary="The message of a dead letter, byte for byte as it was written",
+    response_class=Response,
+    responses={200: {"description": "The message", "content": _MESSAGE}, **problems(400, 401, 403, 404, 422, 503)},
+)
+def get_letter(table: TablePath, letter_id: LetterPath, gateway: GatewayOf, principal: Administrator) -> Response:
+    """It holds row values: so it needs the right `admin`."""
+    name = visible_name(table, principal)
+    with translated_errors(), gateway.engine.begin() as connection:
+        _found(connection, name, letter_id)
+        written = read_message(connection, letter_id)
+    return Response(written.content, media_type=_MEDIA_TYPES[written.format])
+
+
+@router.post(
+    "/replay",
+    status_code=202,
+    operation_id="replay_dead_letters",
+    summary="Accept the waiting messages after all, in order",
+    response_model=ReplayedLettersModel,
+    responses=_RESPONSES,
+)
+async def replay_letters(
+    table: TablePath,
+    gateway: GatewayOf,
+    principal: Administrator,
+    after: Annotated[int, Query(ge=0, le=_LARGEST, description="Letters beyond this id.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Letters to look at.")] = 100,
+) -> ReplayedLettersModel:
+    """Each in a transaction of its own; one that is refused again waits on and holds no other back."""
+    name = visible_name(table, principal)
+    done = await Replays(gateway.ingest).replay_waiting(name, principal, after=after, most=limit)
+    REPLAYED_LETTERS.inc(done.replayed)
+    return ReplayedLettersModel(replayed=done.replayed, refused=done.refused, next_after=done.next_after)
+
+
+@router.post(
+    "/{letter_id:int}/replay",
+    status_code=202,
+    operation_id="replay_dead_letter",
+    summary="Accept the message of a dead letter after all, or a corrected one in its place",
+    response_model=ReplayedModel,
+    responses=_RESPONSES,
+    openapi_extra={
+        "requestBody": {"description": "A corrected message, written as the first was.", "content": _MESSAGE}
+    },
+)
+async def replay_letter(
+    table: TablePath, letter_id: LetterPath, request: Request, gateway: GatewayOf, principal: Administrator
+) -> Response:
+    """The change lands now, behind all that was accepted since. Refused again, the letter waits on."""
+    name = visible_name(table, principal)
+    correction = await read_body(request, gateway.settings, most=MOST_BYTES)
+    receipt = await Replays(gateway.ingest).replay(name, letter_id, principal, correction or None)
+    REPLAYED_LETTERS.inc()
+    content = msgspec.json.encode({"id": letter_id, "receipt": receipt})
+    return Response(content, 202, media_type="application/json")
+
+
+@router.delete(
+    "",
+    operation_id="discard_dead_letters",
+    summary="Give up the waiting dead letters up to one",
+    response_model=DiscardedModel,
+    responses=_RESPONSES,
+)
+def discard_all(
+    table: TablePath,
+    gateway: GatewayOf,
+    principal: Administrator,
+    generation: GenerationParameter,
+    through: Annotated[int, Query(ge=1, le=_LARGEST, description="The last letter to give up; later ones wait on.")],
+) -> DiscardedModel:
+    """They stay readable until retention purges them, and leave one event."""
+    name = visible_name(table, principal)
+    with translated_errors(), gateway.engine.begin() as connection:
+        found = locked_table(connection, name, Generation(generation))
+        return _discard(connection, found, 1, through, principal)
+
+
+@router.delete(
+    "/{letter_id:int}",
+    operation_id="discard_dead_letter",
+    summary="Give up a dead letter",
+    response_model=DiscardedModel,
+    responses=_RESPONSES,
+)
+def discard(table: TablePath, letter_id: LetterPath, gateway: GatewayOf, principal: Administrator) -> DiscardedModel:
+    """Repeated, it changes nothing. The letter stays readable until retention purges it."""
+    name = visible_name(table, principal)
+    with translated_errors(), gateway.engine.begin() as connection:
+        _found(connection, name, letter_id)
+        return _discard(connection, found_table(connection, name), letter_id, letter_id, principal)
+
+
+def _discard(connection: Connection, table: Table, first: int, last: int, principal: Principal) -> DiscardedModel:
+    key_id = principal.key_id
+    count = discard_letters(connection, table.table_id, table.generation, first=first, last=last, principal=key_id)
+    if count:
+        record_event(connection, table, key_id, "dead letters discarded", details={"letters": count, "through": last})
+    return DiscardedModel(discarded=count)
+
+
+def _found(connection: Connection, name: TableName, letter_id: int) -> StoredLetter:
+    letter = find_letter(connection, name, letter_id)
+    if letter is None:
+        raise unknown(letter_id)
+    return letter
+
+
+def _shown(letter: StoredLetter) -> DeadLetterModel:
+    return DeadLetterModel(
+        id=letter.letter_id,
+        generation=letter.generation,
+        format=letter.format,
+        bytes=letter.message_bytes,
+        index=letter.message_index,
+        errors=[LetterErrorModel(**error) for error in letter.errors],
+        key_id=letter.principal,
+        request=letter.request_name,
+        producer_sequence=letter.producer_sequence,
+        received_at=letter.received_at,
+        state=letter.state,
+        settled_at=letter.settled_at,
+        settled_by=letter.settled_by,
+        corrected=letter.corrected,
+        replayed_sequence=letter.replayed_sequence,
+    )

@@ -1,0 +1,119 @@
+"""Dead letters: refused messages of an accepted request, kept as they were written until somebody settles them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from app.errors import Code, Problem
+
+MOST_BYTES: Final = 2**20
+"""Of one message; a longer one refuses its request."""
+
+MOST_WAITING: Final = 10_000
+"""Waiting letters of a table; a request that would leave more is refused."""
+
+MOST_WAITING_BYTES: Final = 256 * 2**20
+"""Bytes of the messages of a table that wait."""
+
+MOST_ERRORS: Final = 100
+"""Problems that a letter keeps of its message."""
+
+KEPT: Final = frozenset(
+    {
+        Code.AMBIGUOUS_DELETE,
+        Code.BAD_EXISTS,
+        Code.BAD_MASK,
+        Code.BAD_OP,
+        Code.BAD_VALUE,
+        Code.CSV_FIELD_COUNT,
+        Code.EXISTS_MISMATCH,
+        Code.INCOMPLETE_INSERT,
+        Code.INCOMPLETE_UPDATE,
+        Code.MASK_MISMATCH,
+        Code.MASK_OUT_OF_RANGE,
+        Code.MISSING_KEY,
+        Code.NO_KEY,
+        Code.NULL_KEY,
+        Code.NULL_VALUE,
+        Code.OLD_KEY_MISSING,
+        Code.UNKNOWN_COLUMN,
+    }
+)
+"""Refusals that concern one message of a table that is known; any other one refuses the request."""
+
+
+class LetterFormat(StrEnum):
+    """How the message of a letter is written."""
+
+    ARCION = "arcion"
+    ARCION_CSV = "arcion_csv"
+    REPLICATE = "replicate"
+
+
+class LetterState(StrEnum):
+    """A letter waits until its message is accepted after all, or given up."""
+
+    WAITING = "waiting"
+    REPLAYED = "replayed"
+    DISCARDED = "discarded"
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedMessage:
+    """A message that is left out of its request, and why."""
+
+    index: int
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenMessage:
+    """A message as it stood in its request, and what else the request said of how to read it."""
+
+    format: LetterFormat
+    content: bytes
+    reading: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class NewLetter:
+    """A letter to be stored."""
+
+    refused: RefusedMessage
+    written: WrittenMessage
+
+
+def is_kept(problems: Sequence[Problem]) -> bool:
+    """Whether a message with these problems can become a dead letter."""
+    return bool(problems) and all(problem.code in KEPT and problem.index is not None for problem in problems)
+
+
+def to_set_aside(problems: Iterable[Problem]) -> list[RefusedMessage]:
+    """The messages to leave out next, by index.
+
+    A value may be missing only because a refused message added its column, so such updates are left out last.
+    """
+    by_index: dict[int, list[Problem]] = {}
+    for problem in problems:
+        by_index.setdefault(-1 if problem.index is None else problem.index, []).append(problem)
+    kept = [RefusedMessage(index, tuple(found)) for index, found in sorted(by_index.items()) if is_kept(found)]
+    certain = [one for one in kept if any(found.code is not Code.INCOMPLETE_UPDATE for found in one.problems)]
+    return certain or kept
+
+
+def errors_of(problems: Iterable[Problem]) -> list[dict[str, str]]:
+    """Problems of one message as they are stored and shown; its index stands beside them."""
+    return [
+        {
+            name: value
+            for name, value in (
+                ("code", problem.code),
+                ("detail", problem.detail),
+                ("pointer", problem.pointer),
+                ("column", problem.column),
+            )
+            if value is not None
+        }
+        for problem in tuple(problems)[:MOST_ERRORS]
+    ]

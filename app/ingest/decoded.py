@@ -1,0 +1,76 @@
+"""What a body holds: changes by source, and the messages that are left out of it."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from app.domain.change import Change
+from app.domain.dead_letter import RefusedMessage, WrittenMessage, to_set_aside
+from app.domain.source_name import SourceName
+from app.errors import Problem, RejectedInput
+
+Written: TypeAlias = Callable[[Collection[int]], Mapping[int, WrittenMessage]]
+"""Gives the messages with these indexes as they stand in the body; the body is cut up only now."""
+
+
+@dataclass(slots=True)
+class SourceChanges:
+    """Changes of one source's table, in order, and the task that wrote them, where that is known."""
+
+    source: SourceName
+    changes: list[Change] = field(default_factory=list)
+    task: str = ""
+    refused: list[RefusedMessage] = field(default_factory=list)
+    """Messages that are left out."""
+
+    @property
+    def indexes(self) -> list[int]:
+        """Of all its messages."""
+        return [change.index for change in self.changes] + [entry.index for entry in self.refused]
+
+    def without(self, refused: Mapping[int, RefusedMessage]) -> "SourceChanges":
+        """The same, these messages left out."""
+        out = [refused[change.index] for change in self.changes if change.index in refused]
+        kept = [change for change in self.changes if change.index not in refused]
+        return replace(self, changes=kept, refused=self.refused + out)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A request's changes by source, in order of first appearance, and the messages that were ignored."""
+
+    sources: Sequence[SourceChanges]
+    ignored: int = 0
+    lines: Sequence[int] = ()
+    """Where the messages begin in a body of lines, by their index."""
+    requested: SourceName | None = None
+    """A name of the table that every source must feed."""
+    written: Written | None = None
+    """Where refused messages become dead letters; without, they refuse the request."""
+    most_value_bytes: int | None = None
+    """What no value may be longer than; None where the body is not."""
+
+    def refusal(
+        self, problems: Sequence[Problem], refused: Sequence[RefusedMessage] = (), *, withheld: str | None = None
+    ) -> RejectedInput:
+        """Problems found later than decoding, each with its line where there are lines, and those of messages that
+        were left out before."""
+        known = [problem for entry in refused for problem in entry.problems]
+        ordered = sorted([*map(self._with_line, problems), *known], key=lambda problem: problem.index or 0)
+        return RejectedInput.of(tuple(ordered), withheld=withheld)
+
+    def setting_aside(self, refusal: RejectedInput) -> "Decoded":
+        """The request without the messages that were refused, to be tried next. Raises the refusal where it is
+        of the whole request, or its messages are no dead letters."""
+        if self.written is None:
+            raise refusal
+        present = {change.index for entry in self.sources for change in entry.changes}
+        refused = {one.index: one for one in to_set_aside(refusal.problems) if one.index in present}
+        if not refused:
+            raise refusal
+        return replace(self, sources=[entry.without(refused) for entry in self.sources])
+
+    def _with_line(self, problem: Problem) -> Problem:
+        if not self.lines or problem.index is None:
+            return problem
+        return replace(problem, detail=f"line {self.lines[problem.index]}: {problem.detail}")

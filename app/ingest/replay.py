@@ -1,0 +1,92 @@
+"""Dead letters on the way of any other change, once more.
+
+A letter is settled in the transaction that stages its message: dying before it leaves both undone, after it both
+done. One that is refused again waits on, with what is wrong with it now.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from app.domain.access import Principal
+from app.domain.dead_letter import LetterState, WrittenMessage
+from app.domain.names import TableName
+from app.domain.table import Table
+from app.errors import Code, RejectedInput
+from app.ingest.accept import Ingest
+from app.ingest.source_bodies import kept_message
+from app.staging.database import translated_errors
+from app.staging.dead_letters import Settlement, find_letter, next_waiting, read_message, renew_errors
+from app.staging.letter_book import GONE, ended, settled, unknown
+from app.staging.table_registry import find_table
+from app.staging.typed_batch import Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedLetters:
+    """What became of letters that were replayed one after the other."""
+
+    replayed: int
+    refused: int
+    next_after: int | None
+    """The last letter looked at, where more wait behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replays:
+    """Replays dead letters of one API process. Its methods raise RejectedInput or TemporarilyUnavailable."""
+
+    ingest: Ingest
+
+    async def replay(
+        self, name: TableName, letter_id: int, principal: Principal, correction: bytes | None = None
+    ) -> Receipt:
+        """Accept the message of a waiting letter now, or the `correction` in its place."""
+        written = await asyncio.to_thread(self._waiting, name, letter_id)
+        decode = kept_message(written, written.content if correction is None else correction, name)
+        settles = Settlement(letter_id, principal.key_id, corrected=correction is not None)
+        try:
+            return await self.ingest.replay(decode, principal, settles)
+        except RejectedInput as error:
+            if correction is None and error.problems:
+                await asyncio.to_thread(self._renew_errors, letter_id, error)
+            raise
+
+    async def replay_waiting(self, name: TableName, principal: Principal, *, after: int, most: int) -> ReplayedLetters:
+        """Replay the oldest `most` waiting letters beyond letter `after`, in order; one that is refused again waits
+        on and holds no other back."""
+        table, letter_ids = await asyncio.to_thread(self._next, name, after, most + 1)
+        replayed = refused = 0
+        for letter_id in letter_ids[:most]:
+            try:
+                await self.replay(table.name, letter_id, principal)
+                replayed += 1
+            except RejectedInput as error:
+                if error.code in GONE:
+                    continue  # somebody else has settled it meanwhile
+                if not error.problems:
+                    raise
+                refused += 1
+        return ReplayedLetters(replayed, refused, letter_ids[most - 1] if len(letter_ids) > most else None)
+
+    def _waiting(self, name: TableName, letter_id: int) -> WrittenMessage:
+        """The message of a letter that waits in the table's present generation."""
+        with translated_errors(), self.ingest.engine.begin() as connection:
+            letter, table = find_letter(connection, name, letter_id), find_table(connection, name)
+            if letter is None:
+                raise unknown(letter_id)
+            if table is None or (table.table_id, table.generation) != (letter.table_id, letter.generation):
+                raise ended(letter.generation)
+            if letter.state is not LetterState.WAITING:
+                raise settled(letter_id)
+            return read_message(connection, letter_id)
+
+    def _next(self, name: TableName, after: int, most: int) -> tuple[Table, list[int]]:
+        with translated_errors(), self.ingest.engine.begin() as connection:
+            table = find_table(connection, name)
+            if table is None:
+                raise RejectedInput(Code.UNKNOWN_TABLE, "no such table")
+            return table, next_waiting(connection, table.table_id, table.generation, after=after, most=most)
+
+    def _renew_errors(self, letter_id: int, error: RejectedInput) -> None:
+        with translated_errors(), self.ingest.engine.begin() as connection:
+            renew_errors(connection, letter_id, error.problems)

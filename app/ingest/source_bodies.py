@@ -1,0 +1,201 @@
+"""The bodies of requests, by format: each function makes what `Ingest.accept` calls to read one body.
+
+With `keep_refused`, messages that are refused become dead letters where their table accepts that.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from app.domain.access import Principal
+from app.domain.dead_letter import LetterFormat, WrittenMessage
+from app.domain.input_limits import UNLIMITED, InputLimits
+from app.domain.names import TableName
+from app.domain.source_name import SourceName
+from app.domain.table_schema import TypeName
+from app.errors import Code, RejectedInput
+from app.formats.arcion import decode_arcion
+from app.formats.arcion_csv import csv_records, decode_arcion_csv
+from app.formats.csv_layout import CsvLayout, CsvMode
+from app.formats.replicate import ReplicateRequest, decode_replicate
+from app.formats.strict_json import raw_messages
+from app.ingest.decoded import Decoded, SourceChanges
+from app.ingest.directory import TableDirectory
+from app.ingest.plain_requests import plain_arcion_batch
+from app.ingest.replicate_tables import EarlierReading, ReplicateTables
+from app.staging.typed_batch import TypedBatch
+from app.telemetry import WRONG_HASHES
+
+SMALL_BODY: Final = 2**14
+"""Bytes of a body that is decoded where it arrives, and typed together with others."""
+
+_TEXT: Final = frozenset({TypeName.STRING, TypeName.JSON})
+"""Types whose values may begin or end with blanks."""
+
+
+ReadPlain: TypeAlias = Callable[[TableDirectory, Principal], TypedBatch | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Decode:
+    """Reads a body; for CSV and Replicate the tables count, and metadata messages change them."""
+
+    read: Callable[[TableDirectory, Principal, bool], Decoded]
+    is_small: bool = False
+    """Whether reading is so short, and asks no database, that a thread of its own would cost more."""
+    plain: ReadPlain | None = None
+    """Reads and types the body if it is plain, and takes much less time for it."""
+
+
+def arcion_json(
+    body: bytes,
+    table: TableName | None = None,
+    *,
+    override: bool = False,
+    limits: InputLimits = UNLIMITED,
+    keep_refused: bool = False,
+) -> Decode:
+    """Reads an Arcion JSON body. `table` must be the one that the messages feed, unless it is to `override` what
+    they say."""
+    requested = SourceName(None, table) if table else None
+
+    def decode(directory: TableDirectory, principal: Principal, marker_first: bool) -> Decoded:
+        if override and table is None:
+            raise RejectedInput(Code.BAD_REQUEST, "override=true needs `table`")
+        messages = decode_arcion(body, table if override else None, limits, keep_refused=keep_refused)
+        WRONG_HASHES.inc(messages.wrong_hashes)
+        sources: dict[int, SourceChanges] = {}
+        for entry in messages:  # an address is one object, so that its name need not be folded for each message
+            found = sources.get(id(entry.source))
+            if found is None:
+                found = sources[id(entry.source)] = SourceChanges(entry.source)
+            found.changes.append(entry.change)
+        for source, refused in messages.refused:
+            sources.setdefault(id(source), SourceChanges(source)).refused.append(refused)
+        return Decoded(
+            list(sources.values()),
+            requested=requested,
+            written=partial(_written_json, body, LetterFormat.ARCION, {"override": override}) if keep_refused else None,
+            most_value_bytes=_most_value_bytes(body, limits),
+        )
+
+    plain = partial(plain_arcion_batch, body, requested, override=override, limits=limits)
+    return Decode(decode, is_small=len(body) <= min(SMALL_BODY, limits.value_bytes), plain=plain)
+
+
+def arcion_csv(
+    body: bytes,
+    table: TableName,
+    layout: CsvLayout,
+    *,
+    limits: InputLimits = UNLIMITED,
+    keep_refused: bool = False,
+) -> Decode:
+    """Reads an Arcion CSV body for one table."""
+
+    def decode(directory: TableDirectory, principal: Principal, marker_first: bool) -> Decoded:
+        source = SourceName(None, table)
+        found = directory.look_again(source)
+        if found is None or not principal.may_touch(found.name):
+            withheld = directory.withheld(source, principal)
+            raise RejectedInput(Code.UNKNOWN_TABLE, f"table {table} is not registered", withheld=withheld)
+        trimmed = frozenset(column.name for column in found.schema.columns if column.type.name not in _TEXT)
+        decoded = decode_arcion_csv(body, layout, trimmed, limits, keep_refused=keep_refused)
+        written = partial(_written_csv, body, layout, decoded.columns) if keep_refused else None
+        changes = SourceChanges(source, decoded.changes, refused=decoded.refused)
+        most = _most_value_bytes(body, limits)
+        return Decoded([changes], lines=decoded.lines, written=written, most_value_bytes=most)
+
+    return Decode(decode)
+
+
+def replicate_json(
+    body: bytes, table: TableName | None = None, *, limits: InputLimits = UNLIMITED, keep_refused: bool = False
+) -> Decode:
+    """Reads a Replicate body, and registers what its metadata messages declare."""
+
+    def decode(directory: TableDirectory, principal: Principal, marker_first: bool) -> Decoded:
+        request = decode_replicate(body, limits, keep_refused=keep_refused)
+        tables = ReplicateTables(directory, principal, marker_first, keep_refused=keep_refused)
+        written = partial(_written_replicate, body, tables, request, table) if keep_refused else None
+        most = _most_value_bytes(body, limits)
+        return Decoded(_settled(tables, request, table), request.ignored, written=written, most_value_bytes=most)
+
+    return Decode(decode)
+
+
+def kept_message(written: WrittenMessage, content: bytes, table: TableName) -> Decode:
+    """Reads one message of a table as it was read in its request; `content` is the message, or a corrected one."""
+    reading = written.reading
+
+    def decode(directory: TableDirectory, principal: Principal, marker_first: bool) -> Decoded:
+        match written.format:
+            case LetterFormat.ARCION:
+                read = arcion_json(content, table, override=reading["override"]).read
+            case LetterFormat.ARCION_CSV:
+                layout = CsvLayout(CsvMode(reading["mode"]), tuple(reading["columns"]), False, *reading["signs"])
+                read = arcion_csv(content, table, layout).read
+            case LetterFormat.REPLICATE:
+                read = partial(_read_again, content, table, reading["version"])
+        decoded = read(directory, principal, marker_first)
+        if sum(len(entry.changes) for entry in decoded.sources) != 1:
+            raise RejectedInput(Code.BAD_REQUEST, "a replay is one change, written as the message was")
+        return decoded
+
+    return Decode(decode)
+
+
+def _read_again(
+    content: bytes,
+    table: TableName,
+    version: list[Any] | None,
+    directory: TableDirectory,
+    principal: Principal,
+    marker_first: bool,
+) -> Decoded:
+    request = decode_replicate(content)
+    if request.metadata:
+        raise RejectedInput(Code.BAD_REQUEST, "a replay is a data message; post metadata as changes")
+    earlier = EarlierReading(None if version is None else (version[0], version[1]))
+    return Decoded(_settled(ReplicateTables(directory, principal, marker_first, earlier=earlier), request, table))
+
+
+def _settled(tables: ReplicateTables, request: ReplicateRequest, table: TableName | None) -> list[SourceChanges]:
+    settled = tables.settle(request, table)
+    sources = [SourceChanges(SourceName(None, name), changes, task) for name, task, changes in settled]
+    return sources + [SourceChanges(SourceName(None, name), refused=[refused]) for name, refused in tables.refused]
+
+
+def _written_json(
+    body: bytes, letter_format: LetterFormat, reading: dict[str, Any], indexes: Collection[int]
+) -> dict[int, WrittenMessage]:
+    messages = raw_messages(body)
+    return {index: WrittenMessage(letter_format, messages[index], reading) for index in indexes}
+
+
+def _written_csv(
+    body: bytes, layout: CsvLayout, columns: tuple[str, ...], indexes: Collection[int]
+) -> dict[int, WrittenMessage]:
+    signs = [layout.delimiter, layout.quote, layout.escape]
+    reading = {"mode": layout.mode, "columns": columns, "signs": signs}
+    records = csv_records(body, layout, indexes)
+    return {index: WrittenMessage(LetterFormat.ARCION_CSV, record, reading) for index, record in records.items()}
+
+
+def _written_replicate(
+    body: bytes,
+    tables: ReplicateTables,
+    request: ReplicateRequest,
+    table: TableName | None,
+    indexes: Collection[int],
+) -> dict[int, WrittenMessage]:
+    messages = raw_messages(body)
+    return {
+        index: WrittenMessage(LetterFormat.REPLICATE, messages[index], {"version": version})
+        for index, version in tables.written_under(request, table, indexes).items()
+    }
+
+
+def _most_value_bytes(body: bytes, limits: InputLimits) -> int | None:
+    return limits.value_bytes if len(body) > limits.value_bytes else None

@@ -1,0 +1,237 @@
+"""Dead letters in Postgres: stored in the transaction of their request, settled in that of their replay."""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from app.domain.dead_letter import LetterFormat, LetterState, NewLetter, WrittenMessage, errors_of
+from app.domain.names import TableName
+from app.domain.request_identity import RequestIdentity
+from app.domain.table import BatchSequence, Generation, Table, TableId
+from app.errors import Problem
+
+INSERT_LETTER = sa.text("""
+    INSERT INTO mirrorgate.dead_letters (table_id, generation, format, reading, message, errors, message_index,
+        principal, request_name, producer_sequence)
+    VALUES (:table_id, :generation, :format, CAST(:reading AS jsonb), :message, CAST(:errors AS jsonb), :message_index,
+        :principal, :request_name, :producer_sequence)""")
+
+SELECT_WAITING = sa.text("""
+    SELECT table_id, count(*) AS letters, sum(octet_length(message))::bigint AS bytes FROM mirrorgate.dead_letters
+    WHERE table_id = ANY(:table_ids) AND state = 'waiting' GROUP BY table_id""")
+
+LOCK_LETTERS = sa.text("""
+    SELECT letter_id, table_id, generation, state FROM mirrorgate.dead_letters
+    WHERE letter_id = ANY(:letter_ids) ORDER BY letter_id FOR UPDATE""")
+
+SETTLE_REPLAYED = sa.text("""
+    UPDATE mirrorgate.dead_letters
+    SET state = 'replayed', settled_at = clock_timestamp(), settled_by = :principal, corrected = :corrected,
+        replayed_sequence = :sequence
+    WHERE letter_id = :letter_id""")
+
+DISCARD = sa.text("""
+    UPDATE mirrorgate.dead_letters d
+    SET state = 'discarded', settled_at = clock_timestamp(), settled_by = :principal
+    FROM (
+        SELECT letter_id FROM mirrorgate.dead_letters
+        WHERE table_id = :table_id AND state = 'waiting' AND generation = :generation
+          AND letter_id BETWEEN :first AND :last
+        ORDER BY letter_id FOR UPDATE) waiting
+    WHERE d.letter_id = waiting.letter_id""")
+
+RENEW_ERRORS = sa.text("""
+    UPDATE mirrorgate.dead_letters SET errors = CAST(:errors AS jsonb)
+    WHERE letter_id = :letter_id AND state = 'waiting'""")
+
+_SELECT_LETTERS = """
+    SELECT d.letter_id, d.table_id, d.generation, d.format, d.message_index, octet_length(d.message) AS message_bytes,
+        d.errors, d.principal, d.request_name, d.producer_sequence, d.received_at, d.state, d.settled_at, d.settled_by,
+        d.corrected, d.replayed_sequence
+    FROM mirrorgate.dead_letters d"""
+
+_OF_NAME = "d.table_id IN (SELECT table_id FROM mirrorgate.tables WHERE folded_name = :folded_name)"
+
+SELECT_LETTERS = sa.text(f"""{_SELECT_LETTERS}
+    WHERE {_OF_NAME} AND d.letter_id > :after AND (CAST(:state AS text) IS NULL OR d.state = :state)
+    ORDER BY d.letter_id LIMIT :most""")
+
+SELECT_LETTER = sa.text(f"{_SELECT_LETTERS} WHERE {_OF_NAME} AND d.letter_id = :letter_id")
+
+SELECT_MESSAGE = sa.text("SELECT format, message, reading FROM mirrorgate.dead_letters WHERE letter_id = :letter_id")
+
+SELECT_NEXT = sa.text("""
+    SELECT letter_id FROM mirrorgate.dead_letters
+    WHERE table_id = :table_id AND generation = :generation AND state = 'waiting' AND letter_id > :after
+    ORDER BY letter_id LIMIT :most""")
+
+DISCARD_ENDED = sa.text("""
+    UPDATE mirrorgate.dead_letters d
+    SET state = 'discarded', settled_at = clock_timestamp(), settled_by = 'retention'
+    FROM mirrorgate.tables t
+    WHERE t.table_id = d.table_id AND d.state = 'waiting' AND (t.state = 'dropped' OR d.generation < t.generation)""")
+
+PURGE_LETTERS = sa.text("""
+    DELETE FROM mirrorgate.dead_letters WHERE letter_id = ANY(ARRAY(
+        SELECT letter_id FROM mirrorgate.dead_letters
+        WHERE state <> 'waiting' AND settled_at < clock_timestamp() - make_interval(secs => :seconds)
+        ORDER BY settled_at LIMIT :most))""")
+
+
+@dataclass(frozen=True, slots=True)
+class TableLetters:
+    """The letters that one request leaves of one table."""
+
+    table: Table
+    letters: Sequence[NewLetter]
+    principal: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """A letter whose message is staged with the request that says so."""
+
+    letter_id: int
+    principal: str
+    corrected: bool
+    """Another message than the stored one was staged."""
+
+
+@dataclass(frozen=True, slots=True)
+class LetterPlace:
+    """What a replay depends on."""
+
+    table_id: TableId
+    generation: Generation
+    state: LetterState
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLetter:
+    """What is known of a letter, but for its message."""
+
+    letter_id: int
+    table_id: TableId
+    generation: Generation
+    format: LetterFormat
+    message_index: int
+    message_bytes: int
+    errors: Sequence[Mapping[str, Any]]
+    principal: str
+    request_name: str | None
+    producer_sequence: int | None
+    received_at: datetime
+    state: LetterState
+    settled_at: datetime | None
+    settled_by: str | None
+    corrected: bool
+    replayed_sequence: BatchSequence | None
+
+
+def insert_letters(connection: sa.Connection, entries: Sequence[tuple[TableLetters, RequestIdentity | None]]) -> None:
+    """Store letters with the requests that left them. Dies with the transaction."""
+    rows = [_row(entry, letter, identity) for entry, identity in entries for letter in entry.letters]
+    if rows:
+        connection.execute(INSERT_LETTER, rows)
+
+
+def count_waiting(connection: sa.Connection, table_ids: Collection[TableId]) -> dict[TableId, tuple[int, int]]:
+    """How many letters of these tables wait, and the bytes of their messages."""
+    rows = connection.execute(SELECT_WAITING, {"table_ids": list(table_ids)})
+    return {TableId(row.table_id): (row.letters, row.bytes) for row in rows}
+
+
+def lock_letters(connection: sa.Connection, letter_ids: Collection[int]) -> dict[int, LetterPlace]:
+    """Hold these letters to the transaction's end; those that exist."""
+    rows = connection.execute(LOCK_LETTERS, {"letter_ids": sorted(letter_ids)})
+    return {row.letter_id: LetterPlace(row.table_id, row.generation, LetterState(row.state)) for row in rows}
+
+
+def settle_replayed(connection: sa.Connection, settled: Sequence[tuple[Settlement, BatchSequence]]) -> None:
+    """Mark locked letters as replayed, each by the batch that has its message. Dies with the transaction."""
+    rows = [
+        {
+            "letter_id": one.letter_id,
+            "principal": one.principal,
+            "corrected": one.corrected,
+            "sequence": sequence,
+        }
+        for one, sequence in settled
+    ]
+    if rows:
+        connection.execute(SETTLE_REPLAYED, rows)
+
+
+def discard_letters(
+    connection: sa.Connection, table_id: TableId, generation: Generation, *, first: int, last: int, principal: str
+) -> int:
+    """Give up the waiting letters of a generation with ids from `first` to `last`; how many."""
+    parameters = {"table_id": table_id, "generation": generation, "first": first, "last": last}
+    return connection.execute(DISCARD, parameters | {"principal": principal}).rowcount
+
+
+def renew_errors(connection: sa.Connection, letter_id: int, problems: Sequence[Problem]) -> None:
+    """Say why a letter that waits was refused again."""
+    connection.execute(RENEW_ERRORS, {"letter_id": letter_id, "errors": json.dumps(errors_of(problems))})
+
+
+def list_letters(
+    connection: sa.Connection, name: TableName, *, state: LetterState | None, after: int, most: int
+) -> list[StoredLetter]:
+    """The letters of every table that has or had this name, in order, beyond letter `after`."""
+    parameters = {"folded_name": name.folded, "state": state, "after": after, "most": most}
+    return [_letter(row) for row in connection.execute(SELECT_LETTERS, parameters)]
+
+
+def find_letter(connection: sa.Connection, name: TableName, letter_id: int) -> StoredLetter | None:
+    """A letter of a table that has or had this name."""
+    row = connection.execute(SELECT_LETTER, {"folded_name": name.folded, "letter_id": letter_id}).one_or_none()
+    return None if row is None else _letter(row)
+
+
+def read_message(connection: sa.Connection, letter_id: int) -> WrittenMessage:
+    """The message of a letter that exists."""
+    row = connection.execute(SELECT_MESSAGE, {"letter_id": letter_id}).one()
+    return WrittenMessage(LetterFormat(row.format), bytes(row.message), row.reading)
+
+
+def next_waiting(
+    connection: sa.Connection, table_id: TableId, generation: Generation, *, after: int, most: int
+) -> list[int]:
+    """The oldest waiting letters of a generation beyond letter `after`, in order."""
+    parameters = {"table_id": table_id, "generation": generation, "after": after, "most": most}
+    return list(connection.execute(SELECT_NEXT, parameters).scalars())
+
+
+def discard_ended(connection: sa.Connection) -> int:
+    """Give up the letters of generations that have ended, which nothing can take in any more; how many."""
+    return connection.execute(DISCARD_ENDED).rowcount
+
+
+def purge_letters(connection: sa.Connection, *, settled_before_seconds: float, most: int) -> int:
+    """Delete letters that were settled that long ago; how many."""
+    return connection.execute(PURGE_LETTERS, {"seconds": settled_before_seconds, "most": most}).rowcount
+
+
+def _row(entry: TableLetters, letter: NewLetter, identity: RequestIdentity | None) -> dict[str, object]:
+    return {
+        "table_id": entry.table.table_id,
+        "generation": entry.table.generation,
+        "format": letter.written.format,
+        "reading": json.dumps(letter.written.reading),
+        "message": letter.written.content,
+        "errors": json.dumps(errors_of(letter.refused.problems)),
+        "message_index": letter.refused.index,
+        "principal": entry.principal,
+        "request_name": identity.name if identity else None,
+        "producer_sequence": (identity.producer_sequence or None) if identity else None,
+    }
+
+
+def _letter(row: sa.Row[Any]) -> StoredLetter:
+    known = dict(row._mapping)
+    return StoredLetter(**known | {"format": LetterFormat(row.format), "state": LetterState(row.state)})

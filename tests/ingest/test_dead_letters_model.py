@@ -1,0 +1,158 @@
+"""Random requests with random bad messages: exactly what is refused is left out, and the rest lands as if alone."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.domain.names import TableName
+from app.errors import RejectedInput
+from app.formats.csv_layout import CsvLayout, CsvMode
+from app.ingest import Decode, arcion_csv, arcion_json, replicate_json
+from app.staging.database import open_engine
+from tests.support.dead_letters import letters, messages
+from tests.support.gate import Gate, opened
+from tests.support.messages import data
+from tests.support.schemas import schema_of
+
+SCHEMA: Final = schema_of({"id": "int64", "a": "string", "b": "int64"}, ["id"], ["id"])
+OPTIONS: Final = {"partial_updates": "complete", "dead_letters": "accept"}
+COLUMNS: Final = ("id", "a", "b")
+CSV: Final = CsvLayout(CsvMode.REALTIME, COLUMNS)
+TABLES: Final = ("t", "alone", "u")
+
+
+class Written(NamedTuple):
+    """A change of the source, perhaps spoilt: I, U or D, its old key, its new image, whether it names a column that
+    nobody knows."""
+
+    operation: str
+    old: str | None
+    new: dict[str, str | None]
+    strange: bool
+
+
+VALUES: Final = {"a": st.sampled_from(["x", "y", None]), "b": st.sampled_from(["1", "2", None, "no number"])}
+KEYS: Final = st.sampled_from(["1", "2", "3", "1", "2", "3", None])
+
+
+@st.composite
+def written(draw: st.DrawFn) -> Written:
+    operation = draw(st.sampled_from(["I", "I", "U", "U", "U", "D", "X"]))
+    given_columns = draw(st.lists(st.sampled_from(["a", "b"]), unique=True))
+    new = {"id": draw(KEYS), **{column: draw(VALUES[column]) for column in given_columns}}
+    same_key = draw(st.integers(0, 3)) > 0
+    return Written(operation, new["id"] if same_key else draw(KEYS), new, draw(st.integers(0, 9)) == 0)
+
+
+def as_arcion(change: Written) -> dict[str, Any]:
+    after = {} if change.operation == "D" else dict(change.new)
+    before = {} if change.operation == "I" else {"id": change.old}
+    if change.strange:
+        (after or before)["strange"] = "1"
+    exists = {name: str((name in after) + 2 * (name in before)) for name in {**before, **after}}
+    return {"tableName": {"name": "t"}, "opType": change.operation, "before": before, "after": after, "exists": exists}
+
+
+def arcion_array(changes: Sequence[Written]) -> list[bytes]:
+    return [json.dumps(as_arcion(change)).encode() for change in changes]
+
+
+def replicate_lines(changes: Sequence[Written]) -> list[bytes]:
+    operations = {"I": "INSERT", "U": "UPDATE", "D": "DELETE", "X": "MERGE"}
+    bodies = []
+    for change in changes:
+        new = {"id": change.old} if change.operation == "D" else dict(change.new)
+        if change.strange:
+            new["strange"] = "1"
+        old = {"id": change.old} if change.operation == "U" else None
+        bodies.append(json.dumps(data(operations[change.operation], new, old)).encode())
+    return bodies
+
+
+def csv_lines(changes: Sequence[Written]) -> list[bytes]:
+    records = []
+    for change in changes:
+        fields = []
+        for column in COLUMNS:
+            new = column in change.new and change.operation != "D"
+            old = column == "id" and change.operation != "I"
+            fields += [change.new[column] or "NULL" if new else "NULL", change.old or "NULL" if old else "NULL"]
+            fields.append(str(new + 2 * old))
+        fields += [change.operation, "", ""] + ["strange"] * change.strange
+        records.append((",".join(fields) + "\r\n").encode())
+    return records
+
+
+class Format(NamedTuple):
+    """How changes are written, one after the other, and how a body of some of them is read."""
+
+    write: Callable[[Sequence[Written]], list[bytes]]
+    read: Callable[..., Decode]
+
+
+def read_arcion(parts: Sequence[bytes], table: str, **others: Any) -> Decode:
+    return arcion_json(b"[" + b" , ".join(parts) + b"]", TableName.parse(table), override=True, **others)
+
+
+def read_replicate(parts: Sequence[bytes], table: str, **others: Any) -> Decode:
+    return replicate_json(b"\n".join(parts), TableName.parse(table), **others)
+
+
+def read_csv(parts: Sequence[bytes], table: str, **others: Any) -> Decode:
+    return arcion_csv(b"".join(parts), TableName.parse(table), CSV, **others)
+
+
+FORMATS: Final = {
+    "arcion": Format(arcion_array, read_arcion),
+    "replicate": Format(replicate_lines, read_replicate),
+    "csv": Format(csv_lines, read_csv),
+}
+
+
+@pytest.fixture
+def gate(database_url: str) -> Iterator[Gate]:
+    engine = open_engine(database_url)
+    with opened(engine) as gate:
+        yield gate
+    engine.dispose()
+
+
+def begin_anew(gate: Gate) -> None:
+    """Tables `t` and `alone` with the row of key 1, `u` with the same to rehearse on."""
+    with gate.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE mirrorgate.tables SET state = 'dropped'"))
+        connection.execute(sa.text("DELETE FROM mirrorgate.dead_letters"))
+    for table in TABLES:
+        gate.put(table, SCHEMA, **OPTIONS)
+        gate.ingest.directory.forget_table(TableName.parse(table))
+        gate.accept(read_arcion(arcion_array([Written("I", None, {"id": "1", "a": "x", "b": "1"}, False)]), table))
+
+
+@pytest.mark.parametrize("source_format", FORMATS)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(changes=st.lists(written(), min_size=1, max_size=8))
+def test_letters_are_what_is_refused_and_the_rest_lands_as_if_sent_alone(
+    gate: Gate, source_format: str, changes: list[Written]
+) -> None:
+    begin_anew(gate)
+    write, read = FORMATS[source_format]
+    parts = write(changes)
+    accepted = gate.accept(read(parts, "t", keep_refused=True))
+    left_out = [letter.message_index for letter in letters(gate.engine)]
+    good = [part for index, part in enumerate(parts) if index not in left_out]
+    assert accepted.dead_letters == len(left_out)
+    assert sum(receipt.changes for receipt in accepted.receipts) + len(left_out) == len(parts)
+    assert messages(gate.engine) == [parts[index] for index in left_out]
+    if good:
+        gate.accept(read(good, "alone"))
+    assert gate.rows("t") == gate.rows("alone")
+    for index in left_out:
+        before = [part for place, part in enumerate(parts[:index]) if place not in left_out]
+        with pytest.raises(RejectedInput) as refusal:
+            gate.rehearse(read([*before, parts[index]], "u"))
+        assert {problem.index for problem in refusal.value.problems} == {len(before)}

@@ -1,0 +1,44 @@
+"""Looking at dead letters and replaying them, as their routes do."""
+
+import asyncio
+from typing import Any
+
+import sqlalchemy as sa
+
+from app.domain.dead_letter import LetterState
+from app.domain.names import TableName
+from app.ingest import Replays
+from app.ingest.replay import ReplayedLetters
+from app.staging.dead_letters import StoredLetter, list_letters, read_message
+from app.staging.typed_batch import Receipt
+from tests.support.gate import ADMIN, Gate
+
+
+def letters(engine: sa.Engine, table: str = "t", state: LetterState | None = None) -> list[StoredLetter]:
+    """The letters of a table, in order."""
+    with engine.begin() as connection:
+        return list_letters(connection, TableName.parse(table), state=state, after=0, most=100_000)
+
+
+def waiting(engine: sa.Engine, table: str = "t") -> list[StoredLetter]:
+    return letters(engine, table, LetterState.WAITING)
+
+
+def messages(engine: sa.Engine, table: str = "t") -> list[bytes]:
+    """What the letters of a table hold."""
+    with engine.begin() as connection:
+        return [read_message(connection, letter.letter_id).content for letter in letters(engine, table)]
+
+
+def codes(engine: sa.Engine, table: str = "t") -> list[tuple[int, set[Any]]]:
+    """Index and codes of each letter."""
+    return [(letter.message_index, {error["code"] for error in letter.errors}) for letter in letters(engine, table)]
+
+
+def replay(gate: Gate, letter_id: int, correction: bytes | None = None, table: str = "t") -> Receipt:
+    return asyncio.run(Replays(gate.ingest).replay(TableName.parse(table), letter_id, ADMIN, correction))
+
+
+def replay_all(gate: Gate, table: str = "t", *, after: int = 0, most: int = 100) -> ReplayedLetters:
+    replays = Replays(gate.ingest)
+    return asyncio.run(replays.replay_waiting(TableName.parse(table), ADMIN, after=after, most=most))
