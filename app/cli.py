@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from app import cli_operate  # noqa: F401  # adds its commands to `tables`
+from app import cli_declare, cli_operate  # noqa: F401  # they add their commands to `tables`
 from app.cli_doctor import doctor
 from app.cli_remote import keys, status, tables
 from app.cli_send import send
