@@ -105,7 +105,7 @@ def _remedy(error: MirrorgateError) -> str:
 
 
 def main() -> NoReturn:
-    """Run a command; a deliberate error prints what is wrong and what to do, and exits 1."""
+    """Run a command; a deliberate error prints what is wrong and what to do, and exits 1 unless it says otherwise."""
     try:
         app()
     except MirrorgateError as error:
@@ -115,7 +115,7 @@ def main() -> NoReturn:
             where = f"message {problem['index']} {problem.get('pointer', '')}".strip() if "index" in problem else ""
             _errors.print(f"  {where} {problem['code']}: {problem['detail']}", markup=False, soft_wrap=True)
         _errors.print(f"remedy: {_remedy(error)}", markup=False, highlight=False, soft_wrap=True)
-        sys.exit(1)
+        sys.exit(getattr(error, "exit_status", 1))
     sys.exit(0)
 
 

@@ -63,9 +63,12 @@ def test_standard_input_is_sent_as_it_comes() -> None:
         "changes": 3,
         "ignored": 0,
         "duplicates": 0,
+        "repeated": 0,
+        "files": 1,
         "bytes": 24,
         "tables": {"t": {"generation": 1, "last_sequence": 7, "changes": 3, "rows": 3}},
         "in_doubt": None,
+        "producer": None,
         "error": None,
     }
 
