@@ -1,20 +1,16 @@
 """`mirrorgate tables apply` and `export` against the real API."""
 
 import io
-import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from structlog.testing import capture_logs
 
-from app import cli
 from app.cli_declare import present_tables
 from app.client import GatewayClient
 from app.declared_tables.export import written
@@ -22,7 +18,7 @@ from app.declared_tables.table_plan import Action, plan_tables
 from app.declared_tables.tables_file import read_tables
 from app.domain.names import TableName
 from tests.api.calls import ADMIN_KEY, Gateway
-from tests.api.conftest import ClientWith
+from tests.api.commands import Ended, Terminal
 from tests.declared_tables.tables import declared_tables
 from tests.support.processes import REPOSITORY
 
@@ -37,20 +33,6 @@ tables:
     columns: [{name: number, type: int32}]
     options: {new_columns: add_as_string}
 """
-
-
-@dataclass
-class Ended:
-    """How a command ended and what it printed."""
-
-    status: int
-    output: str
-    errors: str
-
-    @property
-    def report(self) -> dict[str, Any]:
-        report: dict[str, Any] = json.loads(self.output)
-        return report
 
 
 Run = Callable[..., Ended]
@@ -74,17 +56,8 @@ def run(
     """Runs `mirrorgate tables …` in a folder of its own."""
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments: str, key: str = ADMIN_KEY) -> Ended:
-        capsys.readouterr()
-        connection = ["--url", api_address, "--key", key]
-        monkeypatch.setattr("sys.argv", ["mirrorgate", "tables", *arguments, *connection])
-        with capture_logs(), pytest.raises(SystemExit) as ended:
-            cli.main()
-        output, errors = capsys.readouterr()
-        assert isinstance(ended.value.code, int)
-        return Ended(ended.value.code, output, errors)
-
-    return run
+    terminal = Terminal(api_address, monkeypatch, capsys)
+    return lambda *arguments: terminal.run("tables", *arguments)
 
 
 def test_tables_become_as_declared_and_the_same_again_does_nothing(gateway: Gateway, run: Run, tmp_path: Path) -> None:
@@ -145,9 +118,7 @@ def test_what_needs_a_new_folder_is_shown_with_its_command_and_holds_up_everythi
     assert (ended.status, "! the table is dropping" in ended.output) == (1, True)
 
 
-def test_a_table_that_fails_stops_it_and_the_same_command_goes_on(
-    gateway: Gateway, run: Run, tmp_path: Path, client_with: ClientWith
-) -> None:
+def test_a_table_that_fails_stops_it_and_the_same_command_goes_on(gateway: Gateway, run: Run, tmp_path: Path) -> None:
     gateway.register("taken", {"id": "int64"})
     gateway.put("/v1/tables/taken", json={"options": {"sources": ["sales.lines"]}}).raise_for_status()
     (tmp_path / "tables.yaml").write_text(ORDERS + "  - {name: z, columns: [{name: id, type: date}]}\n")
