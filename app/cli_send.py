@@ -25,13 +25,15 @@ _HOME: Final = Path(".mirrorgate")
 _STATE: Final = _HOME / "send"
 _STANDARD_INPUT: Final = Path("-")
 _PRODUCER: Final = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
-_UNFINISHED: Final = ", ".join(UNFINISHED_NAMES)
+_UNFINISHED: Final = ", ".join(f"`{pattern}`" for pattern in UNFINISHED_NAMES)
+_FOLLOWING: Final = ("once", "order", "only", "ignored", "settle", "done_marker", "done_dir", "poll")
 
 _console = Console()
 _errors = Console(stderr=True)
 
 
 def send(
+    context: typer.Context,
     file: Annotated[
         Path | None,
         typer.Argument(
@@ -127,8 +129,13 @@ def send(
         raise typer.BadParameter("--format csv needs --table and --mode")
     if (file is None) == (follow is None):
         raise typer.BadParameter("give either a FILE or --follow DIR")
-    if follow is None and (once or only or ignored or done_marker or done_dir):
-        raise typer.BadParameter("--once, --only, --ignore, --done-marker and --done-dir are for --follow")
+    if follow is None and any(_is_given(context, name) for name in _FOLLOWING):
+        names = "--once, --sort, --only, --ignore, --settle, --done-marker, --done-dir and --poll"
+        raise typer.BadParameter(f"{names} are for --follow")
+    if done_marker is not None and _is_given(context, "settle"):
+        raise typer.BadParameter("give either --settle or --done-marker")
+    if producer is None and _is_given(context, "state_dir"):
+        raise typer.BadParameter("--state-dir is for --producer")
     if follow is not None and (producer is None or from_message):
         raise typer.BadParameter("--follow needs --producer, and goes on without --from-message")
     if producer is not None and not _PRODUCER.fullmatch(producer):
@@ -149,6 +156,11 @@ def send(
     except (MirrorgateError, KeyboardInterrupt) as error:
         end = error
     _report(run, end, as_json=as_json, of_files=follow is not None)
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _csv_parameters(

@@ -39,7 +39,8 @@ def drain(
     terminal = Terminal(api_address, monkeypatch, capsys)
 
     def drain(*options: object) -> Ended:
-        common = ("--format", "arcion", "--producer", "p", "--settle", 0, "--poll", 0.01)
+        settle = () if "--done-marker" in options else ("--settle", 0)
+        common = ("--format", "arcion", "--producer", "p", *settle, "--poll", 0.01)
         return terminal.run("send", "--follow", folder, "--once", *common, *options)
 
     return drain
@@ -50,6 +51,11 @@ def write(folder: Path, name: str, first: int, count: int = 2) -> Path:
     file = folder / name
     file.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     return file
+
+
+def is_sent(state: Path, name: str) -> bool:
+    journal = state / "p.journal"
+    return journal.exists() and f'{{"line":"finished","file":"{name}"' in journal.read_text()
 
 
 def keys(engine: sa.Engine) -> list[int]:
@@ -159,13 +165,14 @@ def test_it_goes_on_with_what_comes_until_it_is_ended(
     common = ("--format", "arcion", "--producer", "p", "--state-dir", state, "--settle", "0.05", "--poll", "0.02")
     connection = ("--url", api_address, "--key", ADMIN_KEY, "--json")
     with started("app.cli", "send", "--follow", folder, *common, *connection) as process:
-        wait_until(lambda: keys(api_engine) == [0, 1], within=60, what="the first file is sent")
+        wait_until(lambda: is_sent(state, "a"), within=60, what="the first file is sent")
         write(folder, "b", 2)
-        wait_until(lambda: keys(api_engine) == [0, 1, 2, 3], within=60, what="the second file is sent")
+        wait_until(lambda: is_sent(state, "b"), within=60, what="the second file is sent")
         process.send_signal(signal.SIGTERM)
         output, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     report = json.loads(output)
+    assert keys(api_engine) == [0, 1, 2, 3]
     assert (report["files"], report["changes"], report["producer"]["sequence"]) == (2, 4, 2)
     assert "the rest: run the same command again" in errors
 
@@ -177,11 +184,15 @@ def test_it_goes_on_with_what_comes_until_it_is_ended(
         (["--follow", ".", "x", "--producer", "p"], "either a FILE or --follow DIR"),
         ([], "either a FILE or --follow DIR"),
         (["x", "--once"], "are for --follow"),
+        (["x", "--settle", "5"], "are for --follow"),
+        (["x", "--state-dir", "y"], "--state-dir is for --producer"),
+        (["--follow", ".", "--producer", "p", "--done-marker", "x", "--settle", "5"], "either --settle or --done-mark"),
         (["--follow", "nowhere", "--producer", "p"], "does not exist"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(arguments: list[str], said: str) -> None:
-    with started("app.cli", "send", *arguments, "--format", "arcion", "--key", "mg_a_key") as process:
-        _, errors = process.communicate(timeout=60)
-    assert process.returncode == 2
-    assert said in " ".join(errors.replace("│", "").split())
+def test_options_that_do_not_fit_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    ended = Terminal("http://127.0.0.1:9", monkeypatch, capsys).run("send", *arguments, "--format", "arcion")
+    assert ended.status == 2
+    assert said in " ".join(ended.errors.replace("│", "").split())
