@@ -26,6 +26,13 @@ _STANDARD_INPUT: Final = Path("-")
 _INTERRUPTED: Final = 130
 _CHANGES: Final = 2
 
+_SIGNS: Final = {
+    Action.CREATE: ("+", "green"),
+    Action.CHANGE: ("~", "yellow"),
+    Action.REFUSED: ("!", "red"),
+    Action.NOTHING: ("=", "dim"),
+}
+
 _console = Console()
 _errors = Console(stderr=True)
 
@@ -222,7 +229,7 @@ def _show(plan: Plan) -> None:
     for table in plan.tables:
         if table.action is Action.NOTHING and not table.notes:
             continue
-        sign, style = {Action.CREATE: ("+", "green"), Action.REFUSED: ("!", "red")}.get(table.action, ("~", "yellow"))
+        sign, style = _SIGNS[table.action]
         _say(f"{sign} {table.name}", f"bold {style}")
         for text in table.added:
             _say(f"    + {text}", "green")

@@ -76,7 +76,8 @@ class Journal:
         """
         journal = cls(folder / f"{producer}.journal", producer)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            for path in reversed([folder, *folder.parents]):
+                path.mkdir(mode=0o700, exist_ok=True)  # parents=True would open those above to everybody
             lock = os.open(folder / f"{producer}.lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             remedy = "Name a folder that can be written with --state-dir."
