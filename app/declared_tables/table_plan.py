@@ -137,8 +137,8 @@ def _change(table: DeclaredTable, present: PresentTable, file: str) -> TablePlan
     ]
     changed = _options_changed(table.options, present.options)
     if not refusals:
-        schema = replace(table.schema, columns=wanted + beyond)
-        refusals = _refused_by_rules(schema, table.options, present, recreate)
+        asked = table.options.declared(replace(table.schema, columns=table.schema.columns + beyond))
+        refusals = _refused_by_rules(asked if added else present.schema, table.options, present, recreate)
     plan = replace(plan, added=tuple(added), changed=tuple(changed), notes=tuple(notes), refusals=tuple(refusals))
     if refusals or not (added or changed):
         return plan
@@ -200,13 +200,11 @@ def _left_out(column: Column, recreate: str) -> Refusal:
     return Refusal(f"{_described(column)} is in the table, and not in the file", f"{keep}. Or: {recreate}")
 
 
-def _refused_by_rules(
-    wanted: TableSchema, options: TableOptions, present: PresentTable, recreate: str
-) -> list[Refusal]:
-    """What the gateway's own rules for changing a table say."""
+def _refused_by_rules(asked: TableSchema, options: TableOptions, present: PresentTable, recreate: str) -> list[Refusal]:
+    """What the gateway's own rules for changing a table say; `asked` are the columns as it would understand them."""
     try:
         options.check_change(present.options)
-        options.check(evolve(present.schema, wanted))
+        options.check(evolve(present.schema, asked))
     except RejectedInput as error:
         return [Refusal(error.detail, recreate)]
     return []

@@ -11,7 +11,14 @@ from app.declared_tables.table_plan import Action, PresentTable, TablePlan, plan
 from app.declared_tables.tables_file import DeclaredTable, read_tables
 from app.domain.names import TableName
 from app.domain.table import Generation, TableState
-from app.domain.table_options import DEFAULT_OPTIONS, InitialLoad, NewColumns, PartialUpdates, TableOptions
+from app.domain.table_options import (
+    DEFAULT_OPTIONS,
+    ColumnOverride,
+    InitialLoad,
+    NewColumns,
+    PartialUpdates,
+    TableOptions,
+)
 from app.domain.table_schema import TableSchema, evolve
 from tests.declared_tables.tables import as_registered, declared_tables, earlier_tables
 from tests.support.schemas import schema_of
@@ -159,6 +166,15 @@ def test_the_command_that_recreates_can_be_copied() -> None:
 def test_an_option_that_cannot_come_later_is_refused() -> None:
     (refusal,) = planned(declared(IDS, initial_load=InitialLoad.BARE), present(IDS)).refusals
     assert refusal.detail == "initial_load=bare is for a table's first registration"
+
+
+def test_an_override_that_came_after_its_column_holds_up_new_columns_only() -> None:
+    options = {"columns": {"note": ColumnOverride(nullable=False)}}
+    there = present(KEYLESS, **options)
+    assert planned(declared(KEYLESS, **options), there).action is Action.NOTHING
+    wide = schema_of({"id": "int64", "note": "string", "seen": "date"})
+    (refusal,) = planned(declared(wide, **options), there).refusals
+    assert refusal.detail == "column 'note' cannot change its nullability"
 
 
 def test_columns_that_messages_added_stay_where_the_option_lets_them() -> None:
