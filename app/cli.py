@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from app import cli_operate  # noqa: F401  # adds its commands to `tables`
+from app import cli_declare, cli_operate  # noqa: F401  # they add their commands to `tables`
 from app.cli_access import audit, keys
 from app.cli_dead_letters import dead_letters
 from app.cli_doctor import doctor
@@ -109,7 +109,7 @@ def _remedy(error: MirrorgateError) -> str:
 
 
 def main() -> NoReturn:
-    """Run a command; a deliberate error prints what is wrong and what to do, and exits 1."""
+    """Run a command; a deliberate error prints what is wrong and what to do, and exits 1 unless it says otherwise."""
     try:
         app()
     except MirrorgateError as error:
@@ -119,7 +119,7 @@ def main() -> NoReturn:
             where = f"message {problem['index']} {problem.get('pointer', '')}".strip() if "index" in problem else ""
             _errors.print(f"  {where} {problem['code']}: {problem['detail']}", markup=False, soft_wrap=True)
         _errors.print(f"remedy: {_remedy(error)}", markup=False, highlight=False, soft_wrap=True)
-        sys.exit(1)
+        sys.exit(getattr(error, "exit_status", 1))
     sys.exit(0)
 
 

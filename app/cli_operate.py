@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table as Grid
 
+from app.cli_declare import declared_in
 from app.cli_remote import DataDir, Key, TableName, Url, tables
 from app.client import GatewayClient, RefusedByGateway
 from app.errors import Code
@@ -42,13 +43,21 @@ def recreate(
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="JSON as `tables schema` prints it; unset: the columns stay."),
     ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="YAML as `tables apply` takes it: as it declares this table."),
+    ] = None,
     wait: Wait = True,
     url: Url = None,
     key: Key = None,
     data_dir: DataDir = _HOME,
 ) -> None:
     """Delete a table's landing folder and begin a new generation, empty, with files from 1."""
+    if schema is not None and file is not None:
+        raise typer.BadParameter("give either --schema or --file")
     wanted = json.loads(schema.read_text()) if schema is not None else {}
+    if file is not None:
+        wanted = declared_in(file, table)
     with GatewayClient.find(url, key, data_dir) as client:
         begin = partial(client.post, f"/v1/tables/{table}/recreate", wanted, generation=generation)
         _drop(client, table, generation, begin, wait=wait)

@@ -1,53 +1,49 @@
-"""`mirrorgate send`: post a file of changes to a running gateway, in requests of a bounded size."""
+"""`mirrorgate send`: post files of changes to a running gateway, in requests of a bounded size."""
 
 import json
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
-from enum import StrEnum
-from functools import partial
-from io import BufferedReader
+import os
+import re
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
-from rich.table import Table as Grid
 
 from app.cli_remote import AsJson, DataDir, Key, Url
 from app.client import GatewayClient
-from app.formats.csv_layout import CsvLayout, CsvMode
-from app.send.sender import CHUNK_BYTES, NotSent, Sender, Sent
+from app.errors import MirrorgateError
+from app.formats.csv_layout import CsvMode
+from app.send.folder import UNFINISHED_NAMES, Folder, Order
+from app.send.report import described, grid, interruption, summary
+from app.send.run import Run
+from app.send.source import Source, SourceFormat
 from app.send.watch import Watch
-from app.splitting.csv_records import split_csv
-from app.splitting.json_messages import split_json
-from app.splitting.parts import Limits, Splitter
+from app.splitting.parts import Limits
 
 _INTERRUPTED: Final = 130
 _HOME: Final = Path(".mirrorgate")
+_STATE: Final = _HOME / "send"
 _STANDARD_INPUT: Final = Path("-")
+_PRODUCER: Final = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
+_UNFINISHED: Final = ", ".join(f"`{pattern}`" for pattern in UNFINISHED_NAMES)
+_FOLLOWING: Final = ("once", "order", "only", "ignored", "settle", "done_marker", "done_dir", "poll")
 
 _console = Console()
 _errors = Console(stderr=True)
 
 
-class SourceFormat(StrEnum):
-    """What a file holds."""
-
-    ARCION = "arcion"
-    REPLICATE = "replicate"
-    CSV = "csv"
-
-
 def send(
+    context: typer.Context,
     file: Annotated[
-        Path,
+        Path | None,
         typer.Argument(
-            help="The changes: one JSON array, NDJSON, objects one after the other, or Arcion CSV. "
-            "`-` reads standard input.",
+            metavar="FILE",
+            help="The changes: one JSON array, NDJSON, objects one after the other, or Arcion CSV; also compressed "
+            "with gzip or zstd. `-` reads standard input.",
             dir_okay=False,
         ),
-    ],
+    ] = None,
+    *,
     source_format: Annotated[SourceFormat, typer.Option("--format", help="What the file holds.")],
     table: Annotated[str | None, typer.Option(help="The table that every message is for; csv needs it.")] = None,
     override: Annotated[
@@ -71,39 +67,100 @@ def send(
     give_up_after: Annotated[
         float, typer.Option(min=0, help="Seconds to try a request again while the gateway cannot take it.")
     ] = 120.0,
+    producer: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Number the requests under this name, and go on exactly after any crash."),
+    ] = None,
+    state_dir: Annotated[
+        Path, typer.Option(help="producer: where its journal is; the same folder in every run.")
+    ] = _STATE,
+    follow: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Send the files of a folder, each once, in order, and those that come; needs --producer.",
+            exists=True,
+            file_okay=False,
+        ),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="follow: stop when all files that are there are sent.")] = False,
+    order: Annotated[Order, typer.Option("--sort", help="follow: what decides which file comes first.")] = Order.NAME,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="PATTERN", help="follow: only files like this, for example '*.json'.")
+    ] = None,
+    ignored: Annotated[
+        list[str] | None,
+        typer.Option("--ignore", metavar="PATTERN", help=f"follow: not files like this, nor {_UNFINISHED}."),
+    ] = None,
+    settle: Annotated[
+        float, typer.Option(min=0, help="follow: a file is complete when it has not changed for so many seconds.")
+    ] = 5.0,
+    done_marker: Annotated[
+        str | None,
+        typer.Option(metavar="ENDING", help="follow: FILE is complete when FILE+ENDING is there, instead of --settle."),
+    ] = None,
+    done_dir: Annotated[
+        Path | None,
+        typer.Option(help="follow: move sent files there; unset: they stay.", exists=True, file_okay=False),
+    ] = None,
+    poll: Annotated[float, typer.Option(min=0.01, max=3600, help="follow: seconds between two looks.")] = 1.0,
     url: Url = None,
     key: Key = None,
     data_dir: DataDir = _HOME,
     as_json: AsJson = False,
 ) -> None:
-    """Send a file of changes, cut into requests between messages: in order, each durable before the next begins.
+    """Send changes: a file, standard input, or the files of a folder as they come (--follow).
 
-    A request is accepted whole or not at all. After a refusal the requests before it stay accepted; mend the file
-    and go on with --from-message, as the refusal says.
+    They are cut into requests between messages, which go out in order, each durable before the next begins. A
+    request is accepted whole or not at all. After a refusal the requests before it stay accepted; mend the file and
+    go on with --from-message, as the refusal says.
+
+    With --producer a journal on this machine and the gateway together know what is durable. Whatever ended the
+    command (a refusal, kill -9, a power cut), the same command goes on exactly there; nothing is sent twice, nothing is
+    left out. A file is sent once.
+
+    Exit status: 0 all accepted; 1 refused; 2 wrong usage; 3 given up, the gateway was away, busy or did not answer;
+    130 interrupted by Ctrl-C or SIGTERM.
     """
     csv = _csv_parameters(mode, columns, header, delimiter, quote, escape)
     if source_format is not SourceFormat.CSV and csv:
         raise typer.BadParameter(f"--{next(iter(csv))} is for --format csv")
     if source_format is SourceFormat.CSV and (table is None or mode is None):
         raise typer.BadParameter("--format csv needs --table and --mode")
-    watch = Watch(_errors, file.stat().st_size if file.is_file() else None)
-    with GatewayClient.find(url, key, data_dir) as client, _opened(file) as stream, watch.watching():
-        post_changes = partial(
-            client.post_changes,
-            "replicate" if source_format is SourceFormat.REPLICATE else "arcion",
-            table=table,
-            content_type="text/csv" if source_format is SourceFormat.CSV else "application/json",
-            parameters=csv | ({"override": "true"} if override else {}),
-        )
+    if (file is None) == (follow is None):
+        raise typer.BadParameter("give either a FILE or --follow DIR")
+    if follow is None and any(_is_given(context, name) for name in _FOLLOWING):
+        names = "--once, --sort, --only, --ignore, --settle, --done-marker, --done-dir and --poll"
+        raise typer.BadParameter(f"{names} are for --follow")
+    if done_marker is not None and _is_given(context, "settle"):
+        raise typer.BadParameter("give either --settle or --done-marker")
+    if producer is None and _is_given(context, "state_dir"):
+        raise typer.BadParameter("--state-dir is for --producer")
+    if follow is not None and (producer is None or from_message):
+        raise typer.BadParameter("--follow needs --producer, and goes on without --from-message")
+    if producer is not None and not _PRODUCER.fullmatch(producer):
+        raise typer.BadParameter("a --producer has 1 to 100 letters, digits, dots, hyphens and underscores")
+    source = Source(source_format, table, override, csv)
+    run = Run(source, Limits(max_bytes, batch), give_up_after, Watch(_errors))
+    client = GatewayClient.find(url, key, data_dir)
+    end: MirrorgateError | KeyboardInterrupt | None = None
+    try:
+        with client, run.watch.watching():
+            if follow is not None and producer is not None:
+                folder = Folder(follow, settle, order, only or ("*",), ignored or (), done_marker)
+                run.follow(client, folder, producer, state_dir, once=once, poll_seconds=poll, done_folder=done_dir)
+            elif file is not None and producer is not None:
+                run.send_numbered(client, _readable(file), from_message, producer, state_dir)
+            elif file is not None:
+                run.send(client, _readable(file), from_message)
+    except (MirrorgateError, KeyboardInterrupt) as error:
+        end = error
+    _report(run, end, as_json=as_json, of_files=follow is not None)
 
-        def post(body: bytes, idempotency_key: str) -> Mapping[str, Any]:
-            answer: Mapping[str, Any] = post_changes(body, key=idempotency_key)
-            return answer
 
-        sender = Sender(watch.awaiting(post), _splitter(csv), give_up_after, time.sleep, watch.accepted, watch.waits)
-        chunks = iter(lambda: stream.read1(CHUNK_BYTES), b"")
-        end = _end_of(partial(sender.send, chunks, Limits(max_bytes, batch), from_message))
-    _report(sender.sent, end, as_json)
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _csv_parameters(
@@ -120,64 +177,24 @@ def _csv_parameters(
     return given | ({"header": "true"} if header else {})
 
 
-def _splitter(csv: Mapping[str, str]) -> Splitter:
-    if not csv:
-        return split_json
-    quote = csv.get("quote", '"')
-    columns = tuple(csv["columns"].split(",")) if csv.get("columns") else ()
-    signs = (csv.get("delimiter", ","), quote, csv.get("escape", quote))
-    return partial(split_csv, layout=CsvLayout(CsvMode(csv["mode"]), columns, "header" in csv, *signs))
+def _readable(file: Path) -> Path:
+    if file != _STANDARD_INPUT and not os.access(file, os.R_OK):
+        reason = "Permission denied" if file.exists() else "No such file or directory"
+        raise typer.BadParameter(f"{file} cannot be read: {reason}")
+    return file
 
 
-def _opened(file: Path) -> BufferedReader:
-    try:
-        return open(0, "rb", closefd=False) if file == _STANDARD_INPUT else file.open("rb")
-    except OSError as error:
-        raise typer.BadParameter(f"{file} cannot be read: {error.strerror}") from error
-
-
-def _end_of(sending: Callable[[], None]) -> NotSent | KeyboardInterrupt | None:
-    """What ended it, None for the end of the file."""
-    try:
-        sending()
-    except (NotSent, KeyboardInterrupt) as end:
-        return end
-    return None
-
-
-def _report(sent: Sent, end: NotSent | KeyboardInterrupt | None, as_json: bool) -> None:
+def _report(run: Run, end: MirrorgateError | KeyboardInterrupt | None, *, as_json: bool, of_files: bool) -> None:
     """Print what was accepted, whatever ended the sending; then fail unless all was."""
     if as_json:
-        typer.echo(json.dumps(_described(sent, end)))
+        typer.echo(json.dumps(described(run.sent, end, run.numbering)))
     else:
-        ignored = f", {sent.ignored:,} messages without a body ignored" if sent.ignored else ""
-        dropped = f", {sent.duplicates:,} duplicates dropped" if sent.duplicates else ""
-        text = f"accepted: {sent.changes:,} changes in {sent.requests:,} requests{ignored}{dropped}"
-        _console.print(text, highlight=False, soft_wrap=True)
-        if sent.tables:
-            _console.print(_grid(sent))
-    if isinstance(end, NotSent):
+        _console.print(summary(run.sent, of_files=of_files), highlight=False, soft_wrap=True)
+        if run.sent.tables:
+            _console.print(grid(run.sent))
+    if isinstance(end, MirrorgateError):
         raise end
     if end is not None:
-        doubt = "; messages {} to {} may have been accepted too".format(*sent.in_doubt) if sent.in_doubt else ""
-        text = f"interrupted: the messages before {sent.next_message} were accepted{doubt}"
+        text = interruption(run.sent, is_numbered=run.numbering is not None)
         _errors.print(text, highlight=False, soft_wrap=True)
-        _errors.print(f"the rest: --from-message {sent.next_message}", highlight=False)
         raise typer.Exit(_INTERRUPTED)
-
-
-def _described(sent: Sent, end: NotSent | KeyboardInterrupt | None) -> dict[str, Any]:
-    error = None
-    if isinstance(end, NotSent):
-        error = {"code": end.code, "detail": end.detail, "remedy": end.remedy, "errors": end.errors}
-    return {"complete": end is None, **asdict(sent), "error": error}
-
-
-def _grid(sent: Sent) -> Grid:
-    grid = Grid(box=None, header_style="bold")
-    grid.add_column("table")
-    for title in ("gen", "changes", "rows", "last sequence"):
-        grid.add_column(title, justify="right")
-    for name, table in sent.tables.items():
-        grid.add_row(name, str(table.generation), f"{table.changes:,}", f"{table.rows:,}", str(table.last_sequence))
-    return grid

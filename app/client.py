@@ -108,17 +108,19 @@ class GatewayClient:
         content_type: str = "application/json",
         parameters: Mapping[str, str] | None = None,
         key: str | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Any:
         """Post a change body of `arcion` or `replicate`; the answer with its receipts, given after commit.
 
-        Under an idempotency `key` the same call may be repeated: it lands once, and the answer is the same.
+        Under an idempotency `key`, or `headers` that name it otherwise, the same call may be repeated: it lands once,
+        and the answer is the same.
         """
         return self._call(
             "POST",
             f"/v1/changes/{source_format}",
             content=body,
             params={**({"table": table} if table else {}), **(parameters or {})},
-            headers={"Content-Type": content_type, **({"Idempotency-Key": key} if key else {})},
+            headers={"Content-Type": content_type, **({"Idempotency-Key": key} if key else {}), **(headers or {})},
         )
 
     def _call(self, method: str, path: str, **arguments: Any) -> Any:

@@ -1,40 +1,68 @@
-"""Posting a stream of changes to a gateway, request after request, each durable before the next begins.
+"""Posting streams of changes to a gateway, request after request, each durable before the next begins.
 
-Each has an idempotency key of its own, so that one whose answer was lost can be repeated and lands once.
+Each has a name of its own, an idempotency key or a producer's number, so that one whose answer was lost can be repeated
+and lands once.
 """
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
 from uuid import uuid4
 
-from tenacity import RetryCallState, Retrying, retry_if_exception, stop_before_delay, wait_random_exponential
-
-from app.client import AnswerLost, RefusedByGateway
-from app.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
+from app.errors import Code, MirrorgateError, RejectedInput
+from app.send.expanding import expanded
+from app.send.numbering import FROM_THE_START, Start
+from app.send.retrying import Pause, is_final, may_have_been_accepted, patiently
 from app.splitting.parts import Limits, Part, Splitter, places_of
 
 CHUNK_BYTES: Final = 2**18
-_COMPRESSED: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
-_PASSING: Final = frozenset({408, 429, 502, 503, 504})
 _BYTE_OR_LINE: Final = re.compile(r"\b(byte|line) (\d+)")
 _LINE_PREFIX: Final = re.compile(r"^line \d+: ")
-
 _SMALLER: Final = {
     Code.BODY_TOO_LARGE: "Give a smaller --max-bytes.",
     Code.TOO_MANY_MESSAGES: "Give a smaller --batch.",
 }
 
-Pause: TypeAlias = Callable[[float], None]
-
 
 class NotSent(MirrorgateError):
-    """The stream could not be sent to its end; `errors` name messages by their index in the stream."""
+    """A stream could not be sent to its end; `errors` name messages by their index in the stream."""
 
     def __init__(self, cause: MirrorgateError, detail: str, *, remedy: str, errors: list[dict[str, Any]]) -> None:
         super().__init__(cause.code, detail, remedy=remedy)
         self.errors = errors
+        self.gave_up = not isinstance(cause, RejectedInput) and not is_final(cause)
+        """The gateway has not refused it: it was away, busy, or did not answer."""
+
+    @property
+    def exit_status(self) -> int:
+        """Of the command line: a refusal needs another file, giving up only another time."""
+        return 3 if self.gave_up else 1
+
+
+class Names(Protocol):
+    """Gives each request a name under which it may be repeated."""
+
+    is_numbered: bool
+    """Whether the same command goes on by itself where it ended."""
+
+    def begin(self, part: Part) -> Mapping[str, str]:
+        """The headers of the request with this part, which is sent after that."""
+
+    def accepted(self) -> None:
+        """The request that was begun last is durable."""
+
+
+class RandomKeys:
+    """An idempotency key for each request, which only this process knows."""
+
+    is_numbered = False
+
+    def begin(self, part: Part) -> Mapping[str, str]:
+        return {"Idempotency-Key": uuid4().hex}
+
+    def accepted(self) -> None:
+        pass
 
 
 @dataclass
@@ -49,21 +77,33 @@ class SentTable:
 
 @dataclass
 class Sent:
-    """How far the sending has come. Everything before `next_message` was accepted or left out."""
+    """How far the sending has come. Everything before `next_message` of the stream was accepted or left out."""
 
     next_message: int = 0
     requests: int = 0
     changes: int = 0
     ignored: int = 0
     duplicates: int = 0
+    repeated: int = 0
+    """Requests that were durable before this run, and were found so."""
     bytes: int = 0
-    """How much of the stream is done."""
+    """How much of the stream, expanded, is done."""
+    files: int = 0
+    """How many streams were sent to their end."""
     tables: dict[str, SentTable] = field(default_factory=dict)
     in_doubt: tuple[int, int] | None = None
     """First and last message of a request that was begun and whose answer never came."""
 
-    def record(self, part: Part, answer: Mapping[str, Any]) -> None:
+    def begin(self, skip: int) -> None:
+        """A stream begins, without its first `skip` messages."""
+        self.next_message, self.bytes, self.in_doubt = skip, 0, None
+
+    def record(self, part: Part, answer: Mapping[str, Any], *, is_earlier: bool = False) -> None:
+        """What was answered to a part; `is_earlier` if that was durable before this run."""
         self.next_message, self.bytes, self.in_doubt = part.after, part.end, None
+        if is_earlier:
+            self.repeated += 1
+            return
         self.requests += 1
         self.ignored += answer["ignored"]
         self.duplicates += answer["duplicates"]
@@ -77,9 +117,9 @@ class Sent:
 
 @dataclass
 class Sender:
-    """Sends one stream. `post` gives the gateway's answer to a body under an idempotency key."""
+    """Sends streams one after the other. `post` gives the gateway's answer to a body under the headers that name it."""
 
-    post: Callable[[bytes, str], Mapping[str, Any]]
+    post: Callable[[bytes, Mapping[str, str]], Mapping[str, Any]]
     split: Splitter
     patience: float
     """Seconds after which a request that the gateway cannot take yet is given up."""
@@ -87,44 +127,44 @@ class Sender:
     on_accepted: Callable[[Sent], None] = lambda _: None
     on_wait: Callable[[MirrorgateError], None] = lambda _: None
     """Called before a pause, with what the request is repeated for."""
+    names: Names = field(default_factory=RandomKeys)
     sent: Sent = field(default_factory=Sent)
     """How far it has come, at any time."""
 
-    def send(self, chunks: Iterable[bytes], limits: Limits, skip: int = 0) -> None:
-        """Send all but the first `skip` messages. Raises NotSent; what `sent` holds by then stays accepted."""
-        self.sent.next_message = skip
+    def send(
+        self, chunks: Iterable[bytes], limits: Limits, start: Start = FROM_THE_START, *, may_be_empty: bool = False
+    ) -> None:
+        """Send a stream from `start` on. Raises NotSent; what `sent` holds by then stays accepted."""
+        self.sent.begin(start.skip)
+        is_repeated = start.first_end is not None
         try:
-            for part in self.split(uncompressed(chunks), limits, skip):
-                self._send(part)
-            if not self.sent.requests and not skip:
+            for part in self.split(expanded(chunks), replace(limits, first_end=start.first_end), start.skip):
+                self._send(part, is_repeated=is_repeated)
+                is_repeated = False
+            if not self.sent.next_message and not may_be_empty:
                 raise RejectedInput(Code.EMPTY_REQUEST, "the file holds no message")
         except RejectedInput as error:
             raise NotSent(error, error.detail, remedy=self._and_resume(error.remedy), errors=[]) from error
+        self.sent.files += 1
 
-    def _send(self, part: Part) -> None:
-        retrying = Retrying(
-            retry=retry_if_exception(_may_be_repeated),
-            wait=_wait,
-            stop=stop_before_delay(self.patience),
-            sleep=self.pause,
-            before_sleep=lambda state: self.on_wait(_error_of(state)),
-            reraise=True,
-        )
+    def _send(self, part: Part, *, is_repeated: bool) -> None:
+        headers = self.names.begin(part)
         try:
-            answer = retrying(self._post, part, uuid4().hex)
+            answer = patiently(lambda: self._post(part, headers), self.patience, self.pause, self.on_wait)
         except MirrorgateError as error:
             raise (self._lost if self.sent.in_doubt else self._refused)(error, part) from error
-        self.sent.record(part, answer)
+        self.names.accepted()
+        self.sent.record(part, answer, is_earlier=is_repeated and answer["replayed"])
         self.on_accepted(self.sent)
 
-    def _post(self, part: Part, key: str) -> Mapping[str, Any]:
+    def _post(self, part: Part, headers: Mapping[str, str]) -> Mapping[str, Any]:
         earlier, self.sent.in_doubt = self.sent.in_doubt, (part.first, part.after - 1)
         try:
-            return self.post(part.body, key)
+            return self.post(part.body, headers)
         except MirrorgateError as error:
-            if _is_final(error):  # so was every earlier try, or this one would have got its answer
+            if is_final(error):  # so was every earlier try, or this one would have got its answer
                 self.sent.in_doubt = None
-            elif not _may_have_been_accepted(error):
+            elif not may_have_been_accepted(error):
                 self.sent.in_doubt = earlier
             raise
 
@@ -139,62 +179,32 @@ class Sender:
                 problem = problem | {"index": place.message, "byte": place.byte, "line": place.line}
             errors.append(problem | {"detail": detail})
         detail = errors[0]["detail"] if errors else _in_stream(error.detail, part)
-        remedy = _SMALLER.get(error.code, error.remedy)
-        return NotSent(error, detail, remedy=self._and_resume(remedy), errors=errors)
+        return NotSent(error, detail, remedy=self._and_resume(self._remedy(error, part)), errors=errors)
+
+    def _remedy(self, error: MirrorgateError, part: Part) -> str:
+        if error.code is Code.PRODUCER_SEQUENCE_REUSED and self.names.is_numbered:
+            return (
+                f"Messages {part.first} to {part.after - 1} were sent before with another content, or with another "
+                "--table or other options: give the same file and options, or a new --producer with --from-message "
+                f"{part.after}."
+            )
+        return _SMALLER.get(error.code, error.remedy)
 
     def _and_resume(self, remedy: str) -> str:
         start = self.sent.next_message
+        if self.names.is_numbered:
+            return f"{remedy} The same command then goes on with message {start}."
         return f"{remedy} Then send the rest with --from-message {start}." if start else remedy
 
     def _lost(self, error: MirrorgateError, part: Part) -> NotSent:
         detail = f"{error.detail}; messages {part.first} to {part.after - 1} may have been accepted"
         remedy = (
-            "Compare last_sequence in `mirrorgate status --json` with the last sequence here: if it has grown, go on "
-            f"with --from-message {part.after}, else with --from-message {part.first}."
+            "Run the same command again: it finds out whether they were, and goes on."
+            if self.names.is_numbered
+            else "Compare last_sequence in `mirrorgate status --json` with the last sequence here: if it has grown, go "
+            f"on with --from-message {part.after}, else with --from-message {part.first}."
         )
         return NotSent(error, detail, remedy=remedy, errors=[])
-
-
-def uncompressed(chunks: Iterable[bytes]) -> Iterable[bytes]:
-    """The same chunks. Raises RejectedInput `bad_encoding` when they begin like a compressed file."""
-    for number, chunk in enumerate(chunks):
-        if number == 0:
-            for magic, name in _COMPRESSED.items():
-                if chunk.startswith(magic):
-                    remedy = f"Expand it on the way: {name} -dc FILE | mirrorgate send - …"
-                    raise RejectedInput(Code.BAD_ENCODING, f"the file is compressed with {name}", remedy=remedy)
-        yield chunk
-
-
-def _is_final(error: MirrorgateError) -> bool:
-    """Whether the gateway has looked at the request and will not have it."""
-    return isinstance(error, RefusedByGateway) and error.status < 500 and error.status not in _PASSING
-
-
-def _may_have_been_accepted(error: MirrorgateError) -> bool:
-    if isinstance(error, RefusedByGateway):
-        return error.code is Code.COMMIT_UNKNOWN or error.status not in (408, 429, 503)
-    return isinstance(error, AnswerLost)
-
-
-def _may_be_repeated(error: BaseException) -> bool:
-    if isinstance(error, RefusedByGateway):
-        return error.status in _PASSING
-    return isinstance(error, TemporarilyUnavailable)
-
-
-_backoff: Final = wait_random_exponential(multiplier=0.25, max=10)
-
-
-def _wait(state: RetryCallState) -> float:
-    """What the gateway asks for, or longer: a random, growing time, so that many senders do not come back at once."""
-    return max(float(getattr(_error_of(state), "retry_after", 0)), _backoff(state))
-
-
-def _error_of(state: RetryCallState) -> MirrorgateError:
-    error = state.outcome.exception() if state.outcome else None
-    assert isinstance(error, MirrorgateError)
-    return error
 
 
 def _in_stream(detail: str, part: Part) -> str:

@@ -161,7 +161,9 @@ def _elements(window: Window, start: int) -> Iterator[Extent]:
 
 
 def _element(window: Window, start: int, end: int) -> Extent:
-    return Extent(min(window.match(_BLANK, start) or start, end), end, 1)
+    """Without the blanks around it: where it ends must not depend on the pieces in which the stream came."""
+    start = min(window.match(_BLANK, start) or start, end)
+    return Extent(start, start + len(window.text(start, end).rstrip(b" \t\r\n")), 1)
 
 
 def _next_sign(window: Window, place: int, pattern: re.Pattern[bytes], since: int) -> int | None:

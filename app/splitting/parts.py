@@ -16,6 +16,8 @@ class Limits:
     part_messages: int | None = None
     message_bytes: int = 64 * 2**20
     """A message that has not ended after so many bytes is taken for a broken file."""
+    first_end: int | None = None
+    """Where in the stream the first part ends, whatever its size: so that it is cut where it was cut before."""
 
 
 class Extent(NamedTuple):
@@ -91,7 +93,7 @@ def gather(extents: Iterable[Extent], window: Window, limits: Limits, skip: int,
                 gathered.add(extent)
             else:
                 gathered.leave_out(extent)
-            if gathered.messages and gathered.messages == limits.part_messages:
+            if gathered.messages and gathered.is_full:
                 yield gathered.cut()
     except RejectedInput as error:
         refusal = error
@@ -106,10 +108,19 @@ class _Gathered:
 
     def __init__(self, window: Window, limits: Limits, frame: Frame) -> None:
         self._window, self._limits, self._frame = window, limits, frame
+        self._end_known = limits.first_end
         self._start = self._end = 0
         self.first = self.messages = 0
 
+    @property
+    def is_full(self) -> bool:
+        if self._end_known is not None:
+            return self._end >= self._end_known
+        return self.messages == self._limits.part_messages
+
     def has_room_for(self, extent: Extent) -> bool:
+        if self._end_known is not None:
+            return extent.end <= self._end_known
         size = len(self._frame.opening) + extent.end - self._start + len(self._frame.closing)
         most = self._limits.part_messages
         return size <= self._limits.part_bytes and (most is None or self.messages + extent.messages <= most)
@@ -130,7 +141,7 @@ class _Gathered:
         body = opening + self._window.text(self._start, self._end) + self._frame.closing
         self._window.forget(self._end)
         part = Part(body, self.first, self.messages, self._start, self._end, line, len(opening))
-        self.first, self.messages = part.after, 0
+        self.first, self.messages, self._end_known = part.after, 0, None
         return part
 
 

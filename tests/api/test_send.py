@@ -2,38 +2,19 @@
 
 import csv
 import io
-import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from structlog.testing import capture_logs
 
-from app import cli
 from app.client import AnswerLost, GatewayClient
-from app.domain.payload import decode_payload
 from app.errors import Code
-from tests.api.calls import ADMIN_KEY, EMPLOYEES, MAX_BODY_BYTES, Gateway, insert
-from tests.support.gateway_parts import current
+from tests.api.calls import EMPLOYEES, MAX_BODY_BYTES, Gateway
+from tests.api.commands import Ended, Terminal, lines, staged
 
 CSV = ("--format", "csv", "--table", "t", "--mode", "snapshot")
-
-
-@dataclass
-class Ended:
-    """How a command ended and what it printed."""
-
-    status: int
-    output: str
-    errors: str
-
-    @property
-    def report(self) -> dict[str, Any]:
-        report: dict[str, Any] = json.loads(self.output)
-        return report
 
 
 Send = Callable[..., Ended]
@@ -46,33 +27,9 @@ def send(api_address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     def run(content: bytes, *options: object) -> Ended:
         file = tmp_path / "changes"
         file.write_bytes(content)
-        capsys.readouterr()
-        connection = ["--url", api_address, "--key", ADMIN_KEY]
-        monkeypatch.setattr("sys.argv", ["mirrorgate", "send", str(file), *map(str, options), *connection])
-        with capture_logs(), pytest.raises(SystemExit) as ended:  # the API logs to the same standard output
-            cli.main()
-        output, errors = capsys.readouterr()
-        assert isinstance(ended.value.code, int)
-        return Ended(ended.value.code, output, errors)
+        return Terminal(api_address, monkeypatch, capsys).run("send", file, *options)
 
     return run
-
-
-def staged(engine: sa.Engine, name: str) -> list[tuple[Any, ...]]:
-    """The rows of a table as staged, without their markers."""
-    table = current(engine, name)
-    with engine.begin() as connection:
-        query = sa.text("SELECT payload FROM mirrorgate.block_payloads WHERE table_id = :id ORDER BY first_sequence")
-        payloads = connection.execute(query, {"id": table.table_id}).scalars().all()
-    batches = [decode_payload(payload, table.schema.arrow) for payload in payloads]
-    return [tuple(row.values())[:-1] for batch in batches for row in batch.to_pylist()]
-
-
-def lines(count: int, **changed: str) -> list[bytes]:
-    """Inserts into `t`; `changed` replaces the keys of some, `_3="x"` that of message 3."""
-    return [
-        json.dumps(insert("t", id=changed.get(f"_{key}", str(key)), note="x" * 50)).encode() for key in range(count)
-    ]
 
 
 @pytest.mark.parametrize(

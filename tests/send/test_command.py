@@ -1,6 +1,7 @@
 """`mirrorgate send` as a process: standard input, Ctrl-C, and what it says at the end."""
 
 import json
+import re
 import signal
 import subprocess
 import threading
@@ -10,9 +11,11 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
+import typer
 
+from app.cli import app
 from tests.send.fake_gateway import FakeGateway, accepts, fake_gateway, refuses
-from tests.support.processes import started
+from tests.support.processes import REPOSITORY, started
 
 ENDED_BY_CTRL_C = 130
 
@@ -63,9 +66,12 @@ def test_standard_input_is_sent_as_it_comes() -> None:
         "changes": 3,
         "ignored": 0,
         "duplicates": 0,
+        "repeated": 0,
+        "files": 1,
         "bytes": 24,
         "tables": {"t": {"generation": 1, "last_sequence": 7, "changes": 3, "rows": 3}},
         "in_doubt": None,
+        "producer": None,
         "error": None,
     }
 
@@ -123,6 +129,15 @@ def test_ctrl_c_while_nothing_comes_in_ends_at_once() -> None:
         assert process.wait(timeout=30) == ENDED_BY_CTRL_C
         assert process.stderr is not None
         assert "the rest: --from-message 1" in process.stderr.read()
+
+
+def test_the_page_on_sending_names_options_that_there_are() -> None:
+    command = typer.main.get_command(app).commands["send"]  # type: ignore[attr-defined]
+    options = {option for parameter in command.params for option in parameter.opts}
+    named = set(re.findall(r"--[a-z]+(?:-[a-z]+)*", (REPOSITORY / "docs/send.md").read_text()))
+    assert named <= options
+    follow = {"--follow", "--once", "--sort", "--only", "--ignore", "--settle", "--done-marker", "--done-dir", "--poll"}
+    assert {"--producer", "--state-dir", *follow} <= named
 
 
 @pytest.mark.parametrize(

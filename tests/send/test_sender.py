@@ -7,6 +7,7 @@ import pytest
 
 from app.client import GatewayClient
 from app.errors import Code, MirrorgateError
+from app.send.numbering import Start
 from app.send.sender import NotSent, Sender
 from app.splitting.json_messages import split_json
 from app.splitting.parts import Limits
@@ -23,7 +24,7 @@ class Sending:
         self.waits: list[MirrorgateError] = []
         self._client = GatewayClient(gateway.url, "mg_a_key")
         self.sender = Sender(
-            lambda body, key: self._client.post_changes("arcion", body, key=key),
+            lambda body, headers: self._client.post_changes("arcion", body, headers=headers),
             split_json,
             patience,
             self.pauses.append,
@@ -34,7 +35,7 @@ class Sending:
         """What ended it before the end of the stream."""
         with self._client:
             try:
-                self.sender.send([b"\n".join(MESSAGES)], Limits(1), skip)
+                self.sender.send([b"\n".join(MESSAGES)], Limits(1), Start(skip))
             except NotSent as error:
                 return error
         return None
@@ -105,11 +106,11 @@ def test_a_gateway_that_is_away_is_tried_again(gateway: FakeGateway) -> None:
     clients = [GatewayClient(gone.url, "mg_a_key"), GatewayClient(gone.url, "mg_a_key")]
     present = sending.sender.post
 
-    def post(body: bytes, key: str) -> Mapping[str, Any]:
+    def post(body: bytes, headers: Mapping[str, str]) -> Mapping[str, Any]:
         if not clients:
-            return present(body, key)
+            return present(body, headers)
         with clients.pop() as client:
-            answer: Mapping[str, Any] = client.post_changes("arcion", body, key=key)
+            answer: Mapping[str, Any] = client.post_changes("arcion", body, headers=headers)
             return answer
 
     sending.sender.post = post

@@ -1,0 +1,53 @@
+"""Tables of a gateway -> the file that declares them."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import yaml
+
+from app.declared_tables.table_plan import PresentTable
+from app.domain.table_options import DEFAULT_OPTIONS
+from app.domain.table_schema import Column
+
+
+def written(tables: Iterable[PresentTable], *, all_options: bool = False) -> str:
+    """A file that finds these tables as they are; of options only those that differ from their defaults."""
+    content = {"tables": [_described(table, all_options) for table in tables]}
+    return yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**20)
+
+
+def _described(table: PresentTable, all_options: bool) -> dict[str, Any]:
+    described: dict[str, Any] = {"name": table.name}
+    if table.schema.key_columns:
+        described["key_columns"] = _Inline(table.schema.key_columns)
+    described["columns"] = [_column(column) for column in table.schema.columns]
+    defaults = DEFAULT_OPTIONS.to_json()
+    options = {name: value for name, value in table.options.to_json().items() if all_options or value != defaults[name]}
+    return described | ({"options": options} if options else {})
+
+
+def _column(column: Column) -> "_InlineMembers":
+    return _InlineMembers(
+        {"name": column.name, "type": str(column.type)} | ({} if column.nullable else {"nullable": False})
+    )
+
+
+class _Inline(list[Any]):
+    """A list on one line."""
+
+
+class _InlineMembers(dict[str, Any]):
+    """Members on one line."""
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+_Dumper.add_representer(
+    _Inline, lambda dumper, data: dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=True)
+)
+_Dumper.add_representer(
+    _InlineMembers, lambda dumper, data: dumper.represent_mapping("tag:yaml.org,2002:map", data, flow_style=True)
+)

@@ -1,0 +1,239 @@
+"""What has to be done so that a gateway's tables are as a file declares them; nothing is done here.
+
+Only what a registration can do is planned. What would need the landing folder anew is refused and told.
+"""
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from app.declared_tables.tables_file import DeclaredTable
+from app.domain.names import TableName
+from app.domain.table import Generation, TableState
+from app.domain.table_options import DEFAULT_OPTIONS, NewColumns, TableOptions
+from app.domain.table_schema import Column, TableSchema, evolve
+from app.errors import RejectedInput
+
+
+@dataclass(frozen=True, slots=True)
+class PresentTable:
+    """A table as the gateway tells it."""
+
+    name: str
+    generation: Generation
+    state: TableState
+    schema: TableSchema
+    options: TableOptions
+
+
+class Action(StrEnum):
+    """What becomes of a table."""
+
+    CREATE = "create"
+    CHANGE = "change"
+    NOTHING = "nothing"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A difference that a registration cannot settle."""
+
+    detail: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """What one table needs. `request` is the body of its registration, None where there is nothing to do."""
+
+    name: str
+    place: str
+    """File and line."""
+    generation: Generation | None = None
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    notes: tuple[str, ...] = ()
+    request: Mapping[str, Any] | None = None
+
+    @property
+    def action(self) -> Action:
+        if self.refusals:
+            return Action.REFUSED
+        if self.request is None:
+            return Action.NOTHING
+        return Action.CREATE if self.generation is None else Action.CHANGE
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What all tables need, in the order of the file, and which tables the file says nothing of."""
+
+    tables: tuple[TablePlan, ...]
+    not_in_file: tuple[str, ...]
+
+    @property
+    def refused(self) -> list[TablePlan]:
+        return [table for table in self.tables if table.action is Action.REFUSED]
+
+    @property
+    def to_do(self) -> list[TablePlan]:
+        return [table for table in self.tables if table.action in (Action.CREATE, Action.CHANGE)]
+
+
+def plan_tables(
+    declared: Iterable[DeclaredTable], present: Iterable[PresentTable], file: str, others: Iterable[str] = ()
+) -> Plan:
+    """What makes `present` as `declared`. `file` is named in the commands that a refusal proposes; `others` are the
+    names of tables that are known not to be declared."""
+    left = {TableName.parse(table.name).folded: table for table in present}
+    plans = []
+    for table in declared:
+        found = left.pop(table.name.folded, None)
+        plans.append(_create(table) if found is None else _change(table, found, file))
+    return Plan(tuple(plans), (*(table.name for table in left.values()), *others))
+
+
+def registration(table: DeclaredTable, beyond: tuple[Column, ...] = ()) -> dict[str, Any]:
+    """The body that registers a table; `beyond` are columns that it has beside those of the file."""
+    described = replace(table.schema, columns=table.schema.columns + beyond).to_json()
+    return {name: described[name] for name in ("key_columns", "columns")} | {"options": table.options.to_json()}
+
+
+def _create(table: DeclaredTable) -> TablePlan:
+    columns = [_described(column) for column in table.options.declared(table.schema).columns]
+    defaults = DEFAULT_OPTIONS.to_json()
+    options = [
+        f"option {name}: {_shown(value)}" for name, value in table.options.to_json().items() if value != defaults[name]
+    ]
+    added = (*_keys_added(table), *columns, *options)
+    return TablePlan(str(table.name), table.place, added=added, request=registration(table))
+
+
+def _change(table: DeclaredTable, present: PresentTable, file: str) -> TablePlan:
+    plan = TablePlan(present.name, table.place, present.generation)
+    if not present.state.accepts_changes:
+        wait = Refusal(f"the table is {present.state}", "Wait until that is done, then run the same command again.")
+        return replace(plan, refusals=(wait,))
+    recreate = (
+        f"Recreate it, which empties it: mirrorgate tables recreate {shlex.quote(present.name)} "
+        f"--generation {present.generation} --file {shlex.quote(file)}"
+    )
+    wanted = _columns_wanted(table, present)
+    spoken_of = {*table.schema.names, *table.options.exclude}
+    beyond = tuple(column for column in present.schema.columns if column.name not in spoken_of)
+    refusals = [*_key_refusals(table, present, recreate), *_column_refusals(wanted, present, recreate)]
+    notes = _notes(table, present)
+    if table.options.new_columns is NewColumns.ADD_AS_STRING:
+        notes += [f"{_described(column)} is not in the file; messages may add columns" for column in beyond]
+    else:
+        refusals += [_left_out(column, recreate) for column in beyond]
+    added = [
+        *(_keys_added(table) if not present.schema.key_columns else ()),
+        *(_described(column) for column in wanted if column.name not in present.schema.names),
+    ]
+    changed = _options_changed(table.options, present.options)
+    if not refusals:
+        asked = table.options.declared(replace(table.schema, columns=table.schema.columns + beyond))
+        refusals = _refused_by_rules(asked if added else present.schema, table.options, present, recreate)
+    plan = replace(plan, added=tuple(added), changed=tuple(changed), notes=tuple(notes), refusals=tuple(refusals))
+    if refusals or not (added or changed):
+        return plan
+    return replace(plan, request=registration(table, beyond) if added else {"options": table.options.to_json()})
+
+
+def _notes(table: DeclaredTable, present: PresentTable) -> list[str]:
+    if table.options.partial_updates is present.options.partial_updates:
+        return []
+    return ["a change of partial_updates forgets all row images of the table"]
+
+
+def _columns_wanted(table: DeclaredTable, present: PresentTable) -> tuple[Column, ...]:
+    """The columns that the table is to have by the file.
+
+    A column that stands in the file as it is in the table is wanted so: an override that came after the column has
+    not changed it.
+    """
+    listed = {column.name: column for column in table.schema.columns}
+    return tuple(
+        listed[column.name] if listed[column.name] in present.schema.columns else column
+        for column in table.options.declared(table.schema).columns
+    )
+
+
+def _key_refusals(table: DeclaredTable, present: PresentTable, recreate: str) -> list[Refusal]:
+    now, wanted = present.schema.key_columns, table.schema.key_columns
+    if not now or now == wanted:
+        return []
+    return [Refusal(f"its key is {_keys(now)} and cannot become {_keys(wanted)}", recreate)]
+
+
+def _column_refusals(wanted: tuple[Column, ...], present: PresentTable, recreate: str) -> list[Refusal]:
+    columns = {column.name: column for column in present.schema.columns}
+    folded = {column.name.casefold(): column for column in present.schema.columns}
+    refusals = []
+    for column in wanted:
+        now = columns.get(column.name)
+        if now is None:
+            if other := folded.get(column.name.casefold()):
+                detail = f"column {column.name!r} is {other.name!r} in the table"
+                refusals.append(Refusal(detail, f"Write {other.name!r} in the file."))
+            elif not column.nullable:
+                detail = f"column {column.name!r} is new and required, and older rows do not have it"
+                refusals.append(Refusal(detail, f"Leave `nullable: false` out. Or: {recreate}"))
+        elif now.type != column.type:
+            detail = f"column {column.name!r} is {now.type} and cannot become {column.type}"
+            refusals.append(Refusal(detail, recreate))
+        elif now.nullable != column.nullable:
+            kinds = ("nullable", "required") if now.nullable else ("required", "nullable")
+            refusals.append(Refusal(f"column {column.name!r} is {kinds[0]} and cannot become {kinds[1]}", recreate))
+    return refusals
+
+
+def _left_out(column: Column, recreate: str) -> Refusal:
+    keep = "Add it to the file, as `mirrorgate tables export` prints it"
+    if column.nullable:
+        keep += ", or to the option `exclude`: then it stays in the files and lands NULL"
+    return Refusal(f"{_described(column)} is in the table, and not in the file", f"{keep}. Or: {recreate}")
+
+
+def _refused_by_rules(asked: TableSchema, options: TableOptions, present: PresentTable, recreate: str) -> list[Refusal]:
+    """What the gateway's own rules for changing a table say; `asked` are the columns as it would understand them."""
+    try:
+        options.check_change(present.options)
+        options.check(evolve(present.schema, asked))
+    except RejectedInput as error:
+        return [Refusal(error.detail, recreate)]
+    return []
+
+
+def _options_changed(wanted: TableOptions, present: TableOptions) -> list[str]:
+    before = present.to_json()
+    return [
+        f"option {name}: {_shown(before[name])} -> {_shown(value)}"
+        for name, value in wanted.to_json().items()
+        if value != before[name]
+    ]
+
+
+def _keys_added(table: DeclaredTable) -> list[str]:
+    return [f"key {_keys(table.schema.key_columns)}"] if table.schema.key_columns else []
+
+
+def _keys(names: tuple[str, ...]) -> str:
+    return f"({', '.join(names)})" if names else "none"
+
+
+def _described(column: Column) -> str:
+    return f"column {column.name} {column.type}{'' if column.nullable else ' required'}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name} {_shown(inner)}" for name, inner in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,141 @@
+"""A file of tables: its YAML -> tables that keep the rules for names, types, keys and options."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import EnumType
+from typing import Any, Final, get_type_hints
+
+from app.declared_tables.yaml_text import Entry, Findings, Misplaced, read_yaml
+from app.domain.names import TableName, check_column_name
+from app.domain.table_options import DEFAULT_OPTIONS, ColumnOverride, TableOptions
+from app.domain.table_schema import Column, ColumnType, TableSchema, TypeName
+from app.errors import Code, RejectedInput
+
+_TYPES: Final = [*(name.value for name in TypeName if name is not TypeName.DECIMAL), "decimal(p,s)"]
+_TABLE: Final = ("name", "key_columns", "columns", "options")
+_COLUMN: Final = ("name", "type", "nullable")
+_OPTION_TYPES: Final = get_type_hints(TableOptions)
+_ENCODINGS: Final = [str(value) for value in _OPTION_TYPES["binary_encoding"]]
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredTable:
+    """A table as the file wants it: all of its options, those that the file leaves out at their defaults."""
+
+    name: TableName
+    schema: TableSchema
+    """The columns as listed; `options` may exclude some and override others."""
+    options: TableOptions
+    place: str
+    """File and line."""
+
+
+def read_tables(text: str, file: str) -> list[DeclaredTable]:
+    """The tables of a file in order; `file` names it in errors. Raises BadFile with everything that is wrong."""
+    findings = Findings(file)
+    tables: dict[str, DeclaredTable] = {}
+    with findings.noted():
+        for entry in read_yaml(text, findings).members(["tables"], ["tables"])["tables"].items():
+            with findings.noted():
+                members = entry.members(_TABLE, ["name", "columns"])
+                table = _table(entry, members)
+                if table.name.folded in tables:
+                    detail = f"the table stands at {tables[table.name.folded].place} already"
+                    raise members["name"].wrong(Code.BAD_NAME, detail, "Declare it once; letter case does not count.")
+                tables[table.name.folded] = table
+    findings.check()
+    return list(tables.values())
+
+
+def _table(entry: Entry, members: dict[str, Entry]) -> DeclaredTable:
+    found = entry.findings.found
+    before = len(found)
+    with members["name"].named():
+        name = TableName.parse(members["name"].text())
+    columns = _columns(members["columns"])
+    given = _given(members["options"]) if "options" in members else {}
+    if len(found) > before:  # what follows would only be wrong because of it
+        raise found.pop()
+    schema = _schema(columns, members)
+    options = _options(given, schema, members["options"]) if "options" in members else DEFAULT_OPTIONS
+    return DeclaredTable(name, schema, options, f"{entry.findings.file}, line {entry.line}")
+
+
+def _schema(columns: tuple[Column, ...], members: dict[str, Entry]) -> TableSchema:
+    keys = members["key_columns"].items() if "key_columns" in members else []
+    for key in keys:
+        key.choice([column.name for column in columns], Code.BAD_SCHEMA, "column of the table")
+    with members["key_columns" if keys else "columns"].named():
+        return TableSchema.declare(columns, tuple(key.text() for key in keys))
+
+
+def _columns(entry: Entry) -> tuple[Column, ...]:
+    columns: dict[str, Column] = {}
+    for item in entry.items():
+        with entry.findings.noted():
+            members = item.members(_COLUMN, ["name", "type"])
+            name = members["name"].text()
+            with members["name"].named():
+                check_column_name(name)
+            if name.casefold() in columns:
+                detail = f"there is a column {columns[name.casefold()].name!r} already"
+                raise members["name"].wrong(Code.BAD_SCHEMA, detail, "Letter case does not tell names apart.")
+            nullable = members["nullable"].truth() if "nullable" in members else True
+            columns[name.casefold()] = Column(name, _type(members["type"]), nullable)
+    return tuple(columns.values())
+
+
+def _type(entry: Entry) -> ColumnType:
+    text = entry.text()
+    try:
+        return ColumnType.parse(text)
+    except RejectedInput as error:
+        if text.startswith("decimal("):
+            raise entry.wrong(error.code, f"{text!r}: {error.detail}", "Write for example decimal(12,2).") from None
+        entry.choice(_TYPES, error.code, "type")
+        raise entry.wrong(error.code, error.detail) from None
+
+
+def _given(entry: Entry) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    for name, value in entry.members(list(_OPTION_TYPES)).items():
+        with entry.findings.noted():
+            given[name] = _option(name, value)
+    return given
+
+
+def _options(given: dict[str, Any], schema: TableSchema, entry: Entry) -> TableOptions:
+    try:
+        options = TableOptions.parse(given)
+        options.check(options.declared(schema))
+    except RejectedInput as error:
+        raise _of_option(error, entry) from None
+    return options
+
+
+def _option(name: str, entry: Entry) -> Any:
+    declared = _OPTION_TYPES[name]
+    if isinstance(declared, EnumType):
+        return entry.choice(list(map(str, declared)), Code.BAD_OPTION, f"value of {name}")
+    if name == "columns":
+        return {column: _override(override) for column, override in entry.members().items()}
+    if declared is bool:
+        return entry.truth()
+    return entry.text() if declared is str else [item.text() for item in entry.items()]
+
+
+def _override(entry: Entry) -> dict[str, Any]:
+    readers: dict[str, Callable[[Entry], Any]] = {
+        "type": lambda value: str(_type(value)),
+        "nullable": Entry.truth,
+        "encoding": lambda value: value.choice(_ENCODINGS, Code.BAD_OPTION, "encoding"),
+    }
+    assert readers.keys() == ColumnOverride.__dataclass_fields__.keys()
+    return {name: readers[name](value) for name, value in entry.members(list(readers)).items()}
+
+
+def _of_option(error: RejectedInput, entry: Entry) -> Misplaced:
+    """The refusal at the option that it is about."""
+    pointer = (error.problems[0].pointer or "" if error.problems else "").removeprefix("/options")
+    path = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
+    return entry.below(path).wrong(error.code, error.detail, error.remedy)

@@ -1,0 +1,188 @@
+"""YAML as this program reads it: every value is text as it stands until its place says otherwise, and knows its place.
+
+So `no`, `1.10` and `2026-01-01` are names like any other. Tags, several documents and a member that stands twice are
+refused.
+"""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, Final
+
+import yaml
+
+from app.errors import Code, MirrorgateError, RejectedInput
+
+_TEXT, _LIST, _MEMBERS = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))
+_TAGS: Final = frozenset({_TEXT, _LIST, _MEMBERS})
+_TRUTHS: Final = {"true": True, "false": False}
+_BARE: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+
+
+class BadFile(MirrorgateError):
+    """A file that cannot be taken; `errors` has everything that is wrong, each with its place."""
+
+    def __init__(self, findings: list["Misplaced"]) -> None:
+        first = findings[0]
+        super().__init__(first.code, first.detail, remedy=first.remedy)
+        self.errors: list[dict[str, Any]] = [
+            {"code": one.code, "detail": f"{one.detail} ({one.remedy})"} for one in findings[1:]
+        ]
+
+
+class Misplaced(RejectedInput):
+    """One thing that is wrong at one place of a file."""
+
+
+@dataclass
+class Findings:
+    """What is wrong in a file, gathered so that all of it is told at once."""
+
+    file: str
+    found: list[Misplaced] = field(default_factory=list)
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """What is found wrong in the block ends the block only."""
+        try:
+            yield
+        except Misplaced as error:
+            self.found.append(error)
+
+    def check(self) -> None:
+        """Raises BadFile if anything was found."""
+        if self.found:
+            raise BadFile(self.found)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A value of the file: where it stands, and the ways to read it."""
+
+    node: yaml.Node
+    path: str
+    findings: Findings
+    line: int
+    """From 1; that of its name where it has one."""
+
+    def wrong(self, code: Code, detail: str, remedy: str | None = None) -> Misplaced:
+        """The refusal of this value."""
+        where = f"{self.findings.file}, line {self.line}"
+        return Misplaced(code, f"{where}: {self.path}: {detail}" if self.path else f"{where}: {detail}", remedy=remedy)
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """A refusal in the block becomes one of this value."""
+        try:
+            yield
+        except Misplaced:
+            raise
+        except RejectedInput as error:
+            raise self.wrong(error.code, error.detail, error.remedy) from None
+
+    def text(self) -> str:
+        if not isinstance(self.node, yaml.ScalarNode):
+            raise self._is_no("one value", "Write a single text here.")
+        self._check_tag()
+        value = str(self.node.value)
+        if not value and self.node.style is None:
+            raise self.wrong(Code.BAD_REQUEST, "has no value", 'Give it one, or leave it out; an empty text is "".')
+        return value
+
+    def truth(self) -> bool:
+        text = self.text()
+        if text not in _TRUTHS:
+            raise self.wrong(Code.BAD_REQUEST, f"{text!r} is neither true nor false", "Write true or false.")
+        return _TRUTHS[text]
+
+    def choice(self, choices: Collection[str], code: Code, what: str) -> str:
+        text = self.text()
+        if text not in choices:
+            raise self.wrong(code, f"{text!r} is no {what}", _instead(text, choices))
+        return text
+
+    def items(self) -> list["Entry"]:
+        if not isinstance(self.node, yaml.SequenceNode):
+            raise self._is_no("a list", "Write a list: [a, b], or one `- ` line for each.")
+        self._check_tag()
+        return [
+            Entry(node, f"{self.path}[{number}]", self.findings, _line(node))
+            for number, node in enumerate(self.node.value)
+        ]
+
+    def members(self, known: Collection[str] | None = None, required: Collection[str] = ()) -> dict[str, "Entry"]:
+        """Its members by name; only `known` ones where these are given."""
+        if not isinstance(self.node, yaml.MappingNode):
+            raise self._is_no("a set of members", "Write `name: value`, one a line.")
+        self._check_tag()
+        members: dict[str, Entry] = {}
+        for key, node in self.node.value:
+            name = Entry(key, self.path, self.findings, _line(key)).text()
+            member = Entry(node, _below(self.path, name), self.findings, _line(key))
+            with self.findings.noted():
+                if name in members:
+                    first = members[name].line
+                    raise member.wrong(Code.DUPLICATE_MEMBER, f"stands on line {first} already", "Write it once.")
+                members[name] = member
+                if known is not None and name not in known:
+                    raise member.wrong(Code.BAD_REQUEST, "there is no such member", _instead(name, known))
+        for name in required:
+            if name not in members:
+                raise self.wrong(Code.BAD_REQUEST, f"{name!r} is missing", f"Add `{name}:`.")
+        return {name: member for name, member in members.items() if known is None or name in known}
+
+    def below(self, path: list[str]) -> "Entry":
+        """What stands at this path in it, as far as there is something."""
+        if not path:
+            return self
+        if isinstance(self.node, yaml.MappingNode):
+            found = self.members().get(path[0])
+        else:
+            found = self.items()[int(path[0])] if isinstance(self.node, yaml.SequenceNode) else None
+        return self if found is None else found.below(path[1:])
+
+    def _is_no(self, wanted: str, remedy: str) -> Misplaced:
+        return self.wrong(Code.BAD_REQUEST, f"is not {wanted}", remedy)
+
+    def _check_tag(self) -> None:
+        if self.node.tag not in _TAGS:
+            raise self.wrong(Code.BAD_REQUEST, "has a tag", "Leave the word that begins with ! out.")
+
+
+def read_yaml(text: str, findings: Findings) -> Entry:
+    """The only document of a text. Raises BadFile where the text is not YAML, or not one document."""
+    try:
+        node = yaml.compose(text, yaml.BaseLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        detail = f"{findings.file}, line {line}: this is not one YAML document: {error.problem or error.context}"
+        remedy = "Correct the line; a file holds one document, without `---` between parts of it."
+        raise BadFile([Misplaced(Code.BAD_REQUEST, detail, remedy=remedy)]) from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        detail = f"{findings.file}, line {line}: a character that YAML does not allow"
+        raise BadFile([Misplaced(Code.BAD_REQUEST, detail, remedy="Remove it, or write it as an escape.")]) from None
+    except RecursionError:
+        detail = f"{findings.file}: it nests too deep"
+        raise BadFile([Misplaced(Code.BAD_REQUEST, detail, remedy="Compare it with docs/tables.md.")]) from None
+    if node is None:
+        detail = f"{findings.file}: it is empty"
+        raise BadFile([Misplaced(Code.BAD_REQUEST, detail, remedy="Write `tables:` and a list of tables.")])
+    return Entry(node, "", findings, _line(node))
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def _below(path: str, name: str) -> str:
+    shown = name if name and _BARE.issuperset(name) else repr(name)
+    return f"{path}.{shown}" if path else shown
+
+
+def _instead(name: str, known: Collection[str]) -> str:
+    close = get_close_matches(name, known, 1, 0.6) or get_close_matches(name.lower(), known, 1, 0.6)
+    choices = f"There are {', '.join(known)}."
+    return f"Did you mean {close[0]}? {choices}" if close else choices

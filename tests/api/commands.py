@@ -1,0 +1,65 @@
+"""Commands run against the real API, and what they staged."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from structlog.testing import capture_logs
+
+from app import cli
+from app.domain.payload import decode_payload
+from tests.api.calls import ADMIN_KEY, insert
+from tests.support.gateway_parts import current
+
+
+@dataclass
+class Ended:
+    """How a command ended and what it printed."""
+
+    status: int
+    output: str
+    errors: str
+
+    @property
+    def report(self) -> dict[str, Any]:
+        report: dict[str, Any] = json.loads(self.output)
+        return report
+
+
+@dataclass
+class Terminal:
+    """Runs `mirrorgate` in this process, with a gateway and a key."""
+
+    address: str
+    monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str]
+
+    def run(self, *arguments: object) -> Ended:
+        self.capsys.readouterr()
+        connection = ["--url", self.address, "--key", ADMIN_KEY]
+        self.monkeypatch.setattr("sys.argv", ["mirrorgate", *map(str, arguments), *connection])
+        with capture_logs(), pytest.raises(SystemExit) as ended:  # the API logs to the same standard output
+            cli.main()
+        output, errors = self.capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return Ended(ended.value.code, output, errors)
+
+
+def staged(engine: sa.Engine, name: str) -> list[tuple[Any, ...]]:
+    """The rows of a table as staged, without their markers."""
+    table = current(engine, name)
+    with engine.begin() as connection:
+        query = sa.text("SELECT payload FROM mirrorgate.block_payloads WHERE table_id = :id ORDER BY first_sequence")
+        payloads = connection.execute(query, {"id": table.table_id}).scalars().all()
+    batches = [decode_payload(payload, table.schema.arrow) for payload in payloads]
+    return [tuple(row.values())[:-1] for batch in batches for row in batch.to_pylist()]
+
+
+def lines(count: int, first: int = 0, table: str = "t", **changed: str) -> list[bytes]:
+    """Inserts into a table; `changed` replaces the keys of some, `_3="x"` that of message 3."""
+    return [
+        json.dumps(insert(table, id=changed.get(f"_{key}", str(key)), note="x" * 50)).encode()
+        for key in range(first, first + count)
+    ]

@@ -1,0 +1,68 @@
+"""`mirrorgate send --producer` as a real process that is killed with a request under way, in front of the real API."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from tests.api.calls import ADMIN_KEY, Gateway
+from tests.api.commands import lines, staged
+from tests.support.processes import started
+from tests.support.proxy import Held, proxy
+
+PART = 10
+
+
+def sending(address: str, state: Path, *arguments: object) -> tuple[object, ...]:
+    connection = ("--url", address, "--key", ADMIN_KEY)
+    return ("send", *arguments, "--format", "arcion", "--producer", "p", "--state-dir", state, *connection)
+
+
+def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    _, errors = process.communicate(timeout=60)
+    return process.returncode, errors
+
+
+@pytest.mark.parametrize(("kind", "batch"), [(Held.LOST, 7), (Held.IN_FLIGHT, PART), (Held.ANSWERED, 7)])
+def test_a_killed_sending_goes_on_exactly(
+    gateway: Gateway, api_address: str, api_engine: sa.Engine, tmp_path: Path, kind: Held, batch: int
+) -> None:
+    gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
+    file, state = tmp_path / "changes.ndjson", tmp_path / "state"
+    file.write_bytes(b"\n".join(lines(5 * PART)))
+    with proxy(api_address, 3, kind) as before:
+        with started("app.cli", *sending(before.url, state, file, "--batch", PART)) as process:
+            assert before.held.wait(60)
+            process.kill()
+            process.wait()
+        before.release.set()
+        assert before.passed.wait(60)
+    durable = 2 if kind is Held.LOST else 3
+    assert len(staged(api_engine, "t")) == durable * PART
+    with started("app.cli", *sending(api_address, state, file, "--batch", batch)) as process:
+        assert ended(process) == (0, "")
+    assert [row[0] for row in staged(api_engine, "t")] == list(range(5 * PART))
+
+
+@pytest.mark.parametrize("kind", [Held.IN_FLIGHT, Held.LOST])
+def test_a_killed_following_goes_on_exactly(
+    gateway: Gateway, api_address: str, api_engine: sa.Engine, tmp_path: Path, kind: Held
+) -> None:
+    gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
+    folder, state = tmp_path / "folder", tmp_path / "state"
+    folder.mkdir()
+    for number in range(3):
+        (folder / f"{number}.json").write_bytes(b"\n".join(lines(2 * PART, 2 * PART * number)))
+    follow = ("--follow", folder, "--settle", "0.05", "--poll", "0.05")
+    with proxy(api_address, 4, kind) as before:
+        with started("app.cli", *sending(before.url, state, *follow, "--batch", PART)) as process:
+            assert before.held.wait(60)
+            process.kill()
+            process.wait()
+        before.release.set()
+        assert before.passed.wait(60)
+    with started("app.cli", *sending(api_address, state, *follow, "--once")) as process:
+        status, errors = ended(process)
+    assert status == 0, errors
+    assert [row[0] for row in staged(api_engine, "t")] == list(range(6 * PART))

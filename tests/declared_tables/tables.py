@@ -1,0 +1,124 @@
+"""Tables of every kind that a gateway can have."""
+
+import unicodedata
+from dataclasses import replace
+from functools import partial
+
+from hypothesis import strategies as st
+
+from app.declared_tables.table_plan import PresentTable
+from app.declared_tables.tables_file import DeclaredTable
+from app.domain.names import TableName, check_column_name
+from app.domain.table import Generation, TableState
+from app.domain.table_options import (
+    DEFAULT_OPTIONS,
+    BinaryEncoding,
+    ColumnOverride,
+    InitialLoad,
+    InsertMarker,
+    NewColumns,
+    PartialUpdates,
+    Reload,
+    SourceOrder,
+    TableOptions,
+)
+from app.domain.table_schema import Column, ColumnType, TableSchema, TypeName
+from app.errors import RejectedInput
+
+TYPES = [*(str(name) for name in TypeName if name is not TypeName.DECIMAL), "decimal(38,9)"]
+ODD_NAMES = [
+    "no",
+    "null",
+    "~",
+    "1e3",
+    "0x1f",
+    "2026-01-01",
+    "a: b",
+    "- a",
+    "#",
+    " x",
+    "x ",
+    "{a}",
+    "'",
+    '"',
+    "é",
+    "<<",
+    "=",
+    "!x",
+]
+
+
+def _is_column_name(name: str) -> bool:
+    try:
+        check_column_name(name)
+    except RejectedInput:
+        return False
+    return True
+
+
+_texts = st.text(st.characters(exclude_categories=("Cc", "Cs", "Cn")), min_size=1, max_size=12)
+column_names = st.sampled_from(ODD_NAMES) | _texts.map(partial(unicodedata.normalize, "NFC")).filter(_is_column_name)
+overrides = st.builds(
+    ColumnOverride,
+    st.none() | st.sampled_from(TYPES),
+    st.none() | st.booleans(),
+    st.none() | st.sampled_from(BinaryEncoding),
+)
+
+
+@st.composite
+def declared_tables(draw: st.DrawFn, name: str = "s.t") -> DeclaredTable:
+    """A table that may be registered."""
+    names = draw(st.lists(column_names, min_size=1, max_size=5, unique_by=str.casefold))
+    columns = tuple(Column(name, ColumnType.parse(draw(st.sampled_from(TYPES))), draw(st.booleans())) for name in names)
+    keys = tuple(draw(st.permutations(names))[: draw(st.integers(0, len(names)))])
+    schema = TableSchema.declare(columns, keys)
+    return DeclaredTable(TableName.parse(name), schema, draw(options_for(schema)), "f, line 1")
+
+
+@st.composite
+def earlier_tables(draw: st.DrawFn, table: DeclaredTable) -> PresentTable:
+    """What a table may have been before: some columns and the key may be missing, and options differ."""
+    columns = tuple(c for c in table.schema.columns if draw(st.booleans())) or table.schema.columns
+    keys = table.schema.key_columns
+    keyed = set(keys) <= {column.name for column in columns} and draw(st.booleans())
+    schema = TableSchema.declare(columns, keys if keyed else ())
+    return as_registered(replace(table, schema=schema, options=draw(options_for(schema))))
+
+
+@st.composite
+def options_for(draw: st.DrawFn, schema: TableSchema) -> TableOptions:
+    keyed = bool(schema.key_columns)
+    insert_marker = draw(st.sampled_from(InsertMarker)) if keyed else InsertMarker.INSERT
+    others = [name for name in [*schema.names, "elsewhere"] if name not in schema.key_columns]
+    options = TableOptions(
+        draw(st.sampled_from(PartialUpdates)) if keyed else PartialUpdates.REJECT,
+        draw(st.sampled_from(NewColumns)),
+        draw(st.sampled_from(SourceOrder)),
+        draw(st.sampled_from(Reload)) if keyed else Reload.REFUSE,
+        insert_marker,
+        InitialLoad.MARKED if insert_marker is InsertMarker.UPSERT else draw(st.sampled_from(InitialLoad)),
+        draw(st.booleans()),
+        exclude=tuple(draw(st.lists(st.sampled_from(others), max_size=2, unique=True))),
+        sources=tuple(draw(st.lists(st.sampled_from(["a", "b.c", "c.b.a"]), max_size=2, unique=True))),
+        source_timezone=draw(st.sampled_from(["UTC", "Europe/Berlin"])),
+        binary_encoding=draw(st.sampled_from(BinaryEncoding)),
+        columns=draw(st.dictionaries(st.sampled_from(schema.names) | column_names, overrides, max_size=2)),
+    )
+    return options if _fit(options, schema) else DEFAULT_OPTIONS
+
+
+def _fit(options: TableOptions, schema: TableSchema) -> bool:
+    try:
+        declared = options.declared(schema)
+        TableSchema.declare(declared.columns, declared.key_columns)
+        options.check(declared)
+    except RejectedInput:
+        return False
+    return True
+
+
+def as_registered(table: DeclaredTable) -> PresentTable:
+    """How the gateway tells of a table that it has registered."""
+    schema = table.options.declared(table.schema)
+    return PresentTable(str(table.name), Generation(1), TableState.ACTIVE, schema, table.options)

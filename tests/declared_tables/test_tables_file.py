@@ -1,0 +1,120 @@
+"""A file of tables is read strictly; what is wrong is named by file, line and path."""
+
+import pytest
+
+from app.declared_tables.tables_file import read_tables
+from app.declared_tables.yaml_text import BadFile
+from app.domain.table_options import PartialUpdates, TableOptions
+
+ORDERS = """\
+tables:
+  - name: sales.orders
+    key_columns: [id]
+    columns:
+      - {name: id, type: int64, nullable: false}
+      - {name: amount, type: "decimal(12, 2)"}
+"""
+
+
+def refusal(text: str) -> BadFile:
+    with pytest.raises(BadFile) as raised:
+        read_tables(text, "tables.yaml")
+    return raised.value
+
+
+def test_a_table_has_its_columns_in_order_its_keys_and_the_options_it_names() -> None:
+    (table,) = read_tables(ORDERS + "    options: {partial_updates: complete, sources: [a.b]}\n", "f")
+    assert str(table.name) == "sales.orders"
+    assert [(c.name, str(c.type), c.nullable) for c in table.schema.columns] == [
+        ("id", "int64", False),
+        ("amount", "decimal(12,2)", True),
+    ]
+    assert table.schema.key_columns == ("id",)
+    assert table.options == TableOptions(partial_updates=PartialUpdates.COMPLETE, sources=("a.b",))
+    assert table.place == "f, line 2"
+
+
+@pytest.mark.parametrize("name", ["no", "on", "null", "1e3", "2026-01-01", "0x10", "=", "<<"])
+def test_a_name_is_the_text_that_stands_there(name: str) -> None:
+    (table,) = read_tables(f"tables:\n- name: t\n  columns: [{{name: {name}, type: string}}]\n", "f")
+    assert table.schema.names == (name,)
+
+
+def test_anchors_may_save_repetition() -> None:
+    text = "tables:\n- {name: a, columns: &columns [{name: x, type: date}]}\n- {name: b, columns: *columns}\n"
+    first, second = read_tables(text, "f")
+    assert first.schema == second.schema
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "place", "said"),
+    [
+        ("type: int64", "type: integer64", "line 5: tables[0].columns[0].type", "'integer64' is no type"),
+        ("type: int64", "type: [int64]", "line 5: tables[0].columns[0].type", "is not one value"),
+        ("type: int64", "type: !!int 64", "line 5: tables[0].columns[0].type", "has a tag"),
+        ("type: int64", "type:", "line 5: tables[0].columns[0].type", "has no value"),
+        ("(12, 2)", "(12, 14)", "line 6: tables[0].columns[1].type", "decimal(p,s) needs"),
+        ("nullable: false", "nullable: no", "line 5: tables[0].columns[0].nullable", "'no' is neither true nor false"),
+        ("nullable: false", "nulable: false", "line 5: tables[0].columns[0].nulable", "there is no such member"),
+        ("name: id,", "name: __rowMarker__,", "line 5: tables[0].columns[0].name", "may not be named"),
+        ("name: amount", "name: ID", "line 6: tables[0].columns[1].name", "there is a column 'id' already"),
+        ("name: sales.orders", "name: a.b.c", "line 2: tables[0].name", "addressed as name or schema.name"),
+        ("name: sales.orders", "title: orders", "line 2: tables[0].title", "there is no such member"),
+        (", type: int64", "", "line 5: tables[0].columns[0]", "'type' is missing"),
+        ("[id]", "[number]", "line 3: tables[0].key_columns[0]", "'number' is no column of the table"),
+        ("[id]", "[id, id]", "line 3: tables[0].key_columns", "a key column is named twice"),
+        ("[id]", "id", "line 3: tables[0].key_columns", "is not a list"),
+        ("key_columns: [id]", "name: again", "line 3: tables[0].name", "stands on line 2 already"),
+        ("tables:", "table:", "line 1: table", "there is no such member"),
+        ("tables:", "--- a\n---\ntables:", "line 2", "this is not one YAML document"),
+        ("tables:", "tables: [", "line 2", "this is not one YAML document"),
+        ("amount", "am\x07ount", "line 6", "a character that YAML does not allow"),
+    ],
+)
+def test_what_is_wrong_is_named_by_line_and_path(before: str, after: str, place: str, said: str) -> None:
+    error = refusal(ORDERS.replace(before, after))
+    assert error.detail.startswith(f"tables.yaml, {place}: ")
+    assert said in error.detail
+
+
+@pytest.mark.parametrize(
+    ("options", "place", "said"),
+    [
+        ("partial_update: complete", ".partial_update", "Did you mean partial_updates?"),
+        ("partial_updates: completes", ".partial_updates", "Did you mean complete?"),
+        ("source_timezone: Europe/Berlim", ".source_timezone", "no time zone"),
+        ("seed_file: yes", ".seed_file", "Write true or false."),
+        ("exclude: [id]", ".exclude", "the key column 'id' cannot be excluded"),
+        ("sources: [a, b.]", ".sources[1]", "a part of the table name is empty"),
+        ("columns: {amount: {type: money}}", ".columns.amount.type", "'money' is no type"),
+        ("columns: {amount: {typ: date}}", ".columns.amount.typ", "Did you mean type?"),
+        ("initial_load: bare, insert_marker: upsert", ".initial_load", "initial_load=bare holds inserts only"),
+    ],
+)
+def test_a_wrong_option_is_named_with_what_to_write(options: str, place: str, said: str) -> None:
+    error = refusal(ORDERS + f"    options: {{{options}}}\n")
+    assert error.detail.startswith(f"tables.yaml, line 7: tables[0].options{place}: ")
+    assert said in f"{error.detail} {error.remedy}"
+
+
+def test_everything_that_is_wrong_is_told_at_once() -> None:
+    text = ORDERS.replace("int64", "int65").replace("amount, type", "amount, typo") + "    opions: {}\n"
+    error = refusal(text + ORDERS.partition("\n")[2].replace("sales.orders", "_x"))
+    details = [error.detail, *(problem["detail"] for problem in error.errors)]
+    assert [detail.split(": ")[1] for detail in details] == [
+        "tables[0].opions",
+        "tables[0].columns[0].type",
+        "tables[0].columns[1].typo",
+        "tables[0].columns[1]",
+        "tables[1].name",
+    ]
+
+
+def test_a_table_that_stands_twice_is_refused_whatever_its_letter_case() -> None:
+    error = refusal(ORDERS + ORDERS.partition("\n")[2].replace("sales", "Sales"))
+    assert "tables[1].name: the table stands at tables.yaml, line 2 already" in error.detail
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "tables:\n", "- a\n", "*a", "a: &a [*a]", "[" * 5_000])
+def test_a_text_that_declares_no_tables_is_refused(text: str) -> None:
+    assert refusal(text).detail.startswith("tables.yaml")
