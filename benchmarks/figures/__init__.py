@@ -1,0 +1,24 @@
+"""The figures by name. Each module measures what its docstring says; one may give several figures."""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Final
+
+from benchmarks.bench import Bench
+from benchmarks.figure import Figure
+
+NAMES: Final = (
+    "bulk",
+    "small",
+)
+
+
+def find_figures() -> Mapping[str, Callable[[Bench], list[Figure]]]:
+    """What measures, by name, in the order in which it runs."""
+    return {name: import_module(f"benchmarks.figures.{name}").measure for name in NAMES}
+
+
+def described_figures() -> Mapping[str, str]:
+    """One line on each."""
+    modules = {name: import_module(f"benchmarks.figures.{name}") for name in NAMES}
+    return {name: (module.__doc__ or "").splitlines()[0] for name, module in modules.items()}
