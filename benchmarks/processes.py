@@ -66,12 +66,13 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
         process.wait()
 
 
-def run_to_end(name: str, command: Sequence[str], *, environment: Mapping[str, str] | None = None) -> bytes:
-    """What a process printed. Raises BenchmarkFailed when it fails, with its last words."""
-    with started(name, command, environment=environment, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        said = process.stdout.read()
-        code = process.wait()
-    if code:
-        raise BenchmarkFailed(f"{name} ended with code {code}")
+def run_to_end(
+    name: str, command: Sequence[str], *, given: bytes = b"", environment: Mapping[str, str] | None = None
+) -> bytes:
+    """What a process printed after it was `given` its input. Raises BenchmarkFailed when it fails."""
+    pipe = subprocess.PIPE
+    with started(name, command, environment=environment, stdin=pipe, stdout=pipe) as process:
+        said, _ = process.communicate(given)
+    if process.returncode:
+        raise BenchmarkFailed(f"{name} ended with code {process.returncode}; its errors stand above")
     return said

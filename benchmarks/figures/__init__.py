@@ -10,6 +10,7 @@ from benchmarks.figure import Figure
 NAMES: Final = (
     "bulk",
     "small",
+    "drain",
 )
 
 
