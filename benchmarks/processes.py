@@ -22,14 +22,14 @@ def started(
     environment: Mapping[str, str] | None = None,
     stdin: int = subprocess.DEVNULL,
     stdout: int | IO[bytes] = subprocess.DEVNULL,
+    stderr: int | None = None,
     log_file: Path | None = None,
 ) -> Iterator["subprocess.Popen[bytes]"]:
     """A process that runs as long as the block. It is asked to stop, then ended with all that it started.
 
-    Its errors go to `log_file`, else to the terminal. Raises BenchmarkFailed when it cannot be started.
+    What it says goes to `log_file`, where there is one. Raises BenchmarkFailed when it cannot be started.
     """
     with (log_file or Path(os.devnull)).open("ab") as log:
-        errors = log if log_file else None
         try:
             process = subprocess.Popen(
                 command,
@@ -37,7 +37,7 @@ def started(
                 env={**os.environ, **(environment or {})},
                 stdin=stdin,
                 stdout=log if log_file and stdout == subprocess.DEVNULL else stdout,
-                stderr=errors,
+                stderr=log if log_file else stderr,
                 start_new_session=True,
             )
         except OSError as error:
@@ -69,10 +69,11 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
 def run_to_end(
     name: str, command: Sequence[str], *, given: bytes = b"", environment: Mapping[str, str] | None = None
 ) -> bytes:
-    """What a process printed after it was `given` its input. Raises BenchmarkFailed when it fails."""
+    """What a process printed, `given` its input. Raises BenchmarkFailed with its last words when it fails."""
     pipe = subprocess.PIPE
-    with started(name, command, environment=environment, stdin=pipe, stdout=pipe) as process:
-        said, _ = process.communicate(given)
+    with started(name, command, environment=environment, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        said, errors = process.communicate(given)
     if process.returncode:
-        raise BenchmarkFailed(f"{name} ended with code {process.returncode}; its errors stand above")
+        words = errors.decode(errors="replace").strip().splitlines() or [f"exit code {process.returncode}"]
+        raise BenchmarkFailed(f"{name} failed: {' '.join(words[-2:])}")
     return said

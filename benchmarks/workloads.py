@@ -17,8 +17,8 @@ from benchmarks.messages import (
 
 COLUMNS: Final = 16
 TABLES: Final = 1_000
-FIRST_KEY: Final = 100_000_000
-"""Keys of nine digits: so a change of 16 columns has 1.47 kB."""
+FIRST_KEY: Final = 1_000_000_000
+"""Keys of ten digits: so a change of 16 columns has 1.47 kB."""
 PARTIAL_ROWS: Final = 50_000
 """Rows that updates meet."""
 

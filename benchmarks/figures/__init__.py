@@ -11,6 +11,9 @@ NAMES: Final = (
     "bulk",
     "small",
     "drain",
+    "end_to_end",
+    "memory",
+    "partial_updates",
 )
 
 

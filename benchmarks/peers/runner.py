@@ -1,0 +1,71 @@
+"""Running the peers: their input, their environments, their figures."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from benchmarks.figure import BenchmarkFailed
+from benchmarks.processes import run_to_end
+from benchmarks.workloads import Workload
+
+DLT: Final = "dlt[filesystem,parquet]==1.31.0"
+CHANGES_PER_FILE: Final = 8_000
+
+
+class PeerOrder(msgspec.Struct, frozen=True):
+    """Read the NDJSON files of `source`, write Parquet below `target`, for so many seconds."""
+
+    source: str
+    target: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A program that takes a PeerOrder on standard input and prints its changes a second."""
+
+    name: str
+    module: str
+    python: Path = Path(sys.executable)
+
+    def rate(self, order: PeerOrder, environment: Mapping[str, str]) -> float:
+        """Changes a second. Raises BenchmarkFailed when the program fails."""
+        command = [str(self.python), "-m", f"benchmarks.peers.{self.module}"]
+        said = run_to_end(self.name, command, given=msgspec.json.encode(order), environment=environment)
+        return float(said.split()[-1])
+
+
+def find_peers(cache: Path) -> list[Peer]:
+    return [
+        Peer("a json and pandas script", "json_pandas"),
+        Peer("Spark's own JSON to Parquet", "spark_json"),
+        Peer("dlt", "dlt_pipeline", cache / "dlt" / "bin" / "python"),
+    ]
+
+
+def install_dlt(cache: Path) -> None:
+    """dlt in an environment of its own, which is kept. Raises BenchmarkFailed when it cannot be installed."""
+    folder = cache / "dlt"
+    mark = folder / "installed"
+    if mark.exists() and mark.read_text() == DLT:
+        return
+    uv = [sys.executable, "-m", "uv", "--quiet"]
+    try:
+        run_to_end("uv venv", [*uv, "venv", "--clear", "--python", sys.executable, str(folder)])
+        run_to_end("uv pip install", [*uv, "pip", "install", "--python", str(folder / "bin" / "python"), DLT])
+    except BenchmarkFailed as error:
+        raise BenchmarkFailed(f"{DLT} cannot be installed: {error}") from error
+    mark.write_text(DLT)
+
+
+def write_source(workload: Workload, folder: Path) -> None:
+    """The workload's changes as NDJSON files of a fair size."""
+    folder.mkdir(parents=True)
+    lines = [line for body in workload.bodies() for line in msgspec.json.decode(body, type=list[msgspec.Raw])]
+    for number, first in enumerate(range(0, len(lines), CHANGES_PER_FILE)):
+        part = lines[first : first + CHANGES_PER_FILE]
+        (folder / f"{number:03d}.json").write_bytes(b"\n".join(map(bytes, part)) + b"\n")
