@@ -14,6 +14,10 @@ NAMES: Final = (
     "end_to_end",
     "memory",
     "partial_updates",
+    "freshness",
+    "tables",
+    "backlog",
+    "size",
 )
 
 

@@ -11,7 +11,7 @@ CONNECTIONS: Final = 4
 
 
 def measure(bench: Bench) -> list[Figure]:
-    """The same updates of the same rows: 4 of 16 columns to a table that completes them, all 16 to one that does not."""
+    """Updates of the same rows: 4 of 16 columns to a table that completes them, all 16 to one that does not."""
     partial, whole = find_workload("partial"), find_workload("whole")
     completed, plain = [], []
     with bench.gateway() as gateway:

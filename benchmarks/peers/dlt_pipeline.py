@@ -1,7 +1,7 @@
 """dlt: rows of decoded messages through a pipeline into Parquet files; runs with the packages of its own environment.
 
-One load takes a few files, so that its cost is shared. One process normalises: two took twice as long, for that they are
-started anew for each load.
+One load takes a few files, so that its cost is shared. One process normalises: two, which each load starts anew, took
+twice as long.
 """
 
 import itertools
