@@ -18,11 +18,11 @@ from rich.table import Table as Grid
 
 from app.errors import MirrorgateError
 from app.supervisor import stop_signals_interrupt
-from benchmarks.bench import CACHE, Bench
+from benchmarks.bench import Bench
 from benchmarks.comparison import compared, differing_settings
 from benchmarks.figure import BenchmarkFailed, Figure, readable
 from benchmarks.figures import described_figures, find_figures
-from benchmarks.machine import REPOSITORY, find_machine, find_versions
+from benchmarks.machine import CACHE, REPOSITORY, find_machine, find_versions
 from benchmarks.results import HEADINGS, Results, cells, markdown, read_results, setting_lines, write_results
 
 RESULTS: Final = REPOSITORY / "benchmarks" / "results"

@@ -6,13 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from benchmarks.gateway import Gateway, running_gateway
-from benchmarks.machine import REPOSITORY
-
-CACHE: Final = REPOSITORY / ".bench"
-"""Beside the checkout, so that it lies on a disk: where /tmp is memory, an fsync there costs nothing."""
 
 
 @dataclass(frozen=True, slots=True)

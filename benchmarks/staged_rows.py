@@ -1,6 +1,7 @@
 """Backlogs: many rows staged as the API stages them, without the cost of making and parsing messages."""
 
 from collections import deque
+from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import Final
 
@@ -41,8 +42,14 @@ def registered(engine: sa.Engine, spec: TableSpec, *, paused: bool = False) -> T
 
 def set_state(engine: sa.Engine, table: Table, state: TableState) -> None:
     """Pause or resume a table."""
+    set_states(engine, [table], state)
+
+
+def set_states(engine: sa.Engine, tables: Iterable[Table], state: TableState) -> None:
+    """Pause or resume tables at one moment."""
     with engine.begin() as connection:
-        set_publishing(connection, table.name, Generation(table.generation), state, "benchmark")
+        for table in tables:
+            set_publishing(connection, table.name, Generation(table.generation), state, "benchmark")
 
 
 def stage_rows(engine: sa.Engine, table: Table, rows: int, *, per_batch: int = PER_BATCH) -> None:

@@ -59,6 +59,12 @@ class Workload:
 
 
 def find_workload(name: str) -> Workload:
+    """A fixed workload, or `columns-N` and `tables-N`, which differ in one number alone."""
+    kind, _, number = name.partition("-")
+    if kind == "columns":
+        return _inserts(name, TableSpec(f"bench.columns_{number}", columns=int(number)), 100, 64)
+    if kind == "tables":
+        return _in_turn(name, int(number), 100)
     return WORKLOADS[name]()
 
 
@@ -72,18 +78,21 @@ def _inserts(name: str, table: TableSpec, per_request: int, requests: int) -> Wo
     return Workload(name, (table,), per_request, requests, body)
 
 
-def _many_tables() -> Workload:
-    tables = tuple(TableSpec(f"bench.table_{number:04d}") for number in range(TABLES))
+def _in_turn(name: str, count: int, per_request: int) -> Workload:
+    """Each request feeds one table, the tables in turn."""
+    tables = tuple(TableSpec(f"bench.table_{number:04d}") for number in range(count))
     names = column_names(COLUMNS)
 
     def body(number: int) -> bytes:
-        return _encoded(arcion_insert(tables[number].name, names, key) for key in range(FIRST_KEY, FIRST_KEY + 10))
+        first = FIRST_KEY + number * per_request
+        table = tables[number % count].name
+        return _encoded(arcion_insert(table, names, key) for key in range(first, first + per_request))
 
-    return Workload("many-tables", tables, 10, TABLES, body)
+    return Workload(name, tables, per_request, max(count, 64), body)
 
 
 def _one_in_each_table() -> Workload:
-    tables, names = _many_tables().tables, column_names(COLUMNS)
+    tables, names = _in_turn("many-tables", TABLES, 1).tables, column_names(COLUMNS)
 
     def body(number: int) -> bytes:
         return _encoded(arcion_insert(table.name, names, FIRST_KEY + number) for table in tables)
@@ -131,7 +140,7 @@ WORKLOADS: Final[Mapping[str, Callable[[], Workload]]] = {
     "small-100": partial(_inserts, "small-100", TableSpec("bench.small"), 100, 500),
     "large": partial(_inserts, "large", TableSpec("bench.large"), 11_400, 8),
     "wide": partial(_inserts, "wide", TableSpec("bench.wide", columns=200), 100, 64),
-    "many-tables": _many_tables,
+    "many-tables": partial(_in_turn, "many-tables", TABLES, 10),
     "one-in-each-table": _one_in_each_table,
     "replicate": _replicate,
     "partial": partial(_updates, "partial", TableSpec("bench.partial", options={"partial_updates": "complete"})),

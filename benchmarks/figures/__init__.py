@@ -18,6 +18,7 @@ NAMES: Final = (
     "tables",
     "backlog",
     "size",
+    "workloads",
 )
 
 

@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from app.embedded import find_java
-from benchmarks.bench import CACHE, Bench, scratch_folder
+from benchmarks.bench import Bench, scratch_folder
 from benchmarks.figure import BenchmarkFailed, Figure, Goal, Measured, readable
 from benchmarks.gateway import Gateway
 from benchmarks.load import load_on
-from benchmarks.peers.runner import PeerOrder, find_peers, install_dlt, write_source
+from benchmarks.peers.runner import PeerOrder, find_peers, write_source
 from benchmarks.workloads import find_workload
 
 CORES: Final = 2
@@ -98,11 +98,9 @@ def _peers(bench: Bench, seconds: int) -> tuple[dict[str, float], dict[str, str]
     with scratch_folder(bench.folder) as folder:
         write_source(find_workload("bulk"), folder / "source")
         java = {"JAVA_HOME": str(find_java(folder, os.environ))}
-        for peer in find_peers(CACHE):
+        for peer in find_peers():
             bench.say(f"end to end, {peer.name}, {seconds} s")
             try:
-                if peer.name == "dlt":
-                    install_dlt(CACHE)
                 order = PeerOrder(str(folder / "source"), str(folder / peer.module), seconds)
                 rates[peer.name] = peer.rate(order, java)
             except BenchmarkFailed as error:

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from benchmarks.figure import BenchmarkFailed
+from benchmarks.own_environment import own_environment
 from benchmarks.processes import run_to_end
 from benchmarks.workloads import Workload
 
@@ -30,36 +30,23 @@ class Peer:
 
     name: str
     module: str
-    python: Path = Path(sys.executable)
+    packages: tuple[str, ...] = ()
+    """Installed into an environment of its own; without any it has the suite's own."""
 
     def rate(self, order: PeerOrder, environment: Mapping[str, str]) -> float:
-        """Changes a second. Raises BenchmarkFailed when the program fails."""
-        command = [str(self.python), "-m", f"benchmarks.peers.{self.module}"]
+        """Changes a second. Raises BenchmarkFailed when the program fails, or cannot be installed."""
+        python = own_environment(self.module, self.packages) if self.packages else sys.executable
+        command = [str(python), "-m", f"benchmarks.peers.{self.module}"]
         said = run_to_end(self.name, command, given=msgspec.json.encode(order), environment=environment)
         return float(said.split()[-1])
 
 
-def find_peers(cache: Path) -> list[Peer]:
+def find_peers() -> list[Peer]:
     return [
         Peer("a json and pandas script", "json_pandas"),
         Peer("Spark's own JSON to Parquet", "spark_json"),
-        Peer("dlt", "dlt_pipeline", cache / "dlt" / "bin" / "python"),
+        Peer("dlt", "dlt_pipeline", (DLT,)),
     ]
-
-
-def install_dlt(cache: Path) -> None:
-    """dlt in an environment of its own, which is kept. Raises BenchmarkFailed when it cannot be installed."""
-    folder = cache / "dlt"
-    mark = folder / "installed"
-    if mark.exists() and mark.read_text() == DLT:
-        return
-    uv = [sys.executable, "-m", "uv", "--quiet"]
-    try:
-        run_to_end("uv venv", [*uv, "venv", "--clear", "--python", sys.executable, str(folder)])
-        run_to_end("uv pip install", [*uv, "pip", "install", "--python", str(folder / "bin" / "python"), DLT])
-    except BenchmarkFailed as error:
-        raise BenchmarkFailed(f"{DLT} cannot be installed: {error}") from error
-    mark.write_text(DLT)
 
 
 def write_source(workload: Workload, folder: Path) -> None:

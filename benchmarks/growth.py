@@ -1,0 +1,145 @@
+"""`make bench-plots`: how the cost of a change grows with the changes before it, the tables, and the columns."""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import structlog
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from app.domain.table import Table, TableState
+from app.staging.table_registry import list_tables
+from app.supervisor import stop_signals_interrupt
+from benchmarks.bench import Bench
+from benchmarks.figure import BenchmarkFailed
+from benchmarks.gateway import Api, Gateway
+from benchmarks.growth_results import Growth, Point, Series, write_growth
+from benchmarks.load import load_on
+from benchmarks.machine import CACHE, REPOSITORY, find_machine, find_versions
+from benchmarks.plots import draw
+from benchmarks.staged_rows import registered, set_states, stage_rows
+from benchmarks.workloads import TableSpec, find_workload
+
+FILE: Final = REPOSITORY / "benchmarks" / "results" / "growth.json"
+CHANGES: Final = (10_000, 100_000, 1_000_000, 10_000_000)
+TABLES: Final = (1, 10, 100, 1_000)
+COLUMNS: Final = (4, 16, 64, 200, 400)
+CONNECTIONS: Final = 8
+
+SELECT_PUBLISHED = """
+    SELECT extract(epoch FROM max(published_at) - :start)::float8 FROM mirrorgate.landing_files
+    WHERE published_at >= :start"""
+SELECT_ACCEPTED = "SELECT coalesce(sum(accepted_changes), 0)::bigint FROM mirrorgate.table_counters"
+
+
+def measure(bench: Bench) -> Iterator[Series]:
+    yield Series("changes", "changes that went through the table before", tuple(_by_changes(bench)))
+    yield Series("tables", "tables, fed in turn", tuple(_by_tables(bench)))
+    yield Series("columns", "columns of the table", tuple(_by_columns(bench)))
+
+
+def _by_changes(bench: Bench) -> Iterator[Point]:
+    """One table, filled and drained up to each size before it is measured."""
+    with bench.gateway() as gateway:
+        api = _started(gateway)
+        workload = find_workload("bulk")
+        api.prepare(workload)
+        for size in CHANGES:
+            bench.say(f"growth, {size:,} changes")
+            there = gateway.value(SELECT_ACCEPTED)
+            table = registered(gateway.engine, workload.tables[0])
+            stage_rows(gateway.engine, table, max(0, bench.scaled(size, least=1_000) - there))
+            gateway.wait_published()
+            yield _point(bench, gateway, api, workload.name, size)
+
+
+def _by_tables(bench: Bench) -> Iterator[Point]:
+    with bench.gateway() as gateway:
+        api = _started(gateway)
+        for size in TABLES:
+            bench.say(f"growth, {size:,} tables")
+            workload = find_workload(f"tables-{size}")
+            api.prepare(workload)
+            yield _point(bench, gateway, api, workload.name, size)
+
+
+def _by_columns(bench: Bench) -> Iterator[Point]:
+    with bench.gateway() as gateway:
+        api = _started(gateway)
+        for size in COLUMNS:
+            bench.say(f"growth, {size} columns")
+            workload = find_workload(f"columns-{size}")
+            api.prepare(workload)
+            yield _point(bench, gateway, api, workload.name, size)
+
+
+def _started(gateway: Gateway) -> Api:
+    """An API beside a drain that has published already."""
+    gateway.start_drain(max_delay_seconds=0)
+    stage_rows(gateway.engine, registered(gateway.engine, TableSpec("bench.warm_up")), 100_000)
+    gateway.wait_published()
+    return gateway.start_api()
+
+
+def _point(bench: Bench, gateway: Gateway, api: Api, workload: str, size: int) -> Point:
+    """Nothing is published while changes are accepted, then nothing is accepted while they are published."""
+    with load_on(api.url, gateway.key, workload, CONNECTIONS) as load:
+        load.send(bench.seconds / 4)
+        gateway.wait_published()
+        tables = _tables(gateway)
+        set_states(gateway.engine, tables, TableState.PAUSED)
+        before = gateway.value(SELECT_ACCEPTED)
+        sent = load.send(bench.seconds)
+    changes = gateway.value(SELECT_ACCEPTED) - before
+    start = gateway.value("SELECT clock_timestamp()")
+    set_states(gateway.engine, tables, TableState.ACTIVE)
+    gateway.wait_published()
+    published = gateway.value(SELECT_PUBLISHED, start=start)
+    return Point(size, sent.seconds / changes * 1e6, published / changes * 1e6)
+
+
+def _tables(gateway: Gateway) -> Sequence[Table]:
+    with gateway.engine.begin() as connection:
+        return list_tables(connection)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=5.0, help="length of a run under load (5)")
+    parser.add_argument("--scale", type=float, default=1.0, help="size of the largest table; 1 is 10 million changes")
+    parser.add_argument("--output", type=Path, default=FILE, help="where the measurements go")
+    arguments = parser.parse_args()
+    console = Console(highlight=False)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    try:
+        with stop_signals_interrupt(), Progress(*columns, console=console) as progress:
+            task = progress.add_task("", total=None)
+            bench = Bench(
+                1, arguments.seconds, arguments.scale, CACHE, lambda text: progress.update(task, description=text)
+            )
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            machine, versions = find_machine(), find_versions()
+            growth = Growth(now, machine, versions, arguments.scale, tuple(measure(bench)))
+            write_growth(arguments.output, growth)
+            bench.say("drawing")
+            for file in draw(arguments.output):
+                console.print(f"Drawn: {file.name}")
+    except KeyboardInterrupt:
+        console.print("Stopped; every process that was started has ended.")
+        return 130
+    except BenchmarkFailed as error:
+        console.print(f"[red]{error}[/]")
+        return 2
+    for series in growth.series:
+        exponents = f"accept ^{series.accept_exponent:.2f}, publish ^{series.publish_exponent:.2f}"
+        console.print(f"Cost of a change by {series.title}: {exponents}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
