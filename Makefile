@@ -21,10 +21,10 @@ SEED ?=
 COMPILE := $(RUN) uv pip compile pyproject.toml --universal --python-version 3.11 --fork-strategy fewest --quiet \
 	--no-emit-index-url --custom-compile-command 'make lock'
 
-.PHONY: help demo up test test-fast check bench fuzz chaos openapi docs lock clean .venv
+.PHONY: help demo up test test-fast check bench bench-plots fuzz chaos openapi docs lock clean .venv
 
 help: ## List what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv ## Run the whole gateway on real messages and print what landed
 	@$(RUN) demo $(ARGS)
@@ -47,6 +47,9 @@ check: .venv ## Check format, lint, types and imports, then run all tests
 
 bench: .venv ## Measure every figure beside its limit, ARGS="--quick" in three minutes
 	@$(RUN) benchmarks $(ARGS)
+
+bench-plots: .venv ## Measure and draw how the cost of a change grows
+	@$(RUN) benchmarks.growth $(ARGS)
 
 fuzz: .venv ## Try damaged bytes on every decoder for SECONDS (60)
 	@$(RUN) tests.fuzz --seconds $(SECONDS) $(ARGS)

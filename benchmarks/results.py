@@ -77,13 +77,19 @@ def markdown_table(figures: Sequence[Figure]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def markdown(results: Results) -> str:
-    """The whole result: setting, table, details."""
-    parts = ["# Benchmark results\n", "\n".join(setting_lines(results)) + "\n", markdown_table(results.figures)]
+def detail_lines(results: Results) -> list[str]:
+    """What else was seen, and what is missing: a list in Markdown."""
     details = [
         f"- {figure.title}: " + "; ".join(f"{name} {value}" for name, value in figure.details.items())
         for figure in results.figures
         if figure.details
     ]
     details += [f"- {name} was not measured: {reason}" for name, reason in results.failures.items()]
-    return "\n".join([*parts, "\n".join(details)]).rstrip() + "\n"
+    return details
+
+
+def markdown(results: Results) -> str:
+    """The whole result: setting, table, details."""
+    setting = "".join(f"{line}\n" for line in setting_lines(results))
+    details = "".join(f"{line}\n" for line in detail_lines(results))
+    return "\n".join(["# Benchmark results\n", setting, markdown_table(results.figures), details])
