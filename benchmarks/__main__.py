@@ -3,7 +3,7 @@
 import argparse
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,7 +21,7 @@ from app.supervisor import stop_signals_interrupt
 from benchmarks.bench import Bench
 from benchmarks.comparison import compared, differing_settings
 from benchmarks.figure import BenchmarkFailed, Figure, readable
-from benchmarks.figures import described_figures, find_figures
+from benchmarks.figures import NAMES, Measure, described_figures, find_figures
 from benchmarks.machine import CACHE, REPOSITORY, find_machine, find_versions
 from benchmarks.results import HEADINGS, Results, cells, markdown, read_results, setting_lines, write_results
 
@@ -75,23 +75,23 @@ class Suite:
             (),
         )
 
-    def measure(self, names: Sequence[str]) -> None:
+    def measure(self, figures: Mapping[str, Measure]) -> None:
         """A figure that fails is told and left out."""
         columns = (SpinnerColumn(), BarColumn(24), TextColumn("{task.completed}/{task.total}"), TimeElapsedColumn())
         with Progress(*columns, TextColumn("{task.description}"), console=self._console) as progress:
-            task = progress.add_task("", total=len(names))
-            for name in names:
-                self._measure(name, progress, task)
+            task = progress.add_task("", total=len(figures))
+            for name, measure in figures.items():
+                self._measure(name, measure, progress, task)
                 progress.advance(task)
             progress.update(task, description="")
 
-    def _measure(self, name: str, progress: Progress, task: TaskID) -> None:
+    def _measure(self, name: str, measure: Measure, progress: Progress, task: TaskID) -> None:
         started = time.monotonic()
         bench = replace(self._bench, say=lambda text: progress.update(task, description=text))
         figures: list[Figure] = []
         failures: dict[str, str] = {}
         try:
-            figures = find_figures()[name](bench)
+            figures = measure(bench)
         except (BenchmarkFailed, MirrorgateError, OSError) as error:
             failures[name] = str(error)
             self._console.print(f"[red]{name} failed:[/] {error}")
@@ -154,7 +154,7 @@ def main() -> int:
         file = arguments.output or RESULTS / f"{datetime.now(UTC):%Y%m%d-%H%M%S}.json"
         suite = Suite(console, bench, file)
         with stop_signals_interrupt():
-            suite.measure(arguments.only or list(described_figures()))
+            suite.measure(find_figures(arguments.only or NAMES))
     except KeyboardInterrupt:
         console.print("Stopped; every process that was started has ended.")
         return INTERRUPTED

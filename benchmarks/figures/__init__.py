@@ -1,11 +1,13 @@
 """The figures by name. Each module measures what its docstring says; one may give several figures."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from typing import Final
+from typing import Final, TypeAlias
 
 from benchmarks.bench import Bench
 from benchmarks.figure import Figure
+
+Measure: TypeAlias = Callable[[Bench], list[Figure]]
 
 NAMES: Final = (
     "bulk",
@@ -22,9 +24,9 @@ NAMES: Final = (
 )
 
 
-def find_figures() -> Mapping[str, Callable[[Bench], list[Figure]]]:
-    """What measures, by name, in the order in which it runs."""
-    return {name: import_module(f"benchmarks.figures.{name}").measure for name in NAMES}
+def find_figures(names: Iterable[str] = NAMES) -> Mapping[str, Measure]:
+    """What measures, by name, in the order given."""
+    return {name: import_module(f"benchmarks.figures.{name}").measure for name in names}
 
 
 def described_figures() -> Mapping[str, str]:
