@@ -1,12 +1,11 @@
 """Memory: the API process at its largest, under bodies of 16 MB on 8 connections."""
 
-import re
-from pathlib import Path
 from typing import Final
 
 from benchmarks.bench import Bench
-from benchmarks.figure import BenchmarkFailed, Figure, Goal, Measured, Of, readable
+from benchmarks.figure import Figure, Goal, Measured, Of, readable
 from benchmarks.load import described, load_on
+from benchmarks.process_facts import resident
 from benchmarks.workloads import find_workload
 
 CONNECTIONS: Final = 8
@@ -38,11 +37,3 @@ def measure(bench: Bench) -> list[Figure]:
             described(sent) | {"meanwhile": f"{readable(rate)} changes/s"},
         )
     ]
-
-
-def resident(pid: int, line: str) -> float:
-    """A size in /proc/<pid>/status, in MB: VmRSS is the present one, VmHWM the largest so far."""
-    found = re.search(rf"^{line}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    if found is None:
-        raise BenchmarkFailed(f"/proc/{pid}/status has no {line}")
-    return int(found[1]) * 1_024 / 1e6
