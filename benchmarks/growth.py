@@ -2,7 +2,8 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -22,7 +23,7 @@ from benchmarks.load import load_on
 from benchmarks.machine import CACHE, REPOSITORY, find_machine, find_versions
 from benchmarks.plots import draw
 from benchmarks.staged_rows import registered, set_states, stage_rows
-from benchmarks.workloads import TableSpec, find_workload
+from benchmarks.workloads import TableSpec, Workload, find_workload
 
 FILE: Final = REPOSITORY / "benchmarks" / "results" / "growth.json"
 CHANGES: Final = (10_000, 100_000, 1_000_000, 10_000_000)
@@ -30,81 +31,106 @@ TABLES: Final = (1, 10, 100, 1_000)
 COLUMNS: Final = (4, 16, 64, 200, 400)
 CONNECTIONS: Final = 8
 
-SELECT_PUBLISHED = """
-    SELECT extract(epoch FROM max(published_at) - :start)::float8 FROM mirrorgate.landing_files
-    WHERE published_at >= :start"""
-SELECT_ACCEPTED = "SELECT coalesce(sum(accepted_changes), 0)::bigint FROM mirrorgate.table_counters"
+PER_TABLE: Final = 1_000
+
+SELECT_SECONDS = """
+    SELECT extract(epoch FROM (SELECT max(published_at) FROM mirrorgate.landing_files)
+        - (SELECT max(happened_at) FROM mirrorgate.table_events))::float8"""
+"""From the moment when the tables were let go to the last file."""
+SELECT_ACCEPTED = """
+    SELECT coalesce(sum(accepted_changes), 0)::bigint FROM mirrorgate.table_counters
+    JOIN mirrorgate.tables USING (table_id) WHERE folded_name <> 'bench.warm_up'"""
 
 
 def measure(bench: Bench) -> Iterator[Series]:
     yield Series("changes", "changes that went through the table before", tuple(_by_changes(bench)))
-    yield Series("tables", "tables, fed in turn", tuple(_by_tables(bench)))
+    yield Series("tables", "tables, each with as many changes", tuple(_by_tables(bench)))
     yield Series("columns", "columns of the table", tuple(_by_columns(bench)))
 
 
 def _by_changes(bench: Bench) -> Iterator[Point]:
     """One table, filled and drained up to each size before it is measured."""
-    with bench.gateway() as gateway:
-        api = _started(gateway)
-        workload = find_workload("bulk")
+    workload = find_workload("bulk")
+    with _started(bench) as (gateway, api):
         api.prepare(workload)
-        for size in CHANGES:
+        table = registered(gateway.engine, workload.tables[0])
+        for size in (bench.scaled(size, least=1_000) for size in CHANGES):
             bench.say(f"growth, {size:,} changes")
-            there = gateway.value(SELECT_ACCEPTED)
-            table = registered(gateway.engine, workload.tables[0])
-            stage_rows(gateway.engine, table, max(0, bench.scaled(size, least=1_000) - there))
-            gateway.wait_published()
-            yield _point(bench, gateway, api, workload.name, size)
-
-
-def _by_tables(bench: Bench) -> Iterator[Point]:
-    with bench.gateway() as gateway:
-        api = _started(gateway)
-        for size in TABLES:
-            bench.say(f"growth, {size:,} tables")
-            workload = find_workload(f"tables-{size}")
-            api.prepare(workload)
-            yield _point(bench, gateway, api, workload.name, size)
+            stage_rows(gateway.engine, table, max(0, size - _accepted(gateway)))
+            yield _stream_point(bench, gateway, api, workload, size)
 
 
 def _by_columns(bench: Bench) -> Iterator[Point]:
-    with bench.gateway() as gateway:
-        api = _started(gateway)
+    with _started(bench) as (gateway, api):
         for size in COLUMNS:
             bench.say(f"growth, {size} columns")
             workload = find_workload(f"columns-{size}")
             api.prepare(workload)
-            yield _point(bench, gateway, api, workload.name, size)
+            yield _stream_point(bench, gateway, api, workload, size)
 
 
-def _started(gateway: Gateway) -> Api:
-    """An API beside a drain that has published already."""
-    gateway.start_drain(max_delay_seconds=0)
-    stage_rows(gateway.engine, registered(gateway.engine, TableSpec("bench.warm_up")), 100_000)
-    gateway.wait_published()
-    return gateway.start_api()
+def _by_tables(bench: Bench) -> Iterator[Point]:
+    """Accepting a stream over so many tables; publishing as many changes in each of them."""
+    with _started(bench) as (gateway, api):
+        for size in TABLES:
+            bench.say(f"growth, {size:,} tables")
+            workload = find_workload(f"tables-{size}")
+            api.prepare(workload)
+            accept = _accept(bench, gateway, api, workload)
+            gateway.wait_published()
+            with _paused(gateway) as tables:
+                for table in tables:
+                    stage_rows(gateway.engine, table, PER_TABLE)
+            yield Point(size, accept, _publish(gateway, len(tables) * PER_TABLE))
 
 
-def _point(bench: Bench, gateway: Gateway, api: Api, workload: str, size: int) -> Point:
+def _stream_point(bench: Bench, gateway: Gateway, api: Api, workload: Workload, size: int) -> Point:
     """Nothing is published while changes are accepted, then nothing is accepted while they are published."""
-    with load_on(api.url, gateway.key, workload, CONNECTIONS) as load:
-        load.send(bench.seconds / 4)
-        gateway.wait_published()
-        tables = _tables(gateway)
-        set_states(gateway.engine, tables, TableState.PAUSED)
-        before = gateway.value(SELECT_ACCEPTED)
-        sent = load.send(bench.seconds)
-    changes = gateway.value(SELECT_ACCEPTED) - before
-    start = gateway.value("SELECT clock_timestamp()")
-    set_states(gateway.engine, tables, TableState.ACTIVE)
     gateway.wait_published()
-    published = gateway.value(SELECT_PUBLISHED, start=start)
-    return Point(size, sent.seconds / changes * 1e6, published / changes * 1e6)
+    with _paused(gateway):
+        before = _accepted(gateway)
+        accept = _accept(bench, gateway, api, workload)
+        changes = _accepted(gateway) - before
+    return Point(size, accept, _publish(gateway, changes))
 
 
-def _tables(gateway: Gateway) -> Sequence[Table]:
+@contextmanager
+def _started(bench: Bench) -> Iterator[tuple[Gateway, Api]]:
+    """A gateway whose drain has published already."""
+    with bench.gateway() as gateway:
+        gateway.start_drain(max_delay_seconds=0)
+        stage_rows(gateway.engine, registered(gateway.engine, TableSpec("bench.warm_up")), 100_000)
+        gateway.wait_published()
+        yield gateway, gateway.start_api()
+
+
+@contextmanager
+def _paused(gateway: Gateway) -> Iterator[list[Table]]:
+    """Tables that publish nothing while the block runs: all but the one that warmed up."""
     with gateway.engine.begin() as connection:
-        return list_tables(connection)
+        tables = [table for table in list_tables(connection) if table.name.table != "warm_up"]
+    set_states(gateway.engine, tables, TableState.PAUSED)
+    yield tables
+    set_states(gateway.engine, tables, TableState.ACTIVE)
+
+
+def _accept(bench: Bench, gateway: Gateway, api: Api, workload: Workload) -> float:
+    """Microseconds a change until it is durable."""
+    with load_on(api.url, gateway.key, workload.name, CONNECTIONS) as load:
+        load.send(bench.seconds / 4)
+        sent = load.send(bench.seconds)
+    return sent.seconds / (sent.requests * workload.per_request) * 1e6
+
+
+def _publish(gateway: Gateway, changes: int) -> float:
+    """Microseconds a change of those that were let go just now."""
+    gateway.wait_published()
+    return float(gateway.value(SELECT_SECONDS)) / changes * 1e6
+
+
+def _accepted(gateway: Gateway) -> int:
+    """Of the tables that are measured."""
+    return int(gateway.value(SELECT_ACCEPTED))
 
 
 def main() -> int:
