@@ -1,6 +1,7 @@
 """`make bench`: every figure beside its limit, measured in the same run on the same machine."""
 
 import argparse
+import logging
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,9 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+import httpx
 import msgspec
+import sqlalchemy as sa
 import structlog
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table as Grid
 
@@ -22,6 +26,7 @@ from benchmarks.bench import Bench
 from benchmarks.comparison import compared, differing_settings
 from benchmarks.figure import BenchmarkFailed, Figure, readable
 from benchmarks.figures import NAMES, Measure, described_figures, find_figures
+from benchmarks.gateway import forget_settings
 from benchmarks.machine import CACHE, REPOSITORY, find_machine, find_versions
 from benchmarks.results import HEADINGS, Results, cells, markdown, read_results, setting_lines, write_results
 
@@ -92,9 +97,9 @@ class Suite:
         failures: dict[str, str] = {}
         try:
             figures = measure(bench)
-        except (BenchmarkFailed, MirrorgateError, OSError) as error:
+        except (BenchmarkFailed, MirrorgateError, OSError, httpx.HTTPError, sa.exc.SQLAlchemyError) as error:
             failures[name] = str(error)
-            self._console.print(f"[red]{name} failed:[/] {error}")
+            self._console.print(f"[red]{name} failed:[/] {escape(str(error))}")
         for figure in figures:
             ratio = f"{readable(figure.ratio.median)} of {figure.limit_name}"
             self._console.print(f"{figure.title}: {readable(figure.value.median)} {figure.unit}, {ratio}")
@@ -140,7 +145,8 @@ def main() -> int:
         for name, line in described_figures().items():
             console.print(f"{name:18} {line}")
         return 0
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    forget_settings()
     quick = arguments.quick
     bench = Bench(
         runs=int(arguments.runs or (2 if quick else 3)),
@@ -159,7 +165,7 @@ def main() -> int:
         console.print("Stopped; every process that was started has ended.")
         return INTERRUPTED
     except BenchmarkFailed as error:
-        console.print(f"[red]{error}[/]")
+        console.print(f"[red]{escape(str(error))}[/]")
         return 2
     show(console, suite.results)
     if old is not None:

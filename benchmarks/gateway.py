@@ -128,6 +128,12 @@ def running_gateway(folder: Path) -> Iterator[Gateway]:
         yield Gateway(folder, postgres.url, key, engine, stack, find_java(folder, os.environ))
 
 
+def forget_settings() -> None:
+    """From now on this process and its children have the gateway's defaults, whatever the environment set."""
+    for name in [name for name in os.environ if name.startswith(PREFIX)]:
+        del os.environ[name]
+
+
 def _wait(
     holds: Callable[[], bool],
     what: str,

@@ -1,6 +1,7 @@
 """`make bench-plots`: how the cost of a change grows with the changes before it, the tables, and the columns."""
 
 import argparse
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from typing import Final
 
 import structlog
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from app.domain.table import Table, TableState
@@ -17,7 +19,7 @@ from app.staging.table_registry import list_tables
 from app.supervisor import stop_signals_interrupt
 from benchmarks.bench import Bench
 from benchmarks.figure import BenchmarkFailed
-from benchmarks.gateway import Api, Gateway
+from benchmarks.gateway import Api, Gateway, forget_settings
 from benchmarks.growth_results import Growth, Point, Series, write_growth
 from benchmarks.load import load_on
 from benchmarks.machine import CACHE, REPOSITORY, find_machine, find_versions
@@ -140,7 +142,8 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=FILE, help="where the measurements go")
     arguments = parser.parse_args()
     console = Console(highlight=False)
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    forget_settings()
     columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     try:
         with stop_signals_interrupt(), Progress(*columns, console=console) as progress:
@@ -159,7 +162,7 @@ def main() -> int:
         console.print("Stopped; every process that was started has ended.")
         return 130
     except BenchmarkFailed as error:
-        console.print(f"[red]{error}[/]")
+        console.print(f"[red]{escape(str(error))}[/]")
         return 2
     for series in growth.series:
         exponents = f"accept ^{series.accept_exponent:.2f}, publish ^{series.publish_exponent:.2f}"

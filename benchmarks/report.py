@@ -32,6 +32,9 @@ one and flags what moved by more than the runs differ.
 The gateway is the real one: the embedded Postgres with fsync, the API under uvicorn, the drain under Spark. The load
 generator runs on the same machine, in a process of its own; its share of a core and its own ceiling stand below.
 
+The peers of the end-to-end figure read the same changes from NDJSON files that are there already, know no NULL, and
+promise nothing: a hand-written script of json and pandas in one process, dlt, and Spark's own reader and writer.
+
 ## Figures
 """
 
