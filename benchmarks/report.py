@@ -80,6 +80,7 @@ def main() -> int:
     parser.add_argument("--results", type=Path, metavar="FILE", help="results to commit, from now on")
     parser.add_argument("--growth", type=Path, metavar="FILE", help="growth to commit, from now on")
     arguments = parser.parse_args()
+    REFERENCE.parent.mkdir(exist_ok=True)
     try:
         if arguments.results:
             read_results(arguments.results)
