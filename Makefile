@@ -21,10 +21,10 @@ SEED ?=
 COMPILE := $(RUN) uv pip compile --universal --python-version 3.11 --fork-strategy fewest --quiet \
 	--no-emit-index-url --custom-compile-command 'make lock'
 
-.PHONY: help demo up test test-fast check check-all bench fuzz chaos openapi docs lock clean .venv
+.PHONY: help demo up test test-fast check check-all bench bench-plots fuzz chaos openapi docs lock clean .venv
 
 help: ## List what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: .venv ## Run the whole gateway on real messages and print what landed
 	@$(RUN) demo $(ARGS)
@@ -48,10 +48,11 @@ check: .venv ## Check format, lint, types and imports, then run all tests
 check-all: check ## What check does, then the tests that take minutes
 	$(RUN) pytest -m thorough $(ARGS)
 
-bench: .venv ## Run the benchmark suite, which lives in benchmarks/
-	@echo "The benchmark suite lives in benchmarks/; it is not part of the tests."
+bench: .venv ## Measure every figure beside its limit, ARGS="--quick" in three minutes
 	@$(RUN) benchmarks $(ARGS)
-	@$(RUN) benchmarks.row_images
+
+bench-plots: .venv ## Measure and draw how the cost of a change grows
+	@$(RUN) benchmarks.growth $(ARGS)
 
 fuzz: .venv ## Try damaged bytes on every decoder for SECONDS (60)
 	@$(RUN) tests.fuzz --seconds $(SECONDS) $(ARGS)
@@ -74,7 +75,7 @@ lock: .venv ## Pin the newest versions that fit pyproject.toml
 	@$(COMPILE) tests/sdk/requirements.in --upgrade --output-file requirements/sdk.lock
 
 clean: ## Remove .venv and everything else that can be made again; keeps .mirrorgate
-	@rm -rf .venv build dist .chaos .demo .fuzz .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf .venv build dist .bench .chaos .demo .fuzz .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@rm -rf spark-warehouse metastore_db derby.log *.egg-info
 	@find . -name .mirrorgate -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -11,6 +11,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from types import GenericAlias
 from typing import Any, Final
 
 import msgspec
@@ -155,12 +156,14 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=31)
     arguments = parser.parse_args()
     console.print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}")
-    for format_name, make, kind, count in (
+    formats: list[tuple[str, Callable[[int, str], Any], Any, Any]] = [
         ("Arcion", arcion_message, ArcionMessage, count_arcion),
         ("Replicate", replicate_message, ReplicateMessage | None, count_replicate),
-    ):
+    ]
+    for format_name, make, kind, count in formats:
         strict = MessageDecoder(kind, count)
-        many, one = msgspec.json.Decoder(list[kind]), msgspec.json.Decoder(kind)
+        many: Any = msgspec.json.Decoder(GenericAlias(list, (kind,)))
+        one: Any = msgspec.json.Decoder(kind)
         grid = Grid(title=f"{format_name}: {arguments.messages:,} messages, milliseconds")
         for column in ("body", "bytes", "decoder", "strict", "ratio"):
             grid.add_column(column, justify="left" if column == "body" else "right")

@@ -1,0 +1,78 @@
+"""The limit of freshness: Spark jobs of the drain's kind that build nothing, `python -m benchmarks.empty_job`.
+
+Prints one line when the session is warm, and for each line that it reads the median seconds of so many jobs.
+"""
+
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from app.embedded import find_java
+from app.settings import Settings
+from benchmarks.figure import BenchmarkFailed
+from benchmarks.processes import started
+from spark_jobs.drain import start_spark
+
+
+class EmptyJobs:
+    """A Spark session of the drain's settings in a process of its own."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self._process = process
+        self._line()
+
+    def median_seconds(self, jobs: int) -> float:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{jobs}\n".encode())
+        self._process.stdin.flush()
+        return float(self._line())
+
+    def _line(self) -> bytes:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise BenchmarkFailed("Spark did not start for the empty jobs")
+        return line
+
+
+@contextmanager
+def empty_jobs(folder: Path, environment: dict[str, str]) -> Iterator[EmptyJobs]:
+    """The session lives as long as the block."""
+    pipe = subprocess.PIPE
+    java = {"JAVA_HOME": str(find_java(folder, environment))}
+    command = [sys.executable, "-m", "benchmarks.empty_job"]
+    with started("spark", command, environment=java, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
+        yield EmptyJobs(process)
+
+
+def _echo(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
+
+def _seconds(spark: SparkSession) -> float:
+    begun = time.perf_counter()
+    spark.range(0, 1, 1, 1).mapInArrow(_echo, "id long").toArrow()
+    return time.perf_counter() - begun
+
+
+def main() -> None:
+    spark = start_spark(Settings())
+    for _ in range(10):
+        _seconds(spark)
+    sys.stdout.write("warm\n")
+    sys.stdout.flush()
+    for line in sys.stdin:
+        sys.stdout.write(f"{statistics.median(_seconds(spark) for _ in range(int(line)))}\n")
+        sys.stdout.flush()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

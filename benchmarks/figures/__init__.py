@@ -1,0 +1,35 @@
+"""The figures by name. Each module measures what its docstring says; one may give several figures."""
+
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
+from typing import Final, TypeAlias
+
+from benchmarks.bench import Bench
+from benchmarks.figure import Figure
+
+Measure: TypeAlias = Callable[[Bench], list[Figure]]
+
+NAMES: Final = (
+    "bulk",
+    "small",
+    "drain",
+    "end_to_end",
+    "memory",
+    "partial_updates",
+    "freshness",
+    "tables",
+    "backlog",
+    "size",
+    "workloads",
+)
+
+
+def find_figures(names: Iterable[str] = NAMES) -> Mapping[str, Measure]:
+    """What measures, by name, in the order given."""
+    return {name: import_module(f"benchmarks.figures.{name}").measure for name in names}
+
+
+def described_figures() -> Mapping[str, str]:
+    """One line on each."""
+    modules = {name: import_module(f"benchmarks.figures.{name}") for name in NAMES}
+    return {name: (module.__doc__ or "").splitlines()[0] for name, module in modules.items()}

@@ -1,0 +1,53 @@
+"""Drain: rows published a second, with fsync, ledger and publication, beside a plain loop over the same payloads."""
+
+import shutil
+from itertools import chain
+from typing import Final
+
+from benchmarks.bench import Bench
+from benchmarks.figure import Figure, Goal, Measured
+from benchmarks.plain_drain import PlainOrder, plain_rate
+from benchmarks.published import drain_paused
+from benchmarks.staged_rows import registered, stage_rows
+from benchmarks.workloads import TableSpec
+
+ROWS: Final = 4_000_000
+WARM_UP_ROWS: Final = 100_000
+
+
+def measure(bench: Bench) -> list[Figure]:
+    """Each run drains a table of its own, and the plain loop then writes the same files again."""
+    rows = bench.scaled(ROWS, least=50_000)
+    drained, plain = [], []
+    with bench.gateway() as gateway:
+        gateway.start_drain(max_delay_seconds=0)
+        for number in chain([0], bench.each_run("drain")):
+            spec = TableSpec(f"bench.drain_{number}")
+            table = registered(gateway.engine, spec, paused=True)
+            stage_rows(gateway.engine, table, rows if number else min(rows, WARM_UP_ROWS))
+            found = drain_paused(gateway, table)
+            folder = gateway.folder / "plain"
+            order = PlainOrder(
+                gateway.database_url,
+                table.table_id,
+                bytes(table.schema.arrow.serialize()),
+                tuple((file.first_sequence, file.last_sequence) for file in found.files),
+                str(folder),
+            )
+            limit = plain_rate(order)
+            shutil.rmtree(folder)
+            if number:
+                drained.append(found.rate)
+                plain.append(limit)
+    return [
+        Figure(
+            "drain",
+            "Drain: rows published of a backlog of one table",
+            "rows/s",
+            Measured.of(drained),
+            Measured.of(plain),
+            "a plain single-process loop, the same payloads into the same Parquet",
+            Goal(1.2, at_least=True),
+            {"rows a run": f"{rows:,}", "files a run": str(len(found.files))},
+        )
+    ]

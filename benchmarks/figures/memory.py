@@ -1,0 +1,39 @@
+"""Memory: the API process at its largest, under bodies of 16 MB on 8 connections."""
+
+from typing import Final
+
+from benchmarks.bench import Bench
+from benchmarks.figure import Figure, Goal, Measured, Of, readable
+from benchmarks.load import described, load_on
+from benchmarks.process_facts import resident
+from benchmarks.workloads import find_workload
+
+CONNECTIONS: Final = 8
+
+
+def measure(bench: Bench) -> list[Figure]:
+    """Each run has an API process of its own, so that it begins small."""
+    workload = find_workload("large")
+    peaks, idle = [], []
+    with bench.gateway() as gateway:
+        for number in bench.each_run("memory"):
+            api = gateway.start_api()
+            if number == 1:
+                api.prepare(workload)
+            idle.append(resident(api.pid, "VmRSS"))
+            with load_on(api.url, gateway.key, workload.name, CONNECTIONS) as load:
+                sent = load.send(bench.seconds)
+            peaks.append(resident(api.pid, "VmHWM"))
+    rate = sent.requests * workload.per_request / sent.seconds
+    return [
+        Figure(
+            "memory",
+            f"Memory of the API process at its largest, bodies of 16 MB, {CONNECTIONS} connections",
+            "MB",
+            Measured.of(peaks),
+            Measured.of(idle),
+            "the same process before the first request",
+            Goal(400, at_least=False, of=Of.VALUE),
+            described(sent) | {"meanwhile": f"{readable(rate)} changes/s"},
+        )
+    ]

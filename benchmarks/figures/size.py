@@ -1,0 +1,62 @@
+"""Size: what Postgres takes after 10 M rows went through it, were published and purged, beside before."""
+
+import time
+from typing import Final
+
+from app.staging.retention import RetentionLimits, run_retention
+from benchmarks.bench import Bench
+from benchmarks.figure import BenchmarkFailed, Figure, Goal, Measured
+from benchmarks.gateway import Gateway
+from benchmarks.staged_rows import registered, stage_rows
+from benchmarks.workloads import TableSpec
+
+ROWS: Final = 10_000_000
+AT_ONCE: Final = RetentionLimits(keep_seconds=0, keep_bytes=2**40, quiet_seconds=0)
+"""Everything that is published is old: what retention does in days happens now."""
+VACUUM_SECONDS: Final = 75
+"""Autovacuum looks once a minute."""
+
+SELECT_SIZE = """
+    SELECT (pg_database_size(current_database()) - pg_total_relation_size('mirrorgate.row_images'))::float8 / 1e6"""
+
+
+def measure(bench: Bench) -> list[Figure]:
+    """One run: a database has only one beginning."""
+    rows = bench.scaled(ROWS, least=50_000)
+    with bench.gateway() as gateway:
+        gateway.start_drain(max_delay_seconds=0)
+        table = registered(gateway.engine, TableSpec("bench.size"))
+        before = float(gateway.value(SELECT_SIZE))
+        bench.say(f"size, {rows:,} rows")
+        stage_rows(gateway.engine, table, rows)
+        gateway.wait_published()
+        full = float(gateway.value(SELECT_SIZE))
+        bench.say("size, purging")
+        purge(gateway)
+        purged = float(gateway.value(SELECT_SIZE))
+        bench.say("size, waiting for autovacuum")
+        time.sleep(bench.scaled(VACUUM_SECONDS, least=5))
+        after = float(gateway.value(SELECT_SIZE))
+    return [
+        Figure(
+            "size",
+            f"Postgres after draining and purging {rows:,} rows",
+            "MB",
+            Measured.of([after]),
+            Measured.of([before]),
+            "before the first row",
+            Goal(1.5, at_least=False),
+            {"before the purge": f"{full:,.1f} MB", "right after the purge": f"{purged:,.1f} MB"},
+        )
+    ]
+
+
+def purge(gateway: Gateway) -> None:
+    """Rounds of retention until no payload is left. Raises BenchmarkFailed when some stay."""
+    for _ in range(20):
+        while run_retention(gateway.engine, AT_ONCE) is None:
+            time.sleep(0.1)
+        if not gateway.value("SELECT count(*) FROM mirrorgate.block_payloads"):
+            run_retention(gateway.engine, AT_ONCE)
+            return
+    raise BenchmarkFailed("retention leaves payloads that are published")

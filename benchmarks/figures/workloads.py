@@ -1,0 +1,49 @@
+"""The other workloads: durable changes a second of each, beside only decoding the same bytes."""
+
+from typing import Final
+
+from benchmarks.bench import Bench
+from benchmarks.decoding import decoding_rate
+from benchmarks.figure import Figure, Measured
+from benchmarks.gateway import Api, Gateway
+from benchmarks.load import described, load_on
+from benchmarks.workloads import find_workload
+
+CONNECTIONS: Final = 32
+TITLES: Final = {
+    "small-10": "10 changes a request",
+    "small-100": "100 changes a request",
+    "wide": "200 columns, 100 changes a request",
+    "many-tables": "1,000 tables in turn, 10 changes a request",
+    "replicate": "Replicate, 1,000 changes a request",
+}
+
+
+def measure(bench: Bench) -> list[Figure]:
+    """One API process; no goal is set for these."""
+    with bench.gateway() as gateway:
+        api = gateway.start_api()
+        return [_measured(bench, gateway, api, name) for name in TITLES]
+
+
+def _measured(bench: Bench, gateway: Gateway, api: Api, name: str) -> Figure:
+    workload = find_workload(name)
+    bodies = workload.bodies()
+    durable, decoded = [], []
+    bench.say(f"{TITLES[name]}, preparing")
+    api.prepare(workload)
+    with load_on(api.url, gateway.key, name, CONNECTIONS) as load:
+        load.send(bench.seconds / 4)
+        for _ in bench.each_run(TITLES[name]):
+            decoded.append(decoding_rate(bodies, bench.seconds / 8) * workload.per_request)
+            sent = load.send(bench.seconds / 2)
+            durable.append(sent.requests * workload.per_request / sent.seconds)
+    return Figure(
+        name,
+        f"{TITLES[name]}, {CONNECTIONS} connections",
+        "changes/s",
+        Measured.of(durable),
+        Measured.of(decoded),
+        "orjson.loads of the same bytes, one thread",
+        details=described(sent),
+    )

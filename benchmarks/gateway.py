@@ -1,0 +1,167 @@
+"""The gateway under test: the parts of `mirrorgate up`, each started by itself so that a figure may leave one out.
+
+Postgres is the embedded one with its durable settings, the API runs under uvicorn, the drain under Spark.
+"""
+
+import http.client
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import sqlalchemy as sa
+
+from app.client import GatewayClient
+from app.embedded import PrivatePostgres, find_java
+from app.settings import PREFIX
+from app.staging.database import open_engine
+from app.staging.schema_revision import migrate
+from benchmarks.figure import BenchmarkFailed
+from benchmarks.processes import started
+from benchmarks.workloads import Workload
+
+_READY_WITHIN: Final = 120.0
+_LOOK_EVERY: Final = 0.02
+
+
+@dataclass
+class Api:
+    """A running API: its address, its first process, and a client with the admin key."""
+
+    url: str
+    pid: int
+    client: GatewayClient
+
+    def prepare(self, workload: Workload) -> None:
+        """Register the workload's tables and send what has to come first."""
+        for table in workload.tables:
+            self.client.put(f"/v1/tables/{table.name}", table.registration())
+        for body in workload.first():
+            self.client.post_changes(workload.source_format, body)
+
+    def set_publishing(self, table: str, act: str) -> None:
+        """`pause` or `resume` a table of the first generation."""
+        self.client.post(f"/v1/tables/{table}/{act}", None, generation=1)
+
+
+@dataclass
+class Gateway:
+    """A private Postgres, migrated, and what it takes to start the other parts on it."""
+
+    folder: Path
+    database_url: str
+    key: str
+    engine: sa.Engine
+    _stack: ExitStack
+    _java_home: Path
+
+    @property
+    def landing_zone(self) -> Path:
+        return self.folder / "landing-zone"
+
+    def start_api(self, processes: int = 1) -> Api:
+        """Another API on a port of its own."""
+        port = _free_port()
+        own = {f"{PREFIX}PORT": str(port), f"{PREFIX}API_PROCESSES": str(processes)}
+        process = self._start(f"api-{port}", "app.main", own)
+        url = f"http://127.0.0.1:{port}"
+        _wait(lambda: _status(url, "/healthz") == 200, "the API serves", process)
+        client = self._stack.enter_context(GatewayClient(url, self.key))
+        return Api(url, process.pid, client)
+
+    def start_drain(self, **settings: object) -> "subprocess.Popen[bytes]":
+        """The drain, with these settings by their lower-case names; returns once it holds a lease."""
+        own = {f"{PREFIX}{name.upper()}": str(value) for name, value in settings.items()}
+        process = self._start("drain", "spark_jobs.drain", {**own, "JAVA_HOME": str(self._java_home)})
+        leases = "SELECT count(*) FROM mirrorgate.workers WHERE lease_until > clock_timestamp()"
+        _wait(lambda: self.value(leases) > 0, "the drain runs", process)
+        return process
+
+    def value(self, statement: str, **parameters: object) -> Any:
+        """The only value that a query finds."""
+        with self.engine.begin() as connection:
+            return connection.execute(sa.text(statement), parameters).scalar_one()
+
+    def rows(self, statement: str, **parameters: object) -> list[Any]:
+        with self.engine.begin() as connection:
+            return list(connection.execute(sa.text(statement), parameters).all())
+
+    def wait_published(self, within: float = 1_800.0) -> None:
+        """Return when every accepted batch of every table is published. Raises BenchmarkFailed when it takes long."""
+        _wait(lambda: not self.value(PENDING), "everything is published", within=within, every=0.1)
+
+    def _start(self, name: str, module: str, settings: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+        environment = {
+            f"{PREFIX}DATABASE_URL": self.database_url,
+            f"{PREFIX}LANDING_ZONE": str(self.landing_zone),
+            f"{PREFIX}ADMIN_KEY": self.key,
+            **settings,
+        }
+        command = [sys.executable, "-m", module, "--parent-pid", str(os.getpid())]
+        log_file = self.folder / f"{name}.log"
+        return self._stack.enter_context(started(name, command, environment=environment, log_file=log_file))
+
+
+PENDING: Final = """
+    SELECT EXISTS (SELECT FROM mirrorgate.table_counters c JOIN mirrorgate.tables t USING (table_id)
+        WHERE t.state = 'active' AND c.published_through < c.last_sequence)"""
+
+
+@contextmanager
+def running_gateway(folder: Path) -> Iterator[Gateway]:
+    """A new Postgres in `folder`; it, and all that is started on it, ends with the block."""
+    folder.mkdir(parents=True)
+    with ExitStack() as stack:
+        postgres = stack.enter_context(PrivatePostgres(folder))
+        migrate(postgres.url)
+        engine = open_engine(postgres.url, application="benchmark")
+        stack.callback(engine.dispose)
+        key = f"mg_{secrets.token_hex(4)}_{secrets.token_urlsafe(32)}"
+        yield Gateway(folder, postgres.url, key, engine, stack, find_java(folder, os.environ))
+
+
+def forget_settings() -> None:
+    """From now on this process and its children have the gateway's defaults, whatever the environment set."""
+    for name in [name for name in os.environ if name.startswith(PREFIX)]:
+        del os.environ[name]
+
+
+def _wait(
+    holds: Callable[[], bool],
+    what: str,
+    process: "subprocess.Popen[bytes] | None" = None,
+    *,
+    within: float = _READY_WITHIN,
+    every: float = _LOOK_EVERY,
+) -> None:
+    give_up = time.monotonic() + within
+    while not holds():
+        if process is not None and process.poll() is not None:
+            raise BenchmarkFailed(f"waiting until {what}: the process ended with code {process.returncode}")
+        if time.monotonic() > give_up:
+            raise BenchmarkFailed(f"waiting until {what}: it took more than {within:.0f} s")
+        time.sleep(every)
+
+
+def _status(url: str, path: str) -> int:
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=2.0)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    except (OSError, http.client.HTTPException):
+        return 0
+    finally:
+        connection.close()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as trial:
+        return int(trial.getsockname()[1])

@@ -1,0 +1,60 @@
+"""How the cost of a change grows with the size of something: points, and the exponent that fits them."""
+
+import math
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.figure import BenchmarkFailed
+from benchmarks.machine import Machine, Versions
+
+
+class Point(msgspec.Struct, frozen=True):
+    """Microseconds a change at one size: until it is durable, and from there until it is published."""
+
+    size: int
+    accept: float
+    publish: float
+
+
+class Series(msgspec.Struct, frozen=True):
+    name: str
+    title: str
+    points: tuple[Point, ...]
+
+    @property
+    def accept_exponent(self) -> float:
+        return exponent([(point.size, point.accept) for point in self.points])
+
+    @property
+    def publish_exponent(self) -> float:
+        return exponent([(point.size, point.publish) for point in self.points])
+
+
+class Growth(msgspec.Struct, frozen=True):
+    taken_at: str
+    machine: Machine
+    versions: Versions
+    scale: float
+    series: tuple[Series, ...]
+
+
+def exponent(points: Sequence[tuple[float, float]]) -> float:
+    """The e of cost = c · size^e by least squares over the logarithms: 0 stays the same, 1 grows in proportion."""
+    sizes, costs = [math.log(size) for size, _ in points], [math.log(cost) for _, cost in points]
+    return statistics.linear_regression(sizes, costs).slope
+
+
+def read_growth(file: Path) -> Growth:
+    """Raises BenchmarkFailed for a file that is missing or holds something else."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Growth)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise BenchmarkFailed(f"{file} holds no growth measurements: {error}") from error
+
+
+def write_growth(file: Path, growth: Growth) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(msgspec.json.format(msgspec.json.encode(growth), indent=1) + b"\n")

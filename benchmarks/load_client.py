@@ -1,0 +1,194 @@
+"""The load generator's process: `python -m benchmarks.load_client`, driven by `benchmarks.load` over pipes.
+
+Requests are made before the clock runs; then each connection sends the next one as soon as its last answer is there,
+over raw sockets on uvloop. Nothing of an answer is looked at but its status and length.
+"""
+
+import asyncio
+import itertools
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+import uvloop
+
+from benchmarks.workloads import find_workload
+
+
+class Target(msgspec.Struct, frozen=True):
+    """The first line that this process reads."""
+
+    host: str
+    port: int
+    key: str
+    workload: str
+    connections: int
+    pipelined: int = 1
+    """Requests in flight per connection."""
+
+
+class Order(msgspec.Struct, frozen=True):
+    """Every further line: send for so many seconds, or every different request once, or to the empty endpoint."""
+
+    seconds: float | None = None
+    empty: bool = False
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """The answer to an order. `seconds` run from the first request to the last answer."""
+
+    requests: int
+    seconds: float
+    cpu_seconds: float
+    latencies: tuple[float, ...]
+    """Seconds, in the order of the answers."""
+    refused: str = ""
+    """The first answer that was no success."""
+
+
+EMPTY: Final = b"GET /healthz HTTP/1.1\r\nHost: bench\r\n\r\n"
+
+
+def request_bytes(path: str, key: str, body: bytes) -> bytes:
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {key}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+class Run:
+    """One order being carried out over all connections."""
+
+    def __init__(self, requests: Sequence[bytes], seconds: float | None) -> None:
+        self._requests = itertools.cycle(requests) if seconds is not None else iter(requests)
+        self._seconds = seconds
+        self._in_flight = 0
+        self._started = self._ended = 0.0
+        self._latencies: list[float] = []
+        self._refused = ""
+        self._done = asyncio.get_running_loop().create_future()
+
+    async def over(self, connections: Sequence["Connection"], pipelined: int) -> Sent:
+        cpu = time.process_time()
+        self._started = self._ended = time.perf_counter()
+        for _ in range(pipelined):
+            for connection in connections:
+                connection.run = self
+                self.send_next(connection)
+        if self._in_flight:
+            await self._done
+        cpu = time.process_time() - cpu
+        return Sent(
+            len(self._latencies), self._ended - self._started, cpu, tuple(self._latencies), refused=self._refused
+        )
+
+    def send_next(self, connection: "Connection") -> None:
+        now = time.perf_counter()
+        over = self._refused or (self._seconds is not None and now - self._started >= self._seconds)
+        request = None if over else next(self._requests, None)
+        if request is not None:
+            self._in_flight += 1
+            connection.send(request, now)
+
+    def answered(self, connection: "Connection", sent_at: float, status: int, content: bytes) -> None:
+        self._ended = time.perf_counter()
+        self._in_flight -= 1
+        if 200 <= status < 300:
+            self._latencies.append(self._ended - sent_at)
+        else:
+            self._refused = self._refused or f"{status} {content.decode(errors='replace')}"
+        self.send_next(connection)
+        if not self._in_flight and not self._done.done():
+            self._done.set_result(None)
+
+    def broken(self, error: Exception | None) -> None:
+        if not self._done.done():
+            self._done.set_exception(ConnectionError(f"the server closed a connection: {error}"))
+
+
+class Connection(asyncio.Protocol):
+    """One connection that is kept alive; its answers come in the order of its requests."""
+
+    def __init__(self) -> None:
+        self.run: Run | None = None
+        self._sent_at: deque[float] = deque()
+        self._received = bytearray()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport: Any = transport
+
+    def send(self, request: bytes, now: float) -> None:
+        self._sent_at.append(now)
+        self._transport.write(request)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        while self.run is not None and (answer := take_answer(self._received)) is not None:
+            self.run.answered(self, self._sent_at.popleft(), *answer)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self.run is not None and self._sent_at:
+            self.run.broken(error)
+
+    def close(self) -> None:
+        self.run = None
+        self._transport.close()
+
+
+def take_answer(received: bytearray) -> tuple[int, bytes] | None:
+    """Status and content of the first whole answer, which is taken out; None while there is none.
+
+    Answers have a Content-Length, as all of the gateway's have. Raises ValueError for one without.
+    """
+    end = received.find(b"\r\n\r\n")
+    if end < 0:
+        return None
+    head = bytes(received[:end]).lower()
+    _, found, rest = head.partition(b"\r\ncontent-length:")
+    if not found:
+        raise ValueError("an answer without Content-Length")
+    whole = end + 4 + int(rest.partition(b"\r\n")[0])
+    if len(received) < whole:
+        return None
+    content = bytes(received[end + 4 : whole])
+    del received[:whole]
+    return int(head[9:12]), content
+
+
+async def carry_out(target: Target, requests: Sequence[bytes], order: Order) -> Sent:
+    """Open the connections, send, close them."""
+    loop = asyncio.get_running_loop()
+    opened = [
+        (await loop.create_connection(Connection, target.host, target.port))[1] for _ in range(target.connections)
+    ]
+    try:
+        return await Run([EMPTY] if order.empty else requests, order.seconds).over(opened, target.pipelined)
+    finally:
+        for connection in opened:
+            connection.close()
+
+
+def main() -> None:
+    lines = iter(sys.stdin.buffer.readline, b"")
+    target = msgspec.json.decode(next(lines), type=Target)
+    workload = find_workload(target.workload)
+    path = f"/v1/changes/{workload.source_format}"
+    requests = [request_bytes(path, target.key, body) for body in workload.bodies()]
+    _say(msgspec.json.encode("ready"))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        for line in lines:
+            order = msgspec.json.decode(line, type=Order)
+            _say(msgspec.json.encode(runner.run(carry_out(target, requests, order))))
+
+
+def _say(line: bytes) -> None:
+    sys.stdout.buffer.write(line + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

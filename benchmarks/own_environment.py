@@ -1,0 +1,26 @@
+"""Python environments for packages that neither the gateway nor its tests need; kept between runs."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.figure import BenchmarkFailed
+from benchmarks.machine import CACHE
+from benchmarks.processes import run_to_end
+
+
+def own_environment(name: str, packages: Sequence[str]) -> Path:
+    """The Python that has these packages. Raises BenchmarkFailed when they cannot be installed."""
+    folder = CACHE / name
+    python, mark = folder / "bin" / "python", folder / "installed"
+    wanted = "\n".join(packages)
+    if mark.exists() and mark.read_text() == wanted:
+        return python
+    uv = [sys.executable, "-m", "uv", "--quiet"]
+    try:
+        run_to_end("uv venv", [*uv, "venv", "--clear", "--python", sys.executable, str(folder)])
+        run_to_end("uv pip install", [*uv, "pip", "install", "--python", str(python), *packages])
+    except BenchmarkFailed as error:
+        raise BenchmarkFailed(f"{', '.join(packages)} cannot be installed: {error}") from error
+    mark.write_text(wanted)
+    return python

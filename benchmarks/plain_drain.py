@@ -1,0 +1,98 @@
+"""The limit of draining: `python -m benchmarks.plain_drain`, one process, one loop, no guarantee.
+
+It reads the same payloads from Postgres and writes the same Parquet files with the same settings: without fsync,
+digests, a ledger, or a file's name being its turn.
+"""
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import psycopg
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from app.landing.parquet_file import ROW_GROUP_BYTES
+from benchmarks.processes import run_to_end
+
+
+class PlainOrder(msgspec.Struct, frozen=True):
+    """What to read: the batch sequences of each file; `schema` is serialised."""
+
+    database_url: str
+    table_id: int
+    schema: bytes
+    files: tuple[tuple[int, int], ...]
+    folder: str
+
+
+SELECT = """
+    SELECT payload FROM mirrorgate.block_payloads
+    WHERE table_id = %s AND generation = 1 AND first_sequence BETWEEN %s AND %s ORDER BY first_sequence"""
+
+
+def write_file(
+    connection: "psycopg.Connection[tuple[bytes]]", order: PlainOrder, sequences: tuple[int, int], file: Path
+) -> int:
+    """The rows of one file, written."""
+    schema = pa.ipc.read_schema(pa.py_buffer(order.schema))
+    with connection.cursor(name="payloads", binary=True) as cursor, _writer(file, schema) as writer:
+        cursor.itersize = 200
+        cursor.execute(SELECT, (order.table_id, *sequences))
+        return sum(_written(writer, group, schema) for group in _groups(_batches(cursor, schema)))
+
+
+def _writer(file: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    return pq.ParquetWriter(file, schema, compression="zstd", version="2.6", coerce_timestamps="us", store_schema=False)
+
+
+def _written(writer: pq.ParquetWriter, group: list[pa.RecordBatch], schema: pa.Schema) -> int:
+    table = pa.Table.from_batches(group, schema)
+    writer.write_table(table)
+    return int(table.num_rows)
+
+
+def _batches(cursor: "psycopg.ServerCursor[tuple[bytes]]", schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for (payload,) in cursor:
+        yield pa.ipc.read_record_batch(pa.py_buffer(payload), schema)
+
+
+def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    group: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        group.append(batch)
+        size += batch.nbytes
+        if size >= ROW_GROUP_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
+
+
+def plain_rate(order: PlainOrder) -> float:
+    """Rows a second of the plain loop, in a process of its own that is warm before its clock runs."""
+    said = run_to_end(
+        "the plain loop", [sys.executable, "-m", "benchmarks.plain_drain"], given=msgspec.json.encode(order)
+    )
+    return float(said)
+
+
+def main() -> None:
+    order = msgspec.json.decode(sys.stdin.buffer.read(), type=PlainOrder)
+    folder = Path(order.folder)
+    folder.mkdir(parents=True)
+    with psycopg.connect(order.database_url) as connection:
+        connection.execute("SELECT 1")
+        started = time.perf_counter()
+        rows = sum(
+            write_file(connection, order, sequences, folder / f"{number}.parquet")
+            for number, sequences in enumerate(order.files)
+        )
+        sys.stdout.write(f"{rows / (time.perf_counter() - started)}\n")
+
+
+if __name__ == "__main__":
+    main()

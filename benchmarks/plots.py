@@ -1,0 +1,53 @@
+"""Drawing growth: `python -m benchmarks.plots FILE FOLDER` with matplotlib, in an environment of its own."""
+
+import sys
+from pathlib import Path
+from typing import Final
+
+from benchmarks.growth_results import Series, read_growth
+from benchmarks.machine import REPOSITORY
+from benchmarks.own_environment import own_environment
+from benchmarks.processes import run_to_end
+
+MATPLOTLIB: Final = "matplotlib==3.11.2"
+DOCS: Final = REPOSITORY / "docs"
+
+
+def plot_name(series: Series) -> str:
+    return f"performance-{series.name}.svg"
+
+
+def draw(file: Path, folder: Path = DOCS) -> list[Path]:
+    """Write one SVG per series of a growth file. Raises BenchmarkFailed when matplotlib cannot be installed."""
+    python = own_environment("plots", [MATPLOTLIB, "msgspec"])
+    run_to_end("drawing", [str(python), "-m", "benchmarks.plots", str(file), str(folder)])
+    return [folder / plot_name(series) for series in read_growth(file).series]
+
+
+def _draw_one(series: Series, file: Path) -> None:
+    import matplotlib  # installed in the environment of its own
+
+    matplotlib.use("svg")
+    # The same measurements give the same file.
+    matplotlib.rcParams.update({"svg.hashsalt": series.name, "svg.fonttype": "none"})
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(6, 3.4))
+    sizes = [point.size for point in series.points]
+    for name, costs, exponent in (
+        ("accept", [point.accept for point in series.points], series.accept_exponent),
+        ("publish", [point.publish for point in series.points], series.publish_exponent),
+    ):
+        axes.plot(sizes, costs, marker="o", label=f"{name}, exponent {exponent:.2f}")
+    axes.set(xscale="log", yscale="log", xlabel=series.title, ylabel="µs a change")
+    axes.grid(visible=True, which="both", alpha=0.25)
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(file, metadata={"Date": None})
+    pyplot.close(figure)
+
+
+if __name__ == "__main__":
+    growth_file, target = map(Path, sys.argv[1:])
+    for one in read_growth(growth_file).series:
+        _draw_one(one, target / plot_name(one))

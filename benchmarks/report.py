@@ -1,0 +1,103 @@
+"""`python -m benchmarks.report`: writes docs/performance.md from the committed results.
+
+With files it first makes them the committed ones: results of the suite with --results, of the growth with --growth.
+"""
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+from typing import Final
+
+from benchmarks.figure import BenchmarkFailed
+from benchmarks.growth_results import Growth, Series, read_growth
+from benchmarks.machine import REPOSITORY
+from benchmarks.plots import draw, plot_name
+from benchmarks.results import Results, detail_lines, markdown_table, read_results, setting_lines
+
+REFERENCE: Final = REPOSITORY / "benchmarks" / "results" / "reference.json"
+REFERENCE_GROWTH: Final = REPOSITORY / "benchmarks" / "results" / "reference-growth.json"
+PAGE: Final = REPOSITORY / "docs" / "performance.md"
+
+_BEFORE: Final = """\
+# Performance
+
+Written by `python -m benchmarks.report` from the committed results; a test compares.
+
+Each figure stands beside its limit, measured in the same run on the same machine, both in turn. The ratio is what
+carries over to another machine. `make bench` measures them all, `make bench ARGS="--list"` names them, and
+`ARGS="--only bulk,small --runs 5"` measures two of them. `ARGS="--compare FILE"` sets a new result beside an earlier
+one and flags what moved by more than the runs differ.
+
+The gateway is the real one: the embedded Postgres with fsync, the API under uvicorn, the drain under Spark. The load
+generator runs on the same machine, in a process of its own; its share of a core and its own ceiling stand below.
+
+The peers of the end-to-end figure read the same changes from NDJSON files that are there already, know no NULL, and
+promise nothing: a hand-written script of json and pandas in one process, dlt, and Spark's own reader and writer.
+
+## Figures
+"""
+
+_GROWTH: Final = """\
+## Growth
+
+Microseconds a change until it is durable (*accept*), and from there until it is published (*publish*), each alone.
+The exponent is that of cost = c · size^e: 0 stays the same, 1 grows in proportion. `make bench-plots` measures it.
+"""
+
+
+def page(results: Results, growth: Growth | None) -> str:
+    """The whole page."""
+    parts = [
+        _BEFORE,
+        "".join(f"- {line}\n" for line in setting_lines(results)),
+        markdown_table(results.figures),
+        "".join(f"{line}\n" for line in detail_lines(results)),
+    ]
+    if growth is not None:
+        lines = ["| by | from | to | accept, exponent | publish, exponent |\n", "|---|---|---|---|---|\n"]
+        parts += [_GROWTH, "".join([*lines, *map(_growth_line, growth.series)])]
+        parts += [f"![Cost of a change by {series.title}]({plot_name(series)})\n" for series in growth.series]
+        parts += [f"Commit {growth.versions.commit}, {growth.machine.cpu}, taken {growth.taken_at}.\n"]
+    return "\n".join(parts)
+
+
+def _growth_line(series: Series) -> str:
+    first, last = series.points[0].size, series.points[-1].size
+    exponents = f"{series.accept_exponent:.2f} | {series.publish_exponent:.2f}"
+    return f"| {series.title} | {first:,} | {last:,} | {exponents} |\n"
+
+
+def committed_page() -> str | None:
+    """The page as the committed results render; None while there are none."""
+    if not REFERENCE.exists():
+        return None
+    return page(read_results(REFERENCE), read_growth(REFERENCE_GROWTH) if REFERENCE_GROWTH.exists() else None)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
+    parser.add_argument("--results", type=Path, metavar="FILE", help="results to commit, from now on")
+    parser.add_argument("--growth", type=Path, metavar="FILE", help="growth to commit, from now on")
+    arguments = parser.parse_args()
+    REFERENCE.parent.mkdir(exist_ok=True)
+    try:
+        if arguments.results:
+            read_results(arguments.results)
+            shutil.copyfile(arguments.results, REFERENCE)
+        if arguments.growth:
+            draw(arguments.growth)
+            shutil.copyfile(arguments.growth, REFERENCE_GROWTH)
+        text = committed_page()
+    except BenchmarkFailed as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    if text is None:
+        sys.stderr.write(f"{REFERENCE.name} is missing; give the results to commit with --results FILE\n")
+        return 2
+    PAGE.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

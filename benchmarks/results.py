@@ -1,0 +1,95 @@
+"""The results of one run of the suite, as JSON and as a Markdown table."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.figure import BenchmarkFailed, Figure, Measured, readable
+from benchmarks.machine import Machine, Versions
+
+
+class Results(msgspec.Struct, frozen=True):
+    """Figures with what they were measured on; `failures` tells, by name, why a figure is missing."""
+
+    taken_at: str
+    machine: Machine
+    versions: Versions
+    runs: int
+    scale: float
+    seconds: float
+    figures: tuple[Figure, ...]
+    failures: dict[str, str] = {}
+
+
+def read_results(file: Path) -> Results:
+    """Raises BenchmarkFailed for a file that is missing or holds something else."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Results)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise BenchmarkFailed(f"{file} holds no results of the benchmarks: {error}") from error
+
+
+def write_results(file: Path, results: Results) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
+
+
+def setting_lines(results: Results) -> list[str]:
+    """Machine, versions and how it was measured, one sentence a line."""
+    machine, versions = results.machine, results.versions
+    packages = ", ".join(f"{name} {version}" for name, version in versions.packages.items())
+    return [
+        f"{machine.cpu}, {machine.cores} cores, {machine.memory_gib:g} GiB, {machine.system}; "
+        f"load {machine.load_before:g} before.",
+        f"Commit {versions.commit}, Python {versions.python}, Postgres {versions.postgres}, {packages}.",
+        f"{results.runs} runs of {results.seconds:g} s, scale {results.scale:g}, taken {results.taken_at}.",
+    ]
+
+
+def cell(measured: Measured) -> str:
+    """The median, and the spread where there is one."""
+    if len(measured.runs) == 1:
+        return readable(measured.median)
+    return f"{readable(measured.median)} ({readable(measured.low)} to {readable(measured.high)})"
+
+
+HEADINGS = ("figure", "unit", "median (lowest to highest)", "limit", "the limit is", "ratio", "goal", "reached")
+
+
+def cells(figure: Figure) -> tuple[str, ...]:
+    """A figure as a line of the table."""
+    reached = {True: "yes", False: "no", None: ""}[figure.reached]
+    return (
+        figure.title,
+        figure.unit,
+        cell(figure.value),
+        cell(figure.limit),
+        figure.limit_name,
+        cell(figure.ratio),
+        str(figure.goal or ""),
+        reached,
+    )
+
+
+def markdown_table(figures: Sequence[Figure]) -> str:
+    lines = [HEADINGS, ("---",) * len(HEADINGS), *map(cells, figures)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def detail_lines(results: Results) -> list[str]:
+    """What else was seen, and what is missing: a list in Markdown."""
+    details = [
+        f"- {figure.title}: " + "; ".join(f"{name} {value}" for name, value in figure.details.items())
+        for figure in results.figures
+        if figure.details
+    ]
+    details += [f"- {name} was not measured: {reason}" for name, reason in results.failures.items()]
+    return details
+
+
+def markdown(results: Results) -> str:
+    """The whole result: setting, table, details."""
+    setting = "".join(f"{line}\n" for line in setting_lines(results))
+    details = "".join(f"{line}\n" for line in detail_lines(results))
+    return "\n".join(["# Benchmark results\n", setting, markdown_table(results.figures), details])

@@ -1,0 +1,148 @@
+"""The fixed workloads. A workload is known by its name, so that every process makes the same bytes of it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from benchmarks.messages import (
+    arcion_insert,
+    arcion_update,
+    column_names,
+    replicate_insert,
+    replicate_metadata,
+)
+
+COLUMNS: Final = 16
+TABLES: Final = 1_000
+FIRST_KEY: Final = 1_000_000_000
+"""Keys of ten digits: so a change of 16 columns has 1.47 kB."""
+PARTIAL_ROWS: Final = 50_000
+"""Rows that updates meet."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """A table as it is registered: half of its columns are numbers, the first one is the key."""
+
+    name: str
+    columns: int = COLUMNS
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def registration(self) -> dict[str, Any]:
+        """The body of `PUT /v1/tables/{name}`."""
+        names = column_names(self.columns)
+        columns = [
+            {"name": name, "type": "int64" if at < self.columns // 2 else "string", "nullable": at > 0}
+            for at, name in enumerate(names)
+        ]
+        return {"key_columns": names[:1], "columns": columns, "options": dict(self.options)}
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """`body(n)` is request number n; there are `requests` different ones, which are sent again and again."""
+
+    name: str
+    tables: tuple[TableSpec, ...]
+    per_request: int
+    requests: int
+    body: Callable[[int], bytes]
+    source_format: str = "arcion"
+    first: Callable[[], Iterator[bytes]] = lambda: iter(())
+    """Requests that are to come once before all others."""
+
+    def bodies(self) -> list[bytes]:
+        return [self.body(number) for number in range(self.requests)]
+
+
+def find_workload(name: str) -> Workload:
+    """A fixed workload, or `columns-N` and `tables-N`, which differ in one number alone."""
+    kind, _, number = name.partition("-")
+    if kind == "columns":
+        return _inserts(name, TableSpec(f"bench.columns_{number}", columns=int(number)), 100, 64)
+    if kind == "tables":
+        return _in_turn(name, int(number), 100)
+    return WORKLOADS[name]()
+
+
+def _inserts(name: str, table: TableSpec, per_request: int, requests: int) -> Workload:
+    names = column_names(table.columns)
+
+    def body(number: int) -> bytes:
+        first = FIRST_KEY + number * per_request
+        return _encoded(arcion_insert(table.name, names, key) for key in range(first, first + per_request))
+
+    return Workload(name, (table,), per_request, requests, body)
+
+
+def _in_turn(name: str, count: int, per_request: int) -> Workload:
+    """Each request feeds one table, the tables in turn."""
+    tables = tuple(TableSpec(f"bench.table_{number:04d}") for number in range(count))
+    names = column_names(COLUMNS)
+
+    def body(number: int) -> bytes:
+        first = FIRST_KEY + number * per_request
+        table = tables[number % count].name
+        return _encoded(arcion_insert(table, names, key) for key in range(first, first + per_request))
+
+    return Workload(name, tables, per_request, max(count, 64), body)
+
+
+def _one_in_each_table() -> Workload:
+    tables, names = _in_turn("many-tables", TABLES, 1).tables, column_names(COLUMNS)
+
+    def body(number: int) -> bytes:
+        return _encoded(arcion_insert(table.name, names, FIRST_KEY + number) for table in tables)
+
+    return Workload("one-in-each-table", tables, TABLES, 16, body)
+
+
+def _replicate() -> Workload:
+    table, names = TableSpec("BENCH.REPLICATE"), column_names(COLUMNS)
+
+    def first() -> Iterator[bytes]:
+        yield _encoded([replicate_metadata(table.name, names)])
+
+    def body(number: int) -> bytes:
+        first = FIRST_KEY + number * 1_000
+        return _encoded(replicate_insert(names, key) for key in range(first, first + 1_000))
+
+    return Workload("replicate", (), 1_000, 64, body, source_format="replicate", first=first)
+
+
+def _updates(name: str, table: TableSpec) -> Workload:
+    """Updates of rows that are there, which give four of sixteen columns; with completion or as full images."""
+    names = column_names(table.columns)
+    given = 4 if table.options else table.columns
+
+    def first() -> Iterator[bytes]:
+        for start in range(FIRST_KEY, FIRST_KEY + PARTIAL_ROWS, 1_000):
+            yield _encoded(arcion_insert(table.name, names, key) for key in range(start, start + 1_000))
+
+    def body(number: int) -> bytes:
+        keys = (FIRST_KEY + 7 * (number * 1_000 + at) % PARTIAL_ROWS for at in range(1_000))
+        return _encoded(arcion_update(table.name, names, key, given=given) for key in keys)
+
+    return Workload(name, (table,), 1_000, 50, body, first=first)
+
+
+def _encoded(messages: Any) -> bytes:
+    return msgspec.json.encode(list(messages))
+
+
+WORKLOADS: Final[Mapping[str, Callable[[], Workload]]] = {
+    "bulk": partial(_inserts, "bulk", TableSpec("bench.bulk"), 1_000, 64),
+    "small-1": partial(_inserts, "small-1", TableSpec("bench.small"), 1, 5_000),
+    "small-10": partial(_inserts, "small-10", TableSpec("bench.small"), 10, 2_000),
+    "small-100": partial(_inserts, "small-100", TableSpec("bench.small"), 100, 500),
+    "large": partial(_inserts, "large", TableSpec("bench.large"), 11_400, 8),
+    "wide": partial(_inserts, "wide", TableSpec("bench.wide", columns=200), 100, 64),
+    "many-tables": partial(_in_turn, "many-tables", TABLES, 10),
+    "one-in-each-table": _one_in_each_table,
+    "replicate": _replicate,
+    "partial": partial(_updates, "partial", TableSpec("bench.partial", options={"partial_updates": "complete"})),
+    "whole": partial(_updates, "whole", TableSpec("bench.whole")),
+}

@@ -1,0 +1,113 @@
+"""The load generator: it counts whole answers, says what was refused, and sends what the gateway takes."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.client import GatewayClient
+from app.settings import Settings
+from benchmarks.figure import BenchmarkFailed
+from benchmarks.gateway import Api
+from benchmarks.load import empty_server, load_on
+from benchmarks.load_client import take_answer
+from benchmarks.workloads import WORKLOADS, find_workload
+from tests.support.server import served
+
+KEY = "mg_0123abcd_" + "x" * 43
+
+
+@given(st.lists(st.tuples(st.sampled_from([202, 503]), st.binary(max_size=40)), max_size=4), st.data())
+def test_answers_are_found_wherever_the_bytes_are_cut(answers: list[tuple[int, bytes]], data: st.DataObject) -> None:
+    stream = b"".join(
+        b"HTTP/1.1 %d Some Words\r\nServer: x\r\nContent-Length: %d\r\n\r\n%b" % (status, len(content), content)
+        for status, content in answers
+    )
+    cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=6).map(sorted))
+    received, found = bytearray(), []
+    for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+        received += stream[start:end]
+        while (answer := take_answer(received)) is not None:
+            found.append(answer)
+    assert (found, received) == (answers, b"")
+
+
+def test_an_answer_without_a_length_is_refused() -> None:
+    with pytest.raises(ValueError, match="Content-Length"):
+        take_answer(bytearray(b"HTTP/1.1 200 OK\r\n\r\n"))
+
+
+@contextmanager
+def answering(status: int) -> Iterator[tuple[str, list[bytes]]]:
+    """A server that gives every request the same status, and the bodies that it got."""
+    got: list[bytes] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:  # the library's name
+            got.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(status)
+            self.send_header("Content-Length", "6")
+            self.end_headers()
+            self.wfile.write(b"answer")
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}", got
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_each_different_request_is_sent_once() -> None:
+    with answering(202) as (url, got), load_on(url, KEY, "bulk", connections=3) as load:
+        sent = load.send_each_once()
+    assert sent.requests == len(sent.latencies) == len(got) == 64
+    assert sorted(got) == sorted(find_workload("bulk").bodies())
+
+
+def test_a_refusal_ends_the_run_with_what_the_server_said() -> None:
+    with (
+        answering(503) as (url, _),
+        load_on(url, KEY, "small-10", connections=2) as load,
+        pytest.raises(BenchmarkFailed, match="503 answer"),
+    ):
+        load.send(seconds=5)
+
+
+def test_the_empty_server_takes_requests_on_many_connections_with_several_in_flight() -> None:
+    with empty_server() as url, load_on(url, KEY, "large", connections=2, pipelined=2) as load:
+        assert load.send_each_once().requests == 8
+        assert load.send_empty(seconds=0.05).requests > 4
+
+
+SLOW = {"many-tables", "one-in-each-table", "partial", "whole"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in sorted(WORKLOADS)]
+)
+def test_the_gateway_takes_every_workload(name: str, database_url: str) -> None:
+    settings = Settings.model_validate({"database_url": database_url, "admin_key": KEY})
+    workload = find_workload(name)
+    with served(settings) as url, GatewayClient(url, KEY) as client:
+        Api(url, 0, client).prepare(workload)
+        answer = client.post_changes(workload.source_format, workload.body(1))
+    assert sum(receipt["changes"] for receipt in answer["receipts"]) == workload.per_request
+
+
+def test_a_bulk_change_has_the_size_that_the_figures_are_about() -> None:
+    workload = find_workload("bulk")
+    assert 1_460 <= len(workload.body(7)) / workload.per_request <= 1_480
+    assert len(json.loads(workload.body(7))[0]["after"]) == 16

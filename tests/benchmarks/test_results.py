@@ -1,0 +1,96 @@
+"""Results on disk, as a table, and beside earlier ones."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import parse_arguments
+from benchmarks.comparison import compared, differing_settings
+from benchmarks.figure import BenchmarkFailed, Goal
+from benchmarks.figures import NAMES
+from benchmarks.machine import find_machine, find_versions
+from benchmarks.results import markdown, markdown_table, read_results, write_results
+from tests.benchmarks.results_samples import figure, results
+
+
+def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
+    taken = results(figure(goal=Goal(0.5, at_least=True)), figure("small"), failures={"drain": "a reason"})
+    write_results(tmp_path / "new" / "results.json", taken)
+    assert read_results(tmp_path / "new" / "results.json") == taken
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}", b'{"figures": []}'])
+def test_a_file_without_results_is_named(tmp_path: Path, content: bytes | None) -> None:
+    file = tmp_path / "other.json"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(BenchmarkFailed, match=r"other\.json holds no results"):
+        read_results(file)
+
+
+def test_a_line_of_the_table_has_the_value_beside_its_limit_ratio_and_goal() -> None:
+    taken = figure(value=(50, 60, 70), goal=Goal(0.5, at_least=True))
+    line = markdown_table([taken]).splitlines()[-1]
+    assert line == (
+        "| Title of bulk | changes/s | 60 (50 to 70) | 100 (100 to 100) | a limit | 0.6 (0.5 to 0.7) | ≥ 0.5 | yes |"
+    )
+
+
+def test_a_figure_that_failed_is_told_in_the_results() -> None:
+    assert "- drain was not measured: a reason" in markdown(results(figure(), failures={"drain": "a reason"}))
+
+
+def test_the_setting_names_machine_commit_versions_and_runs() -> None:
+    text = markdown(results(figure()))
+    for fact in ("a cpu, 2 cores, 24 GiB", "Commit 0123456789", "Python 3.11.7", "Postgres 18.4", "3 runs of 8 s"):
+        assert fact in text
+
+
+def test_a_figure_that_moved_by_more_than_its_runs_differ_is_flagged() -> None:
+    new = results(figure("a", value=(80, 90, 100)), figure("b", value=(60, 65, 70)), figure("only new"))
+    old = results(figure("a", value=(40, 45, 50)), figure("b", value=(50, 60, 62)), figure("only old"))
+    first, second = compared(new, old)
+    assert (first.title, first.value, first.ratio, first.is_beyond_spread) == ("Title of a", 2.0, 2.0, True)
+    assert (second.title, second.is_beyond_spread) == ("Title of b", False)
+
+
+def test_a_machine_that_was_slower_as_a_whole_is_no_move() -> None:
+    (moved,) = compared(
+        results(figure(value=(25, 30), limit=(50, 60))), results(figure(value=(50, 60), limit=(100, 120)))
+    )
+    assert (moved.value, moved.ratio, moved.is_beyond_spread) == (0.5, 1.0, False)
+
+
+def test_what_was_measured_differently_is_named() -> None:
+    assert differing_settings(results(), results()) == []
+    assert differing_settings(results(), results(scale=0.1)) == ["scale: 1.0, before 0.1"]
+
+
+def test_machine_and_versions_are_found() -> None:
+    machine, versions = find_machine(), find_versions()
+    assert machine.cpu
+    assert machine.cores >= 1
+    assert versions.postgres.startswith("18.")
+    assert "not installed" not in versions.packages.values()
+
+
+def test_figures_are_chosen_by_name() -> None:
+    assert parse_arguments(["--only", "bulk,small"]).only == ["bulk", "small"]
+    assert parse_arguments([]).only is None
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--only", "bulk,bulky"], f"no figure bulky; there are {', '.join(NAMES)}"),
+        (["--runs", "0"], "0 is no int above 0"),
+        (["--scale", "big"], "big is no float above 0"),
+        (["--run", "3", "--fast"], "--fast"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused_with_what_would(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parse_arguments(words)
+    assert told in " ".join(capsys.readouterr().err.split())

@@ -1,0 +1,57 @@
+"""A run of the suite as a whole: what it keeps of figures that fail, and that nothing outlives it."""
+
+import io
+import signal
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from benchmarks.__main__ import INTERRUPTED, Suite
+from benchmarks.bench import Bench
+from benchmarks.figure import BenchmarkFailed, Figure
+from benchmarks.results import read_results
+from tests.benchmarks.results_samples import figure
+from tests.support.processes import is_alive, started
+from tests.support.waiting import wait_until
+
+
+def children(pid: int) -> dict[int, str]:
+    """Command lines of the processes that `pid` started."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = folder.joinpath("stat").read_text().rpartition(")")[2].split()[1]
+            if int(parent) == pid:
+                found[int(folder.name)] = folder.joinpath("cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return found
+
+
+def test_a_figure_that_fails_is_told_and_the_others_are_kept(tmp_path: Path) -> None:
+    def failing(bench: Bench) -> list[Figure]:
+        raise BenchmarkFailed("no room")
+
+    said = io.StringIO()
+    suite = Suite(Console(file=said, width=200), Bench(1, 0.1, 0.1, tmp_path, lambda _: None), tmp_path / "r.json")
+    suite.measure({"first": lambda _: [figure("first")], "second": failing, "third": lambda _: [figure("third")]})
+    taken = read_results(tmp_path / "r.json")
+    assert [found.name for found in taken.figures] == ["first", "third"]
+    assert taken.failures == {"second": "no room"}
+    assert "second failed: no room" in said.getvalue()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
+def test_an_interrupted_run_leaves_no_process(tmp_path: Path) -> None:
+    output = tmp_path / "results.json"
+    with started("benchmarks", "--only", "small", "--seconds", 120, "--output", output) as suite:
+        wait_until(lambda: "load_client" in " ".join(children(suite.pid).values()), within=60, what="load is on")
+        seen = children(suite.pid)
+        suite.send_signal(signal.SIGINT)
+        said, _ = suite.communicate(timeout=60)
+    assert suite.returncode == INTERRUPTED
+    assert "every process that was started has ended" in said
+    assert len(seen) == 3, "Postgres, the API, the load generator"
+    assert not any(map(is_alive, seen))

@@ -1,0 +1,27 @@
+"""docs/performance.md says what the committed benchmark results say."""
+
+from benchmarks.figure import Goal
+from benchmarks.report import PAGE, committed_page, page
+from tests.benchmarks.results_samples import figure, growth, results
+
+
+def test_the_page_is_what_the_committed_results_render() -> None:
+    written = PAGE.read_text(encoding="utf-8") if PAGE.exists() else None
+    assert written == committed_page(), "run `python -m benchmarks.report`"
+
+
+def test_the_page_has_each_figure_beside_its_limit_with_machine_and_commit() -> None:
+    text = page(results(figure(goal=Goal(0.5, at_least=True)), figure("small")), growth=None)
+    assert (
+        "| Title of bulk | changes/s | 60 (50 to 70) | 100 (100 to 100) | a limit | 0.6 (0.5 to 0.7) | ≥ 0.5 | yes |"
+        in text
+    )
+    assert "| Title of small |" in text
+    assert "- Commit 0123456789, Python 3.11.7, Postgres 18.4, pyarrow 26.0.1.\n" in text
+    assert "## Growth" not in text
+
+
+def test_the_page_has_growth_with_its_exponents_and_plots() -> None:
+    text = page(results(figure()), growth())
+    assert "| tables, fed in turn | 1 | 100 | 0.00 | 1.00 |\n" in text
+    assert "![Cost of a change by tables, fed in turn](performance-tables.svg)\n" in text
