@@ -1,0 +1,82 @@
+"""The same requests from many threads, to two API processes: each is staged once, and all get its answer."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from threading import Barrier
+
+import httpx
+import pytest
+import sqlalchemy as sa
+
+from tests.api.calls import ADMIN_KEY, Gateway, insert
+from tests.support import sql
+from tests.support.server import api_process
+
+THREADS = 16
+REQUESTS = 12
+STAGED_ROWS = "SELECT coalesce(sum(row_count), 0) FROM mirrorgate.staged_blocks"
+
+
+@pytest.fixture
+def gateways(database_url: str) -> Iterator[list[Gateway]]:
+    """A client for each thread; every other one is another process's."""
+    with ExitStack() as stack:
+        addresses = [stack.enter_context(api_process(database_url, ADMIN_KEY))[1] for _ in range(2)]
+        clients = [stack.enter_context(Gateway.at(addresses[n % 2], ADMIN_KEY)) for n in range(THREADS)]
+        clients[0].register("t", {"id": "int64"}, ["id"])
+        yield clients
+
+
+def send(client: Gateway, number: int, **headers: str) -> httpx.Response:
+    return client.post("/v1/changes/arcion", json=[insert("t", id=str(number))], headers=headers)
+
+
+def staged_once(answers: list[httpx.Response]) -> None:
+    """One was told that it is new, the others that it is not, and all the same."""
+    assert sorted(answer.status_code for answer in answers) == [200] * (len(answers) - 1) + [202]
+    assert len({str(answer.json()["receipts"]) for answer in answers}) == 1
+
+
+def test_sixteen_threads_with_the_same_keys_stage_each_request_once(gateways: list[Gateway], engine: sa.Engine) -> None:
+    meeting = Barrier(THREADS)
+
+    def twin(client: Gateway) -> list[httpx.Response]:
+        answers = []
+        for number in range(REQUESTS):
+            meeting.wait(timeout=60)
+            answers.append(send(client, number, **{"Idempotency-Key": f"key-{number}"}))
+        return answers
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        by_thread = list(threads.map(twin, gateways))
+    for answers in zip(*by_thread, strict=True):
+        staged_once(list(answers))
+    assert sql.value(engine, STAGED_ROWS) == REQUESTS
+
+
+def test_two_processes_with_the_same_producers_stage_each_number_once(
+    gateways: list[Gateway], engine: sa.Engine
+) -> None:
+    """A thread sends a number when it has the answer to the one before, so that it never leaves a gap."""
+    producers = ["outbox", "ledger"]
+
+    def produce(thread: int) -> dict[tuple[str, int], httpx.Response]:
+        answers = {}
+        producer = producers[thread // 2 % 2]
+        for number in range(1, REQUESTS + 1):
+            headers = {"Mirrorgate-Producer": producer, "Mirrorgate-Producer-Sequence": str(number)}
+            answers[producer, number] = send(gateways[thread], number, **headers)
+        return answers
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        by_thread = list(threads.map(produce, range(THREADS)))
+    by_number = defaultdict(list)
+    for answers in by_thread:
+        for number, answer in answers.items():
+            by_number[number].append(answer)
+    assert len(by_number) == len(producers) * REQUESTS
+    for answers_of_number in by_number.values():
+        staged_once(answers_of_number)
+    assert sql.value(engine, STAGED_ROWS) == len(producers) * REQUESTS
