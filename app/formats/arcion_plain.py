@@ -137,7 +137,7 @@ class _Reading:
             row = self._updated(message)
         else:
             if message.before != kind.before:
-                _look_at_before(kind, message.before)
+                self._look_at_before(kind, message.before)
             self.members += kind.before_members
             row = self._whole(message.after)
         self.rows.append(tuple([None if value == "null" else value for value in row]) if "null" in row else row)
@@ -183,11 +183,12 @@ class _Reading:
             raise _NotPlain
         kind.exists = exists
 
-
-def _look_at_before(kind: _Kind, before: Raw | UnsetType) -> None:
-    """Nothing is read of the image that an insert or a replace has beside the one that lands: its members count."""
-    image = None if before is UNSET else _BESIDE.decode(before)
-    kind.before, kind.before_members = before, len(image or ()) - (before is UNSET)
+    def _look_at_before(self, kind: _Kind, before: Raw | UnsetType) -> None:
+        """Nothing is read of the image that an insert or a replace has beside the one that lands: its members count."""
+        image = None if before is UNSET else _BESIDE.decode(before)
+        if kind.operation is Operation.UPSERT and image and not image.keys() <= {*self._columns}:
+            raise _NotPlain
+        kind.before, kind.before_members = before, len(image or ()) - (before is UNSET)
 
 
 def _position(message: _Message) -> str | None:

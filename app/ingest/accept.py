@@ -5,12 +5,10 @@ the sequence lock decides, not this process's memory.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Final, ParamSpec, TypeVar
+from typing import Final
 
 from app.domain.access import Principal
 from app.domain.dead_letter import MOST_BYTES, NewLetter
@@ -35,13 +33,9 @@ from app.telemetry import DUPLICATE_CHANGES
 _ATTEMPTS: Final = 5
 """How often a request is typed anew because its tables keep moving; then the caller retries."""
 
-
 MOST_AT_ONCE: Final = 1
-"""Large bodies that are decoded and typed at the same time. Two that share one interpreter take longer together than
-one after the other, and more memory."""
-
-P = ParamSpec("P")
-T = TypeVar("T")
+"""Plain bodies that are read at the same time. Two that share one interpreter take longer together than one after the
+other, and more memory; none waits for the database meanwhile, so none holds the others up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +65,11 @@ class Ingest:
     backlog: BacklogWatch | None = None
     """Whom to ask whether a table may take more; without one, each may."""
     directory: TableDirectory = field(init=False)
-    _heavy: ThreadPoolExecutor = field(init=False)
+    _plain_readers: ThreadPoolExecutor = field(init=False)
 
     def __post_init__(self) -> None:
         self.directory = TableDirectory(self.engine.begin)
-        self._heavy = ThreadPoolExecutor(MOST_AT_ONCE, "typing")
-
-    async def beside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do in a thread what takes long; no more at once than speeds it up, since each takes memory."""
-        call = partial(copy_context().run, work, *args, **kwargs)
-        return await asyncio.get_running_loop().run_in_executor(self._heavy, call)
+        self._plain_readers = ThreadPoolExecutor(MOST_AT_ONCE, "plain-reader")
 
     async def accept(self, decode: Decode, principal: Principal, identity: RequestIdentity | None = None) -> Accepted:
         """Stage what `decode` makes of a body; returns after commit.
@@ -122,7 +111,7 @@ class Ingest:
         return plain or await self._staged_typed(decoded, principal, identity)
 
     async def _decoded(self, decode: Decode, principal: Principal) -> Decoded:
-        return await self.beside(decode.read, self.directory, principal, self.marker_first)
+        return await asyncio.to_thread(decode.read, self.directory, principal, self.marker_first)
 
     async def _staged_together(
         self, decoded: Decoded, principal: Principal, identity: RequestIdentity | None
@@ -142,7 +131,8 @@ class Ingest:
         self, plain: ReadPlain, principal: Principal, identity: RequestIdentity | None
     ) -> Accepted | None:
         """Stage a large request without a look at each change; None where there must be one."""
-        batch = await self.beside(plain, self.directory, principal)
+        loop = asyncio.get_running_loop()
+        batch = await loop.run_in_executor(self._plain_readers, plain, self.directory, principal)
         if batch is None:
             return None
         await self.admit(batch.table, identity)
@@ -161,7 +151,7 @@ class Ingest:
         typist = Typist(self.directory, principal, self.marker_first)
         if self.backlog is not None:
             typist.admit = self.backlog.check
-        staging = _Staging(typist, self, identity, settles)
+        staging = _Staging(typist, self.group_commit, identity, settles)
         for _ in range(_ATTEMPTS):
             try:
                 return await staging.stage(decoded)
@@ -197,7 +187,7 @@ class _Staging:
     """Typing and staging one request."""
 
     typist: Typist
-    ingest: Ingest
+    group_commit: GroupCommit
     identity: RequestIdentity | None
     settles: Settlement | None
 
@@ -208,11 +198,11 @@ class _Staging:
         """
         while True:
             try:
-                typed: TypedRequest = await self.ingest.beside(self.typist.type_request, decoded)
-                letters = await self.ingest.beside(self._letters, decoded, typed)
+                typed: TypedRequest = await asyncio.to_thread(self.typist.type_request, decoded)
+                letters = await asyncio.to_thread(self._letters, decoded, typed)
                 receipts = await self._staged(decoded, typed, letters)
             except RejectedInput as error:
-                decoded = await self.ingest.beside(decoded.setting_aside, error)
+                decoded = await asyncio.to_thread(decoded.setting_aside, error)
             else:
                 DUPLICATE_CHANGES.inc(typed.duplicates)
                 dead_letters = sum(len(entry.letters) for entry in letters)
@@ -221,7 +211,7 @@ class _Staging:
     async def _staged(self, decoded: Decoded, typed: TypedRequest, letters: list[TableLetters]) -> list[Receipt]:
         if not typed.batches and not letters and self.identity is None:
             return []
-        submitted = self.ingest.group_commit.submit(
+        submitted = self.group_commit.submit(
             typed.batches,
             self.identity,
             ignored=decoded.ignored,

@@ -33,7 +33,7 @@ class ArrowLoad:
     async def _accept(self, ingest: Ingest, principal: Principal, identity: RequestIdentity | None) -> Accepted:
         await ingest.look_for(identity)
         for _ in range(_ATTEMPTS):
-            batch = await ingest.beside(self._typed, ingest, principal)
+            batch = await asyncio.to_thread(self._typed, ingest, principal)
             await ingest.admit(batch.table, identity)
             try:
                 return Accepted(await asyncio.wrap_future(ingest.group_commit.submit([batch], identity)))

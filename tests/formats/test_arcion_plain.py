@@ -14,6 +14,7 @@ from tests.fuzz.decoders import TABLE, plain_arcion, tried
 
 NAMES = TABLE.names
 TEXTS = st.sampled_from(["1", "2", "null", "", 'a " : {', "\\", "ä", "\u2028", "x: [", '","id":"3'])
+OTHERS = st.sampled_from([(), (), (), ("other",)])
 FLAGS = {"I": "1", "R": "1", "U": "3", "D": "2"}
 
 
@@ -32,7 +33,7 @@ def messages(draw: st.DrawFn, operations: str = "IRUD") -> dict[str, Any]:
         "cursor": draw(st.sampled_from([None, "here", '{"position": "1:2"}'])),
         "exists": dict.fromkeys(NAMES, FLAGS[operation]),
         "after": {} if operation == "D" else image(key),
-        "before": image(key) if operation in "UD" else dict.fromkeys(NAMES, "null"),
+        "before": image(key) if operation in "UD" else dict.fromkeys((*NAMES, *draw(OTHERS)), "null"),
     }
     for optional in ("cursor", "after") if operation == "D" else ("cursor",):
         if draw(st.booleans()):
@@ -77,6 +78,22 @@ def test_whatever_is_written_otherwise_is_taken_the_long_way_or_gives_the_same(
     parts = written(all_messages, lines=False, escaped=True).decode().split(old)
     place %= len(parts)
     tried("arcion_json", (old.join(parts[:place]) + new + old.join(parts[place:])).encode())
+
+
+@pytest.mark.parametrize(("operation", "is_taken"), [("I", True), ("R", False)])
+def test_a_column_that_only_the_image_beside_has_is_refused_where_the_long_way_refuses_it(
+    operation: str, is_taken: bool
+) -> None:
+    message = {
+        "tableName": {"name": "t"},
+        "opType": operation,
+        "exists": dict.fromkeys(NAMES, "1"),
+        "before": {"other": "null"},
+        "after": dict.fromkeys(NAMES, "1"),
+    }
+    body = json.dumps([message]).encode()
+    tried("arcion_json", body)
+    assert (plain_arcion(body, TABLE) is not None) is is_taken
 
 
 @pytest.mark.parametrize("filler", ["", "x" * 5_000])
