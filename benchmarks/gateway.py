@@ -67,10 +67,10 @@ class Gateway:
     def landing_zone(self) -> Path:
         return self.folder / "landing-zone"
 
-    def start_api(self, processes: int = 1) -> Api:
+    def start_api(self) -> Api:
         """Another API on a port of its own."""
         port = _free_port()
-        own = {f"{PREFIX}PORT": str(port), f"{PREFIX}API_PROCESSES": str(processes)}
+        own = {f"{PREFIX}PORT": str(port)}
         process = self._start(f"api-{port}", "app.main", own)
         url = f"http://127.0.0.1:{port}"
         _wait(lambda: _status(url, "/healthz") == 200, "the API serves", process)

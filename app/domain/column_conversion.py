@@ -7,7 +7,7 @@ than it should, the definition decides and finds the culprits. Source: the type 
 
 import binascii
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from math import isinf
@@ -57,15 +57,19 @@ def convert(values: Sequence[SourceValue], column_type: ColumnType, reading: Val
     except pa.ArrowTypeError:
         pass  # not all of them are texts
     else:
-        converted = _from_text(texts, column_type, reading)
-        if converted is not None:
-            return converted
+        return convert_texts(texts, column_type, reading)
     if column_type.name in INTEGER_BITS and {*map(type, values)} <= {int, _NONE}:
         try:
             return pa.array(values, column_type.arrow)
         except (OverflowError, pa.ArrowInvalid):
             pass  # the definition below finds which value it is
     return _by_definition(values, column_type, reading)
+
+
+def convert_texts(texts: pa.StringArray, column_type: ColumnType, reading: ValueReading = PLAIN) -> pa.Array:
+    """As `convert`, of values that are all texts. Raises BadValues."""
+    converted = _from_text(texts, column_type, reading)
+    return converted if converted is not None else _by_definition(texts.to_pylist(), column_type, reading)
 
 
 def scalar(value: SourceValue, column_type: ColumnType, reading: ValueReading = PLAIN) -> Any:
@@ -124,14 +128,17 @@ def _cannot_wrap(texts: pa.StringArray, scale: int) -> bool:
     return (pc.max(whole).as_py() or 0) + scale <= MAX_DECIMAL_DIGITS
 
 
-def hold_any(texts: pa.StringArray, letters: bytes) -> bool:
-    """Whether one of these ASCII letters stands in some text. A kernel that ignores case takes thirty times as long."""
+def hold_any(texts: pa.StringArray, parts: Iterable[int | bytes]) -> bool:
+    """Whether one of these bytes, or runs of bytes, stands in some text, or perhaps only where two texts meet.
+
+    A kernel that ignores case takes thirty times as long.
+    """
     _, offsets, content = texts.buffers()
     if content is None:
         return False
     borders = memoryview(offsets).cast("i")
     text = bytes(memoryview(content)[borders[texts.offset] : borders[texts.offset + len(texts)]])
-    return any(letter in text for letter in letters)
+    return any(part in text for part in parts)
 
 
 def _timestamps(texts: pa.StringArray, zone: str) -> pa.Array | None:

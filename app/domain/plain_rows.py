@@ -2,24 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import pyarrow as pa
 
 from app.domain.change import Operation
 from app.domain.landing_rows import LandingRows, RowRules
 from app.domain.row_builder import markers_under
-from app.domain.typed_columns import typed_column
-
-PlainRow: TypeAlias = tuple[str | None, ...]
-"""Values in the order of the table's columns; a delete has its key, and None in all other columns."""
+from app.domain.typed_columns import typed_texts
 
 
 @dataclass(frozen=True, slots=True)
 class PlainRows:
     """One row for each change of a request."""
 
-    rows: Sequence[PlainRow]
+    columns: Sequence[pa.StringArray]
+    """In the order of the table's columns; a delete has its key, and NULL in all other columns."""
     operations: Sequence[Operation]
     source_position: str | None
     """That of the last change."""
@@ -31,10 +28,10 @@ def landing_rows_of_plain(plain: PlainRows, rules: RowRules) -> LandingRows | No
     marker_of = markers_under(rules.options)
     markers = pa.array([marker_of[operation] for operation in plain.operations], pa.int32())
     arrays = []
-    for column, values in zip(schema.columns, zip(*plain.rows, strict=True), strict=True):
-        array, wrong = typed_column(column, values, schema, rules.options, markers)
+    for column, texts in zip(schema.columns, plain.columns, strict=True):
+        array, wrong = typed_texts(column, texts, schema, rules.options, markers)
         if wrong:
             return None
         arrays.append(array)
     batch = pa.RecordBatch.from_arrays([*arrays, markers], schema=schema.arrow)
-    return LandingRows(batch, len(plain.rows), starts_cdc=True, source_position=plain.source_position)
+    return LandingRows(batch, batch.num_rows, starts_cdc=True, source_position=plain.source_position)

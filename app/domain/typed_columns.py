@@ -1,18 +1,22 @@
 """Rows of source values -> typed Arrow columns, with every value that does not fit named by message and column."""
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.domain.change import SourceValue
-from app.domain.column_conversion import BadValues, convert
+from app.domain.column_conversion import BadValues, convert, convert_texts
 from app.domain.json_pointer import pointer_to
 from app.domain.row_builder import RowBuilder, RowMarker
 from app.domain.table_options import TableOptions
 from app.domain.table_schema import Column, TableSchema
 from app.domain.value_reading import reading_of
 from app.errors import Code, Problem
+
+WrongRow: TypeAlias = tuple[int, Code, str]
+"""A row of a column, and what is wrong with its value."""
 
 
 def typed_columns(
@@ -39,18 +43,35 @@ def typed_columns(
 
 def typed_column(
     column: Column, values: Sequence[SourceValue], schema: TableSchema, options: TableOptions, markers: pa.Int32Array
-) -> tuple[pa.Array | None, list[tuple[int, Code, str]]]:
+) -> tuple[pa.Array | None, list[WrongRow]]:
     """The column's array, None where a value does not fit, and per wrong row what is wrong with it."""
     try:
         array = convert(values, column.type, reading_of(column.name, options))
     except BadValues as bad:
-        return None, [(row, Code.BAD_VALUE, f"value {reason}") for row, reason in bad.reasons.items()]
+        return None, _unfit(bad)
+    return array, _missing(array, column, schema, markers)
+
+
+def typed_texts(
+    column: Column, texts: pa.StringArray, schema: TableSchema, options: TableOptions, markers: pa.Int32Array
+) -> tuple[pa.Array | None, list[WrongRow]]:
+    """As `typed_column`, of a column whose values are all texts."""
+    try:
+        array = convert_texts(texts, column.type, reading_of(column.name, options))
+    except BadValues as bad:
+        return None, _unfit(bad)
+    return array, _missing(array, column, schema, markers)
+
+
+def _unfit(bad: BadValues) -> list[WrongRow]:
+    return [(row, Code.BAD_VALUE, f"value {reason}") for row, reason in bad.reasons.items()]
+
+
+def _missing(array: pa.Array, column: Column, schema: TableSchema, markers: pa.Int32Array) -> list[WrongRow]:
     is_key = column.name in schema.key_columns
     if not array.null_count or (column.nullable and not is_key):
-        return array, []
+        return []
     if is_key:
-        return array, [(row, Code.NULL_KEY, "key is NULL") for row in pc.indices_nonzero(pc.is_null(array)).to_pylist()]
+        return [(row, Code.NULL_KEY, "key is NULL") for row in pc.indices_nonzero(pc.is_null(array)).to_pylist()]
     forbidden = pc.and_(pc.is_null(array), pc.not_equal(markers, RowMarker.DELETE))
-    return array, [
-        (row, Code.NULL_VALUE, "required column is NULL") for row in pc.indices_nonzero(forbidden).to_pylist()
-    ]
+    return [(row, Code.NULL_VALUE, "required column is NULL") for row in pc.indices_nonzero(forbidden).to_pylist()]

@@ -1,6 +1,6 @@
 """Arcion JSON, the plain case, which is nearly every large body: changes of one table that give all of its columns.
 
-Only the image that lands is decoded. The rest of a message is compared as it is written with that of the message
+Only the images are decoded. The rest of a message is compared as it is written with that of the message
 before, and what was found for one holds for all. Whatever differs, or might be wrong, is left to `decode_arcion`.
 """
 
@@ -9,20 +9,21 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import UNSET, Raw, UnsetType
 
 from app.domain.change import Operation
-from app.domain.plain_rows import PlainRow, PlainRows
-from app.domain.row_builder import row_getter
+from app.domain.column_conversion import hold_any
+from app.domain.plain_rows import PlainRows
 from app.domain.source_name import SourceName
 from app.errors import RejectedInput
 from app.formats.arcion import OPERATIONS, position_of
 from app.formats.arcion_address import AddressBook, TableAddress, members_of_address
 from app.formats.member_screen import is_suspicious
 from app.formats.strict_json import MessageDecoder
+from app.formats.text_images import text_columns
 
-_Image = dict[str, str]
-_IMAGE: Final = msgspec.json.Decoder(_Image)
 _FLAGS: Final = msgspec.json.Decoder(dict[str, str | int])
 _ADDRESS: Final = msgspec.json.Decoder(TableAddress)
 _BESIDE: Final = msgspec.json.Decoder(dict[str, str] | None)
@@ -33,6 +34,7 @@ _PLAIN_FLAGS: Final[Mapping[Operation, Sequence[set[str | int]]]] = {
     Operation.UPDATE: [{"3"}, {3}],
     Operation.DELETE: [{"2"}, {2}],
 }
+_NO_ROW: Final = (Raw(b"null"), Raw(b"{}"))
 _OWN_MEMBERS: Final = 7
 """Those of a message, when all of them are written."""
 
@@ -42,7 +44,7 @@ class _Message(msgspec.Struct, gc=False):
     opType: str
     exists: Raw
     before: Raw | UnsetType = UNSET
-    after: _Image | UnsetType | None = UNSET
+    after: Raw | UnsetType = UNSET
     cursor: Raw | UnsetType = UNSET
     operationcount: Raw | UnsetType = UNSET
 
@@ -84,14 +86,15 @@ class PlainBody:
         try:
             for message in self._messages:
                 reading.add(message)
+            texts = reading.columns()
             position = next(filter(None, map(_position, reversed(self._messages))), None)
             address_members = members_of_address(_ADDRESS.decode(self._messages[0].tableName))
-        except (_NotPlain, KeyError, msgspec.DecodeError, ValueError, RecursionError):
+        except (_NotPlain, ValueError, RecursionError):
             return None
         members = reading.members + len(self._messages) * address_members
         if is_suspicious(self._body, members, surrogates=True):
             return None
-        return PlainRows(reading.rows, reading.operations, position)
+        return PlainRows(texts, reading.operations, position)
 
 
 def decode_plain(body: bytes) -> PlainBody | None:
@@ -111,18 +114,20 @@ def decode_plain(body: bytes) -> PlainBody | None:
 
 
 class _Reading:
-    """Collects the rows of messages, their operations, and how many members were written, or fewer.
+    """Collects the images of messages, their operations, and how many members were written, or fewer.
 
-    Its methods raise _NotPlain, KeyError for a column that is not given, or msgspec.DecodeError.
+    Its methods raise _NotPlain, or ValueError for an image that is not whole.
     """
 
     def __init__(self, columns: Sequence[str], key_columns: Sequence[str]) -> None:
-        self.rows: list[PlainRow] = []
         self.operations: list[Operation] = []
         self.members = 0
         self._columns, self._key_columns = columns, key_columns
-        self._width = len(columns)
-        self._row_of, self._key_of = row_getter(columns), row_getter(key_columns)
+        self._landing: list[Raw] = []
+        self._beside: list[Raw] = []
+        """Other images that must be whole: what was before an update, and what a delete gives as the row after it."""
+        self._updated: list[tuple[int, int]] = []
+        """Of each update, where its images are in `_landing` and `_beside`."""
         self._kinds = {text: _Kind(operation) for text, operation in OPERATIONS.items()}
 
     def add(self, message: _Message) -> None:
@@ -132,49 +137,59 @@ class _Reading:
         if message.exists != kind.exists:
             self._look_at_exists(kind, message.exists)
         if kind.operation is Operation.DELETE:
-            row = self._deleted(message)
-        elif kind.operation is Operation.UPDATE:
-            row = self._updated(message)
+            self._add_delete(message)
+        elif message.after is UNSET:
+            raise _NotPlain
         else:
-            if message.before != kind.before:
+            if kind.operation is Operation.UPDATE:
+                self._updated.append((len(self._landing), len(self._beside)))
+                self._beside.append(_given(message.before))
+            elif message.before != kind.before:
                 self._look_at_before(kind, message.before)
             self.members += kind.before_members
-            row = self._whole(message.after)
-        self.rows.append(tuple([None if value == "null" else value for value in row]) if "null" in row else row)
+            self._landing.append(message.after)
         self.operations.append(kind.operation)
-        self.members += _OWN_MEMBERS + 2 * self._width - (message.cursor is UNSET) - (message.operationcount is UNSET)
+        absent = (message.cursor is UNSET) + (message.operationcount is UNSET)
+        self.members += _OWN_MEMBERS + len(self._columns) - absent
 
-    def _whole(self, image: _Image | UnsetType | None) -> PlainRow:
-        """The row of an image with every column and no other."""
-        if not image or len(image) != self._width:
-            raise _NotPlain
-        return self._row_of(image)
+    def columns(self) -> list[pa.StringArray]:
+        """What lands of the messages, by column."""
+        self.members += (len(self._landing) + len(self._beside)) * len(self._columns)
+        landing = text_columns(self._landing, self._columns)
+        if self._beside:
+            self._compare_keys(landing, text_columns(self._beside, self._columns))
+        return self._without_deleted([_with_nulls(texts) for texts in landing])
 
-    def _updated(self, message: _Message) -> PlainRow:
-        before, after = self._before(message), message.after
-        row = self._whole(after)
-        if not after or not self._key_columns or self._key_of(before) != self._key_of(after):
-            raise _NotPlain
-        return row
-
-    def _deleted(self, message: _Message) -> PlainRow:
-        before, after = self._before(message), message.after
+    def _add_delete(self, message: _Message) -> None:
         if not self._key_columns:
             raise _NotPlain
-        if after:
-            self._whole(after)
-        else:
-            self.members -= self._width + (after is UNSET)
-        key = dict(zip(self._key_columns, self._key_of(before), strict=True))
-        return tuple([key.get(column) for column in self._columns])
+        self._landing.append(_given(message.before))
+        if message.after is UNSET:
+            self.members -= 1
+        elif message.after not in _NO_ROW:
+            self._beside.append(message.after)
 
-    def _before(self, message: _Message) -> _Image:
-        if message.before is UNSET:
+    def _compare_keys(self, landing: Sequence[pa.StringArray], beside: Sequence[pa.StringArray]) -> None:
+        if not self._updated:
+            return
+        if not self._key_columns:
             raise _NotPlain
-        before = _IMAGE.decode(message.before)
-        self._whole(before)
-        self.members += self._width
-        return before
+        after, before = (pa.array(places) for places in zip(*self._updated, strict=True))
+        for key_column in self._key_columns:
+            at = self._columns.index(key_column)
+            if not landing[at].take(after).equals(beside[at].take(before)):
+                raise _NotPlain
+
+    def _without_deleted(self, landing: list[pa.StringArray]) -> list[pa.StringArray]:
+        """Of a deleted row only the key."""
+        deleted = [operation is Operation.DELETE for operation in self.operations]
+        if not any(deleted):
+            return landing
+        is_deleted = pa.array(deleted)
+        return [
+            texts if column in self._key_columns else pc.if_else(is_deleted, None, texts)
+            for column, texts in zip(self._columns, landing, strict=True)
+        ]
 
     def _look_at_exists(self, kind: _Kind, exists: Raw) -> None:
         """Whether every column stands where it plainly does for this operation, and no other column anywhere."""
@@ -189,6 +204,16 @@ class _Reading:
         if kind.operation is Operation.UPSERT and image and not image.keys() <= {*self._columns}:
             raise _NotPlain
         kind.before, kind.before_members = before, len(image or ()) - (before is UNSET)
+
+
+def _given(image: Raw | UnsetType) -> Raw:
+    if image is UNSET:
+        raise _NotPlain
+    return image
+
+
+def _with_nulls(texts: pa.StringArray) -> pa.StringArray:
+    return pc.if_else(pc.equal(texts, "null"), None, texts) if hold_any(texts, [b"null"]) else texts
 
 
 def _position(message: _Message) -> str | None:

@@ -32,7 +32,7 @@ def messages(draw: st.DrawFn, operations: str = "IRUD") -> dict[str, Any]:
         "opType": operation,
         "cursor": draw(st.sampled_from([None, "here", '{"position": "1:2"}'])),
         "exists": dict.fromkeys(NAMES, FLAGS[operation]),
-        "after": {} if operation == "D" else image(key),
+        "after": draw(st.sampled_from([{}, None, image("3")])) if operation == "D" else image(key),
         "before": image(key) if operation in "UD" else dict.fromkeys((*NAMES, *draw(OTHERS)), "null"),
     }
     for optional in ("cursor", "after") if operation == "D" else ("cursor",):
