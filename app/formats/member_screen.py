@@ -29,6 +29,8 @@ _SLICE: Final = 2**19
 _MOST_LISTS: Final = MOST_NESTING // 2
 _BLANKS: Final = (b" ", b"\n", b"\r", b"\t")
 _BLANK, _QUOTE, _COMMA, _COLON, _BRACKET, _BACKSLASH, _U, _ZERO, _D = b' ",:[\\u0d'
+_ESCAPE: Final = 5
+"""Bytes before a colon that tell whether the quote before it is escaped."""
 _CASE: Final = 0x20
 """The bit that tells small letters from capitals."""
 
@@ -49,11 +51,14 @@ def is_suspicious(body: bytes, members: int, *, surrogates: bool = False) -> boo
         nul = b"\\u0000" in body or (surrogates and (b"\\ud" in body or b"\\uD" in body))
         return nul or body.count(b"[") > _MOST_LISTS or _most_members_of_short(body) != members
     text = np.frombuffer(body, np.uint8)
-    in_texts, nul = _look_at_escapes(text, surrogates=surrogates) if _BACKSLASH in body else (0, False)
+    has_escapes = _BACKSLASH in body
+    in_texts = _count_after_quote_of_text(text) if has_escapes else 0
     written = _count_after_quote_or_blank(text) - in_texts
     if written != members and written - _count_after_blank_in_texts(text) != members:
         return True
-    return nul or (body.find(b"[", 1) > 0 and _may_nest_lists(text))
+    if has_escapes and _has_suspicious_escape(text, surrogates=surrogates):
+        return True
+    return body.find(b"[", 1) > 0 and _may_nest_lists(text)
 
 
 def _most_members_of_short(body: bytes) -> int:
@@ -88,25 +93,35 @@ def _count_after_blank_in_texts(text: _Bytes) -> int:
     )
 
 
-def _look_at_escapes(text: _Bytes, *, surrogates: bool) -> tuple[int, bool]:
-    """How many colons stand after a quote of a text, or fewer, and whether U+0000, or a surrogate, may be written."""
-    in_texts, nul = 0, False
-    for escapes in _places(text, _BACKSLASH):
-        escaped = text[escapes + 1]
-        in_texts += _count_before_colons(text, escapes[escaped == _QUOTE])
-        unicode = escapes[escaped == _U]
-        nul = nul or _may_be_nul(text, unicode) or (surrogates and bool(((text[unicode + 2] | _CASE) == _D).any()))
-    return in_texts, nul
+def _count_after_quote_of_text(text: _Bytes) -> int:
+    """How many colons stand after an escaped quote, or fewer: one after a name that ends with two or four backslashes
+    is none of them."""
+    count = 0
+    for start in range(_ESCAPE, len(text), _SLICE):
+        end = min(start + _SLICE, len(text))
+        colon, quote, first, second, third, fourth = (text[start - back : end - back] for back in range(6))
+        found = colon == _COLON
+        found &= quote == _QUOTE
+        found &= first == _BACKSLASH
+        ends_name = found & (second == _BACKSLASH)
+        count += int(np.count_nonzero(found))
+        if ends_name.any():
+            is_text = (third == _BACKSLASH) & (fourth != _BACKSLASH)
+            count -= int(np.count_nonzero(ends_name & ~is_text))
+    return count
 
 
-def _count_before_colons(text: _Bytes, escapes: _Places) -> int:
-    """How many of these escaped quotes are not the end of a name, which may end with two or four backslashes."""
-    last = escapes[text[escapes + 2] == _COLON]
-    second = text[last - 1] == _BACKSLASH
-    if not second.any():
-        return int(last.size)
-    third, fourth = text[last - 2] == _BACKSLASH, text[last - 3] == _BACKSLASH
-    return int(np.count_nonzero(~second | third & ~fourth))
+def _has_suspicious_escape(text: _Bytes, *, surrogates: bool) -> bool:
+    """Whether U+0000, or a surrogate, may be written."""
+    for start in range(1, len(text), _SLICE):
+        letters = text[start : start + _SLICE] == _U
+        letters &= text[start - 1 : start - 1 + len(letters)] == _BACKSLASH
+        if not letters.any():
+            continue
+        escapes = start - 1 + np.flatnonzero(letters)
+        if _may_be_nul(text, escapes) or (surrogates and bool(((text[escapes + 2] | _CASE) == _D).any())):
+            return True
+    return False
 
 
 def _may_be_nul(text: _Bytes, escapes: _Places) -> bool:

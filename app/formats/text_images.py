@@ -32,4 +32,4 @@ def text_columns(images: Sequence[Raw], columns: Sequence[str]) -> list[pa.Strin
     )
     if read.num_rows != len(images) or any(column.null_count for column in read.columns):
         raise ValueError("a column is missing, or has another value than a text")
-    return [column.combine_chunks() for column in read.columns]
+    return [column.chunk(0) for column in read.columns]
