@@ -110,7 +110,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(BodyLimit, most=settings.max_body_bytes)
     app.add_middleware(SlowBodies, pace=pace)
     room = Room(settings.max_concurrent_requests, settings.bytes_in_memory)
-    app.add_middleware(Admission, room=room, turns=Turns(settings.large_bodies_bytes))
+    app.add_middleware(Admission, room=room, turns=Turns(settings.max_large_bodies_bytes))
     app.add_middleware(RequestLog)
     return app
 

@@ -152,7 +152,7 @@ class Settings(BaseSettings):
             "four times `MIRRORGATE_MAX_BODY_BYTES`, at least 64 MiB.",
         ),
     ] = None
-    large_bodies_bytes: Annotated[
+    max_large_bodies_bytes: Annotated[
         int,
         Field(
             ge=1,

@@ -47,7 +47,7 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 def test_a_large_body_waits_unread_while_those_before_it_are_worked_on(serve: Serve, slow_database: sa.Engine) -> None:
-    gateway = serve(large_bodies_bytes=SIZE)
+    gateway = serve(max_large_bodies_bytes=SIZE)
     with connected(str(gateway.base_url)) as first, connected(str(gateway.base_url)) as second:
         with held_commits(slow_database):
             first.send(head(PATH, ADMIN_KEY, f"Content-Length: {SIZE}") + LARGE)
@@ -63,7 +63,7 @@ def test_a_large_body_waits_unread_while_those_before_it_are_worked_on(serve: Se
 
 
 def test_a_slow_caller_lets_others_in(serve: Serve) -> None:
-    gateway = serve(large_bodies_bytes=SIZE)
+    gateway = serve(max_large_bodies_bytes=SIZE)
     with connected(str(gateway.base_url)) as slow:
         slow.send(head(PATH, ADMIN_KEY, f"Content-Length: {SIZE}", "Expect: 100-continue"))
         assert slow.answer().status == 100
@@ -74,7 +74,7 @@ def test_a_slow_caller_lets_others_in(serve: Serve) -> None:
 
 
 def test_however_bodies_are_sent_all_of_them_get_their_turn(serve: Serve) -> None:
-    gateway = serve(large_bodies_bytes=SIZE)
+    gateway = serve(max_large_bodies_bytes=SIZE)
     packed = JSON | {"Content-Encoding": "gzip"}
     many = json.dumps([insert("t", id=str(number)) for number in range(MANY)]).encode()
     assert len(many) > SIZE
