@@ -38,9 +38,11 @@ from app.api.request_body import BodyLimit
 from app.api.request_log import RequestLog
 from app.api.slow_bodies import Pace, SlowBodies
 from app.api.tokens import token_verifier
+from app.api.turns import Turns
 from app.domain.backlog import BacklogLimit
 from app.errors import Code, Misconfigured
 from app.ingest import BacklogWatch, Ingest
+from app.lean_imports import leave_out_pandas
 from app.settings import LOOPBACK, Settings, unknown_variables
 from app.staging.access_journal import AccessJournal
 from app.staging.api_keys import count_valid_keys
@@ -107,9 +109,16 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     pace = Pace(settings.body_seconds, settings.body_grace_seconds, settings.min_body_rate)
     app.add_middleware(BodyLimit, most=settings.max_body_bytes)
     app.add_middleware(SlowBodies, pace=pace)
-    app.add_middleware(Admission, room=Room(settings.max_concurrent_requests, settings.bytes_in_memory))
+    room = Room(settings.max_concurrent_requests, settings.bytes_in_memory)
+    app.add_middleware(Admission, room=room, turns=Turns(settings.max_large_bodies_bytes))
     app.add_middleware(RequestLog)
     return app
+
+
+def served_app() -> FastAPI:
+    """The application as uvicorn makes it in each API process."""
+    leave_out_pandas()
+    return create_app()
 
 
 def _backlog_limits(settings: Settings) -> tuple[BacklogLimit, BacklogLimit]:
@@ -130,7 +139,7 @@ def serve(settings: Settings, *, parent_pid: int | None = None) -> None:
     if parent_pid is not None:
         exit_with_parent(parent_pid)
     config = uvicorn.Config(
-        "app.main:create_app",
+        "app.main:served_app",
         **listening(settings),
         factory=True,
         workers=settings.api_processes,

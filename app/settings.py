@@ -152,6 +152,14 @@ class Settings(BaseSettings):
             "four times `MIRRORGATE_MAX_BODY_BYTES`, at least 64 MiB.",
         ),
     ] = None
+    max_large_bodies_bytes: Annotated[
+        int,
+        Field(
+            ge=1,
+            description="Bytes of bodies beyond 1 MiB that an API process reads and works on at the same time, or one "
+            "such body; the others wait unread.",
+        ),
+    ] = 32 * 2**20
     max_backlog_bytes: Annotated[
         int, Field(ge=1, description="Payload bytes of a table that may be accepted and not yet published.")
     ] = 16 * 2**30

@@ -8,6 +8,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.problem_responses import problem_response
+from app.api.turns import Turns, with_turn
 from app.errors import Code, TemporarilyUnavailable
 
 CHANGES: Final = "/v1/changes/"
@@ -72,9 +73,10 @@ class Admission:
     Status and health need no room, so they are answered all the same.
     """
 
-    def __init__(self, app: ASGIApp, room: Room) -> None:
+    def __init__(self, app: ASGIApp, room: Room, turns: Turns) -> None:
         self._app = app
         self._room = room
+        self._turns = turns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -98,10 +100,12 @@ class Admission:
             return message
 
         scope[_RESERVATION] = reservation
+        turn = with_turn(scope, self._turns)
         try:
             await self._app(scope, receive_into_room, send)
         finally:
             reservation.leave()
+            turn.end()
 
 
 def reservation_of(request: Request) -> Reservation:

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.admission import CHANGES, reservation_of
+from app.api.turns import LARGE_BODY, UNKNOWN_LENGTH, expected_size, turn_of
 from app.errors import Code, RejectedInput
 from app.settings import Settings
 
@@ -106,24 +107,28 @@ def _media_type(request: Request) -> str:
 async def read_body(request: Request, settings: Settings, *, most: int | None = None) -> bytes:
     """The decompressed body, of `most` bytes at the most.
 
-    Room for it is reserved before it grows; it is given back when the request ends.
+    Room for it is reserved before it grows; it is given back when the request ends. A large one waits for its turn.
 
     Raises RejectedInput where it is too large, or TemporarilyUnavailable `overloaded`.
     """
     encoding = _encoding(request)
-    most, reservation = most or settings.max_body_bytes, reservation_of(request)
+    most, reservation, turn = most or settings.max_body_bytes, reservation_of(request), turn_of(request)
     declared = request.headers.get("content-length", "")
     if declared.isdecimal():
         if int(declared) > most:
             raise _too_large(most)
         reservation.hold(int(declared))
+        await turn.begin(expected_size(int(declared), compressed=encoding != "identity"))
     sent = io.BytesIO()
     async for chunk in request.stream():
         if sent.tell() + len(chunk) > most:
             raise _too_large(most)
         sent.write(chunk)
+        if sent.tell() > LARGE_BODY:  # it did not say so
+            await turn.begin(UNKNOWN_LENGTH)
     body = sent.getvalue()
     if encoding == "identity":
+        turn.has_come(len(body))
         return body
 
     def hold(size: int) -> None:
@@ -135,9 +140,11 @@ async def read_body(request: Request, settings: Settings, *, most: int | None = 
         reservation.hold(len(body) + size)
 
     try:
-        return await asyncio.to_thread(_decompress, body, _DECOMPRESSORS[encoding], hold)
+        expanded = await asyncio.to_thread(_decompress, body, _DECOMPRESSORS[encoding], hold)
     except (zlib.error, zstandard.ZstdError, ValueError) as error:
         raise RejectedInput(Code.BAD_ENCODING, f"the body is not valid {encoding}") from error
+    turn.has_come(len(expanded))
+    return expanded
 
 
 def _encoding(request: Request) -> str:

@@ -33,11 +33,11 @@ _EXACT: Final = Context(prec=MAX_DECIMAL_DIGITS, traps=[Inexact, InvalidOperatio
 _NOT_FINITE: Final = re.compile(r"[+-]?(nan|inf|infinity)", re.ASCII | re.IGNORECASE)
 _JSON_DECODER: Final = msgspec.json.Decoder(msgspec.Raw)
 _JSON_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
-_FIRST_DATE: Final = pa.scalar(date.min, pa.date32())
-_LAST_DATE: Final = pa.scalar(date.max, pa.date32())
-_FIRST_TIMESTAMP: Final = pa.scalar(datetime.min, pa.timestamp("us"))
-_LAST_TIMESTAMP: Final = pa.scalar(datetime.max, pa.timestamp("us"))
-_LAST_ZONED: Final = pa.scalar(datetime(2037, 1, 1), pa.timestamp("us"))
+_FIRST_DATE: Final = date.min
+_LAST_DATE: Final = date.max
+_FIRST_TIMESTAMP: Final = datetime.min
+_LAST_TIMESTAMP: Final = datetime.max
+_LAST_ZONED: Final = datetime(2037, 1, 1)
 """Beyond it the kernel knows none of a zone's rules, only the changes that the zone's file lists."""
 _UTC_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 

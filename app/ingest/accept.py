@@ -17,7 +17,7 @@ from app.domain.table import Table
 from app.errors import Code, Problem, RejectedInput, TemporarilyUnavailable
 from app.ingest.backlog import BacklogWatch
 from app.ingest.decoded import Decoded
-from app.ingest.directory import TableDirectory
+from app.ingest.directory import NotRemembered, TableDirectory
 from app.ingest.plain_requests import untyped_request
 from app.ingest.source_bodies import Decode, ReadPlain
 from app.ingest.typed_request import TypedRequest, Typist
@@ -26,7 +26,7 @@ from app.staging.dead_letters import Settlement, TableLetters
 from app.staging.group_commit import GroupCommit
 from app.staging.letter_book import full
 from app.staging.request_receipts import read_receipts
-from app.staging.typed_batch import AlreadyStaged, Receipt, TableMoved
+from app.staging.typed_batch import AlreadyStaged, Receipt, TableMoved, TypedBatch
 from app.staging.untyped_request import TypeAlone
 from app.telemetry import DUPLICATE_CHANGES
 
@@ -36,6 +36,10 @@ _ATTEMPTS: Final = 5
 MOST_AT_ONCE: Final = 1
 """Plain bodies that are read at the same time. Two that share one interpreter take longer together than one after the
 other, and more memory; none waits for the database meanwhile, so none holds the others up."""
+
+
+_NAMES: Final = 3
+"""A request may name its table in two ways, each of which may have to be asked for; then it is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +135,7 @@ class Ingest:
         self, plain: ReadPlain, principal: Principal, identity: RequestIdentity | None
     ) -> Accepted | None:
         """Stage a large request without a look at each change; None where there must be one."""
-        loop = asyncio.get_running_loop()
-        batch = await loop.run_in_executor(self._plain_readers, plain, self.directory, principal)
+        batch = await self._read_plain(plain, principal)
         if batch is None:
             return None
         await self.admit(batch.table, identity)
@@ -140,6 +143,17 @@ class Ingest:
             return Accepted(await asyncio.wrap_future(self.group_commit.submit([batch], identity)))
         except TableMoved:
             return None
+
+    async def _read_plain(self, plain: ReadPlain, principal: Principal) -> TypedBatch | None:
+        """What a body holds if it is plain. Its table is asked for beside the readers, which wait for nothing."""
+        loop = asyncio.get_running_loop()
+        for _ in range(_NAMES):
+            try:
+                return await loop.run_in_executor(self._plain_readers, plain, self.directory, principal)
+            except NotRemembered as unknown:
+                if await asyncio.to_thread(self.directory.route, unknown.source) is None:
+                    break
+        return None
 
     async def _staged_typed(
         self,

@@ -16,6 +16,14 @@ Begin: TypeAlias = Callable[[], AbstractContextManager[Connection]]
 """Opens a transaction that ends with the block: `Engine.begin`, or a savepoint of a transaction to be given up."""
 
 
+class NotRemembered(Exception):
+    """What this source feeds takes a question to the database."""
+
+    def __init__(self, source: SourceName) -> None:
+        super().__init__("not remembered")
+        self.source = source
+
+
 @dataclass
 class TableDirectory:
     """Finds the table that a source's table feeds."""
@@ -38,6 +46,11 @@ class TableDirectory:
         """As `visible`, without a question to the database: None where it takes one."""
         table = self._tables.get(source.folded)
         return table if table is not None and principal.may_touch(table.name) else None
+
+    def require_remembered(self, source: SourceName) -> None:
+        """Raises NotRemembered where `remembered` knows no table of this source, for whatever caller."""
+        if source.folded not in self._tables:
+            raise NotRemembered(source)
 
     def visible(self, source: SourceName, principal: Principal) -> Table | None:
         """The table that this source feeds; one outside the caller's patterns is as unknown as none."""

@@ -41,13 +41,18 @@ def plain_arcion_batch(
     override: bool,
     limits: InputLimits,
 ) -> TypedBatch | None:
-    """The typed batch of an Arcion JSON body if it is plain, within the limits, and for one table that is known."""
+    """The typed batch of an Arcion JSON body if it is plain, within the limits, and for one table that is known.
+
+    Raises NotRemembered where the directory must first ask for the table.
+    """
     if len(body) > limits.value_bytes:  # a value may be too long
         return None
     plain = decode_plain(body)
     if plain is None or plain.messages > limits.messages or (override and not requested):
         return None
     source = requested if override and requested else plain.source
+    for name in filter(None, (source, requested)):
+        directory.require_remembered(name)
     table = _plain_table(source, requested, directory, principal)
     rows = table and plain.rows(table.schema.names, table.schema.key_columns)
     landing = table and rows and landing_rows_of_plain(rows, table.row_rules)

@@ -35,6 +35,7 @@ _TEXT: Final = frozenset({TypeName.STRING, TypeName.JSON})
 
 
 ReadPlain: TypeAlias = Callable[[TableDirectory, Principal], TypedBatch | None]
+"""Raises NotRemembered."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """HTTP by hand, for requests that no library would send."""
 
+import select
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,6 +47,10 @@ class RawClient:
             name, _, value = header.decode().partition(":")
             headers[name.lower()] = value.strip()
         return RawAnswer(int(line.split()[1]), headers, self._answers.read(int(headers.get("content-length", 0))))
+
+    def has_answer(self) -> bool:
+        """Whether something has come that nobody has read."""
+        return bool(select.select([self._socket], [], [], 0)[0])
 
     def is_closed(self) -> bool:
         """Waits for what comes next: True where it is the end of the connection."""

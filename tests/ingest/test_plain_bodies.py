@@ -1,0 +1,47 @@
+"""Large bodies that are plain are read the short way, also by a process that has not met their table."""
+
+import pytest
+
+from app.errors import Code
+from app.ingest import source_bodies
+from app.ingest.source_bodies import SMALL_BODY
+from tests.support.gate import Gate
+from tests.support.messages import Message, arcion
+from tests.support.refusals import refused
+from tests.support.schemas import schema_of
+
+SCHEMA = schema_of({"id": "int64", "note": "string"}, ["id"], ["id"])
+NOTE = "n" * SMALL_BODY
+
+
+def large(table: str, note: str = NOTE) -> Message:
+    return arcion(table, None, {"id": "1", "note": note})
+
+
+@pytest.fixture
+def short_way_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever goes the long way fails."""
+    monkeypatch.setattr(source_bodies, "decode_arcion", None)
+
+
+@pytest.mark.usefixtures("short_way_alone")
+@pytest.mark.parametrize(
+    "named",
+    [{}, {"table": "t"}, {"table": "t", "override": True}],
+    ids=["by the message", "by the request too", "by the request alone"],
+)
+def test_the_first_large_body_of_a_table_is_read_the_short_way(gate: Gate, named: dict[str, object]) -> None:
+    gate.put("t", SCHEMA)
+    accepted = gate.arcion(large("elsewhere" if "override" in named else "t"), **named)
+    assert accepted.receipts[0].rows == 1
+    assert gate.landed("t", "id", "note") == [[0, 1, NOTE]]
+
+
+def test_a_large_body_for_no_table_is_refused_as_a_small_one_is(gate: Gate) -> None:
+    places = []
+    for note in (NOTE, "n"):
+        with refused() as refusal:
+            gate.arcion(large("none", note))
+        places.append((refusal.code, refusal.places))
+    assert places[0] == places[1]
+    assert places[0][0] is Code.UNKNOWN_TABLE
