@@ -12,6 +12,9 @@ from app.errors import Code, RejectedInput
 MOST_HEAD_BYTES: Final = 64 * 2**10
 """Bytes of a request line with its headers, or of the trailers and chunk extensions of a body."""
 
+MOST_UNREAD_BYTES: Final = 256 * 2**10
+"""Of a body, beside one piece more, before the connection waits for its reader."""
+
 HEAD_SECONDS: Final = 10.0
 """How long a connection may wait for its first request, and a request for the end of its headers."""
 
@@ -50,6 +53,8 @@ class BoundedHttpProtocol(ProblemProtocol):
     def on_body(self, body: bytes) -> None:
         self._beside_bodies = 0
         super().on_body(body)
+        if len(self.cycle.body) <= MOST_UNREAD_BYTES:  # uvicorn stops a quarter as late, and wakes the reader as often
+            self.flow.resume_reading()
 
     def on_message_complete(self) -> None:
         self._beside_bodies = 0
