@@ -77,10 +77,13 @@ class Gateway:
         client = self._stack.enter_context(GatewayClient(url, self.key))
         return Api(url, process.pid, client)
 
-    def start_drain(self, **settings: object) -> "subprocess.Popen[bytes]":
+    def start_drain(
+        self, *, environment: Mapping[str, str] | None = None, **settings: object
+    ) -> "subprocess.Popen[bytes]":
         """The drain, with these settings by their lower-case names; returns once it holds a lease."""
         own = {f"{PREFIX}{name.upper()}": str(value) for name, value in settings.items()}
-        process = self._start("drain", "spark_jobs.drain", {**own, "JAVA_HOME": str(self._java_home)})
+        java = {"JAVA_HOME": str(self._java_home)}
+        process = self._start("drain", "spark_jobs.drain", {**java, **(environment or {}), **own})
         leases = "SELECT count(*) FROM mirrorgate.workers WHERE lease_until > clock_timestamp()"
         _wait(lambda: self.value(leases) > 0, "the drain runs", process)
         return process
