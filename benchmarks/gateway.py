@@ -60,6 +60,7 @@ class Gateway:
     database_url: str
     key: str
     engine: sa.Engine
+    postgres_pid: int
     _stack: ExitStack
     _java_home: Path
 
@@ -128,7 +129,7 @@ def running_gateway(folder: Path) -> Iterator[Gateway]:
         engine = open_engine(postgres.url, application="benchmark")
         stack.callback(engine.dispose)
         key = f"mg_{secrets.token_hex(4)}_{secrets.token_urlsafe(32)}"
-        yield Gateway(folder, postgres.url, key, engine, stack, find_java(folder, os.environ))
+        yield Gateway(folder, postgres.url, key, engine, postgres.process.pid, stack, find_java(folder, os.environ))
 
 
 def forget_settings() -> None:

@@ -6,6 +6,7 @@ from typing import Final
 from benchmarks.bench import Bench
 from benchmarks.figure import Figure, Measured
 from benchmarks.gateway import Gateway
+from benchmarks.process_facts import descendants, resident
 from benchmarks.published import Drained, drain_paused
 from benchmarks.staged_rows import PER_BATCH, registered, stage_rows
 from benchmarks.standalone_cluster import standalone_cluster
@@ -27,15 +28,19 @@ def measure(bench: Bench) -> list[Figure]:
         bench.gateway() as remote,
         standalone_cluster(remote.folder / "cluster", workers=WORKERS) as cluster,
     ):
-        settings = {"max_delay_seconds": 0, "target_file_rows": rows_per_file}
-        local.start_drain(spark_master=f"local[{WORKERS}]", **settings)
-        remote.start_drain(spark_master=cluster.url, environment=cluster.environment, **settings)
+        for gateway, master in ((local, f"local[{WORKERS}]"), (remote, cluster.url)):
+            gateway.start_drain(
+                environment=cluster.environment,
+                spark_master=master,
+                max_delay_seconds=0,
+                target_file_rows=rows_per_file,
+            )
         for number in chain([0], bench.each_run("standalone")):
             here, there = (_drained(gateway, number, rows) for gateway in (local, remote))
             if number:
                 in_local_mode.append(here.rate)
                 on_cluster.append(there.rate)
-        executors = sum(len(worker.executors()) for worker in cluster.workers)
+        memory = max(sum(resident(pid, "VmHWM") for pid in descendants(one.process.pid)) for one in cluster.workers)
     return [
         Figure(
             "standalone",
@@ -44,7 +49,11 @@ def measure(bench: Bench) -> list[Figure]:
             Measured.of(on_cluster),
             Measured.of(in_local_mode),
             f"the same in local mode with {WORKERS} cores",
-            details={"rows a run": f"{rows:,}", "files a run": str(FILES), "executors": str(executors)},
+            details={
+                "rows a run": f"{rows:,}",
+                "files a run": str(FILES),
+                "an executor with its Python at its largest": f"{memory:,.0f} MB",
+            },
         )
     ]
 
