@@ -36,8 +36,7 @@ class Sizing:
     rate: float
 
     @property
-    def api_processes(self) -> int:
-        """Each keeps one core busy at most."""
+    def api_cores(self) -> int:
         return _cores(self.costs.api, self.rate)
 
     @property
@@ -138,7 +137,7 @@ def _sizing_table(sizing: Sizing) -> str:
     cap, backlog = int(settings["retention_bytes"].default), int(settings["max_total_backlog_bytes"].default)
     postgres = costs.postgres_accepting + costs.postgres_draining
     lines = [
-        ("API", _reckoned(costs.api), f"{sizing.api_processes} processes, a core each"),
+        ("API", _reckoned(costs.api), f"{sizing.api_cores} cores, a process for each"),
         ("Postgres", _reckoned(postgres), f"{sizing.postgres_cores} cores"),
         ("executors", _reckoned(costs.drain), f"{sizing.drain_cores} cores"),
         ("network into the API", f"{costs.sent_bytes:,.0f} B × {RATE:,}/s", _gigabits(sizing.sent)),
