@@ -13,10 +13,21 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 def resident(pid: int, line: str) -> float:
     """A size in /proc/<pid>/status, in MB: VmRSS is the present one, VmHWM the largest so far."""
-    found = re.search(rf"^{line}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    if found is None:
+    if (megabytes := _megabytes(pid, line)) is None:
         raise BenchmarkFailed(f"/proc/{pid}/status has no {line}")
-    return int(found[1]) * 1_024 / 1e6
+    return megabytes
+
+
+def resident_below(pid: int, line: str) -> float:
+    """The same of all its descendants together; one that has ended has none."""
+    return sum(_megabytes(one, line) or 0.0 for one in descendants(pid))
+
+
+def _megabytes(pid: int, line: str) -> float | None:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        found = re.search(rf"^{line}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+        return int(found[1]) * 1_024 / 1e6 if found else None
+    return None
 
 
 def cpu_seconds(pid: int) -> float:

@@ -6,7 +6,7 @@ from typing import Final
 from benchmarks.bench import Bench
 from benchmarks.figure import Figure, Measured
 from benchmarks.gateway import Gateway
-from benchmarks.process_facts import descendants, resident
+from benchmarks.process_facts import resident_below
 from benchmarks.published import Drained, drain_paused
 from benchmarks.staged_rows import PER_BATCH, registered, stage_rows
 from benchmarks.standalone_cluster import standalone_cluster
@@ -40,7 +40,7 @@ def measure(bench: Bench) -> list[Figure]:
             if number:
                 in_local_mode.append(here.rate)
                 on_cluster.append(there.rate)
-        memory = max(sum(resident(pid, "VmHWM") for pid in descendants(one.process.pid)) for one in cluster.workers)
+        memory = max(resident_below(worker.process.pid, "VmHWM") for worker in cluster.workers)
     return [
         Figure(
             "standalone",

@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.process_facts import children, cpu_seconds, descendants, tree_cpu_seconds
+from benchmarks.figure import BenchmarkFailed
+from benchmarks.process_facts import (
+    children,
+    cpu_seconds,
+    descendants,
+    resident,
+    resident_below,
+    tree_cpu_seconds,
+)
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 
@@ -49,3 +57,15 @@ def test_a_process_that_has_ended_took_nothing_that_can_be_read() -> None:
     with subprocess.Popen([sys.executable, "-c", "pass"]) as process:
         process.wait()
     assert tree_cpu_seconds(process.pid) == 0
+    with pytest.raises(BenchmarkFailed, match="VmHWM"):
+        resident(process.pid, "VmHWM")
+
+
+def test_a_process_that_has_ended_and_that_nobody_has_collected_has_no_memory() -> None:
+    with subprocess.Popen([sys.executable, "-c", "pass"], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.read() == b""
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        before = resident_below(os.getpid(), "VmHWM")
+        assert process.pid in descendants(os.getpid())
+    assert before == resident_below(os.getpid(), "VmHWM")
