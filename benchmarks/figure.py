@@ -7,6 +7,8 @@ from typing import Final, Self
 
 import msgspec
 
+from benchmarks.costs import Costs
+
 
 class BenchmarkFailed(Exception):
     """A figure could not be measured; the text says why."""
@@ -70,7 +72,8 @@ class Goal(msgspec.Struct, frozen=True):
 class Figure(msgspec.Struct, frozen=True):
     """A value, the limit that it is to be seen beside, and the goal, if there is one.
 
-    `value` and `limit` have the same unit and as many runs, made in turn. `details` is what else was seen.
+    `value` and `limit` have the same unit and as many runs, made in turn. `details` is what else was seen, `costs`
+    what sizes are reckoned from.
     """
 
     name: str
@@ -81,6 +84,7 @@ class Figure(msgspec.Struct, frozen=True):
     limit_name: str
     goal: Goal | None = None
     details: Mapping[str, str] = {}
+    costs: Costs | None = None
 
     @property
     def ratio(self) -> Measured:

@@ -60,6 +60,7 @@ class Gateway:
     database_url: str
     key: str
     engine: sa.Engine
+    postgres_pid: int
     _stack: ExitStack
     _java_home: Path
 
@@ -77,10 +78,13 @@ class Gateway:
         client = self._stack.enter_context(GatewayClient(url, self.key))
         return Api(url, process.pid, client)
 
-    def start_drain(self, **settings: object) -> "subprocess.Popen[bytes]":
+    def start_drain(
+        self, *, environment: Mapping[str, str] | None = None, **settings: object
+    ) -> "subprocess.Popen[bytes]":
         """The drain, with these settings by their lower-case names; returns once it holds a lease."""
         own = {f"{PREFIX}{name.upper()}": str(value) for name, value in settings.items()}
-        process = self._start("drain", "spark_jobs.drain", {**own, "JAVA_HOME": str(self._java_home)})
+        java = {"JAVA_HOME": str(self._java_home)}
+        process = self._start("drain", "spark_jobs.drain", {**java, **(environment or {}), **own})
         leases = "SELECT count(*) FROM mirrorgate.workers WHERE lease_until > clock_timestamp()"
         _wait(lambda: self.value(leases) > 0, "the drain runs", process)
         return process
@@ -125,7 +129,7 @@ def running_gateway(folder: Path) -> Iterator[Gateway]:
         engine = open_engine(postgres.url, application="benchmark")
         stack.callback(engine.dispose)
         key = f"mg_{secrets.token_hex(4)}_{secrets.token_urlsafe(32)}"
-        yield Gateway(folder, postgres.url, key, engine, stack, find_java(folder, os.environ))
+        yield Gateway(folder, postgres.url, key, engine, postgres.process.pid, stack, find_java(folder, os.environ))
 
 
 def forget_settings() -> None:

@@ -3,7 +3,8 @@
 import argparse
 import logging
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -135,6 +136,15 @@ def _accepted(gateway: Gateway) -> int:
     return int(gateway.value(SELECT_ACCEPTED))
 
 
+def _timed(measured: Iterable[Series], console: Console) -> Iterator[Series]:
+    """The series, each with a line on how long it took."""
+    started = time.monotonic()
+    for series in measured:
+        console.print(f"[dim]{series.name} took {time.monotonic() - started:.0f} s[/]")
+        yield series
+        started = time.monotonic()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__)
     parser.add_argument("--seconds", type=float, default=5.0, help="length of a run under load (5)")
@@ -153,7 +163,7 @@ def main() -> int:
             )
             now = datetime.now(UTC).isoformat(timespec="seconds")
             machine, versions = find_machine(), find_versions()
-            growth = Growth(now, machine, versions, arguments.scale, tuple(measure(bench)))
+            growth = Growth(now, machine, versions, arguments.scale, tuple(_timed(measure(bench), console)))
             write_growth(arguments.output, growth)
             bench.say("drawing")
             for file in draw(arguments.output):

@@ -2,6 +2,7 @@
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -12,18 +13,52 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 def resident(pid: int, line: str) -> float:
     """A size in /proc/<pid>/status, in MB: VmRSS is the present one, VmHWM the largest so far."""
-    found = re.search(rf"^{line}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    if found is None:
+    if (megabytes := _megabytes(pid, line)) is None:
         raise BenchmarkFailed(f"/proc/{pid}/status has no {line}")
-    return int(found[1]) * 1_024 / 1e6
+    return megabytes
+
+
+def resident_below(pid: int, line: str) -> float:
+    """The same of all its descendants together; one that has ended has none."""
+    return sum(_megabytes(one, line) or 0.0 for one in descendants(pid))
+
+
+def _megabytes(pid: int, line: str) -> float | None:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        found = re.search(rf"^{line}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+        return int(found[1]) * 1_024 / 1e6 if found else None
+    return None
 
 
 def cpu_seconds(pid: int) -> float:
     """Processor time of all threads so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / _TICKS
+    return sum(_ticks(pid)[:2]) / _TICKS
+
+
+def tree_cpu_seconds(pid: int) -> float:
+    """Processor time of a process and its descendants so far, those that have ended and were collected included."""
+    return sum(sum(_ticks(one)) for one in [pid, *descendants(pid)]) / _TICKS
+
+
+def _ticks(pid: int) -> tuple[int, ...]:
+    """User and system time of the process itself, then of the children that it has collected."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return (0, 0, 0, 0)
+    return tuple(map(int, fields[11:15]))
 
 
 def children(pid: int) -> list[int]:
     """The processes that `pid` has started and that still run."""
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    found = []
+    for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended meanwhile
+            found += [int(word) for word in thread.read_text().split()]
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes below `pid` that still run."""
+    below = children(pid)
+    return below + [one for child in below for one in descendants(child)]

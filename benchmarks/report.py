@@ -1,6 +1,7 @@
-"""`python -m benchmarks.report`: writes docs/performance.md from the committed results.
+"""`python -m benchmarks.report`: writes docs/performance.md and the tables of docs/sizing.md from committed results.
 
-With files it first makes them the committed ones: results of the suite with --results, of the growth with --growth.
+With files it first makes them the committed ones: results of the suite with --results, of the growth with --growth,
+results with the figure `costs` for the sizing with --sizing.
 """
 
 import argparse
@@ -14,10 +15,15 @@ from benchmarks.growth_results import Growth, Series, read_growth
 from benchmarks.machine import REPOSITORY
 from benchmarks.plots import draw, plot_name
 from benchmarks.results import Results, detail_lines, markdown_table, read_results, setting_lines
+from benchmarks.sizing import find_costs, sizing_tables
 
 REFERENCE: Final = REPOSITORY / "benchmarks" / "results" / "reference.json"
 REFERENCE_GROWTH: Final = REPOSITORY / "benchmarks" / "results" / "reference-growth.json"
+REFERENCE_SIZING: Final = REPOSITORY / "benchmarks" / "results" / "reference-sizing.json"
 PAGE: Final = REPOSITORY / "docs" / "performance.md"
+SIZING_PAGE: Final = REPOSITORY / "docs" / "sizing.md"
+BEGIN: Final = "<!-- Written by `python -m benchmarks.report`. -->\n"
+END: Final = "<!-- End of what `python -m benchmarks.report` wrote. -->\n"
 
 _BEFORE: Final = """\
 # Performance
@@ -75,10 +81,18 @@ def committed_page() -> str | None:
     return page(read_results(REFERENCE), read_growth(REFERENCE_GROWTH) if REFERENCE_GROWTH.exists() else None)
 
 
+def sizing_page(text: str, results: Results) -> str:
+    """The page with its tables from these results; what stands around them is written by hand."""
+    before, rest = text.split(BEGIN)
+    after = rest.split(END)[1]
+    return f"{before}{BEGIN}\n{sizing_tables(results)}\n{END}{after}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
     parser.add_argument("--results", type=Path, metavar="FILE", help="results to commit, from now on")
     parser.add_argument("--growth", type=Path, metavar="FILE", help="growth to commit, from now on")
+    parser.add_argument("--sizing", type=Path, metavar="FILE", help="results to reckon sizes from, from now on")
     arguments = parser.parse_args()
     REFERENCE.parent.mkdir(exist_ok=True)
     try:
@@ -88,7 +102,13 @@ def main() -> int:
         if arguments.growth:
             draw(arguments.growth)
             shutil.copyfile(arguments.growth, REFERENCE_GROWTH)
+        if arguments.sizing:
+            find_costs(read_results(arguments.sizing))
+            shutil.copyfile(arguments.sizing, REFERENCE_SIZING)
         text = committed_page()
+        if REFERENCE_SIZING.exists():
+            written = SIZING_PAGE.read_text(encoding="utf-8")
+            SIZING_PAGE.write_text(sizing_page(written, read_results(REFERENCE_SIZING)), encoding="utf-8")
     except BenchmarkFailed as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -45,23 +45,25 @@ _SHORTEST_POLL: Final = 0.05
 _FIRST_BACKOFF: Final = 0.5
 _LONGEST_BACKOFF: Final = 30.0
 
-_LOCAL_DEFAULTS: Final = {
+_MOST_BINS: Final = 32
+
+_DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     # The JVM only schedules: a fast start matters more here than peak speed of compiled code.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
+_ON_THIS_MACHINE: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
 class Drain:
     """Finds due tables and hands them, in balanced bins, to threads that each run Spark jobs."""
 
-    def __init__(self, cycle: DrainCycle, *, bins: int) -> None:
+    def __init__(self, cycle: DrainCycle, *, bins: int | None) -> None:
+        """`bins` None: as many as Spark runs tasks at a time, which changes with a cluster's executors."""
         self._cycle = cycle
         self._bins = bins
-        self._threads = ThreadPoolExecutor(bins, thread_name_prefix="bin")
+        self._threads = ThreadPoolExecutor(bins or _MOST_BINS, thread_name_prefix="bin")
         self._lock = threading.Lock()
         self._busy: set[TableId] = set()
         self._shares: set[Future[None]] = set()
@@ -97,7 +99,8 @@ class Drain:
             for table_id in self._cycle.due()
             if table_id not in skipped and (entry := self._prepare(table_id)) is not None
         ]
-        for share in balance(claimed, lambda entry: entry.rows, self._bins):
+        bins = self._bins or min(self._cycle.slots, _MOST_BINS)
+        for share in balance(claimed, lambda entry: entry.rows, bins):
             with self._lock:
                 self._busy |= {entry.table.table_id for entry in share}
             self._shares.add(self._threads.submit(self._drain_share, share))
@@ -145,7 +148,7 @@ def start_spark(settings: Settings) -> SparkSession:
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("mirrorgate drain")
     if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit has started the JVM already where it is set
-        for name, value in _LOCAL_DEFAULTS.items():
+        for name, value in spark_options(settings.spark_master).items():
             builder = builder.config(name, value)
     if settings.spark_master:
         builder = builder.master(settings.spark_master)
@@ -154,6 +157,11 @@ def start_spark(settings: Settings) -> SparkSession:
     parallelism = spark.sparkContext.defaultParallelism
     spark.range(0, parallelism, 1, parallelism).mapInArrow(_echo, "id long").collect()
     return spark
+
+
+def spark_options(master: str | None) -> dict[str, str]:
+    """What the drain asks of Spark without spark-submit: executors on other machines must reach the driver."""
+    return _DEFAULTS | (_ON_THIS_MACHINE if master is None or master.startswith("local") else {})
 
 
 def _echo(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -170,7 +178,6 @@ def open_cycle(settings: Settings, spark: SparkSession, worker_id: UUID) -> Drai
         spark,
         place,
         limits,
-        tasks=spark.sparkContext.defaultParallelism,
         drop_wait_seconds=settings.drop_wait_seconds,
     )
 
@@ -215,7 +222,7 @@ def run_drain(settings: Settings, *, once: bool) -> None:
     spark = start_spark(settings)
     try:
         cycle = open_cycle(settings, spark, uuid4())
-        drain = Drain(cycle, bins=settings.drain_bins or cycle.tasks)
+        drain = Drain(cycle, bins=settings.drain_bins)
         announce_partner(cycle.zone, cycle.worker_id, settings.partner_name, settings.source_type)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: drain.stopping.set())

@@ -74,7 +74,8 @@ class DrainCycle:
     spark: SparkSession
     place: BuildPlace
     limits: FileLimits
-    tasks: int
+    tasks: int | None = None
+    """Of one Spark job at the most; None: as many as Spark runs at a time."""
     drop_wait_seconds: float = 600.0
     """How long a drop waits at the most until mirroring no longer has the table."""
     held: dict[TableId, Epoch] = field(default_factory=dict)
@@ -88,6 +89,11 @@ class DrainCycle:
         self.zone: LandingZone = open_zone(self.place.landing_zone)
         with translated_errors(), self.engine.begin() as connection:
             self.installation_id = installation_id(connection)
+
+    @property
+    def slots(self) -> int:
+        """`tasks`, or those that Spark runs at a time now: a cluster's executors come and go."""
+        return self.tasks or int(self.spark.sparkContext.defaultParallelism)
 
     def due(self) -> list[TableId]:
         """Tables with something to publish now that no other live worker owns."""
@@ -112,7 +118,7 @@ class DrainCycle:
         """W5 to W9 for several tables as one Spark job; the tables whose files were all published."""
         tables = {entry.table.table_id: entry for entry in claimed}
         orders = [BuildOrder(file, entry.epoch) for entry in tables.values() for file in entry.files]
-        results = build_files(self.spark, self.place, orders, tasks=self.tasks)
+        results = build_files(self.spark, self.place, orders, tasks=self.slots)
         by_table: dict[TableId, list[BuiltFile | BuildFailure]] = {table_id: [] for table_id in tables}
         for order, result in zip(orders, results, strict=True):
             by_table[order.planned.table_id].append(result)
@@ -204,7 +210,7 @@ class DrainCycle:
         with self.engine.begin() as connection:
             files = files_to_repair(connection, table, most=FILES_PER_ROUND)
         orders = [BuildOrder(file, epoch) for file in files]
-        for built in build_files(self.spark, self.place, orders, tasks=self.tasks) if orders else ():
+        for built in build_files(self.spark, self.place, orders, tasks=self.slots) if orders else ():
             if isinstance(built, BuildFailure):
                 raise InvariantBroken(built.code, built.detail)
             repair_file(self.zone, table, self.installation_id, built)

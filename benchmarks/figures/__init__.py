@@ -13,6 +13,7 @@ NAMES: Final = (
     "bulk",
     "small",
     "drain",
+    "standalone",
     "end_to_end",
     "memory",
     "partial_updates",
@@ -21,6 +22,7 @@ NAMES: Final = (
     "backlog",
     "size",
     "workloads",
+    "costs",
 )
 
 

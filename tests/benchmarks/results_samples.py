@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from benchmarks.costs import Costs
 from benchmarks.figure import Figure, Goal, Measured
 from benchmarks.growth_results import Growth, Point, Series
 from benchmarks.machine import Machine, Versions
@@ -29,3 +30,18 @@ def growth() -> Growth:
     points = tuple(Point(size, 10.0, 2.0 * size) for size in (1, 10, 100))
     series = (Series("tables", "tables, fed in turn", points),)
     return Growth(taken.taken_at, taken.machine, taken.versions, 1.0, series)
+
+
+def costs() -> Costs:
+    """Numbers that are easy to reckon with."""
+    return Costs(
+        api=10.0,
+        postgres_accepting=2.0,
+        drain=4.0,
+        postgres_draining=0.5,
+        sent_bytes=1_000.0,
+        log_bytes=100.0,
+        staged_bytes=80.0,
+        disk_bytes=90.0,
+        file_bytes=20.0,
+    )

@@ -1,0 +1,197 @@
+"""How many cores, bytes and processes a rate of changes takes, reckoned from the measured costs of one change."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from app.settings import Settings
+from benchmarks.costs import Costs
+from benchmarks.figure import BenchmarkFailed, Figure, readable
+from benchmarks.results import Results, setting_lines
+from spark_jobs.drain_cycle import FILES_PER_ROUND
+
+RATE: Final = 1_000_000
+"""Changes a second that the page reckons for."""
+BUSY: Final = 0.7
+"""Share of a core that is planned for: the rest is for peaks, and for catching up after a stop."""
+DAY: Final = 86_400
+
+REQUEST_SIZES: Final[Mapping[str, str]] = {
+    "small": "1 change",
+    "small-10": "10 changes",
+    "small-100": "100 changes",
+    "bulk": "1,000 changes",
+    "replicate": "1,000 changes, Replicate",
+    "wide": "100 changes of 200 columns",
+    "many-tables": "10 changes, 1,000 tables in turn",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """What `rate` changes a second take by these costs; bytes and changes are a second's."""
+
+    costs: Costs
+    rate: float
+
+    @property
+    def api_cores(self) -> int:
+        return _cores(self.costs.api, self.rate)
+
+    @property
+    def postgres_cores(self) -> int:
+        return _cores(self.costs.postgres_accepting + self.costs.postgres_draining, self.rate)
+
+    @property
+    def drain_cores(self) -> int:
+        return _cores(self.costs.drain, self.rate)
+
+    @property
+    def table_accepts(self) -> float:
+        """Changes a second of one table at the most: its transactions follow one another."""
+        return 1e6 / self.costs.postgres_accepting
+
+    @property
+    def table_publishes(self) -> float:
+        """Rows a second of one table at the most: so many of its files are built at the same time."""
+        return FILES_PER_ROUND * 1e6 / self.costs.drain
+
+    @property
+    def sent(self) -> float:
+        return self.rate * self.costs.sent_bytes
+
+    @property
+    def logged(self) -> float:
+        return self.rate * self.costs.log_bytes
+
+    @property
+    def staged(self) -> float:
+        return self.rate * self.costs.staged_bytes
+
+    @property
+    def on_disk(self) -> float:
+        return self.rate * self.costs.disk_bytes
+
+    @property
+    def landed(self) -> float:
+        return self.rate * self.costs.file_bytes
+
+    def kept_seconds(self, staged_bytes: int) -> float:
+        """How long so many payload bytes last."""
+        return staged_bytes / self.staged
+
+
+def _cores(microseconds: float, rate: float) -> int:
+    return math.ceil(microseconds * rate / 1e6 / BUSY)
+
+
+def find_costs(results: Results) -> Costs:
+    """Raises BenchmarkFailed for results without the figure `costs`."""
+    for figure in results.figures:
+        if figure.costs is not None:
+            return figure.costs
+    raise BenchmarkFailed("the results have no figure `costs` to reckon sizes from")
+
+
+def sizing_tables(results: Results) -> str:
+    """What docs/sizing.md shows of measured results, as Markdown."""
+    costs = find_costs(results)
+    parts = [
+        "".join(f"- {line}\n" for line in setting_lines(results)),
+        "**What one change takes**\n",
+        _costs_table(costs),
+        f"**What {RATE:,} changes a second take**\n",
+        _sizing_table(Sizing(costs, RATE)),
+    ]
+    by_name = {figure.name: figure for figure in results.figures}
+    if sizes := [(title, by_name[name]) for name, title in REQUEST_SIZES.items() if name in by_name]:
+        parts += ["**What one API process accepts, by what a request has**\n", _request_table(sizes)]
+    if standalone := by_name.get("standalone"):
+        parts.append(
+            f"{standalone.title}: {readable(standalone.value.median)} {standalone.unit}, "
+            f"{readable(standalone.ratio.median)} of {standalone.limit_name}; "
+            + "; ".join(f"{name} {value}" for name, value in standalone.details.items())
+            + ".\n"
+        )
+    return "\n".join(parts)
+
+
+def _costs_table(costs: Costs) -> str:
+    lines = [
+        ("API, processor time", f"{costs.api:.1f} µs"),
+        ("Postgres, processor time: accepting", f"{costs.postgres_accepting:.2f} µs"),
+        ("Postgres, processor time: draining", f"{costs.postgres_draining:.2f} µs"),
+        ("drain with its executors, processor time", f"{costs.drain:.1f} µs"),
+        ("sent by the source, uncompressed", f"{costs.sent_bytes:,.0f} bytes"),
+        ("staged as payload, read once by an executor", f"{costs.staged_bytes:.0f} bytes"),
+        ("written to the log of Postgres", f"{costs.log_bytes:.0f} bytes"),
+        ("kept in Postgres until retention", f"{costs.disk_bytes:.0f} bytes"),
+        ("landed as Parquet", f"{costs.file_bytes:.0f} bytes"),
+    ]
+    return _table(("of one change", "takes"), lines)
+
+
+def _sizing_table(sizing: Sizing) -> str:
+    costs, settings = sizing.costs, Settings.model_fields
+    cap, backlog = int(settings["retention_bytes"].default), int(settings["max_total_backlog_bytes"].default)
+    postgres = costs.postgres_accepting + costs.postgres_draining
+    lines = [
+        ("API", _reckoned(costs.api), f"{sizing.api_cores} cores, a process for each"),
+        ("Postgres", _reckoned(postgres), f"{sizing.postgres_cores} cores"),
+        ("executors", _reckoned(costs.drain), f"{sizing.drain_cores} cores"),
+        ("network into the API", f"{costs.sent_bytes:,.0f} B × {RATE:,}/s", _gigabits(sizing.sent)),
+        ("network from Postgres to executors", f"{costs.staged_bytes:.0f} B × {RATE:,}/s", _gigabits(sizing.staged)),
+        ("log of Postgres", f"{costs.log_bytes:.0f} B × {RATE:,}/s", _megabytes(sizing.logged)),
+        ("landing zone", f"{costs.file_bytes:.0f} B × {RATE:,}/s", _megabytes(sizing.landed)),
+        ("disk of Postgres for a day", f"{costs.disk_bytes:.0f} B × {RATE:,}/s × {DAY:,} s", _terabytes(sizing)),
+        (
+            "how far back files can be repaired, by default",
+            f"{cap / 2**30:.0f} GiB ÷ {sizing.staged / 1e6:,.0f} MB/s",
+            f"{sizing.kept_seconds(cap) / 60:.0f} minutes",
+        ),
+        (
+            "how long drains may be away, by default",
+            f"{backlog / 2**30:.0f} GiB ÷ {sizing.staged / 1e6:,.0f} MB/s",
+            f"{sizing.kept_seconds(backlog) / 60:.0f} minutes",
+        ),
+        (
+            "one table, accepted at the most",
+            f"1 s ÷ {costs.postgres_accepting:.2f} µs",
+            f"{readable(sizing.table_accepts)} changes/s",
+        ),
+        (
+            "one table, published at the most",
+            f"{FILES_PER_ROUND} files at a time ÷ {costs.drain:.1f} µs",
+            f"{readable(sizing.table_publishes)} rows/s",
+        ),
+    ]
+    return _table(("part", "reckoned", "takes"), lines)
+
+
+def _request_table(sizes: list[tuple[str, Figure]]) -> str:
+    lines = []
+    for title, figure in sizes:
+        rate = figure.value.median
+        lines.append((title, readable(rate), f"{math.ceil(RATE / rate / BUSY):,}"))
+    return _table(("a request has", "changes/s", f"processes for {RATE:,} changes/s"), lines)
+
+
+def _reckoned(microseconds: float) -> str:
+    return f"{microseconds:.2f} µs × {RATE:,}/s ÷ {BUSY:g}"
+
+
+def _megabytes(bytes_a_second: float) -> str:
+    return f"{bytes_a_second / 1e6:,.0f} MB/s"
+
+
+def _gigabits(bytes_a_second: float) -> str:
+    return f"{bytes_a_second * 8 / 1e9:.1f} Gbit/s"
+
+
+def _terabytes(sizing: Sizing) -> str:
+    return f"{sizing.on_disk * DAY / 1e12:.1f} TB"
+
+
+def _table(headings: tuple[str, ...], lines: Sequence[tuple[str, ...]]) -> str:
+    return "".join(f"| {' | '.join(line)} |\n" for line in [headings, ("---",) * len(headings), *lines])

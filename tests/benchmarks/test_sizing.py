@@ -1,0 +1,47 @@
+"""What a rate of changes takes, reckoned from the costs of one change."""
+
+import msgspec
+import pytest
+
+from benchmarks.figure import BenchmarkFailed
+from benchmarks.sizing import BUSY, Sizing, find_costs, sizing_tables
+from tests.benchmarks.results_samples import costs, figure, results
+
+
+def test_cores_are_the_processor_time_of_a_second_beside_what_is_left_free() -> None:
+    sizing = Sizing(costs(), 700_000)
+    assert BUSY == 0.7
+    assert (sizing.api_cores, sizing.drain_cores) == (10, 4)
+    assert sizing.postgres_cores == 3, "2.5 rounded up"
+
+
+def test_bytes_grow_with_the_rate() -> None:
+    sizing = Sizing(costs(), 1_000_000)
+    assert (sizing.sent, sizing.logged, sizing.staged) == (1e9, 1e8, 8e7)
+    assert (sizing.on_disk, sizing.landed) == (9e7, 2e7)
+    assert sizing.kept_seconds(8 * 10**9) == 100
+
+
+def test_one_table_is_bounded_by_its_transactions_and_by_the_files_that_are_built_at_the_same_time() -> None:
+    sizing = Sizing(costs(), 1)
+    assert (sizing.table_accepts, sizing.table_publishes) == (500_000, 2_000_000)
+
+
+def test_the_processor_time_of_a_change_is_that_of_all_parts() -> None:
+    assert costs().processors == 16.5
+
+
+def test_the_tables_have_costs_sizes_and_the_figures_that_were_measured() -> None:
+    measured = msgspec.structs.replace(figure("costs"), costs=costs())
+    text = sizing_tables(results(measured, figure("bulk", value=(100_000,), limit=(1,)), figure("standalone")))
+    assert "| API, processor time | 10.0 µs |" in text
+    assert "| API | 10.00 µs × 1,000,000/s ÷ 0.7 | 15 cores, a process for each |" in text
+    assert "| log of Postgres | 100 B × 1,000,000/s | 100 MB/s |" in text
+    assert "| 1,000 changes | 100k | 15 |" in text
+    assert "Title of standalone: 60 changes/s, 0.6 of a limit" in text
+    assert "| 10 changes |" not in text, "was not measured"
+
+
+def test_results_without_costs_are_refused() -> None:
+    with pytest.raises(BenchmarkFailed, match="costs"):
+        find_costs(results(figure()))
