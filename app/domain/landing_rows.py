@@ -26,6 +26,13 @@ class RowRules:
     cdc_started: bool = False
     """Whether changes other than snapshot rows were accepted before."""
 
+    @property
+    def fillable(self) -> frozenset[str]:
+        """The columns that a row image gives where an update does not."""
+        if self.options.partial_updates is not PartialUpdates.COMPLETE:
+            return frozenset()
+        return frozenset(self.schema.names) - self.schema.key_set - self.left_columns - {*self.options.exclude}
+
 
 @dataclass(frozen=True, slots=True)
 class LandingRows:
@@ -110,13 +117,13 @@ def _landing_rows(
 def _images(builder: RowBuilder, batch: pa.RecordBatch, schema: TableSchema) -> ImageRows:
     keys = row_keys([batch.column(name) for name in schema.key_columns])
     images = [
-        None if marker == RowMarker.DELETE else encode_image(row)
-        for row, marker in zip(builder.rows, builder.markers, strict=True)
+        None if marker == RowMarker.DELETE or row in builder.gaps else encode_image(values)
+        for row, (values, marker) in enumerate(zip(builder.rows, builder.markers, strict=True))
     ]
-    for row, unknown in builder.unknown.items():
-        images[row] = encode_image(builder.rows[row], unknown)
+    for row in builder.unknown.keys() - builder.gaps.keys():
+        images[row] = encode_image(builder.rows[row], builder.unknown[row])
     incomplete = {
-        row: IncompleteRow(builder.rows[row], gap, builder.unknown.get(row, ()), *builder.origins[row])
+        row: IncompleteRow(tuple(builder.rows[row]), gap, builder.unknown.get(row, ()), *builder.origins[row])
         for row, gap in builder.gaps.items()
     }
     return ImageRows(keys, images, incomplete)

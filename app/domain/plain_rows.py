@@ -1,14 +1,20 @@
-"""Rows of changes that need no look of their own: each gives every column as text, and no key has changed."""
+"""Rows of changes that need no look of their own: each gives every column as text, and no key has changed.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+An update may leave columns to its row image.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from app.domain.change import Operation
 from app.domain.landing_rows import LandingRows, RowRules
 from app.domain.row_builder import markers_under
-from app.domain.typed_columns import typed_texts
+from app.domain.row_image import Gap, ImageRows, IncompleteRow, encode_image, row_keys
+from app.domain.table_options import PartialUpdates
+from app.domain.typed_columns import chosen_rows, typed_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +26,8 @@ class PlainRows:
     operations: Sequence[Operation]
     source_position: str | None
     """That of the last change."""
+    gaps: Mapping[int, Gap] = field(default_factory=dict)
+    """By row: the columns that only the stored row image can give; what stands there means nothing."""
 
 
 def landing_rows_of_plain(plain: PlainRows, rules: RowRules) -> LandingRows | None:
@@ -27,11 +35,35 @@ def landing_rows_of_plain(plain: PlainRows, rules: RowRules) -> LandingRows | No
     schema = rules.schema
     marker_of = markers_under(rules.options)
     markers = pa.array([marker_of[operation] for operation in plain.operations], pa.int32())
+    gaps = _gaps_by_column(plain)
+    columns = [pc.if_else(gaps[at], None, texts) if at in gaps else texts for at, texts in enumerate(plain.columns)]
     arrays = []
-    for column, texts in zip(schema.columns, plain.columns, strict=True):
-        array, wrong = typed_texts(column, texts, schema, rules.options, markers)
+    for at, (column, texts) in enumerate(zip(schema.columns, columns, strict=True)):
+        array, wrong = typed_texts(column, texts, schema, rules.options, markers, gaps.get(at))
         if wrong:
             return None
         arrays.append(array)
     batch = pa.RecordBatch.from_arrays([*arrays, markers], schema=schema.arrow)
-    return LandingRows(batch, batch.num_rows, starts_cdc=True, source_position=plain.source_position)
+    images = _images(plain, columns, batch, rules) if rules.options.partial_updates is PartialUpdates.COMPLETE else None
+    return LandingRows(batch, batch.num_rows, starts_cdc=True, source_position=plain.source_position, images=images)
+
+
+def _gaps_by_column(plain: PlainRows) -> Mapping[int, pa.BooleanArray]:
+    rows_of: dict[Gap, list[int]] = {}
+    for row, gap in plain.gaps.items():
+        rows_of.setdefault(gap, []).append(row)
+    found: dict[int, pa.BooleanArray] = {}
+    for gap, rows in rows_of.items():
+        chosen = chosen_rows(len(plain.operations), rows)
+        found |= {at: pc.or_(found[at], chosen) if at in found else chosen for at in gap.ordinals}
+    return found
+
+
+def _images(plain: PlainRows, columns: Sequence[pa.StringArray], batch: pa.RecordBatch, rules: RowRules) -> ImageRows:
+    rows = list(zip(*(texts.to_pylist() for texts in columns), strict=True))
+    images = [
+        None if operation is Operation.DELETE or row in plain.gaps else encode_image(values)
+        for row, (values, operation) in enumerate(zip(rows, plain.operations, strict=True))
+    ]
+    incomplete = {row: IncompleteRow(rows[row], gap, (), row, "/after") for row, gap in plain.gaps.items()}
+    return ImageRows(row_keys([batch.column(name) for name in rules.schema.key_columns]), images, incomplete)

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -21,15 +21,21 @@ MAX_KEY_BYTES: Final = 256
 """A longer row key is kept as its digest, behind a zero byte, which no text begins with."""
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
-_DECODER: Final = msgspec.json.Decoder(list[Any] | dict[int, Any], float_hook=Decimal)
+_DECODER: Final[msgspec.json.Decoder[list[Any] | dict[int, Any]]] = msgspec.json.Decoder(
+    list[Any] | dict[int, Any], float_hook=Decimal
+)
 
 
 class Gap(NamedTuple):
-    """The columns of a row that only a row image can give: their positions, and whose image it is."""
+    """The columns of a row that only a row image can give: their ascending positions, and whose image it is."""
 
     ordinals: tuple[int, ...]
     moved: bool
     """The row before this one, which deletes the old key, says whose."""
+
+
+Known: TypeAlias = Sequence[SourceValue] | Mapping[int, SourceValue]
+"""What an image knows, by column position: of the first columns all, or of some."""
 
 
 class StoredImage(NamedTuple):
@@ -52,12 +58,12 @@ class IncompleteRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ImageRows:
-    """What the rows of a batch mean for the images, by row: its key, and its image or None for a delete."""
+    """What the rows of a batch mean for the images, by row: its key, and its image, None for a delete or a gap."""
 
     keys: Sequence[bytes]
     images: Sequence[bytes | None]
     incomplete: Mapping[int, IncompleteRow]
-    """The rows whose image stands in `images` with gaps, in order."""
+    """The rows with a gap, in order."""
 
     def wanted(self) -> set[bytes]:
         """The keys whose stored images the gaps need."""
@@ -71,10 +77,22 @@ def encode_image(values: Sequence[SourceValue], unknown: Collection[int] = ()) -
     return _ENCODER.encode({place: value for place, value in enumerate(values) if place not in unknown})
 
 
+def known_values(image: bytes) -> list[SourceValue] | dict[int, SourceValue]:
+    """What an image knows."""
+    return _DECODER.decode(image)
+
+
 def decode_image(image: bytes) -> dict[int, SourceValue]:
     """The values that an image knows, by column position."""
-    found: list[SourceValue] | dict[int, SourceValue] = _DECODER.decode(image)
+    found = known_values(image)
     return found if isinstance(found, dict) else dict(enumerate(found))
+
+
+def missing_of(ordinals: Sequence[int], known: Known) -> Sequence[int]:
+    """Those of some ascending column positions that are not known."""
+    if isinstance(known, Mapping):
+        return [ordinal for ordinal in ordinals if ordinal not in known]
+    return [ordinal for ordinal in ordinals if ordinal >= len(known)] if ordinals[-1] >= len(known) else ()
 
 
 def row_keys(columns: Sequence[pa.Array]) -> list[bytes]:

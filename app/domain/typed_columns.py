@@ -1,6 +1,6 @@
 """Rows of source values -> typed Arrow columns, with every value that does not fit named by message and column."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -53,25 +53,42 @@ def typed_column(
 
 
 def typed_texts(
-    column: Column, texts: pa.StringArray, schema: TableSchema, options: TableOptions, markers: pa.Int32Array
+    column: Column,
+    texts: pa.StringArray,
+    schema: TableSchema,
+    options: TableOptions,
+    markers: pa.Int32Array,
+    gaps: pa.BooleanArray | None = None,
 ) -> tuple[pa.Array | None, list[WrongRow]]:
-    """As `typed_column`, of a column whose values are all texts."""
+    """As `typed_column`, of a column whose values are all texts. In its `gaps` it is NULL, which is not wrong."""
     try:
         array = convert_texts(texts, column.type, reading_of(column.name, options))
     except BadValues as bad:
         return None, _unfit(bad)
-    return array, _missing(array, column, schema, markers)
+    return array, _missing(array, column, schema, markers, gaps)
 
 
 def _unfit(bad: BadValues) -> list[WrongRow]:
     return [(row, Code.BAD_VALUE, f"value {reason}") for row, reason in bad.reasons.items()]
 
 
-def _missing(array: pa.Array, column: Column, schema: TableSchema, markers: pa.Int32Array) -> list[WrongRow]:
+def _missing(
+    array: pa.Array, column: Column, schema: TableSchema, markers: pa.Int32Array, gaps: pa.BooleanArray | None = None
+) -> list[WrongRow]:
     is_key = column.name in schema.key_columns
     if not array.null_count or (column.nullable and not is_key):
         return []
     if is_key:
         return [(row, Code.NULL_KEY, "key is NULL") for row in pc.indices_nonzero(pc.is_null(array)).to_pylist()]
     forbidden = pc.and_(pc.is_null(array), pc.not_equal(markers, RowMarker.DELETE))
+    if gaps is not None:
+        forbidden = pc.and_not(forbidden, gaps)
     return [(row, Code.NULL_VALUE, "required column is NULL") for row in pc.indices_nonzero(forbidden).to_pylist()]
+
+
+def chosen_rows(rows: int, chosen: Iterable[int]) -> pa.BooleanArray:
+    """True in the chosen rows."""
+    is_chosen = bytearray(rows)
+    for row in chosen:
+        is_chosen[row] = 1
+    return pc.cast(pa.Array.from_buffers(pa.uint8(), rows, [None, pa.py_buffer(is_chosen)]), pa.bool_())

@@ -27,7 +27,7 @@ OPERATIONS: Final = {
     "D": Operation.DELETE,
     "R": Operation.UPSERT,
 }
-_FLAGS: Final = {"0": 0, "1": 1, "2": 2, "3": 3, 0: 0, 1: 1, 2: 2, 3: 3}
+FLAGS: Final[Mapping[str | int, int]] = {"0": 0, "1": 1, "2": 2, "3": 3, 0: 0, 1: 1, 2: 2, 3: 3}
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
 _ALL_AFTER: Final = [{"1"}, {1}]
 _ALL_BOTH: Final = [{"3"}, {3}]
@@ -148,7 +148,7 @@ def images(
         return before, after
     given_before, given_after = {}, {}
     for column, text in exists.items():
-        flag = None if text is None else _FLAGS.get(text)
+        flag = None if text is None else FLAGS.get(text)
         if flag is None:
             raise WrongMessage(Code.BAD_EXISTS, "exists is not 0, 1, 2 or 3", "/exists", [column])
         _check_flag(operation, flag, column, before, after)

@@ -141,7 +141,7 @@ class Ingest:
         await self.admit(batch.table, identity)
         try:
             return Accepted(await asyncio.wrap_future(self.group_commit.submit([batch], identity)))
-        except TableMoved:
+        except (TableMoved, RejectedInput):
             return None
 
     async def _read_plain(self, plain: ReadPlain, principal: Principal) -> TypedBatch | None:

@@ -1,4 +1,4 @@
-"""Requests that ask nothing of their table: not its schema, its positions or its row images.
+"""Requests that ask nothing of their table before they are staged: neither its schema nor its positions.
 
 Nearly all are. Small ones are typed together when they are staged, large ones without a look at each change; the
 others, and every request that is to be refused, take the way of `Typist`.
@@ -22,14 +22,16 @@ from app.telemetry import WRONG_HASHES
 def untyped_request(
     decoded: Decoded, directory: TableDirectory, principal: Principal, identity: RequestIdentity | None
 ) -> UntypedRequest | None:
-    """The request if all of it is for one table that is known, and plain."""
+    """The request if all of it is for one table that is known, plain, and without row images."""
     if len(decoded.sources) != 1 or decoded.lines:
         return None
     (entry,) = decoded.sources
     if entry.refused:
         return None
     table = _plain_table(entry.source, decoded.requested, directory, principal)
-    return UntypedRequest(table, entry.changes, identity, decoded.ignored) if table else None
+    if table is None or table.options.partial_updates is PartialUpdates.COMPLETE:
+        return None
+    return UntypedRequest(table, entry.changes, identity, decoded.ignored)
 
 
 def plain_arcion_batch(
@@ -54,9 +56,12 @@ def plain_arcion_batch(
     for name in filter(None, (source, requested)):
         directory.require_remembered(name)
     table = _plain_table(source, requested, directory, principal)
-    rows = table and plain.rows(table.schema.names, table.schema.key_columns)
-    landing = table and rows and landing_rows_of_plain(rows, table.row_rules)
-    if not table or not landing:
+    if table is None or table.options.exclude:
+        return None
+    rules = table.row_rules
+    rows = plain.rows(table.schema.names, table.schema.key_columns, rules.fillable)
+    landing = landing_rows_of_plain(rows, rules) if rows else None
+    if landing is None:
         return None
     WRONG_HASHES.inc(plain.wrong_hashes)
     return TypedBatch(table, landing)
@@ -65,7 +70,7 @@ def plain_arcion_batch(
 def _plain_table(
     source: SourceName, requested: SourceName | None, directory: TableDirectory, principal: Principal
 ) -> Table | None:
-    """The table that this source feeds, if it is known, and no change can ask anything of it."""
+    """The table that this source feeds, if it is known, and no change can ask for another schema or order."""
     table = directory.remembered(source, principal)
     if table is None or not table.state.accepts_changes or table.schema.bare:
         return None
@@ -74,9 +79,5 @@ def _plain_table(
     if source.catalog not in {None, table.arcion_catalog}:
         return None
     options = table.options
-    is_plain = (
-        options.new_columns is NewColumns.REJECT
-        and options.source_order is SourceOrder.ARRIVAL
-        and options.partial_updates is PartialUpdates.REJECT
-    )
+    is_plain = options.new_columns is NewColumns.REJECT and options.source_order is SourceOrder.ARRIVAL
     return table if is_plain else None

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import psycopg.errors
@@ -17,12 +17,15 @@ Connection = sa.Connection
 _CONNECT_SECONDS: Final = 5
 _LOCK_MILLISECONDS: Final = 2_000
 _TRANSACTION_MILLISECONDS: Final = 30_000
+_BINARY: Final = "mirrorgate_binary"
+BINARY_RESULT: Final = {_BINARY: True}
+"""Execution options of a statement whose result comes in Postgres's binary form: bytes as text are twice as long."""
 
 
 def open_engine(database_url: str, *, pool_size: int = 5, application: str = "mirrorgate") -> sa.Engine:
     """An engine for `postgresql://…`. A transaction of a stalled process gives its locks back by itself."""
     url = sa.make_url(database_url).set(drivername="postgresql+psycopg")
-    return sa.create_engine(
+    engine = sa.create_engine(
         url,
         pool_size=pool_size,
         max_overflow=5,
@@ -34,6 +37,13 @@ def open_engine(database_url: str, *, pool_size: int = 5, application: str = "mi
             "options": " ".join(f"-c {name}={value}" for name, value in session_settings().items()),
         },
     )
+    sa.event.listen(engine, "before_cursor_execute", _choose_format)
+    return engine
+
+
+def _choose_format(_: object, cursor: Any, __: str, ___: object, context: Any, ____: bool) -> None:
+    if context.execution_options.get(_BINARY):
+        cursor.format = psycopg.pq.Format.BINARY
 
 
 def session_settings() -> dict[str, str]:

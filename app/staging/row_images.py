@@ -10,10 +10,11 @@ import sqlalchemy as sa
 
 from app.domain.row_image import StoredImage
 from app.domain.table import BatchSequence, Generation, TableId
+from app.staging.database import BINARY_RESULT
 
 # In the driver's own placeholders, of which %()b sends arrays in binary form: as text they would be twice as long.
 SELECT_IMAGES: Final = """
-    SELECT row_key, image, sequence FROM mirrorgate.row_images
+    SELECT array_agg(row_key), array_agg(image), array_agg(sequence) FROM mirrorgate.row_images
     WHERE table_id = %(table_id)s AND generation = %(generation)s AND row_key = ANY(%(keys)b)"""
 
 UPSERT_IMAGES: Final = """
@@ -41,8 +42,8 @@ MOVE_IMAGES: Final = """
     UPDATE mirrorgate.row_images SET generation = %(new)s, sequence = %(sequence)s
     WHERE table_id = %(table_id)s AND generation = %(old)s AND row_key = ANY(%(keys)b)"""
 
-MOST_ROWS: Final = 10_000
-"""Images that one statement reads or writes."""
+MOST_ROWS: Final = 2_000
+"""Images that one statement reads or writes, which Postgres gives and takes as one array of at most 1 GB."""
 
 Item = TypeVar("Item")
 
@@ -54,8 +55,8 @@ def read_images(
     found: dict[bytes, StoredImage] = {}
     for chunk in _chunks(list(keys)):
         parameters = {"table_id": table_id, "generation": generation, "keys": chunk}
-        rows = connection.exec_driver_sql(SELECT_IMAGES, parameters)
-        found.update((key, StoredImage(image, sequence)) for key, image, sequence in rows)
+        row = connection.exec_driver_sql(SELECT_IMAGES, parameters, execution_options=BINARY_RESULT).one()
+        found.update(zip(row[0] or (), map(StoredImage, row[1] or (), row[2] or ()), strict=True))
     return found
 
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.landing_rows import landing_rows
+from app.domain.landing_rows import RowRules, landing_rows
 from app.errors import RejectedInput
 from app.formats.arcion import decode_arcion
-from tests.fuzz.decoders import TABLE, plain_arcion, tried
+from tests.fuzz.decoders import COMPLETING, FULL_IMAGES, TABLE, plain_arcion, tried
 
 NAMES = TABLE.names
 TEXTS = st.sampled_from(["1", "2", "null", "", 'a " : {', "\\", "ä", "\u2028", "x: [", '","id":"3'])
@@ -41,6 +41,20 @@ def messages(draw: st.DrawFn, operations: str = "IRUD") -> dict[str, Any]:
     return message
 
 
+@st.composite
+def partial_updates(draw: st.DrawFn) -> dict[str, Any]:
+    """An update of which `exists` says per column which image has it; the other one may have anything, or nothing."""
+    message = draw(messages("U"))
+    message["exists"] = {"id": draw(st.sampled_from("23"))} | {
+        name: draw(st.sampled_from("0123")) for name in NAMES[1:]
+    }
+    for image, flags in (("before", "01"), ("after", "02")):
+        spare = [name for name, flag in message["exists"].items() if flag in flags]
+        left_out = draw(st.sets(st.sampled_from(spare))) if spare else set()
+        message[image] = {name: value for name, value in message[image].items() if name not in left_out}
+    return message
+
+
 def written(all_messages: list[dict[str, Any]], *, lines: bool, escaped: bool) -> bytes:
     texts = [json.dumps(message, ensure_ascii=escaped) for message in all_messages]
     return ("\n".join(texts) if lines else f"[{','.join(texts)}]").encode()
@@ -52,18 +66,43 @@ def test_a_plain_body_goes_the_short_way_and_gives_the_same_rows(
 ) -> None:
     body = written(all_messages, lines=lines, escaped=escaped)
     tried("arcion_json", body)
-    try:
-        rows = landing_rows([addressed.change for addressed in decode_arcion(body)], TABLE)
-    except RejectedInput:
-        return
-    plain = plain_arcion(body, TABLE)
-    if all(json.dumps(message).count(":") == json.dumps(message).count('":') for message in all_messages):
-        assert plain is not None
-        assert plain.batch.equals(rows.batch)
+    for rules in (FULL_IMAGES, COMPLETING):
+        if _is_taken(body, rules) and _is_clear(all_messages):
+            assert plain_arcion(body, rules) is not None
 
 
 @given(
-    all_messages=st.lists(messages(), min_size=1, max_size=4),
+    all_messages=st.lists(partial_updates() | messages(), min_size=1, max_size=6),
+    lines=st.booleans(),
+    escaped=st.booleans(),
+)
+def test_updates_that_leave_columns_to_a_row_image_go_the_short_way_and_give_the_same_rows_and_images(
+    all_messages: list[dict[str, Any]], *, lines: bool, escaped: bool
+) -> None:
+    body = written(all_messages, lines=lines, escaped=escaped)
+    tried("arcion_json", body)
+    updates = [message for message in all_messages if message["opType"] == "U"]
+    has_whole_images = all(message["before"].keys() == message["after"].keys() == {*NAMES} for message in updates)
+    if has_whole_images and _is_taken(body, COMPLETING) and _is_clear(all_messages):
+        assert plain_arcion(body, COMPLETING) is not None
+
+
+def _is_taken(body: bytes, rules: RowRules) -> bool:
+    """By the long way."""
+    try:
+        landing_rows([addressed.change for addressed in decode_arcion(body)], rules)
+    except RejectedInput:
+        return False
+    return True
+
+
+def _is_clear(all_messages: list[dict[str, Any]]) -> bool:
+    """Whether no text can be mistaken for a member."""
+    return all(json.dumps(message).count(":") == json.dumps(message).count('":') for message in all_messages)
+
+
+@given(
+    all_messages=st.lists(partial_updates() | messages(), min_size=1, max_size=4),
     old=st.sampled_from(['"1"', '"id"', '"after"', '"before"', '"I"', '"t"', ": {", "}", '"null"', '"exists"', ","]),
     new=st.sampled_from(
         ['"2"', "1", '"id": "7", "id"', '"\\u0000"', '"\\ud800"', "null", '"name"', "{}", ', "z": "1"', ""]
@@ -93,7 +132,7 @@ def test_a_column_that_only_the_image_beside_has_is_refused_where_the_long_way_r
     }
     body = json.dumps([message]).encode()
     tried("arcion_json", body)
-    assert (plain_arcion(body, TABLE) is not None) is is_taken
+    assert (plain_arcion(body, FULL_IMAGES) is not None) is is_taken
 
 
 @pytest.mark.parametrize("filler", ["", "x" * 5_000])
@@ -118,6 +157,6 @@ def test_what_nothing_reads_is_not_taken_unseen(old: str, new: str, filler: str)
         "after": {"id": "1", "name": "b", "note": "c"},
     }
     body = json.dumps([message])
-    assert plain_arcion(body.encode(), TABLE) is not None
+    assert plain_arcion(body.encode(), FULL_IMAGES) is not None
     assert old in body
-    assert plain_arcion(body.replace(old, new).encode(), TABLE) is None
+    assert plain_arcion(body.replace(old, new).encode(), FULL_IMAGES) is None

@@ -14,6 +14,7 @@ from app.domain.column_conversion import BadValues, convert, scalar
 from app.domain.landing_rows import LandingRows, RowRules, landing_rows
 from app.domain.names import TableName
 from app.domain.plain_rows import landing_rows_of_plain
+from app.domain.table_options import PartialUpdates, TableOptions
 from app.domain.table_schema import ColumnType, TableSchema
 from app.errors import RejectedInput
 from app.formats.arcion import decode_arcion
@@ -41,26 +42,41 @@ TYPES: Final = tuple(
     )
 )
 TABLE: Final = schema_of({"id": "int64", "name": "string", "note": "string"}, ["id"])
+FULL_IMAGES: Final = RowRules(TABLE)
+COMPLETING: Final = RowRules(
+    schema_of({"id": "int64", "name": "string", "note": "string"}, ["id"], required=["id", "name"]),
+    TableOptions(partial_updates=PartialUpdates.COMPLETE),
+)
 
 
 def arcion_json(body: bytes) -> None:
-    """Messages, then rows of the table that the samples are for. The plain way gives the same, or nothing."""
-    plain = plain_arcion(body, TABLE)
+    """Messages, then rows of the table that the samples are for, with and without row images.
+
+    The plain way gives the same, or nothing.
+    """
+    _arcion_rows(body, COMPLETING)
+    _arcion_rows(body, FULL_IMAGES)
+
+
+def _arcion_rows(body: bytes, rules: RowRules) -> None:
+    plain = plain_arcion(body, rules)
     try:
-        rows = landing_rows([addressed.change for addressed in decode_arcion(body)], TABLE)
+        rows = landing_rows([addressed.change for addressed in decode_arcion(body)], rules)
     except RejectedInput:
         assert plain is None
-        raise
+        if rules is FULL_IMAGES:
+            raise
+        return
     if plain is not None:
         assert plain.batch.equals(rows.batch)
         assert replace(plain, batch=rows.batch) == rows
 
 
-def plain_arcion(body: bytes, schema: TableSchema) -> LandingRows | None:
+def plain_arcion(body: bytes, rules: RowRules) -> LandingRows | None:
     """What large bodies become, if they can."""
     plain = decode_plain(body)
-    rows = plain and plain.rows(schema.names, schema.key_columns)
-    return landing_rows_of_plain(rows, RowRules(schema)) if rows else None
+    rows = plain and plain.rows(rules.schema.names, rules.schema.key_columns, rules.fillable)
+    return landing_rows_of_plain(rows, rules) if rows else None
 
 
 def arcion_csv(body: bytes) -> None:

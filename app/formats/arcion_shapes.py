@@ -1,0 +1,69 @@
+"""What `exists` says of the images of plain Arcion messages, once for all messages in which it is written alike."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from app.domain.change import Operation
+from app.domain.row_image import Gap
+from app.formats.arcion import FLAGS
+
+_EXISTS: Final = msgspec.json.Decoder(dict[str, str | int])
+_PLAIN_FLAGS: Final[Mapping[Operation, Sequence[set[str | int]]]] = {
+    Operation.INSERT: [{"1"}, {1}],
+    Operation.UPSERT: [{"1"}, {1}],
+    Operation.DELETE: [{"2"}, {2}],
+}
+
+
+class NotPlain(Exception):
+    """`decode_arcion` must read this body."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shape:
+    """Where the values of an update stand, by column position: after it, but for those named here."""
+
+    kept: Sequence[int] = ()
+    """The columns whose value stands in `before` alone."""
+    gap: Gap | None = None
+    """The columns that stand nowhere."""
+
+
+WHOLE: Final = Shape()
+
+
+@dataclass(slots=True)
+class ShapeBook:
+    """The shapes of messages for a table of these columns, of which an update need not give the `fillable` ones."""
+
+    columns: Sequence[str]
+    key_columns: Sequence[str]
+    fillable: frozenset[str]
+    _known: dict[tuple[Operation, bytes], Shape]
+
+    def look_up(self, operation: Operation, exists: msgspec.Raw) -> Shape:
+        """Raises NotPlain unless it names every column and no other; KeyError or ValueError where it is wrong."""
+        written = (operation, bytes(exists))
+        shape = self._known.get(written)
+        if shape is None:
+            shape = self._known[written] = self._shape(operation, _EXISTS.decode(exists))
+        return shape
+
+    def _shape(self, operation: Operation, flags: Mapping[str, str | int]) -> Shape:
+        if flags.keys() != {*self.columns}:
+            raise NotPlain
+        if operation is Operation.UPDATE:
+            return self._shape_of_update([FLAGS[flags[name]] for name in self.columns])
+        if {*flags.values()} not in _PLAIN_FLAGS[operation]:
+            raise NotPlain
+        return WHOLE
+
+    def _shape_of_update(self, flags: Sequence[int]) -> Shape:
+        missing = tuple(at for at, flag in enumerate(flags) if flag == 0)
+        no_old_key = any(flags[self.columns.index(key)] < 2 for key in self.key_columns)
+        if no_old_key or any(self.columns[at] not in self.fillable for at in missing):
+            raise NotPlain
+        return Shape([at for at, flag in enumerate(flags) if flag == 2], Gap(missing, moved=False) if missing else None)

@@ -1,0 +1,139 @@
+"""Large Arcion bodies: they take a shorter way than small ones, to the same rows, images and refusals."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.errors import Code, RejectedInput
+from app.ingest.source_bodies import SMALL_BODY
+from app.ingest.typed_request import Typist
+from tests.support.dead_letters import waiting
+from tests.support.gate import Gate
+from tests.support.images import stored_images
+from tests.support.messages import Message, arcion
+from tests.support.refusals import refused
+from tests.support.schemas import schema_of
+
+SCHEMA: Final = schema_of({"id": "int64", "name": "string", "total": "decimal(9,2)"}, ["id"], ["id", "name"])
+_NAMES: Final = (f"t{number}" for number in itertools.count())
+
+
+def insert(table: str, key: str, name: str, total: str = "null") -> Message:
+    return arcion(table, None, {"id": key, "name": name, "total": total})
+
+
+def changed(table: str, key: str, new_key: str = "", **given: str) -> Message:
+    """An update as Replicant writes it by default: the key before, what changed after."""
+    blank = dict.fromkeys(SCHEMA.names, "null")
+    after = blank | given | ({"id": new_key} if new_key else {})
+    exists = dict.fromkeys(SCHEMA.names, "0") | dict.fromkeys(given, "1") | {"id": "3" if new_key else "2"}
+    return arcion(table, blank | {"id": key}, after) | {"exists": exists}
+
+
+def large(*messages: Message) -> Sequence[Message]:
+    return [messages[0] | {"cursor": "x" * SMALL_BODY}, *messages[1:]]
+
+
+@pytest.fixture
+def hurried(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> Gate:
+    """A gate that knows its tables `t`, which completes updates, and `u`, and no longer knows the long way."""
+    gate.put("t", SCHEMA, partial_updates="complete")
+    gate.put("u", SCHEMA)
+    gate.arcion(insert("t", "1", "Ada", "1.5"), insert("u", "1", "Ada", "1.5"))
+    monkeypatch.setattr(Typist, "type_request", None)
+    return gate
+
+
+def test_updates_that_row_images_complete_take_the_short_way(hurried: Gate) -> None:
+    hurried.arcion(*large(changed("t", "1", total="2"), insert("t", "2", "Bob"), changed("t", "2", total="3")))
+    hurried.arcion(*large(arcion("t", {"id": "2", "name": "Bob", "total": "3"}), changed("t", "1", name="Eve")))
+    rows = [[*row[:2], row[2], row[3] and str(row[3])] for row in hurried.landed("t", "id", "name", "total")[1:]]
+    assert rows == [
+        [1, 1, "Ada", "2.00"],
+        [0, 2, "Bob", None],
+        [1, 2, "Bob", "3.00"],
+        [2, 2, None, None],
+        [1, 1, "Eve", "2.00"],
+    ]
+    assert [*stored_images(hurried.engine, hurried.table("t")).values()] == [{"id": "1", "name": "Eve", "total": "2"}]
+
+
+def test_an_update_of_which_the_key_stands_before_and_all_else_after_takes_the_short_way(hurried: Gate) -> None:
+    hurried.arcion(*large(changed("u", "1", name="Eve", total="2")))
+    assert hurried.landed("u", "id", "name")[1:] == [[1, 1, "Eve"]]
+
+
+def test_an_update_that_no_image_completes_is_refused_by_message_and_column_and_leaves_nothing(gate: Gate) -> None:
+    gate.put("t", SCHEMA, partial_updates="complete")
+    gate.arcion(insert("t", "1", "Ada"))
+    with refused() as refusal:
+        gate.arcion(*large(changed("t", "1", name="Eve"), changed("t", "2", name="Bob"), changed("t", "3", total="1")))
+    assert refusal.places == [
+        (Code.INCOMPLETE_UPDATE, 1, "/after/total", "total"),
+        (Code.INCOMPLETE_UPDATE, 2, "/after/name", "name"),
+    ]
+    assert gate.landed("t", "id", "name") == [[0, 1, "Ada"]]
+    assert [image["name"] for image in stored_images(gate.engine, gate.table("t")).values()] == ["Ada"]
+
+
+def test_an_update_that_no_image_completes_is_kept_as_a_dead_letter_and_the_others_land(gate: Gate) -> None:
+    gate.put("t", SCHEMA, partial_updates="complete", dead_letters="accept")
+    gate.arcion(insert("t", "1", "Ada"))
+    accepted = gate.arcion(*large(changed("t", "1", name="Eve"), changed("t", "2", name="Bob")), keep_refused=True)
+    assert (accepted.dead_letters, [receipt.changes for receipt in accepted.receipts]) == (1, [1])
+    assert [letter.message_index for letter in waiting(gate.engine)] == [1]
+    assert gate.landed("t", "id", "name") == [[0, 1, "Ada"], [1, 1, "Eve"]]
+
+
+def test_a_column_that_is_excluded_later_lands_null(gate: Gate) -> None:
+    gate.put("t", SCHEMA)
+    gate.arcion(insert("t", "1", "Ada", "1.5"))
+    gate.put("t", exclude=["total"])
+    for number in ("2", "3"):
+        gate.arcion(*large(insert("t", number, "Bob", "1.5")))
+    assert gate.landed("t", "id", "total")[1:] == [[0, 2, None], [0, 3, None]]
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> Message:
+    """A change of one of three rows, whether it is there or not."""
+    key, other = draw(st.permutations(["1", "2", "3"]))[:2]
+    given_columns = draw(st.fixed_dictionaries({}, optional={"name": NAMES, "total": TOTALS}))
+    kind = draw(st.sampled_from(["insert", "upsert", "update", "update", "update", "move", "delete"]))
+    if kind == "delete":
+        return arcion("", {"id": key, "name": "null", "total": "null"})
+    if kind in {"insert", "upsert"}:
+        return insert("", key, draw(NAMES), draw(TOTALS)) | {"opType": kind[0].upper().replace("U", "R")}
+    return changed("", key, other if kind == "move" else "", **given_columns)
+
+
+NAMES: Final = st.sampled_from(["Ada", "", "Bob", "Zoë"])
+TOTALS: Final = st.sampled_from(["1", "2.50", "null"])
+
+
+def outcome(gate: Gate, table: str, sent: Sequence[Message]) -> Any:
+    """What a request is answered."""
+    to_table = [message | {"tableName": {"name": table}} for message in sent]
+    try:
+        return [(receipt.sequence, receipt.changes) for receipt in gate.arcion(*to_table).receipts]
+    except RejectedInput as refusal:
+        return refusal.problems
+
+
+@given(requests=st.lists(st.lists(messages(), min_size=1, max_size=5), min_size=1, max_size=5))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_large_bodies_make_the_rows_the_images_and_the_refusals_of_small_ones(
+    gate: Gate, requests: list[list[Message]]
+) -> None:
+    one, other = next(_NAMES), next(_NAMES)
+    for name in (one, other):
+        gate.put(name, SCHEMA, partial_updates="complete")
+        gate.arcion(*(insert(name, key, "Old", "7") for key in ("1", "2")))
+    for sent in requests:
+        assert outcome(gate, one, sent) == outcome(gate, other, large(*sent))
+    assert gate.rows(one) == gate.rows(other)
+    assert stored_images(gate.engine, gate.table(one)) == stored_images(gate.engine, gate.table(other))
