@@ -30,6 +30,7 @@ from app.api import (
 )
 from app.api.admission import Admission, Room
 from app.api.auth import Authenticator
+from app.api.direct_routes import DirectRoutes
 from app.api.gateway import Gateway
 from app.api.http_protocol import BoundedHttpProtocol
 from app.api.openapi import GatewayApp
@@ -105,6 +106,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.include_router(routes.router)
     install_problem_handlers(app)
     pace = Pace(settings.body_seconds, settings.body_grace_seconds, settings.min_body_rate)
+    app.add_middleware(DirectRoutes, router=change_routes.router)
     app.add_middleware(BodyLimit, most=settings.max_body_bytes)
     app.add_middleware(SlowBodies, pace=pace)
     app.add_middleware(Admission, room=Room(settings.max_concurrent_requests, settings.bytes_in_memory))
