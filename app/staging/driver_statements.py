@@ -14,11 +14,14 @@ import sqlalchemy as sa
 def driver_rows(
     connection: sa.Connection, statement: LiteralString, parameters: Mapping[str, object]
 ) -> list[tuple[Any, ...]]:
-    """The rows that a statement with the driver's placeholders gives; it stays prepared. Raises sa.exc.DBAPIError."""
+    """The rows that a statement with the driver's placeholders gives, in a transaction that the caller has begun.
+
+    Raises sa.exc.DBAPIError.
+    """
     driver = connection.connection.driver_connection
     assert isinstance(driver, psycopg.Connection)
     try:
-        return driver.execute(statement, parameters, prepare=True).fetchall()
+        return driver.execute(statement, parameters).fetchall()
     except psycopg.Error as error:
         lost = driver.closed
         if lost:
