@@ -21,7 +21,9 @@ class DirectRoutes:
     def __init__(self, app: ASGIApp, router: APIRouter) -> None:
         self._app = app
         self._routes: Mapping[str, APIRoute] = {
-            route.path: route for route in router.routes if isinstance(route, APIRoute) and "POST" in route.methods
+            route.path: route
+            for route in router.routes
+            if isinstance(route, APIRoute) and "POST" in (route.methods or ())
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -28,7 +28,8 @@ def read_parameters(model: type[Given], place: Place, given: Mapping[str, str]) 
     """The parameters that are `given`, the defaults of the others. Raises the framework's RequestValidationError."""
     names = _names(model, place)
     if names.keys().isdisjoint(given):
-        return _defaults(model)
+        defaults: Given = _defaults(model)
+        return defaults
     try:
         return model.model_validate({name: given[key] for key, name in names.items() if key in given})
     except ValidationError as error:

@@ -32,10 +32,11 @@ MAX_GROUP_ROWS: Final = 500_000
 MANY: Final = 8
 """Requests of a group after which the next one is not begun at once."""
 
-PAUSE_SECONDS: Final = 0.001
-"""In which callers that were answered together come back, to share the next group with those that wait. Without it two
-halves of them take turns: a group of half the size costs nearly as much, and the thread that reads requests and this
-one are in each other's way."""
+PAUSE_SECONDS: Final = 0.0005
+MOST_PAUSES: Final = 6
+"""In which callers that were answered together come back, to share the next group with those that wait. Without them
+two halves take turns: a group of half the size costs nearly as much, and the thread that reads requests and this one
+are in each other's way."""
 
 MOST_ROWS_OF_CHANGE: Final = 2
 """An update that changes the key deletes one row and inserts another."""
@@ -124,7 +125,15 @@ class GroupCommit:
                     if not request.future.done():
                         request.future.set_exception(_for_caller(error))
             if len(group) >= MANY:
-                self._pause(PAUSE_SECONDS)
+                self._await_return(len(group))
+
+    def _await_return(self, answered: int) -> None:
+        """Pause until as many have come as were answered, a few times at most."""
+        expected = len(self._waiting) + answered
+        for _ in range(MOST_PAUSES):
+            if self._closing or len(self._waiting) >= expected:
+                return
+            self._pause(PAUSE_SECONDS)
 
     def _next_group(self) -> list[_Request]:
         """The requests that wait, up to the caps; empty only after `close`.
