@@ -1,6 +1,7 @@
 """Composition root of the API: builds the parts, runs uvicorn."""
 
 import argparse
+import gc
 import os
 import signal
 import ssl
@@ -30,6 +31,7 @@ from app.api import (
 )
 from app.api.admission import Admission, Room
 from app.api.auth import Authenticator
+from app.api.direct_routes import DirectRoutes
 from app.api.gateway import Gateway
 from app.api.http_protocol import BoundedHttpProtocol
 from app.api.openapi import GatewayApp
@@ -107,6 +109,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.include_router(routes.router)
     install_problem_handlers(app)
     pace = Pace(settings.body_seconds, settings.body_grace_seconds, settings.min_body_rate)
+    app.add_middleware(DirectRoutes, router=change_routes.router)
     app.add_middleware(BodyLimit, most=settings.max_body_bytes)
     app.add_middleware(SlowBodies, pace=pace)
     room = Room(settings.max_concurrent_requests, settings.bytes_in_memory)
@@ -116,9 +119,16 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 
 def served_app() -> FastAPI:
-    """The application as uvicorn makes it in each API process."""
+    """The application of a process that serves nothing else, as uvicorn makes it in each API process.
+
+    All that is there when it starts stays, and is nothing to look for garbage in: a look at it takes a tenth of a
+    second, and many small requests make one necessary each second.
+    """
     leave_out_pandas()
-    return create_app()
+    app = create_app()
+    gc.collect()
+    gc.freeze()
+    return app
 
 
 def _backlog_limits(settings: Settings) -> tuple[BacklogLimit, BacklogLimit]:

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from collections.abc import MutableMapping
 from typing import Any, Final
 
 import msgspec
@@ -24,8 +25,15 @@ REPLAYED_LETTERS: Final = Counter("mirrorgate_replayed_dead_letters_total", "Dea
 REJECTED_REQUESTS: Final = Counter("mirrorgate_rejected_requests_total", "Requests refused, by error code", ["code"])
 
 
-def _json_line(event: dict[str, Any], **_: object) -> str:
-    return msgspec.json.encode(event, enc_hook=repr).decode()
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=repr)
+
+
+def _json_bytes(_: object, __: str, event: MutableMapping[str, Any]) -> bytes:
+    return _ENCODER.encode(event)
+
+
+def _json_text(_: object, __: str, event: MutableMapping[str, Any]) -> str:
+    return _ENCODER.encode(event).decode()
 
 
 def current_request_id() -> str | None:
@@ -36,11 +44,8 @@ def current_request_id() -> str | None:
 
 def configure_logging(settings: Settings) -> None:
     """One line per event on standard error, as JSON or for the console; other libraries' warnings in the same form."""
-    renderer: structlog.types.Processor = (
-        structlog.processors.JSONRenderer(_json_line)
-        if settings.log_format is LogFormat.JSON
-        else structlog.dev.ConsoleRenderer()
-    )
+    is_json = settings.log_format is LogFormat.JSON
+    text: structlog.types.Processor = _json_text if is_json else structlog.dev.ConsoleRenderer()
     common: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -48,13 +53,15 @@ def configure_logging(settings: Settings) -> None:
         structlog.processors.format_exc_info,
     ]
     structlog.configure(
-        processors=[*common, renderer],
+        processors=[*common, _json_bytes if is_json else text],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[settings.log_level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.BytesLoggerFactory(sys.stderr.buffer)
+        if is_json
+        else structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
     others = logging.StreamHandler(sys.stderr)
-    last = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer]
+    last = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, text]
     others.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=common, processors=last))
     logging.basicConfig(level=logging.WARNING, handlers=[others])
 

@@ -75,7 +75,18 @@ class Authenticator:
             raise RejectedInput(Code.UNAUTHENTICATED, "the request carries no key")
         if self._tokens is not None and looks_like_a_token(token):
             return self._tokens.credential(token)
+        return self._credential_of(ApiKey.parse(token))
+
+    def remembered(self, token: str | None) -> Credential | None:
+        """As `credential`, without a question to the database or an issuer: None where it may take one."""
+        if token is None:
+            return self.credential(token)
+        if self._tokens is not None and looks_like_a_token(token):
+            return None
         key = ApiKey.parse(token)
+        return None if self._may_ask(key) else self._credential_of(key)
+
+    def _credential_of(self, key: ApiKey) -> Credential:
         if self._admin_key is not None and key.key_id == self._admin_key.key_id:
             if key.matches(self._admin_key.secret_hash):
                 return Credential(key.key_id, (Grant(frozenset({Right.ADMIN}), (EVERY_TABLE,)),))
@@ -86,14 +97,7 @@ class Authenticator:
         self._journal.used(key.key_id)
         return stored.credential
 
-    def remembered(self, token: str | None) -> Credential | None:
-        """As `credential`, without a question to the database or an issuer: None where it may take one."""
-        return None if token is not None and self._may_ask(token) else self.credential(token)
-
-    def _may_ask(self, token: str) -> bool:
-        if self._tokens is not None and looks_like_a_token(token):
-            return True
-        key = ApiKey.parse(token)
+    def _may_ask(self, key: ApiKey) -> bool:
         if self._admin_key is not None and key.key_id == self._admin_key.key_id:
             return False
         remembered = self._cache.get(key.key_id)

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Final
 
 import msgspec
 from fastapi import APIRouter, Request, Response
+from prometheus_client import Counter
 
 from app.api.auth import authorized
 from app.api.change_models import AcceptedModel, DryRunModel
@@ -20,7 +21,7 @@ from app.api.change_parameters import (
 from app.api.gateway import gateway_of
 from app.api.message_bodies import ARCION_BODY, ARROW_BODY, REPLICATE_BODY
 from app.api.openapi import problems
-from app.api.parameters import read_parameters
+from app.api.parameters import query_of, read_parameters
 from app.api.request_body import check_arrow_type, check_json_type, check_parameters, is_csv, read_body
 from app.api.request_identity import IdentityHeaders
 from app.domain.access import Principal, Right
@@ -59,15 +60,15 @@ async def post_arcion(request: Request) -> Response:
     caller = await _caller(request)
     if is_csv(request):
         check_parameters(request, _NAMES | _CSV_NAMES)
-        given = read_parameters(ChangeParameters, "query", request.query_params)
+        given = read_parameters(ChangeParameters, "query", query_of(request))
         if not given.table:
             raise RejectedInput(Code.BAD_REQUEST, "a CSV body needs `table`")
-        layout = read_parameters(CsvParameters, "query", request.query_params).layout
+        layout = read_parameters(CsvParameters, "query", query_of(request)).layout
         name = TableName.parse(given.table)
         return await _answer(request, caller, given, "arcion", partial(arcion_csv, table=name, layout=layout))
     check_json_type(request)
     check_parameters(request, _NAMES | {"override"}, only_csv=_CSV_NAMES)
-    given = read_parameters(OverrideParameters, "query", request.query_params)
+    given = read_parameters(OverrideParameters, "query", query_of(request))
     table, override = _table(given), given.override
     return await _answer(request, caller, given, "arcion", partial(arcion_json, table=table, override=override))
 
@@ -86,7 +87,7 @@ async def post_replicate(request: Request) -> Response:
     caller = await _caller(request)
     check_json_type(request)
     check_parameters(request, _NAMES)
-    given = read_parameters(ChangeParameters, "query", request.query_params)
+    given = read_parameters(ChangeParameters, "query", query_of(request))
     table = _table(given)
     return await _answer(request, caller, given, "replicate", partial(replicate_json, table=table))
 
@@ -105,7 +106,7 @@ async def post_arrow(request: Request) -> Response:
     caller = await _caller(request)
     check_arrow_type(request)
     check_parameters(request, frozenset(LoadParameters.model_fields))
-    given = read_parameters(LoadParameters, "query", request.query_params)
+    given = read_parameters(LoadParameters, "query", query_of(request))
     if not given.table:
         raise RejectedInput(Code.BAD_REQUEST, "an Arrow stream needs `table`")
     gateway = gateway_of(request)
@@ -161,6 +162,12 @@ def _accepted(source_format: str, accepted: Accepted) -> Response:
     }
     if accepted.replayed:
         return Response(msgspec.json.encode(content), 200, _REPLAYED, "application/json")
-    ACCEPTED_CHANGES.labels(source_format).inc(sum(receipt.changes for receipt in accepted.receipts))
-    DEAD_LETTERS.labels(source_format).inc(accepted.dead_letters)
+    changes, dead_letters = _metrics_of(source_format)
+    changes.inc(sum(receipt.changes for receipt in accepted.receipts))
+    dead_letters.inc(accepted.dead_letters)
     return Response(msgspec.json.encode(content), 202, media_type="application/json")
+
+
+@cache
+def _metrics_of(source_format: str) -> tuple[Counter, Counter]:
+    return ACCEPTED_CHANGES.labels(source_format), DEAD_LETTERS.labels(source_format)

@@ -7,6 +7,7 @@ import asyncio
 from typing import Final
 
 from app.api.problem_protocol import ProblemProtocol
+from app.api.slow_bodies import BODY_IS_THERE
 from app.errors import Code, RejectedInput
 
 MOST_HEAD_BYTES: Final = 64 * 2**10
@@ -58,6 +59,7 @@ class BoundedHttpProtocol(ProblemProtocol):
 
     def on_message_complete(self) -> None:
         self._beside_bodies = 0
+        self.scope[BODY_IS_THERE] = True  # type: ignore[typeddict-unknown-key]  # a key of ours
         super().on_message_complete()
 
     def _await_head(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Literal, TypeVar
 
+from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -27,11 +28,17 @@ def read_parameters(model: type[Given], place: Place, given: Mapping[str, str]) 
     """The parameters that are `given`, the defaults of the others. Raises the framework's RequestValidationError."""
     names = _names(model, place)
     if names.keys().isdisjoint(given):
-        return model()
+        defaults: Given = _defaults(model)
+        return defaults
     try:
         return model.model_validate({name: given[key] for key, name in names.items() if key in given})
     except ValidationError as error:
         raise RequestValidationError([{**issue, "loc": (place, *issue["loc"])} for issue in error.errors()]) from None
+
+
+def query_of(request: Request) -> Mapping[str, str]:
+    """The query parameters, which most requests have none of."""
+    return request.query_params if request.scope["query_string"] else {}
 
 
 def described_parameters(model: type[Parameters], place: Place) -> list[dict[str, Any]]:
@@ -55,6 +62,12 @@ def _inlined(value: Any, definitions: Mapping[str, Any]) -> Any:
     meant = definitions[value["$ref"].rpartition("/")[2]] if "$ref" in value else {}
     kept = {name: part for name, part in (meant | value).items() if name not in {"$ref", "description"}}
     return {name: _inlined(part, definitions) for name, part in kept.items()}
+
+
+@cache
+def _defaults(model: type[Given]) -> Given:
+    """Shared by all requests: they are frozen."""
+    return model()
 
 
 @cache

@@ -95,17 +95,16 @@ def _problem(problem: Problem) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
 
 
-async def _on_deliberate(request: Request, error: Exception) -> Response:
-    assert isinstance(error, MirrorgateError)
+def answer_deliberate(request: Request, error: MirrorgateError) -> Response:
+    """The refusal, noted for the audit where that keeps it."""
     note_refusal(request, error, STATUS[error.kind])
     if error.kind in {Kind.BROKEN, Kind.MISCONFIGURED}:
         log.error("request_failed", code=error.code, detail=error.detail)
     return problem_response(error)
 
 
-async def _on_validation(_: Request, error: Exception) -> Response:
+def answer_validation(error: RequestValidationError) -> Response:
     """The framework found a parameter or a JSON body of ours wrong; its texts hold no input."""
-    assert isinstance(error, RequestValidationError)
     problems = []
     for issue in error.errors():
         where, *path = (str(part) for part in issue["loc"])
@@ -120,11 +119,26 @@ async def _on_validation(_: Request, error: Exception) -> Response:
     return problem_response(RejectedInput.of(tuple(problems)))
 
 
-async def _on_framework(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
+def answer_framework(request: Request, error: HTTPException) -> Response:
+    """What the framework itself refuses, or our middleware by its means."""
     code = _FRAMEWORK.get(error.status_code, Code.BAD_REQUEST)
     headers = {"Allow": _methods_at(request)} if code is Code.METHOD_NOT_ALLOWED else error.headers
     return problem_response(RejectedInput(code, CATALOGUE[code].meaning), headers)
+
+
+async def _on_deliberate(request: Request, error: Exception) -> Response:
+    assert isinstance(error, MirrorgateError)
+    return answer_deliberate(request, error)
+
+
+async def _on_validation(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    return answer_validation(error)
+
+
+async def _on_framework(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return answer_framework(request, error)
 
 
 def _methods_at(request: Request) -> str:

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.admission import CHANGES, reservation_of
+from app.api.parameters import query_of
 from app.api.turns import LARGE_BODY, UNKNOWN_LENGTH, expected_size, turn_of
 from app.errors import Code, RejectedInput
 from app.settings import Settings
@@ -81,7 +82,7 @@ def check_parameters(request: Request, known: Set[str], *, only_csv: Set[str] = 
 
     A misspelt `dry_run` must not stage what it was to try.
     """
-    for name in request.query_params:
+    for name in query_of(request):
         if name in only_csv:
             raise RejectedInput(Code.BAD_REQUEST, f"the parameter {name} is for bodies of the type text/csv")
         if name not in known:

@@ -2,12 +2,14 @@
 
 import asyncio
 import re
+import secrets
 import time
 import traceback
+from functools import cache
 from typing import Any, Final
-from uuid import uuid4
 
 import structlog
+from prometheus_client import Counter, Histogram
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -50,23 +52,24 @@ class RequestLog:
                 message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
             await send(message)
 
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
-            try:
-                await self._app(scope, receive, send_with_id)
-            except ClientDisconnect:
-                status = CLIENT_GONE
-            except asyncio.CancelledError:  # the process stops, and this took longer than it waits
-                if not answered:
-                    await problem_response(_given_up(scope))(scope, receive, send_with_id)
-            except Exception as error:  # the caller hears of it, with the request id of this line
-                # Places only: the text of an error may hold a value.
-                log.error("request_crashed", error=type(error).__name__, at=traceback.format_tb(error.__traceback__))  # noqa: TRY400  # the text stays out
-                if answered:
-                    raise
-                response = problem_response(MirrorgateError(Code.INTERNAL, "the gateway met an unexpected error"))
-                await response(scope, receive, send_with_id)
-            finally:
-                _record(scope, status, time.perf_counter() - started)
+        before = structlog.contextvars.bind_contextvars(request_id=request_id)
+        try:
+            await self._app(scope, receive, send_with_id)
+        except ClientDisconnect:
+            status = CLIENT_GONE
+        except asyncio.CancelledError:  # the process stops, and this took longer than it waits
+            if not answered:
+                await problem_response(_given_up(scope))(scope, receive, send_with_id)
+        except Exception as error:  # the caller hears of it, with the request id of this line
+            # Places only: the text of an error may hold a value.
+            log.error("request_crashed", error=type(error).__name__, at=traceback.format_tb(error.__traceback__))  # noqa: TRY400  # the text stays out
+            if answered:
+                raise
+            response = problem_response(MirrorgateError(Code.INTERNAL, "the gateway met an unexpected error"))
+            await response(scope, receive, send_with_id)
+        finally:
+            _record(scope, status, time.perf_counter() - started)
+            structlog.contextvars.reset_contextvars(**before)
 
 
 def _given_up(scope: Scope) -> TemporarilyUnavailable:
@@ -79,13 +82,20 @@ def _request_id(scope: Scope) -> str:
     for name, value in scope["headers"]:
         if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
             return str(value.decode())
-    return uuid4().hex
+    return secrets.token_hex(16)
 
 
 def _record(scope: Scope, status: int, seconds: float) -> None:
     route: Any = scope.get("route")
     path = getattr(route, "path", "unmatched")
-    REQUESTS.labels(path, status).inc()
-    REQUEST_SECONDS.labels(path).observe(seconds)
+    requests, durations = _metrics_of(path, status)
+    requests.inc()
+    durations.observe(seconds)
     if scope["path"] not in _QUIET:
         log.info("request", method=scope["method"], route=path, status=status, milliseconds=round(seconds * 1000, 1))
+
+
+@cache
+def _metrics_of(path: str, status: int) -> tuple[Counter, Histogram]:
+    """Of a route's path, never of a request's own: there are few."""
+    return REQUESTS.labels(path, status), REQUEST_SECONDS.labels(path)

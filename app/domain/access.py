@@ -31,7 +31,7 @@ class Grant:
         return right in self.rights or Right.ADMIN in self.rights
 
     def covers(self, table: TableName) -> bool:
-        return any(fnmatchcase(table.folded, pattern.casefold()) for pattern in self.table_patterns)
+        return _match(self.table_patterns, table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Principal:
     grants: tuple[Grant, ...] = ()
 
     def may_touch(self, table: TableName) -> bool:
-        return Grant(self.rights, self.table_patterns).covers(table)
+        return _match(self.table_patterns, table)
 
     def may(self, right: Right, table: TableName) -> bool:
         """Whether one grant gives this right, another than that of the call, for this table."""
@@ -75,3 +75,7 @@ class Credential:
             return Principal(self.subject, carrying[0].rights, carrying[0].table_patterns)
         patterns = dict.fromkeys(pattern for grant in carrying for pattern in grant.table_patterns)
         return Principal(self.subject, frozenset({right}), tuple(patterns), tuple(self.grants))
+
+
+def _match(patterns: Sequence[str], table: TableName) -> bool:
+    return EVERY_TABLE in patterns or any(fnmatchcase(table.folded, pattern.casefold()) for pattern in patterns)

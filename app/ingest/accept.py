@@ -6,7 +6,7 @@ the sequence lock decides, not this process's memory.
 
 import asyncio
 from collections.abc import Awaitable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,6 +21,7 @@ from app.ingest.directory import NotRemembered, TableDirectory
 from app.ingest.plain_requests import untyped_request
 from app.ingest.source_bodies import Decode, ReadPlain
 from app.ingest.typed_request import TypedRequest, Typist
+from app.ingest.wakeups import Wakeups
 from app.staging.database import Engine, translated_errors
 from app.staging.dead_letters import Settlement, TableLetters
 from app.staging.group_commit import GroupCommit
@@ -70,6 +71,7 @@ class Ingest:
     """Whom to ask whether a table may take more; without one, each may."""
     directory: TableDirectory = field(init=False)
     _plain_readers: ThreadPoolExecutor = field(init=False)
+    _wakeups: Wakeups | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.directory = TableDirectory(self.engine.begin)
@@ -101,6 +103,13 @@ class Ingest:
             raise RejectedInput.of((Problem(Code.OUT_OF_ORDER, detail, 0),))
         return accepted.receipts[0]
 
+    async def result_of(self, staged: "Future[list[Receipt]]") -> list[Receipt]:
+        """The receipts of a request that was submitted to the group commit."""
+        loop = asyncio.get_running_loop()
+        if self._wakeups is None or self._wakeups.loop is not loop:
+            self._wakeups = Wakeups(loop)
+        return await self._wakeups.result_of(staged)
+
     async def _accept(self, decode: Decode, principal: Principal, identity: RequestIdentity | None) -> Accepted:
         if decode.is_small:
             decoded = decode.read(self.directory, principal, self.marker_first)
@@ -126,7 +135,7 @@ class Ingest:
             return None
         await self.admit(request.table, identity)
         try:
-            receipts = await asyncio.wrap_future(self.group_commit.submit_untyped(request))
+            receipts = await self.result_of(self.group_commit.submit_untyped(request))
         except (TypeAlone, TableMoved):
             return None
         return Accepted(receipts, decoded.ignored)
@@ -140,7 +149,7 @@ class Ingest:
             return None
         await self.admit(batch.table, identity)
         try:
-            return Accepted(await asyncio.wrap_future(self.group_commit.submit([batch], identity)))
+            return Accepted(await self.result_of(self.group_commit.submit([batch], identity)))
         except (TableMoved, RejectedInput):
             return None
 
@@ -165,7 +174,7 @@ class Ingest:
         typist = Typist(self.directory, principal, self.marker_first)
         if self.backlog is not None:
             typist.admit = self.backlog.check
-        staging = _Staging(typist, self.group_commit, identity, settles)
+        staging = _Staging(typist, self, identity, settles)
         for _ in range(_ATTEMPTS):
             try:
                 return await staging.stage(decoded)
@@ -201,7 +210,7 @@ class _Staging:
     """Typing and staging one request."""
 
     typist: Typist
-    group_commit: GroupCommit
+    ingest: Ingest
     identity: RequestIdentity | None
     settles: Settlement | None
 
@@ -225,7 +234,7 @@ class _Staging:
     async def _staged(self, decoded: Decoded, typed: TypedRequest, letters: list[TableLetters]) -> list[Receipt]:
         if not typed.batches and not letters and self.identity is None:
             return []
-        submitted = self.group_commit.submit(
+        submitted = self.ingest.group_commit.submit(
             typed.batches,
             self.identity,
             ignored=decoded.ignored,
@@ -234,7 +243,7 @@ class _Staging:
             settles=self.settles,
         )
         try:
-            return await asyncio.wrap_future(submitted)
+            return await self.ingest.result_of(submitted)
         except RejectedInput as error:
             if not error.problems or error.code is Code.DEAD_LETTERS_FULL:
                 raise

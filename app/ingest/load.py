@@ -36,7 +36,7 @@ class ArrowLoad:
             batch = await asyncio.to_thread(self._typed, ingest, principal)
             await ingest.admit(batch.table, identity)
             try:
-                return Accepted(await asyncio.wrap_future(ingest.group_commit.submit([batch], identity)))
+                return Accepted(await ingest.result_of(ingest.group_commit.submit([batch], identity)))
             except TableMoved:
                 continue
         raise TemporarilyUnavailable(Code.TABLE_BUSY, "the table of this request keeps changing")

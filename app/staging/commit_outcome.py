@@ -12,12 +12,14 @@ from typing import Final
 import sqlalchemy as sa
 
 from app.errors import Code, TemporarilyUnavailable
+from app.staging.driver_statements import driver_rows
 from app.staging.typed_batch import BatchPlace
 
-SELECT_TRANSACTION = sa.text("""
-    SELECT CAST(pg_current_xact_id() AS text) AS transaction_id, (
+SELECT_TRANSACTION: Final = """
+    SELECT CAST(pg_current_xact_id() AS text), (
         SELECT staged_at FROM mirrorgate.staged_blocks
-        WHERE table_id = :table_id AND generation = :generation AND first_sequence = :first_sequence) AS staged_at""")
+        WHERE table_id = %(table_id)s AND generation = %(generation)s AND first_sequence = %(first_sequence)s)"""
+
 SELECT_STATUS = sa.text("SELECT pg_xact_status(CAST(:transaction_id AS xid8))")
 
 SELECT_STAGED_AT = sa.text("""
@@ -42,8 +44,8 @@ class OpenTransaction:
 
 def open_transaction(connection: sa.Connection, block: BatchPlace | None) -> OpenTransaction:
     """The transaction that is open, and has staged the block that begins at `block`."""
-    found = connection.execute(SELECT_TRANSACTION, _keys(block)).one()
-    return OpenTransaction(found.transaction_id, block, found.staged_at)
+    [(transaction_id, staged_at)] = driver_rows(connection, SELECT_TRANSACTION, _keys(block))
+    return OpenTransaction(transaction_id, block, staged_at)
 
 
 def committed(engine: sa.Engine, transaction: OpenTransaction, patience_seconds: float = PATIENCE_SECONDS) -> bool:

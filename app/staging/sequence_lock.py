@@ -6,30 +6,24 @@ number back. Locks are always taken in the order of table ids, so two transactio
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import sqlalchemy as sa
 
 from app.domain.table import BatchSequence, FileNumber, Generation, Table, TableId, TableState
 from app.domain.table_schema import SchemaVersion
+from app.staging.driver_statements import driver_rows, numbers
 
-LOCK_COUNTERS = sa.text("""
+LOCK_COUNTERS: Final = """
     SELECT table_id, last_sequence, next_file_number, recorded_file_number, published_through, cdc_started
-    FROM mirrorgate.table_counters WHERE table_id = ANY(:table_ids)
-    ORDER BY table_id FOR NO KEY UPDATE""")
+    FROM mirrorgate.table_counters WHERE table_id = ANY(%(table_ids)s::bigint[])
+    ORDER BY table_id FOR NO KEY UPDATE"""
 
-SELECT_GATES = sa.text("""
+SELECT_GATES: Final = """
     SELECT table_id, generation, state, schema_version, revision FROM mirrorgate.tables
-    WHERE table_id = ANY(:table_ids)""")
+    WHERE table_id = ANY(%(table_ids)s::bigint[])"""
 
 WAIT_BRIEFLY = sa.text("SET LOCAL lock_timeout = '500ms'")
-
-ADVANCE_SEQUENCE = sa.text("""
-    UPDATE mirrorgate.table_counters
-    SET last_sequence = :last_sequence,
-        accepted_changes = accepted_changes + :changes,
-        accepted_rows = accepted_rows + :rows,
-        cdc_started = :cdc_started
-    WHERE table_id = :table_id""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +54,7 @@ class Gate:
 
 def lock_counters(connection: sa.Connection, table_ids: Iterable[TableId]) -> Mapping[TableId, Counters]:
     """Take the sequence lock of these tables until the transaction ends."""
-    rows = connection.execute(LOCK_COUNTERS, {"table_ids": sorted(table_ids)})
+    rows = driver_rows(connection, LOCK_COUNTERS, {"table_ids": numbers(sorted(table_ids))})
     return {
         TableId(table_id): Counters(
             BatchSequence(last), FileNumber(next_number), FileNumber(recorded), BatchSequence(through), started
@@ -79,22 +73,8 @@ def read_gates(connection: sa.Connection, table_ids: Iterable[TableId]) -> Mappi
 
     A statement of its own: one that also waits for the lock would see the tables as they were before it waited.
     """
-    rows = connection.execute(SELECT_GATES, {"table_ids": sorted(table_ids)})
+    rows = driver_rows(connection, SELECT_GATES, {"table_ids": numbers(table_ids)})
     return {
         TableId(table_id): Gate(Generation(generation), TableState(state), SchemaVersion(version), revision)
         for table_id, generation, state, version, revision in rows
     }
-
-
-def advance_sequence(
-    connection: sa.Connection,
-    table_id: TableId,
-    last_sequence: BatchSequence,
-    *,
-    changes: int,
-    rows: int,
-    cdc_started: bool,
-) -> None:
-    """Record, under the lock, the last sequence allotted and what it adds to the accepted totals."""
-    parameters = {"table_id": table_id, "last_sequence": last_sequence, "changes": changes, "rows": rows}
-    connection.execute(ADVANCE_SEQUENCE, parameters | {"cdc_started": cdc_started})

@@ -20,9 +20,9 @@ from app.errors import RejectedInput
 from app.staging.letter_book import LetterBook
 from app.staging.receipt_book import ReceiptBook
 from app.staging.row_images import read_images, write_images
-from app.staging.sequence_lock import Counters, Gate, advance_sequence, lock_counters, read_gates
+from app.staging.sequence_lock import Counters, Gate, lock_counters, read_gates
 from app.staging.source_positions import record_source_position, source_positions
-from app.staging.staged_blocks import BatchBorders, NewBlock, insert_blocks
+from app.staging.staged_blocks import BatchBorders, NewBlock, stage_block
 from app.staging.typed_batch import AlreadyStaged, BatchPlace, BlockKey, Receipt, StagingRequest, TableMoved, TypedBatch
 
 
@@ -73,8 +73,6 @@ def stage_requests(
     blocks = [table.block(payloads.get(table.members[0][0].block_key) if whole else None) for table in touched]
     for table, block in zip(touched, blocks, strict=True):
         _store(connection, table, block)
-    if blocks:
-        insert_blocks(connection, blocks)
     book.store(connection)
     letters.store(connection)
     return outcomes
@@ -118,17 +116,8 @@ def _stage(
 
 
 def _store(connection: sa.Connection, table: "_LockedTable", block: NewBlock) -> None:
-    """Everything of a table but its block."""
-    changes = sum(border.changes for border in block.batches)
-    rows = sum(border.rows for border in block.batches)
-    advance_sequence(
-        connection,
-        block.table_id,
-        block.last_sequence,
-        changes=changes,
-        rows=rows,
-        cdc_started=table.cdc_started,
-    )
+    """Everything of a table."""
+    stage_block(connection, block, cdc_started=table.cdc_started)
     if table.overlay.written:
         write_images(connection, block.table_id, block.generation, table.overlay.written)
     for task, last_sequence in table.advanced.items():

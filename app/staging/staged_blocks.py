@@ -6,7 +6,7 @@ still needed into a later bucket, never into an earlier one, and so do reads loo
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import sqlalchemy as sa
 
@@ -15,18 +15,24 @@ from app.domain.landing_file import BatchRange
 from app.domain.payload import payload_digest
 from app.domain.table import BatchSequence, Generation, TableId
 from app.domain.table_schema import SchemaVersion
+from app.staging.driver_statements import driver_rows, numbers
 
-INSERT_BLOCK = sa.text("""
+STAGE_BLOCK: Final = """
+    WITH counted AS (
+        UPDATE mirrorgate.table_counters
+        SET last_sequence = %(last_sequence)s, cdc_started = %(cdc_started)s,
+            accepted_changes = accepted_changes + %(change_count)s, accepted_rows = accepted_rows + %(row_count)s
+        WHERE table_id = %(table_id)s),
+    payload AS (
+        INSERT INTO mirrorgate.block_payloads (table_id, generation, first_sequence, payload)
+        VALUES (%(table_id)s, %(generation)s, %(first_sequence)s, %(payload)b))
     INSERT INTO mirrorgate.staged_blocks (table_id, generation, first_sequence, last_sequence, schema_version,
         batch_rows, batch_changes, row_count, change_count, payload_bytes, payload_digest, ends_transaction,
         source_position)
-    VALUES (:table_id, :generation, :first_sequence, :last_sequence, :schema_version,
-        :batch_rows, :batch_changes, :row_count, :change_count, :payload_bytes, :payload_digest,
-        :ends_transaction, :source_position)""")
-
-INSERT_PAYLOAD = sa.text("""
-    INSERT INTO mirrorgate.block_payloads (table_id, generation, first_sequence, payload)
-    VALUES (:table_id, :generation, :first_sequence, :payload)""")
+    VALUES (%(table_id)s, %(generation)s, %(first_sequence)s, %(last_sequence)s, %(schema_version)s,
+        %(batch_rows)s, %(batch_changes)s, %(row_count)s, %(change_count)s, %(payload_bytes)s, %(payload_digest)b,
+        %(ends_transaction)s, %(source_position)s)
+    RETURNING staged_at"""
 
 SELECT_PENDING = sa.text("""
     SELECT first_sequence, last_sequence, schema_version, change_count, row_count, payload_bytes, payload_digest,
@@ -120,21 +126,12 @@ class BatchStatus:
     file_number: int | None
 
 
-def insert_blocks(connection: sa.Connection, blocks: Sequence[NewBlock]) -> None:
-    """Insert blocks under their tables' sequence locks. Dies with the transaction, leaving nothing."""
-    connection.execute(INSERT_BLOCK, [_facts(block) for block in blocks])
-    connection.execute(
-        INSERT_PAYLOAD,
-        [
-            {
-                "table_id": block.table_id,
-                "generation": block.generation,
-                "first_sequence": block.first_sequence,
-                "payload": block.payload,
-            }
-            for block in blocks
-        ],
-    )
+def stage_block(connection: sa.Connection, block: NewBlock, *, cdc_started: bool) -> None:
+    """Insert a block under its table's sequence lock, with its last sequence and what it adds to the accepted totals.
+
+    Dies with the transaction, leaving nothing.
+    """
+    driver_rows(connection, STAGE_BLOCK, {**_facts(block), "payload": block.payload, "cdc_started": cdc_started})
 
 
 def pending_blocks(
@@ -197,8 +194,8 @@ def _facts(block: NewBlock) -> dict[str, object]:
         "first_sequence": block.first_sequence,
         "last_sequence": block.last_sequence,
         "schema_version": block.schema_version,
-        "batch_rows": [batch.rows for batch in block.batches],
-        "batch_changes": [batch.changes for batch in block.batches],
+        "batch_rows": numbers(batch.rows for batch in block.batches),
+        "batch_changes": numbers(batch.changes for batch in block.batches),
         "row_count": sum(batch.rows for batch in block.batches),
         "change_count": sum(batch.changes for batch in block.batches),
         "payload_bytes": len(block.payload),

@@ -24,8 +24,8 @@ from app.staging.database import installation_id
 from app.staging.leases import check_epoch
 from app.staging.metadata_blocks import append_block
 from app.staging.row_images import move_images, scan_images
-from app.staging.sequence_lock import advance_sequence, lock_counters
-from app.staging.staged_blocks import BatchBorders, NewBlock, insert_blocks
+from app.staging.sequence_lock import lock_counters
+from app.staging.staged_blocks import BatchBorders, NewBlock, stage_block
 from app.staging.table_events import record_event
 from app.staging.table_registration import insert_version, set_options
 from app.staging.table_registry import find_table_by_id
@@ -125,11 +125,8 @@ def _land_again(connection: sa.Connection, old: Generation, table: Table) -> int
         payload = encode_payload([rows.batch])
         borders = [BatchBorders(rows.changes, rows.rows)]
         first = BatchSequence(sequence)
-        insert_blocks(
-            connection,
-            [NewBlock(table.table_id, table.generation, table.schema_version, first, borders, payload)],
-        )
-        advance_sequence(connection, table.table_id, first, changes=rows.changes, rows=rows.rows, cdc_started=False)
+        block = NewBlock(table.table_id, table.generation, table.schema_version, first, borders, payload)
+        stage_block(connection, block, cdc_started=False)
         move_images(connection, table.table_id, old, table.generation, list(chunk), first)
         total += rows.rows
     return total

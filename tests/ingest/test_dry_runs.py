@@ -11,7 +11,6 @@ from app.errors import Code, TemporarilyUnavailable
 from app.formats.arcion_csv import CsvLayout, CsvMode
 from app.ingest import Decode, arcion_csv, arcion_json, replicate_json
 from app.ingest.rehearsal import Rehearsal
-from app.staging.sequence_lock import LOCK_COUNTERS
 from tests.support import sql
 from tests.support.gate import Gate
 from tests.support.messages import Message, arcion, data, metadata
@@ -125,7 +124,7 @@ def test_messages_without_a_body_are_counted(gate: Gate) -> None:
 
 def test_a_dry_run_gives_up_on_a_lock_before_anybody_else_does(gate: Gate) -> None:
     table = gate.put("t", SCHEMA).table
-    locked = sql.locked(gate.engine, LOCK_COUNTERS.text, table_ids=[table.table_id])
-    with locked, pytest.raises(TemporarilyUnavailable) as raised:
+    hold = "SELECT FROM mirrorgate.table_counters WHERE table_id = :table_id FOR UPDATE"
+    with sql.locked(gate.engine, hold, table_id=table.table_id), pytest.raises(TemporarilyUnavailable) as raised:
         gate.rehearse(json_of(arcion("t", None, ADA)))
     assert raised.value.code is Code.TABLE_BUSY

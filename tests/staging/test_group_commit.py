@@ -12,7 +12,7 @@ from app.domain.payload import decode_payload
 from app.domain.table import BatchSequence, Table
 from app.domain.table_schema import TableSchema
 from app.errors import Code, TemporarilyUnavailable
-from app.staging.group_commit import GroupCommit
+from app.staging.group_commit import MANY, GroupCommit
 from app.staging.staged_blocks import read_payloads
 from app.staging.typed_batch import Receipt, TableMoved, TypedBatch
 from app.staging.untyped_request import TypeAlone, UntypedRequest
@@ -195,6 +195,31 @@ def test_the_accepted_totals_are_the_sums_of_what_was_staged(engine: sa.Engine) 
     assert sql.rows(engine, "SELECT last_sequence, accepted_changes, accepted_rows FROM mirrorgate.table_counters") == [
         (2, 3, 4)
     ]
+
+
+@pytest.mark.parametrize(("size", "blocks"), [(MANY, [MANY, MANY + 1]), (MANY - 1, [MANY - 1, 1])])
+def test_after_a_group_of_many_those_who_come_back_in_the_pause_share_the_next_group_with_those_who_wait(
+    engine: sa.Engine, size: int, blocks: list[int]
+) -> None:
+    table = registered(engine, "t", IDS)
+    later: list[Future[list[Receipt]]] = []
+
+    def come_back(_: float) -> None:
+        if len(later) == 1:
+            later.extend(writer.submit([batch(table, 200 + key)]) for key in range(size))
+
+    def wait(_: object) -> None:
+        if not later:
+            later.append(writer.submit([batch(table, 100)]))
+
+    writer = GroupCommit(engine, pause=come_back)
+    futures = [writer.submit([batch(table, key)]) for key in range(size)]
+    futures[-1].add_done_callback(wait)
+    writer.start()
+    wait_until(lambda: bool(later) and later[0].done(), within=30, what="the one that waited is staged")
+    writer.close()
+    found = sql.rows(engine, "SELECT cardinality(batch_rows) FROM mirrorgate.staged_blocks ORDER BY first_sequence")
+    assert [batches for (batches,) in found] == blocks
 
 
 def test_a_committed_request_sets_the_staged_event(engine: sa.Engine) -> None:

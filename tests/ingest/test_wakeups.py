@@ -1,0 +1,110 @@
+"""Results of other threads reach the loop together, each once, and errors and cancellation as they are."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from app.ingest.wakeups import Wakeups
+
+
+class CountingLoop(asyncio.SelectorEventLoop):
+    """An event loop that knows how often another thread woke it."""
+
+    woken = 0
+
+    def call_soon_threadsafe(self, callback: Callable[..., Any], *args: Any, **others: Any) -> asyncio.Handle:
+        self.woken += 1
+        return super().call_soon_threadsafe(callback, *args, **others)
+
+
+def test_results_that_come_together_wake_the_loop_once() -> None:
+    futures: list[Future[int]] = [Future() for _ in range(5)]
+
+    async def all_of() -> list[int]:
+        loop = asyncio.get_running_loop()
+        wakeups = Wakeups(loop)
+        waiting = [loop.create_task(wakeups.result_of(future)) for future in futures]
+        await asyncio.sleep(0)
+        before = loop.woken  # type: ignore[attr-defined]  # a CountingLoop
+        for number, future in enumerate(futures):
+            future.set_result(number)
+        results = await asyncio.gather(*waiting)
+        assert loop.woken == before + 1  # type: ignore[attr-defined]  # a CountingLoop
+        return results
+
+    with asyncio.Runner(loop_factory=CountingLoop) as runner:
+        assert runner.run(all_of()) == [0, 1, 2, 3, 4]
+
+
+def test_results_of_another_thread_all_arrive() -> None:
+    async def one_by_one() -> list[int]:
+        loop = asyncio.get_running_loop()
+        wakeups = Wakeups(loop)
+        futures: list[Future[int]] = [Future() for _ in range(1_000)]
+
+        def finish() -> None:
+            for number, future in enumerate(futures):
+                future.set_result(number)
+
+        waiting = [loop.create_task(wakeups.result_of(future)) for future in futures]
+        await asyncio.to_thread(finish)
+        return await asyncio.gather(*waiting)
+
+    assert asyncio.run(one_by_one()) == list(range(1_000))
+
+
+def test_a_future_that_was_done_before_is_waited_for_as_well() -> None:
+    future: Future[str] = Future()
+    future.set_result("done")
+
+    async def result() -> str:
+        return await Wakeups(asyncio.get_running_loop()).result_of(future)
+
+    assert asyncio.run(result()) == "done"
+
+
+def test_an_error_is_raised_where_it_is_waited_for() -> None:
+    future: Future[str] = Future()
+    future.set_exception(ValueError("this one"))
+
+    async def result() -> str:
+        return await Wakeups(asyncio.get_running_loop()).result_of(future)
+
+    with pytest.raises(ValueError, match="this one"):
+        asyncio.run(result())
+
+
+def test_a_waiter_that_goes_takes_its_future_back_and_leaves_the_others() -> None:
+    gone: Future[int] = Future()
+    stays: Future[int] = Future()
+
+    async def one_goes() -> int:
+        loop = asyncio.get_running_loop()
+        wakeups = Wakeups(loop)
+        tasks = [loop.create_task(wakeups.result_of(future)) for future in (gone, stays)]
+        await asyncio.sleep(0)
+        tasks[0].cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[0]
+        stays.set_result(2)
+        return await tasks[1]
+
+    assert asyncio.run(one_goes()) == 2
+    assert gone.cancelled()
+
+
+def test_a_result_for_a_loop_that_is_closed_disturbs_nobody() -> None:
+    future: Future[int] = Future()
+
+    async def leave() -> None:
+        loop = asyncio.get_running_loop()
+        loop.create_task(Wakeups(loop).result_of(future)).add_done_callback(lambda _: None)
+        future.set_running_or_notify_cancel()
+        await asyncio.sleep(0)
+
+    asyncio.run(leave())
+    future.set_result(1)
+    assert future.result() == 1
