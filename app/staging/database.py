@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
+import psycopg
 import psycopg.errors
 import sqlalchemy as sa
 
@@ -14,6 +15,9 @@ Engine = sa.Engine
 Connection = sa.Connection
 """Under these names callers hold a database and pass an open transaction on; they need not know whose they are."""
 
+BINARY_RESULTS: Final = {"mirrorgate_binary_results": True}
+"""Execution options of a statement that asks for much `bytea`: as hexadecimal text it costs three times the time."""
+
 _CONNECT_SECONDS: Final = 5
 _LOCK_MILLISECONDS: Final = 2_000
 _TRANSACTION_MILLISECONDS: Final = 30_000
@@ -22,7 +26,7 @@ _TRANSACTION_MILLISECONDS: Final = 30_000
 def open_engine(database_url: str, *, pool_size: int = 5, application: str = "mirrorgate") -> sa.Engine:
     """An engine for `postgresql://…`. A transaction of a stalled process gives its locks back by itself."""
     url = sa.make_url(database_url).set(drivername="postgresql+psycopg")
-    return sa.create_engine(
+    engine = sa.create_engine(
         url,
         pool_size=pool_size,
         max_overflow=5,
@@ -34,6 +38,14 @@ def open_engine(database_url: str, *, pool_size: int = 5, application: str = "mi
             "options": " ".join(f"-c {name}={value}" for name, value in session_settings().items()),
         },
     )
+    sa.event.listen(engine, "before_cursor_execute", _choose_format)
+    return engine
+
+
+def _choose_format(_: sa.Connection, cursor: Any, *facts: Any) -> None:
+    _statement, _parameters, context, _many = facts
+    if context.execution_options.keys() & BINARY_RESULTS.keys():
+        cursor.format = psycopg.pq.Format.BINARY
 
 
 def session_settings() -> dict[str, str]:

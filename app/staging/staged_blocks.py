@@ -15,6 +15,7 @@ from app.domain.landing_file import BatchRange
 from app.domain.payload import payload_digest
 from app.domain.table import BatchSequence, Generation, TableId
 from app.domain.table_schema import SchemaVersion
+from app.staging.database import BINARY_RESULTS
 
 INSERT_BLOCK = sa.text("""
     INSERT INTO mirrorgate.staged_blocks (table_id, generation, first_sequence, last_sequence, schema_version,
@@ -45,7 +46,7 @@ SELECT_PAYLOADS = sa.text("""
     SELECT payload FROM mirrorgate.block_payloads
     WHERE table_id = :table_id AND generation = :generation
       AND first_sequence BETWEEN :first_sequence AND :last_sequence AND bucket >= :bucket
-    ORDER BY first_sequence""")
+    ORDER BY first_sequence""").execution_options(**BINARY_RESULTS)
 
 SELECT_BATCH = sa.text("""
     SELECT b.batch_changes[CAST(:sequence AS bigint) - b.first_sequence + 1] AS changes,
