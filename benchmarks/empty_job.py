@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from app.embedded import find_java
@@ -52,13 +51,9 @@ def empty_jobs(folder: Path, environment: dict[str, str]) -> Iterator[EmptyJobs]
         yield EmptyJobs(process)
 
 
-def _echo(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from batches
-
-
 def _seconds(spark: SparkSession) -> float:
     begun = time.perf_counter()
-    spark.range(0, 1, 1, 1).mapInArrow(_echo, "id long").toArrow()
+    spark.sparkContext.parallelize([0], 1).mapPartitions(iter).collect()
     return time.perf_counter() - begun
 
 

@@ -14,7 +14,7 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.landing.parquet_file import ROW_GROUP_BYTES
+from app.landing.parquet_file import DICTIONARY_BYTES, ROW_GROUP_BYTES
 from benchmarks.processes import run_to_end
 
 
@@ -45,7 +45,15 @@ def write_file(
 
 
 def _writer(file: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    return pq.ParquetWriter(file, schema, compression="zstd", version="2.6", coerce_timestamps="us", store_schema=False)
+    return pq.ParquetWriter(
+        file,
+        schema,
+        compression="zstd",
+        version="2.6",
+        coerce_timestamps="us",
+        store_schema=False,
+        dictionary_pagesize_limit=DICTIONARY_BYTES,
+    )
 
 
 def _written(writer: pq.ParquetWriter, group: list[pa.RecordBatch], schema: pa.Schema) -> int:

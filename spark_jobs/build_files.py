@@ -4,10 +4,10 @@ A task may run more than once, and a lost attempt may go on writing: so each att
 own, and a task returns its failures instead of raising them, so that one file's trouble fails no other.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -29,19 +29,7 @@ from spark_jobs.bins import balance
 SLICE_BYTES: Final = 16 * 2**20
 """Compressed payload bytes that a task reads from Postgres at once."""
 
-RESULT_SCHEMA: Final = (
-    "position long, temp_name string, file_bytes long, file_sha256 string, code string, detail string"
-)
-_RESULT: Final = pa.schema(
-    [
-        ("position", pa.int64()),
-        ("temp_name", pa.string()),
-        ("file_bytes", pa.int64()),
-        ("file_sha256", pa.string()),
-        ("code", pa.string()),
-        ("detail", pa.string()),
-    ]
-)
+_NO_RESULT: Final = dict.fromkeys(("temp_name", "file_bytes", "file_sha256", "code", "detail"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,36 +63,35 @@ def build_files(
 ) -> list[BuiltFile | BuildFailure]:
     """Build files as one Spark job of at most `tasks` tasks; one result per order, in the order given."""
     shares = balance(enumerate(orders), lambda item: item[1].planned.identity.rows, tasks)
-    job = spark.range(0, len(shares), 1, len(shares))
-    rows = job.mapInArrow(_task(place, shares), RESULT_SCHEMA).toArrow()
-    return [_result(orders[row["position"]], row) for row in sorted(rows.to_pylist(), key=lambda row: row["position"])]
+    job = spark.sparkContext.parallelize(shares, len(shares)).mapPartitions(_task(place))
+    rows = sorted(job.collect(), key=lambda row: row["position"])
+    return [_result(orders[row["position"]], row) for row in rows]
 
 
 def _task(
-    place: BuildPlace, shares: Sequence[Sequence[tuple[int, BuildOrder]]]
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for share in batch.column(0).to_pylist():
-                results = [_attempt(place, position, order) for position, order in shares[share]]
-                yield pa.RecordBatch.from_pylist(results, _RESULT)
+    place: BuildPlace,
+) -> Callable[[Iterable[Sequence[tuple[int, BuildOrder]]]], Iterator[dict[str, Any]]]:
+    def run(shares: Iterable[Sequence[tuple[int, BuildOrder]]]) -> Iterator[dict[str, Any]]:
+        for share in shares:
+            for position, order in share:
+                yield _attempt(place, position, order)
 
     return run
 
 
-def _attempt(place: BuildPlace, position: int, order: BuildOrder) -> dict[str, object]:
+def _attempt(place: BuildPlace, position: int, order: BuildOrder) -> dict[str, Any]:
+    result = _NO_RESULT | {"position": position}
     try:
         built = build_file(place, order, attempt=uuid4().hex)
-        return {
-            "position": position,
+        return result | {
             "temp_name": built.temp_name,
             "file_bytes": built.file_bytes,
             "file_sha256": built.file_sha256,
         }
     except MirrorgateError as error:
-        return {"position": position, "code": str(error.code), "detail": error.detail}
+        return result | {"code": str(error.code), "detail": error.detail}
     except Exception as error:  # noqa: BLE001  # a task answers for each file
-        return {"position": position, "code": str(Code.BUILD_FAILED), "detail": failure_text(error)}
+        return result | {"code": str(Code.BUILD_FAILED), "detail": failure_text(error)}
 
 
 def failure_text(error: Exception) -> str:
@@ -112,12 +99,10 @@ def failure_text(error: Exception) -> str:
     return str(error) if isinstance(error, StorageFailed) else type(error).__name__
 
 
-def _result(order: BuildOrder, row: dict[str, object]) -> BuiltFile | BuildFailure:
+def _result(order: BuildOrder, row: Mapping[str, Any]) -> BuiltFile | BuildFailure:
     if row["code"] is not None:
-        return BuildFailure(order, Code(str(row["code"])), str(row["detail"]))
-    return BuiltFile(
-        order.planned, order.epoch, str(row["temp_name"]), int(str(row["file_bytes"])), str(row["file_sha256"])
-    )
+        return BuildFailure(order, Code(row["code"]), row["detail"])
+    return BuiltFile(order.planned, order.epoch, row["temp_name"], row["file_bytes"], row["file_sha256"])
 
 
 def build_file(place: BuildPlace, order: BuildOrder, *, attempt: str) -> BuiltFile:

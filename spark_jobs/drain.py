@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from typing import Final
 from uuid import UUID, uuid4
 
-import pyarrow as pa
 import structlog
 from pyspark.sql import SparkSession
 
@@ -44,6 +43,10 @@ _LONGEST_POLL: Final = 1.0
 _SHORTEST_POLL: Final = 0.05
 _FIRST_BACKOFF: Final = 0.5
 _LONGEST_BACKOFF: Final = 30.0
+_CLAIMS: Final = 4
+"""Tables that are claimed and planned at the same time: nearly all of that is waiting for Postgres."""
+_CLAIMED_AT_ONCE: Final = 256
+"""Of many due tables, so many are being built while the next are claimed."""
 
 _MOST_BINS: Final = 32
 
@@ -52,6 +55,8 @@ _DEFAULTS: Final = {
     "spark.ui.showConsoleProgress": "false",
     # The JVM only schedules: a fast start matters more here than peak speed of compiled code.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # Over TCP each job waits 40 ms for a delayed acknowledgement.
+    "spark.python.unix.domain.socket.enabled": "true",
 }
 _ON_THIS_MACHINE: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -64,6 +69,7 @@ class Drain:
         self._cycle = cycle
         self._bins = bins
         self._threads = ThreadPoolExecutor(bins or _MOST_BINS, thread_name_prefix="bin")
+        self._claims = ThreadPoolExecutor(_CLAIMS, thread_name_prefix="claim")
         self._lock = threading.Lock()
         self._busy: set[TableId] = set()
         self._shares: set[Future[None]] = set()
@@ -87,28 +93,34 @@ class Drain:
             except MirrorgateError as error:
                 log.warning("drain_waits", code=error.code, detail=error.detail)
                 self.stopping.wait(_FIRST_BACKOFF)
+        self._claims.shutdown(wait=True)
         self._threads.shutdown(wait=True)
 
     def _start_due(self) -> bool:
         now = time.monotonic()
+        due = self._cycle.due()
         with self._lock:
             waiting = {table_id for table_id, (moment, _) in self._not_before.items() if moment > now}
-            skipped = self._busy | waiting
-        claimed = [
-            entry
-            for table_id in self._cycle.due()
-            if table_id not in skipped and (entry := self._prepare(table_id)) is not None
-        ]
+            ready = [table_id for table_id in due if table_id not in self._busy | waiting]
+            slots = self._slots(len(ready) + len(self._busy))
         bins = self._bins or min(self._cycle.slots, _MOST_BINS)
-        for share in balance(claimed, lambda entry: entry.rows, bins):
-            with self._lock:
-                self._busy |= {entry.table.table_id for entry in share}
-            self._shares.add(self._threads.submit(self._drain_share, share))
+        any_claimed = False
+        for part in (ready[start : start + _CLAIMED_AT_ONCE] for start in range(0, len(ready), _CLAIMED_AT_ONCE)):
+            claimed = [entry for entry in self._claims.map(lambda each: self._prepare(each, slots), part) if entry]
+            any_claimed = any_claimed or bool(claimed)
+            for share in balance(claimed, lambda entry: entry.rows, bins):
+                with self._lock:
+                    self._busy |= {entry.table.table_id for entry in share}
+                self._shares.add(self._threads.submit(self._drain_share, share))
         self._shares -= {share for share in self._shares if share.done()}
-        return bool(claimed)
+        return any_claimed
 
-    def _prepare(self, table_id: TableId) -> ClaimedTable | None:
-        entry = self._cycle.prepare(table_id)
+    def _slots(self, tables: int) -> int:
+        """How many tasks each of so many tables may take."""
+        return max(1, self._cycle.slots // max(1, tables))
+
+    def _prepare(self, table_id: TableId, slots: int) -> ClaimedTable | None:
+        entry = self._cycle.prepare(table_id, slots=slots)
         if entry is None and (table_id not in self._cycle.held or table_id in self._cycle.waiting):
             self._back_off(table_id)
         return entry
@@ -122,11 +134,11 @@ class Drain:
                 with self._lock:
                     for table_id in published:
                         self._not_before.pop(table_id, None)
+                    slots = self._slots(len(self._busy))
                 for entry in share:
                     if entry.table.table_id not in published:
                         self._back_off(entry.table.table_id)
-                again = (self._cycle.prepare(table_id) for table_id in published)
-                share = [entry for entry in again if entry is not None]
+                share = self._prepare_again(published, slots)
         except Exception as error:  # a thread must not die silently; the tables are tried again
             log.exception("share_failed", error=type(error).__name__)
             for table_id in tables:
@@ -135,6 +147,16 @@ class Drain:
         finally:
             with self._lock:
                 self._busy -= tables
+
+    def _prepare_again(self, published: set[TableId], slots: int) -> list[ClaimedTable]:
+        """Those of the tables that are due again; what cannot be known now is left to the next look."""
+        try:
+            due = self._cycle.due()
+        except MirrorgateError as error:
+            log.warning("drain_waits", code=error.code, detail=error.detail)
+            return []
+        again = (self._cycle.prepare(table_id, slots=slots) for table_id in due if table_id in published)
+        return [entry for entry in again if entry is not None]
 
     def _back_off(self, table_id: TableId) -> None:
         with self._lock:
@@ -155,17 +177,13 @@ def start_spark(settings: Settings) -> SparkSession:
     spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     parallelism = spark.sparkContext.defaultParallelism
-    spark.range(0, parallelism, 1, parallelism).mapInArrow(_echo, "id long").collect()
+    spark.sparkContext.parallelize(range(parallelism), parallelism).mapPartitions(iter).collect()
     return spark
 
 
 def spark_options(master: str | None) -> dict[str, str]:
     """What the drain asks of Spark without spark-submit: executors on other machines must reach the driver."""
     return _DEFAULTS | (_ON_THIS_MACHINE if master is None or master.startswith("local") else {})
-
-
-def _echo(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield from batches
 
 
 def open_cycle(settings: Settings, spark: SparkSession, worker_id: UUID) -> DrainCycle:

@@ -100,8 +100,9 @@ class DrainCycle:
         with translated_errors(), self.engine.begin() as connection:
             return due_tables(connection, self.worker_id, self.limits, most=1_000)
 
-    def prepare(self, table_id: TableId) -> ClaimedTable | None:
-        """W1 to W4 for one table; None when there is nothing to do, or when it failed (which is logged)."""
+    def prepare(self, table_id: TableId, *, slots: int = 1) -> ClaimedTable | None:
+        """W1 to W4 for one table whose files may be built by `slots` tasks at once; None when there is nothing to do,
+        or when it failed (which is logged)."""
         epoch: Epoch | None = None
         self.waiting.discard(table_id)
         try:
@@ -109,7 +110,7 @@ class DrainCycle:
                 table, epoch = self._claim(table_id)
                 if table is None or epoch is None or not (table.state.publishes or table.state is TableState.DROPPING):
                     return None
-                return self._prepare(table, epoch)
+                return self._prepare(table, epoch, slots)
         except (MirrorgateError, OSError, ScratchRevoked) as error:
             self._fail(table_id, epoch, error)
             return None
@@ -142,7 +143,7 @@ class DrainCycle:
         log.warning("epoch_raised", table_id=table_id, epoch=epoch)
         return epoch
 
-    def _prepare(self, table: Table, epoch: Epoch) -> ClaimedTable | None:
+    def _prepare(self, table: Table, epoch: Epoch, slots: int) -> ClaimedTable | None:
         if self.held.get(table.table_id) != epoch:
             self._take_over(table, epoch)
             self.held[table.table_id] = epoch
@@ -151,9 +152,11 @@ class DrainCycle:
             if reborn is None:
                 return None
             table = reborn
-        self._repair(table, epoch)
         with self.engine.begin() as connection:
-            files = plan_next_files(connection, table, epoch, self.limits, most=FILES_PER_ROUND)
+            broken = files_to_repair(connection, table, most=FILES_PER_ROUND)
+            files = plan_next_files(connection, table, epoch, self.limits, most=FILES_PER_ROUND, slots=slots)
+        if broken:
+            self._repair(table, epoch, broken)
         return ClaimedTable(table, epoch, files) if files else None
 
     def _take_over(self, table: Table, epoch: Epoch) -> None:
@@ -205,12 +208,10 @@ class DrainCycle:
             log.warning("mirroring_not_waited_for", table=str(table.name), seconds=round(waited))
         return lags
 
-    def _repair(self, table: Table, epoch: Epoch) -> None:
+    def _repair(self, table: Table, epoch: Epoch, files: Iterable[PlannedFile]) -> None:
         """Write the files again that an operator asked for, each under its own number."""
-        with self.engine.begin() as connection:
-            files = files_to_repair(connection, table, most=FILES_PER_ROUND)
         orders = [BuildOrder(file, epoch) for file in files]
-        for built in build_files(self.spark, self.place, orders, tasks=self.slots) if orders else ():
+        for built in build_files(self.spark, self.place, orders, tasks=self.slots):
             if isinstance(built, BuildFailure):
                 raise InvariantBroken(built.code, built.detail)
             repair_file(self.zone, table, self.installation_id, built)

@@ -1,11 +1,15 @@
 """Which consecutive staged blocks make which landing file. Pure: the same blocks always give the same plan."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from app.domain.landing_file import BatchRange
 from app.domain.table import BatchSequence
 from app.domain.table_schema import SchemaVersion
+
+LEAST_BYTES: Final = 8 * 2**20
+"""Payload bytes that a file has at least where it is cut only so that more tasks have work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,24 @@ def plan_files(blocks: Iterable[PendingBlock], limits: FileLimits) -> Iterator[t
     while file.is_full(limits) or _is_old(file.blocks[:1], limits):
         end = file.end_of_transaction()
         yield file.take(len(file.blocks) if _is_old(file.blocks[end : end + 1], limits) else end)
+
+
+def plan_files_for(
+    blocks: Sequence[PendingBlock], limits: FileLimits, *, slots: int
+) -> Sequence[tuple[PendingBlock, ...]]:
+    """The files of `plan_files`, cut so that each of `slots` tasks gets as many of about one size, as far as there are
+    bytes for it. What is planned now and what is left pending stays the same."""
+    files = list(plan_files(blocks, limits))
+    planned = [block for file in files for block in file]
+    size = sum(block.payload_bytes for block in planned)
+    wanted = min(-(-len(files) // slots) * slots, size // LEAST_BYTES)
+    if slots == 1 or wanted < max(2, len(files)):
+        return files
+    # A block more than the share, or what the blocks do not fill would make one file more.
+    most = -(-size // wanted) + max(block.payload_bytes for block in planned)
+    return list(
+        plan_files(planned, replace(limits, payload_bytes=min(most, limits.payload_bytes), max_delay_seconds=0))
+    )
 
 
 class _OpenFile:

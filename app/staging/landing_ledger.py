@@ -11,7 +11,7 @@ from typing import Literal
 
 import sqlalchemy as sa
 
-from app.domain.drain_plan import FileLimits, PendingBlock, plan_files, range_of
+from app.domain.drain_plan import FileLimits, PendingBlock, plan_files_for, range_of
 from app.domain.landing_file import BuiltFile, FileIdentity, PlannedFile, content_digest, seed_identity
 from app.domain.metadata_chain import add_data
 from app.domain.table import BatchSequence, Epoch, FileNumber, Generation, Table, TableId
@@ -25,8 +25,13 @@ _FILE_COLUMNS = """f.number, f.first_sequence, f.last_sequence, f.schema_version
     f.digest, f.state, f.nominated_epoch, f.nominated_temp, f.file_bytes, f.file_sha256, f.published_at"""
 
 SELECT_LAST_FILE = sa.text("""
-    SELECT number, last_sequence FROM mirrorgate.landing_files
-    WHERE table_id = :table_id AND generation = :generation ORDER BY number DESC LIMIT 1""")
+    SELECT f.number, f.last_sequence, f.state = 'planned' AS is_unrecorded,
+        c.flush_through > c.published_through AS is_flushed
+    FROM mirrorgate.table_counters c
+    LEFT JOIN LATERAL (
+        SELECT number, last_sequence, state FROM mirrorgate.landing_files
+        WHERE table_id = :table_id AND generation = :generation ORDER BY number DESC LIMIT 1) f ON true
+    WHERE c.table_id = :table_id""")
 
 INSERT_FILE = sa.text("""
     INSERT INTO mirrorgate.landing_files (table_id, generation, number, first_sequence, last_sequence,
@@ -66,9 +71,6 @@ RECORD_COUNTERS = sa.text("""
     UPDATE mirrorgate.table_counters SET recorded_file_number = :number, published_through = :last_sequence
     WHERE table_id = :table_id AND recorded_file_number = :number - 1""")
 
-IS_FLUSHED = sa.text("""
-    SELECT flush_through > published_through FROM mirrorgate.table_counters WHERE table_id = :table_id""")
-
 SELECT_TO_REPAIR = sa.text(f"""
     SELECT {_FILE_COLUMNS} FROM mirrorgate.landing_files f
     WHERE table_id = :table_id AND generation = :generation AND repair_requested ORDER BY number LIMIT :most""")  # noqa: S608  # constant text
@@ -101,31 +103,30 @@ class LedgerEntry:
 
 
 def plan_next_files(
-    connection: sa.Connection, table: Table, epoch: Epoch, limits: FileLimits, *, most: int
+    connection: sa.Connection, table: Table, epoch: Epoch, limits: FileLimits, *, most: int, slots: int = 1
 ) -> list[PlannedFile]:
-    """W4: bind the next numbers to the oldest consecutive pending blocks, at most `most` files; the seed file first
-    where the table is to have one.
+    """W4: bind the next numbers to the oldest consecutive pending blocks, at most `most` files, cut so that `slots`
+    tasks can build them at the same time; the seed file first where the table is to have one.
 
     Earlier planned files that are not published yet come first in the answer and count. A process that dies
     after the commit leaves planned files, which the next owner finds here and builds under the same numbers.
     """
     check_epoch(connection, table.table_id, epoch)
-    planned = unrecorded_files(connection, table, most=most)
+    last = connection.execute(SELECT_LAST_FILE, {"table_id": table.table_id, "generation": table.generation}).one()
+    planned = unrecorded_files(connection, table, most=most) if last.is_unrecorded else []
     room = most - len(planned)
-    keys = {"table_id": table.table_id, "generation": table.generation}
-    last = connection.execute(SELECT_LAST_FILE, keys).one_or_none()
-    number, through = (last.number, last.last_sequence) if last else (0, 0)
+    number, through = last.number or 0, last.last_sequence or 0
     new: list[tuple[PlannedFile, int]] = []
-    if last is None and table.options.seed_file and room > 0:
+    if last.number is None and table.options.seed_file and room > 0:
         seed = seed_identity(str(table.name), table.generation)
         new.append((PlannedFile(table.table_id, table.schema_version, seed), 0))
         number = seed.number
     blocks = pending_blocks(
         connection, table.table_id, table.generation, after=BatchSequence(through), most=_MOST_BLOCKS
     )
-    if connection.execute(IS_FLUSHED, keys).scalar():
+    if last.is_flushed:
         limits = replace(limits, max_delay_seconds=0)
-    for group, _ in zip(plan_files(blocks, limits), range(room - len(new)), strict=False):
+    for group, _ in zip(plan_files_for(blocks, limits, slots=slots), range(room - len(new)), strict=False):
         number = FileNumber(number + 1)
         new.append((_plan(table, number, group), sum(block.changes for block in group)))
     if new:

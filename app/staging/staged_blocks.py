@@ -15,6 +15,7 @@ from app.domain.landing_file import BatchRange
 from app.domain.payload import payload_digest
 from app.domain.table import BatchSequence, Generation, TableId
 from app.domain.table_schema import SchemaVersion
+from app.staging.database import BINARY_RESULT
 from app.staging.driver_statements import driver_rows, numbers
 
 STAGE_BLOCK: Final = """
@@ -51,7 +52,7 @@ SELECT_PAYLOADS = sa.text("""
     SELECT payload FROM mirrorgate.block_payloads
     WHERE table_id = :table_id AND generation = :generation
       AND first_sequence BETWEEN :first_sequence AND :last_sequence AND bucket >= :bucket
-    ORDER BY first_sequence""")
+    ORDER BY first_sequence""").execution_options(**BINARY_RESULT)
 
 SELECT_BATCH = sa.text("""
     SELECT b.batch_changes[CAST(:sequence AS bigint) - b.first_sequence + 1] AS changes,

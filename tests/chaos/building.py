@@ -18,5 +18,4 @@ def builds_in_process() -> Iterator[None]:
 
 def _build(_: object, place: BuildPlace, orders: Sequence[BuildOrder], *, tasks: int) -> list[BuiltFile | BuildFailure]:
     rows = [(order, build_files._attempt(place, position, order)) for position, order in enumerate(orders)]
-    names = ("temp_name", "file_bytes", "file_sha256", "code", "detail")
-    return [build_files._result(order, dict.fromkeys(names) | row) for order, row in rows]
+    return [build_files._result(order, row) for order, row in rows]

@@ -1,12 +1,13 @@
 """Which blocks make which file, for any backlog."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.drain_plan import FileLimits, PendingBlock, plan_files, range_of
+from app.domain.drain_plan import LEAST_BYTES, FileLimits, PendingBlock, plan_files, plan_files_for, range_of
 from app.domain.table import BatchSequence
 from app.domain.table_schema import SchemaVersion
 
@@ -152,3 +153,58 @@ def test_an_old_file_leaves_an_unfinished_transaction_to_the_next_until_that_is_
     assert [len(group) for group in plan_files(young, limits)] == [1]
     old = [block(1, 9), block(2, 6, ends=False), block(3, 3, ends=False)]
     assert [len(group) for group in plan_files(old, limits)] == [3]
+
+
+MEGABYTE = 2**20
+
+
+@st.composite
+def large_backlogs(draw: st.DrawFn) -> list[PendingBlock]:
+    """Old blocks of up to a few megabytes."""
+    return [
+        replace(block, payload_bytes=block.payload_bytes * draw(st.integers(1, 60_000)), age_seconds=9)
+        for block in draw(backlogs())
+    ]
+
+
+LARGE_LIMITS = st.builds(
+    FileLimits,
+    payload_bytes=st.integers(1, 64 * MEGABYTE),
+    rows=st.integers(1, 2_000),
+    max_delay_seconds=st.just(5.0),
+)
+
+
+@given(blocks=large_backlogs(), limits=LARGE_LIMITS, slots=st.integers(1, 9))
+def test_cutting_for_more_tasks_changes_only_where_files_end(
+    blocks: list[PendingBlock], limits: FileLimits, slots: int
+) -> None:
+    as_ever, finer = list(plan_files(blocks, limits)), list(plan_files_for(blocks, limits, slots=slots))
+    assert [block for group in finer for block in group] == [block for group in as_ever for block in group]
+    assert all(len({block.schema_version for block in group}) == 1 for group in finer)
+    for group in finer:
+        if len(group) > 1:
+            assert sum(block.rows for block in group) <= limits.rows
+            assert sum(block.payload_bytes for block in group) <= limits.payload_bytes
+
+
+@given(blocks=backlogs(), limits=LIMITS, slots=st.integers(1, 9))
+def test_a_small_backlog_is_never_cut_for_more_tasks(
+    blocks: list[PendingBlock], limits: FileLimits, slots: int
+) -> None:
+    assert sum(block.payload_bytes for block in blocks) < 2 * LEAST_BYTES
+    assert list(plan_files_for(blocks, limits, slots=slots)) == list(plan_files(blocks, limits))
+
+
+@pytest.mark.parametrize(
+    ("megabytes", "slots", "files"),
+    [(15, 2, 1), (16, 2, 2), (40, 2, 2), (40, 1, 1), (40, 4, 4), (40, 8, 5), (150, 2, 4), (200, 2, 4), (330, 2, 6)],
+)
+def test_each_task_gets_as_many_files_of_about_one_size(megabytes: int, slots: int, files: int) -> None:
+    blocks = [replace(block(number, 9), payload_bytes=MEGABYTE // 4) for number in range(1, 4 * megabytes + 1)]
+    limits = FileLimits(payload_bytes=64 * MEGABYTE, rows=10_000, max_delay_seconds=5)
+    sizes = [len(group) for group in plan_files_for(blocks, limits, slots=slots)]
+    assert len(sizes) == files
+    assert max(sizes) - min(sizes) <= len(sizes) * files
+    if files > 1:
+        assert min(sizes) * MEGABYTE // 4 >= LEAST_BYTES - MEGABYTE
