@@ -20,7 +20,7 @@ _LOCK_MILLISECONDS: Final = 2_000
 _TRANSACTION_MILLISECONDS: Final = 30_000
 _BINARY: Final = "mirrorgate_binary"
 BINARY_RESULT: Final = {_BINARY: True}
-"""Execution options of a statement whose result comes in Postgres's binary form: bytes as text take three times as long."""
+"""Execution options of a statement whose result comes in binary form: bytes as text take three times as long."""
 
 
 def open_engine(database_url: str, *, pool_size: int = 5, application: str = "mirrorgate") -> sa.Engine:
