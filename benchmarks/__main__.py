@@ -16,6 +16,7 @@ import msgspec
 import sqlalchemy as sa
 import structlog
 from rich.console import Console
+from rich.markdown import Markdown
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table as Grid
@@ -28,7 +29,7 @@ from benchmarks.figure import BenchmarkFailed, Figure, readable
 from benchmarks.figures import NAMES, Measure, described_figures, find_figures
 from benchmarks.gateway import forget_settings
 from benchmarks.machine import CACHE, REPOSITORY, find_machine, find_versions
-from benchmarks.results import HEADINGS, Results, cells, markdown, read_results, setting_lines, write_results
+from benchmarks.results import HEADINGS, Results, cells, markdown, missed, read_results, setting_lines, write_results
 
 RESULTS: Final = REPOSITORY / "benchmarks" / "results"
 INTERRUPTED: Final = 130
@@ -125,6 +126,8 @@ def show(console: Console, results: Results) -> None:
     for figure in results.figures:
         for name, value in figure.details.items():
             console.print(f"{figure.name}: {name} {value}")
+    if text := missed(results):
+        console.print(Markdown(text))
 
 
 def show_comparison(console: Console, new: Results, old: Results) -> None:

@@ -14,7 +14,7 @@ from benchmarks.figure import BenchmarkFailed
 from benchmarks.growth_results import Growth, Series, read_growth
 from benchmarks.machine import REPOSITORY
 from benchmarks.plots import draw, plot_name
-from benchmarks.results import Results, detail_lines, markdown_table, read_results, setting_lines
+from benchmarks.results import Results, detail_lines, markdown_table, missed, read_results, setting_lines
 from benchmarks.sizing import find_costs, sizing_tables
 
 REFERENCE: Final = REPOSITORY / "benchmarks" / "results" / "reference.json"
@@ -59,6 +59,7 @@ def page(results: Results, growth: Growth | None) -> str:
         "".join(f"- {line}\n" for line in setting_lines(results)),
         markdown_table(results.figures),
         "".join(f"{line}\n" for line in detail_lines(results)),
+        *filter(None, [missed(results)]),
     ]
     if growth is not None:
         lines = ["| by | from | to | accept, exponent | publish, exponent |\n", "|---|---|---|---|---|\n"]

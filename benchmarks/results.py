@@ -7,6 +7,7 @@ import msgspec
 
 from benchmarks.figure import BenchmarkFailed, Figure, Measured, readable
 from benchmarks.machine import Machine, Versions
+from benchmarks.obstacles import obstacle_lines
 
 
 class Results(msgspec.Struct, frozen=True):
@@ -20,6 +21,9 @@ class Results(msgspec.Struct, frozen=True):
     seconds: float
     figures: tuple[Figure, ...]
     failures: dict[str, str] = {}
+
+
+MISSED = "What stands in the way of the goals that are not reached, and what a next step would gain:\n"
 
 
 def read_results(file: Path) -> Results:
@@ -92,4 +96,10 @@ def markdown(results: Results) -> str:
     """The whole result: setting, table, details."""
     setting = "".join(f"{line}\n" for line in setting_lines(results))
     details = "".join(f"{line}\n" for line in detail_lines(results))
-    return "\n".join(["# Benchmark results\n", setting, markdown_table(results.figures), details])
+    return "\n".join(["# Benchmark results\n", setting, markdown_table(results.figures), details, missed(results)])
+
+
+def missed(results: Results) -> str:
+    """What stands in the way of the goals that are not reached; nothing where all are."""
+    lines = obstacle_lines(results.figures)
+    return "".join(f"{line}\n" for line in [MISSED, *lines]) if lines else ""

@@ -9,7 +9,8 @@ from benchmarks.comparison import compared, differing_settings
 from benchmarks.figure import BenchmarkFailed, Goal
 from benchmarks.figures import NAMES
 from benchmarks.machine import find_machine, find_versions
-from benchmarks.results import markdown, markdown_table, read_results, write_results
+from benchmarks.obstacles import OBSTACLES
+from benchmarks.results import MISSED, markdown, markdown_table, read_results, write_results
 from tests.benchmarks.results_samples import figure, results
 
 
@@ -94,3 +95,11 @@ def test_an_option_that_makes_no_sense_is_refused_with_what_would(
     with pytest.raises(SystemExit):
         parse_arguments(words)
     assert told in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_goal_that_is_missed_is_told_with_what_stands_in_its_way() -> None:
+    missed, reached = figure("small", goal=Goal(0.9, at_least=True)), figure("bulk", goal=Goal(0.1, at_least=True))
+    text = markdown(results(missed, reached))
+    assert f"- {missed.title}: {OBSTACLES['small']}" in text
+    assert OBSTACLES["bulk"] not in text
+    assert MISSED not in markdown(results(reached))
