@@ -2,6 +2,7 @@
 
 import argparse
 import gc
+import multiprocessing
 import os
 import signal
 import ssl
@@ -125,6 +126,8 @@ def served_app() -> FastAPI:
     second, and many small requests make one necessary each second.
     """
     leave_out_pandas()
+    if parent := multiprocessing.parent_process():  # one of several: an orphan would keep the port
+        exit_with_parent(parent.pid)
     app = create_app()
     gc.collect()
     gc.freeze()

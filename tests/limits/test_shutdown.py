@@ -90,6 +90,15 @@ def test_a_stopping_api_answers_what_it_has_and_takes_nothing_new(
     assert staged_rows(engine) == 4
 
 
+@pytest.mark.usefixtures("settings")
+def test_api_processes_whose_parent_is_killed_give_the_port_back(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"{PREFIX}API_PROCESSES", "2")
+    with running(port) as (process, _):
+        process.kill()
+        process.wait()
+        wait_until(lambda: not listens(port), within=30, what="nobody listens any more")
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("settings")
 def test_a_request_that_a_stopping_api_cannot_wait_for_is_told_that_it_may_be_durable(
