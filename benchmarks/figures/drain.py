@@ -11,7 +11,7 @@ from benchmarks.published import drain_paused
 from benchmarks.staged_rows import registered, stage_rows
 from benchmarks.workloads import TableSpec
 
-ROWS: Final = 4_000_000
+ROWS: Final = 20_000_000
 WARM_UP_ROWS: Final = 100_000
 
 
