@@ -23,7 +23,7 @@ BUILDING = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'mirr
 PUBLISHED = "SELECT published_through FROM mirrorgate.table_counters"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 def test_everything_lands_once_and_in_order_although_one_of_two_workers_is_lost(
     engine: sa.Engine, database_url: str, tmp_path: Path
