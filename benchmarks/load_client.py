@@ -52,10 +52,10 @@ class Sent(msgspec.Struct, frozen=True):
 EMPTY: Final = b"GET /healthz HTTP/1.1\r\nHost: bench\r\n\r\n"
 
 
-def request_bytes(path: str, key: str, body: bytes) -> bytes:
+def request_bytes(path: str, key: str, body: bytes, media_type: str = "application/json") -> bytes:
     head = (
         f"POST {path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {key}\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        f"Content-Type: {media_type}\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
 
@@ -176,8 +176,7 @@ def main() -> None:
     lines = iter(sys.stdin.buffer.readline, b"")
     target = msgspec.json.decode(next(lines), type=Target)
     workload = find_workload(target.workload)
-    path = f"/v1/changes/{workload.source_format}"
-    requests = [request_bytes(path, target.key, body) for body in workload.bodies()]
+    requests = [request_bytes(workload.path, target.key, body, workload.media_type) for body in workload.bodies()]
     _say(msgspec.json.encode("ready"))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         for line in lines:

@@ -6,6 +6,8 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from benchmarks.messages import (
     arcion_insert,
@@ -53,6 +55,13 @@ class Workload:
     source_format: str = "arcion"
     first: Callable[[], Iterator[bytes]] = lambda: iter(())
     """Requests that are to come once before all others."""
+    query: str = ""
+    media_type: str = "application/json"
+
+    @property
+    def path(self) -> str:
+        """Where its requests go."""
+        return f"/v1/changes/{self.source_format}{self.query}"
 
     def bodies(self) -> list[bytes]:
         return [self.body(number) for number in range(self.requests)]
@@ -129,6 +138,30 @@ def _updates(name: str, table: TableSpec) -> Workload:
     return Workload(name, (table,), 1_000, 50, body, first=first)
 
 
+def _initial_load() -> Workload:
+    table, rows, names = TableSpec("bench.load"), 20_000, column_names(COLUMNS)
+
+    def body(number: int) -> bytes:
+        keys = pa.array(range(FIRST_KEY + number * rows, FIRST_KEY + (number + 1) * rows), pa.int64())
+        texts = pc.binary_join_element_wise("text of row", pc.cast(keys, pa.string()), " ")
+        batch = pa.record_batch({name: keys if at < COLUMNS // 2 else texts for at, name in enumerate(names)})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        return bytes(sink.getvalue())
+
+    return Workload(
+        "load",
+        (table,),
+        rows,
+        16,
+        body,
+        "arrow",
+        query="?table=bench.load",
+        media_type="application/vnd.apache.arrow.stream",
+    )
+
+
 def _encoded(messages: Any) -> bytes:
     return msgspec.json.encode(list(messages))
 
@@ -143,6 +176,7 @@ WORKLOADS: Final[Mapping[str, Callable[[], Workload]]] = {
     "many-tables": partial(_in_turn, "many-tables", TABLES, 10),
     "one-in-each-table": _one_in_each_table,
     "replicate": _replicate,
+    "load": _initial_load,
     "partial": partial(_updates, "partial", TableSpec("bench.partial", options={"partial_updates": "complete"})),
     "whole": partial(_updates, "whole", TableSpec("bench.whole")),
 }

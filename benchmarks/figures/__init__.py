@@ -22,6 +22,7 @@ NAMES: Final = (
     "backlog",
     "size",
     "workloads",
+    "initial_load",
     "costs",
 )
 

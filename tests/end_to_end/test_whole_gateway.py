@@ -61,6 +61,7 @@ def killer(data_dir: Path) -> Iterator[list[str]]:
         thread.join()
 
 
+@pytest.mark.thorough
 def test_killing_the_api_and_the_drain_during_the_demo_only_delays_it(tmp_path: Path) -> None:
     data_dir = tmp_path / "data dir"
     command = [sys.executable, "-m", "demo", "--data-dir", str(data_dir), "--changes", "60000"]

@@ -39,7 +39,7 @@ def test_executors_that_do_not_reach_postgres_are_unsafe(
     assert found["zone_executor_writes"] is Outcome.OK
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_command_asks_spark_in_a_process_of_its_own(database_url: str, tmp_path: Path) -> None:
     environment = os.environ | {"MIRRORGATE_DATABASE_URL": database_url, "MIRRORGATE_SPARK_MASTER": "local[2]"}
     command = [sys.executable, "-m", "app.cli", "doctor", "--spark", "--json"]

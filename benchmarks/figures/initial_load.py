@@ -1,0 +1,46 @@
+"""Initial load: durable rows a second of one table as Arrow streams, beside the writer alone."""
+
+import time
+from typing import Final
+
+from benchmarks.bench import Bench
+from benchmarks.figure import Figure, Measured
+from benchmarks.load import described, load_on
+from benchmarks.staged_rows import registered, stage_rows
+from benchmarks.workloads import TableSpec, find_workload
+
+CONNECTIONS: Final = 4
+"""Producers that load the table together."""
+ROWS: Final = 4_000_000
+WHOLE: Final = 100_000_000
+"""Rows of a large table."""
+
+
+def measure(bench: Bench) -> list[Figure]:
+    """Requests to one API process, and the same rows given to the writer in this process, take turns."""
+    workload, rows = find_workload("load"), bench.scaled(ROWS, least=100_000)
+    loaded, alone = [], []
+    with bench.gateway() as gateway:
+        api = gateway.start_api()
+        api.prepare(workload)
+        table = registered(gateway.engine, TableSpec("bench.writer"))
+        with load_on(api.url, gateway.key, workload.name, CONNECTIONS) as load:
+            load.send(bench.seconds / 4)
+            for _ in bench.each_run("initial load"):
+                sent = load.send(bench.seconds)
+                loaded.append(sent.requests * workload.per_request / sent.seconds)
+                started = time.perf_counter()
+                stage_rows(gateway.engine, table, rows, per_batch=workload.per_request)
+                alone.append(rows / (time.perf_counter() - started))
+    value = Measured.of(loaded)
+    return [
+        Figure(
+            "initial-load",
+            f"Initial load as Arrow streams, {workload.per_request:,} rows a request, {CONNECTIONS} producers",
+            "rows/s",
+            value,
+            Measured.of(alone),
+            "the writer alone, without HTTP and checks",
+            details=described(sent) | {f"{WHOLE:,} rows": f"{WHOLE / value.median / 60:.0f} minutes"},
+        )
+    ]
