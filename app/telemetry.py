@@ -64,9 +64,3 @@ def configure_logging(settings: Settings) -> None:
     last = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, text]
     others.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=common, processors=last))
     logging.basicConfig(level=logging.WARNING, handlers=[others])
-
-
-def request_id() -> str | None:
-    """The id of the request that is being answered here, None outside of one."""
-    found: str | None = structlog.contextvars.get_contextvars().get("request_id")
-    return found
