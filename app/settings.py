@@ -222,6 +222,14 @@ class Settings(BaseSettings):
         int | None,
         Field(ge=1, description="Spark jobs that build files at the same time; unset: Spark's default parallelism."),
     ] = None
+    spark_job_min_bytes: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="A few files of fewer staged payload bytes together are built by the drain itself, sooner than "
+            "a Spark job starts; 0: all files are built by Spark.",
+        ),
+    ] = 256 * 2**10
     retention_days: Annotated[
         float,
         Field(gt=0, description="Payloads of published files, and the ledger's lines, are kept this many days."),

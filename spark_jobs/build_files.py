@@ -4,6 +4,7 @@ A task may run more than once, and a lost attempt may go on writing: so each att
 own, and a task returns its failures instead of raising them, so that one file's trouble fails no other.
 """
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -28,6 +29,9 @@ from spark_jobs.bins import balance
 
 SLICE_BYTES: Final = 16 * 2**20
 """Compressed payload bytes that a task reads from Postgres at once."""
+
+FEW_FILES: Final = 4
+"""So many small files at the most are built without Spark, one after the other."""
 
 _NO_RESULT: Final = dict.fromkeys(("temp_name", "file_bytes", "file_sha256", "code", "detail"))
 
@@ -59,13 +63,24 @@ class BuildFailure:
 
 
 def build_files(
-    spark: SparkSession, place: BuildPlace, orders: Sequence[BuildOrder], *, tasks: int
+    spark: SparkSession, place: BuildPlace, orders: Sequence[BuildOrder], *, tasks: int, min_bytes: int = 0
 ) -> list[BuiltFile | BuildFailure]:
-    """Build files as one Spark job of at most `tasks` tasks; one result per order, in the order given."""
+    """Build files as one Spark job of at most `tasks` tasks; one result per order, in the order given.
+
+    A few files that together have fewer than `min_bytes` compressed payload bytes are built here and now: that takes
+    less time than a Spark job takes to start.
+    """
+    if _are_small([order.planned for order in orders], min_bytes):
+        return [_result(order, _attempt(place, position, order)) for position, order in enumerate(orders)]
     shares = balance(enumerate(orders), lambda item: item[1].planned.identity.rows, tasks)
     job = spark.sparkContext.parallelize(shares, len(shares)).mapPartitions(_task(place))
     rows = sorted(job.collect(), key=lambda row: row["position"])
     return [_result(orders[row["position"]], row) for row in rows]
+
+
+def _are_small(files: Sequence[PlannedFile], min_bytes: int) -> bool:
+    known = [file.payload_bytes for file in files if file.payload_bytes is not None]
+    return len(known) == len(files) <= FEW_FILES and sum(known) < min_bytes
 
 
 def _task(
@@ -75,8 +90,16 @@ def _task(
         for share in shares:
             for position, order in share:
                 yield _attempt(place, position, order)
+        _pass_over_imports()
 
     return run
+
+
+@cache
+def _pass_over_imports() -> None:
+    """Spark collects garbage after each task: that took 50 ms while it looked at all that was ever imported."""
+    gc.collect()
+    gc.freeze()
 
 
 def _attempt(place: BuildPlace, position: int, order: BuildOrder) -> dict[str, Any]:
@@ -140,5 +163,5 @@ def _batches(connection: Connection, planned: PlannedFile, schema: pa.Schema) ->
 
 @cache
 def _engine(database_url: str) -> Engine:
-    """One small pool per Python worker, kept between jobs."""
+    """One small pool per process, kept between jobs."""
     return open_engine(database_url, pool_size=1, application="mirrorgate build")

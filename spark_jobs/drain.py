@@ -196,6 +196,7 @@ def open_cycle(settings: Settings, spark: SparkSession, worker_id: UUID) -> Drai
         spark,
         place,
         limits,
+        spark_job_min_bytes=settings.spark_job_min_bytes,
         drop_wait_seconds=settings.drop_wait_seconds,
     )
 

@@ -76,6 +76,8 @@ class DrainCycle:
     limits: FileLimits
     tasks: int | None = None
     """Of one Spark job at the most; None: as many as Spark runs at a time."""
+    spark_job_min_bytes: int = 0
+    """Fewer compressed payload bytes are built without a Spark job."""
     drop_wait_seconds: float = 600.0
     """How long a drop waits at the most until mirroring no longer has the table."""
     held: dict[TableId, Epoch] = field(default_factory=dict)
@@ -119,11 +121,14 @@ class DrainCycle:
         """W5 to W9 for several tables as one Spark job; the tables whose files were all published."""
         tables = {entry.table.table_id: entry for entry in claimed}
         orders = [BuildOrder(file, entry.epoch) for entry in tables.values() for file in entry.files]
-        results = build_files(self.spark, self.place, orders, tasks=self.slots)
+        results = self._build(orders)
         by_table: dict[TableId, list[BuiltFile | BuildFailure]] = {table_id: [] for table_id in tables}
         for order, result in zip(orders, results, strict=True):
             by_table[order.planned.table_id].append(result)
         return {table_id for table_id, built in by_table.items() if self._publish_table(tables[table_id], built)}
+
+    def _build(self, orders: list[BuildOrder]) -> list[BuiltFile | BuildFailure]:
+        return build_files(self.spark, self.place, orders, tasks=self.slots, min_bytes=self.spark_job_min_bytes)
 
     def _claim(self, table_id: TableId) -> tuple[Table | None, Epoch | None]:
         with self.engine.begin() as connection:
@@ -211,7 +216,7 @@ class DrainCycle:
     def _repair(self, table: Table, epoch: Epoch, files: Iterable[PlannedFile]) -> None:
         """Write the files again that an operator asked for, each under its own number."""
         orders = [BuildOrder(file, epoch) for file in files]
-        for built in build_files(self.spark, self.place, orders, tasks=self.slots):
+        for built in self._build(orders):
             if isinstance(built, BuildFailure):
                 raise InvariantBroken(built.code, built.detail)
             repair_file(self.zone, table, self.installation_id, built)

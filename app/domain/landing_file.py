@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from app.domain.table import BatchSequence, Epoch, FileNumber, Generation, TableId
@@ -80,6 +80,8 @@ class PlannedFile:
     table_id: TableId
     schema_version: SchemaVersion
     identity: FileIdentity
+    payload_bytes: int | None = field(default=None, compare=False)
+    """Compressed size of what it is built from, where that is known: the ledger does not keep it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ def plan_next_files(
     new: list[tuple[PlannedFile, int]] = []
     if last.number is None and table.options.seed_file and room > 0:
         seed = seed_identity(str(table.name), table.generation)
-        new.append((PlannedFile(table.table_id, table.schema_version, seed), 0))
+        new.append((PlannedFile(table.table_id, table.schema_version, seed, payload_bytes=0), 0))
         number = seed.number
     blocks = pending_blocks(
         connection, table.table_id, table.generation, after=BatchSequence(through), most=_MOST_BLOCKS
@@ -209,7 +209,8 @@ def _plan(table: Table, number: FileNumber, blocks: Sequence[PendingBlock]) -> P
         rows=sum(block.rows for block in blocks),
         digest=content_digest(block.digest for block in blocks),
     )
-    return PlannedFile(table.table_id, blocks[0].schema_version, identity)
+    size = sum(block.payload_bytes for block in blocks)
+    return PlannedFile(table.table_id, blocks[0].schema_version, identity, payload_bytes=size)
 
 
 def _planned(table: Table, entry: LedgerEntry) -> PlannedFile:

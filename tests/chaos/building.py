@@ -16,6 +16,6 @@ def builds_in_process() -> Iterator[None]:
         yield
 
 
-def _build(_: object, place: BuildPlace, orders: Sequence[BuildOrder], *, tasks: int) -> list[BuiltFile | BuildFailure]:
+def _build(_: object, place: BuildPlace, orders: Sequence[BuildOrder], **__: int) -> list[BuiltFile | BuildFailure]:
     rows = [(order, build_files._attempt(place, position, order)) for position, order in enumerate(orders)]
     return [build_files._result(order, row) for order, row in rows]

@@ -23,6 +23,7 @@ class SparkDrain:
             "SPARK_MASTER": "local[2,4]",
             "LEASE_SECONDS": "3",
             "MAX_DELAY_SECONDS": "0.1",
+            "SPARK_JOB_MIN_BYTES": "0",
             "ALLOW_UNSAFE": "true",  # Postgres runs without fsync here: its processes are killed, not its machine
         }
         environment = {**os.environ, **{f"{PREFIX}{name}": value for name, value in settings.items()}}

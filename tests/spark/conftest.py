@@ -53,10 +53,11 @@ def new_worker(spark: SparkSession, database_url: str, landing_zone: Path) -> It
         lease_seconds: float = 60.0,
         marker_first: bool = False,
         zone: ZonePlace | None = None,
+        spark_job_min_bytes: int = 0,
     ) -> DrainCycle:
         place = BuildPlace(database_url, zone or ZonePlace(str(landing_zone)), FileLayout(marker_first, "zstd"))
         limits = FileLimits(128 * 2**20, rows, max_delay_seconds)
-        worker = DrainCycle(uuid4(), spark, place, limits, tasks=2)
+        worker = DrainCycle(uuid4(), spark, place, limits, tasks=2, spark_job_min_bytes=spark_job_min_bytes)
         with worker.engine.begin() as connection:
             renew_lease(connection, worker.worker_id, lease_seconds)
         workers.append(worker)

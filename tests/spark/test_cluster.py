@@ -24,6 +24,7 @@ def test_the_drain_publishes_under_spark_submit_on_a_cluster_of_two_workers(
     environment = os.environ | {
         "MIRRORGATE_DATABASE_URL": database_url,
         "MIRRORGATE_LANDING_ZONE": str(landing_zone),
+        "MIRRORGATE_SPARK_JOB_MIN_BYTES": "0",
         "MIRRORGATE_ALLOW_UNSAFE": "true",  # the tests' Postgres does not fsync
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
         "PYSPARK_PYTHON": sys.executable,

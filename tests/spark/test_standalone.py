@@ -17,8 +17,8 @@ from tests.support.gateway_parts import landed_keys, registered, stage_keys
 from tests.support.schemas import schema_of
 from tests.support.waiting import wait_until
 
-SETTINGS = {"TARGET_FILE_ROWS": "1", "MAX_DELAY_SECONDS": "0", "ALLOW_UNSAFE": "true"}
-"""A file for each row; and the tests' Postgres does not fsync."""
+SETTINGS = {"TARGET_FILE_ROWS": "1", "MAX_DELAY_SECONDS": "0", "SPARK_JOB_MIN_BYTES": "0", "ALLOW_UNSAFE": "true"}
+"""A file for each row, all built by Spark; and the tests' Postgres does not fsync."""
 BUILDING = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'mirrorgate build'"
 PUBLISHED = "SELECT published_through FROM mirrorgate.table_counters"
 

@@ -1,0 +1,69 @@
+"""A few small files are built by the drain itself, all others by Spark."""
+
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+import sqlalchemy as sa
+from pyspark.sql import SparkSession
+
+from spark_jobs.build_files import FEW_FILES
+from spark_jobs.drain_cycle import ClaimedTable, DrainCycle
+from tests.spark.conftest import NewWorker, drain
+from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
+from tests.support.schemas import schema_of
+
+ID = schema_of({"id": "int64"}, ["id"])
+PLENTY = 2**20
+
+
+def jobs_of(spark: SparkSession, worker: DrainCycle, claimed: list[ClaimedTable]) -> int:
+    """How many Spark jobs the worker starts to build and publish what it claimed."""
+    group = str(uuid4())
+    spark.sparkContext.setJobGroup(group, "building")
+    worker.build_and_publish(claimed)
+    return len(spark.sparkContext.statusTracker().getJobIdsForGroup(group))
+
+
+@pytest.mark.parametrize(
+    ("min_bytes", "files", "jobs"), [(PLENTY, FEW_FILES, 0), (PLENTY, FEW_FILES + 1, 1), (1, 1, 1)]
+)
+def test_only_a_few_files_of_few_bytes_are_built_without_a_spark_job(
+    engine: sa.Engine,
+    landing_zone: Path,
+    new_worker: NewWorker,
+    spark: SparkSession,
+    min_bytes: int,
+    files: int,
+    jobs: int,
+) -> None:
+    stage_keys(engine, registered(engine, "t", ID), *([key] for key in range(files)))
+    worker = new_worker(rows=1, spark_job_min_bytes=min_bytes)
+    claimed = worker.prepare(current(engine, "t").table_id)
+    assert claimed is not None
+    assert jobs_of(spark, worker, [claimed]) == jobs
+    assert landed_keys(landing_zone, "t") == [[key] for key in range(files)]
+
+
+def test_files_that_an_earlier_drain_planned_are_built_by_spark_because_their_size_is_not_known(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, spark: SparkSession
+) -> None:
+    table_id = registered(engine, "t", ID).table_id
+    stage_keys(engine, current(engine, "t"), [1])
+    worker = new_worker(spark_job_min_bytes=PLENTY)
+    assert worker.prepare(table_id) is not None
+    again = worker.prepare(table_id)
+    assert again is not None
+    assert jobs_of(spark, worker, [again]) == 1
+    assert landed_keys(landing_zone, "t") == [[1]]
+
+
+def test_what_comes_in_small_pieces_lands_in_order_without_spark(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker
+) -> None:
+    table = registered(engine, "t", ID)
+    worker = new_worker(spark_job_min_bytes=PLENTY)
+    for key in range(3):
+        stage_keys(engine, table, [key])
+        drain(worker)
+    assert landed_keys(landing_zone, "t") == [[0], [1], [2]]
