@@ -4,7 +4,7 @@ Every decision is recorded in Postgres under the epoch of the claim before it is
 between any two lines: the next owner claims a new epoch, revokes the old one's scratch and carries on.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Final
 from uuid import UUID
@@ -19,8 +19,6 @@ from app.errors import Code, InvariantBroken, MirrorgateError
 from app.landing.open_zone import open_zone
 from app.landing.publish import (
     Scratch,
-    make_visible,
-    prepare_folder,
     remove_table_folder,
     repair_file,
     revoke_older_epochs,
@@ -29,20 +27,22 @@ from app.landing.publish import (
 from app.landing.scratch_sweep import newest_epoch
 from app.landing.zone import LandingZone, ScratchRevoked
 from app.staging.database import Engine, installation_id, open_engine, translated_errors
-from app.staging.landing_ledger import (
-    files_to_repair,
-    nominate,
-    plan_next_files,
-    record_published,
-    record_repaired,
-    unrecorded_files,
+from app.staging.file_plans import plan_next_files
+from app.staging.landing_ledger import files_to_repair, record_repaired, tables_to_repair, unrecorded_files
+from app.staging.leases import (
+    Claim,
+    check_epoch,
+    claim_table,
+    due_tables,
+    raise_epoch,
+    revoked_through,
 )
-from app.staging.leases import check_epoch, claim_table, due_tables, raise_epoch, revoked_through
 from app.staging.mirror_states import note_folder_gone
 from app.staging.table_rebirth import finish_drop
-from app.staging.table_registry import find_table_by_id, note_drop_trouble, quarantine_table
+from app.staging.table_registry import find_table_by_id, find_tables_by_id, note_drop_trouble, quarantine_table
 from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files, failure_text
 from spark_jobs.mirror_watch import is_mirrored
+from spark_jobs.publishing import ClaimedTable, Publishing
 
 log = structlog.get_logger()
 
@@ -51,19 +51,6 @@ FILES_PER_ROUND: Final = 8
 
 QUARANTINES: Final = frozenset({Code.FOREIGN_FILE, Code.LANDING_FOLDER_LOST, Code.PAYLOAD_CORRUPT})
 """What must never happen: the table stops until an operator has looked. Everything else is tried again."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimedTable:
-    """A table that this worker owns under an epoch, with the files to build next."""
-
-    table: Table
-    epoch: Epoch
-    files: list[PlannedFile]
-
-    @property
-    def rows(self) -> int:
-        return sum(file.identity.rows for file in self.files)
 
 
 @dataclass
@@ -91,6 +78,7 @@ class DrainCycle:
         self.zone: LandingZone = open_zone(self.place.landing_zone)
         with translated_errors(), self.engine.begin() as connection:
             self.installation_id = installation_id(connection)
+        self.publishing = Publishing(self.engine, self.zone, self.installation_id)
 
     @property
     def slots(self) -> int:
@@ -117,15 +105,43 @@ class DrainCycle:
             self._fail(table_id, epoch, error)
             return None
 
+    def prepare_held(self, table_ids: Sequence[TableId], *, slots: int = 1) -> tuple[list[ClaimedTable], list[TableId]]:
+        """W4 in one transaction for the tables whose epoch this process holds; and those of the tables that need
+        `prepare`, because there is more to do or something failed."""
+        held = {table_id: epoch for table_id in table_ids if (epoch := self.held.get(table_id)) is not None}
+        if not held:
+            return [], list(table_ids)
+        try:
+            with translated_errors(), self.engine.begin() as connection:
+                tables = {table.table_id: table for table in find_tables_by_id(connection, held)}
+                broken = tables_to_repair(connection, held)
+                claims = [
+                    Claim(table, held[table_id])
+                    for table_id, table in tables.items()
+                    if table.state.publishes and table_id not in broken
+                ]
+                plans = (
+                    plan_next_files(connection, claims, self.limits, most=FILES_PER_ROUND, slots=slots)
+                    if claims
+                    else {}
+                )
+        except MirrorgateError:
+            return [], list(table_ids)
+        claimed = [ClaimedTable(tables[table_id], held[table_id], files) for table_id, files in plans.items() if files]
+        return claimed, [table_id for table_id in table_ids if table_id not in plans]
+
     def build_and_publish(self, claimed: Iterable[ClaimedTable]) -> set[TableId]:
         """W5 to W9 for several tables as one Spark job; the tables whose files were all published."""
-        tables = {entry.table.table_id: entry for entry in claimed}
+        tables = {entry.table_id: entry for entry in claimed}
         orders = [BuildOrder(file, entry.epoch) for entry in tables.values() for file in entry.files]
         results = self._build(orders)
         by_table: dict[TableId, list[BuiltFile | BuildFailure]] = {table_id: [] for table_id in tables}
         for order, result in zip(orders, results, strict=True):
             by_table[order.planned.table_id].append(result)
-        return {table_id for table_id, built in by_table.items() if self._publish_table(tables[table_id], built)}
+        failures = self.publishing.publish(list(tables.values()), by_table)
+        for table_id, error in failures.items():
+            self._fail(table_id, tables[table_id].epoch, error)
+        return tables.keys() - failures.keys()
 
     def _build(self, orders: list[BuildOrder]) -> list[BuiltFile | BuildFailure]:
         return build_files(self.spark, self.place, orders, tasks=self.slots, min_bytes=self.spark_job_min_bytes)
@@ -159,9 +175,11 @@ class DrainCycle:
             table = reborn
         with self.engine.begin() as connection:
             broken = files_to_repair(connection, table, most=FILES_PER_ROUND)
-            files = plan_next_files(connection, table, epoch, self.limits, most=FILES_PER_ROUND, slots=slots)
+            claim = Claim(table, epoch)
+            plans = plan_next_files(connection, [claim], self.limits, most=FILES_PER_ROUND, slots=slots)
         if broken:
             self._repair(table, epoch, broken)
+        files = plans[table.table_id]
         return ClaimedTable(table, epoch, files) if files else None
 
     def _take_over(self, table: Table, epoch: Epoch) -> None:
@@ -177,7 +195,7 @@ class DrainCycle:
             check_epoch(connection, table.table_id, epoch)
             unrecorded = next(iter(unrecorded_files(connection, table, most=1)), None)
         if take_stock(self.zone, table, self.installation_id, unrecorded) and unrecorded is not None:
-            self._record(unrecorded, epoch)
+            self.publishing.record({unrecorded: epoch})
 
     def _drop(self, table: Table, epoch: Epoch) -> Table | None:
         """R3 to R6; the table in its new generation, None when there is none, or none yet.
@@ -223,49 +241,6 @@ class DrainCycle:
             with self.engine.begin() as connection:
                 record_repaired(connection, built)
             log.info("file_repaired", table=str(table.name), number=built.planned.identity.number)
-
-    def _publish_table(self, claimed: ClaimedTable, results: list[BuiltFile | BuildFailure]) -> bool:
-        table = claimed.table
-        try:
-            with translated_errors():
-                prepare_folder(
-                    self.zone,
-                    table,
-                    self.installation_id,
-                    Scratch(table.table_id, claimed.epoch),
-                    published_before=claimed.files[0].identity.number > 1,
-                )
-                for result in results:
-                    if isinstance(result, BuildFailure):
-                        raise InvariantBroken(result.code, result.detail)
-                    self._publish_file(table, result)
-        except (MirrorgateError, OSError, ScratchRevoked) as error:
-            self._fail(table.table_id, claimed.epoch, error)
-            return False
-        return True
-
-    def _publish_file(self, table: Table, built: BuiltFile) -> None:
-        """Nominate, rename, record; the next number only after this one is recorded (W9)."""
-        with self.engine.begin() as connection:
-            nominated = nominate(connection, built)
-        if not nominated:
-            raise InvariantBroken(Code.STALE_EPOCH, "another temp is nominated for this number in this epoch")
-        make_visible(self.zone, table.name, built)
-        self._record(built.planned, built.epoch)
-
-    def _record(self, planned: PlannedFile, epoch: Epoch) -> None:
-        with self.engine.begin() as connection:
-            record_published(connection, planned, epoch)
-        identity = planned.identity
-        log.info(
-            "file_published",
-            table=identity.table,
-            generation=identity.generation,
-            number=identity.number,
-            rows=identity.rows,
-            first_sequence=identity.first_sequence,
-            last_sequence=identity.last_sequence,
-        )
 
     def _fail(self, table_id: TableId, epoch: Epoch | None, error: Exception) -> None:
         """Forget the epoch, so that the next try begins with a new one; quarantine what must not be tried again,

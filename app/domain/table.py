@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NewType
+from typing import NewType, TypeAlias
 
 from app.domain.drop_plan import DropPlan
 from app.domain.landing_rows import RowRules
@@ -16,6 +16,9 @@ TableId = NewType("TableId", int)
 
 Generation = NewType("Generation", int)
 """One lifetime of a landing folder, counted 1, 2, …"""
+
+TableLife: TypeAlias = tuple[TableId, Generation]
+"""One lifetime of one table: what sequences and file numbers belong to."""
 
 BatchSequence = NewType("BatchSequence", int)
 """Dense number of a change batch within a generation, from 1."""

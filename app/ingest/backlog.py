@@ -9,8 +9,8 @@ from typing import Final
 import structlog
 
 from app.domain.backlog import Amount, Backlog, BacklogLimit
-from app.domain.table import Table
-from app.staging.backlog import BacklogReader, TableLife
+from app.domain.table import Table, TableLife
+from app.staging.backlog import BacklogReader
 from app.staging.database import Engine
 
 log = structlog.get_logger()

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 import sqlalchemy as sa
 
 from app.domain.backlog import Amount
-from app.domain.table import Generation, TableId
+from app.domain.table import Generation, TableId, TableLife
 
 SELECT_LAGGING = sa.text("""
     SELECT t.table_id, t.generation, c.published_through, c.last_sequence,
@@ -33,7 +33,6 @@ SUM_BLOCKS = sa.text("""
           AND first_sequence > part.after AND first_sequence <= part.through) b
     ORDER BY part.number""")
 
-TableLife: TypeAlias = tuple[TableId, Generation]
 _Part: TypeAlias = tuple[TableId, Generation, int, int]
 """Blocks of a table after one sequence and through another."""
 

@@ -1,46 +1,27 @@
-"""The landing ledger: which batches make which file number, planned before it is built, published once visible.
+"""The landing ledger: which batches make which file number, nominated once built, published once visible.
 
-Number, batch range and digest of a planned file never change. Foreign keys chain each file to its
-predecessor's number and last sequence, so the database refuses a gap or an overlap by itself.
+Its lines are written by `file_plans`; number, batch range and digest of a planned file never change. Foreign keys
+chain each file to its predecessor's number and last sequence, so the database refuses a gap or an overlap by itself.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
 import sqlalchemy as sa
 
-from app.domain.drain_plan import FileLimits, PendingBlock, plan_files_for, range_of
-from app.domain.landing_file import BuiltFile, FileIdentity, PlannedFile, content_digest, seed_identity
+from app.domain.landing_file import BuiltFile, FileIdentity, PlannedFile
 from app.domain.metadata_chain import add_data
 from app.domain.table import BatchSequence, Epoch, FileNumber, Generation, Table, TableId
 from app.domain.table_schema import SchemaVersion
 from app.errors import Code, InvariantBroken
-from app.staging.leases import check_epoch
-from app.staging.metadata_blocks import append_block
-from app.staging.staged_blocks import pending_blocks
+from app.staging.leases import check_epoch, check_epochs
+from app.staging.metadata_blocks import append_blocks
+from app.staging.sequence_lock import lock_counters
 
 _FILE_COLUMNS = """f.number, f.first_sequence, f.last_sequence, f.schema_version, f.row_count, f.change_count,
     f.digest, f.state, f.nominated_epoch, f.nominated_temp, f.file_bytes, f.file_sha256, f.published_at"""
-
-SELECT_LAST_FILE = sa.text("""
-    SELECT f.number, f.last_sequence, f.state = 'planned' AS is_unrecorded,
-        c.flush_through > c.published_through AS is_flushed
-    FROM mirrorgate.table_counters c
-    LEFT JOIN LATERAL (
-        SELECT number, last_sequence, state FROM mirrorgate.landing_files
-        WHERE table_id = :table_id AND generation = :generation ORDER BY number DESC LIMIT 1) f ON true
-    WHERE c.table_id = :table_id""")
-
-INSERT_FILE = sa.text("""
-    INSERT INTO mirrorgate.landing_files (table_id, generation, number, first_sequence, last_sequence,
-        schema_version, row_count, change_count, digest)
-    VALUES (:table_id, :generation, :number, :first_sequence, :last_sequence,
-        :schema_version, :row_count, :change_count, :digest)""")
-
-ADVANCE_NEXT_FILE = sa.text("""
-    UPDATE mirrorgate.table_counters SET next_file_number = :next WHERE table_id = :table_id""")
 
 SELECT_UNRECORDED = sa.text(f"""
     SELECT {_FILE_COLUMNS} FROM mirrorgate.landing_files f
@@ -51,25 +32,46 @@ SELECT_FILES = sa.text(f"""
     WHERE table_id = :table_id AND generation = :generation AND number > :after ORDER BY number LIMIT :most""")  # noqa: S608  # constant text
 
 NOMINATE = sa.text("""
-    UPDATE mirrorgate.landing_files
-    SET nominated_epoch = :epoch, nominated_temp = :temp, file_bytes = :file_bytes, file_sha256 = :sha256
-    WHERE table_id = :table_id AND generation = :generation AND number = :number AND state = 'planned'
-      AND (nominated_epoch IS NULL OR nominated_epoch < :epoch)""")
+    UPDATE mirrorgate.landing_files f
+    SET nominated_epoch = built.epoch, nominated_temp = built.temp, file_bytes = built.file_bytes,
+        file_sha256 = built.sha256
+    FROM unnest(CAST(:table_ids AS bigint[]), CAST(:generations AS integer[]), CAST(:numbers AS bigint[]),
+        CAST(:epochs AS bigint[]), CAST(:temps AS text[]), CAST(:sizes AS bigint[]), CAST(:sha256 AS text[]))
+        AS built (table_id, generation, number, epoch, temp, file_bytes, sha256)
+    WHERE f.table_id = built.table_id AND f.generation = built.generation AND f.number = built.number
+      AND f.state = 'planned' AND (f.nominated_epoch IS NULL OR f.nominated_epoch < built.epoch)
+    RETURNING f.table_id""")
 
-RECORD_FILE = sa.text("""
-    UPDATE mirrorgate.landing_files SET state = 'published', published_at = clock_timestamp()
-    WHERE table_id = :table_id AND generation = :generation AND number = :number AND state = 'planned'
-    RETURNING last_sequence, file_bytes, file_sha256""")
-
-SELECT_POSITION = sa.text("""
-    SELECT source_position FROM mirrorgate.staged_blocks
-    WHERE table_id = :table_id AND generation = :generation
-      AND first_sequence BETWEEN :first_sequence AND :last_sequence AND source_position IS NOT NULL
-    ORDER BY first_sequence DESC LIMIT 1""")
+RECORD_FILES = sa.text("""
+    UPDATE mirrorgate.landing_files f SET state = 'published', published_at = clock_timestamp()
+    FROM unnest(CAST(:table_ids AS bigint[]), CAST(:generations AS integer[]), CAST(:numbers AS bigint[]))
+        AS visible (table_id, generation, number)
+    WHERE f.table_id = visible.table_id AND f.generation = visible.generation AND f.number = visible.number
+      AND f.state = 'planned'
+    RETURNING f.table_id, f.file_bytes, f.file_sha256""")
 
 RECORD_COUNTERS = sa.text("""
-    UPDATE mirrorgate.table_counters SET recorded_file_number = :number, published_through = :last_sequence
-    WHERE table_id = :table_id AND recorded_file_number = :number - 1""")
+    UPDATE mirrorgate.table_counters c
+    SET recorded_file_number = visible.number, published_through = visible.last_sequence
+    FROM unnest(CAST(:table_ids AS bigint[]), CAST(:numbers AS bigint[]), CAST(:last_sequences AS bigint[]))
+        AS visible (table_id, number, last_sequence)
+    WHERE c.table_id = visible.table_id AND c.recorded_file_number = visible.number - 1
+    RETURNING c.table_id""")
+
+SELECT_FILE_POSITIONS = sa.text("""
+    SELECT visible.table_id, b.source_position
+    FROM unnest(CAST(:table_ids AS bigint[]), CAST(:generations AS integer[]), CAST(:first_sequences AS bigint[]),
+        CAST(:last_sequences AS bigint[])) AS visible (table_id, generation, first_sequence, last_sequence)
+    CROSS JOIN LATERAL (
+        SELECT source_position FROM mirrorgate.staged_blocks
+        WHERE table_id = visible.table_id AND generation = visible.generation AND source_position IS NOT NULL
+          AND first_sequence BETWEEN visible.first_sequence AND visible.last_sequence
+        ORDER BY first_sequence DESC LIMIT 1) b""")
+
+SELECT_TABLES_TO_REPAIR = sa.text("""
+    SELECT DISTINCT f.table_id FROM mirrorgate.landing_files f
+    JOIN mirrorgate.tables t ON t.table_id = f.table_id AND t.generation = f.generation
+    WHERE f.table_id = ANY(:table_ids) AND f.repair_requested""")
 
 SELECT_TO_REPAIR = sa.text(f"""
     SELECT {_FILE_COLUMNS} FROM mirrorgate.landing_files f
@@ -78,9 +80,6 @@ SELECT_TO_REPAIR = sa.text(f"""
 RECORD_REPAIR = sa.text("""
     UPDATE mirrorgate.landing_files SET repair_requested = false, file_bytes = :file_bytes, file_sha256 = :sha256
     WHERE table_id = :table_id AND generation = :generation AND number = :number AND repair_requested""")
-
-_MOST_BLOCKS = 10_000
-"""Blocks that one planning step reads; a longer backlog is planned in the next step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,39 +101,6 @@ class LedgerEntry:
     published_at: datetime | None
 
 
-def plan_next_files(
-    connection: sa.Connection, table: Table, epoch: Epoch, limits: FileLimits, *, most: int, slots: int = 1
-) -> list[PlannedFile]:
-    """W4: bind the next numbers to the oldest consecutive pending blocks, at most `most` files, cut so that `slots`
-    tasks can build them at the same time; the seed file first where the table is to have one.
-
-    Earlier planned files that are not published yet come first in the answer and count. A process that dies
-    after the commit leaves planned files, which the next owner finds here and builds under the same numbers.
-    """
-    check_epoch(connection, table.table_id, epoch)
-    last = connection.execute(SELECT_LAST_FILE, {"table_id": table.table_id, "generation": table.generation}).one()
-    planned = unrecorded_files(connection, table, most=most) if last.is_unrecorded else []
-    room = most - len(planned)
-    number, through = last.number or 0, last.last_sequence or 0
-    new: list[tuple[PlannedFile, int]] = []
-    if last.number is None and table.options.seed_file and room > 0:
-        seed = seed_identity(str(table.name), table.generation)
-        new.append((PlannedFile(table.table_id, table.schema_version, seed, payload_bytes=0), 0))
-        number = seed.number
-    blocks = pending_blocks(
-        connection, table.table_id, table.generation, after=BatchSequence(through), most=_MOST_BLOCKS
-    )
-    if last.is_flushed:
-        limits = replace(limits, max_delay_seconds=0)
-    for group, _ in zip(plan_files_for(blocks, limits, slots=slots), range(room - len(new)), strict=False):
-        number = FileNumber(number + 1)
-        new.append((_plan(table, number, group), sum(block.changes for block in group)))
-    if new:
-        connection.execute(INSERT_FILE, [_planned_row(file, changes) for file, changes in new])
-        connection.execute(ADVANCE_NEXT_FILE, {"table_id": table.table_id, "next": number + 1})
-    return planned + [file for file, _ in new]
-
-
 def unrecorded_files(connection: sa.Connection, table: Table, *, most: int) -> list[PlannedFile]:
     """Planned files that are not recorded as published, in order."""
     keys = {"table_id": table.table_id, "generation": table.generation, "most": most}
@@ -147,6 +113,11 @@ def files_to_repair(connection: sa.Connection, table: Table, *, most: int) -> li
     return [_planned(table, LedgerEntry(*row)) for row in connection.execute(SELECT_TO_REPAIR, keys)]
 
 
+def tables_to_repair(connection: sa.Connection, table_ids: Collection[TableId]) -> set[TableId]:
+    """Those of these tables that have files to repair."""
+    return set(connection.execute(SELECT_TABLES_TO_REPAIR, {"table_ids": list(table_ids)}).scalars())
+
+
 def record_repaired(connection: sa.Connection, built: BuiltFile) -> None:
     """The file stands under its number again. A process that dies before the commit repairs it once more."""
     check_epoch(connection, built.planned.table_id, built.epoch)
@@ -154,40 +125,47 @@ def record_repaired(connection: sa.Connection, built: BuiltFile) -> None:
     connection.execute(RECORD_REPAIR, _file_key(built.planned) | facts)
 
 
-def nominate(connection: sa.Connection, built: BuiltFile) -> bool:
-    """W5: make one finished temp the only source of this file's rename in this epoch; False when another already is.
+def nominate(connection: sa.Connection, files: Sequence[BuiltFile]) -> set[TableId]:
+    """W5: make one finished temp the only source of each file's rename in its epoch; the tables where no other is.
 
-    A process that dies after the commit leaves a nomination that the next epoch replaces.
+    One file of each table. A process that dies after the commit leaves nominations that the next epoch replaces.
     """
-    check_epoch(connection, built.planned.table_id, built.epoch)
-    result = connection.execute(
-        NOMINATE,
-        _file_key(built.planned)
-        | {
-            "epoch": built.epoch,
-            "temp": built.temp_name,
-            "file_bytes": built.file_bytes,
-            "sha256": built.file_sha256,
-        },
-    )
-    return result.rowcount == 1
+    check_epochs(connection, {file.planned.table_id: file.epoch for file in files})
+    keys = _file_keys([file.planned for file in files]) | {
+        "epochs": [file.epoch for file in files],
+        "temps": [file.temp_name for file in files],
+        "sizes": [file.file_bytes for file in files],
+        "sha256": [file.file_sha256 for file in files],
+    }
+    return set(connection.execute(NOMINATE, keys).scalars())
 
 
-def record_published(connection: sa.Connection, planned: PlannedFile, epoch: Epoch) -> None:
-    """W8: the file is visible: record it, what is published through it, and its block of the metadata chain.
+def record_published(connection: sa.Connection, files: Mapping[PlannedFile, Epoch]) -> None:
+    """W8: the files are visible: record each, what is published through it, and its block of the metadata chain.
 
-    A process that dies before the commit leaves a visible, unrecorded file, whose footer the next owner
-    recognises and records.
+    One file of each table, all or none. A process that dies before the commit leaves visible, unrecorded files,
+    whose footers the next owner recognises and records. Raises InvariantBroken `internal` for a file that is not
+    its table's next to be recorded.
     """
-    check_epoch(connection, planned.table_id, epoch)
-    file = connection.execute(RECORD_FILE, _file_key(planned)).one()
-    counters = {"table_id": planned.table_id, "number": planned.identity.number, "last_sequence": file.last_sequence}
-    if connection.execute(RECORD_COUNTERS, counters).rowcount != 1:
-        detail = f"file {planned.identity.number} of table {planned.table_id} was recorded out of order"
-        raise InvariantBroken(Code.INTERNAL, detail)
-    position = connection.execute(SELECT_POSITION, _range_key(planned)).scalar()
-    event = add_data(planned.identity, file.file_bytes, file.file_sha256, position)
-    append_block(connection, planned.table_id, planned.identity.generation, event)
+    check_epochs(connection, {file.table_id: epoch for file, epoch in files.items()})
+    lock_counters(connection, [file.table_id for file in files])
+    keys = _file_keys(files) | {
+        "first_sequences": [file.identity.first_sequence for file in files],
+        "last_sequences": [file.identity.last_sequence for file in files],
+    }
+    recorded = {row.table_id: row for row in connection.execute(RECORD_FILES, keys)}
+    counted = set(connection.execute(RECORD_COUNTERS, keys).scalars())
+    for file in files:
+        if file.table_id not in recorded.keys() & counted:
+            detail = f"file {file.identity.number} of table {file.table_id} was recorded out of order"
+            raise InvariantBroken(Code.INTERNAL, detail)
+    positions = {row.table_id: row.source_position for row in connection.execute(SELECT_FILE_POSITIONS, keys)}
+    events = {}
+    for file in files:
+        row = recorded[file.table_id]
+        event = add_data(file.identity, row.file_bytes, row.file_sha256, positions.get(file.table_id))
+        events[file.table_id, file.identity.generation] = event
+    append_blocks(connection, events)
 
 
 def list_files(
@@ -196,21 +174,6 @@ def list_files(
     """The ledger beyond file number `after`, in order."""
     keys = {"table_id": table_id, "generation": generation, "after": after, "most": most}
     return [LedgerEntry(*row) for row in connection.execute(SELECT_FILES, keys)]
-
-
-def _plan(table: Table, number: FileNumber, blocks: Sequence[PendingBlock]) -> PlannedFile:
-    batches = range_of(blocks)
-    identity = FileIdentity(
-        table=str(table.name),
-        generation=table.generation,
-        number=number,
-        first_sequence=batches.first,
-        last_sequence=batches.last,
-        rows=sum(block.rows for block in blocks),
-        digest=content_digest(block.digest for block in blocks),
-    )
-    size = sum(block.payload_bytes for block in blocks)
-    return PlannedFile(table.table_id, blocks[0].schema_version, identity, payload_bytes=size)
 
 
 def _planned(table: Table, entry: LedgerEntry) -> PlannedFile:
@@ -226,19 +189,11 @@ def _planned(table: Table, entry: LedgerEntry) -> PlannedFile:
     return PlannedFile(table.table_id, entry.schema_version, identity)
 
 
-def _planned_row(file: PlannedFile, changes: int) -> dict[str, object]:
-    return _range_key(file) | {
-        "schema_version": file.schema_version,
-        "row_count": file.identity.rows,
-        "change_count": changes,
-        "digest": file.identity.digest,
-    }
-
-
-def _range_key(file: PlannedFile) -> dict[str, object]:
-    return _file_key(file) | {
-        "first_sequence": file.identity.first_sequence,
-        "last_sequence": file.identity.last_sequence,
+def _file_keys(files: Collection[PlannedFile]) -> dict[str, object]:
+    return {
+        "table_ids": [file.table_id for file in files],
+        "generations": [file.identity.generation for file in files],
+        "numbers": [file.identity.number for file in files],
     }
 
 

@@ -5,13 +5,14 @@ whose heartbeat has run out may lose its tables to another, and each durable ste
 because its epoch is no longer the table's.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
 import sqlalchemy as sa
 
 from app.domain.drain_plan import FileLimits
-from app.domain.table import Epoch, FileNumber, TableId
+from app.domain.table import Epoch, FileNumber, Table, TableId
 from app.errors import Code, InvariantBroken
 
 HEARTBEAT = sa.text("""
@@ -44,8 +45,9 @@ TAKE_LEASE = sa.text("""
 """After LOCK_LEASE, as a statement of its own: one that also waits for the lock does not see the heartbeat of the
 worker that held it."""
 
-CHECK_EPOCH = sa.text("""
-    SELECT FROM mirrorgate.table_leases WHERE table_id = :table_id AND epoch = :epoch FOR UPDATE""")
+LOCK_LEASES = sa.text("""
+    SELECT table_id, epoch FROM mirrorgate.table_leases
+    WHERE table_id = ANY(:table_ids) ORDER BY table_id FOR UPDATE""")
 
 SELECT_DUE = sa.text("""
     SELECT t.table_id
@@ -85,6 +87,14 @@ FORGET_EPOCHS = sa.text("""
 SELECT_HELD = sa.text("""
     SELECT l.table_id, l.epoch, c.recorded_file_number FROM mirrorgate.table_leases l
     JOIN mirrorgate.table_counters c ON c.table_id = l.table_id WHERE l.worker_id = :worker_id""")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A table that a worker owns under an epoch."""
+
+    table: Table
+    epoch: Epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,5 +185,13 @@ def held_tables(connection: sa.Connection, worker_id: UUID) -> list[HeldTable]:
 
 def check_epoch(connection: sa.Connection, table_id: TableId, epoch: Epoch) -> None:
     """Hold the table's lease row to the transaction's end. Raises InvariantBroken `stale_epoch` for an older epoch."""
-    if connection.execute(CHECK_EPOCH, {"table_id": table_id, "epoch": epoch}).first() is None:
-        raise InvariantBroken(Code.STALE_EPOCH, f"epoch {epoch} of table {table_id} is over")
+    check_epochs(connection, {table_id: epoch})
+
+
+def check_epochs(connection: sa.Connection, epochs: Mapping[TableId, Epoch]) -> None:
+    """`check_epoch` for several tables: all of them, or none."""
+    leases = connection.execute(LOCK_LEASES, {"table_ids": list(epochs)})
+    present = {lease.table_id: lease.epoch for lease in leases}
+    for table_id, epoch in epochs.items():
+        if present.get(table_id) != epoch:
+            raise InvariantBroken(Code.STALE_EPOCH, f"epoch {epoch} of table {table_id} is over")

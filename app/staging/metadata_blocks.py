@@ -1,19 +1,20 @@
 """The metadata chain in Postgres: append-only blocks, written in the transaction of what they tell."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import sqlalchemy as sa
 
 from app.domain.metadata_chain import Block, Event
-from app.domain.table import Generation, TableId
+from app.domain.table import Generation, TableId, TableLife
 
-SELECT_LAST_BLOCK = sa.text("""
-    SELECT clock_timestamp() AS system_time, b.sequence_number, b.block_hash
-    FROM (SELECT) AS present
+SELECT_LAST_BLOCKS = sa.text("""
+    SELECT chain.table_id, chain.generation, clock_timestamp() AS system_time, b.sequence_number, b.block_hash
+    FROM unnest(CAST(:table_ids AS bigint[]), CAST(:generations AS integer[])) AS chain (table_id, generation)
     LEFT JOIN LATERAL (
         SELECT sequence_number, block_hash FROM mirrorgate.metadata_blocks
-        WHERE table_id = :table_id AND generation = :generation
+        WHERE table_id = chain.table_id AND generation = chain.generation
         ORDER BY sequence_number DESC LIMIT 1) b ON true""")
 
 INSERT_METADATA_BLOCK = sa.text("""
@@ -33,21 +34,36 @@ def append_block(connection: sa.Connection, table_id: TableId, generation: Gener
 
     Dies with the transaction, leaving the chain as it was.
     """
-    keys = {"table_id": table_id, "generation": generation}
-    last = connection.execute(SELECT_LAST_BLOCK, keys).one()
-    number = 0 if last.sequence_number is None else last.sequence_number + 1
-    block = Block(number, last.block_hash, last.system_time, event)
+    append_blocks(connection, {(table_id, generation): event})
+
+
+def append_blocks(connection: sa.Connection, events: Mapping[TableLife, Event]) -> None:
+    """`append_block` for one event of each of several tables."""
+    keys = {
+        "table_ids": [table_id for table_id, _ in events],
+        "generations": [generation for _, generation in events],
+    }
     connection.execute(
         INSERT_METADATA_BLOCK,
-        keys
-        | {
-            "sequence_number": number,
-            "block_hash": block.hash,
-            "previous_hash": block.previous_hash,
-            "system_time": block.system_time,
-            "event": json.dumps(event),
-        },
+        [
+            _next_block(last, events[last.table_id, last.generation])
+            for last in connection.execute(SELECT_LAST_BLOCKS, keys)
+        ],
     )
+
+
+def _next_block(last: sa.Row[Any], event: Event) -> dict[str, object]:
+    number = 0 if last.sequence_number is None else last.sequence_number + 1
+    block = Block(number, last.block_hash, last.system_time, event)
+    return {
+        "table_id": last.table_id,
+        "generation": last.generation,
+        "sequence_number": number,
+        "block_hash": block.hash,
+        "previous_hash": block.previous_hash,
+        "system_time": block.system_time,
+        "event": json.dumps(event),
+    }
 
 
 def read_chain(

@@ -4,7 +4,7 @@ Facts and payload go into the bucket that is open: the columns' defaults say whi
 still needed into a later bucket, never into an earlier one, and so do reads look for it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from app.domain.drain_plan import PendingBlock
 from app.domain.landing_file import BatchRange
 from app.domain.payload import payload_digest
-from app.domain.table import BatchSequence, Generation, TableId
+from app.domain.table import BatchSequence, Generation, TableId, TableLife
 from app.domain.table_schema import SchemaVersion
 from app.staging.database import BINARY_RESULT
 from app.staging.driver_statements import driver_rows, numbers
@@ -36,11 +36,16 @@ STAGE_BLOCK: Final = """
     RETURNING staged_at"""
 
 SELECT_PENDING = sa.text("""
-    SELECT first_sequence, last_sequence, schema_version, change_count, row_count, payload_bytes, payload_digest,
-        ends_transaction, extract(epoch FROM clock_timestamp() - staged_at)::float8 AS age_seconds
-    FROM mirrorgate.staged_blocks
-    WHERE table_id = :table_id AND generation = :generation AND first_sequence > :after
-    ORDER BY first_sequence LIMIT :most""")
+    SELECT part.table_id, b.*
+    FROM unnest(CAST(:table_ids AS bigint[]), CAST(:generations AS integer[]), CAST(:after AS bigint[]))
+        AS part (table_id, generation, after)
+    CROSS JOIN LATERAL (
+        SELECT first_sequence, last_sequence, schema_version, change_count, row_count, payload_bytes, payload_digest,
+            extract(epoch FROM clock_timestamp() - staged_at)::float8 AS age_seconds, ends_transaction
+        FROM mirrorgate.staged_blocks
+        WHERE table_id = part.table_id AND generation = part.generation AND first_sequence > part.after
+        ORDER BY first_sequence LIMIT :most) b
+    ORDER BY part.table_id, b.first_sequence""")
 
 SELECT_RANGE = sa.text("""
     SELECT first_sequence, payload_bytes, payload_digest, bucket FROM mirrorgate.staged_blocks
@@ -136,12 +141,20 @@ def stage_block(connection: sa.Connection, block: NewBlock, *, cdc_started: bool
 
 
 def pending_blocks(
-    connection: sa.Connection, table_id: TableId, generation: Generation, *, after: BatchSequence, most: int
-) -> list[PendingBlock]:
-    """The oldest blocks beyond sequence `after`, in order, `most` at the most."""
-    keys = {"table_id": table_id, "generation": generation, "after": after, "most": most}
-    return [
-        PendingBlock(
+    connection: sa.Connection, after: Mapping[TableLife, BatchSequence], *, most: int
+) -> dict[TableId, list[PendingBlock]]:
+    """Of each table the oldest blocks beyond its sequence, in order, `most` at the most."""
+    keys = {
+        "table_ids": [table_id for table_id, _ in after],
+        "generations": [generation for _, generation in after],
+        "after": list(after.values()),
+        "most": most,
+    }
+    blocks: dict[TableId, list[PendingBlock]] = {table_id: [] for table_id, _ in after}
+    for table_id, first, last, version, changes, rows, size, digest, age, ends in connection.execute(
+        SELECT_PENDING, keys
+    ):
+        block = PendingBlock(
             BatchSequence(first),
             BatchSequence(last),
             SchemaVersion(version),
@@ -152,8 +165,8 @@ def pending_blocks(
             age,
             ends,
         )
-        for first, last, version, changes, rows, size, digest, ends, age in connection.execute(SELECT_PENDING, keys)
-    ]
+        blocks[TableId(table_id)].append(block)
+    return blocks
 
 
 def read_payloads(

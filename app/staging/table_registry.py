@@ -1,7 +1,7 @@
 """Which tables exist, with which schema versions."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -28,7 +28,7 @@ _ROUTED_TABLE = """
      ORDER BY array_position(CAST(:sources AS text[]), folded_source) LIMIT 1)"""
 _NAMED_TABLE = "(SELECT table_id FROM mirrorgate.tables WHERE folded_name = :folded_name AND state <> 'dropped')"
 SELECT_BY_ROUTE = sa.text(_SELECT_TABLES + f" AND t.table_id = coalesce({_ROUTED_TABLE}, {_NAMED_TABLE})")
-SELECT_BY_ID = sa.text(_SELECT_TABLES + " AND t.table_id = :table_id")
+SELECT_BY_IDS = sa.text(_SELECT_TABLES + " AND t.table_id = ANY(:table_ids)")
 SELECT_BY_REPLICATE_SCHEMA = sa.text(_SELECT_TABLES + " AND t.replicate_metadata ->> 'schema_id' = :schema_id")
 SELECT_ALL = sa.text(_SELECT_TABLES + " ORDER BY t.name")
 
@@ -75,8 +75,12 @@ def find_route(connection: sa.Connection, source: SourceName) -> Table | None:
 
 def find_table_by_id(connection: sa.Connection, table_id: TableId) -> Table | None:
     """The live table with this id."""
-    row = connection.execute(SELECT_BY_ID, {"table_id": table_id}).mappings().one_or_none()
-    return _table(row) if row else None
+    return next(iter(find_tables_by_id(connection, [table_id])), None)
+
+
+def find_tables_by_id(connection: sa.Connection, table_ids: Collection[TableId]) -> list[Table]:
+    """Those of these tables that are not dropped, in no order."""
+    return [_table(row) for row in connection.execute(SELECT_BY_IDS, {"table_ids": list(table_ids)}).mappings()]
 
 
 def find_table_by_replicate_schema(connection: sa.Connection, schema_id: str) -> Table | None:

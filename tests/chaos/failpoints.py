@@ -9,8 +9,9 @@ from functools import wraps
 from typing import Any, Final
 from unittest.mock import patch
 
-from spark_jobs import build_files, drain_cycle
+from spark_jobs import build_files, drain_cycle, publishing
 from spark_jobs.drain_cycle import DrainCycle
+from spark_jobs.publishing import Publishing
 
 _STEPS: Final[dict[str, tuple[Any, str]]] = {
     "W1 claim": (DrainCycle, "_claim"),
@@ -19,13 +20,14 @@ _STEPS: Final[dict[str, tuple[Any, str]]] = {
     "W2-W3 take over": (DrainCycle, "_take_over"),
     "W4 plan, not committed": (drain_cycle, "plan_next_files"),
     "W4 plan": (DrainCycle, "prepare"),
+    "W4 plan of held tables": (DrainCycle, "prepare_held"),
     "W5 build": (build_files, "build_file"),
-    "W5 nominate, not committed": (drain_cycle, "nominate"),
-    "W6 folder": (drain_cycle, "prepare_folder"),
-    "W7 rename": (drain_cycle, "make_visible"),
-    "W8 record, not committed": (drain_cycle, "record_published"),
-    "W8 record": (DrainCycle, "_record"),
-    "W9 next file": (DrainCycle, "_publish_file"),
+    "W5 nominate, not committed": (publishing, "nominate"),
+    "W6 folder": (publishing, "prepare_folder"),
+    "W7 rename": (publishing, "make_visible"),
+    "W8 record, not committed": (publishing, "record_published"),
+    "W8 record": (Publishing, "record"),
+    "W9 next files": (Publishing, "_publish_one_of_each"),
     "R3-R5 remove the folder": (drain_cycle, "remove_table_folder"),
     "R6 new generation, not committed": (drain_cycle, "finish_drop"),
     "R6 new generation": (DrainCycle, "_drop"),

@@ -24,10 +24,11 @@ from app.landing.local_zone import LocalZone
 from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.parquet_file import FileLayout
 from app.landing.zone import LandingZone
-from spark_jobs import drain as drains
+from spark_jobs import drain_loop
 from spark_jobs.build_files import BuildPlace
-from spark_jobs.drain import Drain, kept_lease
+from spark_jobs.drain import kept_lease
 from spark_jobs.drain_cycle import DrainCycle
+from spark_jobs.drain_loop import Drain
 from tests.chaos.building import builds_in_process
 from tests.chaos.failpoints import failpoints
 from tests.chaos.faulty_zone import FaultyZone, Troubles
@@ -112,7 +113,7 @@ def run_light_drain(plan: DrainPlan, parent: int) -> None:
         stack.enter_context(builds_in_process())
         stack.enter_context(failpoints(fate.reached))
         stack.enter_context(patch.multiple(retries, _FIRST_PAUSE=FIRST_BACKOFF / 4, _LONGEST_PAUSE=LONGEST_BACKOFF))
-        stack.enter_context(patch.multiple(drains, _FIRST_BACKOFF=FIRST_BACKOFF, _LONGEST_BACKOFF=LONGEST_BACKOFF))
+        stack.enter_context(patch.multiple(drain_loop, _FIRST_BACKOFF=FIRST_BACKOFF, _LONGEST_BACKOFF=LONGEST_BACKOFF))
         for module in ("spark_jobs.drain_cycle", "spark_jobs.build_files"):
             stack.enter_context(patch(f"{module}.open_zone", troubled))
         while True:

@@ -78,7 +78,8 @@ class SimulatedDrains:
     def _publish(self, drain: DrainCycle) -> None:
         due = drain.due()
         self._source.shuffle(due)
-        claimed = [entry for table_id in due if (entry := drain.prepare(table_id)) is not None]
+        claimed, alone = drain.prepare_held(due)
+        claimed += [entry for table_id in alone if (entry := drain.prepare(table_id)) is not None]
         if claimed:
             drain.build_and_publish(claimed)
 

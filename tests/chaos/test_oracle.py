@@ -116,7 +116,7 @@ def test_a_number_taken_from_a_listing_is_found(history: Simulation, monkeypatch
         source = Scratch(built.planned.table_id, built.epoch).path(built.temp_name)
         zone.rename(source, f"{name.folder}/{number:020d}.parquet")
 
-    monkeypatch.setattr("spark_jobs.drain_cycle.make_visible", listed)
+    monkeypatch.setattr("spark_jobs.publishing.make_visible", listed)
     published(history, 3)
     history.look()
     published(history, 1)

@@ -26,7 +26,8 @@ from tests.protocol.store import carry_out, find_temp, put, recorded_amiss
 @stands_for(
     Pc.PLAN,
     "spark_jobs.drain_cycle:DrainCycle._prepare",
-    "app.staging.landing_ledger:plan_next_files",
+    "spark_jobs.drain_cycle:DrainCycle.prepare_held",
+    "app.staging.file_plans:plan_next_files",
     "app.domain.drain_plan:plan_files",
 )
 def plan(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
@@ -190,7 +191,7 @@ def look_again(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     yield move
 
 
-@stands_for(Pc.RECORD, "spark_jobs.drain_cycle:DrainCycle._record", "app.staging.landing_ledger:record_published")
+@stands_for(Pc.RECORD, "spark_jobs.publishing:Publishing.record", "app.staging.landing_ledger:record_published")
 def record(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     number = drain.number
     if is_stale(case, shared, drain, Rule.EPOCH_RECORD):

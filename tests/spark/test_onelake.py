@@ -68,9 +68,10 @@ def test_a_file_that_mirroring_took_before_it_was_recorded_is_recorded_not_lande
     first = new_worker(zone=place(onelake, trust))
     claimed = first.prepare(current(engine, "t").table_id)
     assert claimed is not None
-    monkeypatch.setattr(first, "_record", die)
-    with pytest.raises(Died):
-        first.build_and_publish([claimed])
+    with monkeypatch.context() as patch:
+        patch.setattr("spark_jobs.publishing.record_published", die)
+        with pytest.raises(Died):
+            first.build_and_publish([claimed])
     end_lease(engine, first)
     stage_keys(engine, current(engine, "t"), [3])
     drain(new_worker(zone=place(onelake, trust)))

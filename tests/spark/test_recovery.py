@@ -2,14 +2,15 @@
 
 import errno
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from app.domain.table import TableState
+from app.domain.table import TableId, TableState
 from app.errors import Code, InvariantBroken
 from app.landing.local_zone import LocalZone
-from spark_jobs.drain_cycle import DrainCycle
 from tests.spark.conftest import NewWorker, drain, end_lease
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
 from tests.support.schemas import schema_of
@@ -54,9 +55,10 @@ def test_a_file_that_is_visible_but_not_recorded_is_recorded_not_landed_again(
     first = new_worker()
     claimed = first.prepare(current(engine, "t").table_id)
     assert claimed is not None
-    monkeypatch.setattr(first, "_record", die)
-    with pytest.raises(Died):
-        first.build_and_publish([claimed])
+    with monkeypatch.context() as patch:
+        patch.setattr("spark_jobs.publishing.record_published", die)
+        with pytest.raises(Died):
+            first.build_and_publish([claimed])
     assert landed_keys(landing_zone, "t") == [[1, 2]]
     end_lease(engine, first)
     stage_keys(engine, current(engine, "t"), [3])
@@ -70,9 +72,10 @@ def test_a_file_that_mirroring_took_before_it_was_recorded_is_not_landed_again(
     first = new_worker()
     claimed = first.prepare(current(engine, "t").table_id)
     assert claimed is not None
-    monkeypatch.setattr(first, "_record", die)
-    with pytest.raises(Died):
-        first.build_and_publish([claimed])
+    with monkeypatch.context() as patch:
+        patch.setattr("spark_jobs.publishing.record_published", die)
+        with pytest.raises(Died):
+            first.build_and_publish([claimed])
     processed = landing_zone / "t" / "_ProcessedFiles"
     processed.mkdir()
     (landing_zone / "t" / ONE).rename(processed / ONE)
@@ -90,7 +93,7 @@ def test_a_worker_that_dies_between_nomination_and_rename_lands_nothing_twice(
     claimed = first.prepare(current(engine, "t").table_id)
     assert claimed is not None
     with monkeypatch.context() as patch:
-        patch.setattr("spark_jobs.drain_cycle.make_visible", die)
+        patch.setattr("spark_jobs.publishing.make_visible", die)
         with pytest.raises(Died):
             first.build_and_publish([claimed])
     end_lease(engine, first)
@@ -105,18 +108,14 @@ def test_a_worker_that_wakes_after_another_took_over_changes_nothing_visible(
     claimed = paused.prepare(current(engine, "t").table_id)
     assert claimed is not None
 
-    def take_over_first(name: str) -> None:
-        original = getattr(DrainCycle, name)
+    publish = paused.publishing.publish
 
-        def late(self: DrainCycle, *arguments: object) -> object:
-            if self is paused:
-                end_lease(engine, paused)
-                drain(other)
-            return original(self, *arguments)
+    def late(*arguments: Any) -> dict[TableId, Exception]:
+        end_lease(engine, paused)
+        drain(other)
+        return publish(*arguments)
 
-        monkeypatch.setattr(DrainCycle, name, late)
-
-    take_over_first("_publish_table")
+    monkeypatch.setattr(paused, "publishing", SimpleNamespace(publish=late))
     assert paused.build_and_publish([claimed]) == set()
     assert landed_keys(landing_zone, "t") == [[1, 2]]
     assert current(engine, "t").state is TableState.ACTIVE
@@ -149,7 +148,7 @@ def test_a_store_that_fails_while_it_is_looked_at_only_delays(
     claimed = first.prepare(current(engine, "t").table_id)
     assert claimed is not None
     with monkeypatch.context() as patch:
-        patch.setattr(first, "_record", die)
+        patch.setattr("spark_jobs.publishing.record_published", die)
         with pytest.raises(Died):
             first.build_and_publish([claimed])
     end_lease(engine, first)

@@ -8,7 +8,8 @@ import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
 from spark_jobs.build_files import FEW_FILES
-from spark_jobs.drain_cycle import ClaimedTable, DrainCycle
+from spark_jobs.drain_cycle import DrainCycle
+from spark_jobs.publishing import ClaimedTable
 from tests.spark.conftest import NewWorker, drain
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
 from tests.support.schemas import schema_of

@@ -6,7 +6,8 @@ from itertools import count
 import sqlalchemy as sa
 
 from app.domain.backlog import Amount
-from app.staging.backlog import BacklogReader, Lagging, TableLife
+from app.domain.table import TableLife
+from app.staging.backlog import BacklogReader, Lagging
 from app.staging.table_status import count_tables
 from tests.support import sql
 from tests.support.gateway_parts import dropping, stage_keys

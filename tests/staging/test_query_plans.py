@@ -11,11 +11,13 @@ from app.embedded import PrivatePostgres
 from app.staging.backlog import SELECT_LAGGING, SUM_BLOCKS
 from app.staging.database import open_engine
 from app.staging.dead_letters import SELECT_NEXT, SELECT_WAITING
-from app.staging.landing_ledger import SELECT_LAST_FILE, SELECT_UNRECORDED
+from app.staging.file_plans import SELECT_LAST_FILES
+from app.staging.landing_ledger import SELECT_FILE_POSITIONS, SELECT_TABLES_TO_REPAIR, SELECT_UNRECORDED
+from app.staging.metadata_blocks import SELECT_LAST_BLOCKS
 from app.staging.row_images import SELECT_IMAGES
 from app.staging.source_positions import SELECT_POSITIONS
 from app.staging.staged_blocks import SELECT_BATCH, SELECT_PENDING, SELECT_RANGE
-from app.staging.table_registry import SELECT_BY_ID, SELECT_BY_NAME, SELECT_BY_ROUTE
+from app.staging.table_registry import SELECT_BY_IDS, SELECT_BY_NAME, SELECT_BY_ROUTE
 from app.staging.table_routing import DELETE_SOURCES, SELECT_SOURCE_OWNER
 from tests.support import sql
 from tests.support.databases import create_database, database_in
@@ -24,6 +26,7 @@ from tests.support.schemas import schema_of
 
 READ_IMAGES = sa.text(re.sub(r"%\((\w+)\)[sb]", r":\1", SELECT_IMAGES))
 BATCHES = 5_000
+LIFE = {"table_ids": [1], "generations": [1]}
 FILES = 4_000
 
 STAGE = """
@@ -56,6 +59,14 @@ IMAGES = """
     SELECT 1, 1, CAST(n::text AS bytea), 1, 'x' FROM generate_series(1, :images) n"""
 
 
+CHAIN = """
+    INSERT INTO mirrorgate.metadata_blocks (table_id, generation, sequence_number, block_hash, previous_hash,
+        system_time, event)
+    SELECT table_id, generation, n, lpad(n::text, 64, '0'),
+        CASE WHEN n > 2 THEN lpad((n - 1)::text, 64, '0') ELSE block_hash END, system_time, event
+    FROM mirrorgate.metadata_blocks, generate_series(2, :blocks) n WHERE table_id = 1 AND sequence_number = 1
+    ORDER BY n"""
+
 LETTERS = """
     INSERT INTO mirrorgate.dead_letters (table_id, generation, format, reading, message, errors, message_index,
         principal, state, settled_at, settled_by)
@@ -73,6 +84,7 @@ def history(postgres: PrivatePostgres, template_database: str) -> Iterator[sa.En
     registered(engine, "t", schema_of({"id": "int64"}))
     sql.run(engine, STAGE, batches=BATCHES)
     sql.run(engine, PUBLISH, files=FILES)
+    sql.run(engine, CHAIN, blocks=FILES)
     sql.run(engine, TABLES, tables=FILES)
     sql.run(engine, POSITIONS)
     sql.run(engine, IMAGES, images=FILES)
@@ -100,22 +112,25 @@ def explained(engine: sa.Engine, query: sa.TextClause, **parameters: Any) -> lis
 @pytest.mark.parametrize(
     ("query", "parameters", "touched"),
     [
-        (SELECT_PENDING, {"after": FILES, "most": 10}, 10),
-        (SELECT_PENDING, {"after": 0, "most": 10}, 10),
-        (SELECT_PENDING, {"after": BATCHES, "most": 10}, 0),
+        (SELECT_PENDING, LIFE | {"after": [FILES], "most": 10}, 10),
+        (SELECT_PENDING, LIFE | {"after": [0], "most": 10}, 10),
+        (SELECT_PENDING, LIFE | {"after": [BATCHES], "most": 10}, 0),
         (SELECT_RANGE, {"first_sequence": 100, "last_sequence": 109}, 10),
         (SELECT_BATCH, {"sequence": 1}, 1),
         (SELECT_BATCH, {"sequence": FILES // 2}, 1),
         (SELECT_BATCH, {"sequence": BATCHES}, 1),
         (SELECT_BATCH, {"sequence": BATCHES + 1}, 1),
         (SELECT_BATCH, {"sequence": 2**62}, 1),
-        (SELECT_LAST_FILE, {}, 1),
+        (SELECT_LAST_FILES, LIFE, 1),
+        (SELECT_FILE_POSITIONS, LIFE | {"first_sequences": [100], "last_sequences": [109]}, 10),
+        (SELECT_LAST_BLOCKS, LIFE, 1),
+        (SELECT_TABLES_TO_REPAIR, {"table_ids": [1]}, 1),
         (SELECT_UNRECORDED, {"most": 8}, 0),
         (SELECT_BY_ROUTE, {"sources": ["c.s.t7", "s.t7"], "folded_name": "s.t7"}, 1),
         (SELECT_BY_ROUTE, {"sources": ["c.t7", "t7"], "folded_name": "t7"}, 1),
         (SELECT_BY_ROUTE, {"sources": ["none"], "folded_name": "none"}, 0),
         (SELECT_BY_NAME, {"folded_name": "t7"}, 1),
-        (SELECT_BY_ID, {}, 1),
+        (SELECT_BY_IDS, {"table_ids": [1]}, 1),
         (SELECT_SOURCE_OWNER, {"folded_source": "s.t7"}, 1),
         (DELETE_SOURCES, {}, 0),
         (SELECT_POSITIONS, {}, 1),
@@ -134,6 +149,9 @@ def explained(engine: sa.Engine, query: sa.TextClause, **parameters: Any) -> lis
         "the batch after the last",
         "a batch that never will be",
         "the last file",
+        "the source position of a file",
+        "the last block of a chain",
+        "whether a table has files to repair",
         "nothing planned",
         "the table of a source",
         "the table of a name",
@@ -152,7 +170,7 @@ def test_a_query_reads_by_an_index_and_only_what_it_needs(
     history: sa.Engine, query: sa.TextClause, parameters: dict[str, Any], touched: int
 ) -> None:
     scans = [node for node in explained(history, query, **parameters) if "Scan" in node["Node Type"]]
-    reads = [scan for scan in scans if scan["Node Type"] != "Subquery Scan"]
+    reads = [scan for scan in scans if scan["Node Type"] not in {"Subquery Scan", "Function Scan"}]
     assert all("Index" in scan["Node Type"] or scan["Node Type"] == "Bitmap Heap Scan" for scan in reads)
     assert all(scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0) <= touched for scan in reads)
 

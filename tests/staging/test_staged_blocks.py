@@ -22,9 +22,8 @@ def status(engine: sa.Engine, owned: Owned, sequence: int, generation: int = 1) 
 def test_pending_blocks_are_the_oldest_beyond_a_sequence(engine: sa.Engine) -> None:
     owned = owned_table(engine, [1], [2, 3], [4], [5])
     with engine.begin() as connection:
-        blocks = pending_blocks(
-            connection, owned.table.table_id, owned.table.generation, after=BatchSequence(1), most=2
-        )
+        life = (owned.table.table_id, owned.table.generation)
+        blocks = pending_blocks(connection, {life: BatchSequence(1)}, most=2)[owned.table.table_id]
     assert [(block.first_sequence, block.last_sequence, block.rows, block.changes) for block in blocks] == [
         (2, 2, 2, 2),
         (3, 3, 1, 1),

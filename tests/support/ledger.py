@@ -8,8 +8,9 @@ import sqlalchemy as sa
 from app.domain.drain_plan import FileLimits
 from app.domain.landing_file import BuiltFile, PlannedFile
 from app.domain.table import Epoch, Table, TableId
-from app.staging.landing_ledger import nominate, plan_next_files, record_published
-from app.staging.leases import claim_table, renew_lease
+from app.staging.file_plans import plan_next_files
+from app.staging.landing_ledger import nominate, record_published
+from app.staging.leases import Claim, claim_table, renew_lease
 from tests.support.gateway_parts import registered, stage_keys
 from tests.support.schemas import schema_of
 
@@ -52,7 +53,8 @@ def plan(
     engine: sa.Engine, owned: Owned, limits: FileLimits = ONE_BLOCK_A_FILE, *, most: int = 100
 ) -> list[PlannedFile]:
     with engine.begin() as connection:
-        return plan_next_files(connection, owned.table, owned.epoch, limits, most=most)
+        plans = plan_next_files(connection, [Claim(owned.table, owned.epoch)], limits, most=most)
+    return plans[owned.table.table_id]
 
 
 def built(owned: Owned, planned: PlannedFile, temp_name: str = "temp") -> BuiltFile:
@@ -61,12 +63,12 @@ def built(owned: Owned, planned: PlannedFile, temp_name: str = "temp") -> BuiltF
 
 def nominated(engine: sa.Engine, file: BuiltFile) -> bool:
     with engine.begin() as connection:
-        return nominate(connection, file)
+        return nominate(connection, [file]) == {file.planned.table_id}
 
 
 def record(engine: sa.Engine, owned: Owned, planned: PlannedFile) -> None:
     with engine.begin() as connection:
-        record_published(connection, planned, owned.epoch)
+        record_published(connection, {planned: owned.epoch})
 
 
 def publish(engine: sa.Engine, owned: Owned, planned: PlannedFile) -> None:

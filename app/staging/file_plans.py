@@ -1,0 +1,125 @@
+"""W4: lines of the landing ledger are written here, before what they stand for is built."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from app.domain.drain_plan import FileLimits, PendingBlock, plan_files_for, range_of
+from app.domain.landing_file import FileIdentity, PlannedFile, content_digest, seed_identity
+from app.domain.table import BatchSequence, FileNumber, Table, TableId
+from app.staging.landing_ledger import unrecorded_files
+from app.staging.leases import Claim, check_epochs
+from app.staging.staged_blocks import pending_blocks
+
+SELECT_LAST_FILES = sa.text("""
+    SELECT c.table_id, f.number, f.last_sequence, f.state = 'planned' AS is_unrecorded,
+        c.flush_through > c.published_through AS is_flushed
+    FROM unnest(CAST(:table_ids AS bigint[]), CAST(:generations AS integer[])) AS claimed (table_id, generation)
+    JOIN mirrorgate.table_counters c ON c.table_id = claimed.table_id
+    LEFT JOIN LATERAL (
+        SELECT number, last_sequence, state FROM mirrorgate.landing_files
+        WHERE table_id = claimed.table_id AND generation = claimed.generation
+        ORDER BY number DESC LIMIT 1) f ON true""")
+
+INSERT_FILE = sa.text("""
+    INSERT INTO mirrorgate.landing_files (table_id, generation, number, first_sequence, last_sequence,
+        schema_version, row_count, change_count, digest)
+    VALUES (:table_id, :generation, :number, :first_sequence, :last_sequence,
+        :schema_version, :row_count, :change_count, :digest)""")
+
+ADVANCE_NEXT_FILE = sa.text("""
+    UPDATE mirrorgate.table_counters SET next_file_number = :number + 1 WHERE table_id = :table_id""")
+
+MOST_BLOCKS: Final = 10_000
+"""Blocks that one planning step reads; a longer backlog is planned in the next step."""
+
+
+def plan_next_files(
+    connection: sa.Connection, claims: Sequence[Claim], limits: FileLimits, *, most: int, slots: int = 1
+) -> dict[TableId, list[PlannedFile]]:
+    """Bind the next numbers of each table to its oldest consecutive pending blocks, at most `most` files, cut so that
+    `slots` tasks can build them at the same time; the seed file first where the table is to have one.
+
+    Earlier planned files that are not published yet come first in the answer and count. Of several tables, one with
+    a long backlog is left out: it is to be planned alone. Raises InvariantBroken `stale_epoch`. A process that dies
+    after the commit leaves planned files, which the next owner finds here and builds under the same numbers.
+    """
+    check_epochs(connection, {claim.table.table_id: claim.epoch for claim in claims})
+    tables = sorted((claim.table for claim in claims), key=lambda table: table.table_id)
+    keys = {
+        "table_ids": [table.table_id for table in tables],
+        "generations": [table.generation for table in tables],
+    }
+    last = {row.table_id: row for row in connection.execute(SELECT_LAST_FILES, keys)}
+    beyond = {
+        (table.table_id, table.generation): BatchSequence(last[table.table_id].last_sequence or 0) for table in tables
+    }
+    most_blocks = MOST_BLOCKS // len(tables)
+    pending = pending_blocks(connection, beyond, most=most_blocks)
+    plans: dict[TableId, list[PlannedFile]] = {}
+    lines: list[dict[str, object]] = []
+    for table in tables:
+        blocks = pending[table.table_id]
+        if len(tables) > 1 and len(blocks) == most_blocks:
+            continue
+        before = last[table.table_id]
+        planned = unrecorded_files(connection, table, most=most) if before.is_unrecorded else []
+        new = _new_files(table, before, blocks, limits, most=most - len(planned), slots=slots)
+        plans[table.table_id] = planned + [file for file, _ in new]
+        lines += [_line(file, changes) for file, changes in new]
+    if lines:
+        connection.execute(INSERT_FILE, lines)
+        numbers = {line["table_id"]: line["number"] for line in lines}
+        connection.execute(
+            ADVANCE_NEXT_FILE, [{"table_id": table_id, "number": number} for table_id, number in numbers.items()]
+        )
+    return plans
+
+
+def _new_files(
+    table: Table, last: sa.Row[Any], blocks: Sequence[PendingBlock], limits: FileLimits, *, most: int, slots: int
+) -> list[tuple[PlannedFile, int]]:
+    """The next files with their numbers of changes."""
+    number = last.number or 0
+    new: list[tuple[PlannedFile, int]] = []
+    if last.number is None and table.options.seed_file and most > 0:
+        seed = seed_identity(str(table.name), table.generation)
+        new.append((PlannedFile(table.table_id, table.schema_version, seed, payload_bytes=0), 0))
+        number = seed.number
+    if last.is_flushed:
+        limits = replace(limits, max_delay_seconds=0)
+    for group, _ in zip(plan_files_for(blocks, limits, slots=slots), range(most - len(new)), strict=False):
+        number = FileNumber(number + 1)
+        new.append((_new_file(table, number, group), sum(block.changes for block in group)))
+    return new
+
+
+def _new_file(table: Table, number: FileNumber, blocks: Sequence[PendingBlock]) -> PlannedFile:
+    batches = range_of(blocks)
+    identity = FileIdentity(
+        table=str(table.name),
+        generation=table.generation,
+        number=number,
+        first_sequence=batches.first,
+        last_sequence=batches.last,
+        rows=sum(block.rows for block in blocks),
+        digest=content_digest(block.digest for block in blocks),
+    )
+    size = sum(block.payload_bytes for block in blocks)
+    return PlannedFile(table.table_id, blocks[0].schema_version, identity, payload_bytes=size)
+
+
+def _line(file: PlannedFile, changes: int) -> dict[str, object]:
+    return {
+        "table_id": file.table_id,
+        "generation": file.identity.generation,
+        "number": file.identity.number,
+        "first_sequence": file.identity.first_sequence,
+        "last_sequence": file.identity.last_sequence,
+        "schema_version": file.schema_version,
+        "row_count": file.identity.rows,
+        "change_count": changes,
+        "digest": file.identity.digest,
+    }
