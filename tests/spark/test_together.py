@@ -1,0 +1,143 @@
+"""Several tables share the transactions that plan, nominate and record; each answers for itself all the same."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from app.domain.drop_plan import DropAction, DropPlan
+from app.domain.table import Epoch, FileNumber, Generation, TableId, TableState
+from app.staging import file_plans
+from app.staging.table_lifecycle import begin_drop, request_repair, set_publishing
+from spark_jobs.drain_cycle import DrainCycle
+from spark_jobs.publishing import ClaimedTable
+from tests.spark.conftest import NewWorker, drain
+from tests.support import sql
+from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
+from tests.support.schemas import schema_of
+
+ID = schema_of({"id": "int64"}, ["id"])
+NAMES = ("a", "b", "c", "d")
+RECORD = "UPDATE mirrorgate.landing_files f SET state"
+NOMINATE = "UPDATE mirrorgate.landing_files f\n    SET nominated"
+PLAN = "SELECT c.table_id, f.number"
+
+
+@pytest.fixture
+def tables(engine: sa.Engine) -> list[TableId]:
+    """Four tables, one pending batch each."""
+    found = [registered(engine, name, ID) for name in NAMES]
+    for table in found:
+        stage_keys(engine, table, [1])
+    return [table.table_id for table in found]
+
+
+@pytest.fixture
+def worker(new_worker: NewWorker, tables: list[TableId]) -> DrainCycle:
+    """A worker that holds the four tables and has published the first file of each."""
+    worker = new_worker()
+    drain(worker)
+    return worker
+
+
+def more(engine: sa.Engine, *keys: int) -> None:
+    for name in NAMES:
+        stage_keys(engine, current(engine, name), *([key] for key in keys))
+
+
+def prepared(worker: DrainCycle, tables: Sequence[TableId]) -> list[ClaimedTable]:
+    claimed, alone = worker.prepare_held(tables)
+    assert alone == []
+    return claimed
+
+
+@contextmanager
+def held_counter(engine: sa.Engine, table_id: TableId) -> Iterator[None]:
+    """An ingest transaction that has the table's sequence lock and does not end."""
+    with engine.connect() as connection:
+        connection.execute(
+            sa.text("SELECT FROM mirrorgate.table_counters WHERE table_id = :id FOR UPDATE"), {"id": table_id}
+        )
+        yield
+        connection.rollback()
+
+
+def test_one_transaction_plans_one_nominates_and_one_records_a_file_of_each_table(
+    engine: sa.Engine, landing_zone: Path, worker: DrainCycle, tables: list[TableId]
+) -> None:
+    more(engine, 2)
+    with (
+        sql.counted(worker.engine, PLAN) as plans,
+        sql.counted(worker.engine, NOMINATE) as nominations,
+        sql.counted(worker.engine, RECORD) as records,
+    ):
+        worker.build_and_publish(prepared(worker, tables))
+    assert (len(plans), len(nominations), len(records)) == (1, 1, 1)
+    assert [landed_keys(landing_zone, name) for name in NAMES] == [[[1], [2]]] * 4
+
+
+def test_several_files_of_several_tables_are_recorded_in_order_without_a_gap(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, tables: list[TableId]
+) -> None:
+    more(engine, 2, 3)
+    stage_keys(engine, current(engine, "d"), [4])
+    drain(new_worker(rows=1))
+    assert [landed_keys(landing_zone, name) for name in NAMES[:3]] == [[[1], [2], [3]]] * 3
+    assert landed_keys(landing_zone, "d") == [[1], [2], [3], [4]]
+
+
+def test_a_table_that_another_worker_took_over_does_not_keep_the_others_back(
+    engine: sa.Engine, landing_zone: Path, worker: DrainCycle, tables: list[TableId]
+) -> None:
+    more(engine, 2)
+    claimed = prepared(worker, tables)
+    sql.run(engine, "UPDATE mirrorgate.table_leases SET epoch = epoch + 1 WHERE table_id = :id", id=tables[1])
+    assert worker.build_and_publish(claimed) == {tables[0], tables[2], tables[3]}
+    assert landed_keys(landing_zone, "b") == [[1]]
+    assert [landed_keys(landing_zone, name) for name in ("a", "c", "d")] == [[[1], [2]]] * 3
+
+
+def test_a_table_whose_sequence_lock_is_held_does_not_keep_the_others_back(
+    engine: sa.Engine, landing_zone: Path, worker: DrainCycle, tables: list[TableId]
+) -> None:
+    more(engine, 2)
+    claimed = prepared(worker, tables)
+    with held_counter(engine, tables[2]):
+        assert worker.build_and_publish(claimed) == {tables[0], tables[1], tables[3]}
+    drain(worker)
+    assert [landed_keys(landing_zone, name) for name in NAMES] == [[[1], [2]]] * 4
+
+
+def test_tables_that_need_more_than_a_plan_are_left_to_be_prepared_alone(
+    engine: sa.Engine, worker: DrainCycle, tables: list[TableId], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One to be dropped, one with a file to repair, and one with a longer backlog than is planned together."""
+    more(engine, 2)
+    stage_keys(engine, current(engine, "c"), [3], [4])
+    monkeypatch.setattr(file_plans, "MOST_BLOCKS", 6)
+    with engine.begin() as connection:
+        begin_drop(connection, current(engine, "a").name, Generation(1), DropPlan(DropAction.DROP), "test")
+    with engine.begin() as connection:
+        request_repair(connection, current(engine, "b").name, Generation(1), FileNumber(1), "test")
+    claimed, alone = worker.prepare_held(tables)
+    assert [entry.table_id for entry in claimed] == [tables[3]]
+    assert alone == tables[:3]
+
+
+def test_a_paused_table_is_not_planned(engine: sa.Engine, worker: DrainCycle, tables: list[TableId]) -> None:
+    more(engine, 2)
+    with engine.begin() as connection:
+        set_publishing(connection, current(engine, "a").name, Generation(1), TableState.PAUSED, "test")
+    claimed, _ = worker.prepare_held(tables)
+    assert [entry.table_id for entry in claimed] == tables[1:]
+
+
+def test_an_epoch_that_is_over_plans_nothing_for_any_table_of_its_transaction(
+    engine: sa.Engine, worker: DrainCycle, tables: list[TableId]
+) -> None:
+    more(engine, 2)
+    worker.held[tables[1]] = Epoch(worker.held[tables[1]] + 1)
+    assert worker.prepare_held(tables) == ([], tables)
+    assert sql.value(engine, "SELECT count(*) FROM mirrorgate.landing_files WHERE state = 'planned'") == 0
