@@ -10,8 +10,8 @@ from tests.chaos.simulation import simulation
 def test_whatever_dies_or_fails_everything_acknowledged_lands_once_and_in_order(
     engine: sa.Engine, database_url: str, tmp_path: Path
 ) -> None:
-    with simulation(engine, database_url, tmp_path, seed=1) as history:
-        history.run(steps=100)
+    with simulation(engine, database_url, tmp_path, seed=4) as history:
+        history.run(steps=150)
         events = history.drains.events
         assert history.oracle.rows_checked > 500
         assert sum(count for event, count in events.items() if event.startswith("killed")) > 10
