@@ -126,9 +126,10 @@ def served_app() -> FastAPI:
     second, and many small requests make one necessary each second.
     """
     leave_out_pandas()
-    if parent := multiprocessing.parent_process():  # one of several: an orphan would keep the port
-        exit_with_parent(parent.pid)
-    app = create_app()
+    settings = Settings.from_environment()
+    if settings.api_processes > 1 and (parent := multiprocessing.parent_process()):
+        exit_with_parent(parent.pid)  # an orphan would keep the port
+    app = create_app(settings)
     gc.collect()
     gc.freeze()
     return app
