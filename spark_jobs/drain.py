@@ -19,7 +19,8 @@ from app.errors import Code, InvariantBroken, MirrorgateError, Misconfigured
 from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.parquet_file import FileLayout
 from app.landing.publish import announce_partner
-from app.landing.zone import PathKind
+from app.landing.zone import PathKind, ScratchRevoked
+from app.landing.zone_owner import claim_zone
 from app.settings import Settings
 from app.staging.database import open_engine, pin_marker_position, translated_errors
 from app.staging.leases import give_up_lease, renew_lease
@@ -128,6 +129,7 @@ def run_drain(settings: Settings, *, once: bool) -> None:
     try:
         cycle = open_cycle(settings, spark, uuid4())
         drain = Drain(cycle, bins=settings.drain_bins)
+        _claim_landing_zone(cycle)
         announce_partner(cycle.zone, cycle.worker_id, settings.partner_name, settings.source_type)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: drain.stopping.set())
@@ -178,6 +180,15 @@ def _check_landing_zone(place: ZonePlace) -> None:
         raise Misconfigured(Code.LANDING_ZONE_UNUSABLE, f"landing zone {place.location}: {error}") from error
     if not usable:
         raise Misconfigured(Code.LANDING_ZONE_UNUSABLE, f"landing zone {place.location} is a file")
+
+
+def _claim_landing_zone(cycle: DrainCycle) -> None:
+    """Raises Misconfigured `landing_zone_taken`, or `landing_zone_unusable` when it cannot be written."""
+    place = cycle.place.landing_zone
+    try:
+        claim_zone(place, cycle.installation_id)
+    except (OSError, ScratchRevoked) as error:
+        raise Misconfigured(Code.LANDING_ZONE_UNUSABLE, f"landing zone {place.location}: {error}") from error
 
 
 def _listen(database_url: str, wake: threading.Event, stopping: threading.Event) -> None:
