@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -27,18 +28,6 @@ ID = schema_of({"id": "int64"}, ["id"])
 OTHER = UUID(int=2)
 
 
-class Borrowed:
-    """The tests' session, which goes on when the drain stops its own."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-
-    def stop(self) -> None: ...
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._spark, name)
-
-
 @pytest.fixture
 def settings(
     database_url: str, landing_zone: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
@@ -52,7 +41,7 @@ def settings(
 
     drains_open_cycle = drains.open_cycle
     monkeypatch.setattr(drains, "open_cycle", open_cycle)
-    monkeypatch.setattr(drains, "start_spark", lambda _: Borrowed(spark))
+    monkeypatch.setattr(drains, "running_spark", lambda _: nullcontext(spark))
     monkeypatch.setattr(drains, "configure_logging", lambda _: None)
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     yield Settings(
