@@ -15,14 +15,15 @@ import structlog
 from app.domain.database_findings import judge_clock, judge_database
 from app.domain.finding import Finding, Outcome, unsafe_among
 from app.domain.machine_findings import judge_space, judge_variables, judge_versions
-from app.domain.zone_findings import judge_zone
+from app.domain.zone_findings import ZoneCheck, judge_seen, judge_zone
 from app.errors import Code, MirrorgateError, Misconfigured
 from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.probe import probe_zone
 from app.landing.storage_address import StorageOptions
+from app.landing.zone_owner import look_at_owner
 from app.settings import Settings, unknown_variables
 from app.staging.database import open_engine
-from app.staging.safety import database_facts
+from app.staging.safety import database_facts, present_installation
 
 log = structlog.get_logger()
 
@@ -48,17 +49,25 @@ def examine(
         findings += _database(database_url)
     if place is not None:
         findings += _zone(place)
+    if place is not None and database_url is not None:
+        findings += _owner(place, database_url)
     if data_dir is not None:
         findings.append(judge_space("data_directory_space", str(data_dir), shutil.disk_usage(data_dir).free))
     return findings
 
 
 def require_safe(findings: list[Finding], *, allow_unsafe: bool) -> None:
-    """Log each warning; raise Misconfigured `unsafe_setup` for what is unsafe, or with `allow_unsafe` say it loudly."""
+    """Log each warning; raise Misconfigured `unsafe_setup` for what is unsafe, or with `allow_unsafe` say it loudly.
+
+    Raises Misconfigured `landing_zone_taken` in any case for the landing zone of another gateway.
+    """
     unsafe = unsafe_among(findings)
     for finding in findings:
         if finding.outcome is Outcome.WARNING:
             log.warning("start_check", check=finding.check, detail=finding.detail, remedy=finding.remedy)
+    for finding in unsafe:
+        if finding.check == ZoneCheck.OWNER:
+            raise Misconfigured(Code.LANDING_ZONE_TAKEN, finding.detail, remedy=finding.remedy)
     if unsafe and not allow_unsafe:
         remedies = dict.fromkeys(str(finding.remedy) for finding in unsafe)
         raise Misconfigured(
@@ -117,6 +126,21 @@ def _zone(place: ZonePlace) -> list[Finding]:
         return findings
 
     return _or_unsafe("landing_zone", ask, "Check the landing zone's address, its owner and its rights.")
+
+
+def _owner(place: ZonePlace, database_url: str) -> list[Finding]:
+    """Whether the database and the landing zone belong together; nothing where one of them does not answer, which the
+    findings on it say."""
+    engine = open_engine(database_url, pool_size=1, application="mirrorgate doctor")
+    try:
+        return [judge_seen(look_at_owner(place, present_installation(engine)))]
+    except MirrorgateError as error:
+        taken = error.code is Code.LANDING_ZONE_TAKEN
+        return [Finding(ZoneCheck.OWNER, Outcome.UNSAFE, error.detail, error.remedy)] if taken else []
+    except OSError:
+        return []
+    finally:
+        engine.dispose()
 
 
 def _or_unsafe(check: str, ask: Callable[[], list[Finding]], remedy: str) -> list[Finding]:

@@ -394,6 +394,12 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         "The landing zone cannot be used.",
         "For a folder check its owner; for OneLake or ADLS Gen2 the address, the credential and its rights.",
     ),
+    Code.LANDING_ZONE_TAKEN: CodeFacts(
+        Kind.MISCONFIGURED,
+        "The landing zone belongs to another gateway, one with another database.",
+        "Check MIRRORGATE_LANDING_ZONE and MIRRORGATE_DATABASE_URL: each gateway needs a landing zone of its own. To "
+        "begin anew, take a new one, or empty that of a gateway that is gone for good (docs/operations.md).",
+    ),
     Code.UNSAFE_SETUP: CodeFacts(
         Kind.MISCONFIGURED,
         "The landing zone or Postgres lacks something without which changes could be lost, repeated or mixed up.",

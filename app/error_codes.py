@@ -109,6 +109,7 @@ class Code(StrEnum):
     PUBLIC_WITHOUT_TLS = "public_without_tls"
     LANDING_ZONE_UNSUPPORTED = "landing_zone_unsupported"
     LANDING_ZONE_UNUSABLE = "landing_zone_unusable"
+    LANDING_ZONE_TAKEN = "landing_zone_taken"
     UNSAFE_SETUP = "unsafe_setup"
     ALREADY_RUNNING = "already_running"
     DATABASE_NOT_MIGRATED = "database_not_migrated"

@@ -7,11 +7,10 @@ import os
 import signal
 import ssl
 import sys
-import tempfile
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any, Final
 
 import structlog
 import uvicorn
@@ -55,8 +54,11 @@ from app.staging.schema_revision import require_migrated
 from app.staging.wake import WakeSender
 from app.supervisor import exit_with_parent
 from app.telemetry import configure_logging
+from app.temporary_folder import temporary_folder
 
 log = structlog.get_logger()
+
+_METRICS: Final = "PROMETHEUS_MULTIPROC_DIR"
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -148,8 +150,6 @@ def serve(settings: Settings, *, parent_pid: int | None = None) -> None:
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises the signal again when it has stopped
     check_start(settings)
-    if settings.api_processes > 1:
-        os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", tempfile.mkdtemp(prefix="mirrorgate-metrics-"))
     if parent_pid is not None:
         exit_with_parent(parent_pid)
     config = uvicorn.Config(
@@ -168,13 +168,28 @@ def serve(settings: Settings, *, parent_pid: int | None = None) -> None:
         timeout_worker_healthcheck=30,
     )
     if settings.api_processes > 1:
-        _ApiProcesses(config, [config.bind_socket()]).run()
+        with _shared_metrics():
+            _ApiProcesses(config, [config.bind_socket()]).run()
         return
     server = uvicorn.Server(config)
     with suppress(KeyboardInterrupt):
         server.run()
     if not server.started:
         sys.exit(STARTUP_FAILURE)
+
+
+@contextmanager
+def _shared_metrics() -> Iterator[None]:
+    """Within the block API processes that are started count together, in the folder that is set or one of their own."""
+    if _METRICS in os.environ:
+        yield
+        return
+    with temporary_folder("metrics") as folder:
+        os.environ[_METRICS] = str(folder)
+        try:
+            yield
+        finally:
+            del os.environ[_METRICS]
 
 
 class _ApiProcesses(Multiprocess):

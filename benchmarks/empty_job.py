@@ -17,7 +17,7 @@ from app.embedded import find_java
 from app.settings import Settings
 from benchmarks.figure import BenchmarkFailed
 from benchmarks.processes import started
-from spark_jobs.drain import start_spark
+from spark_jobs.drain import running_spark
 
 
 class EmptyJobs:
@@ -58,15 +58,14 @@ def _seconds(spark: SparkSession) -> float:
 
 
 def main() -> None:
-    spark = start_spark(Settings())
-    for _ in range(10):
-        _seconds(spark)
-    sys.stdout.write("warm\n")
-    sys.stdout.flush()
-    for line in sys.stdin:
-        sys.stdout.write(f"{statistics.median(_seconds(spark) for _ in range(int(line)))}\n")
+    with running_spark(Settings()) as spark:
+        for _ in range(10):
+            _seconds(spark)
+        sys.stdout.write("warm\n")
         sys.stdout.flush()
-    spark.stop()
+        for line in sys.stdin:
+            sys.stdout.write(f"{statistics.median(_seconds(spark) for _ in range(int(line)))}\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

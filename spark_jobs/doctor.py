@@ -23,7 +23,7 @@ from app.landing.probe import clean_up, probe_folder
 from app.settings import Settings
 from app.staging.database import installation_id, open_engine, translated_errors
 from app.telemetry import configure_logging
-from spark_jobs.drain import start_spark
+from spark_jobs.drain import running_spark
 
 _RESULT = pa.schema([("facts", pa.string())])
 
@@ -101,11 +101,8 @@ def _failure(act: Callable[[], object]) -> str | None:
 def main() -> None:
     settings = Settings.from_environment()
     configure_logging(settings)
-    spark = start_spark(settings)
-    try:
+    with running_spark(settings) as spark:
         findings = examine_executors(spark, landing_place(settings), settings.require_database_url())
-    finally:
-        spark.stop()
     sys.stdout.write(json.dumps([finding.to_json() for finding in findings]) + "\n")
 
 

@@ -6,7 +6,8 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Final
 from uuid import UUID, uuid4
 
@@ -19,7 +20,8 @@ from app.errors import Code, InvariantBroken, MirrorgateError, Misconfigured
 from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.parquet_file import FileLayout
 from app.landing.publish import announce_partner
-from app.landing.zone import PathKind
+from app.landing.zone import PathKind, ScratchRevoked
+from app.landing.zone_owner import claim_zone
 from app.settings import Settings
 from app.staging.database import open_engine, pin_marker_position, translated_errors
 from app.staging.leases import give_up_lease, renew_lease
@@ -28,6 +30,7 @@ from app.staging.schema_revision import require_migrated
 from app.staging.wake import WakeListener
 from app.supervisor import exit_with_parent
 from app.telemetry import configure_logging
+from app.temporary_folder import temporary_folder
 from spark_jobs.build_files import BuildPlace
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_loop import Drain
@@ -47,29 +50,50 @@ _DEFAULTS: Final = {
     # Over TCP each job waits 40 ms for a delayed acknowledgement.
     "spark.python.unix.domain.socket.enabled": "true",
 }
+_LONGEST_SOCKET_FOLDER: Final = 103 - len(f"/.{UUID(int=0)}.sock")
+"""Bytes; a socket's path may have 103 on the strictest system. A socket's mode is what the umask leaves of 0777, so
+that its folder has to keep others out."""
 _ON_THIS_MACHINE: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
-def start_spark(settings: Settings) -> SparkSession:
-    """The Spark session with its Python workers warm. Under spark-submit, its options alone decide."""
+@contextmanager
+def running_spark(settings: Settings) -> Iterator[SparkSession]:
+    """The Spark session with its Python workers warm, until the block ends. Under spark-submit, its options alone
+    decide."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("mirrorgate drain")
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit has started the JVM already where it is set
-        for name, value in spark_options(settings.spark_master).items():
-            builder = builder.config(name, value)
-    if settings.spark_master:
-        builder = builder.master(settings.spark_master)
-    spark: SparkSession = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    parallelism = spark.sparkContext.defaultParallelism
-    spark.sparkContext.parallelize(range(parallelism), parallelism).mapPartitions(iter).collect()
-    return spark
+    with ExitStack() as stack:
+        if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit has started the JVM already where it is set
+            options = spark_options(settings.spark_master)
+            if _is_on_this_machine(settings.spark_master):
+                folder = stack.enter_context(temporary_folder("spark", longest=_LONGEST_SOCKET_FOLDER))
+                options |= _kept_in(folder)
+            for name, value in options.items():
+                builder = builder.config(name, value)
+        if settings.spark_master:
+            builder = builder.master(settings.spark_master)
+        spark: SparkSession = builder.getOrCreate()
+        stack.callback(spark.stop)
+        spark.sparkContext.setLogLevel("ERROR")
+        parallelism = spark.sparkContext.defaultParallelism
+        spark.sparkContext.parallelize(range(parallelism), parallelism).mapPartitions(iter).collect()
+        yield spark
 
 
 def spark_options(master: str | None) -> dict[str, str]:
     """What the drain asks of Spark without spark-submit: executors on other machines must reach the driver."""
-    return _DEFAULTS | (_ON_THIS_MACHINE if master is None or master.startswith("local") else {})
+    return _DEFAULTS | (_ON_THIS_MACHINE if _is_on_this_machine(master) else {})
+
+
+def _kept_in(folder: Path) -> dict[str, str]:
+    """Options for a Spark whose sockets and temporary files all lie in a folder."""
+    java = f'{_DEFAULTS["spark.driver.extraJavaOptions"]} "-Djava.io.tmpdir={folder}"'
+    return {"spark.python.unix.domain.socket.dir": str(folder), "spark.driver.extraJavaOptions": java}
+
+
+def _is_on_this_machine(master: str | None) -> bool:
+    return master is None or master.startswith("local")
 
 
 def open_cycle(settings: Settings, spark: SparkSession, worker_id: UUID) -> DrainCycle:
@@ -124,10 +148,10 @@ def kept_lease(cycle: DrainCycle, seconds: float) -> Iterator[None]:
 def run_drain(settings: Settings, *, once: bool) -> None:
     """Run until SIGTERM or SIGINT, or with `once` until nothing is due."""
     _check_start(settings)
-    spark = start_spark(settings)
-    try:
+    with running_spark(settings) as spark:
         cycle = open_cycle(settings, spark, uuid4())
         drain = Drain(cycle, bins=settings.drain_bins)
+        _claim_landing_zone(cycle)
         announce_partner(cycle.zone, cycle.worker_id, settings.partner_name, settings.source_type)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: drain.stopping.set())
@@ -151,8 +175,6 @@ def run_drain(settings: Settings, *, once: bool) -> None:
                 with maintained(cycle, limits):
                     drain.run(wake, min(_LONGEST_POLL, max(_SHORTEST_POLL, settings.max_delay / 4)))
         log.info("drain_stopped", worker=str(cycle.worker_id))
-    finally:
-        spark.stop()
 
 
 def _check_start(settings: Settings) -> None:
@@ -178,6 +200,15 @@ def _check_landing_zone(place: ZonePlace) -> None:
         raise Misconfigured(Code.LANDING_ZONE_UNUSABLE, f"landing zone {place.location}: {error}") from error
     if not usable:
         raise Misconfigured(Code.LANDING_ZONE_UNUSABLE, f"landing zone {place.location} is a file")
+
+
+def _claim_landing_zone(cycle: DrainCycle) -> None:
+    """Raises Misconfigured `landing_zone_taken`, or `landing_zone_unusable` when it cannot be written."""
+    place = cycle.place.landing_zone
+    try:
+        claim_zone(place, cycle.installation_id)
+    except (OSError, ScratchRevoked) as error:
+        raise Misconfigured(Code.LANDING_ZONE_UNUSABLE, f"landing zone {place.location}: {error}") from error
 
 
 def _listen(database_url: str, wake: threading.Event, stopping: threading.Event) -> None:

@@ -6,6 +6,8 @@ from enum import StrEnum
 from typing import Final
 
 from app.domain.finding import Finding, Outcome, judged
+from app.error_catalogue import CATALOGUE
+from app.error_codes import Code
 
 
 class ZoneCheck(StrEnum):
@@ -22,6 +24,7 @@ class ZoneCheck(StrEnum):
     CONDITIONAL_DELETE = "zone_conditional_delete"
     CLEAN_UP = "zone_clean_up"
     EXECUTOR_WRITES = "zone_executor_writes"
+    OWNER = "zone_owner"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,9 @@ _RULES: Final = {
         Outcome.UNSAFE,
         "what each executor wrote is seen by the driver",
         "Let driver and executors reach the same landing zone under the same address.",
+    ),
+    ZoneCheck.OWNER: _Rule(
+        Outcome.UNSAFE, "no other gateway has the landing zone", CATALOGUE[Code.LANDING_ZONE_TAKEN].remedy
     ),
 }
 

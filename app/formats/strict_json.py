@@ -11,6 +11,7 @@ from app.domain.input_limits import UNLIMITED, InputLimits
 from app.errors import Code, Problem, RejectedInput
 from app.formats.duplicate_members import check_members
 from app.formats.member_screen import is_suspicious
+from app.formats.utf8 import first_wrong_byte
 
 Message = TypeVar("Message")
 
@@ -68,8 +69,8 @@ class MessageDecoder(Generic[Message]):
     def decode_well_formed(self, body: bytes) -> list[Message] | None:
         """The messages of a body that is UTF-8 and decodes, None for any other. Nobody has looked for duplicates."""
         try:
-            if not body.isascii():
-                body.decode()
+            if first_wrong_byte(body) is not None:
+                return None
             return _framed(_stripped(body)[0], self._one, self._many)
         except (msgspec.DecodeError, RejectedInput, *_OTHER_REFUSALS):
             return None
@@ -134,10 +135,9 @@ def _check_texts(body: bytes, offset: int) -> None:
 
 
 def _check_utf8(body: bytes, offset: int) -> None:
-    try:
-        body.decode()
-    except UnicodeDecodeError as error:
-        raise RejectedInput(Code.MALFORMED_JSON, f"the body is not UTF-8 at byte {offset + error.start}") from None
+    wrong = first_wrong_byte(body)
+    if wrong is not None:
+        raise RejectedInput(Code.MALFORMED_JSON, f"the body is not UTF-8 at byte {offset + wrong}")
 
 
 def _check_escapes(body: bytes, offset: int) -> None:

@@ -25,7 +25,7 @@ KEEP_MARKERS: Final = timedelta(days=30)
 _TEMP: Final = re.compile(r"(\d{20})-[0-9a-f]{32}\.parquet", re.ASCII)
 _REVOKED: Final = re.compile(r"revoked-\d+-[0-9a-f]{32}", re.ASCII)
 _EPOCH: Final = re.compile(r"\d{1,18}", re.ASCII)
-_PREPARED: Final = re.compile(r"(partner|probe)-[0-9a-f-]{32,36}(-removed)?", re.ASCII)
+_PREPARED: Final = re.compile(r"(partner|probe|gateway)-[0-9a-f-]{32,36}(-removed)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)

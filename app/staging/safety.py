@@ -2,7 +2,7 @@
 
 import time
 from typing import Final
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 import sqlalchemy as sa
@@ -12,6 +12,7 @@ from app.domain.database_findings import DatabaseFacts
 from app.errors import Code, TemporarilyUnavailable
 from app.staging.database import (
     driver_url,
+    installation_id,
     session_settings,
     translated_errors,
 )
@@ -61,6 +62,12 @@ def database_facts(engine: sa.Engine) -> DatabaseFacts:
         revision_fits=fits,
         clock_behind_seconds=clock_behind,
     )
+
+
+def present_installation(engine: sa.Engine) -> UUID | None:
+    """The database's installation id; None for one without our schema. Raises TemporarilyUnavailable."""
+    with translated_errors(), engine.connect() as connection:
+        return installation_id(connection) if present_revision(connection) is not None else None
 
 
 def _listen(database_url: str) -> tuple[bool, bool]:

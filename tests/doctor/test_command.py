@@ -7,8 +7,10 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from uuid import UUID
 
 import pytest
+import sqlalchemy as sa
 from pydantic import SecretStr
 from rich.console import Console
 from structlog.testing import capture_logs
@@ -20,9 +22,12 @@ from app.domain.finding import Finding, Outcome
 from app.embedded import PrivatePostgres, running_url
 from app.errors import Code, Misconfigured
 from app.landing.open_zone import ZonePlace
+from app.landing.zone_owner import OWNER, claim_zone
 from app.settings import Settings
+from app.staging.safety import present_installation
 from tests.support.processes import REPOSITORY
 
+OTHER = UUID(int=2)
 UNSAFE = ["postgres_fsync", "postgres_full_page_writes", "postgres_synchronous_commit"]
 
 
@@ -56,6 +61,48 @@ def test_a_drain_on_an_unsafe_database_does_not_start(database_url: str, tmp_pat
     assert "Code: unsafe_setup" in ran.stderr
     assert "postgres_fsync: fsync is off" in ran.stderr
     assert "MIRRORGATE_ALLOW_UNSAFE=true" in ran.stderr
+
+
+@pytest.mark.parametrize("allowed", ["true", "false"])
+def test_a_drain_on_the_landing_zone_of_another_gateway_does_not_start(
+    database_url: str, tmp_path: Path, allowed: str
+) -> None:
+    claim_zone(ZonePlace(str(tmp_path)), OTHER)
+    ran = run(
+        "spark_jobs.drain", "--once", **set_up(database_url, tmp_path), MIRRORGATE_ALLOW_UNSAFE=allowed, JAVA_HOME="/x"
+    )
+    assert ran.returncode == 1
+    assert "Code: landing_zone_taken" in ran.stderr
+    assert str(tmp_path) in ran.stderr
+    assert str(OTHER) in ran.stderr
+    assert "MIRRORGATE_ALLOW_UNSAFE=true" not in ran.stderr
+
+
+def test_the_command_says_whose_a_landing_zone_is_and_claims_none(
+    database_url: str, engine: sa.Engine, tmp_path: Path
+) -> None:
+    def owner() -> Finding:
+        (found,) = (one for one in examine(ZonePlace(str(tmp_path)), database_url, {}) if one.check == "zone_owner")
+        return found
+
+    assert owner().outcome is owner().outcome is Outcome.OK
+    claim_zone(ZonePlace(str(tmp_path)), present_installation(engine) or OTHER)
+    assert owner().outcome is Outcome.OK
+    (tmp_path / OWNER).unlink()
+    claim_zone(ZonePlace(str(tmp_path)), OTHER)
+    assert owner().outcome is Outcome.UNSAFE
+    assert str(OTHER) in owner().detail
+    (tmp_path / OWNER).write_text("?")
+    assert owner().outcome is Outcome.UNSAFE
+
+
+def test_up_on_the_landing_zone_of_another_gateway_starts_nothing(database_url: str, tmp_path: Path) -> None:
+    claim_zone(ZonePlace(str(tmp_path / "zone")), OTHER)
+    settings = Settings(port=0, database_url=SecretStr(database_url), allow_unsafe=True)
+    with pytest.raises(Misconfigured) as refusal:
+        up.up(settings, tmp_path / "data", str(tmp_path / "zone"), Console(file=io.StringIO()), environment=os.environ)
+    assert refusal.value.code is Code.LANDING_ZONE_TAKEN
+    assert not (tmp_path / "data" / "gateway.json").exists()
 
 
 def test_retries_on_the_way_are_no_part_of_the_json(tmp_path: Path) -> None:

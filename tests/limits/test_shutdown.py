@@ -7,7 +7,9 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
+import httpx
 import pytest
 import sqlalchemy as sa
 
@@ -97,6 +99,38 @@ def test_api_processes_whose_parent_is_killed_give_the_port_back(port: int, monk
         process.kill()
         process.wait()
         wait_until(lambda: not listens(port), within=30, what="nobody listens any more")
+
+
+@pytest.mark.usefixtures("settings")
+def test_what_api_processes_count_in_goes_with_them_or_with_the_next_start(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"{PREFIX}API_PROCESSES", "2")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with running(port) as (killed, _):
+        (left,) = tmp_path.iterdir()
+        assert [*left.glob("*.db")]
+        killed.kill()
+        killed.wait()
+        wait_until(lambda: not listens(port), within=30, what="nobody listens any more")
+    with running(port) as (process, address):
+        (own,) = tmp_path.iterdir()
+        assert own != left
+        metrics = httpx.get(f"{address}/metrics", headers={"Authorization": f"Bearer {ADMIN_KEY}"}, trust_env=False)
+        assert "mirrorgate_requests_total" in metrics.text
+        process.terminate()
+        assert process.wait(30) == 0
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.usefixtures("settings")
+def test_a_folder_that_is_set_for_counts_stays(port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"{PREFIX}API_PROCESSES", "2")
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    with running(port) as (process, _):
+        process.terminate()
+        assert process.wait(30) == 0
+    assert [*tmp_path.glob("*.db")]
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from app.landing.parquet_file import FileLayout
 from app.settings import Settings
 from app.staging.leases import renew_lease
 from spark_jobs.build_files import BuildPlace
-from spark_jobs.drain import start_spark
+from spark_jobs.drain import running_spark
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_loop import Drain
 from tests.support.onelake.fixtures import new_onelake, onelake, trust
@@ -32,9 +32,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    session = start_spark(Settings(spark_master="local[2]"))
-    yield session
-    session.stop()
+    with running_spark(Settings(spark_master="local[2]")) as session:
+        yield session
 
 
 @pytest.fixture

@@ -1,0 +1,127 @@
+"""Temporary folders keep others out, go with their process, and never while it lives."""
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from app import temporary_folder as module
+from app.temporary_folder import temporary_folder
+from tests.support.processes import REPOSITORY
+
+HOLDS = """
+import sys
+from app.temporary_folder import temporary_folder
+with temporary_folder("test") as folder:
+    (folder / "file").touch()
+    print(folder, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(autouse=True)
+def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The system's temporary folder."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    return tmp_path
+
+
+@contextmanager
+def held_by_another() -> Iterator[tuple["subprocess.Popen[str]", Path]]:
+    """A process that holds a folder until its standard input ends."""
+    command = [sys.executable, "-c", HOLDS]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process, Path(process.stdout.readline().strip())
+        finally:
+            process.kill()
+
+
+def test_a_folder_lets_nobody_else_in_whatever_the_umask_and_is_gone_after_the_block() -> None:
+    umask = os.umask(0)
+    try:
+        with temporary_folder("test") as folder:
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+            (folder / "file").touch()
+    finally:
+        os.umask(umask)
+    assert not folder.exists()
+
+
+def test_a_folder_that_is_gone_already_is_no_failure() -> None:
+    with temporary_folder("test") as folder:
+        shutil.rmtree(folder)
+
+
+def test_what_a_killed_process_left_goes_and_what_a_living_one_holds_stays() -> None:
+    with held_by_another() as (_, living), held_by_another() as (killed, dead):
+        killed.kill()
+        killed.wait()
+        assert (dead / "file").exists()
+        with temporary_folder("other"):
+            assert dead.exists()
+        with temporary_folder("test") as own:
+            assert (living / "file").exists()
+            assert own.exists()
+            assert not dead.exists()
+            with temporary_folder("test") as second:
+                assert own.exists()
+                assert second != own
+
+
+def test_a_child_that_outlives_its_process_does_not_keep_the_folder() -> None:
+    program = HOLDS.replace(
+        "    sys.stdin.read()",
+        "    import os, subprocess; subprocess.Popen(['sleep', '60'], stdout=subprocess.DEVNULL); os._exit(1)",
+    )
+    ran = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
+    dead = Path(ran.stdout.strip())
+    assert dead.exists()
+    with temporary_folder("test"):
+        assert not dead.exists()
+
+
+def test_a_folder_that_is_swept_before_it_is_held_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    make, made = tempfile.mkdtemp, list[Path]()
+
+    def swept_at_once(**given: object) -> str:
+        made.append(Path(make(**given)))  # type: ignore[call-overload]  # as it was called
+        if len(made) == 1:
+            made[0].rmdir()
+        return str(made[-1])
+
+    monkeypatch.setattr(module.tempfile, "mkdtemp", swept_at_once)
+    with temporary_folder("test") as folder:
+        assert folder == made[1]
+
+
+def test_links_and_files_under_such_a_name_are_left_alone(parent: Path) -> None:
+    elsewhere = parent / "elsewhere"
+    elsewhere.mkdir()
+    link, file = parent / "mirrorgate-held-test-a", parent / "mirrorgate-held-test-b"
+    link.symlink_to(elsewhere)
+    file.touch()
+    with temporary_folder("test"):
+        pass
+    assert link.is_symlink()
+    assert file.exists()
+    assert elsewhere.exists()
+
+
+def test_a_path_that_would_be_too_long_is_made_below_tmp(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with temporary_folder("test") as folder:
+        assert folder.parent == parent
+        length = len(bytes(folder))
+    with temporary_folder("test", longest=length) as folder:
+        assert folder.parent == parent
+    with temporary_folder("test", longest=length - 1) as folder:
+        assert folder.parent == Path("/tmp")

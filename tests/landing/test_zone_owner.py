@@ -1,0 +1,143 @@
+"""A landing zone is one gateway's: the first to claim it has it, its own drains may always, any other is refused."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from app.errors import Code, Misconfigured
+from app.landing.local_zone import LocalZone
+from app.landing.open_zone import ZonePlace, open_zone
+from app.landing.publish import SCRATCH
+from app.landing.scratch_sweep import sweep_dropped, sweep_prepared
+from app.landing.zone import LandingZone, RenameOutcome, ScratchRevoked
+from app.landing.zone_owner import OWNER, claim_zone, look_at_owner
+from tests.support.onelake import Effect, Fault, Trust
+from tests.support.onelake.clients import place
+from tests.support.onelake.fixtures import NewOneLake
+from tests.support.onelake.mirror import Mirror
+
+OURS, OTHER = UUID(int=1), UUID(int=2)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> ZonePlace:
+    return ZonePlace(str(tmp_path))
+
+
+def refusal(act: Callable[[], object]) -> Misconfigured:
+    with pytest.raises(Misconfigured) as refused:
+        act()
+    assert refused.value.code is Code.LANDING_ZONE_TAKEN
+    return refused.value
+
+
+def content(zone: LandingZone) -> bytes:
+    with zone.read_file(OWNER) as file:
+        return file.read()
+
+
+def test_a_zone_without_a_marker_becomes_the_claimants_whatever_is_in_it(folder: ZonePlace, tmp_path: Path) -> None:
+    (tmp_path / SCRATCH / "7" / "1").mkdir(parents=True)
+    assert look_at_owner(folder, OURS).instead is None
+    claim_zone(folder, OURS)
+    assert (tmp_path / OWNER).read_bytes() == b'{"installation_id":"00000000-0000-0000-0000-000000000001"}'
+    assert {path.name for path in (tmp_path / SCRATCH).iterdir()} == {"7", "_gateway.json"}
+
+
+def test_the_same_installation_may_claim_it_again_and_changes_nothing(folder: ZonePlace, tmp_path: Path) -> None:
+    claim_zone(folder, OURS)
+    before = (tmp_path / OWNER).stat()
+    claim_zone(folder, OURS)
+    assert (tmp_path / OWNER).stat() == before
+    assert look_at_owner(folder, OURS).instead is None
+
+
+def test_another_installation_is_refused_and_told_whose_it_is(folder: ZonePlace, tmp_path: Path) -> None:
+    claim_zone(folder, OTHER)
+    error = refusal(lambda: claim_zone(folder, OURS))
+    for told in (str(tmp_path), OWNER, str(OURS), str(OTHER)):
+        assert told in error.detail
+    assert "docs/operations.md" in error.remedy
+    assert look_at_owner(folder, OURS).instead == error.detail
+
+
+def test_a_database_without_an_installation_is_not_the_owner(folder: ZonePlace) -> None:
+    assert look_at_owner(folder, None).instead is None
+    claim_zone(folder, OTHER)
+    assert look_at_owner(folder, None).instead is not None
+
+
+@pytest.mark.parametrize("written", [b"", b"{}", b'{"installation_id":"me"}', b"\xff"])
+def test_a_marker_that_names_nobody_is_nobodys_to_take(folder: ZonePlace, tmp_path: Path, written: bytes) -> None:
+    (tmp_path / SCRATCH).mkdir()
+    (tmp_path / OWNER).write_bytes(written)
+    assert OWNER in refusal(lambda: claim_zone(folder, OURS)).detail
+    refusal(lambda: look_at_owner(folder, OURS))
+
+
+def claimed_meanwhile(monkeypatch: pytest.MonkeyPatch, folder: ZonePlace, by: UUID) -> None:
+    """Between the look of the next claim and its rename, this installation claims the zone."""
+    rename = LocalZone.rename
+
+    def late(zone: LocalZone, source: str, destination: str) -> RenameOutcome:
+        monkeypatch.setattr(LocalZone, "rename", rename)
+        claim_zone(folder, by)
+        return rename(zone, source, destination)
+
+    monkeypatch.setattr(LocalZone, "rename", late)
+
+
+def test_of_two_installations_that_start_at_once_one_is_refused(
+    folder: ZonePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claimed_meanwhile(monkeypatch, folder, OTHER)
+    refusal(lambda: claim_zone(folder, OURS))
+    assert str(OTHER) in (tmp_path / OWNER).read_text()
+
+
+def test_two_drains_of_one_installation_may_start_at_once(
+    folder: ZonePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claimed_meanwhile(monkeypatch, folder, OURS)
+    claim_zone(folder, OURS)
+    assert str(OURS) in (tmp_path / OWNER).read_text()
+
+
+def test_sweeping_leaves_the_marker_and_takes_what_a_dead_claimant_prepared(folder: ZonePlace, tmp_path: Path) -> None:
+    claim_zone(folder, OURS)
+    prepared = tmp_path / SCRATCH / "gateway-0b8f2f0e-6a5e-4a0b-9d5c-0d1f5d0c7a11"
+    prepared.touch()
+    later, zone = datetime.now(UTC) + timedelta(days=60), open_zone(folder)
+    assert sweep_prepared(zone, now=later) == 1
+    assert sweep_dropped(zone, [], now=later) == 0
+    assert [path.name for path in (tmp_path / SCRATCH).iterdir()] == ["_gateway.json"]
+
+
+def test_a_scratch_that_is_no_folder_cannot_be_claimed(folder: ZonePlace, tmp_path: Path) -> None:
+    (tmp_path / SCRATCH).touch()
+    with pytest.raises(ScratchRevoked):
+        claim_zone(folder, OURS)
+
+
+@pytest.mark.parametrize("condition", ["honoured", "ignored", "refused"])
+def test_onelake_is_claimed_once_whatever_it_does_with_conditions(
+    new_onelake: NewOneLake, trust: Trust, condition: str
+) -> None:
+    onelake = new_onelake(rename_condition=condition)
+    mirror, zone = Mirror(onelake), place(onelake, trust)
+    claim_zone(zone, OURS)
+    claim_zone(zone, OURS)
+    refusal(lambda: claim_zone(zone, OTHER))
+    assert str(OURS).encode() in content(open_zone(zone))
+    assert onelake.names(SCRATCH) == ["_gateway.json"]
+    mirror.check()
+
+
+def test_lost_answers_of_onelake_do_not_keep_it_from_being_claimed(new_onelake: NewOneLake, trust: Trust) -> None:
+    onelake = new_onelake()
+    onelake.faults.first_of_each = Fault(Effect.RESET_AFTER)
+    claim_zone(place(onelake, trust), OURS)
+    assert str(OURS).encode() in content(open_zone(place(onelake, trust)))

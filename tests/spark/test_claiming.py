@@ -1,0 +1,92 @@
+"""The drain itself: what it does with the landing zone before it publishes."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+import sqlalchemy as sa
+from pydantic import SecretStr
+from pyspark.sql import SparkSession
+
+from app.errors import Code, Misconfigured
+from app.landing import zone_owner
+from app.landing.open_zone import ZonePlace
+from app.landing.zone_owner import OWNER, claim_zone
+from app.settings import Settings
+from app.staging.database import installation_id
+from spark_jobs import drain as drains
+from spark_jobs.drain import run_drain
+from spark_jobs.drain_cycle import DrainCycle
+from tests.support.gateway_parts import landed_keys, registered, stage_keys
+from tests.support.schemas import schema_of
+
+ID = schema_of({"id": "int64"}, ["id"])
+OTHER = UUID(int=2)
+
+
+@pytest.fixture
+def settings(
+    database_url: str, landing_zone: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Settings]:
+    """Of a drain that runs in this process."""
+    opened: list[DrainCycle] = []
+
+    def open_cycle(*given: Any) -> DrainCycle:
+        opened.append(drains_open_cycle(*given))
+        return opened[-1]
+
+    drains_open_cycle = drains.open_cycle
+    monkeypatch.setattr(drains, "open_cycle", open_cycle)
+    monkeypatch.setattr(drains, "running_spark", lambda _: nullcontext(spark))
+    monkeypatch.setattr(drains, "configure_logging", lambda _: None)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield Settings(
+        database_url=SecretStr(database_url), landing_zone=str(landing_zone), allow_unsafe=True, max_delay_seconds=0
+    )
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    for cycle in opened:
+        cycle.engine.dispose()
+
+
+def test_a_drain_claims_its_landing_zone_once_and_publishes(
+    engine: sa.Engine, settings: Settings, landing_zone: Path
+) -> None:
+    table = registered(engine, "t", ID)
+    for key in (1, 2):
+        stage_keys(engine, table, [key])
+        run_drain(settings, once=True)
+    with engine.begin() as connection:
+        assert str(installation_id(connection)) in (landing_zone / OWNER).read_text()
+    assert landed_keys(landing_zone, "t") == [[1], [2]]
+
+
+def test_a_zone_that_another_gateway_claims_while_spark_starts_is_left_to_it(
+    engine: sa.Engine, settings: Settings, landing_zone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage_keys(engine, registered(engine, "t", ID), [1])
+    claim = zone_owner.claim_zone
+
+    def late(place: ZonePlace, installation: UUID) -> None:
+        claim(place, OTHER)
+        claim(place, installation)
+
+    monkeypatch.setattr(drains, "claim_zone", late)
+    with pytest.raises(Misconfigured) as refusal:
+        run_drain(settings, once=True)
+    assert refusal.value.code is Code.LANDING_ZONE_TAKEN
+    assert not (landing_zone / "t").exists()
+    assert not (landing_zone / "_partnerEvents.json").exists()
+    claim_zone(ZonePlace(str(landing_zone)), OTHER)
+
+
+def test_a_scratch_that_is_a_file_ends_the_start(settings: Settings, landing_zone: Path) -> None:
+    landing_zone.mkdir()
+    (landing_zone / "_scratchPad").touch()
+    with pytest.raises(Misconfigured) as refusal:
+        run_drain(settings, once=True)
+    assert refusal.value.code is Code.LANDING_ZONE_UNUSABLE

@@ -1,0 +1,118 @@
+"""Nobody else on the machine reaches the sockets over which Spark and its Python workers talk."""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from app.temporary_folder import temporary_folder
+from spark_jobs import drain as drains
+from tests.support.processes import REPOSITORY
+
+pytestmark = pytest.mark.skipif(not Path("/proc/net/unix").exists(), reason="looks for sockets in /proc")
+
+PROGRAM = """
+import json, os, sys
+os.umask(0)
+from app.settings import Settings
+from spark_jobs.drain import running_spark
+from tests.spark.test_sockets import socket_files, use
+with running_spark(Settings(spark_master="local[1]")) as spark:
+    use(spark)
+    assert any(file.name.startswith("blockmgr-") for file in next(iter(socket_files())).parent.iterdir())
+    print(json.dumps([[str(file.parent), file.stat().st_mode, file.parent.stat().st_mode] for file in socket_files()]))
+    sys.stdout.flush()
+"""
+
+
+def use(spark: SparkSession) -> None:
+    """A job whose rows go to Python workers and back to the driver."""
+    assert spark.sparkContext.parallelize([0, 1], 2).mapPartitions(iter).collect() == [0, 1]
+
+
+def socket_files() -> set[Path]:
+    """The sockets with a path that this process and those that it started have open."""
+    lines = [line.split(maxsplit=7) for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
+    paths = {fields[6]: fields[7] for fields in lines if len(fields) == 8 and fields[7].startswith("/")}
+    inodes = {inode for pid in family() for inode in socket_inodes(pid)}
+    return {Path(path) for inode, path in paths.items() if inode in inodes}
+
+
+def family() -> list[int]:
+    found = [os.getpid()]
+    for pid in found:
+        for children in Path(f"/proc/{pid}/task").glob("*/children"):
+            found += map(int, children.read_text().split())
+    return found
+
+
+def socket_inodes(pid: int) -> set[str]:
+    links = [str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir() if entry.is_symlink()]
+    return {link[len("socket:[") : -1] for link in links if link.startswith("socket:[")}
+
+
+def is_private(folder: Path) -> bool:
+    found = folder.stat()
+    return stat.S_IMODE(found.st_mode) == 0o700 and found.st_uid == os.geteuid()
+
+
+def test_every_socket_of_the_drain_lies_in_a_folder_that_only_its_account_enters(spark: SparkSession) -> None:
+    use(spark)
+    files = {file for file in socket_files() if file.suffix == ".sock"}
+    assert files
+    assert [file for file in files if not is_private(file.parent)] == []
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """Stands for the system's folder of temporary files; short, as sockets need it."""
+    with tempfile.TemporaryDirectory(prefix="m g ", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["returns", "is killed"])
+def test_with_no_umask_at_all_too_and_nothing_is_left_at_the_end_or_the_next_start(
+    temporary: Path, ending: str
+) -> None:
+    environment = os.environ | {"TMPDIR": str(temporary), "PYTHONPATH": str(REPOSITORY)}
+    ends = "" if ending == "returns" else "    os.kill(os.getpid(), 9)\n"
+    ran = subprocess.run([sys.executable, "-c", PROGRAM + ends], env=environment, capture_output=True, text=True)
+    sockets = json.loads(ran.stdout)
+    assert any(stat.S_IMODE(socket) == 0o777 for _, socket, _ in sockets)
+    assert {stat.S_IMODE(folder) for _, _, folder in sockets} == {0o700}
+    (folder,) = {Path(folder) for folder, _, _ in sockets}
+    assert folder.parent == temporary
+    assert folder.exists() == (ending == "is killed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(temporary))
+        with temporary_folder("spark"):
+            assert not folder.exists()
+    assert [*temporary.iterdir()] == []
+
+
+@pytest.mark.parametrize(("master", "has_folder"), [(None, True), ("local[2]", True), ("spark://master:7077", False)])
+def test_only_where_all_of_spark_is_on_this_machine_a_folder_is_named(
+    monkeypatch: pytest.MonkeyPatch, master: str | None, has_folder: bool
+) -> None:
+    """Executors elsewhere do not have it."""
+
+    class Asked(Exception):
+        pass
+
+    def asked(builder: SparkSession.Builder) -> SparkSession:
+        raise Asked("spark.python.unix.domain.socket.dir" in builder._options)
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", asked)
+    monkeypatch.setattr(SparkSession, "builder", SparkSession.Builder())
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    with pytest.raises(Asked) as found, drains.running_spark(drains.Settings(spark_master=master)):
+        pass
+    assert found.value.args == (has_folder,)
