@@ -4,6 +4,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -59,6 +60,12 @@ def load_on(url: str, key: str, workload: str, connections: int, *, pipelined: i
         process.stdin.flush()
         _read(process, str)
         yield Load(process)
+
+
+def send_at_once(loads: Sequence[Load], seconds: float) -> list[Sent]:
+    """What all load generators sent meanwhile."""
+    with ThreadPoolExecutor(len(loads)) as threads:
+        return list(threads.map(lambda load: load.send(seconds), loads))
 
 
 @contextmanager

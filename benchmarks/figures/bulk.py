@@ -1,7 +1,5 @@
 """Bulk: durable changes a second at 1,000 changes a request, beside only decoding the same bytes."""
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Final
 
@@ -9,8 +7,7 @@ from benchmarks.bench import Bench
 from benchmarks.decoding import decoding_rate
 from benchmarks.figure import Figure, Goal, Measured
 from benchmarks.gateway import Api
-from benchmarks.load import Load, described, described_ceiling, load_on
-from benchmarks.load_client import Sent
+from benchmarks.load import Load, described, described_ceiling, load_on, send_at_once
 from benchmarks.workloads import find_workload
 
 CONNECTIONS: Final = 8
@@ -65,9 +62,3 @@ def measure(bench: Bench) -> list[Figure]:
             described(of_each[0]) | {"the less busy process": f"{share:.0%} of the work"},
         ),
     ]
-
-
-def send_at_once(loads: Sequence[Load], seconds: float) -> list[Sent]:
-    """What all load generators sent meanwhile."""
-    with ThreadPoolExecutor(len(loads)) as threads:
-        return list(threads.map(lambda load: load.send(seconds), loads))
