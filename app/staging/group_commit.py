@@ -21,7 +21,8 @@ from app.errors import Code, TemporarilyUnavailable
 from app.staging.commit_outcome import OpenTransaction, committed, open_transaction
 from app.staging.database import unavailable
 from app.staging.dead_letters import Settlement, TableLetters
-from app.staging.stage_requests import encode_blocks, first_batch, stage_requests
+from app.staging.kept_connection import KeptConnection
+from app.staging.stage_requests import Outcome, encode_blocks, stage_requests
 from app.staging.typed_batch import Receipt, StagingRequest, TypedBatch
 from app.staging.untyped_request import UntypedRequest, typed_together
 
@@ -65,6 +66,7 @@ class GroupCommit:
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._engine = engine
+        self._connection = KeptConnection(engine)
         self._pause = pause
         self._staged = staged or threading.Event()
         self._waiting: deque[_Request] = deque()
@@ -126,6 +128,7 @@ class GroupCommit:
                         request.future.set_exception(_for_caller(error))
             if len(group) >= MANY:
                 self._await_return(len(group))
+        self._connection.close()
 
     def _await_return(self, answered: int) -> None:
         """Pause until as many have come as were answered, a few times at most."""
@@ -162,12 +165,15 @@ class GroupCommit:
             return
         group, requests = [request for request, _ in typed], [content for _, content in typed]
         payloads = encode_blocks(requests)
-        with self._engine.connect() as connection:
-            transaction = connection.begin()
-            outcomes = stage_requests(connection, requests, payloads)
-            if any(isinstance(outcome, list) for outcome in outcomes):
-                self._commit(transaction, open_transaction(connection, first_batch(requests, outcomes)))
+
+        def stage(connection: sa.Connection, transaction: sa.RootTransaction) -> Sequence[Outcome]:
+            staged = stage_requests(connection, requests, payloads)
+            if any(isinstance(outcome, list) for outcome in staged.outcomes):
+                self._commit(transaction, staged.transaction or open_transaction(connection))
                 self._staged.set()
+            return staged.outcomes
+
+        outcomes = self._connection.in_transaction(stage)
         for request, outcome in zip(group, outcomes, strict=True):
             if isinstance(outcome, list):
                 request.future.set_result([staged.receipt for staged in outcome])
