@@ -83,7 +83,8 @@ def _converted_together(
     alike: dict[tuple[ColumnType, ValueReading], list[int]] = {}
     for ordinal, column in enumerate(schema.columns):
         alike.setdefault((column.type, reading_of(column.name, options)), []).append(ordinal)
-    rows, together = len(by_column[0]), {}
+    rows = len(by_column[0])
+    together: dict[int, pa.Array] = {}
     for (column_type, reading), ordinals in alike.items():
         try:
             whole = convert([*chain.from_iterable(by_column[at] for at in ordinals)], column_type, reading)

@@ -10,8 +10,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 import sqlalchemy as sa
 import structlog
@@ -43,10 +43,22 @@ MOST_ROWS_OF_CHANGE: Final = 2
 """An update that changes the key deletes one row and inserts another."""
 
 
+class Waiter(Protocol):
+    """Where the outcome of a request goes: a Future, or what takes its place."""
+
+    def set_running_or_notify_cancel(self) -> bool: ...
+
+    def done(self) -> bool: ...
+
+    def set_result(self, result: list[Receipt], /) -> None: ...
+
+    def set_exception(self, exception: BaseException, /) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request:
     content: StagingRequest | UntypedRequest
-    future: "Future[list[Receipt]]" = field(default_factory=Future)
+    waiter: Waiter
 
     @property
     def rows(self) -> int:
@@ -99,23 +111,24 @@ class GroupCommit:
         It raises AlreadyStaged, TableMoved, RejectedInput, or TemporarilyUnavailable when nothing (or, for
         `commit_unknown`, perhaps everything) was staged.
         """
-        return self._submit(StagingRequest(batches, identity, ignored, duplicates, letters, settles))
+        future: Future[list[Receipt]] = Future()
+        self._submit(_Request(StagingRequest(batches, identity, ignored, duplicates, letters, settles), future))
+        return future
 
-    def submit_untyped(self, request: UntypedRequest) -> "Future[list[Receipt]]":
+    def submit_untyped(self, request: UntypedRequest, waiter: Waiter) -> None:
         """Type a small request together with those it shares a transaction with, and stage it.
 
-        The future raises what `submit` says, and TypeAlone for a request that must be typed before it is submitted.
+        The waiter gets what the future of `submit` does, or TypeAlone for a request that must be typed before it is
+        submitted.
         """
-        return self._submit(request)
+        self._submit(_Request(request, waiter))
 
-    def _submit(self, content: StagingRequest | UntypedRequest) -> "Future[list[Receipt]]":
-        request = _Request(content)
+    def _submit(self, request: _Request) -> None:
         with self._condition:
             if self._closing:
                 raise TemporarilyUnavailable(Code.SHUTTING_DOWN, "this API process is stopping")
             self._waiting.append(request)
             self._condition.notify()
-        return request.future
 
     def _run(self) -> None:
         while group := self._next_group():
@@ -124,8 +137,8 @@ class GroupCommit:
             except Exception as error:  # noqa: BLE001  # the thread must live; every waiter gets the error
                 log.warning("group_commit_failed", error=type(error).__name__, requests=len(group))
                 for request in group:
-                    if not request.future.done():
-                        request.future.set_exception(_for_caller(error))
+                    if not request.waiter.done():
+                        request.waiter.set_exception(_for_caller(error))
             if len(group) >= MANY:
                 self._await_return(len(group))
         self._connection.close()
@@ -153,7 +166,7 @@ class GroupCommit:
                     if group and rows + request.rows > MAX_GROUP_ROWS:
                         break
                     self._waiting.popleft()
-                    if request.future.set_running_or_notify_cancel():
+                    if request.waiter.set_running_or_notify_cancel():
                         group.append(request)
                         rows += request.rows
         return group
@@ -176,9 +189,9 @@ class GroupCommit:
         outcomes = self._connection.in_transaction(stage)
         for request, outcome in zip(group, outcomes, strict=True):
             if isinstance(outcome, list):
-                request.future.set_result([staged.receipt for staged in outcome])
+                request.waiter.set_result([staged.receipt for staged in outcome])
             else:
-                request.future.set_exception(outcome)
+                request.waiter.set_exception(outcome)
 
     def _commit(self, transaction: sa.RootTransaction, known: OpenTransaction) -> None:
         """COMMIT; where its answer is lost, ask the database what became of it before anybody is told."""
@@ -198,7 +211,7 @@ def _typed(group: Sequence[_Request]) -> list[tuple[_Request, StagingRequest]]:
         if isinstance(content, StagingRequest):
             typed.append((request, content))
         else:
-            request.future.set_exception(content)
+            request.waiter.set_exception(content)
     return typed
 
 

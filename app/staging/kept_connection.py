@@ -39,9 +39,7 @@ class KeptConnection:
         self._kept = self._engine.connect()
         return self._work(self._kept, work)
 
-    def _work(
-        self, connection: sa.Connection, work: Callable[[sa.Connection, sa.RootTransaction], Result]
-    ) -> Result:
+    def _work(self, connection: sa.Connection, work: Callable[[sa.Connection, sa.RootTransaction], Result]) -> Result:
         is_sound = False
         transaction = connection.begin()
         try:
