@@ -11,7 +11,7 @@ Result = TypeVar("Result")
 
 
 class Waiter(Generic[Result]):
-    """Takes the place of a Future for a caller in the loop: the same to whom it is given, a sixth of the time."""
+    """Takes the place of a Future that one caller in the loop waits for, without what it takes to wait in a thread."""
 
     __slots__ = ("_error", "_result", "_wakeups", "is_done", "waiting")
 
