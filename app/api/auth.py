@@ -10,7 +10,7 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from app.domain.access import EVERY_TABLE, Credential, Grant, Principal, Right
-from app.domain.api_key import ApiKey, looks_like_a_token
+from app.domain.api_key import ApiKey, hash_secret, looks_like_a_token
 from app.domain.names import TableName
 from app.domain.token_claims import SUBJECT_PREFIX
 from app.errors import Code, RejectedInput
@@ -23,6 +23,9 @@ CACHE_SECONDS: Final = 5.0
 
 TRY_AGAIN_SECONDS: Final = 1.0
 """A key is looked up at most so often because of a secret that it does not have: it may have been rotated."""
+
+MOST_KEYS: Final = 10_000
+"""That are remembered."""
 
 bearer = HTTPBearer(
     scheme_name="apiKey",
@@ -51,6 +54,14 @@ class _Remembered:
     tried_again: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Proved:
+    """A credential, and the remembered key whose secret proved it; None for the administrator's, which stays."""
+
+    credential: Credential
+    key: _Remembered | None
+
+
 class Authenticator:
     """Tells whose a key or token is; remembers keys for CACHE_SECONDS."""
 
@@ -68,6 +79,8 @@ class Authenticator:
         self._tokens = tokens
         self._clock = clock
         self._cache: dict[str, _Remembered] = {}
+        self._proved: dict[bytes, _Proved] = {}
+        """By the hash of a whole key: what its holder need not prove again while the key is fresh."""
 
     def credential(self, token: str | None) -> Credential:
         """Raises RejectedInput `unauthenticated` for no key, a malformed, wrong, deleted or expired one."""
@@ -83,8 +96,32 @@ class Authenticator:
             return self.credential(token)
         if self._tokens is not None and looks_like_a_token(token):
             return None
+        token_hash = hash_secret(token)
+        proved = self._proved.get(token_hash)
+        if proved is not None and self._still_holds(proved):
+            return proved.credential
         key = ApiKey.parse(token)
-        return None if self._may_ask(key) else self._credential_of(key)
+        if self._may_ask(key):
+            return None
+        credential = self._credential_of(key)
+        if len(self._proved) > MOST_KEYS:
+            self._proved.clear()
+        self._proved[token_hash] = _Proved(credential, self._proof_of(key))
+        return credential
+
+    def _proof_of(self, key: ApiKey) -> _Remembered | None:
+        is_admin_key = self._admin_key is not None and key.key_id == self._admin_key.key_id
+        return None if is_admin_key else self._cache[key.key_id]
+
+    def _still_holds(self, proved: _Proved) -> bool:
+        """Whether nobody has looked for the key anew since, and it is fresh; then it was used."""
+        if proved.key is None:
+            return True
+        key_id = proved.credential.subject
+        if self._cache.get(key_id) is not proved.key or not self._is_fresh(proved.key):
+            return False
+        self._journal.used(key_id)
+        return True
 
     def _credential_of(self, key: ApiKey) -> Credential:
         if self._admin_key is not None and key.key_id == self._admin_key.key_id:
@@ -103,9 +140,11 @@ class Authenticator:
         remembered = self._cache.get(key.key_id)
         if remembered is None or remembered.key is None:
             return True
-        # Half of the time, so that it does not end before the key is taken.
-        is_fresh = self._clock() - remembered.looked_up <= CACHE_SECONDS / 2
-        return not (is_fresh and key.matches_any(remembered.key.secret_hashes))
+        return not (self._is_fresh(remembered) and key.matches_any(remembered.key.secret_hashes))
+
+    def _is_fresh(self, remembered: _Remembered) -> bool:
+        """For half of the time, so that it does not end before the key is taken."""
+        return self._clock() - remembered.looked_up <= CACHE_SECONDS / 2
 
     def tried_key(self, token: str | None) -> str | None:
         """The id in a refused key, where there is such a key; never what else a caller may claim."""
@@ -132,7 +171,7 @@ class Authenticator:
     def _look_up(self, key_id: str, now: float, tried_again: float) -> StoredKey | None:
         with translated_errors(), self._engine.begin() as connection:
             found = find_key(connection, key_id)
-        if len(self._cache) > 10_000:  # unknown ids must not fill the memory
+        if len(self._cache) > MOST_KEYS:  # unknown ids must not fill the memory
             self._cache.clear()
         self._cache[key_id] = _Remembered(found, now, tried_again)
         return found
@@ -151,12 +190,16 @@ async def authorized(request: Request, right: Right, *, every_table: bool = Fals
         raise
     request.state.subject = credential.subject
     principal = credential.acting_by(right)
-    what = "token" if credential.subject.startswith(SUBJECT_PREFIX) else "key"
     if principal is None:
-        raise RejectedInput(Code.FORBIDDEN, f"the {what} lacks the right `{right}`")
+        raise RejectedInput(Code.FORBIDDEN, f"the {_kind(credential)} lacks the right `{right}`")
     if every_table and not principal.oversees_every_table:
+        what = _kind(credential)
         raise RejectedInput(Code.FORBIDDEN, f"the {what} has the right `{right}` for some tables, not for all (`*`)")
     return principal
+
+
+def _kind(credential: Credential) -> str:
+    return "token" if credential.subject.startswith(SUBJECT_PREFIX) else "key"
 
 
 def require(right: Right, *, every_table: bool = False) -> Callable[..., Coroutine[None, None, Principal]]:

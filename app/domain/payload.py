@@ -9,17 +9,18 @@ from typing import Final
 
 import pyarrow as pa
 
-_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+_WRITE: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _END_OF_STREAM: Final = 8
-_IN_THIS_THREAD: Final = pa.ipc.IpcReadOptions(use_threads=False)
-"""Arrow's threads cost a payload of one row ten times its decoding, and one of 2,000 rows a third more."""
+_READ: Final = pa.ipc.IpcReadOptions(use_threads=False)
+"""Arrow's threads cost a payload of one row ten times its decoding and twice its encoding, one of 2,000 rows a third
+more. One of 30,000 rows is encoded in 3 ms without them, on 2 cores in 4 ms with them."""
 
 
 def encode_payload(batches: Sequence[pa.RecordBatch]) -> bytes:
     """One message holding the rows of all batches, which share a schema, in order."""
     batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema, options=_OPTIONS) as writer:
+    with pa.ipc.new_stream(sink, batch.schema, options=_WRITE) as writer:
         writer.write_batch(batch)
     stream = sink.getvalue()
     message = stream[batch.schema.serialize().size : stream.size - _END_OF_STREAM]
@@ -30,7 +31,7 @@ def decode_payload(payload: bytes, schema: pa.Schema) -> pa.RecordBatch:
     """The rows of a payload written under `schema`. Raises pa.ArrowInvalid, OSError or EOFError for other bytes."""
     stream = b"".join((schema.serialize(), payload))
     try:
-        with pa.ipc.open_stream(stream, options=_IN_THIS_THREAD) as reader:
+        with pa.ipc.open_stream(stream, options=_READ) as reader:
             return reader.read_next_batch()
     except StopIteration:
         raise EOFError("a payload without a record batch") from None

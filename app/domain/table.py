@@ -41,7 +41,7 @@ class TableState(StrEnum):
 
     @property
     def accepts_changes(self) -> bool:
-        return self in {TableState.ACTIVE, TableState.PAUSED, TableState.QUARANTINED}
+        return self is not TableState.DROPPING and self is not TableState.DROPPED
 
     @property
     def publishes(self) -> bool:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, Final, NewType, assert_never
 
 import pyarrow as pa
@@ -100,7 +101,7 @@ class Column:
     nullable: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableSchema:
     """Columns in file order and the key columns in key order (none: inserts only)."""
 
@@ -137,15 +138,15 @@ class TableSchema:
         columns = tuple(Column(c["name"], ColumnType.parse(c["type"]), c["nullable"]) for c in stored["columns"])
         return cls(columns, tuple(stored["key_columns"]), stored["bare"])
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
 
-    @property
+    @cached_property
     def key_set(self) -> frozenset[str]:
         return frozenset(self.key_columns)
 
-    @property
+    @cached_property
     def arrow(self) -> pa.Schema:
         """Schema of staged payloads: the columns, then the row marker.
 

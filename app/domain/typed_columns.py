@@ -1,7 +1,8 @@
 """Rows of source values -> typed Arrow columns, with every value that does not fit named by message and column."""
 
-from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,9 +12,12 @@ from app.domain.column_conversion import BadValues, convert, convert_texts
 from app.domain.json_pointer import pointer_to
 from app.domain.row_builder import RowBuilder, RowMarker
 from app.domain.table_options import TableOptions
-from app.domain.table_schema import Column, TableSchema
-from app.domain.value_reading import reading_of
+from app.domain.table_schema import Column, ColumnType, TableSchema
+from app.domain.value_reading import ValueReading, reading_of
 from app.errors import Code, Problem
+
+MOST_TOGETHER: Final = 1_000
+"""Rows up to which columns of one type are converted in one go: what a kernel costs, however short the column."""
 
 WrongRow: TypeAlias = tuple[int, Code, str]
 """A row of a column, and what is wrong with its value."""
@@ -28,10 +32,14 @@ def typed_columns(
     """
     problems: list[Problem] = []
     markers = pa.array(builder.markers, pa.int32())
-    by_column = zip(*builder.rows, strict=True) if builder.rows else ([] for _ in schema.columns)
+    by_column = list(zip(*builder.rows, strict=True)) if builder.rows else [()] * len(schema.columns)
+    together = _converted_together(by_column, schema, options) if len(builder.rows) <= MOST_TOGETHER else {}
     arrays = []
     for ordinal, (column, values) in enumerate(zip(schema.columns, by_column, strict=True)):
-        array, wrong = typed_column(column, values, schema, options, markers)
+        if ordinal in together:
+            array, wrong = together[ordinal], _missing(together[ordinal], column, schema, markers)
+        else:
+            array, wrong = typed_column(column, values, schema, options, markers)
         arrays.append(array)
         for row, code, detail in wrong:
             if row in builder.gaps and ordinal in builder.gaps[row].ordinals:
@@ -66,6 +74,24 @@ def typed_texts(
     except BadValues as bad:
         return None, _unfit(bad)
     return array, _missing(array, column, schema, markers, gaps)
+
+
+def _converted_together(
+    by_column: Sequence[Sequence[SourceValue]], schema: TableSchema, options: TableOptions
+) -> Mapping[int, pa.Array]:
+    """The arrays of columns that are read alike, by their ordinals, without those where some value does not fit."""
+    alike: dict[tuple[ColumnType, ValueReading], list[int]] = {}
+    for ordinal, column in enumerate(schema.columns):
+        alike.setdefault((column.type, reading_of(column.name, options)), []).append(ordinal)
+    rows = len(by_column[0])
+    together: dict[int, pa.Array] = {}
+    for (column_type, reading), ordinals in alike.items():
+        try:
+            whole = convert([*chain.from_iterable(by_column[at] for at in ordinals)], column_type, reading)
+        except BadValues:
+            continue
+        together |= {at: whole.slice(place * rows, rows) for place, at in enumerate(ordinals)}
+    return together
 
 
 def _unfit(bad: BadValues) -> list[WrongRow]:

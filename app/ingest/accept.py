@@ -21,7 +21,7 @@ from app.ingest.directory import NotRemembered, TableDirectory
 from app.ingest.plain_requests import untyped_request
 from app.ingest.source_bodies import Decode, ReadPlain
 from app.ingest.typed_request import TypedRequest, Typist
-from app.ingest.wakeups import Wakeups
+from app.ingest.wakeups import Waiter, Wakeups
 from app.staging.database import Engine, translated_errors
 from app.staging.dead_letters import Settlement, TableLetters
 from app.staging.group_commit import GroupCommit
@@ -105,10 +105,13 @@ class Ingest:
 
     async def result_of(self, staged: "Future[list[Receipt]]") -> list[Receipt]:
         """The receipts of a request that was submitted to the group commit."""
+        return await self._running_wakeups().result_of(staged)
+
+    def _running_wakeups(self) -> Wakeups:
         loop = asyncio.get_running_loop()
         if self._wakeups is None or self._wakeups.loop is not loop:
             self._wakeups = Wakeups(loop)
-        return await self._wakeups.result_of(staged)
+        return self._wakeups
 
     async def _accept(self, decode: Decode, principal: Principal, identity: RequestIdentity | None) -> Accepted:
         if decode.is_small:
@@ -134,8 +137,10 @@ class Ingest:
         if request is None:
             return None
         await self.admit(request.table, identity)
+        waiter: Waiter[list[Receipt]] = Waiter(self._running_wakeups())
         try:
-            receipts = await self.result_of(self.group_commit.submit_untyped(request))
+            self.group_commit.submit_untyped(request, waiter)
+            receipts = await waiter.result()
         except (TypeAlone, TableMoved):
             return None
         return Accepted(receipts, decoded.ignored)

@@ -69,7 +69,7 @@ def _rehearse(engine: Engine, decode: Decode, principal: Principal, marker_first
         tables: list[RehearsedTable] = []
         if typed.batches:
             requests = [StagingRequest(typed.batches)]
-            [outcome] = stage_requests(connection, requests, encode_blocks(requests))
+            [outcome] = stage_requests(connection, requests, encode_blocks(requests)).outcomes
             if isinstance(outcome, RejectedInput):
                 raise decoded.refusal(outcome.problems)
             if not isinstance(outcome, list):

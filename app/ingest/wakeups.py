@@ -5,9 +5,49 @@ from collections import deque
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 Result = TypeVar("Result")
+
+
+class Waiter(Generic[Result]):
+    """Takes the place of a Future that one caller in the loop waits for, without what it takes to wait in a thread."""
+
+    __slots__ = ("_error", "_result", "_wakeups", "is_done", "waiting")
+
+    def __init__(self, wakeups: "Wakeups") -> None:
+        self._wakeups = wakeups
+        self._result: Result | None = None
+        self._error: BaseException | None = None
+        self.is_done = False
+        self.waiting: asyncio.Future[None] = wakeups.loop.create_future()
+
+    def set_running_or_notify_cancel(self) -> bool:
+        """Whether the caller waits; from now on it does not matter whether it does."""
+        return not self.waiting.cancelled()
+
+    def done(self) -> bool:
+        return self.is_done
+
+    def set_result(self, result: Result) -> None:
+        """Called once, in any thread, as `set_exception`."""
+        self._result = result
+        self._finish()
+
+    def set_exception(self, exception: BaseException) -> None:
+        self._error = exception
+        self._finish()
+
+    async def result(self) -> Result:
+        """What was set. Awaited at once, in the loop."""
+        await self.waiting
+        if self._error is not None:
+            raise self._error
+        return self._result  # type: ignore[return-value]  # it was set
+
+    def _finish(self) -> None:
+        self.is_done = True
+        self._wakeups.note(self.waiting)
 
 
 class Wakeups:
@@ -30,6 +70,9 @@ class Wakeups:
         return future.result()
 
     def _note(self, waiter: "asyncio.Future[None]", _: "Future[Result]") -> None:
+        self.note(waiter)
+
+    def note(self, waiter: "asyncio.Future[None]") -> None:
         """Called in any thread. What is noted before the loop looks, it finds: it takes back `_is_woken` first."""
         self._done.append(waiter)
         if not self._is_woken:

@@ -15,10 +15,7 @@ from app.errors import Code, TemporarilyUnavailable
 from app.staging.driver_statements import driver_rows
 from app.staging.typed_batch import BatchPlace
 
-SELECT_TRANSACTION: Final = """
-    SELECT CAST(pg_current_xact_id() AS text), (
-        SELECT staged_at FROM mirrorgate.staged_blocks
-        WHERE table_id = %(table_id)s AND generation = %(generation)s AND first_sequence = %(first_sequence)s)"""
+SELECT_TRANSACTION: Final = "SELECT CAST(pg_current_xact_id() AS text)"
 
 SELECT_STATUS = sa.text("SELECT pg_xact_status(CAST(:transaction_id AS xid8))")
 
@@ -42,10 +39,10 @@ class OpenTransaction:
     staged_at: datetime | None
 
 
-def open_transaction(connection: sa.Connection, block: BatchPlace | None) -> OpenTransaction:
-    """The transaction that is open, and has staged the block that begins at `block`."""
-    [(transaction_id, staged_at)] = driver_rows(connection, SELECT_TRANSACTION, _keys(block))
-    return OpenTransaction(transaction_id, block, staged_at)
+def open_transaction(connection: sa.Connection) -> OpenTransaction:
+    """The transaction that is open, and has staged no block; one that has is told by `stage_block`."""
+    [(transaction_id,)] = driver_rows(connection, SELECT_TRANSACTION, {})
+    return OpenTransaction(transaction_id, None, None)
 
 
 def committed(engine: sa.Engine, transaction: OpenTransaction, patience_seconds: float = PATIENCE_SECONDS) -> bool:
@@ -58,11 +55,13 @@ def committed(engine: sa.Engine, transaction: OpenTransaction, patience_seconds:
     while True:
         try:
             with engine.connect() as connection:
-                keys = {"transaction_id": transaction.transaction_id}
-                status = connection.execute(SELECT_STATUS, keys).scalar()
+                own = {"transaction_id": transaction.transaction_id}
+                status = connection.execute(SELECT_STATUS, own).scalar()
                 if status == "committed" and transaction.block is not None:
                     # A statement of its own: one that also asks for the status may see what was before the commit.
-                    staged_at = connection.execute(SELECT_STAGED_AT, _keys(transaction.block)).scalar()
+                    table_id, generation, first_sequence = transaction.block
+                    keys = {"table_id": table_id, "generation": generation, "first_sequence": first_sequence}
+                    staged_at = connection.execute(SELECT_STAGED_AT, keys).scalar()
                     return bool(staged_at == transaction.staged_at)
                 if status == "aborted":
                     return False
@@ -71,8 +70,3 @@ def committed(engine: sa.Engine, transaction: OpenTransaction, patience_seconds:
         if time.monotonic() >= deadline:
             raise TemporarilyUnavailable(Code.COMMIT_UNKNOWN, "the connection was lost during COMMIT")
         time.sleep(_PAUSE_SECONDS)
-
-
-def _keys(block: BatchPlace | None) -> dict[str, int | None]:
-    table_id, generation, first_sequence = block or (None, None, None)
-    return {"table_id": table_id, "generation": generation, "first_sequence": first_sequence}

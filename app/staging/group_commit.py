@@ -10,8 +10,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 import sqlalchemy as sa
 import structlog
@@ -21,7 +21,8 @@ from app.errors import Code, TemporarilyUnavailable
 from app.staging.commit_outcome import OpenTransaction, committed, open_transaction
 from app.staging.database import unavailable
 from app.staging.dead_letters import Settlement, TableLetters
-from app.staging.stage_requests import encode_blocks, first_batch, stage_requests
+from app.staging.kept_connection import KeptConnection
+from app.staging.stage_requests import Outcome, encode_blocks, stage_requests
 from app.staging.typed_batch import Receipt, StagingRequest, TypedBatch
 from app.staging.untyped_request import UntypedRequest, typed_together
 
@@ -42,10 +43,22 @@ MOST_ROWS_OF_CHANGE: Final = 2
 """An update that changes the key deletes one row and inserts another."""
 
 
+class Waiter(Protocol):
+    """Where the outcome of a request goes: a Future, or what takes its place."""
+
+    def set_running_or_notify_cancel(self) -> bool: ...
+
+    def done(self) -> bool: ...
+
+    def set_result(self, result: list[Receipt], /) -> None: ...
+
+    def set_exception(self, exception: BaseException, /) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request:
     content: StagingRequest | UntypedRequest
-    future: "Future[list[Receipt]]" = field(default_factory=Future)
+    waiter: Waiter
 
     @property
     def rows(self) -> int:
@@ -65,6 +78,7 @@ class GroupCommit:
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._engine = engine
+        self._connection = KeptConnection(engine)
         self._pause = pause
         self._staged = staged or threading.Event()
         self._waiting: deque[_Request] = deque()
@@ -97,23 +111,24 @@ class GroupCommit:
         It raises AlreadyStaged, TableMoved, RejectedInput, or TemporarilyUnavailable when nothing (or, for
         `commit_unknown`, perhaps everything) was staged.
         """
-        return self._submit(StagingRequest(batches, identity, ignored, duplicates, letters, settles))
+        future: Future[list[Receipt]] = Future()
+        self._submit(_Request(StagingRequest(batches, identity, ignored, duplicates, letters, settles), future))
+        return future
 
-    def submit_untyped(self, request: UntypedRequest) -> "Future[list[Receipt]]":
+    def submit_untyped(self, request: UntypedRequest, waiter: Waiter) -> None:
         """Type a small request together with those it shares a transaction with, and stage it.
 
-        The future raises what `submit` says, and TypeAlone for a request that must be typed before it is submitted.
+        The waiter gets what the future of `submit` does, or TypeAlone for a request that must be typed before it is
+        submitted.
         """
-        return self._submit(request)
+        self._submit(_Request(request, waiter))
 
-    def _submit(self, content: StagingRequest | UntypedRequest) -> "Future[list[Receipt]]":
-        request = _Request(content)
+    def _submit(self, request: _Request) -> None:
         with self._condition:
             if self._closing:
                 raise TemporarilyUnavailable(Code.SHUTTING_DOWN, "this API process is stopping")
             self._waiting.append(request)
             self._condition.notify()
-        return request.future
 
     def _run(self) -> None:
         while group := self._next_group():
@@ -122,10 +137,11 @@ class GroupCommit:
             except Exception as error:  # noqa: BLE001  # the thread must live; every waiter gets the error
                 log.warning("group_commit_failed", error=type(error).__name__, requests=len(group))
                 for request in group:
-                    if not request.future.done():
-                        request.future.set_exception(_for_caller(error))
+                    if not request.waiter.done():
+                        request.waiter.set_exception(_for_caller(error))
             if len(group) >= MANY:
                 self._await_return(len(group))
+        self._connection.close()
 
     def _await_return(self, answered: int) -> None:
         """Pause until as many have come as were answered, a few times at most."""
@@ -150,7 +166,7 @@ class GroupCommit:
                     if group and rows + request.rows > MAX_GROUP_ROWS:
                         break
                     self._waiting.popleft()
-                    if request.future.set_running_or_notify_cancel():
+                    if request.waiter.set_running_or_notify_cancel():
                         group.append(request)
                         rows += request.rows
         return group
@@ -162,17 +178,20 @@ class GroupCommit:
             return
         group, requests = [request for request, _ in typed], [content for _, content in typed]
         payloads = encode_blocks(requests)
-        with self._engine.connect() as connection:
-            transaction = connection.begin()
-            outcomes = stage_requests(connection, requests, payloads)
-            if any(isinstance(outcome, list) for outcome in outcomes):
-                self._commit(transaction, open_transaction(connection, first_batch(requests, outcomes)))
+
+        def stage(connection: sa.Connection, transaction: sa.RootTransaction) -> Sequence[Outcome]:
+            staged = stage_requests(connection, requests, payloads)
+            if any(isinstance(outcome, list) for outcome in staged.outcomes):
+                self._commit(transaction, staged.transaction or open_transaction(connection))
                 self._staged.set()
+            return staged.outcomes
+
+        outcomes = self._connection.in_transaction(stage)
         for request, outcome in zip(group, outcomes, strict=True):
             if isinstance(outcome, list):
-                request.future.set_result([staged.receipt for staged in outcome])
+                request.waiter.set_result([staged.receipt for staged in outcome])
             else:
-                request.future.set_exception(outcome)
+                request.waiter.set_exception(outcome)
 
     def _commit(self, transaction: sa.RootTransaction, known: OpenTransaction) -> None:
         """COMMIT; where its answer is lost, ask the database what became of it before anybody is told."""
@@ -192,7 +211,7 @@ def _typed(group: Sequence[_Request]) -> list[tuple[_Request, StagingRequest]]:
         if isinstance(content, StagingRequest):
             typed.append((request, content))
         else:
-            request.future.set_exception(content)
+            request.waiter.set_exception(content)
     return typed
 
 

@@ -17,13 +17,14 @@ from app.domain.landing_rows import LandingRows
 from app.domain.payload import encode_payload
 from app.domain.table import BatchSequence, Table, TableId
 from app.errors import RejectedInput
+from app.staging.commit_outcome import OpenTransaction
 from app.staging.letter_book import LetterBook
 from app.staging.receipt_book import ReceiptBook
 from app.staging.row_images import read_images, write_images
 from app.staging.sequence_lock import Counters, Gate, lock_counters, read_gates
 from app.staging.source_positions import record_source_position, source_positions
 from app.staging.staged_blocks import BatchBorders, NewBlock, stage_block
-from app.staging.typed_batch import AlreadyStaged, BatchPlace, BlockKey, Receipt, StagingRequest, TableMoved, TypedBatch
+from app.staging.typed_batch import AlreadyStaged, BlockKey, Receipt, StagingRequest, TableMoved, TypedBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,17 @@ def encode_blocks(requests: Sequence[StagingRequest]) -> dict[BlockKey, bytes]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class StagedGroup:
+    """What became of each request, and how to tell later whether this transaction was committed, if it has blocks."""
+
+    outcomes: Sequence[Outcome]
+    transaction: OpenTransaction | None
+
+
 def stage_requests(
     connection: sa.Connection, requests: Sequence[StagingRequest], payloads: Mapping[BlockKey, bytes]
-) -> list[Outcome]:
+) -> StagedGroup:
     """Stage what fits, in the order given; `payloads` are those of `encode_blocks`. The caller commits.
 
     Dying before the commit leaves nothing.
@@ -71,19 +80,10 @@ def stage_requests(
     whole = all(isinstance(outcome, list) for outcome in outcomes)
     touched = [table for table in tables.values() if table.members]
     blocks = [table.block(payloads.get(table.members[0][0].block_key) if whole else None) for table in touched]
-    for table, block in zip(touched, blocks, strict=True):
-        _store(connection, table, block)
+    stored = [_store(connection, table, block) for table, block in zip(touched, blocks, strict=True)]
     book.store(connection)
     letters.store(connection)
-    return outcomes
-
-
-def first_batch(requests: Sequence[StagingRequest], outcomes: Sequence[Outcome]) -> BatchPlace | None:
-    """Where the first of the new blocks begins: the first batch that was staged; None where none was."""
-    for request, outcome in zip(requests, outcomes, strict=True):
-        if isinstance(outcome, list) and outcome:
-            return request.batches[0].table.table_id, outcome[0].receipt.generation, outcome[0].receipt.sequence
-    return None
+    return StagedGroup(outcomes, stored[0] if stored else None)
 
 
 def check_gaps(connection: sa.Connection, batches: Sequence[TypedBatch]) -> None:
@@ -115,13 +115,14 @@ def _stage(
     return staged
 
 
-def _store(connection: sa.Connection, table: "_LockedTable", block: NewBlock) -> None:
+def _store(connection: sa.Connection, table: "_LockedTable", block: NewBlock) -> OpenTransaction:
     """Everything of a table."""
-    stage_block(connection, block, cdc_started=table.cdc_started)
+    transaction = stage_block(connection, block, cdc_started=table.cdc_started)
     if table.overlay.written:
         write_images(connection, block.table_id, block.generation, table.overlay.written)
     for task, last_sequence in table.advanced.items():
         record_source_position(connection, block.table_id, block.generation, task, last_sequence)
+    return transaction
 
 
 @dataclass

@@ -15,6 +15,7 @@ from app.domain.landing_file import BatchRange
 from app.domain.payload import payload_digest
 from app.domain.table import BatchSequence, Generation, TableId, TableLife
 from app.domain.table_schema import SchemaVersion
+from app.staging.commit_outcome import OpenTransaction
 from app.staging.database import BINARY_RESULT
 from app.staging.driver_statements import driver_rows, numbers
 
@@ -33,7 +34,7 @@ STAGE_BLOCK: Final = """
     VALUES (%(table_id)s, %(generation)s, %(first_sequence)s, %(last_sequence)s, %(schema_version)s,
         %(batch_rows)s, %(batch_changes)s, %(row_count)s, %(change_count)s, %(payload_bytes)s, %(payload_digest)b,
         %(ends_transaction)s, %(source_position)s)
-    RETURNING staged_at"""
+    RETURNING CAST(pg_current_xact_id() AS text), staged_at"""
 
 SELECT_PENDING = sa.text("""
     SELECT part.table_id, b.*
@@ -132,12 +133,14 @@ class BatchStatus:
     file_number: int | None
 
 
-def stage_block(connection: sa.Connection, block: NewBlock, *, cdc_started: bool) -> None:
+def stage_block(connection: sa.Connection, block: NewBlock, *, cdc_started: bool) -> OpenTransaction:
     """Insert a block under its table's sequence lock, with its last sequence and what it adds to the accepted totals.
 
-    Dies with the transaction, leaving nothing.
+    Dies with the transaction, leaving nothing; what tells whether it did is returned.
     """
-    driver_rows(connection, STAGE_BLOCK, {**_facts(block), "payload": block.payload, "cdc_started": cdc_started})
+    facts = {**_facts(block), "payload": block.payload, "cdc_started": cdc_started}
+    [(transaction_id, staged_at)] = driver_rows(connection, STAGE_BLOCK, facts)
+    return OpenTransaction(transaction_id, (block.table_id, block.generation, block.first_sequence), staged_at)
 
 
 def pending_blocks(

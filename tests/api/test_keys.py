@@ -267,6 +267,19 @@ def test_a_remembered_key_is_taken_without_a_question_to_the_database_and_nothin
     assert selects == []
 
 
+def test_a_key_that_was_taken_before_is_asked_for_again_once_another_call_has_found_it_gone(
+    authenticator: Authenticator, engine: sa.Engine, clock: Clock
+) -> None:
+    authenticator.credential(KEY)
+    assert authenticator.remembered(KEY) == authenticator.remembered(KEY) == READER
+    sql.run(engine, "DELETE FROM mirrorgate.api_keys")
+    with refused():
+        authenticator.credential(KEY[:-1] + "y")
+    assert authenticator.remembered(KEY) is None
+    with refused():
+        authenticator.credential(KEY)
+
+
 def test_a_new_secret_works_at_once_where_the_former_one_is_remembered(
     authenticator: Authenticator, engine: sa.Engine
 ) -> None:

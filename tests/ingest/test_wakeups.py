@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.ingest.wakeups import Wakeups
+from app.ingest.wakeups import Waiter, Wakeups
 
 
 class CountingLoop(asyncio.SelectorEventLoop):
@@ -108,3 +108,43 @@ def test_a_result_for_a_loop_that_is_closed_disturbs_nobody() -> None:
     asyncio.run(leave())
     future.set_result(1)
     assert future.result() == 1
+
+
+def test_waiters_get_results_and_errors_of_another_thread_and_the_loop_is_woken_once_for_those_that_come_together() -> (
+    None
+):
+    async def all_of() -> list[int | BaseException]:
+        loop = asyncio.get_running_loop()
+        wakeups = Wakeups(loop)
+        waiters: list[Waiter[int]] = [Waiter(wakeups) for _ in range(3)]
+        waiting = [loop.create_task(waiter.result()) for waiter in waiters]
+        await asyncio.sleep(0)
+        before = loop.woken  # type: ignore[attr-defined]  # a CountingLoop
+        assert all(waiter.set_running_or_notify_cancel() and not waiter.done() for waiter in waiters)
+        waiters[0].set_result(1)
+        waiters[1].set_exception(ValueError("this one"))
+        waiters[2].set_result(3)
+        assert all(waiter.done() for waiter in waiters)
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert loop.woken == before + 1  # type: ignore[attr-defined]  # a CountingLoop
+        return results
+
+    with asyncio.Runner(loop_factory=CountingLoop) as runner:
+        first, error, last = runner.run(all_of())
+    assert (first, str(error), last) == (1, "this one", 3)
+
+
+def test_a_waiter_whose_caller_has_gone_is_left_out_and_what_is_set_all_the_same_disturbs_nobody() -> None:
+    async def one_goes() -> None:
+        loop = asyncio.get_running_loop()
+        waiter: Waiter[int] = Waiter(Wakeups(loop))
+        task = loop.create_task(waiter.result())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not waiter.set_running_or_notify_cancel()
+        waiter.set_exception(ValueError("too late"))
+        await asyncio.sleep(0)
+
+    asyncio.run(one_goes())

@@ -61,7 +61,7 @@ def test_a_batch_that_a_crash_took_is_not_acknowledged_for_another_that_got_its_
     staged, crashed = threading.Event(), threading.Event()
 
     def wait_for_the_crash(connection: sa.Connection) -> None:
-        ids.append(open_transaction(connection, None).transaction_id)
+        ids.append(open_transaction(connection).transaction_id)
         staged.set()
         crashed.wait(timeout=60)
 

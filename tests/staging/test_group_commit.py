@@ -30,6 +30,12 @@ def batch(table: Table, *keys: int) -> TypedBatch:
     return typed(table, inserts([{"id": key} for key in keys]))
 
 
+def submit_untyped(writer: GroupCommit, table: Table, key: object) -> "Future[list[Receipt]]":
+    future: Future[list[Receipt]] = Future()
+    writer.submit_untyped(UntypedRequest(table, inserts([{"id": key}])), future)
+    return future
+
+
 def together(engine: sa.Engine, *requests: Sequence[TypedBatch]) -> list["Future[list[Receipt]]"]:
     """Stage requests that all wait when the writer starts; their futures, all done."""
     writer = GroupCommit(engine)
@@ -283,7 +289,7 @@ def test_a_wrong_request_among_small_ones_is_given_back_and_the_others_are_stage
     table = registered(engine, "orders", IDS)
     writer = GroupCommit(engine)
     keys: list[object] = [1, 2, "wrong", 4, 5]
-    futures = [writer.submit_untyped(UntypedRequest(table, inserts([{"id": key}]))) for key in keys]
+    futures = [submit_untyped(writer, table, key) for key in keys]
     writer.start()
     writer.close()
     wrong = futures.pop(2)
@@ -298,7 +304,7 @@ def test_a_small_request_for_a_table_that_has_moved_is_sent_back(engine: sa.Engi
     table = registered(engine, "orders", IDS)
     registered(engine, "orders", WIDER)
     writer = GroupCommit(engine)
-    future = writer.submit_untyped(UntypedRequest(table, inserts([{"id": 1}])))
+    future = submit_untyped(writer, table, 1)
     writer.start()
     writer.close()
     with pytest.raises(TableMoved):

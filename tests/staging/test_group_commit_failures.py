@@ -142,7 +142,7 @@ def test_a_commit_that_nobody_can_tell_about_leaves_the_outcome_open(
 
 def test_of_a_transaction_without_a_block_nobody_can_tell_whose_id_it_was(engine: sa.Engine) -> None:
     with engine.begin() as connection:
-        known = open_transaction(connection, None)
+        known = open_transaction(connection)
     with pytest.raises(TemporarilyUnavailable) as raised:
         committed(engine, known, patience_seconds=0)
     assert raised.value.code == Code.COMMIT_UNKNOWN
