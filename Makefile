@@ -12,6 +12,8 @@ RUN := $(BIN)/python -m
 PYTHON ?=
 # More arguments for mirrorgate up, the demo, pytest, the benchmarks, the fuzzer or chaos.
 ARGS ?=
+# Tests run side by side, those of one file one after the other: they wait more than they work. PARALLEL= for one by one.
+PARALLEL ?= --numprocesses 2 --dist loadfile
 # How long to fuzz.
 SECONDS ?= 60
 # How long to torture, and the seed whose schedule to replay.
@@ -33,17 +35,17 @@ up: .venv ## Run the gateway on this machine until Ctrl-C
 	@$(BIN)/mirrorgate up $(ARGS)
 
 test: .venv ## Run all tests
-	@$(RUN) pytest $(ARGS)
+	@$(RUN) pytest $(PARALLEL) $(ARGS)
 
 test-fast: .venv ## Run the tests that need no Spark and little time
-	@$(RUN) pytest -m "not spark and not slow and not thorough" $(ARGS)
+	@$(RUN) pytest $(PARALLEL) -m "not spark and not slow and not thorough" $(ARGS)
 
 check: .venv ## Check format, lint, types and imports, then run all tests
 	$(RUN) ruff format --check
 	$(RUN) ruff check
 	$(RUN) mypy
 	$(BIN)/lint-imports
-	$(RUN) pytest $(ARGS)
+	$(RUN) pytest $(PARALLEL) $(ARGS)
 
 check-all: check ## What check does, then the tests that take minutes
 	$(RUN) pytest -m thorough $(ARGS)

@@ -40,7 +40,10 @@ def temporary_folder(purpose: str, *, longest: int | None = None) -> Iterator[Pa
 def _make(parent: Path, prefix: str) -> tuple[Path, int]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        lock = _lock(folder)
+        try:
+            lock = _lock(folder)
+        except OSError:  # a file system without locks: nobody sweeps it there
+            return folder, os.open(folder, os.O_RDONLY)
         if lock is not None and folder.exists():
             return folder, lock
         if lock is not None:  # another process swept it before it was locked

@@ -5,6 +5,7 @@ own, and a task returns its failures instead of raising them, so that one file's
 """
 
 import gc
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -31,7 +32,10 @@ SLICE_BYTES: Final = 16 * 2**20
 """Compressed payload bytes that a task reads from Postgres at once."""
 
 FEW_FILES: Final = 4
-"""So many small files at the most are built without Spark, one after the other."""
+"""So many small files of a folder are built without Spark at the most, one after the other; of a remote zone one."""
+
+_MOST_BUILDERS: Final = 32
+_ENGINES = threading.Lock()
 
 _NO_RESULT: Final = dict.fromkeys(("temp_name", "file_bytes", "file_sha256", "code", "detail"))
 
@@ -70,7 +74,8 @@ def build_files(
     A few files that together have fewer than `min_bytes` compressed payload bytes are built here and now: that takes
     less time than a Spark job takes to start.
     """
-    if _are_small([order.planned for order in orders], min_bytes):
+    few = 1 if place.landing_zone.is_remote else FEW_FILES
+    if len(orders) <= few and _are_small([order.planned for order in orders], min_bytes):
         return [_result(order, _attempt(place, position, order)) for position, order in enumerate(orders)]
     shares = balance(enumerate(orders), lambda item: item[1].planned.identity.rows, tasks)
     job = spark.sparkContext.parallelize(shares, len(shares)).mapPartitions(_task(place))
@@ -80,7 +85,7 @@ def build_files(
 
 def _are_small(files: Sequence[PlannedFile], min_bytes: int) -> bool:
     known = [file.payload_bytes for file in files if file.payload_bytes is not None]
-    return len(known) == len(files) <= FEW_FILES and sum(known) < min_bytes
+    return len(known) == len(files) and sum(known) < min_bytes
 
 
 def _task(
@@ -161,7 +166,13 @@ def _batches(connection: Connection, planned: PlannedFile, schema: pa.Schema) ->
         yield decode_payload(payload, schema)
 
 
-@cache
 def _engine(database_url: str) -> Engine:
-    """One small pool per process, kept between jobs."""
-    return open_engine(database_url, pool_size=1, application="mirrorgate build")
+    """One pool per process, kept between jobs, with as many connections as threads build at the same time: one in a
+    Spark worker, in the drain one for each bin."""
+    with _ENGINES:
+        return _opened(database_url)
+
+
+@cache
+def _opened(database_url: str) -> Engine:
+    return open_engine(database_url, pool_size=_MOST_BUILDERS, application="mirrorgate build")

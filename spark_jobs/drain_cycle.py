@@ -42,7 +42,7 @@ from app.staging.table_rebirth import finish_drop
 from app.staging.table_registry import find_table_by_id, find_tables_by_id, note_drop_trouble, quarantine_table
 from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files, failure_text
 from spark_jobs.mirror_watch import is_mirrored
-from spark_jobs.publishing import ClaimedTable, Publishing
+from spark_jobs.publishing import TOGETHER, ClaimedTable, Publishing
 
 log = structlog.get_logger()
 
@@ -78,7 +78,9 @@ class DrainCycle:
         self.zone: LandingZone = open_zone(self.place.landing_zone)
         with translated_errors(), self.engine.begin() as connection:
             self.installation_id = installation_id(connection)
-        self.publishing = Publishing(self.engine, self.zone, self.installation_id)
+        self.publishing = Publishing(
+            self.engine, self.zone, self.installation_id, together=1 if self.place.landing_zone.is_remote else TOGETHER
+        )
 
     @property
     def slots(self) -> int:
@@ -125,13 +127,14 @@ class DrainCycle:
                     if claims
                     else {}
                 )
-        except MirrorgateError:
+        except MirrorgateError as error:
+            log.info("tables_not_planned_together", tables=len(held), code=error.code, detail=error.detail)
             return [], list(table_ids)
         claimed = [ClaimedTable(tables[table_id], held[table_id], files) for table_id, files in plans.items() if files]
         return claimed, [table_id for table_id in table_ids if table_id not in plans]
 
     def build_and_publish(self, claimed: Iterable[ClaimedTable]) -> set[TableId]:
-        """W5 to W9 for several tables as one Spark job; the tables whose files were all published."""
+        """W5 to W9 for several tables at once; the tables whose files were all published."""
         tables = {entry.table_id: entry for entry in claimed}
         orders = [BuildOrder(file, entry.epoch) for entry in tables.values() for file in entry.files]
         results = self._build(orders)

@@ -1,10 +1,10 @@
-"""The drain's loop: due tables go, in balanced bins, to threads that each run Spark jobs."""
+"""The drain's loop: due tables go, in balanced bins, to threads that each build and publish."""
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -27,7 +27,7 @@ _MOST_BINS: Final = 32
 
 
 class Drain:
-    """Finds due tables and hands them, in balanced bins, to threads that each run Spark jobs."""
+    """Finds due tables and hands them, in balanced bins, to threads that each build and publish."""
 
     def __init__(self, cycle: DrainCycle, *, bins: int | None) -> None:
         """`bins` None: as many as Spark runs tasks at a time, which changes with a cluster's executors."""
@@ -71,7 +71,9 @@ class Drain:
         bins = self._bins or min(self._cycle.slots, _MOST_BINS)
         any_claimed = False
         for part in (ready[start : start + _CLAIMED_AT_ONCE] for start in range(0, len(ready), _CLAIMED_AT_ONCE)):
-            claimed = self._claim(part, slots)
+            claimed, failed = self._prepared(part, slots, self._claims.map)
+            for table_id in failed:
+                self._back_off(table_id)
             any_claimed = any_claimed or bool(claimed)
             for share in balance(claimed, lambda entry: entry.rows, bins):
                 with self._lock:
@@ -84,20 +86,24 @@ class Drain:
         """How many tasks each of so many tables may take."""
         return max(1, self._cycle.slots // max(1, tables))
 
-    def _claim(self, table_ids: Sequence[TableId], slots: int) -> list[ClaimedTable]:
-        """What there is to build of these tables: those that this worker holds together, the others each alone."""
+    def _prepared(
+        self, table_ids: Sequence[TableId], slots: int, each: Callable[..., Iterable[Any]]
+    ) -> tuple[list[ClaimedTable], list[TableId]]:
+        """What there is to build of these tables, and which of them failed: those that this worker holds are looked
+        at together, the others each alone. `each` is `map`, or one that does several at the same time."""
         parts = [table_ids[start : start + TOGETHER] for start in range(0, len(table_ids), TOGETHER)]
-        claimed, alone = [], []
-        for entries, left in self._claims.map(lambda part: self._cycle.prepare_held(part, slots=slots), parts):
+        claimed: list[ClaimedTable] = []
+        alone: list[TableId] = []
+        for entries, left in each(lambda part: self._cycle.prepare_held(part, slots=slots), parts):
             claimed += entries
             alone += left
-        return claimed + [entry for entry in self._claims.map(lambda each: self._prepare(each, slots), alone) if entry]
-
-    def _prepare(self, table_id: TableId, slots: int) -> ClaimedTable | None:
-        entry = self._cycle.prepare(table_id, slots=slots)
-        if entry is None and (table_id not in self._cycle.held or table_id in self._cycle.waiting):
-            self._back_off(table_id)
-        return entry
+        entries = list(each(lambda table_id: self._cycle.prepare(table_id, slots=slots), alone))
+        failed = [
+            table_id
+            for table_id, entry in zip(alone, entries, strict=True)
+            if entry is None and (table_id not in self._cycle.held or table_id in self._cycle.waiting)
+        ]
+        return claimed + [entry for entry in entries if entry is not None], failed
 
     def _drain_share(self, share: list[ClaimedTable]) -> None:
         """Publish a share of tables, and what has become due for them meanwhile, until they are done."""
@@ -129,7 +135,9 @@ class Drain:
         except MirrorgateError as error:
             log.warning("drain_waits", code=error.code, detail=error.detail)
             return []
-        return self._claim([table_id for table_id in due if table_id in published], slots)
+        # In this thread: the tables that others claim or drop may take long. What fails is found at the next look.
+        again, _ = self._prepared([table_id for table_id in due if table_id in published], slots, map)
+        return again
 
     def _back_off(self, table_id: TableId) -> None:
         with self._lock:

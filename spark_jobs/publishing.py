@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 Failures = MutableMapping[TableId, Exception]
 
 TOGETHER: Final = 16
-"""Tables that share a transaction: it is as durable for all of them as for one."""
+"""Tables that share a transaction at the most: it is as durable for all of them as for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,9 @@ class Publishing:
     engine: Engine
     zone: LandingZone
     installation_id: UUID
+    together: int
+    """Tables whose files become visible between a transaction that nominates and one that records: a store where that
+    takes long, or is tried again for long, must not keep one table waiting for another."""
 
     def publish(
         self, claimed: Sequence[ClaimedTable], built: Mapping[TableId, Sequence[BuiltFile | BuildFailure]]
@@ -62,14 +65,14 @@ class Publishing:
         A process that dies inside leaves at most one visible file of each table unrecorded.
         """
         failures: dict[TableId, Exception] = {}
-        for entry in claimed:
-            with _kept(failures, entry.table_id):
-                self._prepare_folder(entry)
         for number in range(max(map(len, built.values()), default=0)):
             entries = [entry for entry in claimed if number < len(built[entry.table_id])]
-            for start in range(0, len(entries), TOGETHER):
-                part = [entry for entry in entries[start : start + TOGETHER] if entry.table_id not in failures]
-                self._publish_one_of_each([(entry, built[entry.table_id][number]) for entry in part], failures)
+            for start in range(0, len(entries), self.together):
+                part = entries[start : start + self.together]
+                if number == 0:
+                    self._prepare_folders(part, failures)
+                results = [(entry, built[entry.table_id][number]) for entry in part if entry.table_id not in failures]
+                self._publish_one_of_each(results, failures)
         return failures
 
     def record(self, files: Mapping[PlannedFile, Epoch]) -> None:
@@ -88,10 +91,12 @@ class Publishing:
                 last_sequence=identity.last_sequence,
             )
 
-    def _prepare_folder(self, entry: ClaimedTable) -> None:
-        scratch = Scratch(entry.table_id, entry.epoch)
-        published_before = entry.files[0].identity.number > 1
-        prepare_folder(self.zone, entry.table, self.installation_id, scratch, published_before=published_before)
+    def _prepare_folders(self, entries: Sequence[ClaimedTable], failures: Failures) -> None:
+        for entry in entries:
+            scratch = Scratch(entry.table_id, entry.epoch)
+            published_before = entry.files[0].identity.number > 1
+            with _kept(failures, entry.table_id):
+                prepare_folder(self.zone, entry.table, self.installation_id, scratch, published_before=published_before)
 
     def _publish_one_of_each(
         self, results: Sequence[tuple[ClaimedTable, BuiltFile | BuildFailure]], failures: Failures

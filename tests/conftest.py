@@ -1,6 +1,7 @@
 """Shared fixtures: one private Postgres per session, one migrated template database cloned per test."""
 
 import itertools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from tests.support import hypothesis_profile as _  # noqa: F401  # loads the pro
 from tests.support.databases import create_database, database_in, emptied
 
 _NUMBERS = itertools.count(1)
+
+for size in ("COLUMNS", "LINES"):  # pytest-xdist gives them to its workers; tests of commands set their own
+    os.environ.pop(size, None)
 
 
 @pytest.fixture(scope="session")

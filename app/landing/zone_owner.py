@@ -36,8 +36,10 @@ def look_at_owner(place: ZonePlace, installation_id: UUID | None) -> Seen:
 def claim_zone(place: ZonePlace, installation_id: UUID) -> None:
     """Make the landing zone this installation's; safe to repeat, and by several drains of it at once.
 
-    The marker appears whole, and never takes the place of another. A process that dies inside leaves at most a file
-    in scratch that is swept. Raises Misconfigured `landing_zone_taken` for another's zone, OSError, ScratchRevoked.
+    The marker appears whole, and never takes the place of another where the store keeps to rename conditions; where it
+    does not, two that come at the same moment may both go on until the next start. A process that dies inside leaves
+    at most a file in scratch that is swept. Raises Misconfigured `landing_zone_taken` for another's zone, OSError,
+    ScratchRevoked.
     """
     zone = open_zone(place)
     if _owner(zone, place) is None:
@@ -63,10 +65,8 @@ def _owner(zone: LandingZone, place: ZonePlace) -> UUID | None:
 
 
 def _whose(place: ZonePlace, owner: UUID | None, installation_id: UUID | None) -> str:
-    return (
-        f"landing zone {place.location} belongs to another gateway: {OWNER} names installation {owner}, "
-        f"this database is installation {installation_id}"
-    )
+    own = "this database is none" if installation_id is None else f"this database is installation {installation_id}"
+    return f"landing zone {place.location} belongs to another gateway: {OWNER} names installation {owner}, {own}"
 
 
 def _taken(detail: str) -> Misconfigured:

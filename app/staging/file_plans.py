@@ -11,6 +11,7 @@ from app.domain.landing_file import FileIdentity, PlannedFile, content_digest, s
 from app.domain.table import BatchSequence, FileNumber, Table, TableId
 from app.staging.landing_ledger import unrecorded_files
 from app.staging.leases import Claim, check_epochs
+from app.staging.sequence_lock import wait_briefly
 from app.staging.staged_blocks import pending_blocks
 
 SELECT_LAST_FILES = sa.text("""
@@ -56,6 +57,8 @@ def plan_next_files(
     beyond = {
         (table.table_id, table.generation): BatchSequence(last[table.table_id].last_sequence or 0) for table in tables
     }
+    if len(tables) > 1:
+        wait_briefly(connection)
     most_blocks = MOST_BLOCKS // len(tables)
     pending = pending_blocks(connection, beyond, most=most_blocks)
     plans: dict[TableId, list[PlannedFile]] = {}

@@ -18,7 +18,7 @@ from app.domain.table_schema import SchemaVersion
 from app.errors import Code, InvariantBroken
 from app.staging.leases import check_epoch, check_epochs
 from app.staging.metadata_blocks import append_blocks
-from app.staging.sequence_lock import lock_counters
+from app.staging.sequence_lock import lock_counters, wait_briefly
 
 _FILE_COLUMNS = """f.number, f.first_sequence, f.last_sequence, f.schema_version, f.row_count, f.change_count,
     f.digest, f.state, f.nominated_epoch, f.nominated_temp, f.file_bytes, f.file_sha256, f.published_at"""
@@ -39,7 +39,8 @@ NOMINATE = sa.text("""
         CAST(:epochs AS bigint[]), CAST(:temps AS text[]), CAST(:sizes AS bigint[]), CAST(:sha256 AS text[]))
         AS built (table_id, generation, number, epoch, temp, file_bytes, sha256)
     WHERE f.table_id = built.table_id AND f.generation = built.generation AND f.number = built.number
-      AND f.state = 'planned' AND (f.nominated_epoch IS NULL OR f.nominated_epoch < built.epoch)
+      AND f.state = 'planned' AND (f.nominated_epoch IS NULL OR f.nominated_epoch < built.epoch
+        OR f.nominated_epoch = built.epoch AND f.nominated_temp = built.temp)
     RETURNING f.table_id""")
 
 RECORD_FILES = sa.text("""
@@ -49,6 +50,13 @@ RECORD_FILES = sa.text("""
     WHERE f.table_id = visible.table_id AND f.generation = visible.generation AND f.number = visible.number
       AND f.state = 'planned'
     RETURNING f.table_id, f.file_bytes, f.file_sha256""")
+
+SELECT_RECORDED = sa.text("""
+    SELECT f.table_id FROM mirrorgate.landing_files f
+    JOIN unnest(CAST(:table_ids AS bigint[]), CAST(:generations AS integer[]), CAST(:numbers AS bigint[]))
+        AS visible (table_id, generation, number)
+      ON f.table_id = visible.table_id AND f.generation = visible.generation AND f.number = visible.number
+    WHERE f.state = 'published'""")
 
 RECORD_COUNTERS = sa.text("""
     UPDATE mirrorgate.table_counters c
@@ -128,7 +136,8 @@ def record_repaired(connection: sa.Connection, built: BuiltFile) -> None:
 def nominate(connection: sa.Connection, files: Sequence[BuiltFile]) -> set[TableId]:
     """W5: make one finished temp the only source of each file's rename in its epoch; the tables where no other is.
 
-    One file of each table. A process that dies after the commit leaves nominations that the next epoch replaces.
+    One file of each table; safe to repeat. A process that dies after the commit leaves nominations that the next epoch
+    replaces.
     """
     check_epochs(connection, {file.planned.table_id: file.epoch for file in files})
     keys = _file_keys([file.planned for file in files]) | {
@@ -143,29 +152,33 @@ def nominate(connection: sa.Connection, files: Sequence[BuiltFile]) -> set[Table
 def record_published(connection: sa.Connection, files: Mapping[PlannedFile, Epoch]) -> None:
     """W8: the files are visible: record each, what is published through it, and its block of the metadata chain.
 
-    One file of each table, all or none. A process that dies before the commit leaves visible, unrecorded files,
-    whose footers the next owner recognises and records. Raises InvariantBroken `internal` for a file that is not
-    its table's next to be recorded.
+    One file of each table, all or none; safe to repeat. A process that dies before the commit leaves visible,
+    unrecorded files, whose footers the next owner recognises and records. Raises InvariantBroken `internal` for a file
+    that is not its table's next to be recorded.
     """
     check_epochs(connection, {file.table_id: epoch for file, epoch in files.items()})
-    lock_counters(connection, [file.table_id for file in files])
     keys = _file_keys(files) | {
         "first_sequences": [file.identity.first_sequence for file in files],
         "last_sequences": [file.identity.last_sequence for file in files],
     }
+    positions = {row.table_id: row.source_position for row in connection.execute(SELECT_FILE_POSITIONS, keys)}
+    if len(files) > 1:
+        wait_briefly(connection)
+    lock_counters(connection, [file.table_id for file in files])
     recorded = {row.table_id: row for row in connection.execute(RECORD_FILES, keys)}
     counted = set(connection.execute(RECORD_COUNTERS, keys).scalars())
-    for file in files:
-        if file.table_id not in recorded.keys() & counted:
-            detail = f"file {file.identity.number} of table {file.table_id} was recorded out of order"
-            raise InvariantBroken(Code.INTERNAL, detail)
-    positions = {row.table_id: row.source_position for row in connection.execute(SELECT_FILE_POSITIONS, keys)}
+    before = set() if len(recorded) == len(files) else set(connection.execute(SELECT_RECORDED, keys).scalars())
     events = {}
     for file in files:
-        row = recorded[file.table_id]
-        event = add_data(file.identity, row.file_bytes, row.file_sha256, positions.get(file.table_id))
-        events[file.table_id, file.identity.generation] = event
-    append_blocks(connection, events)
+        row = recorded.get(file.table_id)
+        if row is not None and file.table_id in counted:
+            event = add_data(file.identity, row.file_bytes, row.file_sha256, positions.get(file.table_id))
+            events[file.table_id, file.identity.generation] = event
+        elif row is not None or file.table_id not in before:
+            detail = f"file {file.identity.number} of table {file.table_id} was recorded out of order"
+            raise InvariantBroken(Code.INTERNAL, detail)
+    if events:
+        append_blocks(connection, events)
 
 
 def list_files(

@@ -1,4 +1,4 @@
-"""The sequence lock: a table's narrow counter row, held `FOR UPDATE` from allotting a sequence to COMMIT.
+"""The sequence lock: a table's narrow counter row, held `FOR NO KEY UPDATE` from allotting a sequence to COMMIT.
 
 While it is held, nobody else stages, changes the schema or publishes for that table; a rollback gives every
 number back. Locks are always taken in the order of table ids, so two transactions never wait for each other.

@@ -81,7 +81,7 @@ def test_what_a_killed_process_left_goes_and_what_a_living_one_holds_stays() -> 
 def test_a_child_that_outlives_its_process_does_not_keep_the_folder() -> None:
     program = HOLDS.replace(
         "    sys.stdin.read()",
-        "    import os, subprocess; subprocess.Popen(['sleep', '60'], stdout=subprocess.DEVNULL); os._exit(1)",
+        "    import os, subprocess; subprocess.Popen(['sleep', '15'], stdout=subprocess.DEVNULL); os._exit(1)",
     )
     ran = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
     dead = Path(ran.stdout.strip())

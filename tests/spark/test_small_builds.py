@@ -9,8 +9,9 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.build_files import FEW_FILES
 from spark_jobs.drain_cycle import DrainCycle
+from spark_jobs.drain_loop import Drain
 from spark_jobs.publishing import ClaimedTable
-from tests.spark.conftest import NewWorker, drain
+from tests.spark.conftest import NewWorker
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
 from tests.support.schemas import schema_of
 
@@ -59,12 +60,10 @@ def test_files_that_an_earlier_drain_planned_are_built_by_spark_because_their_si
     assert landed_keys(landing_zone, "t") == [[1]]
 
 
-def test_what_comes_in_small_pieces_lands_in_order_without_spark(
-    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker
-) -> None:
-    table = registered(engine, "t", ID)
-    worker = new_worker(spark_job_min_bytes=PLENTY)
-    for key in range(3):
-        stage_keys(engine, table, [key])
-        drain(worker)
-    assert landed_keys(landing_zone, "t") == [[0], [1], [2]]
+def test_bins_build_small_files_at_the_same_time(engine: sa.Engine, landing_zone: Path, new_worker: NewWorker) -> None:
+    names = [f"t{number}" for number in range(12)]
+    for name in names:
+        stage_keys(engine, registered(engine, name, ID), [1], [2])
+    worker = new_worker(rows=1, spark_job_min_bytes=PLENTY)
+    Drain(worker, bins=12).drain_pending()
+    assert [landed_keys(landing_zone, name) for name in names] == [[[1], [2]]] * 12

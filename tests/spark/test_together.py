@@ -3,16 +3,22 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from app.domain.drop_plan import DropAction, DropPlan
+from app.domain.landing_file import BuiltFile
+from app.domain.names import TableName
 from app.domain.table import Epoch, FileNumber, Generation, TableId, TableState
+from app.errors import Code, TemporarilyUnavailable
+from app.landing.publish import make_visible
+from app.landing.zone import LandingZone
 from app.staging import file_plans
 from app.staging.table_lifecycle import begin_drop, request_repair, set_publishing
 from spark_jobs.drain_cycle import DrainCycle
-from spark_jobs.publishing import ClaimedTable
+from spark_jobs.publishing import ClaimedTable, Publishing
 from tests.spark.conftest import NewWorker, drain
 from tests.support import sql
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
@@ -107,6 +113,48 @@ def test_a_table_whose_sequence_lock_is_held_does_not_keep_the_others_back(
     with held_counter(engine, tables[2]):
         assert worker.build_and_publish(claimed) == {tables[0], tables[1], tables[3]}
     drain(worker)
+    assert [landed_keys(landing_zone, name) for name in NAMES] == [[[1], [2]]] * 4
+
+
+def test_a_file_that_cannot_be_renamed_or_was_not_built_keeps_no_other_back(
+    engine: sa.Engine, landing_zone: Path, worker: DrainCycle, tables: list[TableId], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more(engine, 2)
+    claimed = prepared(worker, tables)
+    visible = make_visible
+
+    def fails_for_b(zone: LandingZone, name: TableName, built: BuiltFile) -> None:
+        if str(name) == "b":
+            raise OSError("the disk is gone")
+        visible(zone, name, built)
+
+    monkeypatch.setattr("spark_jobs.publishing.make_visible", fails_for_b)
+    sql.run(engine, "UPDATE mirrorgate.block_payloads SET payload = 'x' WHERE table_id = :id", id=tables[2])
+    assert worker.build_and_publish(claimed) == {tables[0], tables[3]}
+    assert [landed_keys(landing_zone, name) for name in NAMES] == [[[1], [2]], [[1]], [[1]], [[1], [2]]]
+    assert current(engine, "c").state is TableState.QUARANTINED
+    assert current(engine, "b").state is TableState.ACTIVE
+
+
+def test_an_answer_to_a_commit_that_was_lost_costs_nothing(
+    engine: sa.Engine, landing_zone: Path, worker: DrainCycle, tables: list[TableId], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The steps are done, and done again for each table."""
+    more(engine, 2)
+    claimed = prepared(worker, tables)
+    epochs = dict(worker.held)
+    for step in ("_nominate", "_record"):
+        original = getattr(Publishing, step)
+
+        def lost(self: Publishing, files: Sequence[BuiltFile], original: Any = original) -> Any:
+            answer = original(self, files)
+            if len(files) > 1:
+                raise TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "Postgres does not answer")
+            return answer
+
+        monkeypatch.setattr(Publishing, step, lost)
+    assert worker.build_and_publish(claimed) == set(tables)
+    assert worker.held == epochs
     assert [landed_keys(landing_zone, name) for name in NAMES] == [[[1], [2]]] * 4
 
 

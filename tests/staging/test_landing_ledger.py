@@ -9,7 +9,7 @@ from app.domain.landing_file import content_digest
 from app.domain.metadata_chain import verify_chain
 from app.domain.table import Epoch, FileNumber
 from app.errors import Code, InvariantBroken
-from app.staging.landing_ledger import LedgerEntry, list_files, unrecorded_files
+from app.staging.landing_ledger import LedgerEntry, list_files, record_published, unrecorded_files
 from app.staging.metadata_blocks import read_chain
 from tests.support import sql
 from tests.support.gateway_parts import inserts, registered, stage, stage_keys, typed
@@ -180,13 +180,27 @@ def test_a_file_is_recorded_only_after_its_predecessor(engine: sa.Engine) -> Non
     assert counters(engine) == (3, 2, 2)
 
 
-def test_a_file_is_recorded_once(engine: sa.Engine) -> None:
+def test_a_file_is_nominated_and_recorded_once_however_often_that_is_repeated(engine: sa.Engine) -> None:
+    """Whoever does not hear that a COMMIT was done does it again."""
     owned = owned_table(engine, [1])
     [file] = plan(engine, owned)
-    publish(engine, owned, file)
-    with pytest.raises(InvariantBroken):
-        record(engine, owned, file)
+    assert nominated(engine, built(owned, file))
+    assert nominated(engine, built(owned, file))
+    record(engine, owned, file)
+    blocks = sql.value(engine, "SELECT count(*) FROM mirrorgate.metadata_blocks")
+    record(engine, owned, file)
+    assert sql.value(engine, "SELECT count(*) FROM mirrorgate.metadata_blocks") == blocks
     assert counters(engine) == (2, 1, 1)
+
+
+def test_files_of_several_tables_are_recorded_all_or_none(engine: sa.Engine) -> None:
+    first, second = owned_table(engine, [1], name="a"), owned_table(engine, [1], [2], name="b")
+    [one], [_, late] = plan(engine, first), plan(engine, second)
+    for owned, file in ((first, one), (second, late)):
+        nominated(engine, built(owned, file))
+    with pytest.raises(InvariantBroken, match="file 2 "), engine.begin() as connection:
+        record_published(connection, {one: first.epoch, late: second.epoch})
+    assert {entry.state for owned in (first, second) for entry in entries(engine, owned)} == {"planned"}
 
 
 def test_the_chain_tells_the_source_position_of_a_files_last_change_as_it_was_written(engine: sa.Engine) -> None:
