@@ -2,9 +2,12 @@
 
 import heapq
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 Item = TypeVar("Item")
+
+MOST_BINS: Final = 32
+"""Bins of a drain that is not told how many, however many tasks Spark runs at a time."""
 
 
 def balance(items: Iterable[Item], weight: Callable[[Item], int], bins: int) -> list[list[Item]]:

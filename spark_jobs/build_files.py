@@ -26,7 +26,7 @@ from app.landing.zone import StorageFailed
 from app.staging.database import Connection, Engine, open_engine
 from app.staging.staged_blocks import read_payloads
 from app.staging.table_registry import schema_of_version
-from spark_jobs.bins import balance
+from spark_jobs.bins import MOST_BINS, balance
 
 SLICE_BYTES: Final = 16 * 2**20
 """Compressed payload bytes that a task reads from Postgres at once."""
@@ -34,7 +34,6 @@ SLICE_BYTES: Final = 16 * 2**20
 FEW_FILES: Final = 4
 """So many small files of a folder are built without Spark at the most, one after the other; of a remote zone one."""
 
-_MOST_BUILDERS: Final = 32
 _ENGINES = threading.Lock()
 
 _NO_RESULT: Final = dict.fromkeys(("temp_name", "file_bytes", "file_sha256", "code", "detail"))
@@ -175,4 +174,4 @@ def _engine(database_url: str) -> Engine:
 
 @cache
 def _opened(database_url: str) -> Engine:
-    return open_engine(database_url, pool_size=_MOST_BUILDERS, application="mirrorgate build")
+    return open_engine(database_url, pool_size=MOST_BINS, application="mirrorgate build")

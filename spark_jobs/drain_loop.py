@@ -10,7 +10,7 @@ import structlog
 
 from app.domain.table import TableId
 from app.errors import MirrorgateError
-from spark_jobs.bins import balance
+from spark_jobs.bins import MOST_BINS, balance
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.publishing import TOGETHER, ClaimedTable
 
@@ -23,8 +23,6 @@ _CLAIMS: Final = 4
 _CLAIMED_AT_ONCE: Final = 256
 """Of many due tables, so many are being built while the next are claimed."""
 
-_MOST_BINS: Final = 32
-
 
 class Drain:
     """Finds due tables and hands them, in balanced bins, to threads that each build and publish."""
@@ -33,7 +31,7 @@ class Drain:
         """`bins` None: as many as Spark runs tasks at a time, which changes with a cluster's executors."""
         self._cycle = cycle
         self._bins = bins
-        self._threads = ThreadPoolExecutor(bins or _MOST_BINS, thread_name_prefix="bin")
+        self._threads = ThreadPoolExecutor(bins or MOST_BINS, thread_name_prefix="bin")
         self._claims = ThreadPoolExecutor(_CLAIMS, thread_name_prefix="claim")
         self._lock = threading.Lock()
         self._busy: set[TableId] = set()
@@ -68,7 +66,7 @@ class Drain:
             waiting = {table_id for table_id, (moment, _) in self._not_before.items() if moment > now}
             ready = [table_id for table_id in due if table_id not in self._busy | waiting]
             slots = self._slots(len(ready) + len(self._busy))
-        bins = self._bins or min(self._cycle.slots, _MOST_BINS)
+        bins = self._bins or min(self._cycle.slots, MOST_BINS)
         any_claimed = False
         for part in (ready[start : start + _CLAIMED_AT_ONCE] for start in range(0, len(ready), _CLAIMED_AT_ONCE)):
             claimed, failed = self._prepared(part, slots, self._claims.map)
@@ -77,7 +75,7 @@ class Drain:
             any_claimed = any_claimed or bool(claimed)
             for share in balance(claimed, lambda entry: entry.rows, bins):
                 with self._lock:
-                    self._busy |= {entry.table.table_id for entry in share}
+                    self._busy |= {entry.table_id for entry in share}
                 self._shares.add(self._threads.submit(self._drain_share, share))
         self._shares -= {share for share in self._shares if share.done()}
         return any_claimed
@@ -107,7 +105,7 @@ class Drain:
 
     def _drain_share(self, share: list[ClaimedTable]) -> None:
         """Publish a share of tables, and what has become due for them meanwhile, until they are done."""
-        tables = {entry.table.table_id for entry in share}
+        tables = {entry.table_id for entry in share}
         try:
             while share and not self.stopping.is_set():
                 published = self._cycle.build_and_publish(share)
@@ -116,8 +114,8 @@ class Drain:
                         self._not_before.pop(table_id, None)
                     slots = self._slots(len(self._busy))
                 for entry in share:
-                    if entry.table.table_id not in published:
-                        self._back_off(entry.table.table_id)
+                    if entry.table_id not in published:
+                        self._back_off(entry.table_id)
                 share = self._prepare_again(published, slots)
         except Exception as error:  # a thread must not die silently; the tables are tried again
             log.exception("share_failed", error=type(error).__name__)

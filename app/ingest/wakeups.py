@@ -13,21 +13,21 @@ Result = TypeVar("Result")
 class Waiter(Generic[Result]):
     """Takes the place of a Future that one caller in the loop waits for, without what it takes to wait in a thread."""
 
-    __slots__ = ("_error", "_result", "_wakeups", "is_done", "waiting")
+    __slots__ = ("_error", "_is_done", "_result", "_waiting", "_wakeups")
 
     def __init__(self, wakeups: "Wakeups") -> None:
         self._wakeups = wakeups
-        self._result: Result | None = None
+        self._result: Result
         self._error: BaseException | None = None
-        self.is_done = False
-        self.waiting: asyncio.Future[None] = wakeups.loop.create_future()
+        self._is_done = False
+        self._waiting: asyncio.Future[None] = wakeups.loop.create_future()
 
     def set_running_or_notify_cancel(self) -> bool:
         """Whether the caller waits; from now on it does not matter whether it does."""
-        return not self.waiting.cancelled()
+        return not self._waiting.cancelled()
 
     def done(self) -> bool:
-        return self.is_done
+        return self._is_done
 
     def set_result(self, result: Result) -> None:
         """Called once, in any thread, as `set_exception`."""
@@ -40,14 +40,14 @@ class Waiter(Generic[Result]):
 
     async def result(self) -> Result:
         """What was set. Awaited at once, in the loop."""
-        await self.waiting
+        await self._waiting
         if self._error is not None:
             raise self._error
-        return self._result  # type: ignore[return-value]  # it was set
+        return self._result
 
     def _finish(self) -> None:
-        self.is_done = True
-        self._wakeups.note(self.waiting)
+        self._is_done = True
+        self._wakeups.note(self._waiting)
 
 
 class Wakeups:

@@ -93,8 +93,8 @@ def test_a_child_that_outlives_its_process_does_not_keep_the_folder() -> None:
 def test_a_folder_that_is_swept_before_it_is_held_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
     make, made = tempfile.mkdtemp, list[Path]()
 
-    def swept_at_once(**given: object) -> str:
-        made.append(Path(make(**given)))  # type: ignore[call-overload]  # as it was called
+    def swept_at_once(*, prefix: str, dir: Path) -> str:
+        made.append(Path(make(prefix=prefix, dir=dir)))
         if len(made) == 1:
             made[0].rmdir()
         return str(made[-1])

@@ -20,6 +20,11 @@ class CountingLoop(asyncio.SelectorEventLoop):
         return super().call_soon_threadsafe(callback, *args, **others)
 
 
+def woken(loop: asyncio.AbstractEventLoop) -> int:
+    assert isinstance(loop, CountingLoop)
+    return loop.woken
+
+
 def test_results_that_come_together_wake_the_loop_once() -> None:
     futures: list[Future[int]] = [Future() for _ in range(5)]
 
@@ -28,11 +33,11 @@ def test_results_that_come_together_wake_the_loop_once() -> None:
         wakeups = Wakeups(loop)
         waiting = [loop.create_task(wakeups.result_of(future)) for future in futures]
         await asyncio.sleep(0)
-        before = loop.woken  # type: ignore[attr-defined]  # a CountingLoop
+        before = woken(loop)
         for number, future in enumerate(futures):
             future.set_result(number)
         results = await asyncio.gather(*waiting)
-        assert loop.woken == before + 1  # type: ignore[attr-defined]  # a CountingLoop
+        assert woken(loop) == before + 1
         return results
 
     with asyncio.Runner(loop_factory=CountingLoop) as runner:
@@ -119,14 +124,14 @@ def test_waiters_get_results_and_errors_of_another_thread_and_the_loop_is_woken_
         waiters: list[Waiter[int]] = [Waiter(wakeups) for _ in range(3)]
         waiting = [loop.create_task(waiter.result()) for waiter in waiters]
         await asyncio.sleep(0)
-        before = loop.woken  # type: ignore[attr-defined]  # a CountingLoop
+        before = woken(loop)
         assert all(waiter.set_running_or_notify_cancel() and not waiter.done() for waiter in waiters)
         waiters[0].set_result(1)
         waiters[1].set_exception(ValueError("this one"))
         waiters[2].set_result(3)
         assert all(waiter.done() for waiter in waiters)
         results = await asyncio.gather(*waiting, return_exceptions=True)
-        assert loop.woken == before + 1  # type: ignore[attr-defined]  # a CountingLoop
+        assert woken(loop) == before + 1
         return results
 
     with asyncio.Runner(loop_factory=CountingLoop) as runner:
