@@ -72,6 +72,19 @@ def test_a_compressed_body_is_read(orders: Gateway, encoding: str, content: byte
         ("zstd", zstd(BODY) + b"x"),
         ("zstd", gzip.compress(BODY)),
     ],
+    ids=[
+        "plain body for gzip",
+        "gzip cut at its end",
+        "gzip cut at its start",
+        "bytes after gzip",
+        "zlib for gzip",
+        "wrong gzip checksum",
+        "plain body for zstd",
+        "zstd cut at its end",
+        "zstd cut at its start",
+        "bytes after zstd",
+        "gzip for zstd",
+    ],
 )
 def test_a_body_that_is_not_whole_in_its_encoding_is_refused(orders: Gateway, encoding: str, content: bytes) -> None:
     problem(orders.post(PATH, content=content, headers={"Content-Encoding": encoding}), 400, "bad_encoding")
