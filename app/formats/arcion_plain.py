@@ -27,6 +27,7 @@ from app.formats.arcion_shapes import WHOLE, NotPlain, Shape, ShapeBook
 from app.formats.member_screen import is_suspicious
 from app.formats.strict_json import MessageDecoder
 from app.formats.text_images import text_columns
+from app.formats.written_members import are_texts, holds_nothing_else, names_stand_once
 
 _ADDRESS: Final = msgspec.json.Decoder(TableAddress)
 _BESIDE: Final = msgspec.json.Decoder(dict[str, str] | None)
@@ -34,6 +35,7 @@ _OPAQUE: Final = msgspec.json.Decoder()
 _NO_ROW: Final = (Raw(b"null"), Raw(b"{}"))
 _OWN_MEMBERS: Final = 7
 """Those of a message, when all of them are written."""
+_MOST_COMPARED: Final = 64
 
 
 class _Message(msgspec.Struct, gc=False):
@@ -91,9 +93,20 @@ class PlainBody:
         except (NotPlain, KeyError, ValueError, RecursionError):
             return None
         members = reading.members + len(self._messages) * address_members
-        if is_suspicious(self._body, members, surrogates=True):
+        if not self._is_all_read(reading.compared) and is_suspicious(self._body, members, surrogates=True):
             return None
         return PlainRows(texts, reading.operations, position, reading.gaps)
+
+    def _is_all_read(self, compared: Sequence[Raw]) -> bool:
+        """Whether nothing stands in this body that nobody has looked at. False may be wrong."""
+        if len(compared) > _MOST_COMPARED:
+            return False
+        skipped = [raw for message in self._messages for raw in (message.cursor, message.operationcount) if raw]
+        return (
+            names_stand_once(map(bytes, (self._messages[0].tableName, *compared)))
+            and are_texts(skipped)
+            and holds_nothing_else(self._body, self._messages)
+        )
 
 
 def decode_plain(body: bytes) -> PlainBody | None:
@@ -122,6 +135,8 @@ class _Reading:
         self.operations: list[Operation] = []
         self.gaps: dict[int, Gap] = {}
         self.members = 0
+        self.compared: list[Raw] = []
+        """What is no image: found to be good once, for all messages in which it is written alike."""
         self._columns, self._key_columns = columns, key_columns
         self._landing: list[Raw] = []
         self._beside: list[Raw] = []
@@ -139,6 +154,7 @@ class _Reading:
             raise NotPlain
         if message.exists != kind.exists:
             kind.exists, kind.shape = message.exists, self._shapes.look_up(kind.operation, message.exists)
+            self.compared.append(message.exists)
         if kind.operation is Operation.DELETE:
             self._add_delete(message)
         elif message.after is UNSET:
@@ -217,6 +233,8 @@ class _Reading:
         if kind.operation is Operation.UPSERT and image and not image.keys() <= {*self._columns}:
             raise NotPlain
         kind.before, kind.before_members = before, len(image or ()) - (before is UNSET)
+        if image:
+            self.compared.append(_given(before))
 
 
 def _given(image: Raw | UnsetType) -> Raw:

@@ -61,6 +61,11 @@ def is_suspicious(body: bytes, members: int, *, surrogates: bool = False) -> boo
     return body.find(b"[", 1) > 0 and _may_nest_lists(text)
 
 
+def has_suspicious_escape(body: bytes) -> bool:
+    """Whether U+0000, or a surrogate, may be written."""
+    return b"\\" in body and _has_suspicious_escape(np.frombuffer(body, np.uint8), surrogates=True)
+
+
 def _most_members_of_short(body: bytes) -> int:
     after_blanks = sum(body.count(blank + b":") for blank in _BLANKS if blank in body)
     in_texts = body.count(b'\\":')

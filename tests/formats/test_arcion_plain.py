@@ -55,16 +55,22 @@ def partial_updates(draw: st.DrawFn) -> dict[str, Any]:
     return message
 
 
-def written(all_messages: list[dict[str, Any]], *, lines: bool, escaped: bool) -> bytes:
-    texts = [json.dumps(message, ensure_ascii=escaped) for message in all_messages]
+def written(all_messages: list[dict[str, Any]], *, lines: bool, escaped: bool, compact: bool = True) -> bytes:
+    separators = (",", ":") if compact else (", ", ": ")
+    texts = [json.dumps(message, ensure_ascii=escaped, separators=separators) for message in all_messages]
     return ("\n".join(texts) if lines else f"[{','.join(texts)}]").encode()
 
 
-@given(all_messages=st.lists(messages(), min_size=1, max_size=6), lines=st.booleans(), escaped=st.booleans())
+@given(
+    all_messages=st.lists(messages(), min_size=1, max_size=6),
+    lines=st.booleans(),
+    escaped=st.booleans(),
+    compact=st.booleans(),
+)
 def test_a_plain_body_goes_the_short_way_and_gives_the_same_rows(
-    all_messages: list[dict[str, Any]], *, lines: bool, escaped: bool
+    all_messages: list[dict[str, Any]], *, lines: bool, escaped: bool, compact: bool
 ) -> None:
-    body = written(all_messages, lines=lines, escaped=escaped)
+    body = written(all_messages, lines=lines, escaped=escaped, compact=compact)
     tried("arcion_json", body)
     for rules in (FULL_IMAGES, COMPLETING):
         if _is_taken(body, rules) and _is_clear(all_messages):
@@ -75,11 +81,12 @@ def test_a_plain_body_goes_the_short_way_and_gives_the_same_rows(
     all_messages=st.lists(partial_updates() | messages(), min_size=1, max_size=6),
     lines=st.booleans(),
     escaped=st.booleans(),
+    compact=st.booleans(),
 )
 def test_updates_that_leave_columns_to_a_row_image_go_the_short_way_and_give_the_same_rows_and_images(
-    all_messages: list[dict[str, Any]], *, lines: bool, escaped: bool
+    all_messages: list[dict[str, Any]], *, lines: bool, escaped: bool, compact: bool
 ) -> None:
-    body = written(all_messages, lines=lines, escaped=escaped)
+    body = written(all_messages, lines=lines, escaped=escaped, compact=compact)
     tried("arcion_json", body)
     updates = [message for message in all_messages if message["opType"] == "U"]
     has_whole_images = all(message["before"].keys() == message["after"].keys() == {*NAMES} for message in updates)
@@ -114,7 +121,7 @@ def test_whatever_is_written_otherwise_is_taken_the_long_way_or_gives_the_same(
     all_messages: list[dict[str, Any]], old: str, new: str, place: int, filler: str
 ) -> None:
     all_messages[-1]["cursor"] = filler
-    parts = written(all_messages, lines=False, escaped=True).decode().split(old)
+    parts = written(all_messages, lines=False, escaped=True, compact=False).decode().split(old)
     place %= len(parts)
     tried("arcion_json", (old.join(parts[:place]) + new + old.join(parts[place:])).encode())
 

@@ -1,6 +1,8 @@
 """Images read by Arrow: every column's text, exactly, or nothing."""
 
 import json
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
@@ -10,14 +12,46 @@ from msgspec import Raw
 from app.formats.text_images import text_columns
 
 NAMES = ["id", "a.b", "", "ä/\u2028"]
-IMAGES = st.fixed_dictionaries({name: st.text(st.characters(codec="utf-8")) for name in NAMES})
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0", max_codepoint=0xCFFF))
+ORDERS = st.sampled_from([NAMES, NAMES[::-1], NAMES[2:] + NAMES[:2]])
 
 
-@given(images=st.lists(IMAGES, min_size=1), escaped=st.booleans(), indent=st.sampled_from([None, 2]))
-def test_columns_have_the_texts_of_the_images(images: list[dict[str, str]], escaped: bool, indent: int | None) -> None:
-    raw = [Raw(json.dumps(image, ensure_ascii=escaped, indent=indent).encode()) for image in images]
+@given(
+    images=st.lists(st.fixed_dictionaries(dict.fromkeys(NAMES, TEXTS)), min_size=1),
+    order=ORDERS,
+    escaped=st.booleans(),
+    indent=st.sampled_from([None, 2]),
+    odd=st.none() | st.tuples(ORDERS, st.integers(0)),
+)
+def test_columns_have_the_texts_of_the_images(
+    images: list[dict[str, str]],
+    order: list[str],
+    escaped: bool,
+    indent: int | None,
+    odd: tuple[list[str], int] | None,
+) -> None:
+    written = [{name: image[name] for name in order} for image in images]
+    if odd:
+        at = odd[1] % len(images)
+        written[at] = {name: images[at][name] for name in odd[0]}
+    raw = [Raw(json.dumps(image, ensure_ascii=escaped, indent=indent).encode()) for image in written]
     columns = text_columns(raw, NAMES)
     assert [column.to_pylist() for column in columns] == [[image[name] for image in images] for name in NAMES]
+
+
+@pytest.mark.parametrize("layout", [{}, {"separators": (",", ":")}, {"indent": 1}])
+def test_images_that_differ_in_their_values_alone_are_cut_at_their_quotes(layout: dict[str, Any]) -> None:
+    images = [{"id": str(number), "name": "x" * number} for number in range(9)]
+    raw = [Raw(json.dumps(image, **layout).encode()) for image in images]
+    with patch("pyarrow.json.read_json", side_effect=AssertionError):
+        names, ids = text_columns(raw, ["name", "id"])
+    assert [{"id": key, "name": name} for key, name in zip(ids.to_pylist(), names.to_pylist(), strict=True)] == images
+
+
+@pytest.mark.parametrize("value", [b"\\u0000", b"\\ud800", b"\\uD83D\\uDE00"])
+def test_a_text_that_may_be_none_is_refused(value: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        text_columns([Raw(b'{"id": "1", "name": "' + value + b'"}')], ["id", "name"])
 
 
 @pytest.mark.parametrize(
@@ -31,7 +65,11 @@ def test_columns_have_the_texts_of_the_images(images: list[dict[str, str]], esca
         b'{"id": "1", "name": true}',
         b'{"id": "1", "name": {"x": "a"}}',
         b'{"id": "1", "name": ["a"]}',
-        b'{"id": "1", "name": "\x01"}',
+        b'{"id": "1", "other": "a"}',
+        b'{"id": "1", "id": "a"}',
+        b'{"id": "1", "name": "a", "id": 1}',
+        b'{"id": "1", "name": ["a:", "b"]}',
+        b'{"id": ["1", "name"], "id": "a"}',
         b"{}",
         b"null",
         b"[]",

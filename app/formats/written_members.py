@@ -1,0 +1,68 @@
+"""Whether a body holds nothing but what was decoded of its messages.
+
+Decoders keep the last of two members with the same name, and skip those that they do not know. What is left out so
+takes bytes: a body that has no more of them than its decoded members need, blanks aside, holds nothing else.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+import numpy as np
+from msgspec import UNSET, Raw
+
+from app.errors import RejectedInput
+from app.formats.duplicate_members import check_members
+from app.formats.member_screen import has_suspicious_escape
+
+_BLANK, _QUOTE = b' "'
+_AROUND_MEMBER: Final = len('"":,')
+_AROUND_MESSAGE: Final = len("{}") - len(",")
+_AROUND_TEXT: Final = len('""')
+_REMEMBERED: Final = 256
+
+
+def holds_nothing_else(body: bytes, messages: Sequence[msgspec.Struct]) -> bool:
+    """Whether all of this valid `body`, an array or lines, are its `messages` as they were decoded.
+
+    The values of their members are Raw, within which nobody looks, or texts, or UNSET where there is none.
+    False may be wrong: where a name or a text is written with escapes, or something stands before the array.
+    """
+    needed = len(messages) * _AROUND_MESSAGE
+    if body.startswith(b"["):
+        needed += len(messages) + 1
+    members = zip(*map(msgspec.structs.astuple, messages), strict=True)
+    for name, values in zip(messages[0].__struct_encode_fields__, members, strict=True):
+        given = [value for value in values if value is not UNSET]
+        needed += len(given) * (len(name) + _AROUND_MEMBER)
+        if isinstance(values[0], str):
+            needed += len("".join(given)) + len(given) * _AROUND_TEXT
+        else:
+            needed += _without_blanks(b"".join(given))
+    return _without_blanks(body) == needed
+
+
+def names_stand_once(objects: Iterable[bytes]) -> bool:
+    """Whether no member stands twice in any of these valid JSON objects. False may be wrong where one has escapes."""
+    return all(map(_stand_once, objects))
+
+
+def are_texts(values: Sequence[Raw]) -> bool:
+    """Whether all of these valid JSON values are texts, without escapes of U+0000 and surrogates."""
+    return all(memoryview(value)[0] == _QUOTE for value in values) and not has_suspicious_escape(b"".join(values))
+
+
+def _without_blanks(valid: bytes) -> int:
+    """How many bytes are above the blank: in valid JSON no other byte is as low. Blanks in texts count as blanks."""
+    return int(np.count_nonzero(np.frombuffer(valid, np.uint8) > _BLANK))
+
+
+@lru_cache(_REMEMBERED)
+def _stand_once(written: bytes) -> bool:
+    """Remembered, for a producer writes the same in nearly all of its bodies."""
+    try:
+        check_members(written)
+    except RejectedInput:
+        return False
+    return b"\\" not in written
