@@ -6,9 +6,8 @@ takes bytes: a body that has no more of them than its decoded members need, blan
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
-import msgspec
 import numpy as np
 from msgspec import UNSET, Raw
 
@@ -16,28 +15,29 @@ from app.errors import RejectedInput
 from app.formats.duplicate_members import check_members
 from app.formats.member_screen import has_suspicious_escape
 
-_BLANK, _QUOTE = b' "'
+_BREAK, _BLANK, _QUOTE = b'\n "'
 _AROUND_MEMBER: Final = len('"":,')
 _AROUND_MESSAGE: Final = len("{}") - len(",")
 _AROUND_TEXT: Final = len('""')
 _REMEMBERED: Final = 256
 
 
-def holds_nothing_else(body: bytes, messages: Sequence[msgspec.Struct]) -> bool:
-    """Whether all of this valid `body`, an array or lines, are its `messages` as they were decoded.
+def holds_nothing_else(body: bytes, names: Sequence[str], members: Sequence[Sequence[Any]]) -> bool:
+    """Whether all of this valid `body`, an array or lines, are its messages as they were decoded.
 
-    The values of their members are Raw, within which nobody looks, or texts, or UNSET where there is none.
-    False may be wrong: where a name or a text is written with escapes, or something stands before the array.
+    `members` has for each of `names` the values of all messages: Raw, within which nobody looks, or texts, or UNSET
+    where there is none. False may be wrong: where a name or a text is written with escapes, or something stands
+    before the array.
     """
-    needed = len(messages) * _AROUND_MESSAGE
+    messages = len(members[0])
+    needed = messages * _AROUND_MESSAGE
     if body.startswith(b"["):
-        needed += len(messages) + 1
-    members = zip(*map(msgspec.structs.astuple, messages), strict=True)
-    for name, values in zip(messages[0].__struct_encode_fields__, members, strict=True):
+        needed += messages + 1
+    for name, values in zip(names, members, strict=True):
         given = [value for value in values if value is not UNSET]
         needed += len(given) * (len(name) + _AROUND_MEMBER)
         if isinstance(values[0], str):
-            needed += len("".join(given)) + len(given) * _AROUND_TEXT
+            needed += sum(map(len, given)) + len(given) * _AROUND_TEXT
         else:
             needed += _without_blanks(b"".join(given))
     return _without_blanks(body) == needed
@@ -50,7 +50,10 @@ def names_stand_once(objects: Iterable[bytes]) -> bool:
 
 def are_texts(values: Sequence[Raw]) -> bool:
     """Whether all of these valid JSON values are texts, without escapes of U+0000 and surrogates."""
-    return all(memoryview(value)[0] == _QUOTE for value in values) and not has_suspicious_escape(b"".join(values))
+    lines = b"\n".join((b"", *values))  # no text has a break
+    text = np.frombuffer(lines, np.uint8)
+    first = text[np.flatnonzero(text == _BREAK) + 1]
+    return len(first) == len(values) and bool((first == _QUOTE).all()) and not has_suspicious_escape(lines)
 
 
 def _without_blanks(valid: bytes) -> int:

@@ -32,7 +32,10 @@ MEMBERS = {*Message.__struct_encode_fields__}
 
 def held(body: bytes) -> bool:
     messages = DECODER.decode_well_formed(body)
-    return messages is not None and holds_nothing_else(body, messages)
+    if messages is None:
+        return False
+    members = list(zip(*map(msgspec.structs.astuple, messages), strict=True))
+    return holds_nothing_else(body, Message.__struct_encode_fields__, members)
 
 
 def own_members(message: bytes) -> list[str]:

@@ -1,0 +1,165 @@
+"""The images of plain Arcion messages -> what lands of them, by column."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import UNSET, Raw, UnsetType
+
+from app.domain.change import Operation
+from app.domain.column_conversion import hold_any
+from app.domain.row_image import Gap
+from app.domain.typed_columns import chosen_rows
+from app.formats.arcion import OPERATIONS
+from app.formats.arcion_shapes import WHOLE, NotPlain, Shape, ShapeBook
+from app.formats.text_images import text_columns
+
+Image: TypeAlias = Raw | UnsetType
+
+_BESIDE: Final = msgspec.json.Decoder(dict[str, str] | None)
+_NO_ROW: Final = (Raw(b"null"), Raw(b"{}"))
+
+
+@dataclass(slots=True)
+class _Kind:
+    """What messages of one operation share as long as they are written alike."""
+
+    operation: Operation
+    exists: Raw | None = None
+    shape: Shape = WHOLE
+    before: Image | None = None
+    before_members: int = 0
+
+
+class PlainImages:
+    """Collects the images of messages, with their operations.
+
+    Its methods raise NotPlain, KeyError for a wrong flag, or ValueError for an image that is not whole.
+    """
+
+    def __init__(self, columns: Sequence[str], key_columns: Sequence[str], fillable: frozenset[str]) -> None:
+        self.operations: list[Operation] = []
+        self.gaps: dict[int, Gap] = {}
+        self.compared: list[Raw] = []
+        """What is no image that lands: found to be good once, for all messages in which it is written alike."""
+        self._columns, self._key_columns = columns, key_columns
+        self._landing: list[Raw] = []
+        self._beside: list[Raw] = []
+        """Other images that must be whole: what was before an update, and what a delete gives as the row after it."""
+        self._updated: list[tuple[int, int]] = []
+        """Of each update, where its images are in `_landing` and `_beside`."""
+        self._kept: dict[Shape, list[tuple[int, int]]] = {}
+        """The same of updates that keep columns."""
+        self._members_before = 0
+        """Of images beside inserts and replaces."""
+        self._kinds = {text: _Kind(operation) for text, operation in OPERATIONS.items()}
+        self._shapes = ShapeBook(columns, key_columns, fillable, {})
+
+    @property
+    def members(self) -> int:
+        """How many members images and `exists` have, or fewer."""
+        return (
+            len(self._columns) * (len(self.operations) + len(self._landing) + len(self._beside)) + self._members_before
+        )
+
+    def add(
+        self, operations: Iterable[str], exists: Iterable[Raw], before: Iterable[Image], after: Iterable[Image]
+    ) -> None:
+        """The images of messages, and what these say of them."""
+        for text, flags, old, new in zip(operations, exists, before, after, strict=True):
+            kind = self._kinds.get(text)
+            if kind is None:
+                raise NotPlain
+            if flags != kind.exists:
+                self._look_at_exists(kind, flags)
+            if kind.operation is Operation.DELETE:
+                self._add_delete(old, new)
+            elif kind.operation is Operation.UPDATE:
+                self._add_update(kind.shape, old, new)
+            else:
+                if old != kind.before:
+                    self._look_at_before(kind, old)
+                self._members_before += kind.before_members
+                self._landing.append(_given(new))
+            self.operations.append(kind.operation)
+
+    def columns(self) -> list[pa.StringArray]:
+        """What lands of the messages, by column."""
+        landing = text_columns(self._landing, self._columns)
+        if self._beside:
+            beside = text_columns(self._beside, self._columns)
+            self._keep(landing, beside)
+            self._compare_keys(landing, beside)
+        return self._without_deleted([_with_nulls(texts) for texts in landing])
+
+    def _add_delete(self, before: Image, after: Image) -> None:
+        if not self._key_columns:
+            raise NotPlain
+        self._landing.append(_given(before))
+        if after is not UNSET and after not in _NO_ROW:
+            self._beside.append(after)
+
+    def _add_update(self, shape: Shape, before: Image, after: Image) -> None:
+        places = len(self._landing), len(self._beside)
+        self._updated.append(places)
+        if shape.kept:
+            self._kept.setdefault(shape, []).append(places)
+        if shape.gap is not None:
+            self.gaps[places[0]] = shape.gap
+        self._landing.append(_given(after))
+        self._beside.append(_given(before))
+
+    def _keep(self, landing: list[pa.StringArray], beside: Sequence[pa.StringArray]) -> None:
+        for shape, places in self._kept.items():
+            after, before = zip(*places, strict=True)
+            chosen, taken = chosen_rows(len(self._landing), after), pa.array(before)
+            for at in shape.kept:
+                landing[at] = pc.replace_with_mask(landing[at], chosen, beside[at].take(taken))
+
+    def _compare_keys(self, landing: Sequence[pa.StringArray], beside: Sequence[pa.StringArray]) -> None:
+        if not self._updated:
+            return
+        if not self._key_columns:
+            raise NotPlain
+        after, before = (pa.array(places) for places in zip(*self._updated, strict=True))
+        for key_column in self._key_columns:
+            at = self._columns.index(key_column)
+            if not landing[at].take(after).equals(beside[at].take(before)):
+                raise NotPlain
+
+    def _without_deleted(self, landing: list[pa.StringArray]) -> list[pa.StringArray]:
+        """Of a deleted row only the key."""
+        deleted = [operation is Operation.DELETE for operation in self.operations]
+        if not any(deleted):
+            return landing
+        is_deleted = pa.array(deleted)
+        return [
+            texts if column in self._key_columns else pc.if_else(is_deleted, None, texts)
+            for column, texts in zip(self._columns, landing, strict=True)
+        ]
+
+    def _look_at_exists(self, kind: _Kind, exists: Raw) -> None:
+        kind.exists, kind.shape = exists, self._shapes.look_up(kind.operation, exists)
+        self.compared.append(exists)
+
+    def _look_at_before(self, kind: _Kind, before: Image) -> None:
+        """Nothing is read of the image that an insert or a replace has beside the one that lands: its members count."""
+        image = None if before is UNSET else _BESIDE.decode(before)
+        if kind.operation is Operation.UPSERT and image and not image.keys() <= {*self._columns}:
+            raise NotPlain
+        kind.before, kind.before_members = before, len(image or ())
+        if image:
+            self.compared.append(_given(before))
+
+
+def _given(image: Image) -> Raw:
+    if image is UNSET:
+        raise NotPlain
+    return image
+
+
+def _with_nulls(texts: pa.StringArray) -> pa.StringArray:
+    return pc.if_else(pc.equal(texts, "null"), None, texts) if hold_any(texts, [b"null"]) else texts
