@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import msgspec
 import structlog
@@ -11,14 +12,14 @@ from app.domain.change import Change
 from app.domain.dead_letter import RefusedMessage, is_kept
 from app.domain.names import TableName
 from app.domain.source_name import SourceName
+from app.domain.table import Table
 from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate import DataChange, RefusedData, ReplicateRequest
-from app.formats.replicate_metadata import SourceHistory, TableMetadata, VersionId, by_table, follow
+from app.formats.replicate_metadata import SourceHistory, TableMetadata, VersionId, by_table
 from app.formats.replicate_versions import TableConversation, adopt, table_of
 from app.ingest.directory import TableDirectory
-from app.staging.audit_events import record_act
-from app.staging.database import Connection, translated_errors
-from app.staging.table_registration import Registration, RegistrationOutcome, register_table
+from app.ingest.replicate_registration import refusal, register_versions
+from app.staging.database import translated_errors
 from app.staging.table_registry import (
     find_table,
     find_table_by_replicate_schema,
@@ -36,6 +37,16 @@ class EarlierReading:
     version: VersionId | None
 
 
+@dataclass(slots=True)
+class _Route:
+    """Where messages go that say the same of their table."""
+
+    table: TableName
+    conversation: TableConversation
+    changes: dict[str, list[Change]] = field(default_factory=dict)
+    """Those of each source task, which another route to the table shares."""
+
+
 @dataclass
 class ReplicateTables:
     """The tables of one Replicate request."""
@@ -51,6 +62,8 @@ class ReplicateTables:
     """What `settle` left out, by table."""
     _conversations: dict[str, TableConversation] = field(default_factory=dict)
     _described: dict[str, TableName | None] = field(default_factory=dict)
+    _stored: dict[str, tuple[Table, Mapping[str, Any] | None]] = field(default_factory=dict)
+    """Tables that schema ids describe, by name, with what earlier metadata messages said of them."""
     _destinations: dict[str, TableName] = field(default_factory=dict)
 
     def settle(
@@ -63,15 +76,25 @@ class ReplicateTables:
         requested = requested and self._destination(requested)
         self._register_all(request.metadata, requested)
         settled: dict[tuple[str, str], tuple[TableName, str, list[Change]]] = {}
+        routes: dict[tuple[TableName | None, str | None], _Route] = {}
         problems: list[Problem] = []
         for message in request.changes:
             try:
-                name = self._table_of(message, requested)
-                change, task = self._conversation(name).settle(message)
-                settled.setdefault((name.folded, task), (name, task, []))[2].append(change)
+                told_by = (message.table, message.schema_id)
+                route = routes.get(told_by)
+                if route is None:
+                    name = self._table_of(message, requested)
+                    route = routes[told_by] = _Route(name, self._conversation(name))
+                change, task = route.conversation.settle(message)
+                changes = route.changes.get(task)
+                if changes is None:
+                    name = route.table
+                    _, _, changes = settled.setdefault((name.folded, task), (name, task, []))
+                    route.changes[task] = changes
+                changes.append(change)
             except RejectedInput as error:
-                if self.keep_refused and is_kept(error.problems):
-                    self.refused.append((name, RefusedMessage(message.index, error.problems)))
+                if route is not None and self.keep_refused and is_kept(error.problems):
+                    self.refused.append((route.table, RefusedMessage(message.index, error.problems)))
                 else:
                     problems.extend(error.problems)
         for refused in request.refused:
@@ -151,20 +174,27 @@ class ReplicateTables:
         if schema_id and schema_id not in self._described:
             with translated_errors(), self.directory.begin() as connection:
                 found = find_table_by_replicate_schema(connection, schema_id)
-            visible = found is not None and self.principal.may_touch(found.name)
-            self._described[schema_id] = found.name if found is not None and visible else None
+                if found is not None and not self.principal.may_touch(found.name):
+                    found = None
+                stored = replicate_metadata(connection, found.table_id) if found else None
+            if found is not None:
+                self._stored.setdefault(found.name.folded, (found, stored))
+            self._described[schema_id] = found.name if found is not None else None
         return self._described.get(schema_id or "")
 
     def _known(self, name: TableName) -> tuple[SourceHistory | None, frozenset[str]]:
         """What earlier metadata messages said of a table, and its excluded columns."""
         if not self.principal.may_touch(name):
             return None, frozenset()
-        with translated_errors(), self.directory.begin() as connection:
-            table = find_table(connection, name)
-            stored = replicate_metadata(connection, table.table_id) if table else None
+        table, stored = self._stored.get(name.folded) or self._read(name)
         excluded = frozenset(table.options.exclude if table else ())
         history = SourceHistory.from_json(stored) if stored else None
         return self._as_read_before(history), excluded
+
+    def _read(self, name: TableName) -> tuple[Table | None, Mapping[str, Any] | None]:
+        with translated_errors(), self.directory.begin() as connection:
+            table = find_table(connection, name)
+            return table, replicate_metadata(connection, table.table_id) if table else None
 
     def _as_read_before(self, history: SourceHistory | None) -> SourceHistory | None:
         """The history, for a message that is read again only as far as it went then."""
@@ -193,25 +223,7 @@ class ReplicateTables:
         if not self.principal.may(Right.REGISTER, destination):
             raise RejectedInput(Code.FORBIDDEN, "metadata messages need a key with the right `register`")
         before, excluded = self._known(name)
-        outcomes: list[RegistrationOutcome] = []
-        with translated_errors(), self.directory.begin() as connection:
-            follow(before, entries)
-            for entry in entries:
-                if before is not None and entry.table_version < before.current.table_version:
-                    continue
-                registration = _evolved(connection, entry, marker_first=self.marker_first)
-                outcomes.append(registration.outcome)
-            table_id = registration.table.table_id
-            stored = replicate_metadata(connection, table_id, lock=True)
-            history = follow(SourceHistory.from_json(stored) if stored else None, entries)
-            record_replicate_metadata(connection, table_id, history.to_json())
-            if (done := _outcome(outcomes)) is not None:
-                details = {"outcome": done, "by": "metadata message"}
-                record_act(connection, self.principal.key_id, "register_table", name, details)
-        self.directory.forget_table(name)
-        for outcome in outcomes:
-            if outcome is not RegistrationOutcome.UNCHANGED:
-                log.info("table_registered", table=str(name), outcome=outcome, by="metadata message")
+        register_versions(self.directory, self.principal, before, entries, marker_first=self.marker_first)
         return before, excluded
 
     def _adopt(self, name: TableName, external_schema_ids: Mapping[VersionId, str]) -> None:
@@ -222,28 +234,3 @@ class ReplicateTables:
             if table and stored:
                 history = adopt(SourceHistory.from_json(stored), external_schema_ids)
                 record_replicate_metadata(connection, table.table_id, history.to_json())
-
-
-def refusal(code: Code, detail: str, index: int, pointer: str, *, withheld: str | None = None) -> RejectedInput:
-    """The refusal of a request for one message."""
-    return RejectedInput.of((Problem(code, detail, index, pointer),), withheld=withheld)
-
-
-def _outcome(outcomes: Sequence[RegistrationOutcome]) -> RegistrationOutcome | None:
-    """What several registrations of one table did together; None for nothing."""
-    done = [outcome for outcome in outcomes if outcome is not RegistrationOutcome.UNCHANGED]
-    return done[0] if done else None
-
-
-def _evolved(connection: Connection, entry: TableMetadata, *, marker_first: bool) -> Registration:
-    """The table after one metadata message; a refusal names the message."""
-    present = find_table(connection, entry.table)
-    try:
-        wanted = (
-            entry.schema_after(present.schema, present.options) if present is not None else entry.schema_after(None)
-        )
-        return register_table(connection, entry.table, wanted, marker_first=marker_first)
-    except RejectedInput as error:
-        if any(problem.index is not None for problem in error.problems):
-            raise
-        raise refusal(error.code, error.detail, entry.index, f"{entry.at}/tableStructure") from None

@@ -1,0 +1,75 @@
+"""What Replicate metadata messages do to a table: register it, evolve it, and add to what is stored of its source."""
+
+from collections.abc import Sequence
+
+import structlog
+
+from app.domain.access import Principal
+from app.errors import Code, Problem, RejectedInput
+from app.formats.replicate_metadata import SourceHistory, TableMetadata, follow
+from app.ingest.directory import TableDirectory
+from app.staging.audit_events import record_act
+from app.staging.database import Connection, translated_errors
+from app.staging.table_registration import Registration, RegistrationOutcome, register_table
+from app.staging.table_registry import find_table, record_replicate_metadata, replicate_metadata
+
+log = structlog.get_logger()
+
+
+def register_versions(
+    directory: TableDirectory,
+    principal: Principal,
+    before: SourceHistory | None,
+    entries: Sequence[TableMetadata],
+    *,
+    marker_first: bool,
+) -> None:
+    """Bring the table of these metadata messages to the last of them, in one transaction.
+
+    Those older than what was stored `before` are only a repetition, see `follow`. Raises RejectedInput.
+    """
+    name = entries[0].table
+    outcomes: list[RegistrationOutcome] = []
+    with translated_errors(), directory.begin() as connection:
+        follow(before, entries)
+        for entry in entries:
+            if before is not None and entry.table_version < before.current.table_version:
+                continue
+            registration = _evolved(connection, entry, marker_first=marker_first)
+            outcomes.append(registration.outcome)
+        table_id = registration.table.table_id
+        stored = replicate_metadata(connection, table_id, lock=True)
+        history = follow(SourceHistory.from_json(stored) if stored else None, entries)
+        record_replicate_metadata(connection, table_id, history.to_json())
+        if (done := _outcome(outcomes)) is not None:
+            details = {"outcome": done, "by": "metadata message"}
+            record_act(connection, principal.key_id, "register_table", name, details)
+    directory.forget_table(name)
+    for outcome in outcomes:
+        if outcome is not RegistrationOutcome.UNCHANGED:
+            log.info("table_registered", table=str(name), outcome=outcome, by="metadata message")
+
+
+def refusal(code: Code, detail: str, index: int, pointer: str, *, withheld: str | None = None) -> RejectedInput:
+    """The refusal of a request for one message."""
+    return RejectedInput.of((Problem(code, detail, index, pointer),), withheld=withheld)
+
+
+def _outcome(outcomes: Sequence[RegistrationOutcome]) -> RegistrationOutcome | None:
+    """What several registrations of one table did together; None for nothing."""
+    done = [outcome for outcome in outcomes if outcome is not RegistrationOutcome.UNCHANGED]
+    return done[0] if done else None
+
+
+def _evolved(connection: Connection, entry: TableMetadata, *, marker_first: bool) -> Registration:
+    """The table after one metadata message; a refusal names the message."""
+    present = find_table(connection, entry.table)
+    try:
+        wanted = (
+            entry.schema_after(present.schema, present.options) if present is not None else entry.schema_after(None)
+        )
+        return register_table(connection, entry.table, wanted, marker_first=marker_first)
+    except RejectedInput as error:
+        if any(problem.index is not None for problem in error.problems):
+            raise
+        raise refusal(error.code, error.detail, entry.index, f"{entry.at}/tableStructure") from None
