@@ -136,6 +136,16 @@ def test_replicate_metadata_and_data_take_a_source_name_and_forget_it(gate: Gate
         assert refusal.code is Code.UNKNOWN_TABLE
 
 
+def test_replicate_data_stays_in_order_however_each_message_tells_its_table(gate: Gate) -> None:
+    gate.replicate(metadata("s.T", {"id": "INT8"}))
+    by_id, by_name = {"schema_id": "s.T-1"}, {"table": "s.T"}
+    told_by = [by_id, by_name, {"table": "S.t"}, by_id, by_id | by_name]
+    messages = [data("INSERT", {"id": number}, **told) for number, told in enumerate(told_by)]
+    [receipt] = gate.replicate(*messages).receipts
+    assert receipt.changes == 5
+    assert gate.landed("s.T", "id") == [[0, number] for number in range(5)]
+
+
 def test_a_replicate_request_for_one_table_refuses_metadata_and_data_of_another(gate: Gate) -> None:
     gate.put("t", ID, sources=["OLD.T"])
     gate.put("u", ID)
