@@ -65,26 +65,18 @@ class PlainBody:
     _body: bytes
     _members: _Members
 
-    def rows(
-        self, columns: Sequence[str], key_columns: Sequence[str], fillable: Collection[str] = ()
-    ) -> PlainRows | None:
-        """The rows for a table of these columns, or None where this body is not plain for it.
+    @property
+    def position(self) -> str | None:
+        """That of the last change which has one. Raises ValueError where its cursor is none."""
+        return next(filter(None, map(_position, reversed(self._members.cursors))), None)
 
-        An update need not give the `fillable` ones.
-        """
+    def give_images(self, images: PlainImages) -> None:
+        """Raises NotPlain, KeyError or ValueError, as `images` does."""
         written = self._members
-        images = PlainImages(columns, key_columns, frozenset(fillable))
-        try:
-            images.add(written.operations, written.exists, written.before, written.after)
-            texts = images.columns()
-            position = next(filter(None, map(_position, reversed(written.cursors))), None)
-            has_hidden = not self._is_all_read(images.compared) and self._is_suspicious(images.members)
-        except (NotPlain, KeyError, ValueError, RecursionError):
-            return None
-        return None if has_hidden else PlainRows(texts, images.operations, position, images.gaps)
+        images.add(written.operations, written.exists, written.before, written.after)
 
-    def _is_all_read(self, compared: Sequence[Raw]) -> bool:
-        """Whether nothing stands in this body that nobody has looked at. False may be wrong."""
+    def is_all_read(self, compared: Sequence[Raw]) -> bool:
+        """Whether nothing stands in this body that nobody has looked at, if images are. False may be wrong."""
         written = self._members
         return (
             len(compared) <= _MOST_COMPARED
@@ -93,7 +85,7 @@ class PlainBody:
             and holds_nothing_else(self._body, _Message.__struct_encode_fields__, written)
         )
 
-    def _is_suspicious(self, members_of_images: int) -> bool:
+    def is_suspicious(self, members_of_images: int) -> bool:
         """The same by counting members, which takes longer and tells more bodies apart."""
         own = sum(member is not UNSET for members in self._members for member in members)
         of_addresses = self.messages * members_of_address(_ADDRESS.decode(self._members.addresses[0]))
@@ -115,6 +107,29 @@ def decode_plain(body: bytes) -> PlainBody | None:
     except (RejectedInput, msgspec.DecodeError):
         return None
     return PlainBody(source, addresses.wrong_hashes * len(messages), len(messages), body, members)
+
+
+def rows_of_plain(
+    bodies: Sequence[PlainBody], columns: Sequence[str], key_columns: Sequence[str], fillable: Collection[str] = ()
+) -> PlainRows | None:
+    """The rows of these bodies, one after the other, for a table of these columns.
+
+    None where a body is not plain for it, or, among several, is to be looked at alone. An update need not give the
+    `fillable` columns.
+    """
+    images = PlainImages(columns, key_columns, frozenset(fillable))
+    try:
+        for body in bodies:
+            body.give_images(images)
+        texts = images.columns()
+        positions = [body.position for body in bodies]
+        if not all(body.is_all_read(images.compared) for body in bodies) and (
+            len(bodies) > 1 or bodies[0].is_suspicious(images.members)
+        ):
+            return None
+    except (NotPlain, KeyError, ValueError, RecursionError):
+        return None
+    return PlainRows(texts, images.operations, positions[-1], images.gaps)
 
 
 def _position(cursor: Raw | UnsetType) -> str | None:

@@ -6,7 +6,7 @@ the sequence lock decides, not this process's memory.
 
 import asyncio
 from collections.abc import Awaitable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,8 +18,9 @@ from app.errors import Code, Problem, RejectedInput, TemporarilyUnavailable
 from app.ingest.backlog import BacklogWatch
 from app.ingest.decoded import Decoded
 from app.ingest.directory import NotRemembered, TableDirectory
-from app.ingest.plain_requests import untyped_request
-from app.ingest.source_bodies import Decode, ReadPlain
+from app.ingest.plain_reader import PlainReader
+from app.ingest.plain_requests import PlainRequest, untyped_request
+from app.ingest.source_bodies import Decode
 from app.ingest.typed_request import TypedRequest, Typist
 from app.ingest.wakeups import Waiter, Wakeups
 from app.staging.database import Engine, translated_errors
@@ -33,11 +34,6 @@ from app.telemetry import DUPLICATE_CHANGES
 
 _ATTEMPTS: Final = 5
 """How often a request is typed anew because its tables keep moving; then the caller retries."""
-
-MOST_AT_ONCE: Final = 1
-"""Plain bodies that are read at the same time. Two that share one interpreter take longer together than one after the
-other, and more memory; none waits for the database meanwhile, so none holds the others up."""
-
 
 _NAMES: Final = 3
 """A request may name its table in two ways, each of which may have to be asked for; then it is read."""
@@ -70,12 +66,12 @@ class Ingest:
     backlog: BacklogWatch | None = None
     """Whom to ask whether a table may take more; without one, each may."""
     directory: TableDirectory = field(init=False)
-    _plain_readers: ThreadPoolExecutor = field(init=False)
+    _plain_reader: PlainReader = field(init=False)
     _wakeups: Wakeups | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.directory = TableDirectory(self.engine.begin)
-        self._plain_readers = ThreadPoolExecutor(MOST_AT_ONCE, "plain-reader")
+        self._plain_reader = PlainReader(self.directory)
 
     async def accept(self, decode: Decode, principal: Principal, identity: RequestIdentity | None = None) -> Accepted:
         """Stage what `decode` makes of a body; returns after commit.
@@ -121,7 +117,7 @@ class Ingest:
                 await self.look_for(identity)
         else:
             await self.look_for(identity)
-            plain = decode.plain and await self._staged_plain(decode.plain, principal, identity)
+            plain = decode.plain and await self._staged_plain(decode.plain(principal), identity)
             if plain is None:
                 decoded = await self._decoded(decode, principal)
         return plain or await self._staged_typed(decoded, principal, identity)
@@ -145,11 +141,9 @@ class Ingest:
             return None
         return Accepted(receipts, decoded.ignored)
 
-    async def _staged_plain(
-        self, plain: ReadPlain, principal: Principal, identity: RequestIdentity | None
-    ) -> Accepted | None:
+    async def _staged_plain(self, request: PlainRequest, identity: RequestIdentity | None) -> Accepted | None:
         """Stage a large request without a look at each change; None where there must be one."""
-        batch = await self._read_plain(plain, principal)
+        batch = await self._read_plain(request)
         if batch is None:
             return None
         await self.admit(batch.table, identity)
@@ -158,12 +152,13 @@ class Ingest:
         except (TableMoved, RejectedInput):
             return None
 
-    async def _read_plain(self, plain: ReadPlain, principal: Principal) -> TypedBatch | None:
-        """What a body holds if it is plain. Its table is asked for beside the readers, which wait for nothing."""
-        loop = asyncio.get_running_loop()
+    async def _read_plain(self, request: PlainRequest) -> TypedBatch | None:
+        """What a body holds if it is plain. Its table is asked for beside the reader, which waits for nothing."""
         for _ in range(_NAMES):
+            waiter: Waiter[TypedBatch | None] = Waiter(self._running_wakeups())
+            self._plain_reader.submit(request, waiter)
             try:
-                return await loop.run_in_executor(self._plain_readers, plain, self.directory, principal)
+                return await waiter.result()
             except NotRemembered as unknown:
                 if await asyncio.to_thread(self.directory.route, unknown.source) is None:
                     break

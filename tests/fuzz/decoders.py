@@ -19,7 +19,7 @@ from app.domain.table_schema import ColumnType, TableSchema
 from app.errors import RejectedInput
 from app.formats.arcion import decode_arcion
 from app.formats.arcion_csv import decode_arcion_csv
-from app.formats.arcion_plain import decode_plain
+from app.formats.arcion_plain import decode_plain, rows_of_plain
 from app.formats.csv_layout import CsvLayout, CsvMode
 from app.formats.replicate import decode_replicate
 from app.formats.replicate_metadata import by_table, follow
@@ -75,7 +75,7 @@ def _arcion_rows(body: bytes, rules: RowRules) -> None:
 def plain_arcion(body: bytes, rules: RowRules) -> LandingRows | None:
     """What large bodies become, if they can."""
     plain = decode_plain(body)
-    rows = plain and plain.rows(rules.schema.names, rules.schema.key_columns, rules.fillable)
+    rows = plain and rows_of_plain([plain], rules.schema.names, rules.schema.key_columns, rules.fillable)
     return landing_rows_of_plain(rows, rules) if rows else None
 
 
