@@ -62,25 +62,21 @@ class PlainBody:
     wrong_hashes: int
     messages: int
     """How many there are."""
+    position: str | None
+    """That of the last change which has one."""
     _body: bytes
     _members: _Members
-
-    @property
-    def position(self) -> str | None:
-        """That of the last change which has one. Raises ValueError where its cursor is none."""
-        return next(filter(None, map(_position, reversed(self._members.cursors))), None)
 
     def give_images(self, images: PlainImages) -> None:
         """Raises NotPlain, KeyError or ValueError, as `images` does."""
         written = self._members
         images.add(written.operations, written.exists, written.before, written.after)
 
-    def is_all_read(self, compared: Sequence[Raw]) -> bool:
-        """Whether nothing stands in this body that nobody has looked at, if images are. False may be wrong."""
+    def is_all_read(self) -> bool:
+        """Whether nothing stands in this body that nobody looks at, if its images are looked at. False may be wrong."""
         written = self._members
         return (
-            len(compared) <= _MOST_COMPARED
-            and names_stand_once(map(bytes, (written.addresses[0], *compared)))
+            names_stand_once([bytes(written.addresses[0])])
             and are_texts([raw for raw in (*written.cursors, *written.counts) if raw is not UNSET])
             and holds_nothing_else(self._body, _Message.__struct_encode_fields__, written)
         )
@@ -104,9 +100,10 @@ def decode_plain(body: bytes) -> PlainBody | None:
     addresses = AddressBook()
     try:
         source = addresses.look_up(_ADDRESS.decode(first))
-    except (RejectedInput, msgspec.DecodeError):
+        position = next(filter(None, map(_position, reversed(members.cursors))), None)
+    except (RejectedInput, ValueError, RecursionError):
         return None
-    return PlainBody(source, addresses.wrong_hashes * len(messages), len(messages), body, members)
+    return PlainBody(source, addresses.wrong_hashes * len(messages), len(messages), position, body, members)
 
 
 def rows_of_plain(
@@ -122,14 +119,19 @@ def rows_of_plain(
         for body in bodies:
             body.give_images(images)
         texts = images.columns()
-        positions = [body.position for body in bodies]
-        if not all(body.is_all_read(images.compared) for body in bodies) and (
-            len(bodies) > 1 or bodies[0].is_suspicious(images.members)
-        ):
-            return None
     except (NotPlain, KeyError, ValueError, RecursionError):
         return None
-    return PlainRows(texts, images.operations, positions[-1], images.gaps)
+    if not _are_all_read(bodies, images.compared) and (len(bodies) > 1 or bodies[0].is_suspicious(images.members)):
+        return None
+    return PlainRows(texts, images.operations, bodies[-1].position, images.gaps)
+
+
+def _are_all_read(bodies: Sequence[PlainBody], compared: Sequence[Raw]) -> bool:
+    return (
+        len(compared) <= _MOST_COMPARED
+        and names_stand_once(map(bytes, compared))
+        and all(body.is_all_read() for body in bodies)
+    )
 
 
 def _position(cursor: Raw | UnsetType) -> str | None:
