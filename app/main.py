@@ -164,7 +164,7 @@ def serve(settings: Settings, *, parent_pid: int | None = None) -> None:
         log_level="error",
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=10,
+        timeout_graceful_shutdown=settings.shutdown_seconds,
         timeout_worker_healthcheck=30,
     )
     if settings.api_processes > 1:

@@ -116,6 +116,14 @@ class Settings(BaseSettings):
         ),
     ] = {}
     api_processes: Annotated[int, Field(ge=1, le=64, description="API processes that share the port.")] = 1
+    shutdown_seconds: Annotated[
+        int,
+        Field(
+            ge=1,
+            description="After SIGTERM: how long an API process waits for requests in flight before it answers them "
+            "with `commit_unknown` and ends.",
+        ),
+    ] = 10
     max_body_bytes: Annotated[
         int, Field(ge=1024, description="Largest request body, compressed and decompressed, in bytes.")
     ] = 64 * 2**20

@@ -6,12 +6,19 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
+from app.ingest import backlog
 from tests.api.calls import Gateway, insert, problem
 from tests.limits.conftest import Serve
 from tests.support import sql
 from tests.support.gateway_parts import current
 from tests.support.ledger import Owned, claim_by, plan, publish
 from tests.support.waiting import wait_until
+
+
+@pytest.fixture(autouse=True)
+def frequent_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read the backlog so often that no test waits for the next read."""
+    monkeypatch.setattr(backlog, "READ_SECONDS", 0.02)
 
 
 def post(gateway: Gateway, table: str, *keys: int, **headers: str) -> httpx.Response:

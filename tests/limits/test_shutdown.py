@@ -133,11 +133,11 @@ def test_a_folder_that_is_set_for_counts_stays(port: int, tmp_path: Path, monkey
     assert [*tmp_path.glob("*.db")]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("settings")
 def test_a_request_that_a_stopping_api_cannot_wait_for_is_told_that_it_may_be_durable(
-    engine: sa.Engine, port: int
+    engine: sa.Engine, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv(f"{PREFIX}SHUTDOWN_SECONDS", "1")
     with running(port) as (process, address), connected(address) as client:
         with held_commits(engine):
             client.send(request(PATH, ADMIN_KEY, BODY))

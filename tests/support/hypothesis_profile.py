@@ -5,6 +5,6 @@
 
 from hypothesis import settings
 
-settings.register_profile("quick", deadline=None, derandomize=True, database=None, max_examples=40)
+settings.register_profile("quick", deadline=None, derandomize=True, database=None, max_examples=25)
 settings.register_profile("thorough", deadline=None, database=None, max_examples=2_000, print_blob=True)
 settings.load_profile("quick")
