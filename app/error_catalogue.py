@@ -341,6 +341,11 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         "A value is longer than MIRRORGATE_MAX_VALUE_BYTES.",
         "Leave the column out with the table option `exclude`, shorten the value, or have the setting raised.",
     ),
+    Code.UNSTORABLE: CodeFacts(
+        Kind.INVALID,
+        "Postgres cannot store a text of the request: it is too long for an index, or holds what Postgres cannot hold.",
+        "Shorten the names and identifiers that the request gives; docs/limits.md has their limits.",
+    ),
     Code.EMPTY_REQUEST: CodeFacts(Kind.INVALID, "The request holds no message.", "Send at least one message."),
     Code.BACKLOG_FULL: CodeFacts(
         Kind.TOO_MUCH,
@@ -353,7 +358,9 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         "This API process holds as many requests, or bytes of bodies, as it may; nothing was staged.",
         _RETRY,
     ),
-    Code.DATABASE_UNAVAILABLE: CodeFacts(Kind.UNAVAILABLE, "Postgres does not answer; nothing was staged.", _RETRY),
+    Code.DATABASE_UNAVAILABLE: CodeFacts(
+        Kind.UNAVAILABLE, "Postgres does not answer, or takes no writes; nothing was staged.", _RETRY
+    ),
     Code.COMMIT_UNKNOWN: CodeFacts(
         Kind.UNAVAILABLE,
         "The connection to Postgres was lost during COMMIT, or the API process stopped; the request may be durable.",

@@ -95,6 +95,7 @@ class Code(StrEnum):
     UNKNOWN_COLUMN = "unknown_column"
     BAD_VALUE = "bad_value"
     VALUE_TOO_LARGE = "value_too_large"
+    UNSTORABLE = "unstorable"
     EMPTY_REQUEST = "empty_request"
     BACKLOG_FULL = "backlog_full"
     OVERLOADED = "overloaded"

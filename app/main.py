@@ -68,10 +68,17 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         configure_logging(settings)
-        engine = open_engine(settings.require_database_url(), pool_size=10, application="mirrorgate api")
+        seconds = settings.database_seconds
+        engine = open_engine(
+            settings.require_database_url(),
+            pool_size=10,
+            application="mirrorgate api",
+            silence_seconds=seconds,
+            bound_statements=True,
+        )
         staged = threading.Event()
         wake = WakeSender(driver_url(engine), staged)
-        group_commit = GroupCommit(engine, staged=staged)
+        group_commit = GroupCommit(engine, staged=staged, deadline_seconds=seconds / 2)
         journal = AccessJournal(engine)
         admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
         tokens = token_verifier(settings)

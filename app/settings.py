@@ -58,6 +58,14 @@ class Settings(BaseSettings):
     database_url: Annotated[
         SecretStr | None, Field(description="Postgres 15 or newer, `postgresql://user:password@host/database`.")
     ] = None
+    database_seconds: Annotated[
+        float,
+        Field(
+            ge=1,
+            description="Longest wait for an answer of Postgres: a connection that is silent for so long is closed and "
+            "replaced, and requests that needed it are answered 503. A group of change requests has half of it.",
+        ),
+    ] = 10.0
     landing_zone: Annotated[
         str | None,
         Field(

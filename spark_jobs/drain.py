@@ -23,7 +23,7 @@ from app.landing.publish import announce_partner
 from app.landing.zone import PathKind, ScratchRevoked
 from app.landing.zone_owner import claim_zone
 from app.settings import Settings
-from app.staging.database import open_engine, pin_marker_position, translated_errors
+from app.staging.database import answer_within, open_engine, pin_marker_position, translated_errors
 from app.staging.leases import give_up_lease, renew_lease
 from app.staging.retention import RetentionLimits
 from app.staging.schema_revision import require_migrated
@@ -108,6 +108,7 @@ def open_cycle(settings: Settings, spark: SparkSession, worker_id: UUID) -> Drai
         limits,
         spark_job_min_bytes=settings.spark_job_min_bytes,
         drop_wait_seconds=settings.drop_wait_seconds,
+        database_seconds=settings.database_seconds,
     )
 
 
@@ -121,7 +122,7 @@ def kept_lease(cycle: DrainCycle, seconds: float) -> Iterator[None]:
 
     def renew() -> None:
         try:
-            with translated_errors(), cycle.engine.begin() as connection:
+            with translated_errors(), answer_within(seconds / 3), cycle.engine.begin() as connection:
                 renew_lease(connection, cycle.worker_id, seconds)
         except MirrorgateError as error:
             log.warning("lease_not_renewed", code=error.code, detail=error.detail)

@@ -26,7 +26,7 @@ from app.landing.publish import (
 )
 from app.landing.scratch_sweep import newest_epoch
 from app.landing.zone import LandingZone, ScratchRevoked
-from app.staging.database import Engine, installation_id, open_engine, translated_errors
+from app.staging.database import Engine, answer_within, installation_id, open_engine, translated_errors
 from app.staging.file_plans import plan_next_files
 from app.staging.landing_ledger import files_to_repair, record_repaired, tables_to_repair, unrecorded_files
 from app.staging.leases import (
@@ -49,6 +49,9 @@ log = structlog.get_logger()
 FILES_PER_ROUND: Final = 8
 """Files of one table that one Spark job may build ahead; they are still published one by one, in order."""
 
+DROP_SECONDS: Final = 600.0
+"""Deleting all that is staged of a large table takes far longer than any other transaction."""
+
 QUARANTINES: Final = frozenset({Code.FOREIGN_FILE, Code.LANDING_FOLDER_LOST, Code.PAYLOAD_CORRUPT})
 """What must never happen: the table stops until an operator has looked. Everything else is tried again."""
 
@@ -67,6 +70,8 @@ class DrainCycle:
     """Fewer compressed payload bytes are built without a Spark job."""
     drop_wait_seconds: float = 600.0
     """How long a drop waits at the most until mirroring no longer has the table."""
+    database_seconds: float = 10.0
+    """How long Postgres may take for an answer."""
     held: dict[TableId, Epoch] = field(default_factory=dict)
     """Epochs whose predecessors this process has revoked; forgotten after any failure."""
 
@@ -74,7 +79,12 @@ class DrainCycle:
     """Tables whose drop waits for mirroring."""
 
     def __post_init__(self) -> None:
-        self.engine: Engine = open_engine(self.place.database_url, pool_size=8, application="mirrorgate drain")
+        self.engine: Engine = open_engine(
+            self.place.database_url,
+            pool_size=8,
+            application="mirrorgate drain",
+            silence_seconds=self.database_seconds,
+        )
         self.zone: LandingZone = open_zone(self.place.landing_zone)
         with translated_errors(), self.engine.begin() as connection:
             self.installation_id = installation_id(connection)
@@ -209,7 +219,7 @@ class DrainCycle:
         if self._mirroring_lags(table, epoch):
             self.waiting.add(table.table_id)
             return None
-        with self.engine.begin() as connection:
+        with answer_within(DROP_SECONDS), self.engine.begin() as connection:
             finished = finish_drop(connection, table, epoch, marker_first=self.place.layout.marker_first)
             reborn = find_table_by_id(connection, table.table_id)
         log.info("table_dropped", table=str(table.name), **asdict(finished))

@@ -27,12 +27,16 @@ log = structlog.get_logger()
 EVERY_SECONDS: Final = 60.0
 _ROUNDS_PER_SWEEP: Final = 60
 _STOP_WITHIN: Final = 5.0
+_STATEMENT_SECONDS: Final = 300.0
+"""What one statement of retention may take; publication does not wait for it."""
 
 
 def maintain(cycle: DrainCycle, limits: RetentionLimits, *, sweep: datetime | None) -> None:
     """One round: retention, unless another drain is at it; then, where it is said what time it is, the scratch of the
     tables that this drain holds."""
-    engine = open_engine(cycle.place.database_url, pool_size=2, application="mirrorgate retention")
+    engine = open_engine(
+        cycle.place.database_url, pool_size=2, application="mirrorgate retention", silence_seconds=_STATEMENT_SECONDS
+    )
     try:
         report = run_retention(engine, limits)
     finally:

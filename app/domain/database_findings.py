@@ -34,11 +34,20 @@ class DatabaseFacts:
     """Also a newer one that serves this program."""
     clock_behind_seconds: float
     """How far this machine's clock is behind the server's; negative when it is ahead."""
+    future_batches: int = 0
+    """Unpublished batches that the server's clock says are still to be staged."""
 
 
 def judge_database(facts: DatabaseFacts) -> list[Finding]:
     """Each check of the server, in a fixed order."""
-    return [*_durability(facts), _version(facts), _writable(facts), *_connections(facts), _revision(facts)]
+    return [
+        *_durability(facts),
+        _version(facts),
+        _writable(facts),
+        *_connections(facts),
+        _revision(facts),
+        _steps(facts),
+    ]
 
 
 def judge_clock(check: str, behind_seconds: float, other: str) -> Finding:
@@ -117,6 +126,18 @@ def _connections(facts: DatabaseFacts) -> Iterator[Finding]:
         "connections have the settings that they ask for",
         f"{wrong}: locks of a stalled process may be held for long.{pooler}" if other else None,
         "Let the pooler pass startup options on, or set these for the role: ALTER ROLE … SET ….",
+    )
+
+
+def _steps(facts: DatabaseFacts) -> Finding:
+    return judged(
+        "postgres_clock_steps",
+        Outcome.WARNING,
+        "no unpublished batch is from the future",
+        f"{facts.future_batches} unpublished blocks of batches are from the future: the server's clock was set back"
+        if facts.future_batches
+        else None,
+        "Nothing has to be done: they are published at once. Let the server's clock be slewed, not stepped.",
     )
 
 

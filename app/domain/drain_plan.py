@@ -31,7 +31,7 @@ class PendingBlock:
 @dataclass(frozen=True, slots=True)
 class FileLimits:
     """A file is rolled when the next block would lift it over these payload bytes or rows (a single block may be
-    over them alone), and when its oldest block is `max_delay_seconds` old."""
+    over them alone), and when its oldest block is `max_delay_seconds` old (see `is_due`)."""
 
     payload_bytes: int
     rows: int
@@ -106,7 +106,16 @@ class _OpenFile:
 
 
 def _is_old(blocks: Sequence[PendingBlock], limits: FileLimits) -> bool:
-    return any(block.age_seconds >= limits.max_delay_seconds for block in blocks)
+    return any(is_due(block.age_seconds, limits.max_delay_seconds) for block in blocks)
+
+
+def is_due(age_seconds: float, max_delay_seconds: float) -> bool:
+    """Whether a batch of this age must be published now.
+
+    A negative age means that the database's clock was set back since the batch was staged: it is due at once, or
+    publication would stop for as long as the step.
+    """
+    return age_seconds >= max_delay_seconds or age_seconds < 0
 
 
 def range_of(blocks: Sequence[PendingBlock]) -> BatchRange:

@@ -14,7 +14,7 @@ from app.domain.table import Generation, TableId, TableLife
 
 SELECT_LAGGING = sa.text("""
     SELECT t.table_id, t.generation, c.published_through, c.last_sequence,
-        coalesce(extract(epoch FROM clock_timestamp() - oldest.staged_at), 0)::float8 AS oldest_seconds
+        greatest(extract(epoch FROM clock_timestamp() - oldest.staged_at), 0)::float8 AS oldest_seconds
     FROM mirrorgate.table_counters c
     JOIN mirrorgate.tables t ON t.table_id = c.table_id
     LEFT JOIN LATERAL (

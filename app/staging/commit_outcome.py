@@ -12,6 +12,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from app.errors import Code, TemporarilyUnavailable
+from app.staging.bounded_connection import answer_within
 from app.staging.driver_statements import driver_rows
 from app.staging.typed_batch import BatchPlace
 
@@ -54,7 +55,7 @@ def committed(engine: sa.Engine, transaction: OpenTransaction, patience_seconds:
     deadline = time.monotonic() + patience_seconds
     while True:
         try:
-            with engine.connect() as connection:
+            with answer_within(max(1.0, patience_seconds)), engine.connect() as connection:
                 own = {"transaction_id": transaction.transaction_id}
                 status = connection.execute(SELECT_STATUS, own).scalar()
                 if status == "committed" and transaction.block is not None:

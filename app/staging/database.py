@@ -1,50 +1,107 @@
 """Connections to Postgres."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 from uuid import UUID
 
 import psycopg
-import psycopg.errors
 import sqlalchemy as sa
 
-from app.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
+from app.errors import Code, Misconfigured
+from app.staging.bounded_connection import CONNECT_SECONDS, KEEPALIVES, BoundedConnection, answer_within
+from app.staging.database_errors import ends_session, translated_errors
+
+__all__ = [
+    "BINARY_RESULT",
+    "Connection",
+    "Engine",
+    "answer_within",
+    "driver_url",
+    "installation_id",
+    "open_engine",
+    "pin_marker_position",
+    "session_settings",
+    "translated_errors",
+]
 
 Engine = sa.Engine
 Connection = sa.Connection
 """Under these names callers hold a database and pass an open transaction on; they need not know whose they are."""
 
-_CONNECT_SECONDS: Final = 5
+SILENCE_SECONDS: Final = 30.0
+"""How long a connection may wait for one answer where nothing else is said."""
+
 _LOCK_MILLISECONDS: Final = 2_000
 _TRANSACTION_MILLISECONDS: Final = 30_000
+_PING_SECONDS: Final = 3.0
+"""A connection from the pool that does not answer a ping within this time is replaced."""
+
 _BINARY: Final = "mirrorgate_binary"
 BINARY_RESULT: Final = {_BINARY: True}
 """Execution options of a statement whose result comes in binary form: bytes as text take three times as long."""
 
 
-def open_engine(database_url: str, *, pool_size: int = 5, application: str = "mirrorgate") -> sa.Engine:
-    """An engine for `postgresql://…`. A transaction of a stalled process gives its locks back by itself."""
+def open_engine(
+    database_url: str,
+    *,
+    pool_size: int = 5,
+    application: str = "mirrorgate",
+    silence_seconds: float = SILENCE_SECONDS,
+    bound_statements: bool = False,
+) -> sa.Engine:
+    """Open an engine for `postgresql://…` whose connections are closed and replaced when they are silent.
+
+    With `bound_statements` the server, too, ends a statement, or a transaction that its client has left, after
+    `silence_seconds`: an abandoned one gives its locks back by then. A migration must not be bounded so.
+    """
     url = sa.make_url(database_url).set(drivername="postgresql+psycopg")
+    settings = session_settings()
+    if bound_statements:
+        milliseconds = str(round(1_000 * silence_seconds))
+        settings |= {"statement_timeout": milliseconds, "idle_in_transaction_session_timeout": milliseconds}
     engine = sa.create_engine(
         url,
         pool_size=pool_size,
         max_overflow=5,
+        pool_timeout=min(SILENCE_SECONDS, silence_seconds),
         pool_pre_ping=True,
         hide_parameters=True,
         connect_args={
-            "connect_timeout": _CONNECT_SECONDS,
+            "connect_timeout": CONNECT_SECONDS,
             "application_name": application,
-            "options": " ".join(f"-c {name}={value}" for name, value in session_settings().items()),
+            "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
+            **{name: value for name, value in KEEPALIVES.items() if name not in url.query},
         },
     )
+
+    def connect(_: object, __: object, arguments: Any, parameters: Any) -> BoundedConnection:
+        return BoundedConnection.open(*arguments, silence_seconds=silence_seconds, **parameters)
+
+    sa.event.listen(engine, "do_connect", connect)
     sa.event.listen(engine, "before_cursor_execute", _choose_format)
+    sa.event.listen(engine, "handle_error", _replace_connections)
+    _bound_ping(engine.dialect)
     return engine
 
 
 def _choose_format(_: object, cursor: Any, __: str, ___: object, context: Any, ____: bool) -> None:
     if context.execution_options.get(_BINARY):
         cursor.format = psycopg.pq.Format.BINARY
+
+
+def _replace_connections(context: sa.engine.ExceptionContext) -> None:
+    if ends_session(context.original_exception):
+        context.is_disconnect = True
+
+
+def _bound_ping(dialect: Any) -> None:
+    """Let the pool's ping of a connection take a short time only; the limit of statements is far longer."""
+    ping = dialect.do_ping
+
+    def do_ping(connection: Any) -> bool:
+        with answer_within(_PING_SECONDS):
+            return bool(ping(connection))
+
+    dialect.do_ping = do_ping
 
 
 def session_settings() -> dict[str, str]:
@@ -83,23 +140,3 @@ def pin_marker_position(engine: sa.Engine, *, marker_first: bool) -> None:
             f"the landing files of this database have the row marker as their {place} column",
             remedy=f"Set MIRRORGATE_ROW_MARKER_POSITION={place}, or begin with a new database and landing zone.",
         )
-
-
-@contextmanager
-def translated_errors() -> Iterator[None]:
-    """Turn the driver's connection and lock errors into TemporarilyUnavailable; the cause is kept."""
-    try:
-        yield
-    except sa.exc.DBAPIError as error:
-        raise unavailable(error) or error from error
-    except sa.exc.TimeoutError as error:
-        raise TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "no free database connection") from error
-
-
-def unavailable(error: sa.exc.DBAPIError) -> MirrorgateError | None:
-    """What a driver error means for the caller, None when it is no passing condition."""
-    if isinstance(error.orig, psycopg.errors.LockNotAvailable | psycopg.errors.DeadlockDetected):
-        return TemporarilyUnavailable(Code.TABLE_BUSY, "the table is locked by another transaction")
-    if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError) or error.connection_invalidated:
-        return TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "Postgres does not answer")
-    return None

@@ -10,6 +10,8 @@ from typing import Any, LiteralString
 import psycopg
 import sqlalchemy as sa
 
+from app.staging.database_errors import ends_session
+
 
 def driver_rows(
     connection: sa.Connection, statement: LiteralString, parameters: Mapping[str, object]
@@ -23,7 +25,7 @@ def driver_rows(
     try:
         return driver.execute(statement, parameters).fetchall()
     except psycopg.Error as error:
-        lost = driver.closed
+        lost = driver.closed or ends_session(error)
         if lost:
             connection.invalidate(error)
         raise sa.exc.DBAPIError.instance(

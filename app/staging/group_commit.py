@@ -3,6 +3,10 @@
 One writer thread with a plain connection takes all waiting requests, locks their tables in one order, allots
 the sequences, inserts one staged block per table and schema version, and commits once. A request is staged
 whole or not at all, and its future resolves only after COMMIT.
+
+One request never fails another's: a group that fails by something that a request of it holds is divided and staged in
+parts. No request waits for Postgres without end: one that has waited too long to be begun is refused, and a transaction
+that has taken too long is given up with its connection.
 """
 
 import threading
@@ -17,14 +21,17 @@ import sqlalchemy as sa
 import structlog
 
 from app.domain.request_identity import RequestIdentity
-from app.errors import Code, TemporarilyUnavailable
+from app.domain.table import TableId
+from app.errors import Code, MirrorgateError, TemporarilyUnavailable
+from app.staging.bounded_connection import answer_within
 from app.staging.commit_outcome import OpenTransaction, committed, open_transaction
-from app.staging.database import unavailable
+from app.staging.database_errors import for_caller
 from app.staging.dead_letters import Settlement, TableLetters
 from app.staging.kept_connection import KeptConnection
 from app.staging.stage_requests import Outcome, encode_blocks, stage_requests
 from app.staging.typed_batch import Receipt, StagingRequest, TypedBatch
 from app.staging.untyped_request import UntypedRequest, typed_together
+from app.staging.writer_state import WriterRecord, WriterState
 
 log = structlog.get_logger()
 
@@ -38,6 +45,9 @@ MOST_PAUSES: Final = 6
 """In which callers that were answered together come back, to share the next group with those that wait. Without them
 two halves take turns: a group of half the size costs nearly as much, and the thread that reads requests and this one
 are in each other's way."""
+
+DEADLINE_SECONDS: Final = 5.0
+"""What a group's transaction may take, and how long a request may wait before it is in one."""
 
 MOST_ROWS_OF_CHANGE: Final = 2
 """An update that changes the key deletes one row and inserts another."""
@@ -59,6 +69,14 @@ class Waiter(Protocol):
 class _Request:
     content: StagingRequest | UntypedRequest
     waiter: Waiter
+    submitted_at: float
+    """Monotonic, in seconds."""
+
+    @property
+    def table_ids(self) -> frozenset[TableId]:
+        if isinstance(self.content, UntypedRequest):
+            return frozenset({self.content.table.table_id})
+        return frozenset(table.table_id for table in self.content.tables)
 
     @property
     def rows(self) -> int:
@@ -76,6 +94,7 @@ class GroupCommit:
         *,
         staged: threading.Event | None = None,
         pause: Callable[[float], None] = time.sleep,
+        deadline_seconds: float = DEADLINE_SECONDS,
     ) -> None:
         self._engine = engine
         self._connection = KeptConnection(engine)
@@ -84,10 +103,22 @@ class GroupCommit:
         self._waiting: deque[_Request] = deque()
         self._condition = threading.Condition()
         self._closing = False
+        self._deadline = deadline_seconds
+        self._record = WriterRecord()
         self._thread = threading.Thread(target=self._run, name="group-commit", daemon=True)
+        self._ended = threading.Event()
+        self._patience = threading.Thread(target=self._refuse_forgotten, name="group-commit-patience", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+        self._patience.start()
+
+    def state(self) -> WriterState:
+        """What the writer has done lately, and what waits for it."""
+        with self._condition:
+            waiting = len(self._waiting)
+            oldest = self._waiting[0].submitted_at if self._waiting else None
+        return self._record.state(time.monotonic(), waiting, oldest)
 
     def close(self) -> None:
         """Stage every request that was submitted, then stop; later ones are refused."""
@@ -95,6 +126,8 @@ class GroupCommit:
             self._closing = True
             self._condition.notify()
         self._thread.join()
+        self._ended.set()
+        self._patience.join()
 
     def submit(
         self,
@@ -112,7 +145,8 @@ class GroupCommit:
         `commit_unknown`, perhaps everything) was staged.
         """
         future: Future[list[Receipt]] = Future()
-        self._submit(_Request(StagingRequest(batches, identity, ignored, duplicates, letters, settles), future))
+        content = StagingRequest(batches, identity, ignored, duplicates, letters, settles)
+        self._submit(_Request(content, future, time.monotonic()))
         return future
 
     def submit_untyped(self, request: UntypedRequest, waiter: Waiter) -> None:
@@ -121,7 +155,7 @@ class GroupCommit:
         The waiter gets what the future of `submit` does, or TypeAlone for a request that must be typed before it is
         submitted.
         """
-        self._submit(_Request(request, waiter))
+        self._submit(_Request(request, waiter, time.monotonic()))
 
     def _submit(self, request: _Request) -> None:
         with self._condition:
@@ -132,16 +166,47 @@ class GroupCommit:
 
     def _run(self) -> None:
         while group := self._next_group():
-            try:
-                self._stage(group)
-            except Exception as error:  # noqa: BLE001  # the thread must live; every waiter gets the error
-                log.warning("group_commit_failed", error=type(error).__name__, requests=len(group))
-                for request in group:
-                    if not request.waiter.done():
-                        request.waiter.set_exception(_for_caller(error))
+            self._record.begin(time.monotonic())
+            self._stage_in_parts(group, time.monotonic() + 2 * self._deadline)
+            self._record.end()
             if len(group) >= MANY:
                 self._await_return(len(group))
         self._connection.close()
+
+    def _stage_in_parts(self, group: Sequence[_Request], give_up: float) -> None:
+        """Stage a group; where that fails by what some request holds, its parts, down to the single request."""
+        try:
+            with answer_within(self._deadline):
+                if self._stage(group):
+                    self._record.succeeded(time.monotonic())
+            return
+        except Exception as error:  # noqa: BLE001  # the thread must live; every waiter gets the error
+            cause = for_caller(error)
+        group = [request for request in group if not request.waiter.done()]
+        parts = _parts(group, cause)
+        log.warning("group_commit_failed", error=_name(cause), requests=len(group), parts=len(parts))
+        if isinstance(cause, TemporarilyUnavailable) and cause.code is not Code.TABLE_BUSY:
+            self._record.failed(time.monotonic(), cause.detail)
+        for part in parts:
+            if len(parts) > 1 and time.monotonic() < give_up:
+                self._stage_in_parts(part, give_up)
+                continue
+            for request in part:
+                request.waiter.set_exception(cause if len(parts) == 1 else _too_slow())
+
+    def _refuse_forgotten(self) -> None:
+        """Refuse what has waited too long while a transaction takes its time; nothing of it is staged."""
+        while not self._ended.wait(self._deadline / 5):
+            forgotten: list[_Request] = []
+            with self._condition:
+                too_old = time.monotonic() - self._deadline
+                while self._waiting and self._waiting[0].submitted_at < too_old:
+                    forgotten.append(self._waiting.popleft())
+            if forgotten:
+                log.warning("requests_waited_too_long", requests=len(forgotten), seconds=self._deadline)
+            for request in forgotten:
+                if request.waiter.set_running_or_notify_cancel():
+                    request.waiter.set_exception(_too_slow())
 
     def _await_return(self, answered: int) -> None:
         """Pause until as many have come as were answered, a few times at most."""
@@ -171,11 +236,14 @@ class GroupCommit:
                         rows += request.rows
         return group
 
-    def _stage(self, group: Sequence[_Request]) -> None:
-        """One transaction. Dying before COMMIT leaves nothing; dying after it leaves staged, unanswered batches."""
+    def _stage(self, group: Sequence[_Request]) -> bool:
+        """Stage in one transaction; whether there was anything to commit.
+
+        Dying before COMMIT leaves nothing; dying after it leaves staged, unanswered batches.
+        """
         typed = _typed(group)
         if not typed:
-            return
+            return False
         group, requests = [request for request, _ in typed], [content for _, content in typed]
         payloads = encode_blocks(requests)
 
@@ -192,6 +260,7 @@ class GroupCommit:
                 request.waiter.set_result([staged.receipt for staged in outcome])
             else:
                 request.waiter.set_exception(outcome)
+        return any(isinstance(outcome, list) for outcome in outcomes)
 
     def _commit(self, transaction: sa.RootTransaction, known: OpenTransaction) -> None:
         """COMMIT; where its answer is lost, ask the database what became of it before anybody is told."""
@@ -215,10 +284,26 @@ def _typed(group: Sequence[_Request]) -> list[tuple[_Request, StagingRequest]]:
     return typed
 
 
-def _for_caller(error: Exception) -> Exception:
-    """The error to hand to a waiting request; a driver error says what passing condition it is."""
-    if isinstance(error, sa.exc.DBAPIError):
-        return unavailable(error) or error
-    if isinstance(error, sa.exc.TimeoutError):
-        return TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "no free database connection")
-    return error
+def _parts(group: Sequence[_Request], cause: Exception) -> list[Sequence[_Request]]:
+    """How to divide a group that failed; one part where each request would fail alike, as without a database.
+
+    A table that is locked fails only what shares a request with it. For any other cause the halves are staged each
+    alone: of a thousand requests, one that fails is found in about twenty transactions.
+    """
+    if len(group) < 2 or (isinstance(cause, TemporarilyUnavailable) and cause.code is not Code.TABLE_BUSY):
+        return [group]
+    if isinstance(cause, TemporarilyUnavailable):
+        by_tables: dict[frozenset[TableId], list[_Request]] = {}
+        for request in group:
+            by_tables.setdefault(request.table_ids, []).append(request)
+        return [*by_tables.values()]
+    middle = len(group) // 2
+    return [group[:middle], group[middle:]]
+
+
+def _too_slow() -> TemporarilyUnavailable:
+    return TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "Postgres was too slow to begin with this request")
+
+
+def _name(error: Exception) -> str:
+    return str(error.code) if isinstance(error, MirrorgateError) else type(error).__name__

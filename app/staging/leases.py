@@ -16,17 +16,23 @@ from app.domain.table import Epoch, FileNumber, Table, TableId
 from app.errors import Code, InvariantBroken
 
 HEARTBEAT = sa.text("""
-    INSERT INTO mirrorgate.workers (worker_id, lease_until)
-    VALUES (:worker_id, clock_timestamp() + make_interval(secs => :seconds))
-    ON CONFLICT (worker_id) DO UPDATE
-    SET heartbeat_at = clock_timestamp(), lease_until = clock_timestamp() + make_interval(secs => :seconds)""")
+    INSERT INTO mirrorgate.workers (worker_id, lease_until, lease_seconds)
+    VALUES (:worker_id, clock_timestamp() + make_interval(secs => :seconds), :seconds)
+    ON CONFLICT (worker_id) DO UPDATE SET heartbeat_at = clock_timestamp(),
+        lease_until = clock_timestamp() + make_interval(secs => :seconds), lease_seconds = :seconds""")
+
+IS_ALIVE = """(w.lease_until > clock_timestamp() AND w.heartbeat_at <= clock_timestamp() + interval '1 second'
+    AND w.lease_until <= clock_timestamp() + interval '1 second' + coalesce(
+        make_interval(secs => w.lease_seconds), w.lease_until - w.heartbeat_at))"""
+"""A lease is honored for its own length from now at the most: one that reaches further was written before the
+database's clock was set back, and would keep its tables from everybody for as long as the step."""
 
 DELETE_WORKER = sa.text("DELETE FROM mirrorgate.workers WHERE worker_id = :worker_id")
 
 DELETE_DEAD_WORKERS = sa.text("""
     DELETE FROM mirrorgate.workers WHERE lease_until < clock_timestamp() - interval '1 day'""")
 
-COUNT_LIVE_WORKERS = sa.text("SELECT count(*) FROM mirrorgate.workers WHERE lease_until > clock_timestamp()")
+COUNT_LIVE_WORKERS = sa.text(f"SELECT count(*) FROM mirrorgate.workers w WHERE {IS_ALIVE}")  # noqa: S608  # constant text
 
 SELECT_OWN_EPOCH = sa.text("""
     SELECT epoch FROM mirrorgate.table_leases WHERE table_id = :table_id AND worker_id = :worker_id""")
@@ -37,11 +43,11 @@ INSERT_LEASE = sa.text("""
 
 LOCK_LEASE = sa.text("SELECT FROM mirrorgate.table_leases WHERE table_id = :table_id FOR UPDATE")
 
-TAKE_LEASE = sa.text("""
+TAKE_LEASE = sa.text(f"""
     UPDATE mirrorgate.table_leases l SET epoch = l.epoch + 1, worker_id = :worker_id
     WHERE l.table_id = :table_id AND (l.worker_id = :worker_id OR NOT EXISTS (
-        SELECT FROM mirrorgate.workers w WHERE w.worker_id = l.worker_id AND w.lease_until > clock_timestamp()))
-    RETURNING epoch""")
+        SELECT FROM mirrorgate.workers w WHERE w.worker_id = l.worker_id AND {IS_ALIVE}))
+    RETURNING epoch""")  # noqa: S608  # constant text
 """After LOCK_LEASE, as a statement of its own: one that also waits for the lock does not see the heartbeat of the
 worker that held it."""
 
@@ -49,7 +55,7 @@ LOCK_LEASES = sa.text("""
     SELECT table_id, epoch FROM mirrorgate.table_leases
     WHERE table_id = ANY(:table_ids) ORDER BY table_id FOR UPDATE""")
 
-SELECT_DUE = sa.text("""
+SELECT_DUE = sa.text(f"""
     SELECT t.table_id
     FROM mirrorgate.tables t
     JOIN mirrorgate.table_counters c ON c.table_id = t.table_id
@@ -59,7 +65,7 @@ SELECT_DUE = sa.text("""
         WHERE b.table_id = t.table_id AND b.generation = t.generation AND b.first_sequence > c.published_through
         ORDER BY b.first_sequence LIMIT 1) oldest ON true
     LEFT JOIN mirrorgate.table_leases l ON l.table_id = t.table_id
-    LEFT JOIN mirrorgate.workers w ON w.worker_id = l.worker_id AND w.lease_until > clock_timestamp()
+    LEFT JOIN mirrorgate.workers w ON w.worker_id = l.worker_id AND {IS_ALIVE}
     WHERE (w.worker_id IS NULL OR w.worker_id = :worker_id)
       AND (t.state = 'dropping' OR t.state = 'active' AND (
         c.next_file_number > c.recorded_file_number + 1
@@ -68,12 +74,13 @@ SELECT_DUE = sa.text("""
             SELECT FROM mirrorgate.landing_files f
             WHERE f.table_id = t.table_id AND f.generation = t.generation AND f.repair_requested)
         OR c.last_sequence > c.published_through AND (
-            oldest.age >= :max_delay OR c.flush_through > c.published_through OR EXISTS (
+            oldest.age >= :max_delay OR oldest.age < 0 OR c.flush_through > c.published_through OR EXISTS (
                 SELECT FROM mirrorgate.staged_blocks b
                 WHERE b.table_id = t.table_id AND b.generation = t.generation
                   AND b.first_sequence > c.published_through
                 HAVING sum(b.row_count) >= :rows OR sum(b.payload_bytes) >= :payload_bytes))))
-    ORDER BY oldest.age DESC NULLS FIRST LIMIT :most""")
+    ORDER BY abs(oldest.age) DESC NULLS FIRST LIMIT :most""")  # noqa: S608  # constant text
+"""A negative age is due at once: see `is_due` in app.domain.drain_plan."""
 
 
 RAISE_EPOCH = sa.text("UPDATE mirrorgate.table_leases SET epoch = :epoch WHERE table_id = :table_id")

@@ -12,7 +12,7 @@ from app.domain.table import Generation, TableId
 CLAIM_READING = sa.text("""
     INSERT INTO mirrorgate.mirror_readings AS r DEFAULT VALUES
     ON CONFLICT (only_row) DO UPDATE SET read_at = clock_timestamp()
-    WHERE r.read_at <= clock_timestamp() - make_interval(secs => :seconds)
+    WHERE r.read_at <= clock_timestamp() - make_interval(secs => :seconds) OR r.read_at > clock_timestamp()
     RETURNING read_at""")
 
 DELETE_STATES = sa.text("DELETE FROM mirrorgate.mirror_states WHERE NOT table_id = ANY(:kept)")
@@ -32,7 +32,7 @@ SELECT_STATES = sa.text("""
     WHERE m.table_id = ANY(:table_ids)""")
 
 NOTE_FOLDER_GONE = sa.text("""
-    UPDATE mirrorgate.tables SET folder_gone_at = coalesce(folder_gone_at, clock_timestamp())
+    UPDATE mirrorgate.tables SET folder_gone_at = least(folder_gone_at, clock_timestamp())
     WHERE table_id = :table_id AND state = 'dropping'
     RETURNING extract(epoch FROM clock_timestamp() - folder_gone_at)::float8""")
 

@@ -23,6 +23,13 @@ SELECT_SETTINGS = sa.text("SELECT name, setting FROM pg_settings WHERE name = AN
 SELECT_SERVER = sa.text("""
     SELECT pg_is_in_recovery() AS in_recovery, extract(epoch FROM clock_timestamp())::float8 AS now""")
 
+COUNT_FUTURE_BLOCKS = sa.text("""
+    SELECT count(*) FROM mirrorgate.table_counters c
+    JOIN mirrorgate.tables t ON t.table_id = c.table_id
+    JOIN mirrorgate.staged_blocks b ON b.table_id = t.table_id AND b.generation = t.generation
+      AND b.first_sequence > c.published_through AND b.staged_at > clock_timestamp() + interval '1 second'
+    WHERE c.last_sequence > c.published_through""")
+
 _SERVER_SETTINGS: Final = (
     "fsync",
     "full_page_writes",
@@ -45,6 +52,7 @@ def database_facts(engine: sa.Engine) -> DatabaseFacts:
         clock_behind = server.now - (before + time.time()) / 2
         revision = present_revision(connection)
         fits = revision is not None and serves_this_program(connection, revision)
+        future = connection.execute(COUNT_FUTURE_BLOCKS).scalar_one() if fits else 0
     heard_itself, through_pooler = _listen(driver_url(engine))
     return DatabaseFacts(
         version=int(settings["server_version_num"]),
@@ -61,6 +69,7 @@ def database_facts(engine: sa.Engine) -> DatabaseFacts:
         wanted_revision=program_revision(),
         revision_fits=fits,
         clock_behind_seconds=clock_behind,
+        future_batches=future,
     )
 
 

@@ -35,6 +35,9 @@ SELECT_OLDEST_PROGRAM = sa.text("SELECT oldest_program FROM mirrorgate.installat
 _LOCK_MILLISECONDS: Final = 500
 """How long a migration may wait for a lock, and requests behind it, before it gives way and tries again."""
 
+_STEP_SECONDS: Final = 3_600.0
+"""What one statement of a migration may take: it may rewrite a table."""
+
 _LONGEST_PAUSE: Final = 2.0
 _PATIENCE: Final = 120.0
 
@@ -54,7 +57,7 @@ def migrate(database_url: str, revision: str = "head", *, patience: float = _PAT
     One transaction: a process that dies here leaves the old revision. It never waits long for a lock that requests
     would then queue behind; it begins again for `patience` seconds, then raises TemporarilyUnavailable `table_busy`.
     """
-    engine = open_engine(database_url)
+    engine = open_engine(database_url, silence_seconds=_STEP_SECONDS)
     give_up = time.monotonic() + patience
     try:
         while True:

@@ -17,13 +17,13 @@ SELECT_COUNTS = sa.text("""
         (coalesce(b.changes, 0) + coalesce(p.changes, 0))::bigint AS staged_changes,
         (coalesce(b.rows, 0) + coalesce(p.rows, 0))::bigint AS staged_rows,
         coalesce(b.pending_rows, 0)::bigint AS pending_rows, coalesce(b.pending_bytes, 0)::bigint AS pending_bytes,
-        coalesce(extract(epoch FROM clock_timestamp() - b.oldest), 0)::float8 AS oldest_seconds,
+        greatest(extract(epoch FROM clock_timestamp() - b.oldest), 0)::float8 AS oldest_seconds,
         (coalesce(f.files, 0) + coalesce(p.files, 0))::bigint AS published_files,
         (coalesce(f.batches, 0) + coalesce(p.file_batches, 0))::bigint AS published_batches,
         (coalesce(f.changes, 0) + coalesce(p.file_changes, 0))::bigint AS published_changes,
         (coalesce(f.rows, 0) + coalesce(p.file_rows, 0))::bigint AS published_rows,
         d.letters AS waiting_letters,
-        coalesce(extract(epoch FROM clock_timestamp() - d.oldest), 0)::float8 AS oldest_letter_seconds
+        greatest(extract(epoch FROM clock_timestamp() - d.oldest), 0)::float8 AS oldest_letter_seconds
     FROM mirrorgate.tables t
     JOIN mirrorgate.table_counters c ON c.table_id = t.table_id
     LEFT JOIN mirrorgate.purged_totals p ON p.table_id = t.table_id AND p.generation = t.generation

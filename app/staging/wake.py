@@ -4,15 +4,22 @@ A hint only: a lost notification costs at most one polling interval, never a bat
 """
 
 import threading
+import time
 from typing import Final
 
 import psycopg
 import structlog
 
+from app.staging.bounded_connection import CONNECT_SECONDS, KEEPALIVES, BoundedConnection
+
 log = structlog.get_logger()
 
 CHANNEL: Final = "mirrorgate_staged"
 _LEAST_SECONDS_BETWEEN: Final = 0.05
+_SILENCE_SECONDS: Final = 5.0
+
+ASK_AFTER: Final = 10.0
+"""Seconds without a notification after which the listener asks whether its connection still answers."""
 
 
 class WakeSender:
@@ -33,13 +40,13 @@ class WakeSender:
         self._thread.join()
 
     def _run(self) -> None:
-        connection: psycopg.Connection | None = None
+        connection: BoundedConnection | None = None
         while not self._closing.wait(_LEAST_SECONDS_BETWEEN):
             self._staged.wait()
             self._staged.clear()
             try:
                 if connection is None:
-                    connection = psycopg.connect(self._database_url, autocommit=True, connect_timeout=5)
+                    connection = _connect(self._database_url)
                 connection.execute("SELECT pg_notify(%s, '')", [CHANNEL])
             except psycopg.Error as error:
                 log.warning("wake_not_sent", error=type(error).__name__)
@@ -53,18 +60,23 @@ class WakeListener:
 
     def __init__(self, database_url: str) -> None:
         self._database_url = database_url
-        self._connection: psycopg.Connection | None = None
+        self._connection: BoundedConnection | None = None
+        self._heard_at = 0.0
         self._stopped = threading.Event()
 
     def wait(self, seconds: float) -> None:
         """Return at a notification, or after `seconds`."""
         try:
             if self._connection is None:
-                self._connection = psycopg.connect(self._database_url, autocommit=True, connect_timeout=5)
+                self._connection = _connect(self._database_url)
                 self._connection.execute(f"LISTEN {CHANNEL}")
+                self._heard_at = time.monotonic()
                 return  # something may have been staged before this connection listened
             for _ in self._connection.notifies(timeout=seconds, stop_after=1):
-                pass
+                self._heard_at = time.monotonic()
+            if time.monotonic() - self._heard_at > ASK_AFTER:  # nothing was staged, or the connection is silent
+                self._connection.execute("SELECT 1")
+                self._heard_at = time.monotonic()
         except psycopg.Error as error:
             log.warning("wake_not_heard", error=type(error).__name__)
             self.close()
@@ -74,3 +86,9 @@ class WakeListener:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _connect(database_url: str) -> BoundedConnection:
+    return BoundedConnection.open(
+        database_url, silence_seconds=_SILENCE_SECONDS, autocommit=True, connect_timeout=CONNECT_SECONDS, **KEEPALIVES
+    )

@@ -1,16 +1,22 @@
 """What a caller hears when staging fails, and that nothing of it remains."""
 
-from collections.abc import Iterator
+import random
+import string
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
 
 import pytest
 import sqlalchemy as sa
 
 from app.domain.table import Table
-from app.errors import Code, TemporarilyUnavailable
+from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.staging import database
 from app.staging.commit_outcome import OpenTransaction, committed, open_transaction
 from app.staging.database import open_engine
 from app.staging.group_commit import GroupCommit
+from app.staging.stage_requests import encode_blocks
+from app.staging.typed_batch import BlockKey, Receipt, SourceAdvance, StagingRequest, TypedBatch
 from tests.support import sql
 from tests.support.gateway_parts import inserts, registered, stage, typed
 from tests.support.schemas import schema_of
@@ -146,3 +152,59 @@ def test_of_a_transaction_without_a_block_nobody_can_tell_whose_id_it_was(engine
     with pytest.raises(TemporarilyUnavailable) as raised:
         committed(engine, known, patience_seconds=0)
     assert raised.value.code == Code.COMMIT_UNKNOWN
+
+
+def group_of(engine: sa.Engine, *requests: list[TypedBatch]) -> "list[Future[list[Receipt]]]":
+    """Requests that all wait when the writer starts, so that they share a transaction; all done."""
+    writer = GroupCommit(engine)
+    futures = [writer.submit(request) for request in requests]
+    writer.start()
+    writer.close()
+    return futures
+
+
+def unstorable(table: Table) -> TypedBatch:
+    """A batch whose source position has a task that no index row can hold."""
+    batch = typed(table, inserts([{"id": 99}]))
+    task = "".join(random.Random(0).choices(string.ascii_letters + string.digits, k=9_000))  # no secret
+    return replace(batch, advances=[SourceAdvance(task, None, "1" * 35)])
+
+
+def test_a_request_that_postgres_cannot_store_fails_alone(engine: sa.Engine, table: Table) -> None:
+    other = registered(engine, "other", table.schema)
+    good = [[typed(other, inserts([{"id": key}]))] for key in range(5)]
+    *before, poisoned, last = group_of(engine, *good[:4], [unstorable(table)], good[4])
+    assert [future.result()[0].sequence for future in [*before, last]] == [1, 2, 3, 4, 5]
+    with pytest.raises(RejectedInput) as refusal:
+        poisoned.result()
+    assert refusal.value.code == Code.UNSTORABLE
+    assert sql.value(engine, "SELECT last_sequence FROM mirrorgate.table_counters WHERE table_id = 1") == 0
+
+
+def test_a_locked_table_fails_only_the_requests_for_it(engine: sa.Engine, impatient: sa.Engine, table: Table) -> None:
+    other = registered(engine, "other", table.schema)
+    with sql.locked(engine, HOLD_COUNTERS, table_id=table.table_id):
+        busy, free = group_of(impatient, [typed(table, inserts([{"id": 1}]))], [typed(other, inserts([{"id": 1}]))])
+    assert [receipt.sequence for receipt in free.result()] == [1]
+    with pytest.raises(TemporarilyUnavailable) as refusal:
+        busy.result()
+    assert refusal.value.code == Code.TABLE_BUSY
+
+
+def test_a_fault_of_ours_over_one_request_fails_it_alone(
+    engine: sa.Engine, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def encode(requests: Sequence[StagingRequest]) -> dict[BlockKey, bytes]:
+        if any(request.ignored for request in requests):
+            raise ZeroDivisionError
+        return encode_blocks(requests)
+
+    monkeypatch.setattr("app.staging.group_commit.encode_blocks", encode)
+    writer = GroupCommit(engine)
+    bad = writer.submit([typed(table, inserts([{"id": 1}]))], ignored=1)
+    good = writer.submit([typed(table, inserts([{"id": 2}]))])
+    writer.start()
+    writer.close()
+    assert [receipt.sequence for receipt in good.result()] == [1]
+    with pytest.raises(ZeroDivisionError):
+        bad.result()

@@ -1,0 +1,92 @@
+"""The database's clock was set back: what was written before lies in the future."""
+
+from uuid import uuid4
+
+import sqlalchemy as sa
+
+from app.domain.database_findings import judge_database
+from app.domain.drain_plan import FileLimits
+from app.domain.finding import Outcome
+from app.staging.backlog import BacklogReader
+from app.staging.leases import due_tables, live_workers
+from app.staging.mirror_states import claim_reading
+from app.staging.safety import database_facts
+from app.staging.table_lifecycle import request_flush
+from app.staging.table_status import count_tables
+from tests.support import sql
+from tests.support.ledger import Owned, claim, owned_table, plan
+
+PATIENT = FileLimits(payload_bytes=2**30, rows=2**30, max_delay_seconds=3600)
+
+
+def set_clock_back(engine: sa.Engine) -> None:
+    """Let all that is written be five hours ahead of the clock."""
+    sql.run(engine, "UPDATE mirrorgate.staged_blocks SET staged_at = staged_at + interval '5 hours'")
+    sql.run(
+        engine,
+        """UPDATE mirrorgate.workers
+        SET heartbeat_at = heartbeat_at + interval '5 hours', lease_until = lease_until + interval '5 hours'""",
+    )
+
+
+def is_due(engine: sa.Engine, owned: Owned) -> bool:
+    with engine.begin() as connection:
+        return owned.table.table_id in due_tables(connection, owned.worker, PATIENT, most=10)
+
+
+def test_a_batch_from_the_future_is_due_at_once(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1, 2])
+    assert not is_due(engine, owned)
+    set_clock_back(engine)
+    assert is_due(engine, owned)
+    assert [file.identity.rows for file in plan(engine, owned, PATIENT)] == [2]
+
+
+def test_a_flush_publishes_batches_from_the_future(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1, 2])
+    with engine.begin() as connection:
+        request_flush(connection, owned.table.name, owned.table.generation, "test")
+    set_clock_back(engine)
+    assert [file.identity.rows for file in plan(engine, owned, PATIENT)] == [2]
+
+
+def test_a_lease_from_the_future_is_not_honored(engine: sa.Engine) -> None:
+    owned = owned_table(engine)
+    set_clock_back(engine)
+    with engine.begin() as connection:
+        assert live_workers(connection) == 0
+    assert claim(engine, owned.table.table_id, uuid4()) == 2
+
+
+def test_a_lease_is_honored_for_its_own_length_at_the_most(engine: sa.Engine) -> None:
+    owned = owned_table(engine)
+    sql.run(engine, "UPDATE mirrorgate.workers SET lease_until = lease_until + interval '5 hours'")
+    with engine.begin() as connection:
+        assert live_workers(connection) == 0
+    assert claim(engine, owned.table.table_id, uuid4()) == 2
+
+
+def test_no_age_is_shown_below_zero(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1, 2])
+    set_clock_back(engine)
+    with engine.begin() as connection:
+        assert count_tables(connection, [owned.table.table_id])[owned.table.table_id].oldest_seconds == 0
+    [lagging] = BacklogReader().read(engine, 0.0).values()
+    assert lagging.oldest_seconds == 0
+
+
+def test_fabric_is_asked_again_after_a_step(engine: sa.Engine) -> None:
+    with engine.begin() as connection:
+        assert claim_reading(connection, 60.0)
+        assert not claim_reading(connection, 60.0)
+    sql.run(engine, "UPDATE mirrorgate.mirror_readings SET read_at = read_at + interval '5 hours'")
+    with engine.begin() as connection:
+        assert claim_reading(connection, 60.0)
+
+
+def test_doctor_names_batches_from_the_future(engine: sa.Engine) -> None:
+    owned_table(engine, [1, 2])
+    set_clock_back(engine)
+    [finding] = [found for found in judge_database(database_facts(engine)) if found.check == "postgres_clock_steps"]
+    assert finding.outcome is Outcome.WARNING
+    assert "set back" in finding.detail

@@ -1,0 +1,135 @@
+"""Connections to Postgres that acknowledge what they are sent and never answer."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+
+from app.domain.table import Table
+from app.errors import Code, TemporarilyUnavailable
+from app.staging import bounded_connection, kept_connection
+from app.staging.database import answer_within, open_engine, translated_errors
+from app.staging.group_commit import GroupCommit
+from tests.support.gateway_parts import inserts, registered, typed
+from tests.support.schemas import schema_of
+from tests.support.swallowing_proxy import SwallowingProxy, swallowing_proxy
+
+DEADLINE = 0.4
+WITHIN = 10
+"""Seconds: far above the deadline, far below what the tests wait for without one."""
+
+
+@pytest.fixture
+def table(engine: sa.Engine) -> Table:
+    return registered(engine, "t", schema_of({"id": "int64"}, ["id"]))
+
+
+@pytest.fixture
+def proxy(database_url: str) -> Iterator[SwallowingProxy]:
+    with swallowing_proxy(database_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def through_proxy(proxy: SwallowingProxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa.Engine]:
+    monkeypatch.setattr("app.staging.database._PING_SECONDS", 0.2)
+    monkeypatch.setattr(bounded_connection, "CONNECT_SECONDS", 1)
+    engine = open_engine(proxy.url, silence_seconds=DEADLINE, bound_statements=True)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def writer(through_proxy: sa.Engine) -> Iterator[GroupCommit]:
+    writer = GroupCommit(through_proxy, deadline_seconds=DEADLINE)
+    writer.start()
+    yield writer
+    writer.close()
+
+
+def test_a_statement_on_a_silent_connection_fails_within_its_limit(
+    proxy: SwallowingProxy, through_proxy: sa.Engine
+) -> None:
+    with pytest.raises(TemporarilyUnavailable) as refusal, translated_errors(), through_proxy.begin() as connection:
+        connection.exec_driver_sql("SELECT 1")
+        proxy.swallow()
+        connection.exec_driver_sql("SELECT 1")
+    assert refusal.value.code == Code.DATABASE_UNAVAILABLE
+
+
+def test_a_silent_connection_of_the_pool_is_replaced_before_it_is_used(
+    proxy: SwallowingProxy, through_proxy: sa.Engine
+) -> None:
+    with through_proxy.begin() as connection:
+        before = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+    proxy.swallow()
+    with through_proxy.begin() as connection:
+        assert connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one() != before
+
+
+def test_all_statements_of_a_block_share_its_time(through_proxy: sa.Engine) -> None:
+    started = time.monotonic()
+    with pytest.raises(sa.exc.OperationalError), through_proxy.connect() as connection, answer_within(0.1):
+        for _ in range(100):
+            connection.exec_driver_sql("SELECT pg_sleep(0.03)")
+    assert time.monotonic() - started < 2
+
+
+def test_a_silent_connection_of_the_writer_is_replaced_and_its_request_refused(
+    proxy: SwallowingProxy, writer: GroupCommit, table: Table
+) -> None:
+    writer.submit([typed(table, inserts([{"id": 1}]))]).result(timeout=WITHIN)
+    proxy.swallow()
+    with pytest.raises(TemporarilyUnavailable) as refusal:
+        writer.submit([typed(table, inserts([{"id": 2}]))]).result(timeout=WITHIN)
+    assert refusal.value.code == Code.DATABASE_UNAVAILABLE
+    [receipt] = writer.submit([typed(table, inserts([{"id": 2}]))]).result(timeout=WITHIN)
+    assert receipt.sequence == 2
+
+
+def test_an_idle_silent_connection_of_the_writer_costs_no_request(
+    proxy: SwallowingProxy, writer: GroupCommit, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer.submit([typed(table, inserts([{"id": 1}]))]).result(timeout=WITHIN)
+    monkeypatch.setattr(kept_connection, "PING_AFTER", -1.0)
+    monkeypatch.setattr(kept_connection, "PING_SECONDS", 0.1)
+    proxy.swallow()
+    [receipt] = writer.submit([typed(table, inserts([{"id": 2}]))]).result(timeout=WITHIN)
+    assert receipt.sequence == 2
+
+
+def test_while_every_connection_is_silent_each_request_is_answered(
+    proxy: SwallowingProxy, writer: GroupCommit, table: Table
+) -> None:
+    proxy.swallow_new = True
+    proxy.swallow()
+    started = time.monotonic()
+    futures = [writer.submit([typed(table, inserts([{"id": key}]))]) for key in range(3)]
+    for future in futures:
+        with pytest.raises(TemporarilyUnavailable):
+            future.result(timeout=WITHIN)
+    assert time.monotonic() - started < WITHIN
+    assert writer.state().failure is not None
+    proxy.swallow_new = False
+    [receipt] = writer.submit([typed(table, inserts([{"id": 9}]))]).result(timeout=WITHIN)
+    assert receipt.sequence == 1
+    assert writer.state().failure is None
+
+
+def test_a_request_that_waits_behind_a_stuck_transaction_is_refused(
+    engine: sa.Engine, table: Table, database_url: str
+) -> None:
+    """The writer is held by a lock that it waits for longer than a request may wait to be begun."""
+    patient = open_engine(database_url)
+    writer = GroupCommit(patient, deadline_seconds=0.5)
+    writer.start()
+    hold = sa.text("SELECT FROM mirrorgate.table_counters WHERE table_id = :table_id FOR UPDATE")
+    with engine.begin() as connection:
+        connection.execute(hold, {"table_id": table.table_id})
+        futures = [writer.submit([typed(table, inserts([{"id": key}]))]) for key in range(2)]
+        for future in futures:
+            with pytest.raises(TemporarilyUnavailable):
+                future.result(timeout=WITHIN)
+    writer.close()
+    patient.dispose()
