@@ -29,11 +29,12 @@ from app.api import (
     table_admin_routes,
     table_routes,
 )
-from app.api.admission import Admission, Room
-from app.api.auth import Authenticator
+from app.api.admission import Admission
+from app.api.auth import AuthenticatedBodies, Authenticator
 from app.api.direct_routes import DirectRoutes
 from app.api.gateway import Gateway
 from app.api.http_protocol import BoundedHttpProtocol
+from app.api.memory_budget import Allowance, MemoryBudget
 from app.api.openapi import GatewayApp
 from app.api.problem_responses import install_problem_handlers
 from app.api.request_body import BodyLimit
@@ -41,6 +42,7 @@ from app.api.request_log import RequestLog
 from app.api.slow_bodies import Pace, SlowBodies
 from app.api.tokens import token_verifier
 from app.api.turns import Turns
+from app.api.well_formed_url import WellFormedUrl
 from app.domain.backlog import BacklogLimit
 from app.errors import Code, Misconfigured
 from app.ingest import BacklogWatch, Ingest
@@ -120,10 +122,15 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     install_problem_handlers(app)
     pace = Pace(settings.body_seconds, settings.body_grace_seconds, settings.min_body_rate)
     app.add_middleware(DirectRoutes, router=change_routes.router)
+    app.add_middleware(AuthenticatedBodies)
     app.add_middleware(BodyLimit, most=settings.max_body_bytes)
     app.add_middleware(SlowBodies, pace=pace)
-    room = Room(settings.max_concurrent_requests, settings.bytes_in_memory)
-    app.add_middleware(Admission, room=room, turns=Turns(settings.max_large_bodies_bytes))
+    budget = MemoryBudget(
+        Allowance(settings.max_concurrent_requests, settings.bytes_in_memory),
+        Allowance(settings.requests_of_one_key, settings.bytes_in_memory_of_one_key),
+    )
+    app.add_middleware(Admission, budget=budget, turns=Turns(settings.max_large_bodies_bytes))
+    app.add_middleware(WellFormedUrl)
     app.add_middleware(RequestLog)
     return app
 

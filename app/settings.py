@@ -168,6 +168,15 @@ class Settings(BaseSettings):
             "four times `MIRRORGATE_MAX_BODY_BYTES`, at least 64 MiB.",
         ),
     ] = None
+    max_key_share: Annotated[
+        float,
+        Field(
+            gt=0,
+            le=1,
+            description="Share of `MIRRORGATE_MAX_CONCURRENT_REQUESTS` and `MIRRORGATE_MAX_BYTES_IN_MEMORY` that the "
+            "requests of one key may use together; never less than one request with the largest body.",
+        ),
+    ] = 0.5
     max_large_bodies_bytes: Annotated[
         int,
         Field(
@@ -325,6 +334,16 @@ class Settings(BaseSettings):
     def bytes_in_memory(self) -> int:
         """`max_bytes_in_memory`, or what follows from the largest body."""
         return self.max_bytes_in_memory or max(4 * self.max_body_bytes, 64 * 2**20)
+
+    @property
+    def requests_of_one_key(self) -> int:
+        """How many change requests of one key an API process works on at a time."""
+        return max(1, int(self.max_key_share * self.max_concurrent_requests))
+
+    @property
+    def bytes_in_memory_of_one_key(self) -> int:
+        """How many bytes of bodies of one key an API process holds; a compressed body and what it expands to fit."""
+        return max(2 * self.max_body_bytes, int(self.max_key_share * self.bytes_in_memory))
 
     @property
     def marker_first(self) -> bool:

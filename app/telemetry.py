@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 import structlog
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter, Gauge, Histogram
 
 from app.settings import LogFormat, Settings
 
@@ -23,7 +23,17 @@ DUPLICATE_CHANGES: Final = Counter(
 DEAD_LETTERS: Final = Counter("mirrorgate_dead_letters_total", "Refused messages that were kept, by format", ["format"])
 REPLAYED_LETTERS: Final = Counter("mirrorgate_replayed_dead_letters_total", "Dead letters made durable after all")
 REJECTED_REQUESTS: Final = Counter("mirrorgate_rejected_requests_total", "Requests refused, by error code", ["code"])
-
+CHANGE_REQUESTS: Final = Gauge(
+    "mirrorgate_change_requests_in_flight", "Change requests that are worked on now", multiprocess_mode="livesum"
+)
+BODY_BYTES: Final = Gauge(
+    "mirrorgate_body_bytes_in_memory",
+    "Bytes of bodies that are reserved in the memory budget now",
+    multiprocess_mode="livesum",
+)
+WAITING_BODIES: Final = Gauge(
+    "mirrorgate_large_bodies_waiting", "Large bodies that wait unread for their turn", multiprocess_mode="livesum"
+)
 
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=repr)
 

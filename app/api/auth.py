@@ -8,12 +8,16 @@ from typing import Annotated, Final, Protocol
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.api.memory_budget import reservation_of
+from app.api.refused_reading import RefusedReading
+from app.api.request_facts import facts_of
 from app.domain.access import EVERY_TABLE, Credential, Grant, Principal, Right
 from app.domain.api_key import ApiKey, hash_secret, looks_like_a_token
 from app.domain.names import TableName
 from app.domain.token_claims import SUBJECT_PREFIX
-from app.errors import Code, RejectedInput
+from app.errors import Code, MirrorgateError, RejectedInput
 from app.staging.access_journal import AccessJournal
 from app.staging.api_keys import StoredKey, find_key
 from app.staging.database import Engine, translated_errors
@@ -26,6 +30,9 @@ TRY_AGAIN_SECONDS: Final = 1.0
 
 MOST_KEYS: Final = 10_000
 """That are remembered."""
+
+_CREDENTIAL: Final = "mirrorgate.credential"
+"""In the scope of a request whose caller has shown a valid key or token."""
 
 bearer = HTTPBearer(
     scheme_name="apiKey",
@@ -177,18 +184,59 @@ class Authenticator:
         return found
 
 
-async def authorized(request: Request, right: Right, *, every_table: bool = False) -> Principal:
-    """The caller's principal. Raises RejectedInput `unauthenticated` or `forbidden`."""
+class AuthenticatedBodies:
+    """Lets nobody read a byte of a body before its caller has shown a valid key or token, whatever the route.
+
+    The framework reads the bodies of its routes before it asks for the caller's rights. A body that cannot be read is
+    refused with 401, and the connection is closed.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def receive_of_known_caller() -> Message:
+            if _CREDENTIAL not in scope:
+                try:
+                    await authenticated(Request(scope))
+                except MirrorgateError as error:
+                    raise RefusedReading(error) from error
+            return await receive()
+
+        await self._app(scope, receive_of_known_caller, send)
+
+
+async def authenticated(request: Request) -> Credential:
+    """The caller's credential, looked up once for each request, whose memory then counts as the caller's.
+
+    Raises RejectedInput `unauthenticated`, or TemporarilyUnavailable `overloaded` and what the look-up raises.
+    """
+    known: Credential | None = request.scope.get(_CREDENTIAL)
+    if known is not None:
+        return known
     authenticator: Authenticator = request.app.state.gateway.authenticator
     token = _bearer_token(request)
+    facts = facts_of(request.scope)
     try:
         credential = authenticator.remembered(token)
         if credential is None:
             credential = await asyncio.to_thread(authenticator.credential, token)
     except RejectedInput:
-        request.state.subject = authenticator.tried_key(token)
+        facts.subject = authenticator.tried_key(token)
         raise
-    request.state.subject = credential.subject
+    facts.subject = credential.subject
+    reservation_of(request).claim(credential.subject)
+    request.scope[_CREDENTIAL] = credential
+    return credential
+
+
+async def authorized(request: Request, right: Right, *, every_table: bool = False) -> Principal:
+    """The caller's principal. Raises RejectedInput `forbidden`, and what `authenticated` raises."""
+    credential = await authenticated(request)
     principal = credential.acting_by(right)
     if principal is None:
         raise RejectedInput(Code.FORBIDDEN, f"the {_kind(credential)} lacks the right `{right}`")

@@ -1,11 +1,13 @@
 """The HTTP parser's own bounds: how large the head of a request may be, and how long it may take to arrive.
 
-uvicorn bounds neither with this parser. A body is bounded where it is read.
+uvicorn bounds neither with this parser, and takes requests with no `Host` header or several. A body is bounded where
+it is read.
 """
 
 import asyncio
 from typing import Final
 
+from app.api.lingering import Lingering
 from app.api.problem_protocol import ProblemProtocol
 from app.api.slow_bodies import BODY_IS_THERE
 from app.errors import Code, RejectedInput
@@ -27,19 +29,29 @@ class BoundedHttpProtocol(ProblemProtocol):
     """Bytes since the last piece of a body, or the last end of a head or a request."""
     _head_timer: asyncio.TimerHandle | None = None
 
+    _refusal: RejectedInput | None = None
+    """Why the request whose head was just read is refused before it becomes one."""
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
+        self.lingering = Lingering(transport, self.loop)
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_is_there()
+        self.lingering.is_lost()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self.lingering.discards(data):
+            return
         self._beside_bodies += len(data)
         super().data_received(data)
-        if self._beside_bodies > MOST_HEAD_BYTES and not self.transport.is_closing():
-            self.refuse(RejectedInput(Code.HEAD_TOO_LARGE, f"more than {MOST_HEAD_BYTES} bytes beside the body"))
+        if self._beside_bodies > MOST_HEAD_BYTES and not self.lingering.is_closing():
+            self.refuse(_head_too_large())
+
+    def send_400_response(self, msg: str) -> None:
+        self.refuse(self._refusal or RejectedInput(Code.BAD_REQUEST, "the request is not valid HTTP/1.1"))
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -47,9 +59,14 @@ class BoundedHttpProtocol(ProblemProtocol):
         self._await_head()
 
     def on_headers_complete(self) -> None:
-        self._beside_bodies = 0
         self._head_is_there()
+        self._refusal = self._refused_head()
+        if self._refusal is not None:
+            raise self._refusal  # which ends the parser, and comes back as send_400_response
+        self._beside_bodies = 0
         super().on_headers_complete()
+        self.lingering.is_peer_sending = True
+        self.cycle.transport = self.lingering
 
     def on_body(self, body: bytes) -> None:
         self._beside_bodies = 0
@@ -60,7 +77,25 @@ class BoundedHttpProtocol(ProblemProtocol):
     def on_message_complete(self) -> None:
         self._beside_bodies = 0
         self.scope[BODY_IS_THERE] = True  # type: ignore[typeddict-unknown-key]  # a key of ours
+        self.lingering.is_peer_sending = False
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        if self.lingering.is_closing():  # nothing is answered any more; what still comes is read and thrown away
+            self.flow.resume_reading()
+        else:
+            super().on_response_complete()
+
+    def _refused_head(self) -> RejectedInput | None:
+        """What is wrong with the head of a request: its size, or not exactly one `Host`, which HTTP/1.0 may omit."""
+        if self._beside_bodies > MOST_HEAD_BYTES:  # some of it may be a body that came with its head
+            lines = (len(name) + len(value) + 4 for name, value in self.headers)
+            if len(self.url) + sum(lines) > MOST_HEAD_BYTES:
+                return _head_too_large()
+        hosts = [name for name, _ in self.headers if name == b"host"]
+        if len(hosts) != 1 and (hosts or self.parser.get_http_version() != "1.0"):
+            return RejectedInput(Code.BAD_REQUEST, f"a request has exactly one Host header, this one has {len(hosts)}")
+        return None
 
     def _await_head(self) -> None:
         self._head_timer = self.loop.call_later(HEAD_SECONDS, self._head_is_late)
@@ -75,3 +110,7 @@ class BoundedHttpProtocol(ProblemProtocol):
             self.transport.close()
         else:  # a pipelined request; nothing of it is read while the one before is answered
             self._await_head()
+
+
+def _head_too_large() -> RejectedInput:
+    return RejectedInput(Code.HEAD_TOO_LARGE, f"more than {MOST_HEAD_BYTES} bytes beside the body")

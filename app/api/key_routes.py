@@ -92,7 +92,7 @@ def rotate(key_id: KeyId, gateway: GatewayOf, principal: Overseer, wanted: Rotat
     overlap = (wanted or RotateKey()).overlap_seconds
     secret = _new_secret()
     with translated_errors(), gateway.engine.begin() as connection:
-        rotated = rotate_key(connection, key_id, hash_secret(secret), overlap) if _may_exist(key_id) else None
+        rotated = rotate_key(connection, key_id, hash_secret(secret), overlap)
         if rotated is None:
             raise RejectedInput(Code.UNKNOWN_KEY, "no such key, or one that has expired")
         record_act(connection, principal.key_id, "rotate_key", details={"key": key_id, "overlap_seconds": overlap})
@@ -115,7 +115,7 @@ def rotate(key_id: KeyId, gateway: GatewayOf, principal: Overseer, wanted: Rotat
 )
 def delete(key_id: KeyId, gateway: GatewayOf, principal: Overseer) -> Response:
     with translated_errors(), gateway.engine.begin() as connection:
-        if not (_may_exist(key_id) and delete_key(connection, key_id)):
+        if not delete_key(connection, key_id):
             raise RejectedInput(Code.UNKNOWN_KEY, "no such key")
         record_act(connection, principal.key_id, "delete_key", details={"key": key_id})
     return Response(status_code=204)
@@ -123,11 +123,6 @@ def delete(key_id: KeyId, gateway: GatewayOf, principal: Overseer) -> Response:
 
 def _new_secret() -> str:
     return secrets.token_urlsafe(32)
-
-
-def _may_exist(key_id: str) -> bool:
-    """Whether the text can be an id at all; the database refuses to look for some."""
-    return key_id.isascii() and key_id.isalnum()
 
 
 def _is_future(moment: datetime) -> bool:

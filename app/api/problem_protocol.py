@@ -9,8 +9,9 @@ from uuid import uuid4
 import structlog
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from app.api.lingering import Lingering
 from app.api.problem_responses import problem_response
-from app.errors import Code, MirrorgateError, RejectedInput
+from app.errors import MirrorgateError
 from app.telemetry import REQUESTS
 
 log = structlog.get_logger()
@@ -19,8 +20,8 @@ log = structlog.get_logger()
 class ProblemProtocol(HttpToolsProtocol):
     """One connection."""
 
-    def send_400_response(self, msg: str) -> None:
-        self.refuse(RejectedInput(Code.BAD_REQUEST, "the request is not valid HTTP/1.1"))
+    lingering: Lingering
+    """The connection's transport, for answers after which it is closed."""
 
     def refuse(self, error: MirrorgateError) -> None:
         """Answer what cannot become a request and close: nothing tells where a next one would begin."""
@@ -34,5 +35,6 @@ class ProblemProtocol(HttpToolsProtocol):
         head = [*self.server_state.default_headers, *response.raw_headers, *extra]
         lines = b"".join(name + b": " + value + b"\r\n" for name, value in head)
         status_line = f"HTTP/1.1 {int(status)} {status.phrase}\r\n".encode()
-        self.transport.write(status_line + lines + b"\r\n" + bytes(response.body))
-        self.transport.close()
+        self.lingering.write(status_line + lines + b"\r\n" + bytes(response.body))
+        self.lingering.is_peer_sending = True
+        self.lingering.close()

@@ -12,6 +12,8 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from app.api.refusal_audit import note_refusal
+from app.api.refused_reading import RefusedReading
+from app.api.slow_bodies import BODY_IS_THERE
 from app.error_catalogue import CATALOGUE
 from app.errors import Code, Kind, MirrorgateError, Problem, RejectedInput, TemporarilyUnavailable
 from app.telemetry import REJECTED_REQUESTS, current_request_id
@@ -42,10 +44,9 @@ _METHODS: Final = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 _FRAMEWORK: Final = {
     404: Code.NOT_FOUND,
     405: Code.METHOD_NOT_ALLOWED,
-    408: Code.REQUEST_TIMEOUT,
-    413: Code.BODY_TOO_LARGE,
-    503: Code.OVERLOADED,
 }
+_CLOSING: Final = frozenset({Kind.UNAUTHENTICATED, Kind.TOO_SLOW, Kind.TOO_LARGE})
+"""Kinds of refusals after which the rest of a body is not awaited: the connection is closed."""
 
 
 def install_problem_handlers(app: FastAPI) -> None:
@@ -100,7 +101,8 @@ def answer_deliberate(request: Request, error: MirrorgateError) -> Response:
     note_refusal(request, error, STATUS[error.kind])
     if error.kind in {Kind.BROKEN, Kind.MISCONFIGURED}:
         log.error("request_failed", code=error.code, detail=error.detail)
-    return problem_response(error)
+    is_unread = error.kind in _CLOSING and BODY_IS_THERE not in request.scope
+    return problem_response(error, {"Connection": "close"} if is_unread else None)
 
 
 def answer_validation(error: RequestValidationError) -> Response:
@@ -120,7 +122,9 @@ def answer_validation(error: RequestValidationError) -> Response:
 
 
 def answer_framework(request: Request, error: HTTPException) -> Response:
-    """What the framework itself refuses, or our middleware by its means."""
+    """What the framework itself refuses, or our middleware while the framework reads a body."""
+    if isinstance(error, RefusedReading):
+        return answer_deliberate(request, error.error)
     code = _FRAMEWORK.get(error.status_code, Code.BAD_REQUEST)
     headers = {"Allow": _methods_at(request)} if code is Code.METHOD_NOT_ALLOWED else error.headers
     return problem_response(RejectedInput(code, CATALOGUE[code].meaning), headers)

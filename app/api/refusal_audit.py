@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import Request
 
 from app.api.gateway import gateway_of
+from app.api.request_facts import facts_of
 from app.domain.names import TableName
 from app.domain.refusals import Refusal
 from app.errors import Kind, MirrorgateError, RejectedInput
@@ -17,7 +18,7 @@ def note_refusal(request: Request, error: MirrorgateError, status: int) -> None:
         return
     route: Any = request.scope.get("route")
     action = f"{request.method} {getattr(route, 'path', 'unmatched')}"
-    subject: str | None = getattr(request.state, "subject", None)
+    subject = facts_of(request.scope).subject
     table = withheld or (_named_table(request) if error.kind is Kind.FORBIDDEN else None)
     gateway_of(request).journal.refused(Refusal(action, int(status), error.code, subject, table))
 

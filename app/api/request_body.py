@@ -8,11 +8,13 @@ from typing import Final, Protocol
 
 import zstandard
 from fastapi import Request
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.admission import CHANGES, reservation_of
+from app.api.admission import CHANGES
+from app.api.memory_budget import reservation_of
 from app.api.parameters import query_of
+from app.api.refused_reading import RefusedReading
+from app.api.request_facts import declared_length
 from app.api.turns import LARGE_BODY, UNKNOWN_LENGTH, expected_size, turn_of
 from app.errors import Code, RejectedInput
 from app.settings import Settings
@@ -48,10 +50,7 @@ _DECOMPRESSORS: Final[dict[str, Callable[[], _Decompressor]]] = {
 
 
 class BodyLimit:
-    """Stops reading a body that is too large, whatever route it is for and whoever sends it.
-
-    The framework reads the bodies of its own routes before it asks for a key.
-    """
+    """Stops reading a body that is too large, whatever route it is for."""
 
     def __init__(self, app: ASGIApp, most: int) -> None:
         self._app = app
@@ -64,8 +63,9 @@ class BodyLimit:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
-            if received > (self._most if scope["path"].startswith(CHANGES) else MOST_ELSEWHERE):
-                raise HTTPException(413)
+            most = self._most if scope["path"].startswith(CHANGES) else MOST_ELSEWHERE
+            if received > most:
+                raise RefusedReading(_too_large(most))
             return message
 
         await self._app(scope, bounded if scope["type"] == "http" else receive, send)
@@ -108,18 +108,18 @@ def _media_type(request: Request) -> str:
 async def read_body(request: Request, settings: Settings, *, most: int | None = None) -> bytes:
     """The decompressed body, of `most` bytes at the most.
 
-    Room for it is reserved before it grows; it is given back when the request ends. A large one waits for its turn.
+    Memory is reserved for what arrives and for what it expands to, until the request ends; a body that would not fit
+    now is refused before it is read. A large one waits for its turn.
 
     Raises RejectedInput where it is too large, or TemporarilyUnavailable `overloaded`.
     """
     encoding = _encoding(request)
     most, reservation, turn = most or settings.max_body_bytes, reservation_of(request), turn_of(request)
-    declared = request.headers.get("content-length", "")
-    if declared.isdecimal():
-        if int(declared) > most:
+    if (declared := declared_length(request.scope)) is not None:
+        if declared > most:
             raise _too_large(most)
-        reservation.hold(int(declared))
-        await turn.begin(expected_size(int(declared), compressed=encoding != "identity"))
+        reservation.check(declared)
+        await turn.begin(expected_size(declared, compressed=encoding != "identity"))
     sent = io.BytesIO()
     async for chunk in request.stream():
         if sent.tell() + len(chunk) > most:

@@ -1,11 +1,14 @@
-"""Bodies that come too slowly are refused, so that nobody holds room for long by sending half a body."""
+"""Timeout for bodies that arrive too slowly, so that nobody holds resources for long by sending half a body."""
 
 import asyncio
 from dataclasses import dataclass
 from typing import Final
 
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api.refused_reading import RefusedReading
+from app.api.request_facts import declared_length
+from app.errors import Code, RejectedInput
 
 BODY_IS_THERE: Final = "mirrorgate.body_is_there"
 """In the scope of a request once all of its body has come: nothing is waited for any more."""
@@ -13,15 +16,19 @@ BODY_IS_THERE: Final = "mirrorgate.body_is_there"
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long a body may take: `grace` seconds and what its bytes take at `rate` a second, `longest` at the most."""
+    """How long a body may take: `grace` seconds and what its bytes take at its rate, `longest` at the most.
+
+    The rate is `rate` bytes a second, or more for a large body: the one that would bring all of the declared length
+    in `longest` seconds. A caller that declares much and sends little is refused soon after the grace.
+    """
 
     longest: float
     grace: float
     rate: int
 
-    def seconds(self, received: int) -> float:
-        """How long may be waited for the next piece of a body of which so many bytes have come, from its start."""
-        return min(self.longest, self.grace + received / self.rate)
+    def seconds(self, received: int, declared: int) -> float:
+        """How long to wait for the next piece of a body, from its start, when `received` bytes have arrived."""
+        return min(self.longest, self.grace + received / max(self.rate, declared / self.longest))
 
 
 class SlowBodies:
@@ -39,18 +46,24 @@ class SlowBodies:
             await self._app(scope, receive, send)
             return
         received, waited, whole = 0, 0.0, False
+        declared: int | None = None
         clock = asyncio.get_running_loop().time
 
         async def receive_in_time() -> Message:
-            nonlocal received, waited, whole
+            nonlocal received, waited, whole, declared
             if whole or BODY_IS_THERE in scope:  # a timer costs more than to hand over what is there
                 return await receive()
+            if declared is None:
+                declared = declared_length(scope) or 0
             started = clock()
             try:
-                async with asyncio.timeout(self._pace.seconds(received) - waited):
+                async with asyncio.timeout(self._pace.seconds(received, declared) - waited):
                     message = await receive()
             except TimeoutError:
-                raise HTTPException(408, headers={"Connection": "close"}) from None
+                detail = (
+                    f"{received} bytes of the body arrived in {waited + clock() - started:.0f} s, which is too slow"
+                )
+                raise RefusedReading(RejectedInput(Code.REQUEST_TIMEOUT, detail)) from None
             waited += clock() - started
             received += len(message.get("body", b""))
             whole = not message.get("more_body", False)

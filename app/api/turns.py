@@ -11,6 +11,8 @@ from typing import Final
 from fastapi import Request
 from starlette.types import Scope
 
+from app.telemetry import WAITING_BODIES
+
 LARGE_BODY: Final = 2**20
 """Bytes beyond which a body takes a turn."""
 
@@ -40,11 +42,14 @@ class Turns:
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append((size, turn))
         self._let_in()
+        WAITING_BODIES.inc()
         try:
             await turn
         except asyncio.CancelledError:
             self.change(0 if turn.cancelled() else -size)
             raise
+        finally:
+            WAITING_BODIES.dec()
 
     def change(self, size: int) -> None:
         """Have so many bytes more taken, or fewer, at once."""

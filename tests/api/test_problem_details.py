@@ -18,7 +18,7 @@ from tests.api.conftest import ClientWith
 CANARY = "canary7391"
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/v1", "/v1/tables/", "/v1/tables/t/", "//", "/v1//tables", "/%ff"])
+@pytest.mark.parametrize("path", ["/nothing", "/v1", "/v1/tables/", "/v1/tables/t/", "//", "/v1//tables"])
 def test_a_path_that_is_not_there_is_not_found_and_never_redirected(gateway: Gateway, path: str) -> None:
     problem(gateway.get(path), 404, "not_found")
 

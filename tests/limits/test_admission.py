@@ -4,12 +4,12 @@ import gzip
 import json
 import random
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import httpx
 import pytest
 
-from app.api.admission import Reservation, Room
+from app.api.memory_budget import WINDOW, Allowance, MemoryBudget, Reservation
 from app.errors import Code, TemporarilyUnavailable
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.limits.conftest import Serve
@@ -26,10 +26,10 @@ def connections() -> Iterator[ExitStack]:
         yield stack
 
 
-def half(gateway: Gateway, connections: ExitStack, size: int, *, path: str = PATH) -> RawClient:
+def half(gateway: Gateway, connections: ExitStack, size: int, *, path: str = PATH, key: str = ADMIN_KEY) -> RawClient:
     """A request that is known to the gateway, and of whose body of this size one byte has come."""
     client = connections.enter_context(connected(str(gateway.base_url)))
-    client.send(head(path, ADMIN_KEY, f"Content-Length: {size}", "Expect: 100-continue"))
+    client.send(head(path, key, f"Content-Length: {size}", "Expect: 100-continue"))
     assert client.answer().status == 100
     client.send(BODY[:1])
     return client
@@ -52,7 +52,7 @@ def assert_status_is_answered(gateway: Gateway) -> None:
 
 
 def test_beyond_so_many_requests_others_are_refused_until_one_is_done(serve: Serve, connections: ExitStack) -> None:
-    gateway = serve(max_concurrent_requests=3)
+    gateway = serve(max_concurrent_requests=3, max_key_share=1)
     waiting = [half(gateway, connections, len(BODY)) for _ in range(3)]
     refused(gateway.arcion(insert("t", id="2")))
     refused(gateway.arcion(insert("t", id="2"), dry_run="true"))
@@ -63,8 +63,8 @@ def test_beyond_so_many_requests_others_are_refused_until_one_is_done(serve: Ser
     assert gateway.status("t")["staged"]["rows"] == 4
 
 
-def test_the_declared_size_is_reserved_before_the_body_comes(serve: Serve, connections: ExitStack) -> None:
-    gateway = serve(max_body_bytes=100_000, max_bytes_in_memory=250_000)
+def test_the_declared_size_of_a_small_body_is_reserved_before_it_comes(serve: Serve, connections: ExitStack) -> None:
+    gateway = serve(max_body_bytes=100_000, max_bytes_in_memory=250_000, max_key_share=1)
     waiting = [half(gateway, connections, size) for size in (100_000, 100_000, 49_000)]
     refused(gateway.post(PATH, content=BODY.ljust(1_001), headers={"Content-Type": "application/json"}))
     assert_status_is_answered(gateway)
@@ -74,8 +74,53 @@ def test_the_declared_size_is_reserved_before_the_body_comes(serve: Serve, conne
     assert gateway.post(PATH, content=BODY.ljust(100_000)).status_code == 202
 
 
+def test_whoever_declares_much_and_sends_little_holds_little(serve: Serve, connections: ExitStack) -> None:
+    gateway = serve(max_body_bytes=4 * WINDOW, max_bytes_in_memory=8 * WINDOW, max_key_share=1)
+    waiting = [half(gateway, connections, 4 * WINDOW) for _ in range(3)]
+    assert gateway.post(PATH, content=BODY.ljust(4 * WINDOW)).status_code == 202
+    assert [rest(client, 4 * WINDOW) for client in waiting] == [202] * 3
+
+
+def test_bodies_that_are_half_there_do_not_block_each_other_for_ever(serve: Serve, connections: ExitStack) -> None:
+    """Together they do not fit: some are refused, at once and while none of them is finished, and the others go on."""
+    size = 4 * WINDOW
+    gateway = serve(max_body_bytes=size, max_bytes_in_memory=2 * size, max_key_share=1)
+    clients = [connections.enter_context(connected(str(gateway.base_url))) for _ in range(7)]
+    for client in clients:
+        client.send(head(PATH, ADMIN_KEY, f"Content-Length: {size}") + BODY.ljust(WINDOW))
+    for client in clients:
+        with suppress(OSError):  # refused already
+            client.send(b" " * (size - WINDOW))
+    statuses = [client.answer().status for client in clients]
+    assert set(statuses) <= {202, 503}
+    assert 202 in statuses
+    assert gateway.post(PATH, content=BODY.ljust(size)).status_code == 202
+
+
+def test_one_key_gets_no_more_than_its_share(serve: Serve, connections: ExitStack) -> None:
+    gateway = serve(max_body_bytes=50_000, max_bytes_in_memory=200_000, max_concurrent_requests=8)
+    greedy = gateway.post("/v1/keys", json={"rights": ["ingest"]}).raise_for_status().json()["key"]
+    for _ in range(2):
+        half(gateway, connections, 50_000, key=greedy)
+    with Gateway.at(str(gateway.base_url), greedy) as client:
+        answer = client.post(PATH, content=BODY, headers={"Content-Type": "application/json"})
+        refused(answer)
+        assert "its share of 100000 bytes" in answer.json()["detail"]
+        assert gateway.post(PATH, content=BODY.ljust(50_000)).status_code == 202
+
+
+def test_one_key_gets_no_more_than_its_share_of_requests(serve: Serve, connections: ExitStack) -> None:
+    gateway = serve(max_concurrent_requests=4)
+    greedy = gateway.post("/v1/keys", json={"rights": ["ingest"]}).raise_for_status().json()["key"]
+    for _ in range(2):
+        half(gateway, connections, len(BODY), key=greedy)
+    with Gateway.at(str(gateway.base_url), greedy) as client:
+        refused(client.arcion(insert("t", id="2")))
+        assert gateway.arcion(insert("t", id="2")).status_code == 202
+
+
 def test_a_body_without_a_length_is_reserved_as_it_comes(serve: Serve, connections: ExitStack) -> None:
-    gateway = serve(max_body_bytes=100_000, max_bytes_in_memory=200_000)
+    gateway = serve(max_body_bytes=100_000, max_bytes_in_memory=200_000, max_key_share=1)
     chunked = connections.enter_context(connected(str(gateway.base_url)))
     chunked.send(head(PATH, ADMIN_KEY, "Transfer-Encoding: chunked") + chunk(BODY.ljust(50_000)))
     half(gateway, connections, 100_000)
@@ -97,7 +142,7 @@ def fits(gateway: Gateway, size: int) -> bool:
 
 
 def test_what_a_body_expands_to_is_reserved(serve: Serve, connections: ExitStack) -> None:
-    gateway = serve(max_body_bytes=100_000, max_bytes_in_memory=200_000)
+    gateway = serve(max_body_bytes=100_000, max_bytes_in_memory=200_000, max_key_share=1)
     half(gateway, connections, 100_000)
     headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
     refused(gateway.post(PATH, content=gzip.compress(BODY.ljust(100_000)), headers=headers))
@@ -105,14 +150,14 @@ def test_what_a_body_expands_to_is_reserved(serve: Serve, connections: ExitStack
 
 
 def test_the_body_of_any_call_needs_room(serve: Serve, connections: ExitStack) -> None:
-    gateway = serve(max_body_bytes=50_000, max_bytes_in_memory=100_000)
+    gateway = serve(max_body_bytes=50_000, max_bytes_in_memory=100_000, max_key_share=1)
     [half(gateway, connections, 50_000) for _ in range(2)]
     refused(gateway.put("/v1/tables/t", json={}))
     assert_status_is_answered(gateway)
 
 
 def test_whatever_becomes_of_a_request_its_room_is_given_back(serve: Serve, connections: ExitStack) -> None:
-    gateway = serve(max_body_bytes=50_000, max_bytes_in_memory=100_000, max_concurrent_requests=2)
+    gateway = serve(max_body_bytes=50_000, max_bytes_in_memory=100_000, max_concurrent_requests=2, max_key_share=1)
     compressed = {"Content-Encoding": "gzip"}
     for content, headers, status in (
         (b" " * 50_001, {}, 413),
@@ -137,31 +182,43 @@ def test_whatever_becomes_of_a_request_its_room_is_given_back(serve: Serve, conn
     assert [rest(client, 50_000) for client in waiting] == [202, 202]
 
 
-def test_a_room_never_holds_more_than_it_has_and_is_empty_in_the_end() -> None:
-    source, room, inside = random.Random(3), Room(10, 1_000), list[tuple[Reservation, int]]()
+def test_a_budget_never_holds_more_than_it_has_and_is_empty_in_the_end() -> None:
+    source = random.Random(3)
+    budget, inside = MemoryBudget(Allowance(10, 1_000), Allowance(4, 400)), list[tuple[Reservation, str, int]]()
     refusals = 0
     for _ in range(5_000):
         act = source.random()
         try:
             if act < 0.4:
-                inside.append((room.enter(), 0))
+                reservation, key = Reservation(budget), source.choice("abc")
+                reservation.claim(key)
+                inside.append((reservation, key, 0))
             elif act < 0.7 and inside:
                 place = source.randrange(len(inside))
-                reservation, held = inside[place]
+                reservation, key, held = inside[place]
                 wanted = source.randrange(300)
                 reservation.hold(wanted)
-                inside[place] = (reservation, max(held, wanted))
+                inside[place] = (reservation, key, max(held, wanted))
             elif inside:
                 inside.pop(source.randrange(len(inside)))[0].leave()
         except TemporarilyUnavailable as error:
             assert error.code is Code.OVERLOADED
             refusals += 1
         assert len(inside) <= 10
-        assert sum(held for _, held in inside) <= 1_000
+        assert sum(held for _, _, held in inside) <= 1_000
+        for key in "abc":
+            own = [held for _, owner, held in inside if owner == key]
+            assert len(own) <= 4
+            assert sum(own) <= 400
     assert refusals > 100
-    for reservation, _ in inside:
+    for reservation, _, _ in inside:
         reservation.leave()
-    everything = [room.enter() for _ in range(10)]
-    everything[0].hold(1_000)
-    with pytest.raises(TemporarilyUnavailable):
-        room.enter()
+    everything = [Reservation(budget) for _ in range(10)]
+    for number, reservation in enumerate(everything):
+        reservation.claim(str(number // 4))
+    everything[0].hold(400)
+    everything[4].hold(400)
+    everything[8].hold(200)
+    for step in (lambda: Reservation(budget).claim("d"), lambda: everything[8].hold(201)):
+        with pytest.raises(TemporarilyUnavailable):
+            step()

@@ -1,0 +1,89 @@
+"""Callers without a valid key: nothing of a body is read for them, and nobody else notices them."""
+
+import json
+
+import pytest
+
+from app.api import lingering
+from tests.api.calls import ADMIN_KEY, Gateway, insert
+from tests.limits.conftest import Serve
+from tests.support.raw_http import connected, head
+
+PATH = "/v1/changes/arcion"
+BODY = json.dumps(insert("t", id="1")).encode()
+WRONG_KEY = "mg_00000000ffffffff_" + "x" * 43
+MIB = 2**20
+
+ROUTES = [
+    ("POST", PATH),
+    ("POST", "/v1/changes/arrow"),
+    ("POST", "/v1/keys"),
+    ("PUT", "/v1/tables/t"),
+    ("PATCH", "/v1/tables/t"),
+    ("POST", "/v1/tables/t/recreate"),
+    ("POST", "/v1/nothing"),
+    ("GET", "/v1/tables"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_a_caller_without_a_key_is_refused_before_a_byte_of_its_body_is_read(
+    serve: Serve, method: str, path: str
+) -> None:
+    gateway = serve()
+    with connected(str(gateway.base_url)) as client:
+        client.send(head(path, WRONG_KEY, "Content-Length: 1000", "Expect: 100-continue", method=method))
+        answer = client.answer()  # no 100: the body is not asked for
+        assert answer.status in ({404} if path == "/v1/nothing" else {401, 405})
+    with connected(str(gateway.base_url)) as client:
+        client.send(head(path, WRONG_KEY, "Content-Length: 1000", method=method))
+        assert client.answer().status in {401, 404, 405}
+
+
+def test_the_connection_of_a_refused_caller_is_closed_after_it_got_its_answer(serve: Serve) -> None:
+    gateway = serve()
+    with connected(str(gateway.base_url)) as client:
+        client.send(head("/v1/keys", WRONG_KEY, f"Content-Length: {MIB}") + b" " * (MIB // 2))
+        answer = client.answer()
+        assert (answer.status, answer.headers["connection"]) == (401, "close")
+        assert client.is_closed()
+
+
+def test_a_refused_caller_that_goes_on_sending_is_cut_off(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lingering, "MOST_BYTES", 1_000)
+    gateway = serve()
+    with connected(str(gateway.base_url)) as client:
+        client.send(head("/v1/keys", WRONG_KEY, f"Content-Length: {2**40}"))
+        assert client.answer().status == 401
+        with pytest.raises(OSError, match=r"reset|pipe"):
+            while True:
+                client.send(b" " * MIB)
+
+
+def test_bodies_of_callers_without_a_key_take_nothing_from_the_memory_of_others(serve: Serve) -> None:
+    gateway = serve(max_body_bytes=100_000, max_bytes_in_memory=200_000, max_concurrent_requests=2, max_key_share=1)
+    clients = [connected(str(gateway.base_url)) for _ in range(8)]
+    for client in clients:
+        sender = client.__enter__()
+        path = "/v1/keys" if client is clients[0] else PATH
+        sender.send(head(path, WRONG_KEY, "Content-Length: 100000") + b" " * 99_999)
+    assert gateway.post(PATH, content=BODY.ljust(100_000)).status_code == 202
+    for client in clients:
+        client.__exit__(None, None, None)
+
+
+def test_a_caller_with_a_key_may_go_on_after_a_refusal_of_another_kind(serve: Serve) -> None:
+    gateway = serve()
+    with connected(str(gateway.base_url)) as client:
+        wrong = b"{}".ljust(1_000)
+        client.send(head("/v1/tables/t", ADMIN_KEY, f"Content-Length: {len(wrong)}", method="PUT") + wrong)
+        assert client.answer().status in {200, 400, 422}
+        client.send(head(PATH, ADMIN_KEY, f"Content-Length: {len(BODY)}") + BODY)
+        assert client.answer().status == 202
+
+
+def test_probes_and_the_contract_need_no_key_whatever_is_sent_with_them(serve: Serve) -> None:
+    gateway = serve()
+    with Gateway.at(str(gateway.base_url), WRONG_KEY) as stranger:
+        for path in ("/healthz", "/openapi.json"):
+            assert stranger.request("GET", path, content=b" " * 1_000).status_code == 200
