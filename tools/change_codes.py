@@ -43,6 +43,7 @@ CHANGE_CODES: Final[Mapping[str, Sequence[Code]]] = {
         Code.TABLE_MISMATCH,
         Code.TABLE_NOT_ACCEPTING,
         Code.BAD_NAME,
+        Code.UNSTORABLE,
         Code.RESERVED_NAME,
         Code.BAD_SCHEMA,
         Code.INCOMPATIBLE_SCHEMA,

@@ -9,6 +9,9 @@ from app.errors import Code, RejectedInput
 
 ROW_MARKER: Final = "__rowMarker__"
 MAX_NAME_BYTES: Final = 128
+MAX_TEXT_BYTES: Final = 255
+"""Of any other text that becomes part of an index row in Postgres, which has room for 2,704 bytes in all."""
+
 _FORBIDDEN: Final = re.compile(r'[/\\.%:*?"<>|]')
 
 
@@ -58,6 +61,11 @@ def check_column_name(name: str) -> None:
     if not name.strip():
         raise RejectedInput(Code.BAD_NAME, "a column name is blank")
     _check_text(name, "column name")
+
+
+def is_bounded(text: str | None) -> bool:
+    """Whether a text is short enough for an index."""
+    return text is None or len(text) * 4 <= MAX_TEXT_BYTES or len(text.encode()) <= MAX_TEXT_BYTES
 
 
 def _check_part(part: str) -> None:

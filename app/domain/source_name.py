@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from app.domain.names import TableName
+from app.domain.names import MAX_TEXT_BYTES, TableName, is_bounded
 from app.errors import Code, RejectedInput
 
 
@@ -21,6 +21,8 @@ class SourceName:
             return cls(None, TableName.parse(text))
         if not catalog:
             raise RejectedInput(Code.BAD_NAME, "the catalog's part of the name is empty")
+        if not is_bounded(catalog):
+            raise RejectedInput(Code.BAD_NAME, f"the catalog is longer than {MAX_TEXT_BYTES} UTF-8 bytes")
         return cls(catalog, TableName.parse(rest))
 
     @property

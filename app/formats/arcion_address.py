@@ -6,8 +6,9 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from app.domain.names import TableName
+from app.domain.names import MAX_TEXT_BYTES, TableName, is_bounded
 from app.domain.source_name import SourceName
+from app.errors import Code, RejectedInput
 
 DEFAULT_SCHEMA: Final = "default_schema"
 
@@ -65,6 +66,8 @@ class AddressBook:
 def _source(catalog: str | None, schema: str | None, name: str) -> SourceName:
     if schema is None or schema == DEFAULT_SCHEMA:
         return SourceName(None, TableName.of(catalog, name))
+    if not is_bounded(catalog):
+        raise RejectedInput(Code.BAD_NAME, f"the catalog is longer than {MAX_TEXT_BYTES} UTF-8 bytes")
     return SourceName(catalog, TableName.of(schema, name))
 
 

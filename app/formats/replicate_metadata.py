@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from app.domain.json_pointer import pointer_to
-from app.domain.names import TableName
+from app.domain.names import MAX_TEXT_BYTES, TableName, is_bounded
 from app.domain.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.table_schema import MAX_DECIMAL_DIGITS, Column, ColumnType, TableSchema, TypeName
 from app.errors import Code, Problem, RejectedInput
@@ -218,6 +218,8 @@ def read_metadata(
     if lineage is None:
         problem = Problem(Code.MALFORMED_MESSAGE, "a metadata message needs lineage", index, f"{at}/lineage")
         raise RejectedInput.of((problem,))
+    _check_bounded(index, {"schemaId": schema_id}, at)
+    _check_bounded(index, {"server": lineage.server or None, "task": lineage.task or None}, f"{at}/lineage")
     facts = sorted(structure.tableColumns.items(), key=lambda item: item[1].ordinal)
     columns = tuple(_column(name, column) for name, column in facts)
     keys = sorted((column.key_position, name) for name, column in facts if column.key_position > 0)
@@ -236,6 +238,17 @@ def read_metadata(
         frozenset(name for name, column in facts if column.type.upper() == "NUMERIC" and not _is_decimal(column)),
         "/".join(name for name in (lineage.server, lineage.task) if name) or None,
     )
+
+
+def _check_bounded(index: int, texts: Mapping[str, str | None], at: str) -> None:
+    """Raises RejectedInput `unstorable` for a text that is too long for an index."""
+    problems = [
+        Problem(Code.UNSTORABLE, f"{name} is longer than {MAX_TEXT_BYTES} UTF-8 bytes", index, f"{at}/{name}")
+        for name, text in texts.items()
+        if not is_bounded(text)
+    ]
+    if problems:
+        raise RejectedInput.of(tuple(problems))
 
 
 def _check_positions(what: str, positions: Sequence[int]) -> None:
