@@ -164,18 +164,25 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     ),
     Code.SCHEMA_UNKNOWN: CodeFacts(
         Kind.CONFLICT,
-        "A data message names a schema id for which no metadata message has arrived.",
-        "Send the metadata (MD) message of that schema id first, then this request again.",
+        "A data message names a schema id that no metadata message of a table within the key's tables has had.",
+        "Send the metadata (MD) message of that schema id first, then this request again; or name the table with "
+        "`?table=`.",
+    ),
+    Code.AMBIGUOUS_SCHEMA_ID: CodeFacts(
+        Kind.CONFLICT,
+        "Several tables have the schema id of a data message, and nothing else tells which one is meant.",
+        "Name the table with `?table=`, or send the table's metadata (MD) message before its data in the same request.",
     ),
     Code.SCHEMA_MISMATCH: CodeFacts(
         Kind.CONFLICT,
-        "A data message was written for another schema version than the table's current one.",
-        "Send the metadata (MD) message that belongs to it first.",
+        "A data message was written for a schema version that the table does not know.",
+        "Send the metadata (MD) message with that schema id first; an Arrow stream needs the columns of the table.",
     ),
     Code.STALE_METADATA: CodeFacts(
         Kind.CONFLICT,
-        "The metadata message is older than what the table has.",
-        "Start the task's metadata topic from its newest message.",
+        "The metadata message is older than what its task said of the table before, and was never accepted.",
+        "Leave it out: the gateway knows a newer one of the same task. Start the task's metadata topic from its newest "
+        "message.",
     ),
     Code.RELOAD_REQUIRES_RECREATE: CodeFacts(
         Kind.CONFLICT,

@@ -59,6 +59,7 @@ class Code(StrEnum):
     INCOMPATIBLE_SCHEMA = "incompatible_schema"
     SCHEMA_UNKNOWN = "schema_unknown"
     SCHEMA_MISMATCH = "schema_mismatch"
+    AMBIGUOUS_SCHEMA_ID = "ambiguous_schema_id"
     STALE_METADATA = "stale_metadata"
     RELOAD_REQUIRES_RECREATE = "reload_requires_recreate"
     HEAD_TOO_LARGE = "head_too_large"

@@ -33,6 +33,7 @@ CHANGE_CODES: Final[Mapping[str, Sequence[Code]]] = {
         Code.MASK_MISMATCH,
         Code.AMBIGUOUS_DELETE,
         Code.SCHEMA_UNKNOWN,
+        Code.AMBIGUOUS_SCHEMA_ID,
         Code.SCHEMA_MISMATCH,
         Code.STALE_METADATA,
         Code.OUT_OF_ORDER,

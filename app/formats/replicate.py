@@ -40,6 +40,10 @@ class DataMessage(Protocol):
     def table(self) -> TableName | None: ...
     @property
     def schema_id(self) -> str | None: ...
+    @property
+    def external_schema_id(self) -> str | None: ...
+    @property
+    def headers_at(self) -> str: ...
 
 
 class RefusedData(msgspec.Struct, frozen=True):
@@ -49,6 +53,8 @@ class RefusedData(msgspec.Struct, frozen=True):
     table: TableName | None
     schema_id: str | None
     problems: tuple[Problem, ...]
+    external_schema_id: str | None = None
+    headers_at: str = ""
 
 
 class DataChange(msgspec.Struct, frozen=True, gc=False):

@@ -1,11 +1,11 @@
-"""Replicate metadata (MD) messages: a table's columns, keys and types, and the versions of its source.
+"""Replicate metadata (MD) messages: a table's columns, keys and types.
 
 Sources: "Metadata message" in Qlik's description of the message structure, the type table of the formats notes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -36,9 +36,6 @@ _UINT8: Final = ColumnType(TypeName.DECIMAL, 20, 0)
 _STRING: Final = ColumnType(TypeName.STRING)
 MAX_ORDINAL: Final = 10_000
 """Beyond what any source has; a mask's bit is as far from the first as its ordinal says."""
-
-MAX_EARLIER_VERSIONS: Final = 4
-"""How many versions before the current one are remembered, so that a repeated request finds the one it began with."""
 
 
 class Lineage(msgspec.Struct, gc=False):
@@ -77,46 +74,6 @@ class SourceColumn(NamedTuple):
     key: bool
 
 
-VersionId: TypeAlias = tuple[str | None, int]
-"""Schema id and table version of an MD message."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceVersion:
-    """The source table as one MD message described it; no columns where that was not recorded."""
-
-    schema_id: str | None
-    table_version: int
-    columns: Mapping[str, SourceColumn]
-    external_schema_id: str | None = None
-    task: str | None = None
-    """Server and name of the task that wrote the message."""
-
-    @property
-    def identity(self) -> VersionId:
-        return (self.schema_id, self.table_version)
-
-    def is_same(self, other: "SourceVersion") -> bool:
-        """Whether both come from the same MD message, whatever external schema id came with its data."""
-        same = (self.identity, self.columns, self.task)
-        return same == (other.identity, other.columns, other.task)
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "schema_id": self.schema_id,
-            "table_version": self.table_version,
-            "external_schema_id": self.external_schema_id,
-            "task": self.task,
-            "columns": {name: column._asdict() for name, column in self.columns.items()},
-        }
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> "SourceVersion":
-        columns = {name: SourceColumn(**column) for name, column in stored.get("columns", {}).items()}
-        version = (stored.get("schema_id"), stored.get("table_version", 0))
-        return cls(*version, columns, stored.get("external_schema_id"), stored.get("task"))
-
-
 @dataclass(frozen=True, slots=True)
 class TableMetadata:
     """An MD message: the table, its schema, and which version of it this is."""
@@ -134,10 +91,6 @@ class TableMetadata:
     not_decimal: frozenset[str] = frozenset()
     """NUMERIC columns with a precision or scale that no decimal has; their type in `schema` is a stand-in."""
     task: str | None = None
-
-    @property
-    def version(self) -> SourceVersion:
-        return SourceVersion(self.schema_id, self.table_version, self.columns, task=self.task)
 
     def schema_after(self, current: TableSchema | None, options: TableOptions = DEFAULT_OPTIONS) -> TableSchema:
         """The schema to register over `current`, whose `options` may say what a NUMERIC column is to be.
@@ -161,54 +114,6 @@ class TableMetadata:
             nullable = old.nullable if old is not None and keeps else True
             columns.append(replace(column, nullable=nullable))
         return replace(self.schema, columns=tuple(columns))
-
-
-@dataclass(frozen=True, slots=True)
-class SourceHistory:
-    """The source versions of a table, the current one last."""
-
-    versions: tuple[SourceVersion, ...]
-
-    @property
-    def current(self) -> SourceVersion:
-        return self.versions[-1]
-
-    def find(self, version: SourceVersion) -> int | None:
-        """The place of the same version."""
-        places = (place for place, known in enumerate(self.versions) if known.is_same(version))
-        return next(places, None)
-
-    def to_json(self) -> dict[str, Any]:
-        return self.current.to_json() | {"earlier": [version.to_json() for version in self.versions[:-1]]}
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> "SourceHistory":
-        earlier = stored.get("earlier", [])
-        return cls(tuple(SourceVersion.from_json(version) for version in [*earlier, stored]))
-
-
-def follow(stored: SourceHistory | None, entries: Sequence[TableMetadata]) -> SourceHistory:
-    """The history after the MD messages of one request for one table, in their order.
-
-    The same message again changes nothing. A version below the stored one is refused as `stale_metadata`, unless
-    the request catches up later: then it is a repetition of one whose metadata was kept and whose data was not.
-    """
-    versions = list(stored.versions) if stored else []
-    highest = entries[0].table_version
-    for entry in entries:
-        if entry.table_version < highest:
-            raise _stale(entry, highest)
-        highest = entry.table_version
-    if stored and highest < stored.current.table_version:
-        raise _stale(entries[0], stored.current.table_version)
-    for entry in entries:
-        if stored and entry.table_version < stored.current.table_version:
-            continue
-        if versions and versions[-1].is_same(entry.version):
-            continue
-        known = next((version for version in versions if version.is_same(entry.version)), entry.version)
-        versions = [version for version in versions if version is not known] + [known]
-    return SourceHistory(tuple(versions[-1 - MAX_EARLIER_VERSIONS :]))
 
 
 def read_metadata(
@@ -279,9 +184,3 @@ def by_table(metadata: Iterable[TableMetadata]) -> dict[str, list[TableMetadata]
     for entry in metadata:
         tables.setdefault(entry.table.folded, []).append(entry)
     return tables
-
-
-def _stale(entry: TableMetadata, known: int) -> RejectedInput:
-    detail = f"table version {entry.table_version} is older than {known}"
-    pointer = f"{entry.at}/lineage/tableVersion"
-    return RejectedInput.of((Problem(Code.STALE_METADATA, detail, entry.index, pointer),))

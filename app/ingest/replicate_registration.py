@@ -6,12 +6,14 @@ import structlog
 
 from app.domain.access import Principal
 from app.errors import Code, Problem, RejectedInput
-from app.formats.replicate_metadata import SourceHistory, TableMetadata, follow
+from app.formats.replicate_history import SourceHistory, follow, news
+from app.formats.replicate_metadata import TableMetadata
 from app.ingest.directory import TableDirectory
 from app.staging.audit_events import record_act
 from app.staging.database import Connection, translated_errors
+from app.staging.replicate_sources import record_replicate_metadata, replicate_metadata
 from app.staging.table_registration import Registration, RegistrationOutcome, register_table
-from app.staging.table_registry import find_table, record_replicate_metadata, replicate_metadata
+from app.staging.table_registry import find_table
 
 log = structlog.get_logger()
 
@@ -23,24 +25,27 @@ def register_versions(
     entries: Sequence[TableMetadata],
     *,
     marker_first: bool,
-) -> None:
-    """Bring the table of these metadata messages to the last of them, in one transaction.
+) -> int:
+    """Bring the table of these metadata messages to the last of them, in one transaction; return how many count.
 
-    Those older than what was stored `before` are only a repetition, see `follow`. Raises RejectedInput.
+    Those that only repeat an earlier version change nothing, see `news`. Dying before the commit leaves the table as
+    it was. Raises RejectedInput.
     """
+    accepted = news(before, entries)
+    if not accepted:
+        return 0
     name = entries[0].table
     outcomes: list[RegistrationOutcome] = []
     with translated_errors(), directory.begin() as connection:
-        follow(before, entries)
-        for entry in entries:
-            if before is not None and entry.table_version < before.current.table_version:
-                continue
+        for entry in accepted:
             registration = _evolved(connection, entry, marker_first=marker_first)
             outcomes.append(registration.outcome)
         table_id = registration.table.table_id
         stored = replicate_metadata(connection, table_id, lock=True)
-        history = follow(SourceHistory.from_json(stored) if stored else None, entries)
-        record_replicate_metadata(connection, table_id, history.to_json())
+        present = SourceHistory.from_json(stored) if stored else None
+        history = follow(present, entries)
+        if history != present:
+            record_replicate_metadata(connection, table_id, history.to_json())
         if (done := _outcome(outcomes)) is not None:
             details = {"outcome": done, "by": "metadata message"}
             record_act(connection, principal.key_id, "register_table", name, details)
@@ -48,6 +53,7 @@ def register_versions(
     for outcome in outcomes:
         if outcome is not RegistrationOutcome.UNCHANGED:
             log.info("table_registered", table=str(name), outcome=outcome, by="metadata message")
+    return len(accepted)
 
 
 def refusal(code: Code, detail: str, index: int, pointer: str, *, withheld: str | None = None) -> RejectedInput:

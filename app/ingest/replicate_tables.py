@@ -12,19 +12,20 @@ from app.domain.change import Change
 from app.domain.dead_letter import RefusedMessage, is_kept
 from app.domain.names import TableName
 from app.domain.source_name import SourceName
-from app.domain.table import Table
 from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate import DataChange, RefusedData, ReplicateRequest
-from app.formats.replicate_metadata import SourceHistory, TableMetadata, VersionId, by_table
-from app.formats.replicate_versions import TableConversation, adopt, table_of
+from app.formats.replicate_history import SourceHistory, VersionId, adopt
+from app.formats.replicate_metadata import TableMetadata, by_table
+from app.formats.replicate_versions import SchemaAnnouncements, TableConversation, table_of
 from app.ingest.directory import TableDirectory
 from app.ingest.replicate_registration import refusal, register_versions
 from app.staging.database import translated_errors
-from app.staging.table_registry import (
-    find_table,
-    find_table_by_replicate_schema,
+from app.staging.replicate_sources import (
+    SourceFacts,
+    names_with_schema_id,
     record_replicate_metadata,
     replicate_metadata,
+    source_facts,
 )
 
 log = structlog.get_logger()
@@ -34,7 +35,12 @@ log = structlog.get_logger()
 class EarlierReading:
     """The version of its source that a message was first read under; None: no metadata message had told one."""
 
-    version: VersionId | None
+    version: Sequence[Any] | None
+    """Schema id, table version and task; letters from before tasks were told apart lack the last."""
+
+    def is_of(self, version: VersionId) -> bool:
+        """Tell whether the message was read under this version."""
+        return self.version is not None and version[: len(self.version)] == tuple(self.version)
 
 
 @dataclass(slots=True)
@@ -60,10 +66,14 @@ class ReplicateTables:
     """For a message that is read again; metadata that came since says nothing of it."""
     refused: list[tuple[TableName, RefusedMessage]] = field(default_factory=list)
     """What `settle` left out, by table."""
+    repeated: int = 0
+    """Metadata messages that `settle` ignored, because their task had left them behind before."""
     _conversations: dict[str, TableConversation] = field(default_factory=dict)
-    _described: dict[str, TableName | None] = field(default_factory=dict)
-    _stored: dict[str, tuple[Table, Mapping[str, Any] | None]] = field(default_factory=dict)
-    """Tables that schema ids describe, by name, with what earlier metadata messages said of them."""
+    _announced: SchemaAnnouncements = field(default_factory=SchemaAnnouncements)
+    _described: dict[str, list[TableName]] = field(default_factory=dict)
+    """The tables that the caller may touch, by the schema ids that they have or had."""
+    _facts: dict[str, SourceFacts | None] = field(default_factory=dict)
+    """What is stored of tables, by folded name; of a source's versions the current one."""
     _destinations: dict[str, TableName] = field(default_factory=dict)
 
     def settle(
@@ -76,11 +86,11 @@ class ReplicateTables:
         requested = requested and self._destination(requested)
         self._register_all(request.metadata, requested)
         settled: dict[tuple[str, str], tuple[TableName, str, list[Change]]] = {}
-        routes: dict[tuple[TableName | None, str | None], _Route] = {}
+        routes: dict[tuple[TableName | None, str | None, int], _Route] = {}
         problems: list[Problem] = []
         for message in request.changes:
             try:
-                told_by = (message.table, message.schema_id)
+                told_by = (message.table, message.schema_id, self._announced.before(message))
                 route = routes.get(told_by)
                 if route is None:
                     name = self._table_of(message, requested)
@@ -152,68 +162,74 @@ class ReplicateTables:
                 raise refusal(Code.TABLE_MISMATCH, detail, entry.index, f"{entry.at}/lineage")
             routed.append(self._routed(entry))
         for folded_name, entries in by_table(routed).items():
-            before, excluded = self._register(entries)
-            conversation = TableConversation(before, entries, excluded)
-            self._conversations[folded_name] = conversation
-            self._described |= dict.fromkeys(conversation.schema_ids(), entries[0].table)
+            self._conversations[folded_name] = self._register(entries)
+        self._announced = SchemaAnnouncements(routed)
 
     def _conversation(self, name: TableName) -> TableConversation:
         known = self._conversations.get(name.folded)
         if known is None:
-            history, excluded = self._known(name)
-            known = self._conversations[name.folded] = TableConversation(history, excluded=excluded)
+            known = self._conversations[name.folded] = self._remembered(name)
         return known
 
     def _table_of(self, message: DataChange | RefusedData, requested: TableName | None) -> TableName:
         if message.table is not None:
             message = msgspec.structs.replace(message, table=self._destination(message.table))
-        return table_of(message, requested, self._described_by(message.schema_id))
+        announced = self._announced.table(message)
+        return table_of(message, requested, announced, lambda: self._described_by(message.schema_id))
 
-    def _described_by(self, schema_id: str | None) -> TableName | None:
-        """The table that this schema id describes; one outside the caller's patterns is as unknown as none."""
-        if schema_id and schema_id not in self._described:
+    def _described_by(self, schema_id: str | None) -> Sequence[TableName]:
+        """Return the tables that have this schema id, or had it; those outside the caller's patterns do not count."""
+        if not schema_id:
+            return ()
+        found = self._described.get(schema_id)
+        if found is None:
             with translated_errors(), self.directory.begin() as connection:
-                found = find_table_by_replicate_schema(connection, schema_id)
-                if found is not None and not self.principal.may_touch(found.name):
-                    found = None
-                stored = replicate_metadata(connection, found.table_id) if found else None
-            if found is not None:
-                self._stored.setdefault(found.name.folded, (found, stored))
-            self._described[schema_id] = found.name if found is not None else None
-        return self._described.get(schema_id or "")
+                named = names_with_schema_id(connection, schema_id)
+                found = self._described[schema_id] = [name for name in named if self.principal.may_touch(name)]
+                if len(found) == 1 and found[0].folded not in self._facts:
+                    self._facts[found[0].folded] = source_facts(connection, found[0])
+        return found
 
-    def _known(self, name: TableName) -> tuple[SourceHistory | None, frozenset[str]]:
-        """What earlier metadata messages said of a table, and its excluded columns."""
+    def _remembered(self, name: TableName) -> TableConversation:
+        """Return the conversation of a table of which the request has no metadata messages."""
         if not self.principal.may_touch(name):
-            return None, frozenset()
-        table, stored = self._stored.get(name.folded) or self._read(name)
-        excluded = frozenset(table.options.exclude if table else ())
-        history = SourceHistory.from_json(stored) if stored else None
-        return self._as_read_before(history), excluded
+            return TableConversation(None)
+        if self.earlier is not None:
+            return self._as_read_before(name, self.earlier)
+        if name.folded not in self._facts:
+            self._facts[name.folded] = self._read(name)
+        facts = self._facts[name.folded]
+        if facts is None:
+            return TableConversation(None)
+        return TableConversation(
+            _history(facts),
+            excluded=facts.excluded,
+            completes=facts.completes,
+            recall=lambda: _history(self._read(name, whole=True)),
+        )
 
-    def _read(self, name: TableName) -> tuple[Table | None, Mapping[str, Any] | None]:
+    def _read(self, name: TableName, *, whole: bool = False) -> SourceFacts | None:
         with translated_errors(), self.directory.begin() as connection:
-            table = find_table(connection, name)
-            return table, replicate_metadata(connection, table.table_id) if table else None
+            return source_facts(connection, name, whole=whole)
 
-    def _as_read_before(self, history: SourceHistory | None) -> SourceHistory | None:
-        """The history, for a message that is read again only as far as it went then."""
-        if self.earlier is None:
-            return history
-        if self.earlier.version is None:
-            return None
-        for place, version in enumerate(history.versions if history else ()):
-            if history and version.identity == self.earlier.version:
-                return SourceHistory(history.versions[: place + 1])
+    def _as_read_before(self, name: TableName, earlier: EarlierReading) -> TableConversation:
+        """Return the conversation for a message that is read again: the history only as far as it went then."""
+        facts = self._read(name, whole=True)
+        if facts is None:
+            return TableConversation(None)
+        if earlier.version is None:
+            return TableConversation(None, (), facts.excluded, facts.completes)
+        history = _history(facts)
+        versions = history.versions if history else ()
+        for end, version in enumerate(versions, start=1):
+            if earlier.is_of(version.identity):
+                then = SourceHistory(versions[:end])
+                return TableConversation(then, (), facts.excluded, facts.completes, is_behind=end < len(versions))
         detail = "the metadata that the message was written under is no longer kept"
         raise refusal(Code.SCHEMA_MISMATCH, detail, 0, "")
 
-    def _register(self, entries: Sequence[TableMetadata]) -> tuple[SourceHistory | None, frozenset[str]]:
-        """Register or evolve the table of these MD messages; it stays so whatever becomes of the data.
-
-        Returns what was stored before, and the excluded columns. Messages older than what was stored are only a
-        repetition, see `follow`.
-        """
+    def _register(self, entries: Sequence[TableMetadata]) -> TableConversation:
+        """Register or evolve the table of these MD messages; it stays so whatever becomes of the data."""
         name = entries[0].table
         table = self.directory.route(SourceName(None, name))
         destination = name if table is None else table.name
@@ -222,15 +238,23 @@ class ReplicateTables:
             raise refusal(Code.UNKNOWN_TABLE, "no such table", entries[0].index, pointer, withheld=destination.folded)
         if not self.principal.may(Right.REGISTER, destination):
             raise RejectedInput(Code.FORBIDDEN, "metadata messages need a key with the right `register`")
-        before, excluded = self._known(name)
-        register_versions(self.directory, self.principal, before, entries, marker_first=self.marker_first)
-        return before, excluded
+        facts = self._read(name, whole=True)
+        before = _history(facts)
+        registered = register_versions(self.directory, self.principal, before, entries, marker_first=self.marker_first)
+        self.repeated += len(entries) - registered
+        if facts is None:
+            return TableConversation(before, entries)
+        return TableConversation(before, entries, facts.excluded, facts.completes)
 
     def _adopt(self, name: TableName, external_schema_ids: Mapping[VersionId, str]) -> None:
         """Store external schema ids that came for the first time with their versions."""
         with translated_errors(), self.directory.begin() as connection:
-            table = find_table(connection, name)
-            stored = replicate_metadata(connection, table.table_id, lock=True) if table else None
-            if table and stored:
+            facts = source_facts(connection, name)
+            stored = replicate_metadata(connection, facts.table_id, lock=True) if facts else None
+            if facts and stored:
                 history = adopt(SourceHistory.from_json(stored), external_schema_ids)
-                record_replicate_metadata(connection, table.table_id, history.to_json())
+                record_replicate_metadata(connection, facts.table_id, history.to_json())
+
+
+def _history(facts: SourceFacts | None) -> SourceHistory | None:
+    return SourceHistory.from_json(facts.metadata) if facts is not None and facts.metadata else None

@@ -116,7 +116,9 @@ def replicate_json(
         tables = ReplicateTables(directory, principal, marker_first, keep_refused=keep_refused)
         written = partial(_written_replicate, body, tables, request, table) if keep_refused else None
         most = _most_value_bytes(body, limits)
-        return Decoded(_settled(tables, request, table), request.ignored, written=written, most_value_bytes=most)
+        sources = _settled(tables, request, table)
+        ignored = request.ignored + tables.repeated
+        return Decoded(sources, ignored, written=written, most_value_bytes=most)
 
     return Decode(decode)
 
@@ -153,7 +155,7 @@ def _read_again(
     request = decode_replicate(content)
     if request.metadata:
         raise RejectedInput(Code.BAD_REQUEST, "a replay is a data message; post metadata as changes")
-    earlier = EarlierReading(None if version is None else (version[0], version[1]))
+    earlier = EarlierReading(version)
     return Decoded(_settled(ReplicateTables(directory, principal, marker_first, earlier=earlier), request, table))
 
 

@@ -1,8 +1,6 @@
 """Which tables exist, with which schema versions."""
 
-import json
 from collections.abc import Collection, Mapping
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -29,7 +27,6 @@ _ROUTED_TABLE = """
 _NAMED_TABLE = "(SELECT table_id FROM mirrorgate.tables WHERE folded_name = :folded_name AND state <> 'dropped')"
 SELECT_BY_ROUTE = sa.text(_SELECT_TABLES + f" AND t.table_id = coalesce({_ROUTED_TABLE}, {_NAMED_TABLE})")
 SELECT_BY_IDS = sa.text(_SELECT_TABLES + " AND t.table_id = ANY(:table_ids)")
-SELECT_BY_REPLICATE_SCHEMA = sa.text(_SELECT_TABLES + " AND t.replicate_metadata ->> 'schema_id' = :schema_id")
 SELECT_ALL = sa.text(_SELECT_TABLES + " ORDER BY t.name")
 
 SELECT_DROPPED = sa.text("SELECT table_id FROM mirrorgate.tables WHERE state = 'dropped'")
@@ -38,18 +35,9 @@ SELECT_VERSION = sa.text("""
     SELECT key_columns, columns, bare FROM mirrorgate.schema_versions
     WHERE table_id = :table_id AND generation = :generation AND version = :version""")
 
-SELECT_REPLICATE_METADATA = sa.text("SELECT replicate_metadata FROM mirrorgate.tables WHERE table_id = :table_id")
-
-LOCK_REPLICATE_METADATA = sa.text("""
-    SELECT replicate_metadata FROM mirrorgate.tables WHERE table_id = :table_id FOR NO KEY UPDATE""")
-
 PIN_CATALOG = sa.text("""
     UPDATE mirrorgate.tables SET arcion_catalog = coalesce(arcion_catalog, :catalog)
     WHERE table_id = :table_id RETURNING arcion_catalog""")
-
-UPDATE_REPLICATE_METADATA = sa.text("""
-    UPDATE mirrorgate.tables SET replicate_metadata = CAST(:metadata AS jsonb) WHERE table_id = :table_id""")
-
 
 NOTE_TROUBLE = sa.text("""
     UPDATE mirrorgate.tables SET state_reason = :reason WHERE table_id = :table_id AND state = 'dropping'""")
@@ -83,12 +71,6 @@ def find_tables_by_id(connection: sa.Connection, table_ids: Collection[TableId])
     return [_table(row) for row in connection.execute(SELECT_BY_IDS, {"table_ids": list(table_ids)}).mappings()]
 
 
-def find_table_by_replicate_schema(connection: sa.Connection, schema_id: str) -> Table | None:
-    """The live table whose latest Replicate metadata message had this schema id."""
-    row = connection.execute(SELECT_BY_REPLICATE_SCHEMA, {"schema_id": schema_id}).mappings().first()
-    return _table(row) if row else None
-
-
 def list_tables(connection: sa.Connection) -> list[Table]:
     """All live tables by name."""
     return [_table(row) for row in connection.execute(SELECT_ALL).mappings()]
@@ -105,18 +87,6 @@ def schema_of_version(
     """The columns and keys of one schema version, which must exist."""
     keys = {"table_id": table_id, "generation": generation, "version": version}
     return TableSchema.from_json(dict(connection.execute(SELECT_VERSION, keys).mappings().one()))
-
-
-def replicate_metadata(connection: sa.Connection, table_id: TableId, *, lock: bool = False) -> Mapping[str, Any] | None:
-    """What the table's Replicate metadata messages said; `lock` keeps it from changing until the transaction ends."""
-    statement = LOCK_REPLICATE_METADATA if lock else SELECT_REPLICATE_METADATA
-    metadata: Mapping[str, Any] | None = connection.execute(statement, {"table_id": table_id}).scalar()
-    return metadata
-
-
-def record_replicate_metadata(connection: sa.Connection, table_id: TableId, metadata: Mapping[str, Any]) -> None:
-    """Remember the latest Replicate metadata message of a table."""
-    connection.execute(UPDATE_REPLICATE_METADATA, {"table_id": table_id, "metadata": json.dumps(metadata)})
 
 
 def pin_arcion_catalog(connection: sa.Connection, table_id: TableId, catalog: str) -> str:

@@ -12,7 +12,6 @@ import pyarrow as pa
 from app.domain.arrow_flatbuffer import columns_of, schema_from_bytes, schema_to_flatbuffer
 from app.domain.column_conversion import BadValues, convert, scalar
 from app.domain.landing_rows import LandingRows, RowRules, landing_rows
-from app.domain.names import TableName
 from app.domain.plain_rows import landing_rows_of_plain
 from app.domain.table_options import PartialUpdates, TableOptions
 from app.domain.table_schema import ColumnType, TableSchema
@@ -22,8 +21,9 @@ from app.formats.arcion_csv import decode_arcion_csv
 from app.formats.arcion_plain import decode_plain, rows_of_plain
 from app.formats.csv_layout import CsvLayout, CsvMode
 from app.formats.replicate import decode_replicate
-from app.formats.replicate_metadata import by_table, follow
-from app.formats.replicate_versions import TableConversation, table_of
+from app.formats.replicate_history import follow
+from app.formats.replicate_metadata import by_table
+from app.formats.replicate_versions import SchemaAnnouncements, TableConversation, table_of
 from app.formats.strict_json import MessageDecoder
 from tests.support.schemas import schema_of
 
@@ -90,14 +90,14 @@ def replicate(body: bytes) -> None:
     request = decode_replicate(body)
     metadata = by_table(request.metadata)
     conversations = defaultdict(lambda: TableConversation(None))
-    described: dict[str, TableName] = {}
+    announced = SchemaAnnouncements(request.metadata)
     for table, entries in metadata.items():
         follow(None, entries)
         conversations[table] = TableConversation(None, entries)
-        described |= dict.fromkeys(conversations[table].schema_ids(), entries[0].table)
     changes = defaultdict(list)
     for message in request.changes:
-        table = table_of(message, None, described.get(message.schema_id or "")).folded
+        described = {entry.table for entry in request.metadata if entry.schema_id == message.schema_id}
+        table = table_of(message, None, announced.table(message), lambda: described).folded  # noqa: B023  # called at once
         change, _ = conversations[table].settle(message)
         changes[table].append(change)
     for table, entries in metadata.items():

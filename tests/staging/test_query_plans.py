@@ -14,6 +14,7 @@ from app.staging.dead_letters import SELECT_NEXT, SELECT_WAITING
 from app.staging.file_plans import SELECT_LAST_FILES
 from app.staging.landing_ledger import SELECT_FILE_POSITIONS, SELECT_TABLES_TO_REPAIR, SELECT_UNRECORDED
 from app.staging.metadata_blocks import SELECT_LAST_BLOCKS
+from app.staging.replicate_sources import SELECT_BY_SCHEMA_ID, SELECT_SOURCE
 from app.staging.row_images import SELECT_IMAGES
 from app.staging.source_positions import SELECT_POSITIONS
 from app.staging.staged_blocks import SELECT_BATCH, SELECT_PENDING, SELECT_RANGE
@@ -42,8 +43,11 @@ PUBLISH = """
 
 TABLES = """
     WITH new AS (
-        INSERT INTO mirrorgate.tables (name, folded_name)
-        SELECT 't' || n, 't' || n FROM generate_series(1, :tables) n RETURNING table_id, name),
+        INSERT INTO mirrorgate.tables (name, folded_name, replicate_metadata)
+        SELECT 't' || n, 't' || n,
+            jsonb_build_object('schema_id', 'new' || n, 'earlier', jsonb_build_array(
+                jsonb_build_object('schema_id', 'older' || n), jsonb_build_object('schema_id', 'old' || n)))
+        FROM generate_series(1, :tables) n RETURNING table_id, name),
     counted AS (INSERT INTO mirrorgate.table_counters (table_id) SELECT table_id FROM new),
     versions AS (
         INSERT INTO mirrorgate.schema_versions (table_id, generation, version, key_columns, columns)
@@ -130,6 +134,10 @@ def explained(engine: sa.Engine, query: sa.TextClause, **parameters: Any) -> lis
         (SELECT_BY_ROUTE, {"sources": ["c.t7", "t7"], "folded_name": "t7"}, 1),
         (SELECT_BY_ROUTE, {"sources": ["none"], "folded_name": "none"}, 0),
         (SELECT_BY_NAME, {"folded_name": "t7"}, 1),
+        (SELECT_SOURCE, {"folded_name": "t7", "whole": False}, 1),
+        (SELECT_BY_SCHEMA_ID, {"schema_id": "new7"}, 1),
+        (SELECT_BY_SCHEMA_ID, {"schema_id": "older7"}, 1),
+        (SELECT_BY_SCHEMA_ID, {"schema_id": "none"}, 0),
         (SELECT_BY_IDS, {"table_ids": [1]}, 1),
         (SELECT_SOURCE_OWNER, {"folded_source": "s.t7"}, 1),
         (DELETE_SOURCES, {}, 0),
@@ -157,6 +165,10 @@ def explained(engine: sa.Engine, query: sa.TextClause, **parameters: Any) -> lis
         "the table of a name",
         "a name without a table",
         "a table by name",
+        "the source of a table",
+        "the table of a schema id",
+        "the table of an earlier schema id",
+        "a schema id of no table",
         "a table by id",
         "the owner of a source",
         "the sources of a table",

@@ -12,15 +12,13 @@ from app.domain.table_schema import SchemaVersion, TableSchema
 from app.errors import Code, TemporarilyUnavailable
 from app.staging import database
 from app.staging.database import open_engine, translated_errors
+from app.staging.replicate_sources import names_with_schema_id, record_replicate_metadata, replicate_metadata
 from app.staging.table_registration import Registration, RegistrationOutcome, register_table
 from app.staging.table_registry import (
     find_table,
     find_table_by_id,
-    find_table_by_replicate_schema,
     list_tables,
     quarantine_table,
-    record_replicate_metadata,
-    replicate_metadata,
     schema_of_version,
 )
 from tests.support import sql
@@ -142,15 +140,24 @@ def test_the_schema_does_not_change_under_a_held_sequence_lock(
     assert current(engine, "sales.orders").schema == FIRST
 
 
-def test_a_table_is_found_by_its_latest_replicate_schema_id(engine: sa.Engine) -> None:
-    table = register(engine, FIRST).table
+def test_tables_are_found_by_the_schema_ids_they_have_and_had(engine: sa.Engine) -> None:
+    tables = [register(engine, FIRST, TableName.parse(name)).table for name in ("one", "two", "three")]
+    histories = [
+        {"schema_id": "new", "table_version": 2, "earlier": [{"schema_id": "old"}, {"schema_id": None}]},
+        {"schema_id": "old", "table_version": 1, "earlier": []},
+        {"schema_id": None, "table_version": 1},
+    ]
     with engine.begin() as connection:
-        assert replicate_metadata(connection, table.table_id) is None
-        record_replicate_metadata(connection, table.table_id, {"schema_id": "old", "table_version": 1})
-        record_replicate_metadata(connection, table.table_id, {"schema_id": "new", "table_version": 2})
-        assert replicate_metadata(connection, table.table_id) == {"schema_id": "new", "table_version": 2}
-        assert find_table_by_replicate_schema(connection, "new") == table
-        assert find_table_by_replicate_schema(connection, "old") is None
+        assert replicate_metadata(connection, tables[0].table_id) is None
+        for table, history in zip(tables, histories, strict=True):
+            record_replicate_metadata(connection, table.table_id, history)
+        assert replicate_metadata(connection, tables[0].table_id) == histories[0]
+        found = {schema_id: names_with_schema_id(connection, schema_id) for schema_id in ("new", "old", "never")}
+    assert {key: sorted(map(str, names)) for key, names in found.items()} == {
+        "new": ["one"],
+        "old": ["one", "two"],
+        "never": [],
+    }
 
 
 def test_quarantine_stops_an_active_table_with_a_reason_and_changes_no_other_state(engine: sa.Engine) -> None:

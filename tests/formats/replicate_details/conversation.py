@@ -14,8 +14,9 @@ from app.domain.names import ROW_MARKER, TableName
 from app.domain.table_schema import TableSchema, evolve
 from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate import decode_replicate
-from app.formats.replicate_metadata import SourceHistory, by_table, follow
-from app.formats.replicate_versions import TableConversation, adopt, table_of
+from app.formats.replicate_history import SourceHistory, adopt, follow, news
+from app.formats.replicate_metadata import by_table
+from app.formats.replicate_versions import SchemaAnnouncements, TableConversation, table_of
 
 Row = list[Any]
 """A landing row as the samples write it: the marker, then the values in file order."""
@@ -31,33 +32,41 @@ class Tables:
     def post(self, body: bytes, requested: str | None = None) -> tuple[dict[str, list[Row]], int]:
         """The rows that land per table, and how many messages were ignored."""
         request = decode_replicate(body)
+        ignored = request.ignored
         conversations: dict[str, TableConversation] = {}
-        described: dict[str, TableName] = {
-            stored["schema_id"]: TableName.parse(name) for name, stored in self.stored.items()
-        }
+        announced = SchemaAnnouncements(request.metadata)
         for name, entries in by_table(request.metadata).items():
             before = self._history(name)
             conversations[name] = TableConversation(before, entries)
             after = follow(before, entries)
             schema = self.schemas.get(name)
-            for entry in entries:
-                if before is None or entry.table_version >= before.current.table_version:
-                    wanted = entry.schema_after(schema)
-                    schema = evolve(schema, wanted) if schema is not None else wanted
+            accepted = news(before, entries)
+            ignored += len(entries) - len(accepted)
+            for entry in accepted:
+                wanted = entry.schema_after(schema)
+                schema = evolve(schema, wanted) if schema is not None else wanted
             if schema is not None:
                 self.schemas[name] = schema
             self.stored[name] = msgspec.json.decode(msgspec.json.encode(after.to_json()))
-            described |= dict.fromkeys(conversations[name].schema_ids(), entries[0].table)
         changes: dict[str, list[Change]] = {}
         table = TableName.parse(requested) if requested else None
         for message in request.changes:
-            name = table_of(message, table, described.get(message.schema_id or "")).folded
-            known = conversations.setdefault(name, TableConversation(self._history(name)))
-            changes.setdefault(name, []).append(known.settle(message)[0])
+            known = self._described_by(message.schema_id)
+            name = table_of(message, table, announced.table(message), known.copy).folded
+            conversation = conversations.setdefault(name, TableConversation(self._history(name)))
+            changes.setdefault(name, []).append(conversation.settle(message)[0])
         for name, conversation in conversations.items():
             if conversation.adopted and (history := self._history(name)):
                 self.stored[name] = adopt(history, conversation.adopted).to_json()
-        return {name: self._land(name, found) for name, found in changes.items()}, request.ignored
+        return {name: self._land(name, found) for name, found in changes.items()}, ignored
+
+    def _described_by(self, schema_id: str | None) -> list[TableName]:
+        histories = {name: self._history(name) for name in self.stored}
+        return [
+            TableName.parse(name)
+            for name, history in histories.items()
+            if schema_id and history and schema_id in {version.schema_id for version in history.versions}
+        ]
 
     def _history(self, name: str) -> SourceHistory | None:
         stored = self.stored.get(name)

@@ -14,7 +14,8 @@ from app.domain.names import TableName
 from app.errors import Code
 from app.ingest import Accepted, Ingest, replicate_json
 from app.staging.group_commit import GroupCommit
-from app.staging.table_registry import find_table, replicate_metadata
+from app.staging.replicate_sources import replicate_metadata
+from app.staging.table_registry import find_table
 from tests.support.refusals import refused
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "replicate"

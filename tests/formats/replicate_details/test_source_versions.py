@@ -7,8 +7,8 @@ from dataclasses import replace
 import msgspec
 
 from app.formats.replicate import decode_replicate
-from app.formats.replicate_metadata import MAX_EARLIER_VERSIONS, SourceHistory, TableMetadata, follow
-from app.formats.replicate_versions import adopt
+from app.formats.replicate_history import MAX_EARLIER_VERSIONS, SourceHistory, adopt, follow
+from app.formats.replicate_metadata import TableMetadata
 
 
 def metadata(*versions: tuple[str, int]) -> Sequence[TableMetadata]:
@@ -35,8 +35,9 @@ def test_the_same_message_again_changes_nothing() -> None:
 
 
 def test_a_few_earlier_versions_are_kept() -> None:
-    history = follow(None, metadata(*((str(number), number) for number in range(10))))
-    assert ids(history) == [str(number) for number in range(9 - MAX_EARLIER_VERSIONS, 10)]
+    newest = MAX_EARLIER_VERSIONS + 5
+    history = follow(None, metadata(*((str(number), number) for number in range(newest + 1))))
+    assert ids(history) == [str(number) for number in range(newest - MAX_EARLIER_VERSIONS, newest + 1)]
 
 
 def test_a_repeated_request_changes_nothing() -> None:
@@ -52,19 +53,19 @@ def test_another_schema_id_of_the_same_table_version_is_a_new_version() -> None:
 
 def test_a_version_that_comes_back_keeps_its_external_schema_id() -> None:
     history = follow(None, metadata(("one", 1), ("other", 1)))
-    history = adopt(history, {("one", 1): "77"})
+    history = adopt(history, {("one", 1, None): "77"})
     again = follow(history, metadata(("one", 1)))
     assert ids(again) == ["other", "one"]
     assert again.current.external_schema_id == "77"
 
 
 def test_an_external_schema_id_is_adopted_once() -> None:
-    history = adopt(follow(None, metadata(("one", 1))), {("one", 1): "77", ("two", 2): "79"})
-    assert adopt(history, {("one", 1): "78"}) == history
+    history = adopt(follow(None, metadata(("one", 1))), {("one", 1, None): "77", ("two", 2, None): "79"})
+    assert adopt(history, {("one", 1, None): "78"}) == history
     assert history.current == replace(history.current, external_schema_id="77")
 
 
 def test_what_is_stored_is_read_back() -> None:
-    history = adopt(follow(None, metadata(("one", 1), ("two", 2))), {("two", 2): "77"})
+    history = adopt(follow(None, metadata(("one", 1), ("two", 2))), {("two", 2, None): "77"})
     text = msgspec.json.encode(history.to_json())
     assert SourceHistory.from_json(msgspec.json.decode(text)) == history

@@ -1,0 +1,128 @@
+"""The versions of a table's source: what is remembered of its metadata (MD) messages from one request to the next.
+
+Versions are compared within one task, because each Replicate task counts the versions of a table for itself.
+Earlier versions stay readable: data messages that were under way when the table changed still find their ordinals.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+from app.errors import Code, Problem, RejectedInput
+from app.formats.replicate_metadata import SourceColumn, TableMetadata
+
+MAX_EARLIER_VERSIONS: Final = 32
+"""Versions kept besides the current one. Every MD message rewrites all of them, so the number is bounded."""
+
+VersionId: TypeAlias = tuple[str | None, int, str | None]
+"""Schema id, table version and task of an MD message."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceVersion:
+    """The source table as one MD message described it; no columns where that was not recorded."""
+
+    schema_id: str | None
+    table_version: int
+    columns: Mapping[str, SourceColumn]
+    external_schema_id: str | None = None
+    task: str | None = None
+    """Server and name of the task that wrote the message."""
+
+    @classmethod
+    def of(cls, entry: TableMetadata) -> "SourceVersion":
+        """Return the version that an MD message describes."""
+        return cls(entry.schema_id, entry.table_version, entry.columns, task=entry.task)
+
+    @property
+    def identity(self) -> VersionId:
+        return (self.schema_id, self.table_version, self.task)
+
+    def is_same(self, other: "SourceVersion") -> bool:
+        """Tell whether both come from the same MD message, whatever external schema id came with its data."""
+        return (self.identity, self.columns) == (other.identity, other.columns)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema_id": self.schema_id,
+            "table_version": self.table_version,
+            "external_schema_id": self.external_schema_id,
+            "task": self.task,
+            "columns": {name: column._asdict() for name, column in self.columns.items()},
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "SourceVersion":
+        columns = {name: SourceColumn(**column) for name, column in stored.get("columns", {}).items()}
+        version = (stored.get("schema_id"), stored.get("table_version", 0))
+        return cls(*version, columns, stored.get("external_schema_id"), stored.get("task"))
+
+
+@dataclass(frozen=True, slots=True)
+class SourceHistory:
+    """The source versions of a table, the current one last."""
+
+    versions: tuple[SourceVersion, ...]
+
+    @property
+    def current(self) -> SourceVersion:
+        return self.versions[-1]
+
+    def find(self, version: SourceVersion) -> int | None:
+        """Return the place of the same version."""
+        places = (place for place, known in enumerate(self.versions) if known.is_same(version))
+        return next(places, None)
+
+    def to_json(self) -> dict[str, Any]:
+        return self.current.to_json() | {"earlier": [version.to_json() for version in self.versions[:-1]]}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "SourceHistory":
+        earlier = stored.get("earlier", [])
+        return cls(tuple(SourceVersion.from_json(version) for version in [*earlier, stored]))
+
+
+def news(stored: SourceHistory | None, entries: Sequence[TableMetadata]) -> list[TableMetadata]:
+    """Return the MD messages of one table that are more than a repetition of an earlier version.
+
+    A message whose version its task has left behind changes nothing when it was accepted before: its topic is read
+    again. Raises RejectedInput `stale_metadata` when it was never accepted.
+    """
+    versions = list(stored.versions) if stored else []
+    accepted = []
+    for entry in entries:
+        version = SourceVersion.of(entry)
+        newest = max((known.table_version for known in versions if known.task == version.task), default=None)
+        if newest is None or version.table_version >= newest:
+            accepted.append(entry)
+            versions.append(version)
+        elif not any(known.is_same(version) for known in versions):
+            raise _stale(entry, newest)
+    return accepted
+
+
+def follow(stored: SourceHistory | None, entries: Sequence[TableMetadata]) -> SourceHistory:
+    """Return the history after the MD messages of one request for one table, in their order; see `news`."""
+    versions = list(stored.versions) if stored else []
+    for entry in news(stored, entries):
+        version = SourceVersion.of(entry)
+        if versions and versions[-1].is_same(version):
+            continue
+        known = next((known for known in versions if known.is_same(version)), version)
+        versions = [other for other in versions if other is not known] + [known]
+    return SourceHistory(tuple(versions[-1 - MAX_EARLIER_VERSIONS :]))
+
+
+def adopt(history: SourceHistory, adopted: Mapping[VersionId, str]) -> SourceHistory:
+    """Return the history with the external schema ids that were seen for the first time."""
+    versions = (
+        replace(version, external_schema_id=version.external_schema_id or adopted.get(version.identity))
+        for version in history.versions
+    )
+    return SourceHistory(tuple(versions))
+
+
+def _stale(entry: TableMetadata, newest: int) -> RejectedInput:
+    detail = f"table version {entry.table_version} is older than {newest} of the same task, and was never accepted"
+    pointer = f"{entry.at}/lineage/tableVersion"
+    return RejectedInput.of((Problem(Code.STALE_METADATA, detail, entry.index, pointer),))
