@@ -455,12 +455,18 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     Code.FOREIGN_FILE: CodeFacts(
         Kind.BROKEN,
         "A file that this gateway did not plan stands under the next file number.",
-        "Find out who writes into the landing zone, move the file away, then activate the table (docs/operations.md).",
+        "Find out who writes into the landing zone, move the file away, then release the table (docs/operations.md).",
     ),
     Code.LANDING_FOLDER_LOST: CodeFacts(
         Kind.BROKEN,
         "The table's landing folder is gone or belongs to another generation or installation.",
-        "Restore the folder, then activate the table (docs/operations.md).",
+        "Restore the folder, then release the table, or recreate it (docs/operations.md).",
+    ),
+    Code.LEDGER_BEHIND_ZONE: CodeFacts(
+        Kind.BROKEN,
+        "The landing zone has files of the table that the database does not know: it was restored to an older point.",
+        "Recreate the table and load it anew from the source: its mirror has rows that the gateway has forgotten "
+        "(docs/backup.md).",
     ),
     Code.PAYLOAD_CORRUPT: CodeFacts(
         Kind.BROKEN,

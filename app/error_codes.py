@@ -122,6 +122,7 @@ class Code(StrEnum):
     STALE_EPOCH = "stale_epoch"
     FOREIGN_FILE = "foreign_file"
     LANDING_FOLDER_LOST = "landing_folder_lost"
+    LEDGER_BEHIND_ZONE = "ledger_behind_zone"
     PAYLOAD_CORRUPT = "payload_corrupt"
     BUILD_FAILED = "build_failed"
     BROKEN_CHAIN = "broken_chain"

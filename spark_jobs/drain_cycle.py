@@ -22,13 +22,12 @@ from app.landing.publish import (
     remove_table_folder,
     repair_file,
     revoke_older_epochs,
-    take_stock,
 )
 from app.landing.scratch_sweep import newest_epoch
 from app.landing.zone import LandingZone, ScratchRevoked
 from app.staging.database import Engine, answer_within, installation_id, open_engine, translated_errors
 from app.staging.file_plans import plan_next_files
-from app.staging.landing_ledger import files_to_repair, record_repaired, tables_to_repair, unrecorded_files
+from app.staging.landing_ledger import files_to_repair, record_repaired, tables_to_repair
 from app.staging.leases import (
     Claim,
     check_epoch,
@@ -43,6 +42,7 @@ from app.staging.table_registry import find_table_by_id, find_tables_by_id, note
 from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files, failure_text
 from spark_jobs.mirror_watch import is_mirrored
 from spark_jobs.publishing import TOGETHER, ClaimedTable, Publishing
+from spark_jobs.reconciliation import Reconciliation
 
 log = structlog.get_logger()
 
@@ -52,7 +52,9 @@ FILES_PER_ROUND: Final = 8
 DROP_SECONDS: Final = 600.0
 """Deleting all that is staged of a large table takes far longer than any other transaction."""
 
-QUARANTINES: Final = frozenset({Code.FOREIGN_FILE, Code.LANDING_FOLDER_LOST, Code.PAYLOAD_CORRUPT})
+QUARANTINES: Final = frozenset(
+    {Code.FOREIGN_FILE, Code.LANDING_FOLDER_LOST, Code.LEDGER_BEHIND_ZONE, Code.PAYLOAD_CORRUPT}
+)
 """What must never happen: the table stops until an operator has looked. Everything else is tried again."""
 
 
@@ -204,11 +206,7 @@ class DrainCycle:
         self.zone.create_folder(scratch.folder)
         if table.state is TableState.DROPPING:
             return
-        with self.engine.begin() as connection:
-            check_epoch(connection, table.table_id, epoch)
-            unrecorded = next(iter(unrecorded_files(connection, table, most=1)), None)
-        if take_stock(self.zone, table, self.installation_id, unrecorded) and unrecorded is not None:
-            self.publishing.record({unrecorded: epoch})
+        Reconciliation(self.engine, self.zone, self.installation_id, self.publishing.record).run(table, epoch)
 
     def _drop(self, table: Table, epoch: Epoch) -> Table | None:
         """R3 to R6; the table in its new generation, None when there is none, or none yet.

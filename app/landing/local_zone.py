@@ -18,6 +18,7 @@ from app.landing.zone import PathKind, RenameOutcome, ScratchRevoked
 _AT_FDCWD: Final = -100
 _RENAME_NOREPLACE: Final = 1
 _UNSUPPORTED: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
+_NO_FOLDER: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 
 class LocalZone:
@@ -28,11 +29,7 @@ class LocalZone:
         root.mkdir(parents=True, exist_ok=True)
 
     def kind(self, path: str) -> PathKind:
-        try:
-            mode = (self._root / path).stat().st_mode
-        except (FileNotFoundError, NotADirectoryError):
-            return PathKind.ABSENT
-        return PathKind.FOLDER if stat.S_ISDIR(mode) else PathKind.FILE
+        return _kind_at(self._root / path)
 
     def names(self, folder: str) -> list[str]:
         target = self._root / folder
@@ -41,14 +38,12 @@ class LocalZone:
     def kinds(self, folder: str) -> dict[str, PathKind]:
         try:
             with os.scandir(self._root / folder) as entries:
-                # An entry that is gone meanwhile is neither, where the listing itself does not tell.
-                return {
-                    entry.name: PathKind.FOLDER if entry.is_dir() else PathKind.FILE
-                    for entry in entries
-                    if entry.is_dir() or entry.is_file()
-                }
-        except (FileNotFoundError, NotADirectoryError):
+                kinds = {entry.name: _kind_of(entry) for entry in entries}
+        except OSError as error:
+            if error.errno not in _NO_FOLDER:
+                raise
             return {}
+        return {name: kind for name, kind in kinds.items() if kind is not PathKind.ABSENT}
 
     def modified_at(self, path: str) -> datetime | None:
         try:
@@ -88,8 +83,8 @@ class LocalZone:
 
     @contextmanager
     def read_file(self, path: str) -> Iterator[BinaryIO]:
-        with (self._root / path).open("rb") as file:
-            yield cast("BinaryIO", file)
+        with open_regular(self._root / path) as file:
+            yield file
 
     def rename(self, source: str, destination: str) -> RenameOutcome:
         origin, target = self._root / source, self._root / destination
@@ -133,7 +128,7 @@ class LocalZone:
     def revoke_folder(self, path: str) -> None:
         target = self._root / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        while not target.is_file():
+        while not _blocks_folder(target):
             aside = target.with_name(f"revoked-{target.name}-{uuid4().hex}")
             # The slash makes the system refuse anything but a folder: not the plain file of another revocation.
             with suppress(FileNotFoundError, NotADirectoryError):
@@ -143,6 +138,56 @@ class LocalZone:
                 pass
             shutil.rmtree(aside, ignore_errors=True)
         _sync_folder(target.parent)
+
+
+@contextmanager
+def open_regular(path: Path) -> Iterator[BinaryIO]:
+    """Open a regular file for reading, without waiting for whatever else may be there.
+
+    A plain `open` of a FIFO blocks until somebody writes into it, also across SIGTERM. Raises OSError for anything but
+    a regular file, also for a symbolic link to one.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        yield cast("BinaryIO", file)
+
+
+def _kind_at(target: Path) -> PathKind:
+    try:
+        mode = target.lstat().st_mode
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return PathKind.SPECIAL
+        if error.errno not in _NO_FOLDER:
+            raise
+        return PathKind.ABSENT
+    if stat.S_ISLNK(mode):
+        return PathKind.FOLDER if target.is_dir() else PathKind.SPECIAL
+    return _kind_of_mode(mode)
+
+
+def _kind_of(entry: os.DirEntry[str]) -> PathKind:
+    """What a listing shows; ABSENT for an entry that is gone meanwhile."""
+    if entry.is_dir(follow_symlinks=False):
+        return PathKind.FOLDER
+    return PathKind.FILE if entry.is_file(follow_symlinks=False) else _kind_at(Path(entry.path))
+
+
+def _kind_of_mode(mode: int) -> PathKind:
+    if stat.S_ISDIR(mode):
+        return PathKind.FOLDER
+    return PathKind.FILE if stat.S_ISREG(mode) else PathKind.SPECIAL
+
+
+def _blocks_folder(target: Path) -> bool:
+    """Whether nothing can be made below the path any more, because no folder is there, nor a link to one."""
+    kind = _kind_at(target)
+    if kind is PathKind.SPECIAL and target.is_symlink():
+        target.unlink(missing_ok=True)  # it may come to lead to a folder
+        return False
+    return kind in (PathKind.FILE, PathKind.SPECIAL)
 
 
 def rename_without_replacing(source: Path, target: Path) -> None:
@@ -180,7 +225,7 @@ _renameat2 = _load_renameat2()
 
 def _sync_folder(folder: Path) -> None:
     """Make a folder's entries durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

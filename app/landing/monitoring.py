@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from app.landing.local_zone import open_regular
 from app.landing.open_zone import ZonePlace, open_remote
 from app.landing.storage_address import StorageAddress
 
@@ -25,7 +26,7 @@ def read_tables_json(place: ZonePlace) -> bytes | None:
 
 
 def _read_local(landing_zone: Path) -> bytes:
-    with (landing_zone.parent / _FOLDER / _FILE).open("rb") as file:
+    with open_regular(landing_zone.parent / _FOLDER / _FILE) as file:
         return file.read(_MOST_BYTES + 1)
 
 

@@ -5,46 +5,23 @@ Turning older epochs' folders into plain files therefore ends what any older own
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 from uuid import UUID, uuid4
 
 import msgspec
 
-from app.domain.landing_file import BuiltFile, PlannedFile, file_name
+from app.domain.landing_file import BuiltFile, file_name
 from app.domain.names import TableName
 from app.domain.table import Epoch, Table, TableId
 from app.errors import Code, InvariantBroken
-from app.landing.parquet_file import read_identity
+from app.landing.folder_marker import MARKER, FolderMarker, require_marker
+from app.landing.stock import stands
 from app.landing.zone import FolderRenameUnsupported, LandingZone, PathKind, RenameOutcome
 
 SCRATCH: Final = "_scratchPad"
 METADATA: Final = "_metadata.json"
-MARKER: Final = "_gateway.json"
 PARTNER_EVENTS: Final = "_partnerEvents.json"
-PROCESSED: Final = ("_ProcessedFiles", "_FilesReadyToDelete")
-"""Where mirroring moves files that it has consumed, in the order of the moves."""
 _NONE: Final = Epoch(0)
-
-
-class FolderMarker(msgspec.Struct, frozen=True):
-    """`_gateway.json`: which generation of which table of which installation a landing folder belongs to."""
-
-    table: str
-    generation: int
-    installation_id: str
-
-    @classmethod
-    def of(cls, table: Table, installation_id: UUID) -> "FolderMarker":
-        return cls(str(table.name), table.generation, str(installation_id))
-
-
-class Sight(StrEnum):
-    """What stands, or stood until mirroring consumed it, under a planned file's number."""
-
-    ABSENT = "absent"
-    OURS = "ours"
-    FOREIGN = "foreign"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,37 +51,6 @@ def revoke_older_epochs(zone: LandingZone, scratch: Scratch, *, after: Epoch = _
             zone.revoke_folder(Scratch(scratch.table_id, Epoch(older)).folder)
 
 
-def look(zone: LandingZone, name: TableName, planned: PlannedFile) -> Sight:
-    """W3: whether the planned file is or was visible under its number, by the identity in its footer.
-
-    Raises OSError when the store fails or mirroring moves the file just now: then it must be looked at again.
-    """
-    file = file_name(planned.identity.number)
-    for folder in (name.folder, *(f"{name.folder}/{processed}" for processed in PROCESSED)):
-        kind = zone.kind(f"{folder}/{file}")
-        if kind is PathKind.FOLDER:
-            return Sight.FOREIGN
-        if kind is PathKind.FILE:
-            with zone.read_file(f"{folder}/{file}") as opened:
-                return Sight.OURS if read_identity(opened) == planned.identity else Sight.FOREIGN
-    return Sight.ABSENT
-
-
-def take_stock(zone: LandingZone, table: Table, installation_id: UUID, unrecorded: PlannedFile | None) -> bool:
-    """W3: whether the last owner made the first unrecorded file visible, so that it is only to be recorded.
-
-    What is found standing is durable when this returns. Raises InvariantBroken `foreign_file` for another file
-    under the number, `landing_folder_lost` for a file in another gateway's folder.
-    """
-    folder = table.name.folder
-    if zone.kind(folder) is PathKind.FOLDER:
-        zone.make_durable(folder)
-    if unrecorded is None or not _stands(zone, table.name, unrecorded):
-        return False
-    _require_marker(zone, table, installation_id)
-    return True
-
-
 def prepare_folder(
     zone: LandingZone, table: Table, installation_id: UUID, scratch: Scratch, *, published_before: bool
 ) -> None:
@@ -122,11 +68,11 @@ def prepare_folder(
         prepared = scratch.path(f"folder-{uuid4().hex}")  # an earlier try may have left half of one
         zone.create_folder(prepared)
         zone.create_file(f"{prepared}/{METADATA}", _metadata(table))
-        zone.create_file(f"{prepared}/{MARKER}", _marker(table, installation_id))
+        zone.create_file(f"{prepared}/{MARKER}", FolderMarker.of(table, installation_id).content())
         if "/" in folder:
             zone.create_folder(folder.rpartition("/")[0])
         _rename_folder(zone, prepared, folder)
-    _require_marker(zone, table, installation_id)
+    require_marker(zone, table, installation_id)
     if _read(zone, f"{folder}/{METADATA}") != _metadata(table):
         # Keys may be added once to a keyless table; the contract allows adding them to the file later.
         renewed = scratch.path(f"{METADATA}-{uuid4().hex}")
@@ -144,7 +90,7 @@ def remove_table_folder(zone: LandingZone, table: Table, installation_id: UUID, 
         zone.make_durable(folder)
         return
     stamp = zone.stamp(folder)
-    _require_marker(zone, table, installation_id)
+    require_marker(zone, table, installation_id)
     zone.remove_folder(folder, scratch.path("dropped"), stamp)
     if zone.kind(folder) is not PathKind.ABSENT:
         raise OSError(f"folder {folder} is still there")
@@ -155,7 +101,7 @@ def repair_file(zone: LandingZone, table: Table, installation_id: UUID, built: B
 
     Raises InvariantBroken `landing_folder_lost` when the folder is gone or another's.
     """
-    _require_marker(zone, table, installation_id)
+    require_marker(zone, table, installation_id)
     source = Scratch(built.planned.table_id, built.epoch).path(built.temp_name)
     zone.replace_file(source, f"{table.name.folder}/{file_name(built.planned.identity.number)}")
 
@@ -171,7 +117,7 @@ def make_visible(zone: LandingZone, name: TableName, built: BuiltFile) -> None:
     outcome = zone.rename(source, f"{name.folder}/{file_name(built.planned.identity.number)}")
     if outcome is RenameOutcome.RENAMED:
         return
-    if not _stands(zone, name, built.planned):
+    if not stands(zone, name, built.planned):
         raise FileNotFoundError(source)
 
 
@@ -183,29 +129,6 @@ def announce_partner(zone: LandingZone, worker_id: UUID, partner_name: str, sour
         zone.create_folder(SCRATCH)
         zone.create_file(prepared, msgspec.json.format(msgspec.json.encode(content)))
         zone.rename(prepared, PARTNER_EVENTS)
-
-
-def _stands(zone: LandingZone, name: TableName, planned: PlannedFile) -> bool:
-    """Whether the planned file is or was visible; durable if so."""
-    sight = look(zone, name, planned)
-    if sight is Sight.FOREIGN:
-        raise InvariantBroken(Code.FOREIGN_FILE, f"another file stands under number {planned.identity.number}")
-    if sight is Sight.ABSENT:
-        return False
-    zone.make_durable(f"{name.folder}/{file_name(planned.identity.number)}")
-    return True
-
-
-def _require_marker(zone: LandingZone, table: Table, installation_id: UUID) -> None:
-    folder = table.name.folder
-    if _read(zone, f"{folder}/{MARKER}") != _marker(table, installation_id):
-        raise InvariantBroken(
-            Code.LANDING_FOLDER_LOST, f"folder {folder} belongs to another table, generation or gateway"
-        )
-
-
-def _marker(table: Table, installation_id: UUID) -> bytes:
-    return msgspec.json.encode(FolderMarker.of(table, installation_id))
 
 
 def _rename_folder(zone: LandingZone, prepared: str, folder: str) -> None:

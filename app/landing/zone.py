@@ -23,6 +23,9 @@ class PathKind(StrEnum):
     ABSENT = "absent"
     FILE = "file"
     FOLDER = "folder"
+    SPECIAL = "special"
+    """Neither a regular file nor a folder, nor a link to a folder: a FIFO, socket, device or other symbolic link. It is
+    never opened: that can block forever."""
 
 
 class ScratchRevoked(Exception):

@@ -11,8 +11,9 @@ import msgspec
 
 from app.domain.zone_findings import Seen, ZoneCheck
 from app.errors import Code, Misconfigured
+from app.landing.folder_marker import MARKER
 from app.landing.open_zone import ZonePlace, open_zone
-from app.landing.publish import MARKER, SCRATCH
+from app.landing.publish import SCRATCH
 from app.landing.zone import LandingZone, PathKind, RenameOutcome
 
 OWNER: Final = f"{SCRATCH}/{MARKER}"

@@ -81,6 +81,37 @@ def plan_next_files(
     return plans
 
 
+def adopt_file(connection: sa.Connection, claim: Claim, identity: FileIdentity) -> PlannedFile | None:
+    """Plan exactly the file that already stands under the table's next number; None unless its rows are pending here.
+
+    Only a database restored to an older point meets such a file. The digest in its footer covers the payload of each
+    batch, so the same digest over the same sequences is the same rows, however files would be cut now. A process that
+    dies after the commit leaves a planned file, which the next owner finds visible. Raises InvariantBroken
+    `stale_epoch`.
+    """
+    table = claim.table
+    check_epochs(connection, {table.table_id: claim.epoch})
+    keys = {"table_ids": [table.table_id], "generations": [table.generation]}
+    last = connection.execute(SELECT_LAST_FILES, keys).one()
+    if last.is_unrecorded or identity.number != (last.number or 0) + 1:
+        return None
+    seed = seed_identity(str(table.name), table.generation)
+    if identity == seed:
+        file, changes = PlannedFile(table.table_id, table.schema_version, seed, payload_bytes=0), 0
+    else:
+        after = {(table.table_id, table.generation): BatchSequence(last.last_sequence or 0)}
+        pending = pending_blocks(connection, after, most=MOST_BLOCKS)[table.table_id]
+        blocks = [block for block in pending if block.last_sequence <= identity.last_sequence]
+        if not blocks:
+            return None
+        file, changes = _new_file(table, identity.number, blocks), sum(block.changes for block in blocks)
+    if file.identity != identity:
+        return None
+    connection.execute(INSERT_FILE, _line(file, changes))
+    connection.execute(ADVANCE_NEXT_FILE, {"table_id": table.table_id, "number": identity.number})
+    return file
+
+
 def _new_files(
     table: Table, last: sa.Row[Any], blocks: Sequence[PendingBlock], limits: FileLimits, *, most: int, slots: int
 ) -> list[tuple[PlannedFile, int]]:

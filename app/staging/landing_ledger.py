@@ -27,6 +27,13 @@ SELECT_UNRECORDED = sa.text(f"""
     SELECT {_FILE_COLUMNS} FROM mirrorgate.landing_files f
     WHERE table_id = :table_id AND generation = :generation AND state = 'planned' ORDER BY number LIMIT :most""")  # noqa: S608  # constant columns
 
+SELECT_IS_NOMINATED = sa.text("""
+    SELECT nominated_temp IS NOT NULL FROM mirrorgate.landing_files
+    WHERE table_id = :table_id AND generation = :generation AND number = :number""")
+
+SELECT_RECORDED_NUMBER = sa.text("""
+    SELECT recorded_file_number FROM mirrorgate.table_counters WHERE table_id = :table_id""")
+
 SELECT_FILES = sa.text(f"""
     SELECT {_FILE_COLUMNS} FROM mirrorgate.landing_files f
     WHERE table_id = :table_id AND generation = :generation AND number > :after ORDER BY number LIMIT :most""")  # noqa: S608  # constant text
@@ -113,6 +120,16 @@ def unrecorded_files(connection: sa.Connection, table: Table, *, most: int) -> l
     """Planned files that are not recorded as published, in order."""
     keys = {"table_id": table.table_id, "generation": table.generation, "most": most}
     return [_planned(table, LedgerEntry(*row)) for row in connection.execute(SELECT_UNRECORDED, keys)]
+
+
+def recorded_number(connection: sa.Connection, table_id: TableId) -> FileNumber:
+    """The last file number that is recorded as published; 0 for none."""
+    return FileNumber(connection.execute(SELECT_RECORDED_NUMBER, {"table_id": table_id}).scalar_one())
+
+
+def is_nominated(connection: sa.Connection, planned: PlannedFile) -> bool:
+    """Whether the ledger knows size and digest of a planned file."""
+    return bool(connection.execute(SELECT_IS_NOMINATED, _file_key(planned)).scalar())
 
 
 def files_to_repair(connection: sa.Connection, table: Table, *, most: int) -> list[PlannedFile]:

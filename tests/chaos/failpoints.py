@@ -9,14 +9,14 @@ from functools import wraps
 from typing import Any, Final
 from unittest.mock import patch
 
-from spark_jobs import build_files, drain_cycle, publishing
+from spark_jobs import build_files, drain_cycle, publishing, reconciliation
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.publishing import Publishing
 
 _STEPS: Final[dict[str, tuple[Any, str]]] = {
     "W1 claim": (DrainCycle, "_claim"),
     "W2 revoke": (drain_cycle, "revoke_older_epochs"),
-    "W3 look": (drain_cycle, "take_stock"),
+    "W3 look": (reconciliation, "take_stock"),
     "W2-W3 take over": (DrainCycle, "_take_over"),
     "W4 plan, not committed": (drain_cycle, "plan_next_files"),
     "W4 plan": (DrainCycle, "prepare"),

@@ -106,16 +106,16 @@ def test_the_plain_file_of_another_revocation_is_left_where_it_is(
 ) -> None:
     zone.create_folder("scratch/1")
     marker = root / "scratch" / "1"
-    real, first, inodes = Path.is_file, iter([True]), []
+    real, first, inodes = local_zone._blocks_folder, iter([True]), []
 
-    def is_file(path: Path) -> bool:
+    def blocks_folder(path: Path) -> bool:
         answer = real(path)
         if next(first, False):
             LocalZone(root).revoke_folder("scratch/1")
             inodes.append(marker.stat().st_ino)
         return answer
 
-    monkeypatch.setattr(Path, "is_file", is_file)
+    monkeypatch.setattr(local_zone, "_blocks_folder", blocks_folder)
     zone.revoke_folder("scratch/1")
     assert [marker.stat().st_ino] == inodes
     assert zone.names("scratch") == ["1"]

@@ -19,18 +19,15 @@ from app.errors import Code, InvariantBroken
 from app.landing.local_zone import LocalZone
 from app.landing.parquet_file import FileLayout, write_parquet
 from app.landing.publish import (
-    PROCESSED,
     Scratch,
-    Sight,
     announce_partner,
-    look,
     make_visible,
     prepare_folder,
     remove_table_folder,
     repair_file,
     revoke_older_epochs,
-    take_stock,
 )
+from app.landing.stock import PROCESSED, Sight, look, take_stock
 from app.landing.zone import FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked, StorageFailed
 from tests.support.gateway_parts import inserts
 from tests.support.schemas import schema_of

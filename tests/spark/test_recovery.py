@@ -135,7 +135,7 @@ def test_what_a_worker_saw_before_another_took_over_quarantines_nothing(
         drain(other)
         raise InvariantBroken(Code.FOREIGN_FILE, "seen long ago")
 
-    monkeypatch.setattr("spark_jobs.drain_cycle.take_stock", late)
+    monkeypatch.setattr("spark_jobs.reconciliation.take_stock", late)
     assert paused.prepare(table_id) is None
     assert landed_keys(landing_zone, "t") == [[1, 2]]
     assert current(engine, "t").state is TableState.ACTIVE
@@ -153,7 +153,7 @@ def test_a_store_that_fails_while_it_is_looked_at_only_delays(
             first.build_and_publish([claimed])
     end_lease(engine, first)
     with monkeypatch.context() as patch:
-        patch.setattr("app.landing.publish.read_identity", unreadable)
+        patch.setattr("app.landing.stock.read_identity", unreadable)
         assert second.prepare(claimed.table.table_id) is None
     stage_keys(engine, current(engine, "t"), [3])
     drain(second)

@@ -54,3 +54,15 @@ def clear(connection: sa.Connection, *, restart_ids: bool) -> None:
         names = {*connection.execute(sa.text(sequences)).scalars()}
         statements += [f"ALTER SEQUENCE mirrorgate.{name} RESTART" for name in sorted(names)]
     connection.execute(sa.text("; ".join(statements)))
+
+
+def clone_database(database_url: str, name: str) -> str:
+    """Make a database that is what this one is now, as a restored backup would be; its address."""
+    url = sa.make_url(database_url)
+    server = open_engine(database_in(database_url, "postgres"))
+    with server.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = :name"
+        connection.execute(sa.text(others), {"name": url.database})
+    server.dispose()
+    create_database(database_in(database_url, "postgres"), name, template=str(url.database))
+    return database_in(database_url, name)

@@ -1,0 +1,103 @@
+"""W3: compare the ledger with what stands in a table's folder, before the new owner publishes anything.
+
+After a crash the ledger is at most one file behind. After a restore of the database to an older point it may be any
+number of files behind, and mirroring may have consumed them: publishing under such a number would land it twice.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from app.domain.landing_file import BuiltFile, PlannedFile
+from app.domain.table import Epoch, FileNumber, Table
+from app.errors import Code, InvariantBroken
+from app.landing.folder_marker import require_marker
+from app.landing.stock import facts_under, identity_under, numbers_beyond, take_stock
+from app.landing.zone import LandingZone
+from app.staging.database import Connection, Engine
+from app.staging.file_plans import adopt_file
+from app.staging.landing_ledger import is_nominated, nominate, recorded_number, unrecorded_files
+from app.staging.leases import Claim, check_epoch
+
+log = structlog.get_logger()
+
+_NUMBERS_NAMED: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    """Brings the ledger of one table up to the files that stand in one landing zone, or stops the table."""
+
+    engine: Engine
+    zone: LandingZone
+    installation_id: UUID
+    record: Callable[[Mapping[PlannedFile, Epoch]], None]
+    """W8."""
+
+    def run(self, table: Table, epoch: Epoch) -> None:
+        """Record each file beyond the ledger that the ledger's own batches made; refuse any other.
+
+        A process that dies inside leaves the rest to the next owner. Raises InvariantBroken `foreign_file`,
+        `landing_folder_lost`, or `ledger_behind_zone` with the numbers that were seen.
+        """
+        with self.engine.begin() as connection:
+            check_epoch(connection, table.table_id, epoch)
+            recorded = recorded_number(connection, table.table_id)
+            unrecorded = _next_unrecorded(connection, table)
+        seen = numbers_beyond(self.zone, table.name, recorded)
+        while take_stock(self.zone, table, self.installation_id, unrecorded) and unrecorded is not None:
+            recorded, unrecorded = self._record_found(table, unrecorded, epoch)
+        while ahead := [number for number in seen if number > recorded]:
+            require_marker(self.zone, table, self.installation_id)
+            adopted = None if unrecorded is not None else self._adopt(table, epoch, ahead, recorded)
+            if adopted is None:
+                raise self._refusal(table, recorded, ahead)
+            recorded, unrecorded = self._record_found(table, adopted, epoch)
+
+    def _adopt(self, table: Table, epoch: Epoch, ahead: list[FileNumber], recorded: FileNumber) -> PlannedFile | None:
+        """Plan the file under the next number as it stands there; None where that cannot be."""
+        identity = identity_under(self.zone, table.name, ahead[0]) if ahead[0] == recorded + 1 else None
+        if identity is None:
+            return None
+        with self.engine.begin() as connection:
+            adopted = adopt_file(connection, Claim(table, epoch), identity)
+        if adopted is not None:
+            log.warning("file_adopted", table=str(table.name), generation=table.generation, number=ahead[0])
+        return adopted
+
+    def _record_found(self, table: Table, planned: PlannedFile, epoch: Epoch) -> tuple[FileNumber, PlannedFile | None]:
+        """Record a planned file that stands; its number, and the next one that is planned and not recorded."""
+        with self.engine.begin() as connection:
+            known = is_nominated(connection, planned)
+        if not known:  # only after a restore: the nomination was made after the backup
+            facts = facts_under(self.zone, table.name, planned.identity.number)
+            found = BuiltFile(planned, epoch, "found", facts.file_bytes, facts.sha256)
+            with self.engine.begin() as connection:
+                nominate(connection, [found])
+        self.record({planned: epoch})
+        with self.engine.begin() as connection:
+            return planned.identity.number, _next_unrecorded(connection, table)
+
+    def _refusal(self, table: Table, recorded: FileNumber, ahead: list[FileNumber]) -> InvariantBroken:
+        first = identity_under(self.zone, table.name, ahead[0])
+        if first is None or (first.table, first.generation) != (str(table.name), table.generation):
+            return InvariantBroken(Code.FOREIGN_FILE, f"another file stands under number {ahead[0]}")
+        return InvariantBroken(
+            Code.LEDGER_BEHIND_ZONE,
+            f"the ledger ends at file {recorded}, but the landing zone has, or mirroring has consumed, files of this"
+            f" table that the database does not know: {_named(ahead)}; the database was restored to an older point",
+        )
+
+
+def _next_unrecorded(connection: Connection, table: Table) -> PlannedFile | None:
+    return next(iter(unrecorded_files(connection, table, most=1)), None)
+
+
+def _named(numbers: list[FileNumber]) -> str:
+    """The numbers as people read them: a few, then how many there are and the last one."""
+    if len(numbers) <= _NUMBERS_NAMED:
+        return ", ".join(map(str, numbers))
+    return f"{', '.join(map(str, numbers[:_NUMBERS_NAMED]))}, … {numbers[-1]} ({len(numbers)} in all)"

@@ -1,0 +1,175 @@
+"""A database restored to an older point beside a landing zone that has gone on: no number lands twice."""
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from app.domain.landing_file import file_name
+from app.domain.table import FileNumber, TableState
+from app.domain.table_options import TableOptions
+from app.landing.stock import PROCESSED
+from app.staging.database import open_engine
+from tests.drain.conftest import NewDrain
+from tests.support import sql
+from tests.support.databases import clone_database
+from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
+from tests.support.schemas import schema_of
+from tests.support.small_drain import publish_pending
+
+ID = schema_of({"id": "int64"}, ["id"])
+_NAMES = count(1)
+
+
+class Backup:
+    """A copy of the database as it was, to go on with."""
+
+    def __init__(self, database_url: str) -> None:
+        self.url = clone_database(database_url, f"restored_{next(_NAMES)}")
+        self.engine = open_engine(self.url)
+        sql.run(self.engine, "DELETE FROM mirrorgate.workers")
+
+
+@pytest.fixture
+def backups() -> Iterator[list[Backup]]:
+    backups: list[Backup] = []
+    yield backups
+    for backup in backups:
+        backup.engine.dispose()
+
+
+def go_on(engine: sa.Engine, new_drain: NewDrain, *keys: int) -> None:
+    """Accept and publish one file per key."""
+    cycle = new_drain()
+    for key in keys:
+        stage_keys(engine, current(engine, "t"), [key])
+        publish_pending(cycle)
+    sql.run(engine, "DELETE FROM mirrorgate.workers")
+
+
+def consume(landing_zone: Path, numbers: range, into: str) -> None:
+    """What mirroring does with files that it has taken in."""
+    processed = landing_zone / "t" / into
+    processed.mkdir(exist_ok=True)
+    for number in numbers:
+        name = file_name(FileNumber(number))
+        (landing_zone / "t" / name).rename(processed / name)
+
+
+def numbers_in(folder: Path) -> list[int]:
+    return sorted(int(file.stem) for file in folder.glob("*.parquet"))
+
+
+def why(engine: sa.Engine, name: str = "t") -> str:
+    return str(sql.value(engine, "SELECT state_reason FROM mirrorgate.tables WHERE name = :name", name=name))
+
+
+@pytest.mark.parametrize(
+    ("into", "consumed", "seen"),
+    [
+        ("", range(0), "2, 3, 4, 5, 6, 7, 8"),
+        (PROCESSED[0], range(1, 9), "2, 3, 4, 5, 6, 7, 8"),
+        (PROCESSED[1], range(1, 9), "2, 3, 4, 5, 6, 7, 8"),
+        (PROCESSED[0], range(1, 8), "2, 3, 4, 5, 6, 7, 8"),
+    ],
+    ids=["plain", "processed", "readytodelete", "processed_keep_last"],
+)
+def test_a_number_that_was_published_after_the_backup_is_never_published_again(
+    engine: sa.Engine,
+    database_url: str,
+    landing_zone: Path,
+    new_drain: NewDrain,
+    backups: list[Backup],
+    into: str,
+    consumed: range,
+    seen: str,
+) -> None:
+    registered(engine, "t", ID)
+    go_on(engine, new_drain, 1)
+    backups.append(Backup(database_url))
+    go_on(engine, new_drain, *range(2, 9))
+    if into:
+        consume(landing_zone, consumed, into)
+    visible = numbers_in(landing_zone / "t")
+    restored = backups[0].engine
+    stage_keys(restored, current(restored, "t"), [1001], [1002])
+    publish_pending(new_drain(url=backups[0].url))
+    assert numbers_in(landing_zone / "t") == visible
+    assert current(restored, "t").state is TableState.QUARANTINED
+    assert why(restored).startswith("ledger_behind_zone: ")
+    assert f"{seen};" in why(restored)
+
+
+def test_files_that_only_mirroring_removed_are_missed_when_a_later_one_stands(
+    engine: sa.Engine, database_url: str, landing_zone: Path, new_drain: NewDrain, backups: list[Backup]
+) -> None:
+    registered(engine, "t", ID)
+    go_on(engine, new_drain, 1)
+    backups.append(Backup(database_url))
+    go_on(engine, new_drain, 2, 3, 4)
+    for number in (1, 2, 3):
+        (landing_zone / "t" / file_name(FileNumber(number))).unlink()
+    restored = backups[0].engine
+    stage_keys(restored, current(restored, "t"), [1001])
+    publish_pending(new_drain(url=backups[0].url))
+    assert numbers_in(landing_zone / "t") == [4]
+    assert why(restored).startswith("ledger_behind_zone: ")
+
+
+@pytest.mark.parametrize("into", ["", *PROCESSED])
+def test_files_of_batches_that_the_backup_holds_are_recorded_however_they_were_cut_and_not_landed_again(
+    engine: sa.Engine, database_url: str, landing_zone: Path, new_drain: NewDrain, backups: list[Backup], into: str
+) -> None:
+    registered(engine, "t", ID, TableOptions(seed_file=True))
+    stage_keys(engine, current(engine, "t"), [1], [2], [3])
+    backups.append(Backup(database_url))
+    publish_pending(new_drain(rows=1))
+    assert landed_keys(landing_zone, "t") == [[], [1], [2], [3]]
+    if into:
+        consume(landing_zone, range(1, 5), into)
+    restored = backups[0].engine
+    cycle = new_drain(url=backups[0].url)
+    publish_pending(cycle)
+    stage_keys(restored, current(restored, "t"), [4])
+    publish_pending(cycle)
+    assert current(restored, "t").state is TableState.ACTIVE
+    assert numbers_in(landing_zone / "t") == ([5] if into else [1, 2, 3, 4, 5])
+    recorded = "SELECT number, row_count, file_bytes, file_sha256 FROM mirrorgate.landing_files ORDER BY number LIMIT 4"
+    assert sql.rows(restored, recorded) == sql.rows(engine, recorded)
+
+
+@pytest.mark.parametrize("into", ["", PROCESSED[0]])
+def test_files_that_were_planned_at_the_backup_are_recorded_from_what_stands(
+    engine: sa.Engine, database_url: str, landing_zone: Path, new_drain: NewDrain, backups: list[Backup], into: str
+) -> None:
+    """Planned and not nominated: the ledger knows neither size nor digest of what was built after the backup."""
+    table = registered(engine, "t", ID)
+    stage_keys(engine, table, [1], [2])
+    planner = new_drain(rows=1)
+    claimed = planner.prepare(table.table_id)
+    assert claimed is not None
+    backups.append(Backup(database_url))
+    planner.build_and_publish([claimed])
+    if into:
+        consume(landing_zone, range(1, 3), into)
+    restored = backups[0].engine
+    cycle = new_drain(url=backups[0].url)
+    publish_pending(cycle)
+    stage_keys(restored, current(restored, "t"), [3])
+    publish_pending(cycle)
+    assert current(restored, "t").state is TableState.ACTIVE
+    assert numbers_in(landing_zone / "t") == ([3] if into else [1, 2, 3])
+    assert sql.value(restored, "SELECT count(*) FROM mirrorgate.landing_files WHERE file_sha256 IS NULL") == 0
+
+
+def test_a_foreign_file_beyond_the_next_number_quarantines_its_table_at_the_take_over(
+    engine: sa.Engine, landing_zone: Path, new_drain: NewDrain
+) -> None:
+    registered(engine, "t", ID)
+    go_on(engine, new_drain, 1)
+    (landing_zone / "t" / file_name(FileNumber(7))).write_bytes(b"not ours")
+    go_on(engine, new_drain, 2)
+    assert why(engine).startswith("foreign_file: another file stands under number 7")
+    assert numbers_in(landing_zone / "t") == [1, 7]
