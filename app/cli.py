@@ -1,9 +1,8 @@
 """The command line: run the gateway or its parts, and look after tables and keys of a running one."""
 
-import os
 import sys
-from pathlib import Path
-from typing import Annotated, NoReturn
+from importlib.metadata import version
+from typing import Annotated, Final, NoReturn
 
 import typer
 from rich.console import Console
@@ -12,17 +11,15 @@ from app import cli_declare, cli_operate  # noqa: F401  # they add their command
 from app.cli_access import audit, keys
 from app.cli_dead_letters import dead_letters
 from app.cli_doctor import doctor
+from app.cli_parts import api, drain, list_settings, migrate, up
 from app.cli_remote import status, tables
 from app.cli_send import send
 from app.errors import Code, MirrorgateError
-from app.settings import Settings
-from app.telemetry import configure_logging
 
 app = typer.Typer(
     name="mirrorgate",
-    help="Ingestion gateway for Microsoft Fabric open mirroring: change batches in, ordered Parquet files out.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
@@ -33,71 +30,31 @@ app.add_typer(dead_letters, name="dead-letters")
 app.command()(doctor)
 app.command()(send)
 app.command()(status)
+app.command()(up)
+app.command()(api)
+app.command()(drain)
+app.command()(migrate)
+app.command("settings")(list_settings)
 
 _errors = Console(stderr=True)
 
-DataDir = Annotated[Path, typer.Option(help="Postgres data, keys and logs of this gateway live here.")]
+_VERSION_FLAGS: Final = ("--version", "-V")
 
 
-@app.command()
-def up(
-    data_dir: DataDir = Path(".mirrorgate"),
-    port: Annotated[int | None, typer.Option(help="Port of the API; 0 picks a free one.")] = None,
-    landing_zone: Annotated[
-        str | None,
-        typer.Option(help="Folder or OneLake address to publish into; unset: `landing-zone` below the data directory."),
-    ] = None,
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"mirrorgate {version('mirrorgate')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    show_version: Annotated[
+        bool,
+        typer.Option(*_VERSION_FLAGS, help="Print the version and exit.", callback=_print_version, is_eager=True),
+    ] = False,
 ) -> None:
-    """Run the whole gateway on this machine: a private Postgres, the API and the drain.
-
-    Prints `ready http://127.0.0.1:<port>` when it serves. Ctrl-C stops everything; the next start carries on.
-    """
-    from app.up import up as run_up
-
-    settings = Settings.from_environment(port=port)
-    configure_logging(settings)
-    run_up(settings, data_dir, landing_zone, _errors, environment=os.environ)
-
-
-@app.command()
-def api() -> None:
-    """Run the API alone, against MIRRORGATE_DATABASE_URL."""
-    from app.main import serve
-
-    serve(Settings.from_environment())
-
-
-@app.command()
-def drain(
-    once: Annotated[bool, typer.Option("--once", help="Publish what is pending now, then exit.")] = False,
-    data_dir: DataDir = Path(".mirrorgate"),
-) -> None:
-    """Run the drain alone, against MIRRORGATE_DATABASE_URL and MIRRORGATE_LANDING_ZONE.
-
-    It needs Java 17 or newer: the machine's, or the one that the extra `embedded` brings. On a Spark cluster use
-    `spark-submit … spark_jobs/drain.py` instead.
-    """
-    from app.embedded import find_java
-
-    environment = {**os.environ, "JAVA_HOME": str(find_java(data_dir, os.environ))}
-    command = [sys.executable, "-m", "spark_jobs.drain", *(["--once"] if once else [])]
-    os.execve(command[0], command, environment)
-
-
-@app.command()
-def migrate(
-    check: Annotated[bool, typer.Option("--check", help="Only say what the database and this program need.")] = False,
-) -> None:
-    """Bring the database of MIRRORGATE_DATABASE_URL to this program's schema; safe to repeat."""
-    from app.staging.schema_revision import check_revisions
-    from app.staging.schema_revision import migrate as run_migrations
-
-    url = Settings.from_environment().require_database_url()
-    if check:
-        _errors.print(check_revisions(url), highlight=False, soft_wrap=True)
-        return
-    run_migrations(url)
-    _errors.print("the database is up to date")
+    """Ingestion gateway for Microsoft Fabric open mirroring: change batches in, ordered Parquet files out."""
 
 
 def _remedy(error: MirrorgateError) -> str:

@@ -1,6 +1,7 @@
 """Commands about who may do what: API keys, and the audit."""
 
 import json
+import secrets
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -13,6 +14,7 @@ from rich.table import Table as Grid
 
 from app.cli_remote import AsJson, DataDir, Key, Url
 from app.client import GatewayClient
+from app.domain.api_key import format_key
 
 _HOME: Final = Path(".mirrorgate")
 _PAGE: Final = 1000
@@ -37,11 +39,17 @@ def create_key(
     key: Key = None,
     data_dir: DataDir = _HOME,
 ) -> None:
-    """Create an API key and print it; its secret is not shown again."""
+    """Create an API key in a running gateway and print it; its secret is not shown again."""
     expires_at = None if days is None else (datetime.now(UTC) + timedelta(days=days)).isoformat()
     wanted = {"rights": rights.split(","), "tables": table_patterns.split(","), "expires_at": expires_at}
     with GatewayClient.find(url, key, data_dir) as client:
         typer.echo(client.post("/v1/keys", wanted)["key"])
+
+
+@keys.command("generate")
+def generate_key() -> None:
+    """Print a new key for MIRRORGATE_ADMIN_KEY. Asks no gateway: the key works where that variable holds it."""
+    typer.echo(format_key(secrets.token_hex(4), secrets.token_urlsafe(32)))
 
 
 @keys.command("list")

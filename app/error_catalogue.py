@@ -385,7 +385,9 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     Code.SHUTTING_DOWN: CodeFacts(Kind.UNAVAILABLE, "This API process is stopping.", _RETRY),
     Code.NOT_READY: CodeFacts(Kind.UNAVAILABLE, "A part of the gateway is not ready.", "See GET /readyz."),
     Code.BAD_SETTING: CodeFacts(
-        Kind.MISCONFIGURED, "A setting is missing or not valid.", "See docs/settings.md for the settings."
+        Kind.MISCONFIGURED,
+        "A setting is missing or not valid.",
+        "Correct the variable that the message names; docs/settings.md has all of them.",
     ),
     Code.PUBLIC_WITHOUT_KEY: CodeFacts(
         Kind.MISCONFIGURED,
@@ -428,6 +430,11 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         Kind.MISCONFIGURED,
         "The database has a schema revision that does not serve this program.",
         "Run `mirrorgate migrate` of the newest version; a database that is too new needs a newer program.",
+    ),
+    Code.EXTRA_MISSING: CodeFacts(
+        Kind.MISCONFIGURED,
+        "The command needs packages that are not installed.",
+        "Install the extra of mirrorgate that the message names (docs/install.md).",
     ),
     Code.POSTGRES_MISSING: CodeFacts(
         Kind.MISCONFIGURED,

@@ -115,6 +115,7 @@ class Code(StrEnum):
     UNSAFE_SETUP = "unsafe_setup"
     ALREADY_RUNNING = "already_running"
     DATABASE_NOT_MIGRATED = "database_not_migrated"
+    EXTRA_MISSING = "extra_missing"
     POSTGRES_MISSING = "postgres_missing"
     POSTGRES_FAILED = "postgres_failed"
     JAVA_MISSING = "java_missing"

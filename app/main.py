@@ -5,11 +5,12 @@ import gc
 import multiprocessing
 import os
 import signal
-import ssl
+import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from importlib.metadata import version
 from typing import Any, Final
 
 import structlog
@@ -43,6 +44,7 @@ from app.api.slow_bodies import Pace, SlowBodies
 from app.api.tokens import token_verifier
 from app.api.turns import Turns
 from app.api.well_formed_url import WellFormedUrl
+from app.child_process import exit_with_parent, run_process
 from app.domain.backlog import BacklogLimit
 from app.errors import Code, Misconfigured
 from app.ingest import BacklogWatch, Ingest
@@ -54,7 +56,7 @@ from app.staging.database import driver_url, open_engine, pin_marker_position, t
 from app.staging.group_commit import GroupCommit
 from app.staging.schema_revision import require_migrated
 from app.staging.wake import WakeSender
-from app.supervisor import exit_with_parent
+from app.start_checks import check_serving, free_port
 from app.telemetry import configure_logging
 from app.temporary_folder import temporary_folder
 
@@ -164,7 +166,9 @@ def serve(settings: Settings, *, parent_pid: int | None = None) -> None:
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises the signal again when it has stopped
     check_start(settings)
-    if parent_pid is not None:
+    if parent_pid is None:
+        free_port(settings.host, settings.port)  # uvicorn's own message is a log line without a remedy
+    else:
         exit_with_parent(parent_pid)
     config = uvicorn.Config(
         "app.main:served_app",
@@ -181,15 +185,41 @@ def serve(settings: Settings, *, parent_pid: int | None = None) -> None:
         timeout_graceful_shutdown=settings.shutdown_seconds,
         timeout_worker_healthcheck=30,
     )
-    if settings.api_processes > 1:
-        with _shared_metrics():
-            _ApiProcesses(config, [config.bind_socket()]).run()
-        return
-    server = uvicorn.Server(config)
-    with suppress(KeyboardInterrupt):
-        server.run()
-    if not server.started:
-        sys.exit(STARTUP_FAILURE)
+    facts = _facts(settings)
+    try:
+        if settings.api_processes > 1:
+            with _shared_metrics():
+                listener = config.bind_socket()
+                log.info("api_started", **facts)
+                _ApiProcesses(config, [listener]).run()
+            return
+        server = _Server(config, facts)
+        with suppress(KeyboardInterrupt):
+            server.run()
+        if not server.started:
+            sys.exit(STARTUP_FAILURE)
+    finally:
+        log.info("api_stopped", **facts)
+
+
+def _facts(settings: Settings) -> dict[str, Any]:
+    """What an operator asks first about an API that runs."""
+    scheme = "http" if settings.tls_certificate_file is None else "https"
+    address = f"{scheme}://{settings.host}:{settings.port}"
+    return {"version": version("mirrorgate"), "address": address, "processes": settings.api_processes}
+
+
+class _Server(uvicorn.Server):
+    """Logs that it listens."""
+
+    def __init__(self, config: uvicorn.Config, facts: dict[str, Any]) -> None:
+        super().__init__(config)
+        self._facts = facts
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            log.info("api_started", **self._facts)
 
 
 @contextmanager
@@ -230,9 +260,7 @@ def listening(settings: Settings) -> dict[str, Any]:
 def check_start(settings: Settings) -> None:
     """Refuse to start on a database of another revision, or in public without TLS or any key."""
     configure_logging(settings)
-    settings.require_safe_listening()
-    check_certificate(settings)
-    token_verifier(settings)
+    check_serving(settings)
     for sentence in unknown_variables(os.environ):
         log.warning("unknown_variable", detail=sentence)
     engine = open_engine(settings.require_database_url())
@@ -241,6 +269,12 @@ def check_start(settings: Settings) -> None:
         pin_marker_position(engine, marker_first=settings.marker_first)
         with translated_errors(), engine.begin() as connection:
             has_key = settings.admin_key is not None or count_valid_keys(connection) > 0
+        if not has_key:
+            log.warning(
+                "no_key_exists",
+                detail="no request can be authenticated: MIRRORGATE_ADMIN_KEY is not set, and no key is stored",
+                remedy="Set MIRRORGATE_ADMIN_KEY; `mirrorgate keys generate` prints one.",
+            )
         if settings.host not in LOOPBACK and not has_key:
             raise Misconfigured(
                 Code.PUBLIC_WITHOUT_KEY, f"the API would listen on {settings.host} with no API key at all"
@@ -249,23 +283,8 @@ def check_start(settings: Settings) -> None:
         engine.dispose()
 
 
-def check_certificate(settings: Settings) -> None:
-    """Raises Misconfigured `bad_setting` for a certificate and key that cannot be read or do not belong together."""
-    certificate, key = settings.tls_certificate_file, settings.tls_key_file
-    if certificate is None:
-        return
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
-    except (OSError, ValueError) as error:
-        raise Misconfigured(
-            Code.BAD_SETTING,
-            f"{certificate} and {key} are no certificate and private key: {error}",
-            remedy="Set MIRRORGATE_TLS_CERTIFICATE_FILE and MIRRORGATE_TLS_KEY_FILE to PEM files that this user may "
-            "read, the key without a passphrase.",
-        ) from error
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m app.main", description="Run the API.")
     parser.add_argument("--parent-pid", type=int, help="stop when this process is gone")
-    serve(Settings.from_environment(), parent_pid=parser.parse_args().parent_pid)
+    parent = parser.parse_args().parent_pid
+    run_process(lambda: serve(Settings.from_environment(), parent_pid=parent), is_child=parent is not None)

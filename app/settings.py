@@ -2,15 +2,18 @@
 
 import difflib
 import json
+import re
 from collections.abc import Mapping
 from enum import StrEnum
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from app.errors import Code, Misconfigured
+from app.domain.api_key import ApiKey
+from app.errors import Code, Misconfigured, RejectedInput
 
 PREFIX: Final = "MIRRORGATE_"
 _FOREIGN: Final = frozenset({"MIRRORGATE_URL", "MIRRORGATE_API_KEY"})
@@ -18,6 +21,9 @@ _FOREIGN: Final = frozenset({"MIRRORGATE_URL", "MIRRORGATE_API_KEY"})
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 """Hosts that only this machine reaches."""
+
+
+_SPARK_MASTER: Final = re.compile(r"local(\[.+\])?|local-cluster\[.+\]|(spark|k8s)://.+|yarn")
 
 
 class GrantedRights(BaseModel):
@@ -53,7 +59,7 @@ class LogFormat(StrEnum):
 class Settings(BaseSettings):
     """Settings of the gateway, read once at start. Unset ones have the defaults shown."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="ignore", frozen=True, allow_inf_nan=False)
 
     database_url: Annotated[
         SecretStr | None, Field(description="Postgres 15 or newer, `postgresql://user:password@host/database`.")
@@ -241,7 +247,9 @@ class Settings(BaseSettings):
     ] = 600.0
     spark_master: Annotated[
         str | None,
-        Field(description="Spark master of the drain; unset: what spark-submit says, else `local[*]`."),
+        Field(
+            description="Spark master of the drain; unset: what spark-submit says, else `local[*]`.",
+        ),
     ] = None
     drain_bins: Annotated[
         int | None,
@@ -282,6 +290,14 @@ class Settings(BaseSettings):
         ),
     ] = False
     log_format: Annotated[LogFormat, Field(description="`json` (one object a line) or `console`.")] = LogFormat.JSON
+    log_bytes: Annotated[
+        int,
+        Field(
+            ge=2**16,
+            description="`mirrorgate up` rolls each of its log files before it exceeds this many bytes.",
+        ),
+    ] = 64 * 2**20
+    log_files: Annotated[int, Field(ge=0, description="Older files that are kept of each log.")] = 5
     log_level: Annotated[
         str, Field(pattern="^(debug|info|warning|error)$", description="Lowest level that is logged.")
     ] = "info"
@@ -291,6 +307,37 @@ class Settings(BaseSettings):
     def _postgres_only(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None and not value.get_secret_value().startswith(("postgresql://", "postgres://")):
             raise ValueError("must start with postgresql://")
+        return value
+
+    @field_validator("admin_key")
+    @classmethod
+    def _a_key(cls, value: SecretStr | None) -> SecretStr | None:
+        try:
+            if value is not None:
+                ApiKey.parse(value.get_secret_value())
+        except RejectedInput:
+            raise ValueError(
+                "must be mg_<id>_<secret>: 8 to 32 hexadecimal digits, then 20 to 128 letters, digits, - and _; "
+                "`mirrorgate keys generate` prints a new one"
+            ) from None
+        return value
+
+    @field_validator("spark_master")
+    @classmethod
+    def _a_master(cls, value: str | None) -> str | None:
+        if value and not _SPARK_MASTER.fullmatch(value):
+            raise ValueError("must be local[*], spark://host:port, k8s://…, or yarn")
+        return value
+
+    @field_validator("forwarded_allow_ips")
+    @classmethod
+    def _networks(cls, value: str) -> str:
+        for entry in map(str.strip, value.split(",")):
+            try:
+                if entry != "*":
+                    ip_network(entry)
+            except ValueError:
+                raise ValueError(f"{entry!r} is neither an IP address, nor a network such as 10.1.0.0/16") from None
         return value
 
     @field_validator("oidc_rights", mode="before")
@@ -317,10 +364,13 @@ class Settings(BaseSettings):
             return cls.model_validate(cls().model_dump() | given) if given else cls()
         except ValidationError as error:
             wrong = "; ".join(
-                f"{PREFIX}{'.'.join(str(part) for part in issue['loc']).upper()}: {issue['msg']}"
+                f"{PREFIX}{'.'.join(str(part) for part in issue['loc']).upper()}: "
+                + issue["msg"].removeprefix("Value error, ")
                 for issue in error.errors(include_input=False)
             )
-            raise Misconfigured(Code.BAD_SETTING, wrong) from None
+            raise Misconfigured(
+                Code.BAD_SETTING, wrong, remedy="Correct the value, or unset the variable for its default."
+            ) from None
 
     @field_validator("max_bytes_in_memory")
     @classmethod

@@ -1,24 +1,24 @@
 """Keeps the processes of `mirrorgate up` running, and lets none outlive it.
 
 Every child has a session of its own, so that Ctrl-C in a terminal reaches the supervisor alone, which stops
-the children in order. If the supervisor dies without doing so, each child notices (`exit_with_parent`).
+the children in order. If the supervisor dies without doing so, each child notices (`app.child_process`).
 """
 
-import atexit
 import os
 import signal
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Final, NoReturn, Self
 
 import structlog
+
+from app.child_process import CANNOT_START
+from app.log_files import ChildLog
 
 _log = structlog.get_logger()
 
@@ -27,7 +27,6 @@ _LONGEST_DELAY: Final = 10.0
 _LIVED_WELL: Final = 30.0
 _TROUBLE_AFTER: Final = 3
 _READY_LOOKS: Final = 0.1
-_PARENT_LOOKS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +36,18 @@ class Child:
     name: str
     command: Sequence[str]
     environment: Mapping[str, str]
-    log_file: Path | None = None
+    log: ChildLog | None = None
     stop_signal: signal.Signals = signal.SIGTERM
     stop_within: float = 15.0
     running: "subprocess.Popen[bytes] | None" = None
+
+
+class ChildRefused(Exception):
+    """A child ended because it cannot start as it is configured, and was never of use before."""
+
+    def __init__(self, child: Child) -> None:
+        super().__init__(f"{child.name} cannot start")
+        self.child = child
 
 
 def run(
@@ -55,6 +62,10 @@ def run(
     Returns when every child has ended. `is_ready` is asked until it says yes, then `on_ready` is called, once.
     `on_trouble` is called for a child that has died three times in a row soon after its start. Call it in the
     main thread. If the process dies here, the children end by themselves.
+
+    Raises ChildRefused, once the others have been stopped, for a child that ends with CANNOT_START and was never of
+    use: it neither lived for half a minute nor saw everything ready. Starting it again would change nothing. Later the
+    same exit status is a death like any other, because the others serve.
     """
     with _Signals() as signals:
         kept = [_Kept(child) for child in children]
@@ -76,33 +87,6 @@ def stop_signals_interrupt() -> Iterator[None]:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 restore.callback(signal.signal, number, signal.signal(number, interrupt))
         yield
-
-
-def exit_with_parent(parent_pid: int | None = None, *, grace: float = 20.0) -> None:
-    """From now on this process ends when its parent does: by SIGTERM, and after `grace` seconds at once.
-
-    `parent_pid` is the parent that started it, in case that one is gone already; default: the present one.
-    """
-    expected = os.getppid() if parent_pid is None else parent_pid
-    # Registered this early it is the last to run, after a graceful stop.
-    atexit.register(_end_own_group, orphan_of=expected)
-    threading.Thread(target=_follow_parent, args=(expected, grace), name="exit-with-parent", daemon=True).start()
-
-
-def _follow_parent(expected: int, grace: float) -> None:
-    never = threading.Event()
-    while os.getppid() == expected:
-        never.wait(_PARENT_LOOKS)
-    os.kill(os.getpid(), signal.SIGTERM)
-    never.wait(grace)
-    _end_own_group(orphan_of=expected)
-    os._exit(1)
-
-
-def _end_own_group(*, orphan_of: int) -> None:
-    """What the supervisor does for a dead child's group, it cannot do any more: end what this process started."""
-    if os.getppid() != orphan_of and os.getpgrp() == os.getpid():
-        os.killpg(os.getpid(), signal.SIGKILL)
 
 
 class _Signals:
@@ -148,14 +132,18 @@ class _Kept:
         self.child = child
         self.process = child.running
         self.failures = 0
+        self.was_of_use = False
         self._started_at = self._start_at = time.monotonic()
 
     def has_ended(self) -> bool:
         return self.process is None or self.process.poll() is not None
 
     def tend(self) -> None:
-        """Notice that the process has ended, and start it when it is time to."""
+        """Notice that the process has ended, and start it when it is time to. Raises ChildRefused."""
         if self.process is not None and self.process.poll() is not None:
+            self.was_of_use |= time.monotonic() - self._started_at >= _LIVED_WELL
+            if self.process.returncode == CANNOT_START and not self.was_of_use:
+                raise ChildRefused(self.child)
             self._plan_restart(f"exit code {self.process.returncode}")
             self.kill_group()
         if self.process is None and time.monotonic() >= self._start_at:
@@ -178,16 +166,15 @@ class _Kept:
 
     def _start(self) -> "subprocess.Popen[bytes]":
         self._started_at = time.monotonic()
-        with ExitStack() as opened:
-            log = opened.enter_context(self.child.log_file.open("ab")) if self.child.log_file else None
-            return subprocess.Popen(
-                self.child.command,
-                env=self.child.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+        log = None if self.child.log is None else self.child.log.descriptor
+        return subprocess.Popen(
+            self.child.command,
+            env=self.child.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
 
     def _plan_restart(self, reason: str) -> None:
         now = time.monotonic()
@@ -213,6 +200,8 @@ def _keep_running(
                 on_trouble(one.child)
         if not ready and is_ready():
             ready = True
+            for one in kept:
+                one.was_of_use = True
             on_ready()
         looks = [look for one in kept if (look := one.next_look()) is not None]
         if not ready:

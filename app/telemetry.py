@@ -1,9 +1,11 @@
 """Logs and metric names. No log line or label ever holds a row value or a secret."""
 
+import io
 import logging
 import sys
-from collections.abc import MutableMapping
-from typing import Any, Final
+from collections.abc import Callable, MutableMapping
+from contextlib import suppress
+from typing import Any, BinaryIO, Final, TypeAlias, cast
 
 import msgspec
 import structlog
@@ -52,8 +54,54 @@ def current_request_id() -> str | None:
     return found
 
 
-def configure_logging(settings: Settings) -> None:
-    """One line per event on standard error, as JSON or for the console; other libraries' warnings in the same form."""
+class UnfailingStream(io.RawIOBase):
+    """Writes lines to another stream and ignores that it cannot, as when the disk is full or the reader is gone.
+
+    What a process does must not fail because nobody can be told of it.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def write(self, line: Any, /) -> int:
+        with suppress(OSError):
+            self._stream.write(line)
+            self._stream.flush()
+        return len(line)
+
+
+Event: TypeAlias = MutableMapping[str, Any]
+
+
+class _TextOver:
+    """A text stream for `logging`, over a stream of bytes."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(text.encode())
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+def _showing(show: Callable[[Event], None] | None) -> structlog.types.Processor:
+    def pass_on(_: object, __: str, event: Event) -> Event:
+        if show is not None and event.get("level") in {"warning", "error", "critical"}:
+            show(event)
+        return event
+
+    return pass_on
+
+
+def configure_logging(
+    settings: Settings, stream: io.RawIOBase | None = None, *, show: Callable[[Event], None] | None = None
+) -> None:
+    """Write one line per event to `stream` or standard error, as JSON or for the console.
+
+    Other libraries' warnings take the same form. `show` sees each warning and error besides.
+    """
     is_json = settings.log_format is LogFormat.JSON
     text: structlog.types.Processor = _json_text if is_json else structlog.dev.ConsoleRenderer()
     common: list[structlog.types.Processor] = [
@@ -61,16 +109,16 @@ def configure_logging(settings: Settings) -> None:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
+        _showing(show),
     ]
+    bytes_out = cast("BinaryIO", stream or UnfailingStream(sys.stderr.buffer))
     structlog.configure(
         processors=[*common, _json_bytes if is_json else text],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[settings.log_level.upper()]),
-        logger_factory=structlog.BytesLoggerFactory(sys.stderr.buffer)
-        if is_json
-        else structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.BytesLoggerFactory(bytes_out) if is_json else structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
-    others = logging.StreamHandler(sys.stderr)
+    others = logging.StreamHandler(sys.stderr if stream is None else _TextOver(bytes_out))
     last = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, text]
     others.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=common, processors=last))
     logging.basicConfig(level=logging.WARNING, handlers=[others])

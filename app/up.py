@@ -6,13 +6,12 @@ Postgres, the API and the drain run as children of this process, which only star
 import http.client
 import json
 import os
-import re
 import secrets
 import signal
-import socket
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,18 +19,43 @@ from rich.console import Console
 
 from app import supervisor
 from app.certificates import trusting_only
-from app.doctor import examine, landing_place, require_safe
+from app.child_process import refusal_among
+from app.doctor import examine, require_safe
+from app.domain.api_key import ApiKey, format_key
 from app.embedded import DataDirectory, PrivatePostgres, find_java
-from app.errors import Code, Misconfigured
-from app.landing.open_zone import ZonePlace
-from app.settings import PREFIX, Settings
+from app.errors import Code, Misconfigured, RejectedInput
+from app.log_files import ChildLog, RotatingFile, Rotation
+from app.settings import PREFIX, LogFormat, Settings
 from app.staging.schema_revision import migrate
 from app.supervisor import Child
+from app.telemetry import Event, configure_logging
+from app.up_plan import UpPlan, plan_up
 
 GATEWAY_FILE: Final = "gateway.json"
 ADMIN_KEY_FILE: Final = "admin.key"
-_KEY: Final = re.compile(r"mg_[0-9a-f]{8}_[A-Za-z0-9_-]{43}")
 _READY_ANSWER_WITHIN: Final = 2.0
+
+
+def configure_up_logging(settings: Settings, data_dir: Path, console: Console) -> None:
+    """Write this process's own log lines where they disturb nobody.
+
+    A service's standard error gets them as JSON. On a terminal they go to `up.log`, and people see only what is wrong,
+    in words. The file is made with its first line, never before the data directory is there.
+    """
+    if not console.is_terminal or settings.log_format is not LogFormat.JSON:
+        configure_logging(settings)
+        return
+    file = RotatingFile(data_dir.absolute() / "up.log", Rotation(settings.log_bytes, settings.log_files))
+    configure_logging(settings, file, show=partial(_show, console))
+
+
+def _show(console: Console, event: Event) -> None:
+    """A warning or an error in words: its detail and remedy, else its name and facts."""
+    facts = {name: value for name, value in event.items() if name not in {"event", "level", "timestamp"}}
+    told = [str(facts[name]) for name in ("detail", "remedy") if facts.get(name)]
+    words = str(event["event"]).replace("_", " ")
+    text = ". ".join(told) or ", ".join([words, *(f"{name.replace('_', ' ')} {fact}" for name, fact in facts.items())])
+    console.print(f"{event['level']}: {text}", style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 def up(
@@ -45,47 +69,49 @@ def up(
     """Run the gateway until SIGTERM, SIGINT or SIGHUP; returns when everything has ended.
 
     Prints one line `ready http://…` to standard output when it serves; `console` gets what people should see
-    besides. The children inherit `environment`. Raises Misconfigured for what keeps it from starting. If the
-    process dies here, the children end, and the next `up` on the data directory carries on.
+    besides. The children inherit `environment`. Raises Misconfigured for what keeps it from starting, also when a
+    child says so before it was ever of use. If the process dies here, the children end, and the next `up` on the data
+    directory carries on.
     """
     # The outer suppress comes first: an interrupt during the work before or after `run` is a clean stop too.
-    with suppress(KeyboardInterrupt), supervisor.stop_signals_interrupt(), DataDirectory(data_dir) as directory:
-        _run(settings, directory.path, landing_zone, console, environment)
+    with suppress(KeyboardInterrupt), supervisor.stop_signals_interrupt():
+        plan = plan_up(settings, data_dir, landing_zone, environment)
+        with DataDirectory(plan.data_dir):
+            _run(plan, console, environment)
+    console.print("stopped")
 
 
-def _run(
-    settings: Settings, data_dir: Path, landing_zone: str | None, console: Console, environment: Mapping[str, str]
-) -> None:
-    location = landing_zone or settings.landing_zone or str(data_dir / "landing-zone")
-    settings = settings.model_copy(update={"landing_zone": location})
-    place = landing_place(settings)
-    place.check()
-    settings.require_safe_listening()
-    certificate = settings.tls_certificate_file and settings.tls_certificate_file.absolute()
-    port = _free_port(settings.host, settings.port)
-    address = _local_address(settings.host)
-    url = f"{'http' if certificate is None else 'https'}://{f'[{address}]' if ':' in address else address}:{port}"
+def _run(plan: UpPlan, console: Console, environment: Mapping[str, str]) -> None:
+    settings, data_dir = plan.settings, plan.data_dir
+    admin_key = _admin_key(settings, data_dir / ADMIN_KEY_FILE)
     java_home = find_java(data_dir, environment)
-    with _database(settings, data_dir) as (database_url, postgres):
+    with ExitStack() as stack:
+
+        def log_of(name: str) -> ChildLog:
+            rotation = Rotation(settings.log_bytes, settings.log_files)
+            is_json = settings.log_format is LogFormat.JSON
+            return stack.enter_context(ChildLog(data_dir / f"{name}.log", rotation, as_json=is_json))
+
+        database_url, postgres = stack.enter_context(_database(settings, data_dir, log_of))
         migrate(database_url)
-        _require_safe(settings, place, database_url, data_dir, environment)
+        _require_safe(plan, database_url, environment)
         children_environment = {
             **environment,
             f"{PREFIX}DATABASE_URL": database_url,
-            f"{PREFIX}LANDING_ZONE": location,
-            f"{PREFIX}ADMIN_KEY": _admin_key(settings, data_dir / ADMIN_KEY_FILE),
+            f"{PREFIX}LANDING_ZONE": plan.place.location,
+            f"{PREFIX}ADMIN_KEY": admin_key,
             f"{PREFIX}HOST": settings.host,
-            f"{PREFIX}PORT": str(port),
+            f"{PREFIX}PORT": str(plan.port),
             "JAVA_HOME": str(java_home),
         }
-        children = [*postgres, *_children(data_dir, children_environment)]
-        with _gateway_file(data_dir / GATEWAY_FILE, url, certificate):
+        children = [*postgres, *_children(log_of, children_environment)]
+        with _gateway_file(data_dir / GATEWAY_FILE, plan.url, plan.certificate), _refusals_named():
             supervisor.run(
                 children,
-                is_ready=lambda: _answers_ready(address, port, certificate),
-                on_ready=lambda: _say_ready(url),
+                is_ready=lambda: _answers_ready(plan.address, plan.port, plan.certificate),
+                on_ready=lambda: _say_ready(plan.url),
                 on_trouble=lambda child: console.print(
-                    f"{child.name} keeps ending; the end of {child.log_file} says why",
+                    f"{child.name} keeps ending; the end of {child.log and child.log.path} says why",
                     style="yellow",
                     markup=False,
                     soft_wrap=True,
@@ -93,67 +119,59 @@ def _run(
             )
 
 
-def _require_safe(
-    settings: Settings, place: ZonePlace, database_url: str, data_dir: Path, environment: Mapping[str, str]
-) -> None:
+@contextmanager
+def _refusals_named() -> Iterator[None]:
+    """Raise what a child said that keeps it from starting."""
+    try:
+        yield
+    except supervisor.ChildRefused as refused:
+        name, log = refused.child.name, refused.child.log
+        said = None if log is None else refusal_among(log.recent())
+        raise said or Misconfigured(
+            Code.BAD_SETTING, f"{name} cannot start", remedy=f"Read {log and log.path}."
+        ) from None
+
+
+def _require_safe(plan: UpPlan, database_url: str, environment: Mapping[str, str]) -> None:
     """Raises Misconfigured `unsafe_setup`. A remote landing zone is tried out by the drain alone: while its service is
     away, changes are accepted all the same."""
-    folder = None if place.is_remote else place
-    findings = examine(folder, database_url, environment, data_dir=data_dir)
-    require_safe(findings, allow_unsafe=settings.allow_unsafe)
+    folder = None if plan.place.is_remote else plan.place
+    findings = examine(folder, database_url, environment, data_dir=plan.data_dir)
+    require_safe(findings, allow_unsafe=plan.settings.allow_unsafe)
 
 
 @contextmanager
-def _database(settings: Settings, data_dir: Path) -> Iterator[tuple[str, list[Child]]]:
+def _database(
+    settings: Settings, data_dir: Path, log_of: Callable[[str], ChildLog]
+) -> Iterator[tuple[str, list[Child]]]:
     """The database's url: the one that is set, else a private Postgres, which comes with the child that it is."""
     if settings.database_url is not None:
         yield settings.database_url.get_secret_value(), []
         return
-    with PrivatePostgres(data_dir) as postgres:
-        yield postgres.url, [postgres_child(postgres)]
+    log = log_of("postgres")
+    with PrivatePostgres(data_dir, log=log) as postgres:
+        yield postgres.url, [postgres_child(postgres, log)]
 
 
-def postgres_child(postgres: PrivatePostgres) -> Child:
+def postgres_child(postgres: PrivatePostgres, log: ChildLog | None = None) -> Child:
     """A started Postgres as a child to supervise; started again it is reached under the same url."""
     return Child(
         "postgres",
         postgres.command,
         postgres.environment,
-        log_file=postgres.log_file,
+        log=log,
         stop_signal=signal.SIGINT,
         stop_within=30.0,
         running=postgres.process,
     )
 
 
-def _children(data_dir: Path, environment: Mapping[str, str]) -> list[Child]:
+def _children(log_of: Callable[[str], ChildLog], environment: Mapping[str, str]) -> list[Child]:
     def python(name: str, module: str) -> Child:
         command = [sys.executable, "-m", module, "--parent-pid", str(os.getpid())]
-        return Child(name, command, environment, log_file=data_dir / f"{name}.log")
+        return Child(name, command, environment, log=log_of(name))
 
     return [python("api", "app.main"), python("drain", "spark_jobs.drain")]
-
-
-def _free_port(host: str, port: int) -> int:
-    """`port`, or any free one for 0. Raises Misconfigured `bad_setting` when another process listens on it."""
-    try:
-        family, kind, protocol, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, protocol) as trial:
-            # Connections that a stopped gateway left in TIME_WAIT do not keep the port; a listener does.
-            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            trial.bind(where)
-            return int(trial.getsockname()[1])
-    except OSError as error:
-        raise Misconfigured(
-            Code.BAD_SETTING,
-            f"the gateway cannot listen on port {port} of {host}: {error.strerror}",
-            remedy=f"Stop the program that uses it, or give another --port (or {PREFIX}PORT); 0 takes any free one.",
-        ) from error
-
-
-def _local_address(host: str) -> str:
-    """Where this machine reaches a server that listens on `host`."""
-    return {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
 def _admin_key(settings: Settings, file: Path) -> str:
@@ -164,12 +182,14 @@ def _admin_key(settings: Settings, file: Path) -> str:
     if settings.admin_key is not None:
         return settings.admin_key.get_secret_value()
     if not file.exists():
-        _write_private(file, f"mg_{secrets.token_hex(4)}_{secrets.token_urlsafe(32)}\n")
+        _write_private(file, format_key(secrets.token_hex(4), secrets.token_urlsafe(32)) + "\n")
     key = file.read_text().strip()
-    if not _KEY.fullmatch(key):
+    try:
+        ApiKey.parse(key)
+    except RejectedInput:
         raise Misconfigured(
             Code.BAD_SETTING, f"{file} does not hold an API key", remedy="Delete it; the next start makes a new one."
-        )
+        ) from None
     return key
 
 

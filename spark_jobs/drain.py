@@ -14,12 +14,14 @@ from uuid import UUID, uuid4
 import structlog
 from pyspark.sql import SparkSession
 
+from app.child_process import exit_with_parent, run_process
 from app.doctor import examine, landing_place, require_safe
 from app.domain.drain_plan import FileLimits
-from app.errors import Code, InvariantBroken, MirrorgateError, Misconfigured
+from app.errors import Code, InvariantBroken, MirrorgateError, Misconfigured, TemporarilyUnavailable
 from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.parquet_file import FileLayout
 from app.landing.publish import announce_partner
+from app.landing.retries import TryAgain
 from app.landing.zone import PathKind, ScratchRevoked
 from app.landing.zone_owner import claim_zone
 from app.settings import Settings
@@ -28,7 +30,6 @@ from app.staging.leases import give_up_lease, renew_lease
 from app.staging.retention import RetentionLimits
 from app.staging.schema_revision import require_migrated
 from app.staging.wake import WakeListener
-from app.supervisor import exit_with_parent
 from app.telemetry import configure_logging
 from app.temporary_folder import temporary_folder
 from spark_jobs.build_files import BuildPlace
@@ -194,9 +195,12 @@ def _check_start(settings: Settings) -> None:
 
 
 def _check_landing_zone(place: ZonePlace) -> None:
-    """Raises Misconfigured `landing_zone_unusable` when it cannot be looked at, or is a file."""
+    """Raises Misconfigured `landing_zone_unusable` when it cannot be looked at, or is a file; TemporarilyUnavailable
+    while its service is away, which another start may outlive."""
     try:
         usable = open_zone(place).kind("") is not PathKind.FILE
+    except TryAgain as error:
+        raise TemporarilyUnavailable(Code.NOT_READY, f"landing zone {place.location}: {error}") from error
     except OSError as error:
         raise Misconfigured(Code.LANDING_ZONE_UNUSABLE, f"landing zone {place.location}: {error}") from error
     if not usable:
@@ -228,14 +232,14 @@ def main() -> None:
     parser.add_argument("--once", action="store_true", help="publish what is due now, then exit")
     parser.add_argument("--parent-pid", type=int, help="stop when this process is gone")
     arguments = parser.parse_args()
-    if arguments.parent_pid is not None:
-        exit_with_parent(arguments.parent_pid)
-    settings = Settings.from_environment(max_delay_seconds=0.0 if arguments.once else None)
-    run_drain(settings, once=arguments.once)
+
+    def drain() -> None:
+        if arguments.parent_pid is not None:
+            exit_with_parent(arguments.parent_pid)
+        run_drain(Settings.from_environment(max_delay_seconds=0.0 if arguments.once else None), once=arguments.once)
+
+    run_process(drain, is_child=arguments.parent_pid is not None)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except MirrorgateError as error:
-        sys.exit(f"{error.detail}\nCode: {error.code}\nRemedy: {error.remedy}")
+    main()

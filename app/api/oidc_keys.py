@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import httpx
 import jwt
@@ -12,7 +11,7 @@ import msgspec
 import structlog
 
 from app.errors import Code, TemporarilyUnavailable
-from app.settings import LOOPBACK
+from app.start_checks import is_safe_address
 
 log = structlog.get_logger()
 
@@ -102,15 +101,6 @@ def _published_keys(issuer: str) -> dict[str, jwt.PyJWK]:
     if not keys:
         raise ValueError("there is no signing key")
     return {str(key.key_id): key for key in keys}
-
-
-def is_safe_address(address: str) -> bool:
-    """Whether nobody on the way can change what is read from there: https, or this machine."""
-    try:
-        parts = urlsplit(address)
-    except ValueError:
-        return False
-    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
 
 
 def _json(client: httpx.Client, address: str) -> dict[str, Any]:

@@ -2,35 +2,22 @@
 
 from app.api.auth import TokenVerifier
 from app.domain.access import Grant, Right
-from app.errors import Code, Misconfigured
 from app.settings import Settings
+from app.start_checks import check_tokens
 
 
 def token_verifier(settings: Settings) -> TokenVerifier | None:
     """The verifier of tokens, None where no issuer is set. It asks the issuer for nothing yet.
 
-    Raises Misconfigured `bad_setting` for settings that do not go together, or without the extra `oidc`.
+    Raises Misconfigured for settings that do not go together, or without the extra `oidc`.
     """
+    check_tokens(settings)
     issuer, audience = settings.oidc_issuer, settings.oidc_audience
-    if issuer is None:
+    if issuer is None or audience is None:
         return None
-    if audience is None or not settings.oidc_rights:
-        raise Misconfigured(
-            Code.BAD_SETTING,
-            "MIRRORGATE_OIDC_ISSUER needs MIRRORGATE_OIDC_AUDIENCE and MIRRORGATE_OIDC_RIGHTS",
-            remedy="Set all three as docs/security.md says; a token without a role named there may do nothing.",
-        )
-    try:
-        from app.api.oidc import OidcVerifier
-        from app.api.oidc_keys import IssuerKeys, is_safe_address
-    except ModuleNotFoundError as error:
-        raise Misconfigured(
-            Code.BAD_SETTING,
-            "MIRRORGATE_OIDC_ISSUER is set, and the packages that verify tokens are not installed",
-            remedy="Install mirrorgate[oidc].",
-        ) from error
-    if not is_safe_address(issuer):
-        raise Misconfigured(Code.BAD_SETTING, "MIRRORGATE_OIDC_ISSUER must be an https address")
+    from app.api.oidc import OidcVerifier
+    from app.api.oidc_keys import IssuerKeys
+
     granted_by = {
         name: Grant(frozenset(map(Right, granted.rights)), tuple(granted.tables))
         for name, granted in settings.oidc_rights.items()

@@ -20,6 +20,16 @@ class DataDirectory:
         self.path = path.absolute()
         self._descriptor: int | None = None
 
+    def check(self) -> None:
+        """Raise Misconfigured as entering would, and make nothing."""
+        present = next(path for path in (self.path, *self.path.parents) if path.exists())
+        if not present.is_dir() or not os.access(present, os.W_OK | os.X_OK):
+            why = "cannot be written by this user" if present.is_dir() else "is not a folder"
+            raise self._unusable(f"{present} {why}")
+        if (self.path / "lock").exists():
+            with self:
+                pass
+
     def __enter__(self) -> Self:
         """Take the lock. Raises Misconfigured `already_running` naming the directory and the pid that has it."""
         descriptor = self._open()
@@ -48,8 +58,11 @@ class DataDirectory:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             return os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            raise Misconfigured(
-                Code.BAD_SETTING,
-                f"the data directory {self.path} cannot be used: {error.strerror}",
-                remedy="Give a --data-dir that this user may create and write.",
-            ) from error
+            raise self._unusable(str(error.strerror)) from error
+
+    def _unusable(self, why: str) -> Misconfigured:
+        return Misconfigured(
+            Code.BAD_SETTING,
+            f"the data directory {self.path} cannot be used: {why}",
+            remedy="Give a --data-dir that this user may create and write.",
+        )

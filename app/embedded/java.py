@@ -69,6 +69,12 @@ def find_java(private_dir: Path, environment: Mapping[str, str]) -> Path:
     raise Misconfigured(Code.JAVA_MISSING, f"no Java {_OLDEST} or newer: {seen}")
 
 
+def require_java(environment: Mapping[str, str]) -> None:
+    """Raise Misconfigured `java_missing` where `find_java` would, as far as that can be told without writing a file."""
+    if next(_of_the_wheel(), None) is None:
+        find_java(Path(os.devnull), environment)
+
+
 def _of_the_machine(environment: Mapping[str, str]) -> Iterator[Path]:
     if home := environment.get("JAVA_HOME"):
         yield Path(home) / "bin" / "java"

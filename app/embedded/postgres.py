@@ -11,6 +11,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +25,7 @@ from app.embedded.leftover_postgres import LockFile, stop_leftover
 from app.embedded.postgres_account import SYSTEM_ENVIRONMENT, PostgresAccount, choose_account
 from app.embedded.socket_folder import make_socket_folder, remove_socket_folder
 from app.errors import Code, Misconfigured
+from app.log_files import ChildLog
 
 _log = structlog.get_logger()
 
@@ -66,17 +68,21 @@ def running_url(data_dir: Path) -> str | None:
 class PrivatePostgres:
     """Postgres 18 on `<data_dir>/postgres`, as a direct child that ends when its starter does.
 
-    `settings` win over the defaults. Start it from the main thread: Linux counts the *thread* that started a
+    `settings` win over the defaults. Its log goes to `log`, which must be open until `stop`; without one to
+    `postgres.log`, which nobody rotates. Start it from the main thread: Linux counts the *thread* that started a
     process as its parent.
     """
 
-    def __init__(self, data_dir: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, data_dir: Path, settings: Mapping[str, str] | None = None, *, log: ChildLog | None = None
+    ) -> None:
         self._data_dir = data_dir.absolute()
         self._folder = self._data_dir / "postgres"
         self._socket_link = self._data_dir / "postgres.socket"
         self._settings = {**_SETTINGS, **(settings or {})}
         self._socket_folder: Path | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._log = log
         self.log_file = self._data_dir / "postgres.log"
         self.command: tuple[str, ...] = ()
         """The command line, once started: a supervisor that runs it again gets a Postgres under the same url."""
@@ -111,7 +117,7 @@ class PrivatePostgres:
         Raises Misconfigured `postgres_missing` or `postgres_failed`. If the process dies here: the next start
         throws an unfinished initialisation away, and stops a Postgres that runs.
         """
-        programs = _find_programs()
+        programs = find_programs()
         self._data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         account = choose_account(self._folder)
         stale = stop_leftover(self._folder)
@@ -185,7 +191,8 @@ class PrivatePostgres:
                 )
 
     def _becomes_ready(self) -> bool:
-        with self.log_file.open("ab") as log:
+        with ExitStack() as stack:
+            log = self._log.descriptor if self._log is not None else stack.enter_context(self.log_file.open("ab"))
             self._process = process = subprocess.Popen(
                 self.command,
                 cwd="/",
@@ -205,7 +212,8 @@ class PrivatePostgres:
 
     def _reason(self, log_begin: int) -> str:
         """The line of the log, from `log_begin` on, that says why Postgres ended."""
-        lines = self.log_file.read_bytes()[log_begin:].decode(errors="replace").splitlines()
+        said = b"\n".join(self._log.recent()) if self._log is not None else self.log_file.read_bytes()[log_begin:]
+        lines = said.decode(errors="replace").splitlines()
         fatal = [line for line in lines if "FATAL" in line or "PANIC" in line]
         return (fatal or lines or ["it was not ready in time"])[-1]
 
@@ -217,7 +225,7 @@ class PrivatePostgres:
         _run(command, within=_START_WITHIN, given=statement)
 
 
-def _find_programs() -> Path:
+def find_programs() -> Path:
     """The folder of the wheel's Postgres 18 programs. Raises Misconfigured `postgres_missing`."""
     # Importing the wheel would create a lock file and watch for the exit of this process.
     wheel = find_spec(_WHEEL)

@@ -4,6 +4,8 @@ The only module that imports azure. The SDK's own retries are off: it would repe
 and report that the source is missing. What it raises becomes `Refused` or `TryAgain`.
 """
 
+import logging
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ import structlog
 from azure.core import MatchConditions
 from azure.core.credentials import TokenCredential
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
-from azure.identity import DefaultAzureCredential
+from azure.identity import CredentialUnavailableError, DefaultAzureCredential
 from azure.storage.filedatalake import DataLakeFileClient, DataLakeServiceClient
 
 from app.errors import Code, Misconfigured
@@ -30,6 +32,62 @@ _ABSENT: Final = frozenset({"", "BlobNotFound", "PathNotFound", "ResourceNotFoun
 _PASSING: Final = frozenset({"DestinationPathIsBeingDeleted", "SourcePathIsBeingDeleted", "PathInUse"})
 _ATTEMPT: Final = "mirrorgate_attempt"
 _NEW_ONLY: Final[dict[str, Any]] = {"match_condition": MatchConditions.IfMissing}
+
+
+_SCOPE: Final = "https://storage.azure.com/.default"
+_PRINCIPAL: Final = ("AZURE_TENANT_ID", "AZURE_CLIENT_ID")
+_SECRETS: Final = ("AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PATH", "AZURE_FEDERATED_TOKEN_FILE")
+
+
+def require_credential(options: StorageOptions, environment: Mapping[str, str] = os.environ) -> None:
+    """Raise Misconfigured `landing_zone_unusable` when no credential of the Azure SDK's chain is configured.
+
+    Whether the credential has access, only the service can tell; a complete service principal is not tried out,
+    because the service that would be asked may be away.
+    """
+    if options.credential is not None:
+        return
+    secret = next((name for name in _SECRETS if environment.get(name)), None)
+    missing = [name for name in _PRINCIPAL if not environment.get(name)]
+    if secret is not None and missing:
+        raise _no_credential(f"{secret} is set without {' and '.join(missing)}")
+    if secret is None and not _finds_identity():
+        raise _no_credential("there is no service principal, managed identity or `az login`")
+
+
+def _finds_identity() -> bool:
+    """Whether a managed identity, a workload identity or a developer's login answers on this machine."""
+    with _quietly(), DefaultAzureCredential() as chain:
+        for credential in chain.credentials:
+            try:
+                cast("TokenCredential", credential).get_token(_SCOPE)
+            except CredentialUnavailableError:
+                continue
+            except AzureError:  # it is configured and does not work now; the drain says why
+                return True
+            return True
+    return False
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Within the block the SDK does not log a warning for each credential that is not there."""
+    logger = logging.getLogger("azure.identity")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def _no_credential(why: str) -> Misconfigured:
+    return Misconfigured(
+        Code.LANDING_ZONE_UNUSABLE,
+        f"no credential for the landing zone: {why}",
+        remedy="Set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET of a service principal that may write it, "
+        "or run where a managed identity or `az login` is.",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,13 @@ class ZonePlace:
             StorageAddress.parse(self.location)
             _require_packages()
 
+    def check_credential(self) -> None:
+        """Raise Misconfigured for a remote place that nothing on this machine gives access to."""
+        if self.is_remote:
+            from app.landing.adls_client import require_credential
+
+            require_credential(self.options)
+
 
 def open_zone(place: ZonePlace) -> LandingZone:
     """The landing zone at a place; a remote one is opened once per process and shared by its threads.

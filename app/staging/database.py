@@ -52,8 +52,10 @@ def open_engine(
 
     With `bound_statements` the server, too, ends a statement, or a transaction that its client has left, after
     `silence_seconds`: an abandoned one gives its locks back by then. A migration must not be bounded so.
+
+    Raises Misconfigured `bad_setting` for a text that is no such address.
     """
-    url = sa.make_url(database_url).set(drivername="postgresql+psycopg")
+    url = _parsed(database_url).set(drivername="postgresql+psycopg")
     settings = session_settings()
     if bound_statements:
         milliseconds = str(round(1_000 * silence_seconds))
@@ -81,6 +83,23 @@ def open_engine(
     sa.event.listen(engine, "handle_error", _replace_connections)
     _bound_ping(engine.dialect)
     return engine
+
+
+def check_database_url(database_url: str) -> None:
+    """Raise Misconfigured `bad_setting` for a text that is no address of a database; connects to none."""
+    _parsed(database_url)
+
+
+def _parsed(database_url: str) -> sa.URL:
+    try:
+        return sa.make_url(database_url)
+    except (sa.exc.ArgumentError, ValueError):  # their texts hold the password
+        raise Misconfigured(
+            Code.BAD_SETTING,
+            "MIRRORGATE_DATABASE_URL is no address of a database",
+            remedy="Write postgresql://user:password@host:port/database, and in a password %40 for @, %2F for /, "
+            "%3A for : and %25 for %.",
+        ) from None
 
 
 def _choose_format(_: object, cursor: Any, __: str, ___: object, context: Any, ____: bool) -> None:

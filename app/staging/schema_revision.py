@@ -51,8 +51,10 @@ def program_revision() -> str:
     return head
 
 
-def migrate(database_url: str, revision: str = "head", *, patience: float = _PATIENCE) -> None:
+def migrate(database_url: str, revision: str = "head", *, patience: float = _PATIENCE) -> tuple[str | None, str]:
     """Bring the database to this program's schema revision; no-op when it is there, or newer and fits.
+
+    Returns the revision before, None for a database that had none, and the one after.
 
     One transaction: a process that dies here leaves the old revision. It never waits long for a lock that requests
     would then queue behind; it begins again for `patience` seconds, then raises TemporarilyUnavailable `table_busy`.
@@ -93,7 +95,7 @@ def check_revisions(database_url: str) -> str:
     return f"this program needs {program_revision()}; the database has {found}, which serves programs from {oldest} on"
 
 
-def _migrate(engine: sa.Engine, revision: str) -> None:
+def _migrate(engine: sa.Engine, revision: str) -> tuple[str | None, str]:
     with translated_errors(), engine.begin() as connection:
         connection.execute(SET_LOCK_TIMEOUT, {"milliseconds": str(_LOCK_MILLISECONDS)})
         connection.execute(LOCK_MIGRATION)
@@ -102,10 +104,11 @@ def _migrate(engine: sa.Engine, revision: str) -> None:
         if found is not None and _is_newer(found):
             if not serves_this_program(connection, found):
                 raise _unfit(found)
-            return
+            return found, found
         configuration = _configuration()
         configuration.attributes["connection"] = connection
         alembic.command.upgrade(configuration, revision)
+        return found, str(present_revision(connection))
 
 
 def present_revision(connection: sa.Connection) -> str | None:

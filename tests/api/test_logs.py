@@ -6,12 +6,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
 import httpx
 import pytest
+from pydantic import SecretStr
+from structlog.testing import capture_logs
 
+from app import main
 from app.embedded import PrivatePostgres
+from app.settings import Settings
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.support.databases import create_database, database_in
 from tests.support.processes import REPOSITORY
@@ -87,3 +92,20 @@ def test_a_warning_of_another_library_is_a_json_line_too() -> None:
 
 def test_a_stop_on_request_writes_no_error(conversation: Conversation) -> None:
     assert [line for line in conversation.log if line["level"] in {"error", "critical"}] == []
+
+
+def test_the_api_says_that_it_starts_and_stops_where_and_in_which_version(conversation: Conversation) -> None:
+    events = {line["event"]: line for line in conversation.log}
+    for event in ("api_started", "api_stopped"):
+        assert events[event]["version"] == version("mirrorgate")
+        assert events[event]["address"].startswith("http://127.0.0.1:")
+    assert "no_key_exists" not in events
+
+
+def test_an_api_without_any_key_warns_that_nobody_can_log_in(database_url: str) -> None:
+    with capture_logs() as logs, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(main, "configure_logging", lambda _: None)
+        main.check_start(Settings(database_url=SecretStr(database_url)))
+    (line,) = [line for line in logs if line["event"] == "no_key_exists"]
+    assert line["log_level"] == "warning"
+    assert "keys generate" in line["remedy"]

@@ -57,8 +57,8 @@ def test_the_command_prints_findings_as_json_and_exits_1_when_something_is_unsaf
 
 def test_a_drain_on_an_unsafe_database_does_not_start(database_url: str, tmp_path: Path) -> None:
     ran = run("spark_jobs.drain", "--once", **set_up(database_url, tmp_path))
-    assert ran.returncode == 1
-    assert "Code: unsafe_setup" in ran.stderr
+    assert ran.returncode == 78
+    assert "error unsafe_setup: " in ran.stderr
     assert "postgres_fsync: fsync is off" in ran.stderr
     assert "MIRRORGATE_ALLOW_UNSAFE=true" in ran.stderr
 
@@ -71,8 +71,8 @@ def test_a_drain_on_the_landing_zone_of_another_gateway_does_not_start(
     ran = run(
         "spark_jobs.drain", "--once", **set_up(database_url, tmp_path), MIRRORGATE_ALLOW_UNSAFE=allowed, JAVA_HOME="/x"
     )
-    assert ran.returncode == 1
-    assert "Code: landing_zone_taken" in ran.stderr
+    assert ran.returncode == 78
+    assert "error landing_zone_taken: " in ran.stderr
     assert str(tmp_path) in ran.stderr
     assert str(OTHER) in ran.stderr
     assert "MIRRORGATE_ALLOW_UNSAFE=true" not in ran.stderr

@@ -5,11 +5,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from app import supervisor
+from app.child_process import CANNOT_START
 from app.supervisor import Child
 from tests.support.processes import is_alive, read_line, started
 from tests.support.waiting import wait_until
@@ -19,6 +22,18 @@ pytestmark = pytest.mark.slow
 PROGRAM = "tests.embedded.supervises"
 SOON = 20.0
 LONG = 60.0
+
+
+@contextmanager
+def not_ignored(number: signal.Signals) -> Iterator[None]:
+    """As without nohup, under which the tests may run and whose ignored SIGHUP children inherit."""
+    before = signal.getsignal(number)
+    if before is signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 def noted(folder: Path, name: str, event: str) -> list[str]:
@@ -52,7 +67,7 @@ def test_a_killed_child_is_started_again_and_the_others_are_left_alone(tmp_path:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_stop_signal_stops_the_children_last_first_and_ends_cleanly(tmp_path: Path, number: signal.Signals) -> None:
-    with started(PROGRAM, tmp_path, LONG, "first", "second", "third") as process:
+    with not_ignored(signal.SIGHUP), started(PROGRAM, tmp_path, LONG, "first", "second", "third") as process:
         assert read_line(process) == "ready"
         process.send_signal(number)
         assert process.wait(timeout=SOON) == 0
@@ -124,6 +139,27 @@ def test_a_child_that_keeps_dying_is_reported_once_and_stops_nothing_else(tmp_pa
         assert process.stdout.read() == ""
 
 
+def test_a_child_that_cannot_start_ends_everything_and_is_not_started_again(tmp_path: Path) -> None:
+    with started(PROGRAM, tmp_path, LONG, "well", "wrong:refusing") as process:
+        assert read_line(process) == "refused wrong"
+        assert process.wait(timeout=SOON) == 0
+    assert all(not is_alive(int(pid)) for pid in noted(tmp_path, "well", "started"))
+
+
+def test_a_child_that_was_of_use_is_started_again_whatever_it_ends_with() -> None:
+    kept = supervisor._Kept(Child("one", [sys.executable, "-c", f"raise SystemExit({CANNOT_START})"], {}))
+    for was_of_use in (True, False):
+        kept.process = kept._start()
+        kept.process.wait()
+        kept.was_of_use = was_of_use
+        if was_of_use:
+            kept.tend()
+            assert kept.next_look() is not None
+        else:
+            with pytest.raises(supervisor.ChildRefused):
+                kept.tend()
+
+
 def test_each_quick_death_doubles_the_wait_up_to_a_limit_and_a_long_life_resets_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -159,7 +195,17 @@ def test_the_signal_handlers_of_before_are_back_afterwards() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_before_there_is_anything_to_supervise_a_stop_signal_is_an_interrupt(number: signal.Signals) -> None:
-    before = signal.getsignal(number)
-    with pytest.raises(KeyboardInterrupt), supervisor.stop_signals_interrupt():
-        os.kill(os.getpid(), number)
-    assert signal.getsignal(number) == before
+    with not_ignored(number):
+        before = signal.getsignal(number)
+        with pytest.raises(KeyboardInterrupt), supervisor.stop_signals_interrupt():
+            os.kill(os.getpid(), number)
+        assert signal.getsignal(number) == before
+
+
+def test_under_nohup_a_hangup_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with supervisor.stop_signals_interrupt():
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)

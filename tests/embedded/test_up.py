@@ -5,6 +5,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -13,13 +15,20 @@ import pytest
 from pydantic import SecretStr
 from rich.console import Console
 
-from app import supervisor, up
+from app import start_checks, supervisor, up
+from app.child_process import CANNOT_START
+from app.domain.api_key import ApiKey
 from app.embedded import DataDirectory, PrivatePostgres
 from app.errors import Code, Misconfigured
+from app.log_files import ChildLog, Rotation
 from app.settings import Settings
+from app.supervisor import Child
+from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.slow
+
+CHOSEN = "mg_0a0b0c0d_" + "s" * 43
 
 
 def refuse(settings: Settings, data_dir: Path) -> Misconfigured:
@@ -31,21 +40,21 @@ def refuse(settings: Settings, data_dir: Path) -> Misconfigured:
 def test_a_taken_port_is_refused_before_anything_starts(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        error = refuse(Settings(port=port), tmp_path)
+        error = refuse(Settings(port=port), tmp_path / "data")
     assert error.code == Code.BAD_SETTING
     assert str(port) in error.detail
-    assert not (tmp_path / "postgres").exists()
+    assert not (tmp_path / "data").exists()
 
 
 def test_an_address_that_is_none_of_a_landing_zone_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    error = refuse(Settings(port=0, landing_zone="s3://bucket/landing-zone"), tmp_path)
+    error = refuse(Settings(port=0, landing_zone="s3://bucket/landing-zone"), tmp_path / "data")
     assert error.code == Code.LANDING_ZONE_UNSUPPORTED
-    assert not (tmp_path / "postgres").exists()
+    assert not (tmp_path / "data").exists()
 
 
 def test_listening_beyond_the_machine_without_tls_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    assert refuse(Settings(host="0.0.0.0", port=0), tmp_path).code == Code.PUBLIC_WITHOUT_TLS
-    assert not (tmp_path / "postgres").exists()
+    assert refuse(Settings(host="0.0.0.0", port=0), tmp_path / "data").code == Code.PUBLIC_WITHOUT_TLS
+    assert not (tmp_path / "data").exists()
 
 
 def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:
@@ -54,7 +63,7 @@ def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:
 
 
 def test_port_zero_takes_a_free_one() -> None:
-    port = up._free_port("127.0.0.1", 0)
+    port = start_checks.free_port("127.0.0.1", 0)
     with socket.create_server(("127.0.0.1", port)):
         pass
 
@@ -62,14 +71,14 @@ def test_port_zero_takes_a_free_one() -> None:
 def test_the_admin_key_is_made_once_and_is_private(tmp_path: Path) -> None:
     file = tmp_path / "admin.key"
     key = up._admin_key(Settings(), file)
-    assert up._KEY.fullmatch(key)
+    assert ApiKey.parse(key)
     assert file.stat().st_mode & 0o777 == 0o600
     assert up._admin_key(Settings(), file) == key
 
 
 def test_a_set_admin_key_wins_and_makes_no_file(tmp_path: Path) -> None:
     file = tmp_path / "admin.key"
-    assert up._admin_key(Settings(admin_key=SecretStr("mg_chosen")), file) == "mg_chosen"
+    assert up._admin_key(Settings(admin_key=SecretStr(CHOSEN)), file) == CHOSEN
     assert not file.exists()
 
 
@@ -118,3 +127,33 @@ def answers(url: str) -> bool:
             return connection.execute("SELECT count(*) FROM kept").fetchone() == (0,)
     except psycopg.OperationalError:
         return False
+
+
+def test_a_child_that_cannot_start_ends_up_with_its_reason(tmp_path: Path) -> None:
+    reason = {"event": "start_refused", "code": "landing_zone_taken", "detail": "whose", "remedy": "do this"}
+    command = [sys.executable, "-c", f"print({json.dumps(reason)!r}); raise SystemExit({CANNOT_START})"]
+    with ChildLog(tmp_path / "drain.log", Rotation()) as log, pytest.raises(Misconfigured) as refusal:
+        child = Child("drain", command, dict(os.environ), log=log)
+        with up._refusals_named():
+            supervisor.run([child], is_ready=lambda: False)
+    assert (refusal.value.code, refusal.value.detail) == (Code.LANDING_ZONE_TAKEN, "whose")
+
+
+def test_on_a_terminal_nobody_sees_raw_log_lines(tmp_path: Path) -> None:
+    program = (
+        "import io, structlog; from pathlib import Path; from rich.console import Console;"
+        "from app.settings import Settings; from app.up import configure_up_logging;"
+        "out = io.StringIO(); console = Console(file=out, force_terminal=True, color_system=None, width=80);"
+        f"configure_up_logging(Settings(), Path({str(tmp_path)!r}), console); log = structlog.get_logger();"
+        "log.info('postgres_started', pid=1);"
+        "log.warning('start_check', detail='0.5 GiB are free', remedy='Make room.');"
+        "log.warning('child_ended', child='api', reason='exit code 3'); print(out.getvalue(), end='')"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert ran.stderr == ""
+    assert ran.stdout.splitlines() == [
+        "warning: 0.5 GiB are free. Make room.",
+        "warning: child ended, child api, reason exit code 3",
+    ]
+    logged = [json.loads(line)["event"] for line in (tmp_path / "up.log").read_text().splitlines()]
+    assert logged == ["postgres_started", "start_check", "child_ended"]

@@ -110,3 +110,8 @@ def test_every_link_to_a_heading_finds_it(document: Path) -> None:
     for target, anchor in re.findall(r"\]\(([\w./-]*)#([^)\s]+)\)", document.read_text(encoding="utf-8")):
         titles = re.findall(r"^#+ (.+)$", (document.parent / (target or document.name)).read_text(), re.MULTILINE)
         assert anchor in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}, (target, anchor)
+
+
+def test_the_installation_page_has_every_extra_that_is_not_for_development() -> None:
+    listed = re.findall(r"^\| `(\w+)` \|", (DOCS / "install.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(direct_requirements().keys() - {"", "dev"})

@@ -1,0 +1,94 @@
+"""What `mirrorgate up` is going to run, checked before it makes a folder or starts a process."""
+
+import errno
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.doctor import landing_place
+from app.embedded import DataDirectory, find_programs, require_java
+from app.errors import Code, Misconfigured
+from app.extras import require_extras
+from app.landing.open_zone import ZonePlace
+from app.settings import Settings
+from app.staging.database import check_database_url
+from app.start_checks import check_serving, free_port
+
+
+@dataclass(frozen=True, slots=True)
+class UpPlan:
+    """A gateway that can be started. `settings` has the landing zone that applies."""
+
+    settings: Settings
+    data_dir: Path
+    place: ZonePlace
+    port: int
+
+    @property
+    def address(self) -> str:
+        """Where this machine reaches the API."""
+        return {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(self.settings.host, self.settings.host)
+
+    @property
+    def certificate(self) -> Path | None:
+        """The certificate that the API shows; None without TLS."""
+        file = self.settings.tls_certificate_file
+        return None if file is None else file.absolute()
+
+    @property
+    def url(self) -> str:
+        """The API's address for clients on this machine."""
+        scheme = "http" if self.certificate is None else "https"
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{scheme}://{host}:{self.port}"
+
+
+def plan_up(settings: Settings, data_dir: Path, landing_zone: str | None, environment: Mapping[str, str]) -> UpPlan:
+    """Check every setting and package that `up` and its children need. Leaves nothing behind.
+
+    `landing_zone` wins over the setting; the default lies below `data_dir`. Raises Misconfigured, which names the
+    variable, the option or the extra.
+    """
+    data_dir = data_dir.absolute()
+    DataDirectory(data_dir).check()
+    require_extras("up", "api", "drain")
+    location = landing_zone or settings.landing_zone or str(data_dir / "landing-zone")
+    settings = settings.model_copy(update={"landing_zone": location})
+    place = landing_place(settings)
+    place.check()
+    check_serving(settings)
+    port = free_port(settings.host, settings.port)
+    if settings.database_url is None:
+        find_programs()
+    else:
+        check_database_url(settings.database_url.get_secret_value())
+    require_java(environment)
+    if place.is_remote:
+        place.check_credential()
+    else:
+        _check_folder(Path(place.location))
+    return UpPlan(settings, data_dir, place, port)
+
+
+def _check_folder(folder: Path) -> None:
+    """Raise Misconfigured for a landing zone that is no folder, or can neither be written nor made.
+
+    Making it is tried out, because permission bits do not tell everything; what was made is removed again.
+    """
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, "this user may not write it")
+    except OSError as error:
+        raise Misconfigured(
+            Code.LANDING_ZONE_UNUSABLE,
+            f"MIRRORGATE_LANDING_ZONE or --landing-zone, {folder}: {error.strerror}",
+            remedy="Give a folder that this user may create and write.",
+        ) from error
+    finally:
+        for path in missing:
+            with suppress(OSError):
+                path.rmdir()

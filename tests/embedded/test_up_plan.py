@@ -1,0 +1,157 @@
+"""Before `mirrorgate up` makes a folder or starts a process, every setting is checked, and its variable is named."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from app import extras
+from app.cli import main
+from app.embedded import postgres
+from app.errors import Code, Misconfigured
+from app.settings import Settings
+from app.up_plan import plan_up
+from tests.support.processes import REPOSITORY
+
+ONELAKE: Final = "abfss://w@onelake.dfs.fabric.microsoft.com/i.MirroredDatabase/Files/LandingZone"
+RIGHTS: Final = '{"a": {"rights": ["read"], "tables": ["*"]}}'
+WRONG: Final[Mapping[str, Mapping[str, str]]] = {
+    "ADMIN_KEY": {"ADMIN_KEY": "abc"},
+    "OIDC_AUDIENCE": {"OIDC_ISSUER": "https://login.example/t"},
+    "OIDC_ISSUER": {"OIDC_AUDIENCE": "api", "OIDC_RIGHTS": RIGHTS},
+    "OIDC_RIGHTS": {"OIDC_RIGHTS": "{"},
+    "TLS_KEY_FILE": {"TLS_CERTIFICATE_FILE": "/nothing.pem"},
+    "TLS_CERTIFICATE_FILE": {"TLS_CERTIFICATE_FILE": "/nothing.pem", "TLS_KEY_FILE": "/nothing.key"},
+    "DATABASE_URL": {"DATABASE_URL": "postgresql://user:secret@host:port/database"},
+    "LANDING_ZONE": {"LANDING_ZONE": "s3://bucket/zone"},
+    "HOST": {"HOST": "300.1.1.1", "BEHIND_TLS_PROXY": "true"},
+    "FORWARDED_ALLOW_IPS": {"FORWARDED_ALLOW_IPS": "10.1.0.0/99"},
+    "SPARK_MASTER": {"SPARK_MASTER": "sparc://host:7077"},
+    "LEASE_SECONDS": {"LEASE_SECONDS": "inf"},
+    "LOG_BYTES": {"LOG_BYTES": "10"},
+}
+
+
+def refused(folder: Path, given: Mapping[str, str]) -> list[str]:
+    """What `mirrorgate up` prints with these settings; nothing may be left behind."""
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(("MIRRORGATE_", "AZURE_"))}
+    environment = {"MIRRORGATE_PORT": "0", **bare, **{f"MIRRORGATE_{name}": value for name, value in given.items()}}
+    command = [sys.executable, "-c", "from app.command import main; main()", "up"]
+    ran = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment | {"PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert [*folder.iterdir()] == []
+    return ran.stderr.splitlines()
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_setting_that_cannot_work_is_named_before_anything_is_made(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lines = check(monkeypatch, tmp_path, {f"MIRRORGATE_{key}": value for key, value in WRONG[name].items()})
+    assert f"MIRRORGATE_{name}" in lines
+    assert "secret@" not in lines
+
+
+def check(monkeypatch: pytest.MonkeyPatch, folder: Path, given: Mapping[str, str]) -> str:
+    """The refusal of a plan with these variables, in this process."""
+    for name in [name for name in os.environ if name.startswith("MIRRORGATE_")]:
+        monkeypatch.delenv(name)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(Misconfigured) as refusal:
+        plan_up(Settings.from_environment(port=0), folder / "data", None, os.environ)
+    assert [*folder.iterdir()] == []
+    return f"{refusal.value.detail} {refusal.value.remedy}"
+
+
+def test_a_wrong_key_is_two_lines_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    first, second = refused(tmp_path, {"ADMIN_KEY": "abc"})
+    assert first.startswith("error bad_setting: MIRRORGATE_ADMIN_KEY: must be mg_<id>_<secret>")
+    assert "mirrorgate keys generate" in first
+    assert second.startswith("remedy: ")
+    assert "abc" not in first + second
+
+
+def test_onelake_without_a_credential_is_refused_before_anything_is_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from app.landing import adls_client
+
+    monkeypatch.setattr(adls_client, "_finds_identity", lambda: False)
+    settings = Settings(port=0, landing_zone=ONELAKE)
+    with pytest.raises(Misconfigured) as refusal:
+        plan_up(settings, tmp_path / "data", None, os.environ)
+    assert refusal.value.code is Code.LANDING_ZONE_UNUSABLE
+    assert "AZURE_CLIENT_SECRET" in refusal.value.remedy
+    with pytest.raises(Misconfigured, match="AZURE_CLIENT_SECRET is set without AZURE_TENANT_ID"):
+        adls_client.require_credential(
+            adls_client.StorageOptions(), {"AZURE_CLIENT_SECRET": "x", "AZURE_CLIENT_ID": "y"}
+        )
+    adls_client.require_credential(
+        adls_client.StorageOptions(), {"AZURE_CLIENT_SECRET": "x", "AZURE_CLIENT_ID": "y", "AZURE_TENANT_ID": "z"}
+    )
+
+
+def test_a_landing_zone_that_cannot_be_made_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/mirrorgate")):
+        with pytest.raises(Misconfigured, match="MIRRORGATE_LANDING_ZONE"):
+            plan_up(Settings(port=0), tmp_path / "data", str(place), os.environ)
+    plan_up(Settings(port=0), tmp_path / "data", str(tmp_path / "a" / "b"), os.environ)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_taken_port_leaves_nothing_behind(tmp_path: Path) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as other,
+        pytest.raises(Misconfigured, match="cannot listen on port"),
+    ):
+        plan_up(Settings(port=other.getsockname()[1]), tmp_path / "data", None, os.environ)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    monkeypatch.setattr(postgres, "find_spec", lambda name: None)
+    with pytest.raises(Misconfigured) as refusal:
+        plan_up(Settings(port=0), tmp_path / "data", None, os.environ)
+    assert refusal.value.code is Code.EXTRA_MISSING
+    assert [*tmp_path.iterdir()] == []
+
+
+@pytest.mark.parametrize("command", ["up", "api", "drain"])
+def test_a_part_without_its_packages_names_the_extra(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    monkeypatch.setattr("sys.argv", ["mirrorgate", command])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"error extra_missing: `mirrorgate {command}` needs packages that are not installed: ")
+    assert f"mirrorgate[{'api' if command == 'up' else command}]" in said
+
+
+def test_a_child_that_cannot_start_says_why_in_one_json_line() -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MIRRORGATE_")}
+    for module in ("app.main", "spark_jobs.drain"):
+        command = [sys.executable, "-m", module, "--parent-pid", str(os.getpid())]
+        ran = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=60)
+        (line,) = ran.stderr.splitlines()
+        said = json.loads(line)
+        assert (ran.returncode, said["event"], said["code"]) == (78, "start_refused", "bad_setting")
+        assert "MIRRORGATE_" in said["detail"]

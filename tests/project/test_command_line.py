@@ -1,0 +1,83 @@
+"""What every command of the program has: help, a version, an end without a traceback."""
+
+import re
+import signal
+import subprocess
+import sys
+from importlib.metadata import entry_points, version
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from app.cli import app
+from app.domain.api_key import ApiKey
+from app.embedded import PrivatePostgres
+from app.settings import PREFIX, Settings
+from app.staging.schema_revision import migrate as run_migrations
+from app.staging.schema_revision import program_revision
+from tests.project.facts import REPOSITORY
+from tests.support.databases import create_database, database_in
+
+RUNNER = CliRunner()
+
+
+@pytest.mark.parametrize("flag", ["--version", "-V"])
+def test_the_program_says_its_version(flag: str) -> None:
+    assert RUNNER.invoke(app, [flag]).output == f"mirrorgate {version('mirrorgate')}\n"
+
+
+@pytest.mark.parametrize("command", [[], ["up"], ["tables", "register"]])
+def test_a_short_flag_asks_for_help(command: list[str]) -> None:
+    answer = RUNNER.invoke(app, [*command, "-h"])
+    assert answer.exit_code == 0
+    assert "Usage: " in answer.output
+
+
+def test_a_key_is_made_without_a_gateway() -> None:
+    made = {RUNNER.invoke(app, ["keys", "generate"]).output.strip() for _ in range(2)}
+    assert len({ApiKey.parse(key).key_id for key in made}) == 2
+
+
+def test_the_settings_are_listed_by_the_program() -> None:
+    listed = RUNNER.invoke(app, ["settings"]).output
+    assert re.findall(rf"^({PREFIX}\w+)", listed, re.MULTILINE) == [
+        f"{PREFIX}{n.upper()}" for n in Settings.model_fields
+    ]
+
+
+def test_the_file_for_spark_submit_is_printed() -> None:
+    assert RUNNER.invoke(app, ["drain", "--print-path"]).output.strip() == str(REPOSITORY / "spark_jobs" / "drain.py")
+
+
+def test_migrate_says_what_it_did(postgres: PrivatePostgres) -> None:
+    create_database(postgres.url, "to_migrate", template="template0")
+    url = database_in(postgres.url, "to_migrate")
+    run_migrations(url, "r0009")
+    said = [RUNNER.invoke(app, ["migrate", "--database-url", url]).stderr.strip() for _ in range(2)]
+    assert said == [f"database: r0009 -> {program_revision()}", f"database: up to date: {program_revision()}"]
+
+
+def test_ctrl_c_while_the_program_imports_shows_no_traceback() -> None:
+    """The real entry point, interrupted at the first module that it imports from the command line."""
+    program = f"""
+import os, signal, sys
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == "app.cli":
+            os.kill(os.getpid(), {signal.SIGINT.value})
+sys.meta_path.insert(0, Interrupts())
+from app.command import main
+main()
+"""
+    ran = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "stopped\n")
+
+
+def test_the_installed_program_is_the_one_that_survives_ctrl_c() -> None:
+    import tomllib
+
+    scripts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts == {"mirrorgate": "app.command:main"}
+    assert not [path for path in Path(REPOSITORY / "docs").glob("*.md") if "app.cli" in path.read_text()]
+    assert {point.name for point in entry_points(group="console_scripts")} >= {"mirrorgate"}
