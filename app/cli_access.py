@@ -22,6 +22,12 @@ _console = Console()
 
 keys = typer.Typer(help="Create, list, rotate and delete API keys.", no_args_is_help=True)
 
+RequestRate = Annotated[
+    float | None, typer.Option(min=0.001, help="Requests a second that an API process takes of the key.")
+]
+ByteRate = Annotated[
+    int | None, typer.Option(min=1, help="Bytes of bodies a second that an API process takes of the key.")
+]
 KeyId = Annotated[str, typer.Argument(help="The id, as `keys list` shows it.")]
 
 
@@ -35,13 +41,21 @@ def create_key(
     rights: Annotated[str, typer.Option(help="Comma-separated: ingest, read, register, admin.")],
     table_patterns: Annotated[str, typer.Option("--tables", help="Comma-separated patterns, as `sales.*`.")] = "*",
     days: Annotated[int | None, typer.Option(min=1, help="Days until it expires; unset: never.")] = None,
+    requests_per_second: RequestRate = None,
+    bytes_per_second: ByteRate = None,
     url: Url = None,
     key: Key = None,
     data_dir: DataDir = _HOME,
 ) -> None:
     """Create an API key in a running gateway and print it; its secret is not shown again."""
     expires_at = None if days is None else (datetime.now(UTC) + timedelta(days=days)).isoformat()
-    wanted = {"rights": rights.split(","), "tables": table_patterns.split(","), "expires_at": expires_at}
+    wanted = {
+        "rights": rights.split(","),
+        "tables": table_patterns.split(","),
+        "expires_at": expires_at,
+        "requests_per_second": requests_per_second,
+        "bytes_per_second": bytes_per_second,
+    }
     with GatewayClient.find(url, key, data_dir) as client:
         typer.echo(client.post("/v1/keys", wanted)["key"])
 
@@ -61,7 +75,7 @@ def list_keys(url: Url = None, key: Key = None, data_dir: DataDir = _HOME, as_js
         typer.echo(json.dumps(found))
         return
     grid = Grid(box=None, header_style="bold")
-    for title in ("id", "rights", "tables", "created", "expires", "last used", "former secret"):
+    for title in ("id", "rights", "tables", "created", "expires", "last used", "former secret", "limits"):
         grid.add_column(title)
     for entry in found:
         former = entry["former_secret_until"]
@@ -73,6 +87,7 @@ def list_keys(url: Url = None, key: Key = None, data_dir: DataDir = _HOME, as_js
             _moment(entry["expires_at"]) or "never",
             _moment(entry["last_used_at"]) or "never",
             f"until {_moment(former)}" if former else "",
+            _limits(entry),
         )
     _console.print(grid)
 
@@ -90,6 +105,22 @@ def rotate_key(
     """Give a key a new secret and print it; id, rights, tables and producers stay."""
     with GatewayClient.find(url, key, data_dir) as client:
         typer.echo(client.post(f"/v1/keys/{key_id}/rotate", {"overlap_seconds": overlap})["key"])
+
+
+@keys.command("limit")
+def limit_key(
+    key_id: KeyId,
+    requests_per_second: RequestRate = None,
+    bytes_per_second: ByteRate = None,
+    url: Url = None,
+    key: Key = None,
+    data_dir: DataDir = _HOME,
+) -> None:
+    """Set the rate limits of a key; without an option, the limit of the settings holds again."""
+    wanted = {"requests_per_second": requests_per_second, "bytes_per_second": bytes_per_second}
+    with GatewayClient.find(url, key, data_dir) as client:
+        changed = client.patch(f"/v1/keys/{key_id}", wanted)
+    typer.echo(_limits(changed) or "no limits of its own")
 
 
 @keys.command("delete")
@@ -145,6 +176,13 @@ def _audit_grid(events: list[dict[str, Any]]) -> Grid:
             style="red" if event["outcome"] == "refused" else None,
         )
     return grid
+
+
+def _limits(entry: dict[str, Any]) -> str:
+    """The rate limits that a key has of its own."""
+    requests, size = entry["requests_per_second"], entry["bytes_per_second"]
+    shown = [] if requests is None else [f"{requests:g} requests/s"]
+    return ", ".join(shown if size is None else [*shown, f"{size:,} bytes/s"])
 
 
 def _moment(text: str | None) -> str | None:

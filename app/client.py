@@ -89,6 +89,9 @@ class GatewayClient:
     def post(self, path: str, content: Any, **parameters: Any) -> Any:
         return self._call("POST", path, json=content, params=parameters)
 
+    def patch(self, path: str, content: Any) -> Any:
+        return self._call("PATCH", path, json=content)
+
     def delete(self, path: str, **parameters: Any) -> Any:
         return self._call("DELETE", path, params=parameters)
 

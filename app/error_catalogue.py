@@ -360,6 +360,12 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         "Send the same request again after the Retry-After time. If it persists, look at the drain and at the table's "
         "state: a paused or quarantined table takes changes until its backlog is full.",
     ),
+    Code.RATE_LIMITED: CodeFacts(
+        Kind.TOO_MUCH,
+        "The key has sent more requests, or bytes, than its rate limit allows; nothing was staged.",
+        "Send the same request again after the Retry-After time. An administrator changes the limit with "
+        "`PATCH /v1/keys/{key_id}`.",
+    ),
     Code.OVERLOADED: CodeFacts(
         Kind.UNAVAILABLE,
         "This API process holds as many requests, or bytes of bodies, as it may; nothing was staged.",

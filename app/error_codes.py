@@ -99,6 +99,7 @@ class Code(StrEnum):
     UNSTORABLE = "unstorable"
     EMPTY_REQUEST = "empty_request"
     BACKLOG_FULL = "backlog_full"
+    RATE_LIMITED = "rate_limited"
     OVERLOADED = "overloaded"
     DATABASE_UNAVAILABLE = "database_unavailable"
     COMMIT_UNKNOWN = "commit_unknown"

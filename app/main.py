@@ -38,6 +38,7 @@ from app.api.http_protocol import BoundedHttpProtocol
 from app.api.memory_budget import Allowance, MemoryBudget
 from app.api.openapi import GatewayApp
 from app.api.problem_responses import install_problem_handlers
+from app.api.rate_limits import RateLimiter
 from app.api.request_body import BodyLimit
 from app.api.request_log import RequestLog
 from app.api.slow_bodies import Pace, SlowBodies
@@ -46,6 +47,7 @@ from app.api.turns import Turns
 from app.api.well_formed_url import WellFormedUrl
 from app.child_process import exit_with_parent, run_process
 from app.domain.backlog import BacklogLimit
+from app.domain.rate_limit import RateLimits
 from app.errors import Code, Misconfigured
 from app.ingest import BacklogWatch, Ingest
 from app.lean_imports import leave_out_pandas
@@ -86,7 +88,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         journal = AccessJournal(engine)
         admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
         tokens = token_verifier(settings)
-        authenticator = Authenticator(engine, admin_key, journal, tokens)
+        limits = RateLimits(settings.key_requests_per_second, settings.key_bytes_per_second)
+        authenticator = Authenticator(engine, admin_key, journal, tokens, RateLimiter(limits))
         # A connection of its own: it is to see the backlog also when requests have taken all the others.
         watching = open_engine(settings.require_database_url(), pool_size=1, application="mirrorgate backlog")
         backlog = BacklogWatch(watching, *_backlog_limits(settings))

@@ -183,6 +183,22 @@ class Settings(BaseSettings):
             "requests of one key may use together; never less than one request with the largest body.",
         ),
     ] = 0.5
+    key_requests_per_second: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            description="Requests a second that an API process takes of one key that has no limit of its own; unset: "
+            "any number.",
+        ),
+    ] = None
+    key_bytes_per_second: Annotated[
+        int | None,
+        Field(
+            gt=0,
+            description="Bytes of request bodies a second, as sent, that an API process takes of one key that has no "
+            "limit of its own; unset: any number.",
+        ),
+    ] = None
     max_large_bodies_bytes: Annotated[
         int,
         Field(

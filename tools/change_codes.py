@@ -64,6 +64,7 @@ CHANGE_CODES: Final[Mapping[str, Sequence[Code]]] = {
     ),
     "the gateway": (
         Code.BACKLOG_FULL,
+        Code.RATE_LIMITED,
         Code.OVERLOADED,
         Code.DATABASE_UNAVAILABLE,
         Code.COMMIT_UNKNOWN,

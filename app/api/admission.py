@@ -40,7 +40,10 @@ class Admission:
             try:
                 reservation.hold(min(declared, facts.received + WINDOW))
                 message = await receive()
-                facts.received += len(message.get("body", b""))
+                size = len(message.get("body", b""))
+                facts.received += size
+                if facts.spend is not None:
+                    facts.spend(size)
                 reservation.hold(facts.received)
             except TemporarilyUnavailable as error:
                 raise RefusedReading(error) from error

@@ -12,10 +12,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.memory_budget import reservation_of
 from app.api.refused_reading import RefusedReading
-from app.api.request_facts import facts_of
+from app.api.rate_limits import RateLimiter
+from app.api.request_facts import declared_length, facts_of
 from app.domain.access import EVERY_TABLE, Credential, Grant, Principal, Right
 from app.domain.api_key import ApiKey, hash_secret, looks_like_a_token
 from app.domain.names import TableName
+from app.domain.rate_limit import NO_LIMITS
 from app.domain.token_claims import SUBJECT_PREFIX
 from app.errors import Code, MirrorgateError, RejectedInput
 from app.staging.access_journal import AccessJournal
@@ -78,12 +80,14 @@ class Authenticator:
         admin_key: str | None,
         journal: AccessJournal,
         tokens: TokenVerifier | None = None,
+        rate_limiter: RateLimiter | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engine = engine
         self._admin_key = ApiKey.parse(admin_key) if admin_key else None
         self._journal = journal
         self._tokens = tokens
+        self.rate_limiter = rate_limiter or RateLimiter(NO_LIMITS)
         self._clock = clock
         self._cache: dict[str, _Remembered] = {}
         self._proved: dict[bytes, _Proved] = {}
@@ -211,9 +215,10 @@ class AuthenticatedBodies:
 
 
 async def authenticated(request: Request) -> Credential:
-    """The caller's credential, looked up once for each request, whose memory then counts as the caller's.
+    """The caller's credential, looked up once for each request, which then counts towards the caller's limits.
 
-    Raises RejectedInput `unauthenticated`, or TemporarilyUnavailable `overloaded` and what the look-up raises.
+    Raises RejectedInput `unauthenticated`, TemporarilyUnavailable `rate_limited` or `overloaded`, and what the look-up
+    raises.
     """
     known: Credential | None = request.scope.get(_CREDENTIAL)
     if known is not None:
@@ -229,6 +234,7 @@ async def authenticated(request: Request) -> Credential:
         facts.subject = authenticator.tried_key(token)
         raise
     facts.subject = credential.subject
+    authenticator.rate_limiter.admit(credential, declared_length(request.scope), facts)
     reservation_of(request).claim(credential.subject)
     request.scope[_CREDENTIAL] = credential
     return credential

@@ -15,6 +15,14 @@ HEADERS: Final[dict[str, Any]] = {
         "description": "After how many seconds the same request may be sent again.",
         "schema": {"type": "integer", "minimum": 0},
     },
+    "RateLimit-Policy": {
+        "description": "The rate limits of the key, where it has any: quota `q` in units `qu` each window of `w` seconds.",
+        "schema": {"type": "string", "examples": ['"requests";q=50;qu="request";w=1']},
+    },
+    "RateLimit": {
+        "description": "What is left of each quota (`r`), and in how many seconds (`t`) it is whole again.",
+        "schema": {"type": "string", "examples": ['"requests";r=12;t=1']},
+    },
     "WWW-Authenticate": {
         "description": "The scheme by which a key is sent.",
         "schema": {"type": "string", "examples": ["Bearer"]},
@@ -55,6 +63,8 @@ def answer_headers(status: int, response: dict[str, Any]) -> None:
         names.append("WWW-Authenticate")
     if status in _LATER and PROBLEM in response.get("content", {}):
         names.append("Retry-After")
+    if status == 429:
+        names += ["RateLimit-Policy", "RateLimit"]
     headers = response.setdefault("headers", {})
     for name in [*headers, *names]:
         if name in HEADERS:

@@ -13,6 +13,10 @@ MOST_OVERLAP_SECONDS: Final = 30 * 86_400
 TablePattern = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f]+$")]
 
 
+RequestRate = Annotated[float | None, Field(strict=True, gt=0, le=1_000_000, allow_inf_nan=False)]
+ByteRate = Annotated[int | None, Field(strict=True, gt=0, le=2**53)]
+
+
 class CreateKey(Model):
     """Rights, and patterns of the tables they hold for (`*`, `sales.*`, `orders`)."""
 
@@ -29,6 +33,24 @@ class CreateKey(Model):
     expires_at: Moment | None = None
     """Until when, with an offset; never ends without one."""
 
+    requests_per_second: RequestRate = None
+    """How many requests a second an API process takes of the key; without it, what the settings say."""
+
+    bytes_per_second: ByteRate = None
+    """How many bytes of bodies a second, as sent; without it, what the settings say."""
+
+
+class UpdateKey(Model):
+    """Other rate limits of a key: what is not given stays, null gives the limit of the settings."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"requests_per_second": 50, "bytes_per_second": None}]})
+
+    requests_per_second: RequestRate = None
+    """How many requests a second an API process takes of the key."""
+
+    bytes_per_second: ByteRate = None
+    """How many bytes of bodies a second, as sent."""
+
 
 class KeyModel(Model):
     """A key, without its secret. `former_secret_until` is when its former secret stops working, null where it has."""
@@ -40,6 +62,11 @@ class KeyModel(Model):
     expires_at: datetime | None
     last_used_at: datetime | None
     former_secret_until: datetime | None
+    requests_per_second: float | None
+    """The key's own limit; null: what the settings say."""
+
+    bytes_per_second: int | None
+    """The key's own limit; null: what the settings say."""
 
 
 class RotateKey(Model):

@@ -1,6 +1,7 @@
 """API keys: create, list, rotate, delete. Each act is kept in the audit."""
 
 import secrets
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -8,12 +9,21 @@ from fastapi import APIRouter, Path, Response
 
 from app.api.auth import Overseer
 from app.api.gateway import GatewayOf
-from app.api.key_models import CreatedKeyModel, CreateKey, KeyModel, KeysModel, RotatedKeyModel, RotateKey
+from app.api.key_models import (
+    CreatedKeyModel,
+    CreateKey,
+    KeyModel,
+    KeysModel,
+    RotatedKeyModel,
+    RotateKey,
+    UpdateKey,
+)
 from app.api.openapi import problems
 from app.domain.access import Right
 from app.domain.api_key import format_key, hash_secret
+from app.domain.rate_limit import RateLimits
 from app.errors import Code, Problem, RejectedInput
-from app.staging.api_keys import delete_key, insert_key, list_keys, rotate_key
+from app.staging.api_keys import StoredKey, delete_key, find_key, insert_key, list_keys, rotate_key, set_limits
 from app.staging.audit_events import record_act
 from app.staging.database import translated_errors
 
@@ -42,9 +52,12 @@ def post_key(wanted: CreateKey, gateway: GatewayOf, principal: Overseer) -> Crea
         "rights": wanted.rights,
         "tables": wanted.tables,
         "expires_at": None if expires_at is None else expires_at.isoformat(),
+        "requests_per_second": wanted.requests_per_second,
+        "bytes_per_second": wanted.bytes_per_second,
     }
+    limits = RateLimits(wanted.requests_per_second, wanted.bytes_per_second)
     with translated_errors(), gateway.engine.begin() as connection:
-        insert_key(connection, key_id, hash_secret(secret), rights, tuple(wanted.tables), expires_at)
+        insert_key(connection, key_id, hash_secret(secret), rights, tuple(wanted.tables), expires_at, limits)
         record_act(connection, principal.key_id, "create_key", details=details)
     return CreatedKeyModel(
         id=key_id, key=format_key(key_id, secret), rights=wanted.rights, tables=wanted.tables, expires_at=expires_at
@@ -61,20 +74,25 @@ def post_key(wanted: CreateKey, gateway: GatewayOf, principal: Overseer) -> Crea
 def get_keys(gateway: GatewayOf, principal: Overseer) -> KeysModel:
     with translated_errors(), gateway.engine.begin() as connection:
         keys = list_keys(connection)
-    return KeysModel(
-        keys=[
-            KeyModel(
-                id=key.key_id,
-                rights=list(key.rights),
-                tables=list(key.table_patterns),
-                created_at=key.created_at,
-                expires_at=key.expires_at,
-                last_used_at=key.last_used_at,
-                former_secret_until=key.former_secret_until,
-            )
-            for key in keys
-        ]
-    )
+    return KeysModel(keys=[_shown(key) for key in keys])
+
+
+@router.patch(
+    "/{key_id}",
+    operation_id="update_key",
+    summary="Change the rate limits of a key; they hold within five seconds",
+    response_model=KeyModel,
+    responses=problems(400, 401, 403, 404, 503),
+)
+def patch_key(key_id: KeyId, wanted: UpdateKey, gateway: GatewayOf, principal: Overseer) -> KeyModel:
+    given = wanted.model_dump(exclude_unset=True)
+    with translated_errors(), gateway.engine.begin() as connection:
+        key = find_key(connection, key_id)
+        changed = None if key is None else set_limits(connection, key_id, replace(key.limits, **given))
+        if changed is None:
+            raise RejectedInput(Code.UNKNOWN_KEY, "no such key")
+        record_act(connection, principal.key_id, "update_key", details={"key": key_id, **given})
+    return _shown(changed)
 
 
 @router.post(
@@ -119,6 +137,21 @@ def delete(key_id: KeyId, gateway: GatewayOf, principal: Overseer) -> Response:
             raise RejectedInput(Code.UNKNOWN_KEY, "no such key")
         record_act(connection, principal.key_id, "delete_key", details={"key": key_id})
     return Response(status_code=204)
+
+
+def _shown(key: StoredKey) -> KeyModel:
+    size = key.limits.bytes_per_second
+    return KeyModel(
+        id=key.key_id,
+        rights=list(key.rights),
+        tables=list(key.table_patterns),
+        created_at=key.created_at,
+        expires_at=key.expires_at,
+        last_used_at=key.last_used_at,
+        former_secret_until=key.former_secret_until,
+        requests_per_second=key.limits.requests_per_second,
+        bytes_per_second=None if size is None else int(size),
+    )
 
 
 def _new_secret() -> str:

@@ -42,7 +42,7 @@ _TEXTS: Final = {
     413: "Body too large",
     415: "Unsupported content type or encoding",
     422: "A message or a member is not valid",
-    429: "Too much is not published yet; see Retry-After",
+    429: "Too much is not published yet, or the rate limit of the key; see Retry-After",
     500: "A fault of the gateway; its log has the request id",
     503: "Temporarily unavailable; see Retry-After",
 }
@@ -110,6 +110,8 @@ def _operations(contract: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _refusals_of_any(operation: dict[str, Any]) -> Iterator[int]:
     """What the framework and the middleware answer whatever the route is."""
     yield 500
+    if "security" in operation:
+        yield 429
     if "requestBody" in operation:
         yield 413
     if "requestBody" in operation or operation.get("parameters"):  # a path or query may be no text

@@ -1,5 +1,6 @@
 """What is known of a request beside its answer: for its log line, the audit and the limits of its key."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,6 +23,8 @@ class RequestFacts:
     """Bytes of the body that were read, as sent."""
     changes: int = 0
     """Changes that the request made durable."""
+    spend: Callable[[int], None] | None = None
+    """Counts bytes of a body without a declared length towards the rate limit of the key."""
     headers: tuple[tuple[bytes, bytes], ...] = ()
     """Headers that the answer gets, whatever it is."""
 

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.admission import CHANGES
 from app.api.problem_responses import problem_response
+from app.api.request_facts import facts_of
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 from app.telemetry import REQUEST_SECONDS, REQUESTS
 
@@ -43,13 +44,14 @@ class RequestLog:
         request_id = _request_id(scope)
         started = time.perf_counter()
         status, answered = 500, False
+        facts = facts_of(scope)
 
         async def send_with_id(message: Message) -> None:
             nonlocal status, answered
             if message["type"] == "http.response.start":
                 answered = True
                 status = message["status"]
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+                message["headers"] = [*message["headers"], *facts.headers, (b"x-request-id", request_id.encode())]
             await send(message)
 
         before = structlog.contextvars.bind_contextvars(request_id=request_id)

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from app.domain.names import TableName
+from app.domain.rate_limit import NO_LIMITS, RateLimits
 
 EVERY_TABLE: Final = "*"
 
@@ -61,10 +62,11 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a valid key or token proves: who its holder is, and what is granted."""
+    """What a valid key or token proves: who its holder is, what is granted, and the limits of its own."""
 
     subject: str
     grants: Sequence[Grant]
+    limits: RateLimits = NO_LIMITS
 
     def acting_by(self, right: Right) -> Principal | None:
         """The caller of a call that needs this right, with the tables for which it is granted; None without it."""

@@ -11,15 +11,17 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from app.domain.access import Credential, Grant, Right
+from app.domain.rate_limit import NO_LIMITS, RateLimits
 
 INSERT_KEY = sa.text("""
-    INSERT INTO mirrorgate.api_keys (key_id, secret_hash, rights, table_patterns, expires_at)
-    VALUES (:key_id, :secret_hash, :rights, :table_patterns, :expires_at)""")
+    INSERT INTO mirrorgate.api_keys (key_id, secret_hash, rights, table_patterns, expires_at, requests_per_second,
+        bytes_per_second)
+    VALUES (:key_id, :secret_hash, :rights, :table_patterns, :expires_at, :requests_per_second, :bytes_per_second)""")
 
 _KEYS = """
     SELECT k.key_id, k.rights, k.table_patterns, k.created_at, k.expires_at, k.last_used_at,
-        k.expires_at IS NOT NULL AND k.expires_at <= now() AS has_expired, k.secret_hash, former.secret_hashes,
-        former.valid_until
+        k.requests_per_second, k.bytes_per_second, k.expires_at IS NOT NULL AND k.expires_at <= now() AS has_expired,
+        k.secret_hash, former.secret_hashes, former.valid_until
     FROM mirrorgate.api_keys k
     LEFT JOIN LATERAL (
         SELECT array_agg(secret_hash) AS secret_hashes, max(valid_until) AS valid_until
@@ -44,6 +46,10 @@ END_OVERLAPS = sa.text("""
     DELETE FROM mirrorgate.former_key_secrets WHERE key_id = :key_id AND valid_until <= now()""")
 
 SET_SECRET = sa.text("UPDATE mirrorgate.api_keys SET secret_hash = :secret_hash WHERE key_id = :key_id")
+
+SET_LIMITS = sa.text("""
+    UPDATE mirrorgate.api_keys SET requests_per_second = :requests_per_second, bytes_per_second = :bytes_per_second
+    WHERE key_id = :key_id""")
 
 DELETE_KEY = sa.text("DELETE FROM mirrorgate.api_keys WHERE key_id = :key_id")
 
@@ -71,10 +77,11 @@ class StoredKey:
     """Written at most once a minute by each API process."""
     former_secret_until: datetime | None
     """When the last former secret stops working; None where the newest one alone is accepted."""
+    limits: RateLimits = NO_LIMITS
 
     @property
     def credential(self) -> Credential:
-        return Credential(self.key_id, (Grant(frozenset(self.rights), self.table_patterns),))
+        return Credential(self.key_id, (Grant(frozenset(self.rights), self.table_patterns),), self.limits)
 
 
 def insert_key(
@@ -84,6 +91,7 @@ def insert_key(
     rights: tuple[Right, ...],
     table_patterns: tuple[str, ...],
     expires_at: datetime | None,
+    limits: RateLimits = NO_LIMITS,
 ) -> None:
     """Store a new key."""
     connection.execute(
@@ -94,6 +102,7 @@ def insert_key(
             "rights": [str(right) for right in rights],
             "table_patterns": list(table_patterns),
             "expires_at": expires_at,
+            **_columns(limits),
         },
     )
 
@@ -126,6 +135,13 @@ def rotate_key(connection: sa.Connection, key_id: str, secret_hash: bytes, overl
     return _found(connection, key_id)
 
 
+def set_limits(connection: sa.Connection, key_id: str, limits: RateLimits) -> StoredKey | None:
+    """Give a key other rate limits, which hold within seconds in every API process. None for no such key."""
+    if connection.execute(SET_LIMITS, {"key_id": key_id, **_columns(limits)}).rowcount == 0:
+        return None
+    return _found(connection, key_id)
+
+
 def delete_key(connection: sa.Connection, key_id: str) -> bool:
     """Remove a key and all its secrets for good; False when there is none."""
     return connection.execute(DELETE_KEY, {"key_id": key_id}).rowcount == 1
@@ -153,6 +169,10 @@ def _found(connection: sa.Connection, key_id: str) -> StoredKey:
     return key
 
 
+def _columns(limits: RateLimits) -> dict[str, float | None]:
+    return {"requests_per_second": limits.requests_per_second, "bytes_per_second": limits.bytes_per_second}
+
+
 def _stored(row: sa.Row[tuple[object, ...]]) -> StoredKey:
     accepted = () if row.has_expired else (row.secret_hash, *(row.secret_hashes or ()))
     return StoredKey(
@@ -164,4 +184,5 @@ def _stored(row: sa.Row[tuple[object, ...]]) -> StoredKey:
         row.expires_at,
         row.last_used_at,
         None if row.has_expired else row.valid_until,
+        RateLimits(row.requests_per_second, row.bytes_per_second),
     )

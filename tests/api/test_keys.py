@@ -48,6 +48,8 @@ def test_a_created_key_works_and_its_secret_is_shown_once(gateway: Gateway, api_
         "rights": ["read", "ingest"],
         "tables": ["sales.*"],
         "former_secret_until": None,
+        "requests_per_second": None,
+        "bytes_per_second": None,
     }
     _, _, secret = created["key"].split("_", 2)
     assert secret not in listed.text

@@ -1,0 +1,155 @@
+"""Rate limits of keys: 429 with Retry-After and the RateLimit fields, by key and by the settings."""
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import httpx
+import pytest
+import sqlalchemy as sa
+from typer.testing import CliRunner
+
+from app.api.rate_limits import KeyMeter, RateLimiter
+from app.api.request_facts import RequestFacts
+from app.cli import app
+from app.domain.access import Credential
+from app.domain.rate_limit import RateLimits
+from app.errors import Code, TemporarilyUnavailable
+from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
+from tests.support.waiting import wait_until
+
+SLOW = 0.001
+"""A rate that brings nothing while a test lasts."""
+
+
+@pytest.fixture
+def limited(gateway: Gateway, api_address: str) -> Iterator[Any]:
+    """Makes clients whose keys have these limits, and the id of each key."""
+    gateway.register("t", {"id": "int64"}, ["id"]).raise_for_status()
+    with ExitStack() as stack:
+
+        def client(**limits: Any) -> tuple[Gateway, str]:
+            wanted = {"rights": ["ingest", "read"], **limits}
+            created = gateway.post("/v1/keys", json=wanted).raise_for_status().json()
+            return stack.enter_context(Gateway.at(api_address, created["key"])), created["id"]
+
+        yield client
+
+
+def test_a_key_may_send_no_more_requests_than_its_limit(gateway: Gateway, limited: Any) -> None:
+    client, _ = limited(requests_per_second=SLOW)
+    first = client.arcion(insert("t", id="1"))
+    assert first.status_code == 202
+    assert first.headers["ratelimit-policy"] == '"requests";q=1;qu="request";w=1000'
+    assert first.headers["ratelimit"].startswith('"requests";r=0;t=')
+    for refused in (client.arcion(insert("t", id="2")), client.get("/v1/tables")):
+        details = problem(refused, 429, "rate_limited")
+        assert details["detail"] == "the key is limited to 0.001 requests a second"
+        assert 990 <= int(refused.headers["retry-after"]) <= 1_000
+        assert "ratelimit" in refused.headers
+    assert gateway.status("t")["staged"]["rows"] == 1
+    assert "ratelimit" not in gateway.get("/v1/tables").headers
+
+
+def test_a_key_may_send_no_more_bytes_than_its_limit(limited: Any) -> None:
+    client, _ = limited(bytes_per_second=20)
+    first = client.arcion(insert("t", id="1"))  # a body larger than the quota gets through
+    assert first.status_code == 202
+    assert first.headers["ratelimit-policy"] == '"bytes";q=20;qu="content-bytes";w=1'
+    problem(client.arcion(insert("t", id="2")), 429, "rate_limited")
+
+
+def test_bytes_of_a_body_without_a_length_count_as_they_come(limited: Any) -> None:
+    client, _ = limited(bytes_per_second=20)
+    body = json.dumps(insert("t", id="1")).encode()
+    assert client.post("/v1/changes/arcion", content=iter([body[:10], body[10:]])).status_code == 202
+    problem(client.get("/v1/tables"), 429, "rate_limited")
+
+
+def test_a_limit_changes_and_is_listed(gateway: Gateway, limited: Any, api_address: str) -> None:
+    client, key_id = limited(requests_per_second=SLOW, bytes_per_second=10**9)
+    path = f"/v1/keys/{key_id}"
+    changed = gateway.patch(path, json={"requests_per_second": None}).raise_for_status().json()
+    assert (changed["requests_per_second"], changed["bytes_per_second"]) == (None, 10**9)
+    assert gateway.get("/v1/keys").json()["keys"] == [changed | {"last_used_at": None}]
+    client.get("/v1/tables")
+    wait_until(lambda: client.get("/v1/tables").is_success, within=10, what="the new limit holds")
+    rotated = gateway.post(f"{path}/rotate", json={}).raise_for_status().json()["key"]
+    with Gateway.at(api_address, rotated) as later:
+        assert '"bytes";q=1000000000' in later.get("/v1/tables").headers["ratelimit-policy"]
+    acts = gateway.get("/v1/audit", params={"outcome": "done"}).json()["events"]
+    [act] = [event for event in acts if event["action"] == "update_key"]
+    assert act["details"] == {"key": key_id, "requests_per_second": None}
+    problem(gateway.patch("/v1/keys/00000000", json={}), 404, "unknown_key")
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"requests_per_second": 0},
+        {"requests_per_second": -1},
+        {"requests_per_second": "1"},
+        {"bytes_per_second": 0},
+        {"bytes_per_second": 1.5},
+        {"rights": ["admin"]},
+    ],
+)
+def test_a_limit_that_makes_no_sense_is_refused(gateway: Gateway, limited: Any, wanted: dict[str, Any]) -> None:
+    _, key_id = limited()
+    problem(gateway.patch(f"/v1/keys/{key_id}", json=wanted), 400, "bad_request")
+
+
+def test_the_database_keeps_limits_above_zero(gateway: Gateway, limited: Any, api_engine: sa.Engine) -> None:
+    limited(requests_per_second=1)
+    for column in ("requests_per_second", "bytes_per_second"):
+        with pytest.raises(sa.exc.IntegrityError), api_engine.begin() as connection:
+            connection.execute(sa.text(f"UPDATE mirrorgate.api_keys SET {column} = 0"))
+
+
+def test_limits_are_given_on_the_command_line(gateway: Gateway, api_address: str) -> None:
+    def run(*arguments: str) -> str:
+        ran = CliRunner().invoke(app, ["keys", *arguments, "--url", api_address, "--key", ADMIN_KEY])
+        assert ran.exit_code == 0, ran.output
+        return ran.output
+
+    created = run("create", "--rights", "read", "--requests-per-second", "5", "--bytes-per-second", "1000000")
+    key_id = created.split("_")[1]
+    [listed] = json.loads(run("list", "--json"))
+    assert (listed["requests_per_second"], listed["bytes_per_second"]) == (5, 1_000_000)
+    assert run("limit", key_id, "--bytes-per-second", "7").strip() == "7 bytes/s"
+    [listed] = json.loads(run("list", "--json"))
+    assert (listed["requests_per_second"], listed["bytes_per_second"]) == (None, 7)
+
+
+def test_the_settings_limit_keys_without_a_limit_of_their_own() -> None:
+    limiter = RateLimiter(RateLimits(requests_per_second=1.0), clock=lambda: 0.0)
+    facts = RequestFacts()
+    limiter.admit(Credential("a", ()), None, facts)
+    with pytest.raises(TemporarilyUnavailable) as caught:
+        limiter.admit(Credential("a", ()), None, facts)
+    assert (caught.value.code, caught.value.retry_after) == (Code.RATE_LIMITED, 1)
+    limiter.admit(Credential("b", ()), None, facts)
+    own = Credential("a", (), RateLimits(requests_per_second=2.0))
+    limiter.admit(own, None, facts)
+    limiter.admit(own, None, facts)
+
+
+def test_a_refused_request_counts_towards_nothing() -> None:
+    now = 0.0
+    meter = KeyMeter(RateLimits(1.0, 100.0), lambda: now)
+    meter.admit(10)
+    for _ in range(50):
+        with pytest.raises(TemporarilyUnavailable):
+            meter.admit(1_000)
+    now = 1.0
+    meter.admit(10)
+
+
+def test_a_client_reads_the_headers_of_every_answer(limited: Any) -> None:
+    client, _ = limited(requests_per_second=1000, bytes_per_second=10**6)
+    answers: list[httpx.Response] = [client.get("/v1/tables"), client.get("/v1/tables/none"), client.arcion({})]
+    for answer in answers:
+        assert answer.headers["ratelimit-policy"] == (
+            '"requests";q=1000;qu="request";w=1, "bytes";q=1000000;qu="content-bytes";w=1'
+        )
