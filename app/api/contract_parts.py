@@ -16,7 +16,7 @@ HEADERS: Final[dict[str, Any]] = {
         "schema": {"type": "integer", "minimum": 0},
     },
     "RateLimit-Policy": {
-        "description": "The rate limits of the key, where it has any: quota `q` in units `qu` each window of `w` seconds.",
+        "description": "The rate limits of the key, if any: quota `q` in units `qu` each `w` seconds.",
         "schema": {"type": "string", "examples": ['"requests";q=50;qu="request";w=1']},
     },
     "RateLimit": {

@@ -52,8 +52,7 @@ def post_key(wanted: CreateKey, gateway: GatewayOf, principal: Overseer) -> Crea
         "rights": wanted.rights,
         "tables": wanted.tables,
         "expires_at": None if expires_at is None else expires_at.isoformat(),
-        "requests_per_second": wanted.requests_per_second,
-        "bytes_per_second": wanted.bytes_per_second,
+        **wanted.model_dump(include={"requests_per_second", "bytes_per_second"}, exclude_none=True),
     }
     limits = RateLimits(wanted.requests_per_second, wanted.bytes_per_second)
     with translated_errors(), gateway.engine.begin() as connection:

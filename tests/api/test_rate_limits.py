@@ -111,13 +111,13 @@ def test_limits_are_given_on_the_command_line(gateway: Gateway, api_address: str
     def run(*arguments: str) -> str:
         ran = CliRunner().invoke(app, ["keys", *arguments, "--url", api_address, "--key", ADMIN_KEY])
         assert ran.exit_code == 0, ran.output
-        return ran.output
+        return ran.stdout.splitlines()[-1]
 
     created = run("create", "--rights", "read", "--requests-per-second", "5", "--bytes-per-second", "1000000")
     key_id = created.split("_")[1]
     [listed] = json.loads(run("list", "--json"))
     assert (listed["requests_per_second"], listed["bytes_per_second"]) == (5, 1_000_000)
-    assert run("limit", key_id, "--bytes-per-second", "7").strip() == "7 bytes/s"
+    assert run("limit", key_id, "--bytes-per-second", "7") == "7 bytes/s"
     [listed] = json.loads(run("list", "--json"))
     assert (listed["requests_per_second"], listed["bytes_per_second"]) == (None, 7)
 

@@ -98,6 +98,7 @@ RULES: Final = {
     "create_key": Rule("admin", (201, None), every_table=True, json={"rights": ["read"]}),
     "rotate_key": Rule("admin", (404, "unknown_key"), every_table=True),
     "delete_key": Rule("admin", (404, "unknown_key"), every_table=True),
+    "update_key": Rule("admin", (404, "unknown_key"), every_table=True, json={}),
     "list_audit": Rule("admin", every_table=True),
     "get_metrics": Rule("read"),
     "get_health": Rule(None),

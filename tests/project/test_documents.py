@@ -53,7 +53,7 @@ def test_the_limits_are_listed_with_their_defaults() -> None:
     for names, defaults in re.findall(r"^\| (`[A-Z_`, ]+`) \| (.+?) \|", text, re.MULTILINE):
         for name, default in zip(names.split(", "), defaults.split(", "), strict="," in names):
             listed[name.strip("`").lower()] = default
-    limits = [name for name in Settings.model_fields if re.match("max_(?!delay)|body_|min_body", name)]
+    limits = [name for name in Settings.model_fields if re.match("max_(?!delay)|body_|min_body|key_", name)]
     assert {*listed} == {*limits}
     for name in limits:
         default = Settings.model_fields[name].default
