@@ -457,8 +457,13 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     ),
     Code.SPARK_FAILED: CodeFacts(
         Kind.MISCONFIGURED,
-        "Spark did not start or its job failed.",
+        "Spark did not start, has ended, or its job failed or made no progress.",
         "Start `mirrorgate drain`, whose log says more; check MIRRORGATE_SPARK_MASTER and the Java installation.",
+    ),
+    Code.STORAGE_FAILED: CodeFacts(
+        Kind.BROKEN,
+        "The landing zone could not be read or written.",
+        "Read the operating system's or the service's answer in the detail; the table is tried again by itself.",
     ),
     Code.STALE_EPOCH: CodeFacts(
         Kind.BROKEN,

@@ -121,6 +121,7 @@ class Code(StrEnum):
     POSTGRES_FAILED = "postgres_failed"
     JAVA_MISSING = "java_missing"
     SPARK_FAILED = "spark_failed"
+    STORAGE_FAILED = "storage_failed"
     STALE_EPOCH = "stale_epoch"
     FOREIGN_FILE = "foreign_file"
     LANDING_FOLDER_LOST = "landing_folder_lost"

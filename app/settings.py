@@ -279,6 +279,14 @@ class Settings(BaseSettings):
             "a Spark job starts; 0: all files are built by Spark.",
         ),
     ] = 256 * 2**10
+    spark_stuck_seconds: Annotated[
+        float,
+        Field(
+            ge=0,
+            description="The drain ends, and is to be started again, when Spark has made no progress for this long "
+            "although a job runs; 0: never, for a cluster that may have no executor for long.",
+        ),
+    ] = 300.0
     retention_days: Annotated[
         float,
         Field(gt=0, description="Payloads of published files, and the ledger's lines, are kept this many days."),

@@ -17,7 +17,7 @@ from app.embedded import find_java
 from app.settings import Settings
 from benchmarks.figure import BenchmarkFailed
 from benchmarks.processes import started
-from spark_jobs.drain import running_spark
+from spark_jobs.spark_session import running_spark
 
 
 class EmptyJobs:

@@ -7,6 +7,7 @@ own, and a task returns its failures instead of raising them, so that one file's
 import gc
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -15,6 +16,7 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from app.domain.failure import described
 from app.domain.landing_file import BatchRange, BuiltFile, PlannedFile
 from app.domain.payload import decode_payload, payload_digest
 from app.domain.table import Epoch
@@ -22,11 +24,11 @@ from app.errors import Code, InvariantBroken, MirrorgateError
 from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.parquet_file import FileLayout, read_identity, write_parquet
 from app.landing.publish import Scratch
-from app.landing.zone import StorageFailed
 from app.staging.database import Connection, Engine, open_engine
 from app.staging.staged_blocks import read_payloads
 from app.staging.table_registry import schema_of_version
 from spark_jobs.bins import MOST_BINS, balance
+from spark_jobs.spark_health import SparkCalls
 
 SLICE_BYTES: Final = 16 * 2**20
 """Compressed payload bytes that a task reads from Postgres at once."""
@@ -54,6 +56,8 @@ class BuildPlace:
     database_url: str
     landing_zone: ZonePlace
     layout: FileLayout
+    application: str = "mirrorgate build"
+    """Name of the tasks' connections to Postgres, by which the drain sees that they work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,13 @@ class BuildFailure:
 
 
 def build_files(
-    spark: SparkSession, place: BuildPlace, orders: Sequence[BuildOrder], *, tasks: int, min_bytes: int = 0
+    spark: SparkSession,
+    place: BuildPlace,
+    orders: Sequence[BuildOrder],
+    *,
+    tasks: int,
+    min_bytes: int = 0,
+    calls: SparkCalls | None = None,
 ) -> list[BuiltFile | BuildFailure]:
     """Build files as one Spark job of at most `tasks` tasks; one result per order, in the order given.
 
@@ -78,7 +88,8 @@ def build_files(
         return [_result(order, _attempt(place, position, order)) for position, order in enumerate(orders)]
     shares = balance(enumerate(orders), lambda item: item[1].planned.identity.rows, tasks)
     job = spark.sparkContext.parallelize(shares, len(shares)).mapPartitions(_task(place))
-    rows = sorted(job.collect(), key=lambda row: row["position"])
+    with calls.running() if calls else nullcontext():
+        rows = sorted(job.collect(), key=lambda row: row["position"])
     return [_result(orders[row["position"]], row) for row in rows]
 
 
@@ -118,12 +129,9 @@ def _attempt(place: BuildPlace, position: int, order: BuildOrder) -> dict[str, A
     except MirrorgateError as error:
         return result | {"code": str(error.code), "detail": error.detail}
     except Exception as error:  # noqa: BLE001  # a task answers for each file
-        return result | {"code": str(Code.BUILD_FAILED), "detail": failure_text(error)}
-
-
-def failure_text(error: Exception) -> str:
-    """What a log may say of an error that is not Mirrorgate's own: its text may hold values, a store's does not."""
-    return str(error) if isinstance(error, StorageFailed) else type(error).__name__
+        failure = described(error)
+        code = Code.BUILD_FAILED if failure.code is Code.INTERNAL else failure.code
+        return result | {"code": str(code), "detail": failure.detail}
 
 
 def _result(order: BuildOrder, row: Mapping[str, Any]) -> BuiltFile | BuildFailure:
@@ -142,7 +150,7 @@ def build_file(place: BuildPlace, order: BuildOrder, *, attempt: str) -> BuiltFi
     zone = open_zone(place.landing_zone)
     temp_name = f"{identity.number:020d}-{attempt}.parquet"
     path = Scratch(planned.table_id, order.epoch).path(temp_name)
-    with _engine(place.database_url).begin() as connection:
+    with _engine(place.database_url, place.application).begin() as connection:
         schema = schema_of_version(connection, planned.table_id, identity.generation, planned.schema_version)
         with zone.write_file(path) as file:
             written = write_parquet(file, schema, _batches(connection, planned, schema.arrow), identity, place.layout)
@@ -165,13 +173,13 @@ def _batches(connection: Connection, planned: PlannedFile, schema: pa.Schema) ->
         yield decode_payload(payload, schema)
 
 
-def _engine(database_url: str) -> Engine:
+def _engine(database_url: str, application: str) -> Engine:
     """One pool per process, kept between jobs, with as many connections as threads build at the same time: one in a
     Spark worker, in the drain one for each bin."""
     with _ENGINES:
-        return _opened(database_url)
+        return _opened(database_url, application)
 
 
 @cache
-def _opened(database_url: str) -> Engine:
-    return open_engine(database_url, pool_size=MOST_BINS, application="mirrorgate build")
+def _opened(database_url: str, application: str) -> Engine:
+    return open_engine(database_url, pool_size=MOST_BINS, application=application)

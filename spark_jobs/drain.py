@@ -3,11 +3,10 @@
 import argparse
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from contextlib import contextmanager
+from functools import partial
 from typing import Final
 from uuid import UUID, uuid4
 
@@ -17,7 +16,8 @@ from pyspark.sql import SparkSession
 from app.child_process import exit_with_parent, run_process
 from app.doctor import examine, landing_place, require_safe
 from app.domain.drain_plan import FileLimits
-from app.errors import Code, InvariantBroken, MirrorgateError, Misconfigured, TemporarilyUnavailable
+from app.domain.failure import described
+from app.errors import Code, InvariantBroken, Misconfigured, TemporarilyUnavailable
 from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.parquet_file import FileLayout
 from app.landing.publish import announce_partner
@@ -25,82 +25,37 @@ from app.landing.retries import TryAgain
 from app.landing.zone import PathKind, ScratchRevoked
 from app.landing.zone_owner import claim_zone
 from app.settings import Settings
+from app.staging.build_activity import newest_statement_at
 from app.staging.database import answer_within, open_engine, pin_marker_position, translated_errors
 from app.staging.leases import give_up_lease, renew_lease
 from app.staging.retention import RetentionLimits
 from app.staging.schema_revision import require_migrated
 from app.staging.wake import WakeListener
 from app.telemetry import configure_logging
-from app.temporary_folder import temporary_folder
+from spark_jobs.bounded_stop import BoundedStop
 from spark_jobs.build_files import BuildPlace
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_loop import Drain
 from spark_jobs.maintenance import maintained, try_maintain
 from spark_jobs.mirror_watch import note_mirror_states, watch_mirror
+from spark_jobs.spark_health import SparkPing, SparkWatch
+from spark_jobs.spark_session import running_spark
 
 log = structlog.get_logger()
 
 _LONGEST_POLL: Final = 1.0
 _SHORTEST_POLL: Final = 0.05
-
-_DEFAULTS: Final = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    # The JVM only schedules: a fast start matters more here than peak speed of compiled code.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    # Over TCP each job waits 40 ms for a delayed acknowledgement.
-    "spark.python.unix.domain.socket.enabled": "true",
-}
-_LONGEST_SOCKET_FOLDER: Final = 103 - len(f"/.{UUID(int=0)}.sock")
-"""Bytes; a socket's path may have 103 on the strictest system. A socket's mode is what the umask leaves of 0777, so
-that its folder has to keep others out."""
-_ON_THIS_MACHINE: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-
-
-@contextmanager
-def running_spark(settings: Settings) -> Iterator[SparkSession]:
-    """The Spark session with its Python workers warm, until the block ends. Under spark-submit, its options alone
-    decide."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("mirrorgate drain")
-    with ExitStack() as stack:
-        if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit has started the JVM already where it is set
-            options = spark_options(settings.spark_master)
-            if _is_on_this_machine(settings.spark_master):
-                folder = stack.enter_context(temporary_folder("spark", longest=_LONGEST_SOCKET_FOLDER))
-                options |= _kept_in(folder)
-            for name, value in options.items():
-                builder = builder.config(name, value)
-        if settings.spark_master:
-            builder = builder.master(settings.spark_master)
-        spark: SparkSession = builder.getOrCreate()
-        stack.callback(spark.stop)
-        spark.sparkContext.setLogLevel("ERROR")
-        parallelism = spark.sparkContext.defaultParallelism
-        spark.sparkContext.parallelize(range(parallelism), parallelism).mapPartitions(iter).collect()
-        yield spark
-
-
-def spark_options(master: str | None) -> dict[str, str]:
-    """What the drain asks of Spark without spark-submit: executors on other machines must reach the driver."""
-    return _DEFAULTS | (_ON_THIS_MACHINE if _is_on_this_machine(master) else {})
-
-
-def _kept_in(folder: Path) -> dict[str, str]:
-    """Options for a Spark whose sockets and temporary files all lie in a folder."""
-    java = f'{_DEFAULTS["spark.driver.extraJavaOptions"]} "-Djava.io.tmpdir={folder}"'
-    return {"spark.python.unix.domain.socket.dir": str(folder), "spark.driver.extraJavaOptions": java}
-
-
-def _is_on_this_machine(master: str | None) -> bool:
-    return master is None or master.startswith("local")
+_SPARK_ENDED: Final = (
+    "Start the drain again; `mirrorgate up` does. If it happens again and again, look at the machine's memory and at "
+    "what Spark logged before, or raise MIRRORGATE_SPARK_STUCK_SECONDS."
+)
 
 
 def open_cycle(settings: Settings, spark: SparkSession, worker_id: UUID) -> DrainCycle:
     """The drain's parts from its settings."""
     layout = FileLayout(settings.marker_first, str(settings.compression))
-    place = BuildPlace(settings.require_database_url(), landing_place(settings), layout)
+    application = f"mirrorgate build {worker_id.hex[:12]}"
+    place = BuildPlace(settings.require_database_url(), landing_place(settings), layout, application)
     limits = FileLimits(settings.target_file_bytes, settings.target_file_rows, settings.max_delay)
     return DrainCycle(
         worker_id,
@@ -125,8 +80,9 @@ def kept_lease(cycle: DrainCycle, seconds: float) -> Iterator[None]:
         try:
             with translated_errors(), answer_within(seconds / 3), cycle.engine.begin() as connection:
                 renew_lease(connection, cycle.worker_id, seconds)
-        except MirrorgateError as error:
-            log.warning("lease_not_renewed", code=error.code, detail=error.detail)
+        except Exception as error:  # noqa: BLE001  # this thread must live: without it the drain loses its tables
+            failure = described(error)
+            log.warning("lease_not_renewed", code=failure.code, detail=failure.detail)
 
     def keep() -> None:
         while not ended.wait(seconds / 3):
@@ -140,24 +96,31 @@ def kept_lease(cycle: DrainCycle, seconds: float) -> Iterator[None]:
     finally:
         ended.set()
         keeper.join()
-        try:
-            with translated_errors(), cycle.engine.begin() as connection:
-                give_up_lease(connection, cycle.worker_id)
-        except MirrorgateError as error:
-            log.warning("lease_not_given_up", code=error.code, detail=error.detail)
+        _give_up(cycle)
+
+
+def _give_up(cycle: DrainCycle) -> None:
+    try:
+        with translated_errors(), cycle.engine.begin() as connection:
+            give_up_lease(connection, cycle.worker_id)
+    except Exception as error:  # noqa: BLE001  # the lease runs out by itself
+        failure = described(error)
+        log.warning("lease_not_given_up", code=failure.code, detail=failure.detail)
 
 
 def run_drain(settings: Settings, *, once: bool) -> None:
     """Run until SIGTERM or SIGINT, or with `once` until nothing is due."""
     _check_start(settings)
-    with running_spark(settings) as spark:
+    with BoundedStop() as stop, running_spark(settings) as spark:
         cycle = open_cycle(settings, spark, uuid4())
-        drain = Drain(cycle, bins=settings.drain_bins)
+        drain = Drain(cycle, bins=settings.drain_bins, stopping=stop.stopping)
         _claim_landing_zone(cycle)
         announce_partner(cycle.zone, cycle.worker_id, settings.partner_name, settings.source_type)
+        ping = SparkPing(spark, stuck_seconds=settings.spark_stuck_seconds)
+        stop.last_acts += [ping.kill, partial(_give_up, cycle)]
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: drain.stopping.set())
-        with kept_lease(cycle, settings.lease_seconds):
+            signal.signal(number, lambda *_: stop.ask())
+        with _spark_watched(ping, cycle, stop, settings.spark_stuck_seconds), kept_lease(cycle, settings.lease_seconds):
             limits = RetentionLimits(
                 settings.retention_days * 86_400, settings.retention_bytes, audit_seconds=settings.audit_days * 86_400
             )
@@ -176,7 +139,35 @@ def run_drain(settings: Settings, *, once: bool) -> None:
                 _listen(cycle.place.database_url, wake, drain.stopping)
                 with maintained(cycle, limits):
                     drain.run(wake, min(_LONGEST_POLL, max(_SHORTEST_POLL, settings.max_delay / 4)))
+        if stop.failure is not None:
+            raise InvariantBroken(Code.SPARK_FAILED, stop.failure, remedy=_SPARK_ENDED)
         log.info("drain_stopped", worker=str(cycle.worker_id))
+
+
+@contextmanager
+def _spark_watched(ping: SparkPing, cycle: DrainCycle, stop: BoundedStop, stuck_seconds: float) -> Iterator[None]:
+    """End the drain when Spark ends or hangs within the block: what runs it, such as `mirrorgate up`, starts it
+    again."""
+    over = threading.Event()
+
+    def end(reason: str) -> None:
+        if not over.is_set():
+            log.error("spark_failed", code=Code.SPARK_FAILED, detail=reason, remedy=_SPARK_ENDED)
+            stop.ask(reason)
+
+    watch = SparkWatch(
+        cycle.calls,
+        stuck_seconds=stuck_seconds,
+        has_ended=ping.has_ended,
+        newest_statement=lambda: newest_statement_at(cycle.engine, cycle.place.application),
+        on_dead=end,
+    )
+    ping.start(over)
+    watch.start(over)
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def _check_start(settings: Settings) -> None:

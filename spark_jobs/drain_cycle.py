@@ -6,16 +6,17 @@ between any two lines: the next owner claims a new epoch, revokes the old one's 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import structlog
 from pyspark.sql import SparkSession
 
 from app.domain.drain_plan import FileLimits
+from app.domain.failure import described
 from app.domain.landing_file import BuiltFile, PlannedFile
 from app.domain.table import Epoch, Table, TableId, TableState
-from app.errors import Code, InvariantBroken, MirrorgateError
+from app.errors import Code, InvariantBroken
 from app.landing.open_zone import open_zone
 from app.landing.publish import (
     Scratch,
@@ -24,7 +25,7 @@ from app.landing.publish import (
     revoke_older_epochs,
 )
 from app.landing.scratch_sweep import newest_epoch
-from app.landing.zone import LandingZone, ScratchRevoked
+from app.landing.zone import LandingZone
 from app.staging.database import Engine, answer_within, installation_id, open_engine, translated_errors
 from app.staging.file_plans import plan_next_files
 from app.staging.landing_ledger import files_to_repair, record_repaired, tables_to_repair
@@ -39,10 +40,11 @@ from app.staging.leases import (
 from app.staging.mirror_states import note_folder_gone
 from app.staging.table_rebirth import finish_drop
 from app.staging.table_registry import find_table_by_id, find_tables_by_id, note_drop_trouble, quarantine_table
-from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files, failure_text
+from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files
 from spark_jobs.mirror_watch import is_mirrored
-from spark_jobs.publishing import TOGETHER, ClaimedTable, Publishing
+from spark_jobs.publishing import TOGETHER, ClaimedTable, Failures, Publishing
 from spark_jobs.reconciliation import Reconciliation
+from spark_jobs.spark_health import SparkCalls
 
 log = structlog.get_logger()
 
@@ -77,6 +79,9 @@ class DrainCycle:
     held: dict[TableId, Epoch] = field(default_factory=dict)
     """Epochs whose predecessors this process has revoked; forgotten after any failure."""
 
+    calls: SparkCalls = field(default_factory=SparkCalls)
+    """Calls to Spark that have not returned."""
+
     waiting: set[TableId] = field(default_factory=set)
     """Tables whose drop waits for mirroring."""
 
@@ -107,6 +112,7 @@ class DrainCycle:
     def prepare(self, table_id: TableId, *, slots: int = 1) -> ClaimedTable | None:
         """W1 to W4 for one table whose files may be built by `slots` tasks at once; None when there is nothing to do,
         or when it failed (which is logged)."""
+        table: Table | None = None
         epoch: Epoch | None = None
         self.waiting.discard(table_id)
         try:
@@ -115,8 +121,8 @@ class DrainCycle:
                 if table is None or epoch is None or not (table.state.publishes or table.state is TableState.DROPPING):
                     return None
                 return self._prepare(table, epoch, slots)
-        except (MirrorgateError, OSError, ScratchRevoked) as error:
-            self._fail(table_id, epoch, error)
+        except Exception as error:  # noqa: BLE001  # one table's trouble, whatever it is, stops no other table
+            self._fail(table_id, table, epoch, error)
             return None
 
     def prepare_held(self, table_ids: Sequence[TableId], *, slots: int = 1) -> tuple[list[ClaimedTable], list[TableId]]:
@@ -139,8 +145,9 @@ class DrainCycle:
                     if claims
                     else {}
                 )
-        except MirrorgateError as error:
-            log.info("tables_not_planned_together", tables=len(held), code=error.code, detail=error.detail)
+        except Exception as error:  # noqa: BLE001  # each is looked at alone, where it can only fail itself
+            failure = described(error)
+            log.info("tables_not_planned_together", tables=len(held), code=failure.code, detail=failure.detail)
             return [], list(table_ids)
         claimed = [ClaimedTable(tables[table_id], held[table_id], files) for table_id, files in plans.items() if files]
         return claimed, [table_id for table_id in table_ids if table_id not in plans]
@@ -148,35 +155,63 @@ class DrainCycle:
     def build_and_publish(self, claimed: Iterable[ClaimedTable]) -> set[TableId]:
         """W5 to W9 for several tables at once; the tables whose files were all published."""
         tables = {entry.table_id: entry for entry in claimed}
-        orders = [BuildOrder(file, entry.epoch) for entry in tables.values() for file in entry.files]
-        results = self._build(orders)
-        by_table: dict[TableId, list[BuiltFile | BuildFailure]] = {table_id: [] for table_id in tables}
-        for order, result in zip(orders, results, strict=True):
-            by_table[order.planned.table_id].append(result)
-        failures = self.publishing.publish(list(tables.values()), by_table)
+        failures: dict[TableId, Exception] = {}
+        by_table = self._build_together(list(tables.values()), failures)
+        built = [tables[table_id] for table_id in by_table]
+        failures |= self.publishing.publish(built, by_table)
         for table_id, error in failures.items():
-            self._fail(table_id, tables[table_id].epoch, error)
+            self._fail(table_id, tables[table_id].table, tables[table_id].epoch, error)
         return tables.keys() - failures.keys()
 
+    def _build_together(
+        self, entries: Sequence[ClaimedTable], failures: Failures
+    ) -> dict[TableId, list[BuiltFile | BuildFailure]]:
+        """W5 in one Spark job; where the job itself fails, as when a worker runs out of memory, in one for each table:
+        so the table that made it fail keeps no other back."""
+        orders = [BuildOrder(file, entry.epoch) for entry in entries for file in entry.files]
+        by_table: dict[TableId, list[BuiltFile | BuildFailure]] = {entry.table_id: [] for entry in entries}
+        try:
+            for order, result in zip(orders, self._build(orders), strict=True):
+                by_table[order.planned.table_id].append(result)
+        except Exception as error:  # noqa: BLE001  # kept for its table
+            if len(entries) == 1:
+                failures[entries[0].table_id] = error
+                return {}
+            failure = described(error)
+            log.warning("job_failed", tables=len(entries), code=failure.code, detail=failure.detail)
+            return {
+                table_id: built
+                for entry in entries
+                for table_id, built in self._build_together([entry], failures).items()
+            }
+        return by_table
+
     def _build(self, orders: list[BuildOrder]) -> list[BuiltFile | BuildFailure]:
-        return build_files(self.spark, self.place, orders, tasks=self.slots, min_bytes=self.spark_job_min_bytes)
+        return build_files(
+            self.spark,
+            self.place,
+            orders,
+            tasks=self.slots,
+            min_bytes=self.spark_job_min_bytes,
+            calls=self.calls,
+        )
 
     def _claim(self, table_id: TableId) -> tuple[Table | None, Epoch | None]:
         with self.engine.begin() as connection:
             epoch = claim_table(connection, table_id, self.worker_id, held=self.held.get(table_id))
             table = find_table_by_id(connection, table_id)
-        if epoch is not None and self.held.get(table_id) != epoch:
-            epoch = self._beyond_scratch(table_id, epoch)
+        if table is not None and epoch is not None and self.held.get(table_id) != epoch:
+            epoch = self._beyond_scratch(table, epoch)
         return table, epoch
 
-    def _beyond_scratch(self, table_id: TableId, epoch: Epoch) -> Epoch:
+    def _beyond_scratch(self, table: Table, epoch: Epoch) -> Epoch:
         """The claimed epoch, or a later one where the scratch has seen it: the database was restored."""
-        seen = newest_epoch(self.zone, table_id)
+        seen = newest_epoch(self.zone, table.table_id)
         if seen < epoch:
             return epoch
         with self.engine.begin() as connection:
-            epoch = raise_epoch(connection, table_id, epoch, beyond=seen)
-        log.warning("epoch_raised", table_id=table_id, epoch=epoch)
+            epoch = raise_epoch(connection, table.table_id, epoch, beyond=seen)
+        log.warning("epoch_raised", **named(table), epoch=epoch)
         return epoch
 
     def _prepare(self, table: Table, epoch: Epoch, slots: int) -> ClaimedTable | None:
@@ -220,7 +255,7 @@ class DrainCycle:
         with answer_within(DROP_SECONDS), self.engine.begin() as connection:
             finished = finish_drop(connection, table, epoch, marker_first=self.place.layout.marker_first)
             reborn = find_table_by_id(connection, table.table_id)
-        log.info("table_dropped", table=str(table.name), **asdict(finished))
+        log.info("table_dropped", **named(table), **asdict(finished))
         return reborn
 
     def _mirroring_lags(self, table: Table, epoch: Epoch) -> bool:
@@ -239,7 +274,7 @@ class DrainCycle:
                 reason = f"waiting until Fabric no longer lists the table, at most {self.drop_wait_seconds:.0f} s"
                 note_drop_trouble(connection, table.table_id, f"{reason}; {waited:.0f} s so far")
         if not lags:
-            log.warning("mirroring_not_waited_for", table=str(table.name), seconds=round(waited))
+            log.warning("mirroring_not_waited_for", **named(table), seconds=round(waited))
         return lags
 
     def _repair(self, table: Table, epoch: Epoch, files: Iterable[PlannedFile]) -> None:
@@ -251,23 +286,31 @@ class DrainCycle:
             repair_file(self.zone, table, self.installation_id, built)
             with self.engine.begin() as connection:
                 record_repaired(connection, built)
-            log.info("file_repaired", table=str(table.name), number=built.planned.identity.number)
+            log.info("file_repaired", **named(table), number=built.planned.identity.number)
 
-    def _fail(self, table_id: TableId, epoch: Epoch | None, error: Exception) -> None:
+    def _fail(self, table_id: TableId, table: Table | None, epoch: Epoch | None, error: Exception) -> None:
         """Forget the epoch, so that the next try begins with a new one; quarantine what must not be tried again,
         unless the epoch is over: then what was seen is the next owner's to judge."""
         self.held.pop(table_id, None)
-        code = error.code if isinstance(error, MirrorgateError) else None
-        detail = error.detail if isinstance(error, MirrorgateError) else failure_text(error)
-        log.warning("table_not_published", table_id=table_id, code=code, detail=detail)
+        failure = described(error)
+        shown: dict[str, Any] = {"table_id": table_id} if table is None else named(table)
+        log.warning("table_not_published", **shown, **asdict(failure))
         if epoch is None:
             return
         try:
             with translated_errors(), self.engine.begin() as connection:
                 check_epoch(connection, table_id, epoch)
-                note_drop_trouble(connection, table_id, f"{code or 'storage'}: {detail}; tried again")
-                quarantined = code in QUARANTINES and quarantine_table(connection, table_id, f"{code}: {detail}")
+                note_drop_trouble(connection, table_id, f"{failure.code}: {failure.detail}; tried again")
+                quarantined = failure.code in QUARANTINES and quarantine_table(
+                    connection, table_id, f"{failure.code}: {failure.detail}"
+                )
             if quarantined:
-                log.error("table_quarantined", table_id=table_id, code=code, detail=detail)
-        except MirrorgateError as second:
-            log.warning("table_not_quarantined", table_id=table_id, code=second.code, detail=second.detail)
+                log.error("table_quarantined", **shown, code=failure.code, detail=failure.detail)
+        except Exception as second:  # noqa: BLE001  # the table is tried again, and found again
+            why = described(second)
+            log.warning("table_not_quarantined", **shown, code=why.code, detail=why.detail)
+
+
+def named(table: Table) -> dict[str, Any]:
+    """The fields by which every log line names a table."""
+    return {"table": str(table.name), "generation": table.generation}

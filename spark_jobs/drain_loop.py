@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import structlog
 
+from app.domain.failure import described
 from app.domain.table import TableId
-from app.errors import MirrorgateError
 from spark_jobs.bins import MOST_BINS, balance
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.publishing import TOGETHER, ClaimedTable
@@ -18,6 +18,8 @@ log = structlog.get_logger()
 
 _FIRST_BACKOFF: Final = 0.5
 _LONGEST_BACKOFF: Final = 30.0
+_LONGEST_DATABASE_BACKOFF: Final = 5.0
+"""Short: what waits for Postgres is everything, and one question costs little."""
 _CLAIMS: Final = 4
 """Tables that are claimed and planned at the same time: nearly all of that is waiting for Postgres."""
 _CLAIMED_AT_ONCE: Final = 256
@@ -27,7 +29,7 @@ _CLAIMED_AT_ONCE: Final = 256
 class Drain:
     """Finds due tables and hands them, in balanced bins, to threads that each build and publish."""
 
-    def __init__(self, cycle: DrainCycle, *, bins: int | None) -> None:
+    def __init__(self, cycle: DrainCycle, *, bins: int | None, stopping: threading.Event | None = None) -> None:
         """`bins` None: as many as Spark runs tasks at a time, which changes with a cluster's executors."""
         self._cycle = cycle
         self._bins = bins
@@ -38,7 +40,7 @@ class Drain:
         self._shares: set[Future[None]] = set()
         self._not_before: dict[TableId, tuple[float, float]] = {}
         """Per table that failed: when to try again, and how long to wait the time after."""
-        self.stopping = threading.Event()
+        self.stopping = stopping or threading.Event()
 
     def drain_pending(self) -> set[TableId]:
         """Publish until nothing is due, for `--once`; the tables that could not be published now."""
@@ -48,14 +50,16 @@ class Drain:
 
     def run(self, wake: threading.Event, poll_seconds: float) -> None:
         """Publish what is due at each wake and at least every `poll_seconds`, until `stopping` is set."""
+        pause = _FIRST_BACKOFF
         while not self.stopping.is_set():
             wake.wait(poll_seconds)
             wake.clear()
             try:
                 self._start_due()
-            except MirrorgateError as error:
-                log.warning("drain_waits", code=error.code, detail=error.detail)
-                self.stopping.wait(_FIRST_BACKOFF)
+                pause = _FIRST_BACKOFF
+            except Exception as error:  # noqa: BLE001  # such as a database that has failed over: it is asked again
+                self._wait(error, pause)
+                pause = min(2 * pause, _LONGEST_DATABASE_BACKOFF)
         self._threads.shutdown(wait=True)
         self._claims.shutdown(wait=True)
 
@@ -117,8 +121,9 @@ class Drain:
                     if entry.table_id not in published:
                         self._back_off(entry.table_id)
                 share = self._prepare_again(published, slots)
-        except Exception as error:  # a thread must not die silently; the tables are tried again
-            log.exception("share_failed", error=type(error).__name__)
+        except Exception as error:  # noqa: BLE001  # a thread must not die silently; the tables are tried again
+            failure = described(error)
+            log.warning("share_failed", tables=len(tables), code=failure.code, detail=failure.detail)
             for table_id in tables:
                 self._cycle.held.pop(table_id, None)
                 self._back_off(table_id)
@@ -130,12 +135,18 @@ class Drain:
         """Those of the tables that are due again; what cannot be known now is left to the next look."""
         try:
             due = self._cycle.due()
-        except MirrorgateError as error:
-            log.warning("drain_waits", code=error.code, detail=error.detail)
+        except Exception as error:  # noqa: BLE001  # the loop looks again
+            self._wait(error, 0.0)
             return []
         # In this thread: the tables that others claim or drop may take long. What fails is found at the next look.
         again, _ = self._prepared([table_id for table_id in due if table_id in published], slots, map)
         return again
+
+    def _wait(self, error: Exception, seconds: float) -> None:
+        """Leave time for what keeps the drain from finding due tables to pass."""
+        failure = described(error)
+        log.warning("drain_waits", code=failure.code, detail=failure.detail, remedy=failure.remedy)
+        self.stopping.wait(seconds)
 
     def _back_off(self, table_id: TableId) -> None:
         with self._lock:

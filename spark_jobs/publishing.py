@@ -14,9 +14,9 @@ import structlog
 
 from app.domain.landing_file import BuiltFile, PlannedFile
 from app.domain.table import Epoch, Table, TableId
-from app.errors import Code, InvariantBroken, MirrorgateError
+from app.errors import Code, InvariantBroken
 from app.landing.publish import Scratch, make_visible, prepare_folder
-from app.landing.zone import LandingZone, ScratchRevoked
+from app.landing.zone import LandingZone
 from app.staging.database import Engine, translated_errors
 from app.staging.landing_ledger import nominate, record_published
 from spark_jobs.build_files import BuildFailure
@@ -136,7 +136,7 @@ def _together(
         return []
     try:
         return [step(files)]
-    except MirrorgateError as error:
+    except Exception as error:  # noqa: BLE001  # whatever it is, it is one table's
         if len(files) == 1:
             failures[files[0].planned.table_id] = error
             return []
@@ -145,8 +145,8 @@ def _together(
 
 @contextmanager
 def _kept(failures: Failures, table_id: TableId) -> Iterator[None]:
-    """Keep what goes wrong with one table, so that the others go on."""
+    """Keep whatever goes wrong with one table, so that the others go on."""
     try:
         yield
-    except (MirrorgateError, OSError, ScratchRevoked) as error:
+    except Exception as error:  # noqa: BLE001
         failures[table_id] = error

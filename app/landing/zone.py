@@ -8,6 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import BinaryIO, Protocol
 
+from app.errors import Code, InvariantBroken
+
 
 class RenameOutcome(StrEnum):
     """What came of a rename that never replaces."""
@@ -28,8 +30,11 @@ class PathKind(StrEnum):
     never opened: that can block forever."""
 
 
-class ScratchRevoked(Exception):
+class ScratchRevoked(InvariantBroken):
     """The folder cannot be written because a newer epoch has turned it into a plain file."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(Code.STALE_EPOCH, f"{path} is revoked: a newer epoch owns the table")
 
 
 class FolderRenameUnsupported(OSError):

@@ -14,9 +14,9 @@ from app.landing.parquet_file import FileLayout
 from app.settings import Settings
 from app.staging.leases import renew_lease
 from spark_jobs.build_files import BuildPlace
-from spark_jobs.drain import running_spark
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_loop import Drain
+from spark_jobs.spark_session import running_spark
 from tests.support.onelake.fixtures import new_onelake, onelake, trust
 
 __all__ = ["new_onelake", "onelake", "trust"]

@@ -1,19 +1,24 @@
-"""Nobody else on the machine reaches the sockets over which Spark and its Python workers talk."""
+"""Other accounts of the machine can neither reach the sockets of Spark and its Python workers nor use its RPC port."""
 
 import json
 import os
+import socket
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from app.settings import Settings
 from app.temporary_folder import temporary_folder
-from spark_jobs import drain as drains
+from spark_jobs import spark_session
 from tests.support.processes import REPOSITORY
 
 pytestmark = pytest.mark.skipif(not Path("/proc/net/unix").exists(), reason="looks for sockets in /proc")
@@ -22,7 +27,7 @@ PROGRAM = """
 import json, os, sys
 os.umask(0)
 from app.settings import Settings
-from spark_jobs.drain import running_spark
+from spark_jobs.spark_session import running_spark
 from tests.spark.test_sockets import socket_files, use
 with running_spark(Settings(spark_master="local[1]")) as spark:
     use(spark)
@@ -70,6 +75,60 @@ def test_every_socket_of_the_drain_lies_in_a_folder_that_only_its_account_enters
     assert [file for file in files if not is_private(file.parent)] == []
 
 
+RPC_REQUEST, RPC_RESPONSE = 3, 4
+
+
+def ask_driver(spark: SparkSession, endpoint: str) -> bytes:
+    """What the driver's RPC port sends back to a client without the secret that asks whether an endpoint exists."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    question = getattr(jvm.org.apache.spark.rpc.netty, "RpcEndpointVerifier$CheckExistence")(endpoint)
+    written = jvm.java.io.ByteArrayOutputStream()
+    jvm.java.io.ObjectOutputStream(written).writeObject(question)
+    port = int(str(spark.sparkContext.getConf().get("spark.driver.port")))
+    host, name = b"127.0.0.1", b"endpoint-verifier"
+    receiver = struct.pack(">?H", True, len(host)) + host + struct.pack(">iH", port, len(name)) + name
+    body = struct.pack(">?", False) + receiver + bytes(written.toByteArray())
+    message = struct.pack(">bqi", RPC_REQUEST, 1, len(body)) + body
+    with socket.create_connection((host.decode(), port), timeout=20) as client:
+        client.sendall(struct.pack(">q", 8 + len(message)) + message)
+        return client.recv(4096)
+
+
+def test_a_client_without_the_secret_cannot_use_the_rpc_port_of_the_driver(spark: SparkSession) -> None:
+    answer = ask_driver(spark, "LocalSchedulerBackendEndpoint")
+    assert answer[8:9] != bytes([RPC_RESPONSE])
+
+
+def test_the_secret_is_in_no_argument_and_no_environment(spark: SparkSession) -> None:
+    assert spark.sparkContext.getConf().get("spark.authenticate") == "true"
+    for pid in family():
+        with suppress(ProcessLookupError):  # it may end meanwhile
+            shown = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
+            assert b"authenticate.secret" not in shown
+            assert b"_SPARK_AUTH_SECRET" not in shown
+
+
+def test_every_tcp_socket_of_the_drain_listens_on_loopback_only(spark: SparkSession) -> None:
+    use(spark)
+    inodes = {inode for pid in family() for inode in socket_inodes(pid)}
+    listening = [*listeners("tcp"), *listeners("tcp6")]
+    addresses = {address for address, inode in listening if inode in inodes}
+    assert addresses
+    assert [address for address in addresses if not address.is_loopback] == []
+
+
+def listeners(protocol: str) -> Iterator[tuple[IPv4Address | IPv6Address, str]]:
+    """Each listening socket of this machine: its address and inode."""
+    for line in Path(f"/proc/net/{protocol}").read_text().splitlines()[1:]:
+        fields = line.split()
+        if fields[3] == "0A":
+            words = bytes.fromhex(fields[1].partition(":")[0])
+            packed = b"".join(words[start : start + 4][::-1] for start in range(0, len(words), 4))
+            found = ip_address(packed)
+            yield (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found, fields[9]
+
+
 @pytest.fixture
 def temporary() -> Iterator[Path]:
     """Stands for the system's folder of temporary files; short, as sockets need it."""
@@ -113,6 +172,6 @@ def test_only_where_all_of_spark_is_on_this_machine_a_folder_is_named(
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", asked)
     monkeypatch.setattr(SparkSession, "builder", SparkSession.Builder())
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
-    with pytest.raises(Asked) as found, drains.running_spark(drains.Settings(spark_master=master)):
+    with pytest.raises(Asked) as found, spark_session.running_spark(Settings(spark_master=master)):
         pass
     assert found.value.args == (has_folder,)

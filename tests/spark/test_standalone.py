@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from app.settings import PREFIX
 from benchmarks.processes import started
 from benchmarks.standalone_cluster import standalone_cluster
-from spark_jobs.drain import spark_options
+from spark_jobs.spark_session import spark_options
 from tests.support import sql
 from tests.support.gateway_parts import landed_keys, registered, stage_keys
 from tests.support.schemas import schema_of
@@ -19,7 +19,7 @@ from tests.support.waiting import wait_until
 
 SETTINGS = {"TARGET_FILE_ROWS": "1", "MAX_DELAY_SECONDS": "0", "SPARK_JOB_MIN_BYTES": "0", "ALLOW_UNSAFE": "true"}
 """A file for each row, all built by Spark; and the tests' Postgres does not fsync."""
-BUILDING = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'mirrorgate build'"
+BUILDING = "SELECT count(*) FROM pg_stat_activity WHERE starts_with(application_name, 'mirrorgate build')"
 PUBLISHED = "SELECT published_through FROM mirrorgate.table_counters"
 
 

@@ -1,0 +1,146 @@
+"""Notice a Spark that is gone or makes no progress, so that the drain ends and is started again.
+
+A Spark call never returns when its executor, its Python workers or its JVM hang, and nothing in Spark limits that.
+Progress is each statement that a build task sends to Postgres, and the return of the oldest call.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from app.errors import MirrorgateError
+
+_LOOKS: Final = 0.5
+_QUIET: Final = 1.0
+"""Seconds without progress after which Postgres is asked what build tasks do."""
+_PINGS: Final = 5.0
+
+
+class SparkCalls:
+    """The calls to Spark that have not returned, and when the last sign of progress was seen."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._started: dict[object, float] = {}
+        self._progress_at = clock()
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Count a call to Spark until the block ends."""
+        call = object()
+        with self._lock:
+            self._started[call] = self._clock()
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._started[call]
+
+    def note_progress(self) -> None:
+        with self._lock:
+            self._progress_at = self._clock()
+
+    def silent_seconds(self) -> float:
+        """Return how long the oldest call has run without progress since; 0 while none runs."""
+        with self._lock:
+            return self._clock() - max(min(self._started.values()), self._progress_at) if self._started else 0.0
+
+
+class SparkWatch:
+    """Calls `on_dead` once, with the reason, when Spark has ended or its calls are silent for `stuck_seconds`."""
+
+    def __init__(
+        self,
+        calls: SparkCalls,
+        *,
+        stuck_seconds: float,
+        has_ended: Callable[[], str | None],
+        newest_statement: Callable[[], object],
+        on_dead: Callable[[str], None],
+    ) -> None:
+        """`stuck_seconds` 0: silence is never too long. `newest_statement` changes while build tasks read."""
+        self._calls = calls
+        self._stuck_seconds = stuck_seconds
+        self._has_ended = has_ended
+        self._newest_statement = newest_statement
+        self._on_dead = on_dead
+        self._seen: object = None
+
+    def look(self) -> str | None:
+        """Return why Spark is unusable, None while it is not known to be."""
+        ended = self._has_ended()
+        if ended is not None:
+            return ended
+        silent = self._calls.silent_seconds()
+        if not self._stuck_seconds or silent < min(_QUIET, self._stuck_seconds) or self._tasks_read():
+            return None
+        return f"Spark has made no progress for {silent:.0f} s" if silent >= self._stuck_seconds else None
+
+    def _tasks_read(self) -> bool:
+        """Whether build tasks have sent a statement since the last look; so it seems while Postgres does not answer,
+        because then they cannot."""
+        try:
+            newest = self._newest_statement()
+        except MirrorgateError:
+            self._calls.note_progress()
+            return True
+        if newest == self._seen:
+            return False
+        self._seen = newest
+        self._calls.note_progress()
+        return True
+
+    def start(self, over: threading.Event) -> None:
+        """Look twice a second from a thread of its own, until `over` or Spark is dead."""
+
+        def watch() -> None:
+            while not over.wait(_LOOKS):
+                reason = self.look()
+                if reason is not None:
+                    self._on_dead(reason)
+                    return
+
+        threading.Thread(target=watch, name="spark-watch", daemon=True).start()
+
+
+class SparkPing:
+    """Asks the Spark context now and then whether it is stopped; the JVM is asked only where it is this process's."""
+
+    def __init__(self, spark: SparkSession, *, stuck_seconds: float) -> None:
+        self._context: Any = spark.sparkContext
+        self._jvm = getattr(self._context._gateway, "proc", None)
+        self._calls = SparkCalls()
+        self._stuck_seconds = stuck_seconds
+        self._stopped: str | None = None
+
+    def has_ended(self) -> str | None:
+        """Return why Spark has ended, None while it runs as far as is known. Never blocks."""
+        if self._jvm is not None and (status := self._jvm.poll()) is not None:
+            return f"Spark's JVM has ended with exit code {status}"
+        if self._stuck_seconds and (silent := self._calls.silent_seconds()) >= self._stuck_seconds:
+            return f"Spark's JVM has not answered for {silent:.0f} s"
+        return self._stopped
+
+    def kill(self) -> None:
+        """End the JVM that this process started, if any, at once."""
+        if self._jvm is not None:
+            self._jvm.kill()
+
+    def start(self, over: threading.Event) -> None:
+        """Ask every few seconds from a thread of its own: a JVM that hangs never answers."""
+
+        def ask() -> None:
+            while self._stopped is None and not over.wait(_PINGS):
+                try:
+                    with self._calls.running():
+                        if self._context._jsc.sc().isStopped():
+                            self._stopped = "the Spark context is stopped"
+                except Exception as error:  # noqa: BLE001  # whatever it is: Spark cannot be used
+                    self._stopped = f"Spark does not answer: {type(error).__name__}"
+
+        threading.Thread(target=ask, name="spark-ping", daemon=True).start()

@@ -1,0 +1,94 @@
+"""Start the drain's Spark session: its options, its sockets, and who may talk to its driver."""
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+import structlog
+from pyspark.sql import SparkSession
+
+from app.domain.failure import described
+from app.settings import Settings
+from app.temporary_folder import temporary_folder
+
+log = structlog.get_logger()
+
+_DEFAULTS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # The JVM only schedules: a fast start matters more here than peak speed of compiled code.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # Over TCP each job waits 40 ms for a delayed acknowledgement.
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+_ON_THIS_MACHINE: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_AUTHENTICATED: Final = {
+    # For these masters Spark makes a random secret inside the JVM at each start: it is in no argument, environment,
+    # file or log. Without it, every account of the machine could command the driver through its RPC port.
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    "spark.network.crypto.saslFallback": "false",
+}
+_ONE_PROCESS: Final = re.compile(r"local(\[.*\])?")
+_LONGEST_SOCKET_FOLDER: Final = 103 - len(f"/.{UUID(int=0)}.sock")
+"""Bytes; a socket's path may have 103 on the strictest system. A socket's mode is what the umask leaves of 0777, so
+that its folder has to keep others out."""
+
+
+@contextmanager
+def running_spark(settings: Settings) -> Iterator[SparkSession]:
+    """Run a Spark session with warm Python workers until the block ends. Under spark-submit, its options alone
+    decide."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName("mirrorgate drain")
+    with ExitStack() as stack:
+        if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit has started the JVM already where it is set
+            options = spark_options(settings.spark_master)
+            if _is_on_this_machine(settings.spark_master):
+                folder = stack.enter_context(temporary_folder("spark", longest=_LONGEST_SOCKET_FOLDER))
+                options |= _kept_in(folder)
+            for name, value in options.items():
+                builder = builder.config(name, value)
+        if settings.spark_master:
+            builder = builder.master(settings.spark_master)
+        spark: SparkSession = builder.getOrCreate()
+        stack.callback(_stop, spark)
+        spark.sparkContext.setLogLevel("ERROR")
+        parallelism = spark.sparkContext.defaultParallelism
+        spark.sparkContext.parallelize(range(parallelism), parallelism).mapPartitions(iter).collect()
+        yield spark
+
+
+def _stop(spark: SparkSession) -> None:
+    """Stop Spark; one that is gone already must not hide why."""
+    try:
+        spark.stop()
+    except Exception as error:  # noqa: BLE001
+        log.warning("spark_not_stopped", **asdict(described(error)))
+
+
+def spark_options(master: str | None) -> dict[str, str]:
+    """Return what the drain asks of Spark without spark-submit: executors on other machines must reach the driver."""
+    options = dict(_DEFAULTS)
+    if _is_on_this_machine(master):
+        options |= _ON_THIS_MACHINE
+    if master is None or _ONE_PROCESS.fullmatch(master):
+        options |= _AUTHENTICATED
+    return options
+
+
+def _kept_in(folder: Path) -> dict[str, str]:
+    """Return options for a Spark whose sockets and temporary files all lie in a folder."""
+    java = f'{_DEFAULTS["spark.driver.extraJavaOptions"]} "-Djava.io.tmpdir={folder}"'
+    return {"spark.python.unix.domain.socket.dir": str(folder), "spark.driver.extraJavaOptions": java}
+
+
+def _is_on_this_machine(master: str | None) -> bool:
+    return master is None or master.startswith("local")

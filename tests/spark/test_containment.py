@@ -1,0 +1,113 @@
+"""Whatever goes wrong with one table stops that table and nothing else; what goes wrong with Postgres is waited out."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from structlog.testing import capture_logs
+
+from app.staging.leases import renew_lease
+from spark_jobs import drain as drains
+from spark_jobs.drain_cycle import DrainCycle
+from spark_jobs.drain_loop import Drain
+from tests.spark.conftest import NewWorker, drain
+from tests.support import sql
+from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
+from tests.support.schemas import schema_of
+from tests.support.waiting import wait_until
+
+ID = schema_of({"id": "int64"}, ["id"])
+
+
+@contextmanager
+def refused(engine: sa.Engine, table: str, column: str, value: int) -> Iterator[None]:
+    """Until the block ends Postgres refuses rows of one table for a reason that nobody foresaw."""
+    sql.run(engine, f"ALTER TABLE mirrorgate.{table} ADD CONSTRAINT unforeseen CHECK ({column} <> {value}) NOT VALID")
+    yield
+    sql.run(engine, f"ALTER TABLE mirrorgate.{table} DROP CONSTRAINT unforeseen")
+
+
+def test_an_unforeseen_error_of_one_table_stops_that_table_and_never_the_drain(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker
+) -> None:
+    a, b = registered(engine, "a", ID), registered(engine, "b", ID)
+    worker = new_worker(spark_job_min_bytes=2**20)
+    for key in (1, 2):  # first each alone, then together under the epochs that it holds
+        stage_keys(engine, a, [key])
+        stage_keys(engine, b, [key])
+        with refused(engine, "landing_files", "table_id", a.table_id), capture_logs() as logs:
+            drain(worker)
+        assert landed_keys(landing_zone, "b")[-1] == [key]
+        failed = [line for line in logs if line["event"] == "table_not_published"]
+        assert {(line["table"], line["generation"], line["code"]) for line in failed} == {("a", 1, "internal")}
+        assert "IntegrityError" in failed[0]["detail"]
+        drain(worker)
+    assert landed_keys(landing_zone, "a") == landed_keys(landing_zone, "b")
+
+
+def test_a_table_whose_build_ends_the_job_keeps_no_other_back(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a Python worker is killed for its memory: Spark fails the job as a whole."""
+    tables = [registered(engine, name, ID) for name in ("a", "b", "c")]
+    for table in tables:
+        stage_keys(engine, table, [1])
+    worker, build = new_worker(spark_job_min_bytes=2**20), DrainCycle._build
+
+    def fails_with_b(self: DrainCycle, orders: list[Any]) -> Any:
+        if any(order.planned.table_id == tables[1].table_id for order in orders):
+            raise RuntimeError("the worker is gone")
+        return build(self, orders)
+
+    monkeypatch.setattr(DrainCycle, "_build", fails_with_b)
+    with capture_logs() as logs:
+        assert Drain(worker, bins=1).drain_pending() == {tables[1].table_id}
+    assert [line["table"] for line in logs if line["event"] == "table_not_published"] == ["b"]
+    monkeypatch.setattr(DrainCycle, "_build", build)
+    drain(worker)
+    assert [landed_keys(landing_zone, name) for name in ("a", "b", "c")] == [[[1]]] * 3
+
+
+def test_a_read_only_database_makes_the_drain_wait_and_it_recovers(
+    engine: sa.Engine, database_url: str, landing_zone: Path, new_worker: NewWorker
+) -> None:
+    name = sa.make_url(database_url).database
+    stage_keys(engine, registered(engine, "a", ID), [1])
+    worker = new_worker(spark_job_min_bytes=2**20)
+    running, wake = Drain(worker, bins=1), threading.Event()
+    sql.run(engine, f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+    worker.engine.dispose()
+    thread = threading.Thread(target=running.run, args=(wake, 0.02))
+    with capture_logs() as logs:
+        thread.start()
+        wait_until(lambda: logs, within=20, what="the drain says what it waits for")
+        with engine.connect() as connection:
+            connection.execute(sa.text("SET default_transaction_read_only = off"))
+            connection.commit()
+            connection.execute(sa.text(f'ALTER DATABASE "{name}" RESET default_transaction_read_only'))
+            connection.commit()
+        worker.engine.dispose()
+        wait_until(lambda: landed_keys(landing_zone, "a") == [[1]], within=20, what="the batch is published")
+    assert thread.is_alive()
+    running.stopping.set()
+    thread.join(20)
+    assert current(engine, "a").state.publishes
+
+
+def test_the_lease_is_renewed_on_after_any_exception(new_worker: NewWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker, calls = new_worker(), 0
+
+    def fails_twice(*given: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if calls in (2, 3):
+            raise ZeroDivisionError
+        renew_lease(*given)
+
+    monkeypatch.setattr(drains, "renew_lease", fails_twice)
+    with drains.kept_lease(worker, 0.6):
+        wait_until(lambda: calls > 4, within=20, what="the lease is renewed again")
