@@ -51,6 +51,16 @@ class ProducerModel(Model):
     receipts: list[ReceiptModel] | None
 
 
+class WithheldModel(Model):
+    """Columns of a row that are missing from a dry run: the message does not give them, and the key lacks `read`."""
+
+    row: int
+    """The place of the row in `rows`, from 0."""
+
+    columns: list[str]
+    """The columns that the stored row gives."""
+
+
 class DryRunTableModel(Model):
     """The rows that would land in a table, by column name, `__rowMarker__` among them."""
 
@@ -58,6 +68,10 @@ class DryRunTableModel(Model):
     generation: int
     schema_version: int
     rows: list[dict[str, Any]]
+    """The rows in order."""
+
+    withheld: list[WithheldModel] | None = None
+    """Columns that only a key with the right `read` is shown; left out where there are none."""
 
 
 class DryRunModel(Model):

@@ -8,8 +8,9 @@ from math import isfinite
 from typing import Any, Final
 
 import structlog
+from msgspec import UNSET, UnsetType
 
-from app.domain.access import Principal
+from app.domain.access import Principal, Right
 from app.domain.names import ROW_MARKER
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.ingest.directory import TableDirectory
@@ -24,6 +25,14 @@ _ATTEMPTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
+class Withheld:
+    """Columns of a row that are not shown: row images give them, and the caller may not read the table."""
+
+    row: int
+    columns: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class RehearsedTable:
     """What would land in one table: its rows in order, by column name, the row marker among them."""
 
@@ -31,6 +40,8 @@ class RehearsedTable:
     generation: int
     schema_version: int
     rows: list[dict[str, Any]]
+    withheld: list[Withheld] | UnsetType = UNSET
+    """Left out of the answer where nothing is withheld."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +85,10 @@ def _rehearse(engine: Engine, decode: Decode, principal: Principal, marker_first
                 raise decoded.refusal(outcome.problems)
             if not isinstance(outcome, list):
                 raise outcome
-            tables = [_rehearsed(batch, staged) for batch, staged in zip(typed.batches, outcome, strict=True)]
+            tables = [
+                _rehearsed(batch, staged, shows_stored=principal.may(Right.READ, batch.table.name))
+                for batch, staged in zip(typed.batches, outcome, strict=True)
+            ]
         transaction.rollback()
     return Rehearsal(tables, decoded.ignored, typed.duplicates)
 
@@ -85,11 +99,24 @@ def _savepoint(connection: Connection) -> Iterator[Connection]:
         yield connection
 
 
-def _rehearsed(batch: TypedBatch, staged: StagedBatch) -> RehearsedTable:
+def _rehearsed(batch: TypedBatch, staged: StagedBatch, *, shows_stored: bool) -> RehearsedTable:
     table = batch.table
     rows = staged.rows.batch.to_pylist()
+    withheld = [] if shows_stored else _withheld(batch)
+    for hidden in withheld:
+        for name in hidden.columns:
+            del rows[hidden.row][name]
     for row in rows:
         if table.schema.bare:
             del row[ROW_MARKER]
         row |= {name: str(value) for name, value in row.items() if isinstance(value, float) and not isfinite(value)}
-    return RehearsedTable(str(table.name), table.generation, table.schema_version, rows)
+    return RehearsedTable(str(table.name), table.generation, table.schema_version, rows, withheld or UNSET)
+
+
+def _withheld(batch: TypedBatch) -> list[Withheld]:
+    """The columns that the messages do not give: they come from rows that were stored before."""
+    if batch.rows.images is None:
+        return []
+    names = batch.table.schema.names
+    incomplete = batch.rows.images.incomplete.items()
+    return [Withheld(row, [names[ordinal] for ordinal in entry.gap.ordinals]) for row, entry in incomplete]

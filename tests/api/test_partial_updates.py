@@ -128,6 +128,25 @@ def test_a_dry_run_completes_and_leaves_nothing(gateway: Gateway) -> None:
     assert (images(gateway), gateway.status(REGION)["last_sequence"]) == (1, 1)
 
 
+def test_a_dry_run_shows_stored_values_only_to_a_key_with_read(gateway: Gateway, client_with: ClientWith) -> None:
+    register(gateway)
+    gateway.arcion(insert(REGION, r_regionkey="1", r_name="Asia", r_comment="SECRET"))
+    sender = client_with("ingest")
+    answer = sender.arcion(
+        region_update("1", r_name="z"), insert(REGION, r_regionkey="1", r_name="q", r_comment="w"), dry_run=True
+    )
+    assert "SECRET" not in answer.text
+    [table] = answer.json()["tables"]
+    assert table["rows"][0] == {"r_regionkey": 1, "r_name": "z", "__rowMarker__": 1}
+    assert table["rows"][1]["r_comment"] == "w"
+    assert table["withheld"] == [{"row": 0, "columns": ["r_comment"]}]
+    assert "Asia" not in sender.arcion(region_update("1", "2"), dry_run=True).text
+    for reader in (client_with("ingest", "read"), gateway):
+        shown = reader.arcion(region_update("1", r_name="z"), dry_run=True).json()["tables"][0]
+        assert shown["rows"][0]["r_comment"] == "SECRET"
+        assert "withheld" not in shown
+
+
 def test_switching_the_option_off_forgets_the_images_and_on_again_starts_anew(gateway: Gateway) -> None:
     register(gateway)
     gateway.arcion(insert(REGION, r_regionkey="1", r_name="Asia", r_comment="a"))
