@@ -38,7 +38,7 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     Code.MALFORMED_ARROW: CodeFacts(
         Kind.MALFORMED,
         "The body is not an Arrow IPC stream that can be taken.",
-        "Send one whole stream, as Arrow's stream writers make it, with plain buffers.",
+        "Send one whole stream, as Arrow's stream writers make it, without dictionaries and compressed buffers.",
     ),
     Code.CSV_FIELD_COUNT: CodeFacts(
         Kind.INVALID,
@@ -175,8 +175,9 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     ),
     Code.SCHEMA_MISMATCH: CodeFacts(
         Kind.CONFLICT,
-        "A data message was written for a schema version that the table does not know.",
-        "Send the metadata (MD) message with that schema id first; an Arrow stream needs the columns of the table.",
+        "A data message was written for a schema version that the table does not know, or a column of an Arrow stream "
+        "has a type that its column does not take.",
+        "Send the metadata (MD) message with that schema id first; write an Arrow column in the table's type.",
     ),
     Code.STALE_METADATA: CodeFacts(
         Kind.CONFLICT,
@@ -196,7 +197,7 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     ),
     Code.BODY_TOO_LARGE: CodeFacts(
         Kind.TOO_LARGE,
-        "The body is larger than MIRRORGATE_MAX_BODY_BYTES.",
+        "The body, or an Arrow stream's rows with the table's types, take more than MIRRORGATE_MAX_BODY_BYTES.",
         "Split the messages over several requests.",
     ),
     Code.BODY_EXPANDS_TOO_MUCH: CodeFacts(
@@ -206,7 +207,7 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     ),
     Code.TOO_MANY_MESSAGES: CodeFacts(
         Kind.TOO_LARGE,
-        "The request holds more messages than MIRRORGATE_MAX_REQUEST_MESSAGES.",
+        "The request holds more messages, records or rows than MIRRORGATE_MAX_REQUEST_MESSAGES.",
         "Split the messages over several requests.",
     ),
     Code.REQUEST_TIMEOUT: CodeFacts(

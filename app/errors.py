@@ -68,10 +68,12 @@ class RejectedInput(MirrorgateError):
         self.withheld = withheld
 
     @classmethod
-    def of(cls, problems: tuple[Problem, ...], *, withheld: str | None = None) -> "RejectedInput":
+    def of(
+        cls, problems: tuple[Problem, ...], *, remedy: str | None = None, withheld: str | None = None
+    ) -> "RejectedInput":
         """The refusal of a request whose messages have these problems; the first one leads."""
         first = problems[0]
-        return cls(first.code, first.detail, problems=problems, withheld=withheld)
+        return cls(first.code, first.detail, problems=problems, remedy=remedy, withheld=withheld)
 
 
 class TemporarilyUnavailable(MirrorgateError):

@@ -22,7 +22,7 @@ from app.api.gateway import gateway_of
 from app.api.message_bodies import ARCION_BODY, ARROW_BODY, REPLICATE_BODY
 from app.api.openapi import problems
 from app.api.parameters import query_of, read_parameters
-from app.api.request_body import check_arrow_type, check_json_type, check_parameters, is_csv, read_body
+from app.api.request_body import check_arrow_type, check_json_type, check_parameters, hold_rows, is_csv, read_body
 from app.api.request_identity import IdentityHeaders
 from app.domain.access import Principal, Right
 from app.domain.names import TableName
@@ -111,7 +111,8 @@ async def post_arrow(request: Request) -> Response:
         raise RejectedInput(Code.BAD_REQUEST, "an Arrow stream needs `table`")
     gateway = gateway_of(request)
     body = await read_body(request, gateway.settings)
-    load = ArrowLoad(TableName.parse(given.table), body, gateway.input_limits)
+    hold = partial(hold_rows, request, gateway.settings)
+    load = ArrowLoad(TableName.parse(given.table), body, gateway.input_limits, hold)
     identity = caller.headers.identity(request, caller.principal, load.body)
     return _accepted("arrow", await load.accept(gateway.ingest, caller.principal, identity))
 

@@ -181,5 +181,16 @@ def _decompress(body: bytes, start: Callable[[], _Decompressor], hold: Callable[
     return expanded.getvalue()
 
 
+def hold_rows(request: Request, settings: Settings, size: int) -> None:
+    """Have room for the rows that a body becomes, where that is more than the body itself.
+
+    Raises RejectedInput `body_too_large`, or TemporarilyUnavailable `overloaded`.
+    """
+    if size > settings.max_body_bytes:
+        detail = f"the rows take {size} bytes with the table's types, more than {settings.max_body_bytes}"
+        raise RejectedInput(Code.BODY_TOO_LARGE, detail)
+    reservation_of(request).hold(size)
+
+
 def _too_large(most: int) -> RejectedInput:
     return RejectedInput(Code.BODY_TOO_LARGE, f"the body is larger than {most} bytes")

@@ -2,7 +2,7 @@
 
 PyArrow reads and writes schemas only inside an IPC message. A flatbuffer is bytes whose first four hold the
 offset of its root table; so the message's bytes with that offset turned to the schema inside it are the schema's
-own flatbuffer, and a schema's flatbuffer behind a message table that points to it is a message again.
+own flatbuffer. Schemas from outside are not given to PyArrow at all: `arrow_fields` reads them.
 """
 
 import struct
@@ -10,22 +10,30 @@ from typing import Final
 
 import pyarrow as pa
 
+from app.domain.arrow_fields import read_fields
+from app.domain.flatbuffer import Damaged, FlatTable
 from app.domain.names import ROW_MARKER
-from app.domain.table_schema import Column, ColumnType, TypeName
+from app.domain.table_schema import MAX_DECIMAL_DIGITS, Column, ColumnType, TypeName
 from app.errors import Code, RejectedInput
 
 _CONTINUATION: Final = b"\xff\xff\xff\xff"
+_METADATA_AT: Final = 8
 _HEADER_SLOT: Final = 2
-_VERSION_V5: Final = 4
+_HEADER_KIND_SLOT: Final = 1
 _HEADER_IS_SCHEMA: Final = 1
-_ALIGNMENT: Final = 8
 
-# A message table before the schema: root offset, then the vtable (its size, the table's size, the places of
-# version, header type and header), two bytes of padding, then the table (distance back to the vtable, the
-# header's offset, version, header type, padding).
-_MESSAGE: Final = struct.Struct("<I 5H 2x i I h B 5x")
-_TABLE_AT: Final = 16
-_HEADER_AT: Final = 4
+_SIMPLE_TYPES: Final = {ColumnType(name).arrow: name for name in TypeName if name is not TypeName.DECIMAL} | {
+    pa.string(): TypeName.STRING,
+    pa.int8(): TypeName.INT16,
+    pa.uint8(): TypeName.INT16,
+    pa.uint16(): TypeName.INT32,
+    pa.uint32(): TypeName.INT64,
+    pa.float16(): TypeName.FLOAT32,
+    pa.date64(): TypeName.DATE,
+    pa.large_string(): TypeName.STRING,
+    pa.large_binary(): TypeName.BINARY,
+}
+"""The declared type that holds every value of an Arrow type."""
 
 
 def schema_to_flatbuffer(schema: pa.Schema) -> bytes:
@@ -40,28 +48,30 @@ def schema_to_flatbuffer(schema: pa.Schema) -> bytes:
 
 
 def schema_from_bytes(content: bytes) -> pa.Schema:
-    """The schema in an IPC schema message or in raw flatbuffer bytes. Raises RejectedInput `bad_schema`."""
+    """The schema in an IPC schema message or in raw flatbuffer bytes, without metadata.
+
+    Raises RejectedInput `bad_schema`, or `bad_type`, naming the column.
+    """
     try:
-        message = content if content.startswith(_CONTINUATION) else _as_message(content)
-        schema = pa.ipc.read_schema(pa.py_buffer(message))
-    except (pa.ArrowException, OSError, struct.error) as error:
-        raise RejectedInput(
-            Code.BAD_SCHEMA, "the bytes are neither an Arrow schema flatbuffer nor its message"
-        ) from error
-    try:
-        _ = schema.names  # Arrow keeps them as bytes and looks at them only here
-    except UnicodeDecodeError as error:
-        raise RejectedInput(Code.BAD_SCHEMA, "a column name of the Arrow schema is not UTF-8") from error
+        fields = read_fields(_schema_message(content) if content.startswith(_CONTINUATION) else FlatTable.root(content))
+        if not fields:
+            raise Damaged("the schema has no field")
+    except Damaged as error:
+        detail = f"the bytes are neither an Arrow schema flatbuffer nor its message: {error}"
+        raise RejectedInput(Code.BAD_SCHEMA, detail) from error
+    for field in fields:
+        if field.type is None:
+            raise _undeclared(field.name, field.described)
+    return pa.schema([pa.field(field.name, field.type, field.nullable) for field in fields])
+
+
+def _schema_message(content: bytes) -> FlatTable:
+    """Raises Damaged."""
+    message = FlatTable.root(content[_METADATA_AT:])
+    schema = message.table(_HEADER_SLOT)
+    if message.uint8(_HEADER_KIND_SLOT) != _HEADER_IS_SCHEMA or schema is None:
+        raise Damaged("the message holds no schema")
     return schema
-
-
-def _as_message(flatbuffer: bytes) -> bytes:
-    (schema_at,) = struct.unpack_from("<I", flatbuffer, 0)
-    to_schema = _MESSAGE.size + schema_at - (_TABLE_AT + _HEADER_AT)
-    head = _MESSAGE.pack(_TABLE_AT, 10, 12, 8, 10, _HEADER_AT, _TABLE_AT - 4, to_schema, _VERSION_V5, _HEADER_IS_SCHEMA)
-    message = head + flatbuffer
-    message += bytes(-len(message) % _ALIGNMENT)
-    return _CONTINUATION + struct.pack("<i", len(message)) + message
 
 
 def columns_of(schema: pa.Schema) -> tuple[Column, ...]:
@@ -74,9 +84,19 @@ def columns_of(schema: pa.Schema) -> tuple[Column, ...]:
 
 
 def _declared(field: pa.Field) -> ColumnType:
-    if pa.types.is_decimal128(field.type) and 0 <= field.type.scale <= field.type.precision:
+    types = pa.types
+    if types.is_decimal(field.type) and field.type.precision <= MAX_DECIMAL_DIGITS:
         return ColumnType(TypeName.DECIMAL, field.type.precision, field.type.scale)
-    for name in TypeName:
-        if name is not TypeName.DECIMAL and ColumnType(name).arrow == field.type:
-            return ColumnType(name)
-    raise RejectedInput(Code.BAD_TYPE, f"column {field.name!r} has an Arrow type that no declared type lands as")
+    if types.is_timestamp(field.type) and field.type.tz is not None:
+        return ColumnType(TypeName.TIMESTAMP)
+    if types.is_fixed_size_binary(field.type):
+        return ColumnType(TypeName.BINARY)
+    name = _SIMPLE_TYPES.get(field.type)
+    if name is None:
+        raise _undeclared(field.name, str(field.type))
+    return ColumnType(name)
+
+
+def _undeclared(name: str, described: str) -> RejectedInput:
+    detail = f"column {name!r} is {described} in the Arrow schema, which no declared type lands as"
+    return RejectedInput(Code.BAD_TYPE, detail)

@@ -39,6 +39,7 @@ _FIRST_TIMESTAMP: Final = datetime.min
 _LAST_TIMESTAMP: Final = datetime.max
 _LAST_ZONED: Final = datetime(2037, 1, 1)
 """Beyond it the kernel knows none of a zone's rules, only the changes that the zone's file lists."""
+_OFFSET_BYTES: Final = 4
 _UTC_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
 
@@ -136,8 +137,9 @@ def hold_any(texts: pa.StringArray, parts: Iterable[int | bytes]) -> bool:
     _, offsets, content = texts.buffers()
     if content is None:
         return False
-    borders = memoryview(offsets).cast("i")
-    text = bytes(memoryview(content)[borders[texts.offset] : borders[texts.offset + len(texts)]])
+    end = texts.offset + len(texts)
+    borders = memoryview(offsets)[: (end + 1) * _OFFSET_BYTES].cast("i")
+    text = bytes(memoryview(content)[borders[texts.offset] : borders[end]])
     return any(part in text for part in parts)
 
 

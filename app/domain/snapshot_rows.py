@@ -2,7 +2,7 @@
 
 import binascii
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date
 from typing import Any, Final
 
@@ -17,34 +17,89 @@ from app.domain.landing_rows import LandingRows, RowRules
 from app.domain.row_builder import RowMarker
 from app.domain.row_image import ImageRows, encode_image, row_keys
 from app.domain.table_options import BinaryEncoding, InsertMarker, PartialUpdates, Reload
-from app.domain.table_schema import Column, TypeName
+from app.domain.table_schema import Column, TableSchema, TypeName
 from app.errors import Code, Problem, RejectedInput
 
 MOST_ROWS_NAMED: Final = 100
 
+_WIDTH_OF_OFFSETS: Final = 32
+"""Bits a row of a text or binary column beside its bytes."""
 
-def snapshot_rows(batch: pa.RecordBatch, rules: RowRules, most_value_bytes: int = UNLIMITED.value_bytes) -> LandingRows:
-    """The rows of a batch whose columns are the table's, by name, in any order; a nullable one may be absent.
+_TAKE_TABLE_TYPE: Final = (
+    "Write the column in the table's type, or in another of the same kind; "
+    "GET /v1/tables/{table}/schema shows the table's types."
+)
 
-    Types are the table's, or narrower ones of the same kind. Raises RejectedInput with `schema_mismatch`,
-    `unknown_column`, `incomplete_insert`, `bad_value`, `value_too_large`, `null_key`, `null_value` or
-    `reload_requires_recreate`.
+
+def snapshot_rows(
+    given: pa.Table,
+    rules: RowRules,
+    most_value_bytes: int = UNLIMITED.value_bytes,
+    hold: Callable[[int], None] = lambda _: None,
+) -> LandingRows:
+    """The rows of a table of checked arrays whose columns are the destination's, by name, in any order; a nullable one
+    may be absent.
+
+    Types are the table's, or others of the same kind whose values fit; a column of type null has no value in any row.
+    `hold` is asked for the bytes of the typed rows before any of them is made, and raises where they are too many.
+    Raises RejectedInput with `schema_mismatch`, `unknown_column`, `incomplete_insert`, `bad_value`,
+    `value_too_large`, `null_key`, `null_value` or `reload_requires_recreate`.
     """
     marker = _marker(rules)
-    problems = [*_unknown_columns(batch, rules)]
+    _check_columns(given.schema, rules)
+    hold(typed_bytes(given, rules.schema))
+    problems: list[Problem] = []
     arrays: list[pa.Array] = []
     for column in rules.schema.columns:
         try:
-            arrays.append(array := _array(batch, column, rules))
+            arrays.append(array := _array(given, column, rules))
             _check_lengths(array, column, most_value_bytes)
         except RejectedInput as error:
             problems.extend(error.problems)
     if problems:
         raise RejectedInput.of(tuple(problems))
-    markers = pa.array([marker] * batch.num_rows, pa.int32())
+    markers = pa.repeat(pa.scalar(int(marker), pa.int32()), given.num_rows)
     typed = pa.RecordBatch.from_arrays([*arrays, markers], schema=rules.schema.arrow)
     images = _images(typed, rules) if rules.options.partial_updates is PartialUpdates.COMPLETE else None
     return LandingRows(typed, typed.num_rows, has_snapshots=True, images=images)
+
+
+def typed_bytes(given: pa.Table, schema: TableSchema) -> int:
+    """What the rows take as landing rows: the width of every column of the table, given or not, and all texts."""
+    bits = sum(1 + (_WIDTH_OF_OFFSETS if _has_texts(of) else of.bit_width) for of in schema.arrow.types)
+    texts = sum(given.column(field.name).nbytes for field in given.schema if _has_texts(field.type))
+    return int(given.num_rows * bits // 8 + texts)
+
+
+def _has_texts(of_type: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_string(of_type)
+        or types.is_large_string(of_type)
+        or types.is_binary(of_type)
+        or types.is_large_binary(of_type)
+        or types.is_fixed_size_binary(of_type)
+    )
+
+
+def _check_columns(given: pa.Schema, rules: RowRules) -> None:
+    """Raises RejectedInput for every column that is unknown, missing or of a type that cannot be the table's."""
+    problems = [*_unknown_columns(given, rules)]
+    for column in rules.schema.columns:
+        is_key = column.name in rules.schema.key_set
+        if column.name not in given.names:
+            if is_key or not column.nullable:
+                problems.append(_problem(Code.INCOMPLETE_INSERT, "required column not given", column))
+        elif pa.types.is_null(of := given.field(column.name).type):
+            if is_key or not column.nullable:
+                code = Code.NULL_KEY if is_key else Code.NULL_VALUE
+                problems.append(_problem(code, "required column is NULL in every row", column))
+        elif of != column.type.arrow and not _is_kin(of, column.type.arrow):
+            detail = f"column is {of} in the stream and {column.type} in the table"
+            problems.append(_problem(Code.SCHEMA_MISMATCH, detail, column))
+    if problems:
+        remedy = _TAKE_TABLE_TYPE if problems[0].code is Code.SCHEMA_MISMATCH else None
+        raise RejectedInput.of(tuple(problems), remedy=remedy)
 
 
 def _marker(rules: RowRules) -> RowMarker:
@@ -56,24 +111,26 @@ def _marker(rules: RowRules) -> RowMarker:
     return RowMarker.UPSERT if rules.options.insert_marker is InsertMarker.UPSERT else RowMarker.INSERT
 
 
-def _unknown_columns(batch: pa.RecordBatch, rules: RowRules) -> Iterator[Problem]:
+def _unknown_columns(given: pa.Schema, rules: RowRules) -> Iterator[Problem]:
     known = {*rules.schema.names, *rules.options.exclude}
-    for name in batch.schema.names:
+    for name in given.names:
         if name not in known:
             yield Problem(Code.UNKNOWN_COLUMN, "column is not in the table", pointer=pointer_to("", name), column=name)
 
 
-def _array(batch: pa.RecordBatch, column: Column, rules: RowRules) -> pa.Array:
-    required = not column.nullable or column.name in rules.schema.key_set
-    if column.name not in batch.schema.names:
-        if required:
-            raise _refused(Code.INCOMPLETE_INSERT, "required column not given", column)
-        return pa.nulls(batch.num_rows, column.type.arrow)
-    array = _typed(batch.column(column.name), column, rules)
-    if required and array.null_count:
-        code = Code.NULL_KEY if column.name in rules.schema.key_set else Code.NULL_VALUE
+def _array(given: pa.Table, column: Column, rules: RowRules) -> pa.Array:
+    if column.name not in given.schema.names or pa.types.is_null(given.schema.field(column.name).type):
+        return pa.nulls(given.num_rows, column.type.arrow)
+    array = _typed(_one_array(given.column(column.name)), column)
+    is_key = column.name in rules.schema.key_set
+    if (is_key or not column.nullable) and array.null_count:
+        code = Code.NULL_KEY if is_key else Code.NULL_VALUE
         raise _refused_rows(code, "required column is NULL", column, pc.is_null(array))
     return array
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
 def _check_lengths(array: pa.Array, column: Column, most: int) -> None:
@@ -84,15 +141,17 @@ def _check_lengths(array: pa.Array, column: Column, most: int) -> None:
             raise _refused_rows(Code.VALUE_TOO_LARGE, f"longer than {most} bytes", column, too_long)
 
 
-def _typed(given: pa.Array, column: Column, rules: RowRules) -> pa.Array:
+def _typed(given: pa.Array, column: Column) -> pa.Array:
     wanted = column.type.arrow
-    if given.type != wanted and not _is_kin(given.type, wanted):
-        detail = f"column is {given.type} in the stream and {column.type} in the table"
-        raise _refused(Code.SCHEMA_MISMATCH, detail, column)
     try:
         array = given if given.type == wanted else pc.cast(given, wanted)
     except pa.ArrowInvalid:
         raise _refused(Code.BAD_VALUE, f"a value does not fit {column.type}", column) from None
+    if column.type.name is TypeName.FLOAT32 and given.type == pa.float64():
+        lost = pc.xor(pc.is_inf(given), pc.is_inf(array))
+        lost = pc.or_(lost, pc.and_(pc.equal(array, 0.0), pc.not_equal(given, 0.0)))
+        if pc.any(lost).as_py():
+            raise _refused_rows(Code.BAD_VALUE, "value is beyond the range of float32", column, lost)
     if column.type.name in {TypeName.DATE, TypeName.TIMESTAMP}:
         beyond = beyond_calendar(array)
         if pc.any(beyond).as_py():
@@ -114,9 +173,9 @@ def _is_kin(given: pa.DataType, wanted: pa.DataType) -> bool:
     if types.is_timestamp(wanted):
         return bool(types.is_timestamp(given) and given.tz is not None)
     if types.is_string(wanted):
-        return bool(types.is_large_string(given) or types.is_string_view(given))
+        return bool(types.is_large_string(given))
     if types.is_binary(wanted):
-        return bool(types.is_large_binary(given) or types.is_binary_view(given) or types.is_fixed_size_binary(given))
+        return bool(types.is_large_binary(given) or types.is_fixed_size_binary(given))
     kinds = (types.is_integer, types.is_floating, types.is_decimal, types.is_date)
     return any(is_kind(given) and is_kind(wanted) for is_kind in kinds)
 

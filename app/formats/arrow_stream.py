@@ -1,69 +1,111 @@
-"""Arrow IPC streams, the fast form of initial loads: bytes -> one record batch of snapshot rows."""
+"""Arrow IPC streams, the fast form of initial loads: bytes -> one table of snapshot rows, sharing those bytes."""
 
-import struct
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 import pyarrow as pa
 
-from app.errors import Code, RejectedInput
+from app.domain.arrow_fields import ArrowField, read_fields
+from app.domain.flatbuffer import Damaged
+from app.domain.input_limits import UNLIMITED, InputLimits
+from app.domain.json_pointer import pointer_to
+from app.errors import Code, Problem, RejectedInput
+from app.formats.arrow_messages import SCHEMA, ArrowMessage, BatchLayout, layout_of, messages_of
 
-_END_OF_STREAM: Final = b"\xff\xff\xff\xff\0\0\0\0"
-_HEADER_SLOT: Final = 2
-_COMPRESSION_SLOT: Final = 3
+MAX_ARRAYS: Final = 2**18
+"""Columns of all record batches together: each costs time and memory, however few rows it has."""
+
+_MOST_PROBLEMS: Final = 100
+_PLAIN_TYPES: Final = "Write the column with a plain type, such as string, int64, decimal128 or timestamp with a zone."
 
 
-def decode_arrow_stream(body: bytes) -> pa.RecordBatch:
-    """All rows of a stream, in order. Raises RejectedInput `malformed_arrow` or `empty_request`.
+def decode_arrow_stream(body: bytes, limits: InputLimits = UNLIMITED) -> pa.Table:
+    """All rows of a stream, in order; no value is copied. Raises RejectedInput `malformed_arrow`, `schema_mismatch`,
+    `too_many_messages` or `empty_request`.
 
-    The bytes are not trusted: offsets, texts and decimals are looked at. Buffers must not be compressed, since they
-    say themselves how much memory they need; a whole body may be.
+    Nothing is believed: types are on a list, buffers are whole, aligned and apart, and each array is checked in full
+    before anything is computed with it. What all of it takes is bounded by the body, but for a column of nulls, whose
+    length `limits` bounds.
     """
-    if not body.endswith(_END_OF_STREAM):
-        raise RejectedInput(Code.MALFORMED_ARROW, "the body does not end with the end of an Arrow stream")
-    source = pa.BufferReader(body)
     try:
-        _refuse_compressed(body)
-        table = pa.ipc.open_stream(source).read_all()
-        table.validate(full=True)
-        names = table.schema.names
-    except (pa.ArrowException, OSError, EOFError, struct.error, UnicodeDecodeError) as error:
-        raise RejectedInput(Code.MALFORMED_ARROW, "the body is not a valid Arrow stream") from error
-    if source.tell() != len(body):
-        raise RejectedInput(Code.MALFORMED_ARROW, "something follows the end of the Arrow stream")
-    if len(set(names)) != len(names):
-        raise RejectedInput(Code.MALFORMED_ARROW, "two columns of the Arrow stream have the same name")
-    if not table.num_rows:
-        raise RejectedInput(Code.EMPTY_REQUEST, "the Arrow stream holds no row")
-    (batch,) = table.combine_chunks().to_batches()
-    return batch
+        messages = messages_of(body)
+        fields = _fields(next(messages, None))
+        _check_types(fields)
+        layouts = [*_layouts(messages, len(fields), limits)]
+        if not layouts:
+            raise RejectedInput(Code.EMPTY_REQUEST, "the Arrow stream holds no row")
+        schema = pa.schema([pa.field(field.name, field.type) for field in fields])
+        return pa.Table.from_batches([_batch(layout, schema) for layout in layouts], schema)
+    except (Damaged, pa.ArrowException) as error:
+        raise _malformed(error) from error
 
 
-def _refuse_compressed(body: bytes) -> None:
-    for message in pa.ipc.MessageReader.open_stream(pa.py_buffer(body)):
-        if message.type == "dictionary" or (message.type == "record batch" and _is_compressed(message.metadata)):
-            raise RejectedInput(
-                Code.MALFORMED_ARROW,
-                "the Arrow stream has compressed buffers or dictionaries",
-                remedy="Write plain buffers, and compress the body as a whole with Content-Encoding: zstd.",
-            )
+def _malformed(error: Exception) -> RejectedInput:
+    detail = str(error) if isinstance(error, Damaged) else "a column of the Arrow stream is not valid"
+    return RejectedInput(Code.MALFORMED_ARROW, detail)
 
 
-def _is_compressed(metadata: pa.Buffer) -> bool:
-    """Whether the record batch of a message, which is a flatbuffer, names a compression."""
-    content = metadata.to_pybytes()
-    (message,) = struct.unpack_from("<I", content, 0)
-    header = _field(content, message, _HEADER_SLOT)
-    (to_batch,) = struct.unpack_from("<I", content, header)
-    return _field(content, header + to_batch, _COMPRESSION_SLOT) != 0
+def _fields(message: ArrowMessage | None) -> list[ArrowField]:
+    if message is None or message.kind != SCHEMA:
+        raise Damaged("the Arrow stream does not begin with a schema")
+    fields = read_fields(message.header)
+    if len({field.name for field in fields}) != len(fields):
+        raise Damaged("two columns of the Arrow stream have the same name")
+    return fields
 
 
-def _field(content: bytes, table: int, slot: int) -> int:
-    """Where a field of a flatbuffer's table stands; 0 where it is absent."""
-    (to_vtable,) = struct.unpack_from("<i", content, table)
-    vtable = table - to_vtable
-    (size,) = struct.unpack_from("<H", content, vtable)
-    place = 4 + 2 * slot
-    if place >= size:
-        return 0
-    (offset,) = struct.unpack_from("<H", content, vtable + place)
-    return table + offset if offset else 0
+def _check_types(fields: Sequence[ArrowField]) -> None:
+    problems = tuple(
+        Problem(
+            Code.SCHEMA_MISMATCH,
+            f"column is {field.described} in the stream, which no column of a table takes",
+            pointer=pointer_to("", field.name),
+            column=field.name,
+        )
+        for field in fields
+        if field.type is None
+    )
+    if problems:
+        raise RejectedInput.of(problems[:_MOST_PROBLEMS], remedy=_PLAIN_TYPES)
+
+
+def _layouts(messages: Iterator[ArrowMessage], columns: int, limits: InputLimits) -> Iterator[BatchLayout]:
+    """The record batches that have rows, none of which is made before all of them are counted."""
+    rows = arrays = 0
+    for message in messages:
+        layout = layout_of(message)
+        rows += layout.rows
+        arrays += max(1, columns)
+        limits.check_messages(rows)
+        if arrays > MAX_ARRAYS:
+            raise Damaged(f"the record batches have more than {MAX_ARRAYS} columns together; write larger batches")
+        if layout.rows:
+            yield layout
+
+
+def _batch(layout: BatchLayout, schema: pa.Schema) -> pa.RecordBatch:
+    if len(layout.nodes) != len(schema):
+        raise Damaged("a record batch has another number of columns than the schema")
+    buffers = iter(layout.buffers)
+    arrays = [_array(field.type, layout.rows, node, buffers) for field, node in zip(schema, layout.nodes, strict=True)]
+    if next(buffers, None) is not None:
+        raise Damaged("a record batch has more buffers than its columns need")
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _array(of_type: pa.DataType, rows: int, node: tuple[int, int], buffers: Iterator[pa.Buffer]) -> pa.Array:
+    """The column of the next buffers, checked in full. What the sender counts as its nulls is counted anew."""
+    length, nulls = node
+    if length != rows:
+        raise Damaged("a column has another number of rows than its record batch")
+    if pa.types.is_null(of_type):
+        return pa.nulls(rows)
+    given: list[pa.Buffer | None] = [*islice(buffers, of_type.num_buffers)]
+    if len(given) < of_type.num_buffers:
+        raise Damaged("a record batch has fewer buffers than its columns need")
+    if not nulls:
+        given[0] = None
+    array = pa.Array.from_buffers(of_type, rows, given)
+    array.validate(full=True)
+    return array

@@ -1,6 +1,7 @@
 """Initial loads: the snapshot rows of one table as an Arrow stream, from bytes to a receipt."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +26,8 @@ class ArrowLoad:
     table: TableName
     body: bytes
     limits: InputLimits = UNLIMITED
+    hold: Callable[[int], None] = lambda _: None
+    """Asked for the bytes of the typed rows before they are made; it raises where they are too many."""
 
     async def accept(self, ingest: Ingest, principal: Principal, identity: RequestIdentity | None) -> Accepted:
         """Stage the rows as one batch; returns after commit. Raises what `Ingest.accept` raises."""
@@ -49,5 +52,5 @@ class ArrowLoad:
             raise RejectedInput(Code.UNKNOWN_TABLE, f"table {self.table} is not registered", withheld=withheld)
         if not table.state.accepts_changes:
             raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
-        rows = snapshot_rows(decode_arrow_stream(self.body), table.row_rules, self.limits.value_bytes)
-        return TypedBatch(table, rows)
+        given = decode_arrow_stream(self.body, self.limits)
+        return TypedBatch(table, snapshot_rows(given, table.row_rules, self.limits.value_bytes, self.hold))

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from app.api.request_body import ARROW_STREAM
 from tests.api.calls import Gateway, insert, problem
+from tests.support.arrow_streams import hostile_streams
 
 COLUMNS = {"id": "int64", "name": "string"}
 ROWS = pa.table({"name": ["a", "b", None], "id": [1, 2, 3]})
@@ -68,3 +69,27 @@ def test_partial_updates_are_completed_from_loaded_rows(gateway: Gateway) -> Non
     gateway.put("/v1/tables/sales.orders", json=wanted).raise_for_status()
     load(gateway).raise_for_status()
     assert gateway.get("/v1/tables/sales.orders/row-images/count").json()["count"] == 3
+
+
+def test_streams_made_to_harm_are_answered_with_what_to_change(gateway: Gateway) -> None:
+    gateway.register("sales.orders", {**COLUMNS, "total": "decimal(9,2)", "at": "timestamp"}, ["id"])
+    for name, body in hostile_streams().items():
+        answer = posted(gateway, "?table=sales.orders", body)
+        assert answer.status_code in {400, 409, 413}, name
+        assert answer.json()["code"] in {"malformed_arrow", "schema_mismatch", "too_many_messages"}, name
+        assert answer.json()["remedy"]
+
+
+def test_a_column_of_nothing_lands_as_null_where_it_may(gateway: Gateway) -> None:
+    """Pandas writes a column without a value so."""
+    gateway.register("sales.orders", COLUMNS, ["id"])
+    assert load(gateway, pa.table({"id": [1, 2], "name": pa.nulls(2)})).json()["receipts"][0]["rows"] == 2
+    problem(load(gateway, pa.table({"id": pa.nulls(2)})), 422, "null_key")
+
+
+def test_rows_whose_absent_columns_would_fill_the_memory_are_refused(gateway: Gateway) -> None:
+    gateway.register("sales.wide", {"id": "int64", **{f"c{number}": "int64" for number in range(100)}}, ["id"])
+    narrow = pa.table({"id": pa.array(range(1_000))})
+    refused = problem(load(gateway, narrow, "sales.wide"), 413, "body_too_large")
+    assert "rows" in refused["detail"]
+    assert load(gateway, narrow.slice(0, 100), "sales.wide").status_code == 202

@@ -8,8 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.arrow_flatbuffer import columns_of, schema_from_bytes, schema_to_flatbuffer
-from app.domain.table_schema import ColumnType
+from app.domain.landing_rows import RowRules
+from app.domain.snapshot_rows import snapshot_rows
+from app.domain.table_schema import ColumnType, TableSchema
 from app.errors import Code, RejectedInput
+from app.formats.arrow_stream import decode_arrow_stream
+from tests.fuzz.arrow_mutants import TAKEN, messages
+from tests.support.arrow_streams import repeated_metadata, stream
 from tests.support.schemas import schema_of
 
 DECLARED = [
@@ -74,4 +79,40 @@ def test_our_own_served_schema_gives_the_declared_columns_without_the_marker() -
 def test_an_arrow_type_without_a_declared_one_is_refused_by_column(arrow: pa.DataType) -> None:
     with pytest.raises(RejectedInput, match="'odd'") as refusal:
         columns_of(pa.schema([pa.field("odd", arrow)]))
+    assert refusal.value.code is Code.BAD_TYPE
+
+
+@pytest.mark.parametrize("given", [of for _, of in TAKEN], ids=str)
+def test_a_schema_takes_the_types_that_streams_take(given: pa.DataType) -> None:
+    """What is declared by an Arrow schema takes a stream of that schema."""
+    schema = pa.schema([pa.field("id", pa.int64()), pa.field("value", given)])
+    try:
+        declared = columns_of(schema_from_bytes(schema.serialize().to_pybytes()))
+    except RejectedInput as error:
+        assert error.code is Code.BAD_TYPE
+        assert given in {pa.uint64(), pa.null(), pa.timestamp("us"), pa.decimal256(60, 30)}
+    else:
+        rules = RowRules(TableSchema.declare(declared, ("id",)))
+        rows = snapshot_rows(decode_arrow_stream(stream(pa.table({"id": [1], "value": pa.nulls(1, given)}))), rules)
+        assert rows.batch.num_rows == 1
+
+
+def test_a_schema_may_come_with_metadata_of_any_size() -> None:
+    """It is passed over; one text that is named 20,000 times would take gigabytes."""
+    message = messages(repeated_metadata(20_000))[0]
+    assert schema_from_bytes(message).names == ["id"]
+    assert schema_from_bytes(message).metadata is None
+
+
+def test_a_schema_of_too_many_fields_is_refused() -> None:
+    schema = pa.schema([pa.field(f"c{number}", pa.int8()) for number in range(20_000)])
+    with pytest.raises(RejectedInput, match="fields") as refusal:
+        schema_from_bytes(schema_to_flatbuffer(schema))
+    assert refusal.value.code is Code.BAD_SCHEMA
+
+
+@pytest.mark.parametrize("of", [pa.decimal128(20, 2_000_000_000), pa.decimal128(20, -1), pa.string_view()], ids=str)
+def test_a_type_that_is_not_on_the_list_is_refused_by_column(of: pa.DataType) -> None:
+    with pytest.raises(RejectedInput, match="'odd'") as refusal:
+        schema_from_bytes(pa.schema([pa.field("odd", of)]).serialize().to_pybytes())
     assert refusal.value.code is Code.BAD_TYPE

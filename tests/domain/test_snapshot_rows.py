@@ -10,7 +10,9 @@ import pytest
 from app.domain.landing_rows import RowRules, landing_rows
 from app.domain.snapshot_rows import snapshot_rows, source_value
 from app.domain.table_options import BinaryEncoding, TableOptions
-from app.errors import Code
+from app.errors import Code, RejectedInput
+from tests.fuzz.arrow_mutants import TAKEN
+from tests.fuzz.decoders import TYPES
 from tests.support.changes import insert
 from tests.support.refusals import refused
 from tests.support.schemas import schema_of
@@ -20,12 +22,12 @@ RULES = RowRules(SCHEMA)
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
 
-def batch(**columns: pa.Array) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"id": pa.array([1, 2]), **columns})
+def table(**columns: pa.Array) -> pa.Table:
+    return pa.table({"id": pa.array([1, 2]), **columns})
 
 
 def test_columns_in_any_order_land_as_inserts_and_absent_nullable_ones_as_null() -> None:
-    given = pa.RecordBatch.from_pydict({"name": pa.array(["a", None]), "id": pa.array([1, 2])})
+    given = pa.table({"name": pa.array(["a", None]), "id": pa.array([1, 2])})
     rows = snapshot_rows(given, RULES)
     assert rows.batch.schema == SCHEMA.arrow
     empty = {"total": None, "at": None, "day": None, "__rowMarker__": 0}
@@ -42,10 +44,14 @@ def test_columns_in_any_order_land_as_inserts_and_absent_nullable_ones_as_null()
         ("at", pa.array([NOON, None], pa.timestamp("s", "Europe/Paris")), [NOON, None]),
         ("at", pa.array([NOON, None], pa.timestamp("ns", "UTC")), [NOON, None]),
         ("day", pa.array([date(2026, 1, 2), None], pa.date64()), [date(2026, 1, 2), None]),
+        ("total", pa.array([Decimal("1.5"), None], pa.decimal32(4, 1)), [Decimal("1.50"), None]),
+        ("total", pa.array([Decimal("1.5"), None], pa.decimal256(60, 30)), [Decimal("1.50"), None]),
+        ("name", pa.nulls(2), [None, None]),
+        ("total", pa.nulls(2), [None, None]),
     ],
 )
 def test_narrower_types_of_the_same_kind_are_taken(name: str, given: pa.Array, landed: list[Any]) -> None:
-    assert snapshot_rows(batch(**{name: given}), RULES).batch.column(name).to_pylist() == landed
+    assert snapshot_rows(table(**{name: given}), RULES).batch.column(name).to_pylist() == landed
 
 
 @pytest.mark.parametrize(
@@ -61,32 +67,95 @@ def test_narrower_types_of_the_same_kind_are_taken(name: str, given: pa.Array, l
         ({"at": pa.array([0, 2**62], pa.timestamp("us", "UTC"))}, Code.BAD_VALUE, [(1, "at")]),
         ({"day": pa.array([0, 2**30], pa.date32())}, Code.BAD_VALUE, [(1, "day")]),
         ({"name": pa.array(["a", "b\0"])}, Code.BAD_VALUE, [(None, "name")]),
+        ({"id": pa.nulls(2)}, Code.NULL_KEY, [(None, "id")]),
     ],
 )
 def test_what_does_not_fit_is_named_by_column_and_row(
     columns: dict[str, pa.Array], code: Code, places: list[tuple[int | None, str]]
 ) -> None:
     with refused() as refusal:
-        snapshot_rows(batch(**columns), RULES)
+        snapshot_rows(table(**columns), RULES)
     assert [(code, row, column) for code, row, _, column in refusal.places] == [
         (code, row, column) for row, column in places
     ]
 
 
+def test_a_wrong_column_is_refused_before_anything_is_made_of_the_rows() -> None:
+    """No room is asked for: not for the columns that are absent either."""
+    asked: list[int] = []
+    for wrong in ({"id": pa.nulls(2)}, {"id": pa.array(["1", "2"])}, {"other": pa.array([1, 2])}):
+        with refused():
+            snapshot_rows(table(**wrong), RULES, hold=asked.append)
+    assert not asked
+
+
+def test_rows_are_counted_with_the_columns_that_they_do_not_give() -> None:
+    wide = RowRules(schema_of({"id": "int64", **{f"c{number}": "int64" for number in range(100)}}, ["id"]))
+    asked: list[int] = []
+    rows = snapshot_rows(pa.table({"id": range(1_000)}), wide, hold=asked.append)
+    assert asked[0] >= rows.batch.nbytes >= 1_000 * 101 * 8
+    asked.clear()
+    snapshot_rows(table(name=pa.array(["x" * 10_000, None], pa.large_string())), RULES, hold=asked.append)
+    assert 10_000 <= asked[0] <= 10_300
+
+
+def test_rows_for_which_there_is_no_room_are_not_made() -> None:
+    def hold(size: int) -> None:
+        raise RejectedInput(Code.BODY_TOO_LARGE, f"{size}")
+
+    nothing = pa.table({"id": pa.nulls(10**9), "name": pa.nulls(10**9)})
+    keyless = RowRules(schema_of({"id": "int64", "name": "string", "note": "string"}))
+    with refused() as refusal:
+        snapshot_rows(nothing, keyless, hold=hold)
+    assert refusal.code is Code.BODY_TOO_LARGE
+    assert int(refusal.detail) > 10**10
+
+
+@pytest.mark.parametrize("value", [1e39, -1e300, 1e-50])
+def test_a_double_beyond_float32_is_refused(value: float) -> None:
+    rules = RowRules(schema_of({"id": "int64", "ratio": "float32"}, ["id"]))
+    with refused() as refusal:
+        snapshot_rows(table(ratio=pa.array([0.1, value])), rules)
+    assert [(code, row, column) for code, row, _, column in refusal.places] == [(Code.BAD_VALUE, 1, "ratio")]
+    fits = [float("inf"), 0.0]
+    assert snapshot_rows(table(ratio=pa.array(fits)), rules).batch.column("ratio").to_pylist() == fits
+
+
+def test_a_column_of_another_type_is_told_to_take_the_tables() -> None:
+    with refused() as refusal:
+        snapshot_rows(table(name=pa.array([1, 2])), RULES)
+    assert refusal.code is Code.SCHEMA_MISMATCH
+    assert "metadata (MD)" not in refusal.text
+    assert "/schema" in refusal.text
+
+
+@pytest.mark.parametrize("declared", [str(of) for of in TYPES])
+def test_every_arrow_type_lands_or_is_refused_as_a_declared_one(declared: str) -> None:
+    """No type reaches a cast that Arrow does not have."""
+    rules = RowRules(schema_of({"id": "int64", "value": declared}, ["id"]))
+    for _, given in TAKEN:
+        try:
+            rows = snapshot_rows(table(value=pa.nulls(2, given)), rules)
+        except RejectedInput as error:
+            assert error.code is Code.SCHEMA_MISMATCH
+        else:
+            assert rows.batch.column("value").to_pylist() == [None, None]
+
+
 def test_a_required_column_must_be_given() -> None:
     with refused() as refusal:
-        snapshot_rows(pa.RecordBatch.from_pydict({"name": pa.array(["a"])}), RULES)
+        snapshot_rows(pa.table({"name": pa.array(["a"])}), RULES)
     assert [(code, column) for code, _, _, column in refusal.places] == [(Code.INCOMPLETE_INSERT, "id")]
 
 
 def test_json_columns_hold_json() -> None:
     rules = RowRules(schema_of({"id": "int64", "document": "json"}, ["id"]))
-    assert snapshot_rows(batch(document=pa.array(["{}", None])), rules).batch.column("document").to_pylist() == [
+    assert snapshot_rows(table(document=pa.array(["{}", None])), rules).batch.column("document").to_pylist() == [
         "{}",
         None,
     ]
     with refused() as refusal:
-        snapshot_rows(batch(document=pa.array(["{}", "{"])), rules)
+        snapshot_rows(table(document=pa.array(["{}", "{"])), rules)
     assert [(code, row) for code, row, _, _ in refusal.places] == [(Code.BAD_VALUE, 1)]
 
 
@@ -95,10 +164,10 @@ def test_rows_after_the_first_changes_are_upserts_or_refused(reload: str, marker
     rules = RowRules(SCHEMA, TableOptions.parse({"reload": reload}), cdc_started=True)
     if marker is None:
         with refused() as refusal:
-            snapshot_rows(batch(), rules)
+            snapshot_rows(table(), rules)
         assert refusal.code is Code.RELOAD_REQUIRES_RECREATE
     else:
-        assert snapshot_rows(batch(), rules).batch.column("__rowMarker__").to_pylist() == [marker, marker]
+        assert snapshot_rows(table(), rules).batch.column("__rowMarker__").to_pylist() == [marker, marker]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +190,7 @@ def test_rows_after_the_first_changes_are_upserts_or_refused(reload: str, marker
 def test_a_row_image_of_a_loaded_row_reads_as_the_row_that_landed(declared: str, value: Any, encoding: str) -> None:
     schema = schema_of({"id": "int64", "value": declared}, ["id"])
     options = TableOptions.parse({"partial_updates": "complete", "binary_encoding": encoding})
-    given = pa.RecordBatch.from_pydict({"id": pa.array([1]), "value": pa.array([value], schema.columns[1].type.arrow)})
+    given = pa.table({"id": pa.array([1]), "value": pa.array([value], schema.columns[1].type.arrow)})
     loaded = snapshot_rows(given, RowRules(schema, options))
     as_source = insert({"id": 1, "value": source_value(value, BinaryEncoding(encoding))})
     changed = landing_rows([as_source], RowRules(schema, options))

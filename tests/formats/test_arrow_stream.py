@@ -1,31 +1,41 @@
 """Arrow streams from outside: whole, plain and valid, or refused."""
 
-import io
+import struct
+import subprocess
+import sys
 from collections.abc import Callable
+from random import Random
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain.input_limits import InputLimits
 from app.errors import Code, RejectedInput
-from app.formats.arrow_stream import decode_arrow_stream
+from app.formats.arrow_stream import MAX_ARRAYS, decode_arrow_stream
+from tests.fuzz.arrow_mutants import made, messages
+from tests.support.arrow_streams import hostile_streams, repeated_metadata, rows_of_nothing, stream
 from tests.support.refusals import refused
 
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", None, "c"]})
-
-
-def stream(table: pa.Table = ROWS, *, compression: str | None = None, rows_a_batch: int = 2) -> bytes:
-    sink = io.BytesIO()
-    options = pa.ipc.IpcWriteOptions(compression=compression)
-    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
-        writer.write_table(table, max_chunksize=rows_a_batch)
-    return sink.getvalue()
+LIMITS = InputLimits(messages=1_000, value_bytes=1_000)
 
 
 def test_all_batches_of_a_stream_are_one() -> None:
-    batch = decode_arrow_stream(stream())
-    assert pa.Table.from_batches([batch]).equals(ROWS)
+    assert decode_arrow_stream(stream(ROWS, rows_a_batch=2)).equals(ROWS)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_stream_reads_as_arrows_own_reader_reads_it(seed: int) -> None:
+    body = made(Random(seed))
+    expected = pa.ipc.open_stream(body).read_all()
+    try:
+        decoded = decode_arrow_stream(body)
+    except RejectedInput as error:
+        assert error.code is Code.SCHEMA_MISMATCH
+    else:
+        assert repr(decoded.to_pylist()) == repr(expected.cast(decoded.schema).to_pylist())
 
 
 @pytest.mark.parametrize(
@@ -38,11 +48,14 @@ def test_all_batches_of_a_stream_are_one() -> None:
         lambda body: body + b"more",
         lambda body: body + body,
         lambda body: body.replace(b"name", b"\xff\xfeme"),
+        lambda body: b"ARROW1\0\0" + body,
+        lambda body: body[:4] + struct.pack("<i", 2**31 - 8) + body[8:],
+        lambda body: body[:4] + struct.pack("<i", -8) + body[8:],
     ],
 )
 def test_what_is_no_whole_stream_is_malformed(spoilt: Callable[[bytes], bytes]) -> None:
     with refused() as refusal:
-        decode_arrow_stream(spoilt(stream()))
+        decode_arrow_stream(spoilt(stream(ROWS)))
     assert refusal.code is Code.MALFORMED_ARROW
 
 
@@ -73,12 +86,69 @@ def test_texts_that_are_not_utf8_are_refused() -> None:
     assert refusal.code is Code.MALFORMED_ARROW
 
 
-@given(place=st.integers(0, len(stream()) - 1), byte=st.integers(0, 255))
+@given(place=st.integers(0, len(stream(ROWS)) - 1), byte=st.integers(0, 255))
 def test_a_changed_byte_is_read_or_refused(place: int, byte: int) -> None:
-    body = bytearray(stream())
+    body = bytearray(stream(ROWS))
     body[place] = byte
     try:
         batch = decode_arrow_stream(bytes(body))
     except RejectedInput:
         return
     batch.to_pylist()
+
+
+@pytest.mark.parametrize("name", hostile_streams())
+def test_a_stream_made_to_harm_is_refused(name: str) -> None:
+    with refused() as refusal:
+        decode_arrow_stream(hostile_streams()[name], LIMITS)
+    assert refusal.code in {Code.MALFORMED_ARROW, Code.SCHEMA_MISMATCH, Code.TOO_MANY_MESSAGES}
+
+
+def test_streams_made_to_harm_leave_the_process_alive() -> None:
+    """In a process of its own, which has little memory: each of them lands or is refused."""
+    code = """
+import resource
+resource.setrlimit(resource.RLIMIT_DATA, (2**30, 2**30))
+from tests.fuzz.decoders import tried
+from tests.support.arrow_streams import hostile_streams, repeated_metadata
+for name, body in [*hostile_streams().items(), ("metadata", repeated_metadata(20_000))]:
+    print(name, flush=True)
+    tried("arrow_stream", body)
+"""
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert child.returncode == 0, child.stdout.splitlines()[-1:] + child.stderr.splitlines()[-1:]
+    assert child.stdout.splitlines() == [*hostile_streams(), "metadata"]
+
+
+def test_the_types_that_are_not_taken_are_named_by_column_before_any_row_is_read() -> None:
+    wrong = stream(pa.table({"id": [1], "a": pa.array([[1]]), "b": pa.array(["x"], pa.string_view())}))
+    end_of_schema = wrong.index(b"\xff\xff\xff\xff", 8)
+    for body in (wrong, wrong[:end_of_schema] + b"what is no message at all"):
+        with refused() as refusal:
+            decode_arrow_stream(body)
+        assert [(code, column) for code, _, _, column in refusal.places] == [
+            (Code.SCHEMA_MISMATCH, "a"),
+            (Code.SCHEMA_MISMATCH, "b"),
+        ]
+        assert "plain type" in refusal.text
+
+
+def test_rows_are_limited_as_messages_are_however_few_bytes_they_take() -> None:
+    assert decode_arrow_stream(rows_of_nothing(1_000), LIMITS).num_rows == 1_000
+    two_batches = stream(pa.table({"id": range(1_001)}), rows_a_batch=1_000)
+    for body in (two_batches, rows_of_nothing(1_001)):
+        with refused() as refusal:
+            decode_arrow_stream(body, LIMITS)
+        assert refusal.code is Code.TOO_MANY_MESSAGES
+
+
+def test_columns_of_all_batches_are_limited() -> None:
+    """Empty ones too: each takes time and memory."""
+    schema, batch, end = messages(stream(pa.table({f"c{number}": ["a"] for number in range(1_000)})))
+    with refused() as refusal:
+        decode_arrow_stream(schema + batch * (MAX_ARRAYS // 1_000 + 1) + end)
+    assert "larger batches" in refusal.detail
+
+
+def test_metadata_is_passed_over_though_it_repeats_itself() -> None:
+    assert decode_arrow_stream(repeated_metadata(100)).num_rows == 1

@@ -1,7 +1,7 @@
 """What takes bytes from outside: each makes something of them or refuses them, and raises nothing else."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -11,14 +11,18 @@ import pyarrow as pa
 
 from app.domain.arrow_flatbuffer import columns_of, schema_from_bytes, schema_to_flatbuffer
 from app.domain.column_conversion import BadValues, convert, scalar
+from app.domain.input_limits import InputLimits
 from app.domain.landing_rows import LandingRows, RowRules, landing_rows
+from app.domain.payload import decode_payload, encode_payload
 from app.domain.plain_rows import landing_rows_of_plain
+from app.domain.snapshot_rows import snapshot_rows
 from app.domain.table_options import PartialUpdates, TableOptions
 from app.domain.table_schema import ColumnType, TableSchema
-from app.errors import RejectedInput
+from app.errors import Code, RejectedInput
 from app.formats.arcion import decode_arcion
 from app.formats.arcion_csv import decode_arcion_csv
 from app.formats.arcion_plain import decode_plain, rows_of_plain
+from app.formats.arrow_stream import decode_arrow_stream
 from app.formats.csv_layout import CsvLayout, CsvMode
 from app.formats.replicate import decode_replicate
 from app.formats.replicate_history import follow
@@ -43,6 +47,22 @@ TYPES: Final = tuple(
 )
 TABLE: Final = schema_of({"id": "int64", "name": "string", "note": "string"}, ["id"])
 FULL_IMAGES: Final = RowRules(TABLE)
+KIN: Final[Sequence[tuple[Callable[[pa.DataType], bool], Sequence[str]]]] = (
+    (pa.types.is_integer, ("int64", "int16", "int32")),
+    (pa.types.is_floating, ("float64", "float32")),
+    (pa.types.is_decimal, ("decimal(38,10)", "decimal(5,2)", "decimal(38,38)", "decimal(38,0)")),
+    (pa.types.is_timestamp, ("timestamp",)),
+    (pa.types.is_date, ("date",)),
+    (pa.types.is_boolean, ("boolean", "string")),
+    (pa.types.is_string, ("string", "json")),
+    (pa.types.is_large_string, ("string", "json")),
+    (lambda of_type: pa.types.is_binary(of_type) or pa.types.is_large_binary(of_type), ("binary",)),
+    (pa.types.is_fixed_size_binary, ("binary",)),
+)
+"""What a column of the first kind may land as."""
+
+ARROW_LIMITS: Final = InputLimits(messages=10_000, value_bytes=1_000)
+MOST_ARROW_BYTES: Final = 2**22
 COMPLETING: Final = RowRules(
     schema_of({"id": "int64", "name": "string", "note": "string"}, ["id"], required=["id", "name"]),
     TableOptions(partial_updates=PartialUpdates.COMPLETE),
@@ -111,6 +131,40 @@ def arrow_schema(content: bytes) -> None:
     assert [(column.name, column.type) for column in served] == [(c.name, c.type) for c in schema.columns]
 
 
+def arrow_stream(body: bytes) -> None:
+    """Whatever is taken lands in tables of the types that it may be for, and can be staged and read again."""
+    given = decode_arrow_stream(body, ARROW_LIMITS)
+    refusals = []
+    for rules in _tables_for(given.schema):
+        try:
+            rows = snapshot_rows(given, rules, most_value_bytes=1_000, hold=_hold_little)
+        except RejectedInput as error:
+            refusals.append(error)
+        else:
+            staged = decode_payload(encode_payload([rows.batch]), rules.schema.arrow)
+            assert repr(staged.to_pylist()) == repr(rows.batch.to_pylist())
+    if refusals:
+        raise refusals[0]
+
+
+def _tables_for(given: pa.Schema) -> Iterator[RowRules]:
+    """Tables with a column more, whose others are of the types that Arrow's may become."""
+    for number in range(max((len(_kin_of(field.type)) for field in given), default=0)):
+        columns = {field.name: kin[number % len(kin)] for field in given for kin in [_kin_of(field.type)]}
+        options = TableOptions(partial_updates=PartialUpdates.COMPLETE if number == 0 else PartialUpdates.REJECT)
+        keys = [given.names[0]] if number == 0 else []
+        yield RowRules(schema_of({**columns, "absent": "json"}, keys), options)
+
+
+def _kin_of(of_type: pa.DataType) -> Sequence[str]:
+    return next((kin for is_kind, kin in KIN if is_kind(of_type)), ("string",))
+
+
+def _hold_little(size: int) -> None:
+    if size > MOST_ARROW_BYTES:
+        raise RejectedInput(Code.BODY_TOO_LARGE, "too many bytes")
+
+
 def conversion(body: bytes) -> None:
     """The first byte is the column's type, the rest its values. The fast ways give what the definition gives."""
     column_type = TYPES[(body or b"\0")[0] % len(TYPES)]
@@ -146,7 +200,7 @@ class _Column(msgspec.Struct):
 _COLUMN: Final = MessageDecoder(_Column)
 
 DECODERS: Final[dict[str, Callable[[bytes], None]]] = {
-    decode.__name__: decode for decode in (arcion_json, arcion_csv, replicate, arrow_schema, conversion)
+    decode.__name__: decode for decode in (arcion_json, arcion_csv, replicate, arrow_schema, arrow_stream, conversion)
 }
 
 

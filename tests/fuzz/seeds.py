@@ -4,16 +4,20 @@ import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 import pyarrow as pa
 
 from app.domain.arrow_flatbuffer import schema_to_flatbuffer
+from tests.fuzz.arrow_mutants import made
 from tests.fuzz.decoders import LAYOUTS, TYPES
+from tests.support.arrow_streams import hostile_streams
 
 CORPUS: Final = Path(__file__).parent / "corpus"
 _TESTS: Final = Path(__file__).parents[1]
 _DEMO: Final = _TESTS.parent / "demo" / "samples"
+_STREAMS: Final = 200
 _TEXTS: Final = ("true\n0", "-32768\n+7.0", "1e3\n.5", "-inf\nNaN", "2024-02-29", "2024-02-29T23:59:59.123456+01:30")
 
 
@@ -38,6 +42,8 @@ def seeds() -> Iterator[tuple[str, bytes]]:
         yield "arrow_schema", schema.serialize().to_pybytes()
         for text in (*_TEXTS, '["a",1,1.50,true,null,{"b":[]}]', "00ff\n0g\nNULL"):
             yield "conversion", bytes([number]) + text.encode()
+    for body in (*(made(Random(seed)) for seed in range(_STREAMS)), *hostile_streams().values()):
+        yield "arrow_stream", body
 
 
 def _layout(declared: dict[str, Any]) -> int:
