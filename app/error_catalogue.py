@@ -390,7 +390,7 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         "`issuer_keys_not_read`.",
     ),
     Code.SHUTTING_DOWN: CodeFacts(Kind.UNAVAILABLE, "This API process is stopping.", _RETRY),
-    Code.NOT_READY: CodeFacts(Kind.UNAVAILABLE, "A part of the gateway is not ready.", "See GET /readyz."),
+    Code.NOT_READY: CodeFacts(Kind.UNAVAILABLE, "A part of the gateway is not ready.", "See GET /statusz."),
     Code.BAD_SETTING: CodeFacts(
         Kind.MISCONFIGURED,
         "A setting is missing or not valid.",

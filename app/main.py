@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from app.api import (
     change_routes,
     dead_letter_routes,
     key_routes,
+    probe_routes,
     producer_routes,
     schema_routes,
     status_routes,
@@ -58,6 +60,8 @@ from app.staging.database import driver_url, open_engine, pin_marker_position, t
 from app.staging.group_commit import GroupCommit
 from app.staging.schema_revision import require_migrated
 from app.staging.wake import WakeSender
+from app.staging.writer_metrics import note_writer
+from app.staging.writer_probe import WriterProbe
 from app.start_checks import check_serving, free_port
 from app.telemetry import configure_logging
 from app.temporary_folder import temporary_folder
@@ -84,7 +88,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         )
         staged = threading.Event()
         wake = WakeSender(driver_url(engine), staged)
-        group_commit = GroupCommit(engine, staged=staged, deadline_seconds=seconds / 2)
+        watch = partial(note_writer, engine)
+        group_commit = GroupCommit(engine, staged=staged, deadline_seconds=seconds / 2, watch=watch)
         journal = AccessJournal(engine)
         admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
         tokens = token_verifier(settings)
@@ -94,7 +99,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         watching = open_engine(settings.require_database_url(), pool_size=1, application="mirrorgate backlog")
         backlog = BacklogWatch(watching, *_backlog_limits(settings))
         ingest = Ingest(engine, group_commit, settings.marker_first, backlog)
-        app.state.gateway = Gateway(settings, engine, authenticator, journal, ingest, staged)
+        writer, statusz = WriterProbe(group_commit), probe_routes.StatusProbe()
+        app.state.gateway = Gateway(settings, engine, authenticator, journal, ingest, writer, statusz, staged)
         wake.start()
         group_commit.start()
         journal.start()
@@ -121,6 +127,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         schema_routes,
         key_routes,
         audit_routes,
+        probe_routes,
         status_routes,
     ):
         app.include_router(routes.router)

@@ -36,6 +36,27 @@ BODY_BYTES: Final = Gauge(
 WAITING_BODIES: Final = Gauge(
     "mirrorgate_large_bodies_waiting", "Large bodies that wait unread for their turn", multiprocess_mode="livesum"
 )
+WAITING_REQUESTS: Final = Gauge(
+    "mirrorgate_writer_waiting_requests", "Change requests that wait for a transaction", multiprocess_mode="livesum"
+)
+OLDEST_WAITING: Final = Gauge(
+    "mirrorgate_writer_oldest_waiting_seconds",
+    "How long the oldest request has waited for a transaction",
+    multiprocess_mode="livemax",
+)
+LAST_COMMIT: Final = Gauge(
+    "mirrorgate_writer_last_commit_timestamp_seconds",
+    "When changes were last committed, by the least recent process",
+    multiprocess_mode="livemin",
+)
+WRITER_FAILS: Final = Gauge(
+    "mirrorgate_writer_failing",
+    "API processes whose last transaction failed because of the database",
+    multiprocess_mode="livesum",
+)
+DATABASE_CONNECTIONS: Final = Gauge(
+    "mirrorgate_database_connections", "Connections to Postgres, by use", ["use"], multiprocess_mode="livesum"
+)
 
 _ENCODER: Final = msgspec.json.Encoder(enc_hook=repr)
 

@@ -34,6 +34,8 @@ from app.up_plan import UpPlan, plan_up
 GATEWAY_FILE: Final = "gateway.json"
 ADMIN_KEY_FILE: Final = "admin.key"
 _READY_ANSWER_WITHIN: Final = 2.0
+_READY_PARTS: Final = ("api", "database", "writer", "drain")
+"""What must work for the gateway to serve; a quarantined table, say, does not keep it from that."""
 
 
 def configure_up_logging(settings: Settings, data_dir: Path, console: Console) -> None:
@@ -232,9 +234,10 @@ def _answers_ready(address: str, port: int, certificate: Path | None) -> bool:
     except OSError:
         return False
     try:
-        connection.request("GET", "/readyz")
-        return connection.getresponse().status == http.HTTPStatus.OK
-    except (OSError, http.client.HTTPException):
+        connection.request("GET", "/statusz")
+        parts = json.loads(connection.getresponse().read())["parts"]
+        return all(parts[part] == "ok" for part in _READY_PARTS)
+    except (OSError, http.client.HTTPException, ValueError, KeyError):
         return False
     finally:
         connection.close()

@@ -1,4 +1,4 @@
-"""Health check of the API image: whether the API of this container answers."""
+"""Health check of the API image: whether the API of this container serves; `/readyz` is for load balancers."""
 
 import urllib.request
 

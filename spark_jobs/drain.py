@@ -4,6 +4,7 @@ import argparse
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -79,7 +80,7 @@ def kept_lease(cycle: DrainCycle, seconds: float) -> Iterator[None]:
     def renew() -> None:
         try:
             with translated_errors(), answer_within(seconds / 3), cycle.engine.begin() as connection:
-                renew_lease(connection, cycle.worker_id, seconds)
+                renew_lease(connection, cycle.worker_id, seconds, clock=time.time())
         except Exception as error:  # noqa: BLE001  # this thread must live: without it the drain loses its tables
             failure = described(error)
             log.warning("lease_not_renewed", code=failure.code, detail=failure.detail)

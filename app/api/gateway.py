@@ -2,7 +2,7 @@
 
 import threading
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
 
@@ -12,6 +12,10 @@ from app.ingest import Ingest
 from app.settings import Settings
 from app.staging.access_journal import AccessJournal
 from app.staging.database import Engine
+from app.staging.writer_probe import WriterProbe
+
+if TYPE_CHECKING:
+    from app.api.probe_routes import StatusProbe
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,8 @@ class Gateway:
     authenticator: Authenticator
     journal: AccessJournal
     ingest: Ingest
+    writer: WriterProbe
+    statusz: "StatusProbe"
     staged: threading.Event
     """Set after a commit that the drain should look at soon."""
 

@@ -2,7 +2,7 @@
 
 import re
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict
 
@@ -44,19 +44,6 @@ Moment = Annotated[datetime, BeforeValidator(_as_text)]
 
 AwareMoment = Annotated[AwareDatetime, BeforeValidator(_as_text)]
 """Such a time with an offset."""
-
-
-class HealthModel(Model):
-    """This process serves."""
-
-    status: Literal["ok"]
-
-
-class ReadinessModel(Model):
-    """`parts` says of each part `ok` or what is wrong with it."""
-
-    ready: bool
-    parts: dict[str, str]
 
 
 class ProblemItemModel(Model):

@@ -25,7 +25,7 @@ _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 CLIENT_GONE: Final = 499
 """Status in logs and metrics of a request whose caller left before the answer."""
 
-_QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+_QUIET: Final = frozenset({"/healthz", "/readyz", "/statusz", "/metrics"})
 
 
 class RequestLog:

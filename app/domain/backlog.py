@@ -69,6 +69,15 @@ class BacklogLimit:
             detail = f"{what} {' and '.join(reasons)} not yet published"
             raise TemporarilyUnavailable(Code.BACKLOG_FULL, detail, retry_after=max(seconds))
 
+    def share(self, backlog: Backlog) -> float:
+        """The backlog as a share of the limit that it is nearest to; from 1 on, changes are refused."""
+        pairs = (
+            (backlog.pending.bytes, self.bytes),
+            (backlog.pending.rows, self.rows),
+            (backlog.oldest_seconds, self.seconds),
+        )
+        return max((amount / limit for amount, limit in pairs if limit is not None), default=0.0)
+
     def _waits(self, backlog: Backlog) -> Iterator[tuple[str, int]]:
         """Each reason to refuse, with how long to wait."""
         pending, rate = backlog.pending, backlog.rate

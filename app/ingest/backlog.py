@@ -57,6 +57,19 @@ class BacklogWatch:
             self._limit.check(f"table {table.name} has", backlog)
         self._total.check("all tables together have", seen.all)
 
+    def share_of(self, table: Table) -> float:
+        """The table's backlog as a share of its limit."""
+        return self._limit.share(self._seen.tables.get((table.table_id, table.generation), Backlog()))
+
+    def total_share(self) -> float:
+        """The backlog of all tables together as a share of its limit."""
+        return self._total.share(self._seen.all)
+
+    def fullest_share(self) -> float:
+        """The largest share that any backlog has of its limit."""
+        seen = self._seen
+        return max([self._total.share(seen.all), *map(self._limit.share, seen.tables.values())])
+
     def _run(self) -> None:
         while not self._closing.is_set():
             try:

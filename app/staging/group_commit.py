@@ -14,14 +14,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 import sqlalchemy as sa
 import structlog
 
 from app.domain.request_identity import RequestIdentity
-from app.domain.table import TableId
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 from app.staging.bounded_connection import answer_within
 from app.staging.commit_outcome import OpenTransaction, committed, open_transaction
@@ -30,7 +28,8 @@ from app.staging.dead_letters import Settlement, TableLetters
 from app.staging.kept_connection import KeptConnection
 from app.staging.stage_requests import Outcome, encode_blocks, stage_requests
 from app.staging.typed_batch import Receipt, StagingRequest, TypedBatch
-from app.staging.untyped_request import UntypedRequest, typed_together
+from app.staging.untyped_request import UntypedRequest
+from app.staging.waiting_request import Waiter, WaitingRequest, parts_of, typed_requests
 from app.staging.writer_state import WriterRecord, WriterState
 
 log = structlog.get_logger()
@@ -49,40 +48,8 @@ are in each other's way."""
 DEADLINE_SECONDS: Final = 5.0
 """What a group's transaction may take, and how long a request may wait before it is in one."""
 
-MOST_ROWS_OF_CHANGE: Final = 2
-"""An update that changes the key deletes one row and inserts another."""
 
-
-class Waiter(Protocol):
-    """Where the outcome of a request goes: a Future, or what takes its place."""
-
-    def set_running_or_notify_cancel(self) -> bool: ...
-
-    def done(self) -> bool: ...
-
-    def set_result(self, result: list[Receipt], /) -> None: ...
-
-    def set_exception(self, exception: BaseException, /) -> None: ...
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Request:
-    content: StagingRequest | UntypedRequest
-    waiter: Waiter
-    submitted_at: float
-    """Monotonic, in seconds."""
-
-    @property
-    def table_ids(self) -> frozenset[TableId]:
-        if isinstance(self.content, UntypedRequest):
-            return frozenset({self.content.table.table_id})
-        return frozenset(table.table_id for table in self.content.tables)
-
-    @property
-    def rows(self) -> int:
-        if isinstance(self.content, UntypedRequest):
-            return MOST_ROWS_OF_CHANGE * len(self.content.changes)
-        return sum(batch.rows.rows for batch in self.content.batches)
+Question: TypeAlias = Callable[[sa.Connection, sa.RootTransaction], None]
 
 
 class GroupCommit:
@@ -95,15 +62,19 @@ class GroupCommit:
         staged: threading.Event | None = None,
         pause: Callable[[float], None] = time.sleep,
         deadline_seconds: float = DEADLINE_SECONDS,
+        watch: Callable[[WriterState], None] | None = None,
     ) -> None:
+        """`watch` is given the writer's state a few times in each deadline."""
         self._engine = engine
         self._connection = KeptConnection(engine)
         self._pause = pause
         self._staged = staged or threading.Event()
-        self._waiting: deque[_Request] = deque()
+        self._waiting: deque[WaitingRequest] = deque()
         self._condition = threading.Condition()
+        self._questions: list[tuple[Question, Future[None]]] = []
         self._closing = False
         self._deadline = deadline_seconds
+        self._watch = watch
         self._record = WriterRecord()
         self._thread = threading.Thread(target=self._run, name="group-commit", daemon=True)
         self._ended = threading.Event()
@@ -146,7 +117,7 @@ class GroupCommit:
         """
         future: Future[list[Receipt]] = Future()
         content = StagingRequest(batches, identity, ignored, duplicates, letters, settles)
-        self._submit(_Request(content, future, time.monotonic()))
+        self._submit(WaitingRequest(content, future, time.monotonic()))
         return future
 
     def submit_untyped(self, request: UntypedRequest, waiter: Waiter) -> None:
@@ -155,9 +126,22 @@ class GroupCommit:
         The waiter gets what the future of `submit` does, or TypeAlone for a request that must be typed before it is
         submitted.
         """
-        self._submit(_Request(request, waiter, time.monotonic()))
+        self._submit(WaitingRequest(request, waiter, time.monotonic()))
 
-    def _submit(self, request: _Request) -> None:
+    def ask(self, question: Question) -> "Future[None]":
+        """Let the writer ask Postgres something on its own connection, between two groups.
+
+        The future raises TemporarilyUnavailable where the writer gets no answer.
+        """
+        future: Future[None] = Future()
+        with self._condition:
+            if self._closing:
+                raise TemporarilyUnavailable(Code.SHUTTING_DOWN, "this API process is stopping")
+            self._questions.append((question, future))
+            self._condition.notify()
+        return future
+
+    def _submit(self, request: WaitingRequest) -> None:
         with self._condition:
             if self._closing:
                 raise TemporarilyUnavailable(Code.SHUTTING_DOWN, "this API process is stopping")
@@ -165,7 +149,10 @@ class GroupCommit:
             self._condition.notify()
 
     def _run(self) -> None:
-        while group := self._next_group():
+        while self._await_work():
+            self._answer_questions()
+            if not (group := self._next_group()):
+                continue
             self._record.begin(time.monotonic())
             self._stage_in_parts(group, time.monotonic() + 2 * self._deadline)
             self._record.end()
@@ -173,7 +160,25 @@ class GroupCommit:
                 self._await_return(len(group))
         self._connection.close()
 
-    def _stage_in_parts(self, group: Sequence[_Request], give_up: float) -> None:
+    def _await_work(self) -> bool:
+        """Whether there is something to do; false only after `close`, when everything is done."""
+        with self._condition:
+            self._condition.wait_for(lambda: self._waiting or self._questions or self._closing)
+            return bool(self._waiting or self._questions)
+
+    def _answer_questions(self) -> None:
+        with self._condition:
+            questions, self._questions = self._questions, []
+        for question, future in questions:
+            try:
+                with answer_within(self._deadline):
+                    self._connection.in_transaction(question)
+                self._record.answered(time.monotonic())
+                future.set_result(None)
+            except Exception as error:  # noqa: BLE001  # the thread must live; whoever asked gets the error
+                future.set_exception(for_caller(error))
+
+    def _stage_in_parts(self, group: Sequence[WaitingRequest], give_up: float) -> None:
         """Stage a group; where that fails by what some request holds, its parts, down to the single request."""
         try:
             with answer_within(self._deadline):
@@ -183,7 +188,7 @@ class GroupCommit:
         except Exception as error:  # noqa: BLE001  # the thread must live; every waiter gets the error
             cause = for_caller(error)
         group = [request for request in group if not request.waiter.done()]
-        parts = _parts(group, cause)
+        parts = parts_of(group, cause)
         log.warning("group_commit_failed", error=_name(cause), requests=len(group), parts=len(parts))
         if isinstance(cause, TemporarilyUnavailable) and cause.code is not Code.TABLE_BUSY:
             self._record.failed(time.monotonic(), cause.detail)
@@ -197,7 +202,9 @@ class GroupCommit:
     def _refuse_forgotten(self) -> None:
         """Refuse what has waited too long while a transaction takes its time; nothing of it is staged."""
         while not self._ended.wait(self._deadline / 5):
-            forgotten: list[_Request] = []
+            if self._watch is not None:
+                self._watch(self.state())
+            forgotten: list[WaitingRequest] = []
             with self._condition:
                 too_old = time.monotonic() - self._deadline
                 while self._waiting and self._waiting[0].submitted_at < too_old:
@@ -216,32 +223,30 @@ class GroupCommit:
                 return
             self._pause(PAUSE_SECONDS)
 
-    def _next_group(self) -> list[_Request]:
-        """The requests that wait, up to the caps; empty only after `close`.
+    def _next_group(self) -> list[WaitingRequest]:
+        """The requests that wait, up to the caps.
 
         A request whose caller has gone is left out; from here on its future can no longer be cancelled.
         """
-        group: list[_Request] = []
+        group: list[WaitingRequest] = []
         rows = 0
         with self._condition:
-            while not group and (self._waiting or not self._closing):
-                self._condition.wait_for(lambda: self._waiting or self._closing)
-                while self._waiting and len(group) < MAX_GROUP_REQUESTS:
-                    request = self._waiting[0]
-                    if group and rows + request.rows > MAX_GROUP_ROWS:
-                        break
-                    self._waiting.popleft()
-                    if request.waiter.set_running_or_notify_cancel():
-                        group.append(request)
-                        rows += request.rows
+            while self._waiting and len(group) < MAX_GROUP_REQUESTS:
+                request = self._waiting[0]
+                if group and rows + request.rows > MAX_GROUP_ROWS:
+                    break
+                self._waiting.popleft()
+                if request.waiter.set_running_or_notify_cancel():
+                    group.append(request)
+                    rows += request.rows
         return group
 
-    def _stage(self, group: Sequence[_Request]) -> bool:
+    def _stage(self, group: Sequence[WaitingRequest]) -> bool:
         """Stage in one transaction; whether there was anything to commit.
 
         Dying before COMMIT leaves nothing; dying after it leaves staged, unanswered batches.
         """
-        typed = _typed(group)
+        typed = typed_requests(group)
         if not typed:
             return False
         group, requests = [request for request, _ in typed], [content for _, content in typed]
@@ -269,36 +274,6 @@ class GroupCommit:
         except sa.exc.DBAPIError as error:
             if not committed(self._engine, known):
                 raise TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "the transaction was rolled back") from error
-
-
-def _typed(group: Sequence[_Request]) -> list[tuple[_Request, StagingRequest]]:
-    """The group with its untyped requests typed, without those whose callers must type them alone."""
-    together = typed_together([r.content for r in group if isinstance(r.content, UntypedRequest)])
-    typed = []
-    for request in group:
-        content = together[request.content] if isinstance(request.content, UntypedRequest) else request.content
-        if isinstance(content, StagingRequest):
-            typed.append((request, content))
-        else:
-            request.waiter.set_exception(content)
-    return typed
-
-
-def _parts(group: Sequence[_Request], cause: Exception) -> list[Sequence[_Request]]:
-    """How to divide a group that failed; one part where each request would fail alike, as without a database.
-
-    A table that is locked fails only what shares a request with it. For any other cause the halves are staged each
-    alone: of a thousand requests, one that fails is found in about twenty transactions.
-    """
-    if len(group) < 2 or (isinstance(cause, TemporarilyUnavailable) and cause.code is not Code.TABLE_BUSY):
-        return [group]
-    if isinstance(cause, TemporarilyUnavailable):
-        by_tables: dict[frozenset[TableId], list[_Request]] = {}
-        for request in group:
-            by_tables.setdefault(request.table_ids, []).append(request)
-        return [*by_tables.values()]
-    middle = len(group) // 2
-    return [group[:middle], group[middle:]]
 
 
 def _too_slow() -> TemporarilyUnavailable:

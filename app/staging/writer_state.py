@@ -11,6 +11,8 @@ class WriterState:
     oldest_waiting_seconds: float | None
     in_transaction_seconds: float | None
     last_commit_seconds: float | None
+    last_answer_seconds: float | None
+    """Since Postgres last answered the writer, a commit or a question."""
     last_failure_seconds: float | None
     failure: str | None
     """Why the last transaction failed; None once one has been committed since."""
@@ -22,6 +24,7 @@ class WriterRecord:
     def __init__(self) -> None:
         self._began_at: float | None = None
         self._committed_at: float | None = None
+        self._answered_at: float | None = None
         self._failed_at: float | None = None
         self._failure: str | None = None
 
@@ -31,8 +34,11 @@ class WriterRecord:
     def end(self) -> None:
         self._began_at = None
 
+    def answered(self, now: float) -> None:
+        self._answered_at = now
+
     def succeeded(self, now: float) -> None:
-        self._committed_at, self._failure = now, None
+        self._committed_at, self._answered_at, self._failure = now, now, None
 
     def failed(self, now: float, detail: str) -> None:
         self._failed_at, self._failure = now, detail
@@ -44,6 +50,7 @@ class WriterRecord:
             _age(now, oldest),
             _age(now, self._began_at),
             _age(now, self._committed_at),
+            _age(now, self._answered_at),
             _age(now, self._failed_at),
             self._failure,
         )

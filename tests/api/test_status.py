@@ -8,7 +8,10 @@ import pytest
 import sqlalchemy as sa
 
 from app.api import table_routes
+from app.domain.mirror_status import MirroredTable
 from app.staging.leases import renew_lease
+from app.staging.mirror_states import record_mirrored
+from app.staging.table_registry import quarantine_table
 from tests.api.calls import Gateway, insert, problem
 from tests.support.gateway_parts import current
 from tests.support.ledger import Owned, claim_by, plan, publish
@@ -20,21 +23,6 @@ def test_health_and_readiness_and_the_contract_need_no_key(anonymous: Gateway) -
     assert anonymous.get("/readyz").status_code in {200, 503}
     assert anonymous.get("/openapi.json").json()["info"]["title"] == "Mirrorgate"
     assert anonymous.get("/docs").status_code == 200
-
-
-def test_readiness_names_the_missing_drain_until_one_has_a_lease(gateway: Gateway, api_engine: sa.Engine) -> None:
-    response = gateway.get("/readyz")
-    assert response.status_code == 503
-    assert response.json()["ready"] is False
-    assert response.json()["parts"]["database"] == "ok"
-    assert "mirrorgate drain" in response.json()["parts"]["drain"]
-    with api_engine.begin() as connection:
-        renew_lease(connection, uuid4(), 60)
-    ready = gateway.get("/readyz")
-    assert (ready.status_code, ready.json()) == (
-        200,
-        {"ready": True, "parts": {"api": "ok", "database": "ok", "drain": "ok"}},
-    )
 
 
 def test_metrics_tell_the_lag_of_each_table(gateway: Gateway) -> None:
@@ -50,6 +38,29 @@ def test_metrics_tell_the_lag_of_each_table(gateway: Gateway) -> None:
     assert values["mirrorgate_published_files"] == "0.0"
     assert 'mirrorgate_rejected_requests_total{code="bad_value"}' in response.text
     assert 'mirrorgate_requests_total{route="/v1/changes/arcion",status="202"}' in response.text
+
+
+def test_metrics_tell_each_tables_state_and_the_drains(gateway: Gateway, api_engine: sa.Engine) -> None:
+    gateway.register("sales.orders", {"id": "int64"}, ["id"])
+    with api_engine.begin() as connection:
+        quarantine_table(connection, current(api_engine, "sales.orders").table_id, "foreign_file: seen")
+        renew_lease(connection, uuid4(), 60)
+    text = gateway.get("/metrics").text
+    assert 'mirrorgate_table_state{state="quarantined",table="sales.orders"} 1.0' in text
+    assert 'mirrorgate_table_state{state="active",table="sales.orders"} 0.0' in text
+    assert "mirrorgate_drain_workers 1.0" in text
+    assert re.search(r'^mirrorgate_build_info\{revision="r\d{4}",version="[^"]+"\} 1.0$', text, re.MULTILINE)
+    assert 'mirrorgate_backlog_limit_ratio{table="sales.orders"} 0.0' in text
+    assert "mirrorgate_writer_waiting_requests 0.0" in text
+
+
+def test_metrics_tell_the_rows_that_fabric_has_taken(gateway: Gateway, api_engine: sa.Engine) -> None:
+    gateway.register("sales.orders", {"id": "int64"}, ["id"])
+    table = current(api_engine, "sales.orders")
+    said = MirroredTable("sales", "orders", processed_rows=12)
+    with api_engine.begin() as connection:
+        record_mirrored(connection, {(table.table_id, table.generation): said})
+    assert 'mirrorgate_processed_rows{table="sales.orders"} 12.0' in gateway.get("/metrics").text
 
 
 def test_what_retention_has_purged_is_still_counted_and_answered(gateway: Gateway, api_engine: sa.Engine) -> None:

@@ -1,0 +1,92 @@
+"""Metrics that are read from the database at each scrape: the tables that the key may see, and the gateway."""
+
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
+from typing import Final
+
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from app.api.gateway import Gateway
+from app.domain.access import Principal
+from app.domain.table import Table, TableId, TableState
+from app.staging.database import Connection
+from app.staging.leases import live_workers
+from app.staging.mirror_states import mirror_states
+from app.staging.schema_revision import program_revision
+from app.staging.table_registry import list_tables
+from app.staging.table_status import TableCounts, count_tables
+
+_STATES: Final = (TableState.ACTIVE, TableState.PAUSED, TableState.QUARANTINED, TableState.DROPPING)
+
+_GAUGES: Final[Mapping[str, tuple[str, str]]] = {
+    "pending_batches": ("mirrorgate_lag_batches", "Batches not yet published"),
+    "pending_rows": ("mirrorgate_lag_rows", "Rows not yet published"),
+    "pending_bytes": ("mirrorgate_lag_bytes", "Payload bytes not published"),
+    "oldest_seconds": ("mirrorgate_lag_oldest_seconds", "Age of the oldest unpublished batch"),
+    "published_files": ("mirrorgate_published_files", "Landing files"),
+    "published_rows": ("mirrorgate_published_rows", "Landing rows"),
+    "waiting_letters": ("mirrorgate_waiting_dead_letters", "Dead letters that wait to be replayed or discarded"),
+}
+
+
+class TableMetrics(Collector):
+    """Lag, publication and state per table, and the gateway's drains."""
+
+    def __init__(self, connection: Connection, principal: Principal, gateway: Gateway) -> None:
+        self._connection = connection
+        self._principal = principal
+        self._gateway = gateway
+
+    def describe(self) -> Iterable[Metric]:
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        tables = [table for table in list_tables(self._connection) if self._principal.may_touch(table.name)]
+        counts = count_tables(self._connection, [table.table_id for table in tables])
+        yield from _counted(tables, counts)
+        yield _states(tables)
+        yield self._processed(tables)
+        yield self._backlog(tables)
+        drains = GaugeMetricFamily("mirrorgate_drain_workers", "Drains whose lease has not run out")
+        drains.add_metric([], live_workers(self._connection))
+        yield drains
+        build = InfoMetricFamily("mirrorgate_build", "The program that serves, and its schema revision")
+        build.add_metric([], {"version": version("mirrorgate"), "revision": program_revision()})
+        yield build
+
+    def _processed(self, tables: list[Table]) -> Metric:
+        family = GaugeMetricFamily("mirrorgate_processed_rows", "Rows that Fabric says it has taken", labels=["table"])
+        states = mirror_states(self._connection, [table.table_id for table in tables])
+        for table in tables:
+            state = states.get(table.table_id)
+            if state is not None and state.processed_rows is not None:
+                family.add_metric([str(table.name)], state.processed_rows)
+        return family
+
+    def _backlog(self, tables: list[Table]) -> Metric:
+        """`table` is empty for all tables together."""
+        what = "The backlog as a share of its limit; at 1 changes are refused"
+        family = GaugeMetricFamily("mirrorgate_backlog_limit_ratio", what, labels=["table"])
+        if (backlog := self._gateway.ingest.backlog) is not None:
+            family.add_metric([""], backlog.total_share())
+            for table in tables:
+                family.add_metric([str(table.name)], backlog.share_of(table))
+        return family
+
+
+def _counted(tables: list[Table], counts: Mapping[TableId, TableCounts]) -> Iterable[Metric]:
+    for field, (name, what) in _GAUGES.items():
+        family = GaugeMetricFamily(name, what, labels=["table"])
+        for table in tables:
+            family.add_metric([str(table.name)], float(getattr(counts[table.table_id], field)))
+        yield family
+
+
+def _states(tables: list[Table]) -> Metric:
+    """1 for the state that a table has, 0 for the others."""
+    family = GaugeMetricFamily("mirrorgate_table_state", "The table's state", labels=["table", "state"])
+    for table in tables:
+        for state in _STATES:
+            family.add_metric([str(table.name), state.value], float(table.state is state))
+    return family

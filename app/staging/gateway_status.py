@@ -1,0 +1,45 @@
+"""What the database says of the whole gateway, for the probe and the metrics: counts only, no names."""
+
+import time
+
+import sqlalchemy as sa
+
+from app.domain.readiness import GatewayFacts
+from app.staging.leases import IS_ALIVE
+
+SELECT_FACTS = sa.text(f"""
+    SELECT
+        (SELECT count(*) FROM mirrorgate.workers w WHERE {IS_ALIVE}) AS drains,
+        (SELECT count(*) FROM mirrorgate.mirror_states m
+         JOIN mirrorgate.tables t ON t.table_id = m.table_id AND t.generation = m.generation
+         WHERE m.error IS NOT NULL AND t.state <> 'dropped') AS mirror_errors,
+        (SELECT count(*) FROM mirrorgate.table_counters c
+         JOIN mirrorgate.tables t ON t.table_id = c.table_id AND t.state <> 'dropped'
+         CROSS JOIN LATERAL (
+            SELECT staged_at FROM mirrorgate.staged_blocks b
+            WHERE b.table_id = t.table_id AND b.generation = t.generation AND b.first_sequence > c.published_through
+            ORDER BY b.first_sequence LIMIT 1) oldest
+         WHERE c.last_sequence > c.published_through AND oldest.staged_at > clock_timestamp() + interval '1 second'
+        ) AS future_batches,
+        (SELECT w.clock_behind_seconds FROM mirrorgate.workers w WHERE {IS_ALIVE} AND w.clock_behind_seconds IS NOT NULL
+         ORDER BY abs(w.clock_behind_seconds) DESC LIMIT 1) AS drain_clock_behind,
+        extract(epoch FROM clock_timestamp())::float8 AS now""")  # noqa: S608  # constant text
+
+COUNT_STATES = sa.text("""
+    SELECT state, count(*) FROM mirrorgate.tables WHERE state <> 'dropped' GROUP BY state ORDER BY state""")
+
+
+def gateway_facts(connection: sa.Connection) -> GatewayFacts:
+    """Read the counts; the clock of this process is compared with that of the database meanwhile."""
+    before = time.time()
+    row = connection.execute(SELECT_FACTS).one()
+    behind = row.now - (before + time.time()) / 2
+    states: dict[str, int] = dict(map(tuple, connection.execute(COUNT_STATES)))
+    return GatewayFacts(
+        drains=row.drains,
+        tables=states,
+        mirror_errors=row.mirror_errors,
+        future_batches=row.future_batches,
+        clock_behind_seconds=behind,
+        drain_clock_behind_seconds=row.drain_clock_behind or 0.0,
+    )

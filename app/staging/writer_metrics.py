@@ -1,0 +1,21 @@
+"""Gauges of the writer and of its connections, set a few times in each deadline by the writer's own watch."""
+
+import time
+
+import sqlalchemy as sa
+
+from app.staging.writer_state import WriterState
+from app.telemetry import DATABASE_CONNECTIONS, LAST_COMMIT, OLDEST_WAITING, WAITING_REQUESTS, WRITER_FAILS
+
+
+def note_writer(engine: sa.Engine, state: WriterState) -> None:
+    """Let the metrics of this process show the writer's state and its engine's pool."""
+    WAITING_REQUESTS.set(state.waiting_requests)
+    OLDEST_WAITING.set(state.oldest_waiting_seconds or 0.0)
+    WRITER_FAILS.set(float(state.failure is not None))
+    if state.last_commit_seconds is not None:
+        LAST_COMMIT.set(time.time() - state.last_commit_seconds)
+    pool = engine.pool
+    if isinstance(pool, sa.pool.QueuePool):
+        DATABASE_CONNECTIONS.labels("in_use").set(pool.checkedout())
+        DATABASE_CONNECTIONS.labels("idle").set(pool.checkedin())

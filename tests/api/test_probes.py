@@ -1,0 +1,82 @@
+"""The three probes: this process serves, this process can accept, the whole gateway works."""
+
+from uuid import uuid4
+
+import pytest
+import sqlalchemy as sa
+
+from app.api import probe_routes
+from app.staging.leases import renew_lease
+from app.staging.table_registry import quarantine_table
+from tests.api.calls import Gateway, insert
+from tests.support import sql
+from tests.support.gateway_parts import current
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every answer is made anew."""
+    monkeypatch.setattr(probe_routes, "KEPT_SECONDS", -1.0)
+
+
+@pytest.fixture
+def drain(gateway: Gateway, api_engine: sa.Engine) -> None:
+    with api_engine.begin() as connection:
+        renew_lease(connection, uuid4(), 60)
+
+
+def test_a_process_is_ready_without_any_drain(anonymous: Gateway, gateway: Gateway) -> None:
+    gateway.register("t", {"id": "int64"}).raise_for_status()
+    gateway.arcion(insert("t", id="1")).raise_for_status()
+    answer = anonymous.get("/readyz")
+    assert answer.status_code == 200
+    assert answer.json()["parts"] == {"api": "ok", "database": "ok", "writer": "ok"}
+    writer = answer.json()["writer"]
+    assert writer["waiting_requests"] == 0
+    assert 0 <= writer["last_commit_seconds"] < 60
+
+
+def test_the_gateway_is_not_well_without_a_drain(anonymous: Gateway, gateway: Gateway) -> None:
+    answer = anonymous.get("/statusz")
+    assert answer.status_code == 503
+    assert "mirrorgate drain" in answer.json()["parts"]["drain"]
+    assert answer.json()["drains"] == 0
+
+
+@pytest.mark.usefixtures("drain")
+def test_a_gateway_whose_parts_all_work_is_well(anonymous: Gateway) -> None:
+    answer = anonymous.get("/statusz")
+    assert (answer.status_code, set(answer.json()["parts"].values())) == (200, {"ok"})
+
+
+@pytest.mark.usefixtures("drain")
+def test_a_quarantined_table_shows_in_the_gateways_status_without_its_name(
+    anonymous: Gateway, gateway: Gateway, api_engine: sa.Engine
+) -> None:
+    gateway.register("sales.secret", {"id": "int64"}).raise_for_status()
+    with api_engine.begin() as connection:
+        quarantine_table(connection, current(api_engine, "sales.secret").table_id, "foreign_file: seen")
+    answer = anonymous.get("/statusz")
+    assert answer.status_code == 503
+    assert answer.json()["parts"]["tables"] == "of 1 tables, 1 quarantined"
+    assert answer.json()["tables"] == {"quarantined": 1}
+    assert "secret" not in answer.text
+    assert anonymous.get("/readyz").status_code == 200
+
+
+@pytest.mark.usefixtures("drain")
+def test_a_clock_that_was_set_back_shows_in_the_gateways_status(
+    anonymous: Gateway, gateway: Gateway, api_engine: sa.Engine
+) -> None:
+    gateway.register("t", {"id": "int64"}).raise_for_status()
+    gateway.arcion(insert("t", id="1")).raise_for_status()
+    sql.run(api_engine, "UPDATE mirrorgate.staged_blocks SET staged_at = staged_at + interval '5 hours'")
+    assert "set back" in anonymous.get("/statusz").json()["parts"]["clock"]
+
+
+def test_a_drain_whose_clock_is_wrong_shows_in_the_gateways_status(
+    anonymous: Gateway, gateway: Gateway, api_engine: sa.Engine
+) -> None:
+    with api_engine.begin() as connection:
+        renew_lease(connection, uuid4(), 60, clock=0.0)
+    assert "clock of a drain" in anonymous.get("/statusz").json()["parts"]["clock"]

@@ -1,0 +1,114 @@
+"""The probe of a writer tells what the writer does, whatever other connections do."""
+
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+
+from app.domain.readiness import FAILURE_COUNTS_SECONDS, OK, judge_writer
+from app.domain.table import Table
+from app.errors import Code, TemporarilyUnavailable
+from app.staging import writer_probe
+from app.staging.database import open_engine
+from app.staging.group_commit import GroupCommit
+from app.staging.writer_probe import WriterProbe
+from tests.support import sql
+from tests.support.gateway_parts import inserts, registered, typed
+from tests.support.schemas import schema_of
+from tests.support.swallowing_proxy import SwallowingProxy, swallowing_proxy
+
+NO_SPACE = """
+    CREATE FUNCTION public.no_space() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN RAISE EXCEPTION 'no space' USING ERRCODE = 'disk_full'; END $$;
+    CREATE TRIGGER no_space BEFORE INSERT ON mirrorgate.staged_blocks
+        FOR EACH ROW EXECUTE FUNCTION public.no_space()"""
+
+
+@pytest.fixture(autouse=True)
+def _always_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_probe, "FRESH_SECONDS", -1.0)
+
+
+@pytest.fixture
+def table(engine: sa.Engine) -> Table:
+    return registered(engine, "t", schema_of({"id": "int64"}, ["id"]))
+
+
+@pytest.fixture
+def proxy(database_url: str) -> Iterator[SwallowingProxy]:
+    with swallowing_proxy(database_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def writer(proxy: SwallowingProxy) -> Iterator[GroupCommit]:
+    engine = open_engine(proxy.url, silence_seconds=1)
+    writer = GroupCommit(engine, deadline_seconds=1)
+    writer.start()
+    yield writer
+    writer.close()
+    engine.dispose()
+
+
+def test_a_writer_whose_connections_are_silent_is_told_although_others_work(
+    proxy: SwallowingProxy, writer: GroupCommit, engine: sa.Engine
+) -> None:
+    probe = WriterProbe(writer)
+    assert probe.look(5)[1] is None
+    proxy.swallow_new = True
+    proxy.swallow()
+    _, trouble = probe.look(0.2)
+    assert trouble is not None
+    assert trouble.code == Code.DATABASE_UNAVAILABLE
+    assert sql.value(engine, "SELECT 1") == 1
+
+
+def test_a_database_without_space_shows_after_the_first_failure_and_until_a_commit(
+    writer: GroupCommit, engine: sa.Engine, table: Table
+) -> None:
+    sql.run(engine, NO_SPACE)
+    try:
+        with pytest.raises(TemporarilyUnavailable) as refusal:
+            writer.submit([typed(table, inserts([{"id": 1}]))]).result(timeout=10)
+    finally:
+        sql.run(engine, "DROP FUNCTION public.no_space() CASCADE")
+    assert refusal.value.code == Code.DATABASE_UNAVAILABLE
+    state, trouble = WriterProbe(writer).look(5)
+    assert trouble is None
+    assert "disk space" in str(state.failure)
+    writer.submit([typed(table, inserts([{"id": 1}]))]).result(timeout=10)
+    assert writer.state().failure is None
+
+
+def test_a_read_only_database_is_told_and_so_is_its_end(
+    writer: GroupCommit, engine: sa.Engine, database_url: str
+) -> None:
+    name = sa.make_url(database_url).database
+    probe = WriterProbe(writer)
+    sql.run(engine, f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+    try:
+        _, trouble = probe.look(5)
+    finally:
+        sql.run(engine, f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
+    assert trouble is not None
+    assert "read-only" in trouble.detail
+    assert probe.look(5)[1] is None
+
+
+@pytest.mark.parametrize(
+    ("failure", "failed_seconds", "oldest_seconds", "is_ok"),
+    [
+        (None, None, None, True),
+        (None, 3.0, 0.1, True),
+        ("no space", 3.0, None, False),
+        ("no space", FAILURE_COUNTS_SECONDS + 1, None, True),
+        (None, None, 6.0, False),
+    ],
+)
+def test_a_writer_is_judged_by_its_last_transaction_and_its_oldest_request(
+    failure: str | None, failed_seconds: float | None, oldest_seconds: float | None, is_ok: bool
+) -> None:
+    verdict = judge_writer(
+        failure=failure, failed_seconds=failed_seconds, oldest_seconds=oldest_seconds, limit_seconds=5.0
+    )
+    assert (verdict == OK) is is_ok
