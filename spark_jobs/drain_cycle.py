@@ -4,7 +4,7 @@ Every decision is recorded in Postgres under the epoch of the claim before it is
 between any two lines: the next owner claims a new epoch, revokes the old one's scratch and carries on.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 from uuid import UUID
@@ -16,7 +16,7 @@ from app.domain.drain_plan import FileLimits
 from app.domain.failure import described
 from app.domain.landing_file import BuiltFile, PlannedFile
 from app.domain.table import Epoch, Table, TableId, TableState
-from app.errors import Code, InvariantBroken
+from app.errors import Code, InvariantBroken, MirrorgateError
 from app.landing.open_zone import open_zone
 from app.landing.publish import (
     Scratch,
@@ -38,6 +38,7 @@ from app.staging.leases import (
     revoked_through,
 )
 from app.staging.mirror_states import note_folder_gone
+from app.staging.table_failures import FAILING_AFTER, clear_failures, has_failed, record_failure
 from app.staging.table_rebirth import finish_drop
 from app.staging.table_registry import find_table_by_id, find_tables_by_id, note_drop_trouble, quarantine_table
 from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files
@@ -81,6 +82,9 @@ class DrainCycle:
 
     calls: SparkCalls = field(default_factory=SparkCalls)
     """Calls to Spark that have not returned."""
+
+    troubled: set[TableId] = field(default_factory=set)
+    """Tables whose failure is on record, to be cleared at their next success."""
 
     waiting: set[TableId] = field(default_factory=set)
     """Tables whose drop waits for mirroring."""
@@ -161,7 +165,9 @@ class DrainCycle:
         failures |= self.publishing.publish(built, by_table)
         for table_id, error in failures.items():
             self._fail(table_id, tables[table_id].table, tables[table_id].epoch, error)
-        return tables.keys() - failures.keys()
+        published = tables.keys() - failures.keys()
+        self._recover(published)
+        return published
 
     def _build_together(
         self, entries: Sequence[ClaimedTable], failures: Failures
@@ -230,6 +236,8 @@ class DrainCycle:
         if broken:
             self._repair(table, epoch, broken)
         files = plans[table.table_id]
+        if not files:
+            self._recover({table.table_id})
         return ClaimedTable(table, epoch, files) if files else None
 
     def _take_over(self, table: Table, epoch: Epoch) -> None:
@@ -237,6 +245,8 @@ class DrainCycle:
         scratch = Scratch(table.table_id, epoch)
         with self.engine.begin() as connection:
             swept = revoked_through(connection, table.table_id)
+            if has_failed(connection, table.table_id):
+                self.troubled.add(table.table_id)
         revoke_older_epochs(self.zone, scratch, after=swept)
         self.zone.create_folder(scratch.folder)
         if table.state is TableState.DROPPING:
@@ -255,6 +265,7 @@ class DrainCycle:
         with answer_within(DROP_SECONDS), self.engine.begin() as connection:
             finished = finish_drop(connection, table, epoch, marker_first=self.place.layout.marker_first)
             reborn = find_table_by_id(connection, table.table_id)
+        self._recover({table.table_id})
         log.info("table_dropped", **named(table), **asdict(finished))
         return reborn
 
@@ -304,11 +315,30 @@ class DrainCycle:
                 quarantined = failure.code in QUARANTINES and quarantine_table(
                     connection, table_id, f"{failure.code}: {failure.detail}"
                 )
+                tries = 0 if table is None or quarantined else record_failure(connection, table, failure)
+                if quarantined:
+                    clear_failures(connection, [table_id])
+            self.troubled.add(table_id)
             if quarantined:
                 log.error("table_quarantined", **shown, code=failure.code, detail=failure.detail)
+            elif tries == FAILING_AFTER:
+                log.error("table_failing", **shown, tries=tries, **asdict(failure))
         except Exception as second:  # noqa: BLE001  # the table is tried again, and found again
             why = described(second)
             log.warning("table_not_quarantined", **shown, code=why.code, detail=why.detail)
+
+    def _recover(self, table_ids: Set[TableId]) -> None:
+        """Clear the failures of tables that have succeeded; what cannot be cleared now is at the next success."""
+        recovered = self.troubled & table_ids
+        if not recovered:
+            return
+        try:
+            with translated_errors(), self.engine.begin() as connection:
+                clear_failures(connection, recovered)
+        except MirrorgateError as error:
+            log.warning("failures_not_cleared", code=error.code, detail=error.detail)
+        else:
+            self.troubled -= recovered
 
 
 def named(table: Table) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from datetime import datetime
 
+from pydantic import Field
+
 from app.api.models import Model
 from app.api.table_models import TableOptionsModel
 from app.domain.table import TableState
@@ -48,6 +50,19 @@ class WaitingLettersModel(Model):
     oldest_seconds: float
 
 
+class FailingModel(Model):
+    """Why a table that should publish does not: it has failed three times or more in a row. It is tried again with
+    growing pauses; the next success ends this.
+    """
+
+    code: str = Field(description="A code of docs/errors.md.")
+    detail: str = Field(description="What failed and where, as the storage or the operating system says it.")
+    remedy: str = Field(description="What an operator can do.")
+    tries: int = Field(description="Failed tries in a row.")
+    since: datetime = Field(description="When the first of them failed.")
+    last_at: datetime = Field(description="When the last of them failed.")
+
+
 class TableModel(Model):
     """A table's state and its reconciliation: accepted = staged always; = published when the lag is 0; = processed
     once Fabric has taken everything in. `processed` is null where Fabric's monitoring is not readable or does not
@@ -58,6 +73,7 @@ class TableModel(Model):
     generation: int
     state: TableState
     state_reason: str | None
+    failing: FailingModel | None = Field(description="Null unless publication has failed three times in a row.")
     key_columns: list[str]
     schema_version: int
     options: TableOptionsModel

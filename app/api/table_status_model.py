@@ -1,9 +1,11 @@
 """A table's status as the API shows it, and the columns as the API takes them."""
 
 import base64
+from dataclasses import asdict
 
 from app.api.status_models import (
     CountsModel,
+    FailingModel,
     LagModel,
     ProcessedModel,
     PublishedModel,
@@ -18,6 +20,7 @@ from app.domain.table_schema import Column, ColumnType, TableSchema
 from app.errors import Code, RejectedInput
 from app.staging.database import Connection
 from app.staging.mirror_states import MirrorState, mirror_states
+from app.staging.table_failures import TableFailure, failing_tables
 from app.staging.table_status import TableCounts, count_tables
 
 
@@ -25,7 +28,11 @@ def table_statuses(connection: Connection, tables: list[Table]) -> list[TableMod
     """State, lag and reconciliation of these tables."""
     table_ids = [table.table_id for table in tables]
     counts, mirrored = count_tables(connection, table_ids), mirror_states(connection, table_ids)
-    return [_status(table, counts[table.table_id], mirrored.get(table.table_id)) for table in tables]
+    failing = failing_tables(connection, table_ids)
+    return [
+        _status(table, counts[table.table_id], mirrored.get(table.table_id), failing.get(table.table_id))
+        for table in tables
+    ]
 
 
 def given_options(wanted: RegisterTable) -> set[str] | None:
@@ -58,12 +65,15 @@ def _columns(wanted: RegisterTable) -> tuple[Column, ...] | None:
     return columns_of(schema_from_bytes(content))
 
 
-def _status(table: Table, counts: TableCounts, mirrored: MirrorState | None) -> TableModel:
+def _status(
+    table: Table, counts: TableCounts, mirrored: MirrorState | None, failing: TableFailure | None
+) -> TableModel:
     return TableModel(
         table=str(table.name),
         generation=table.generation,
         state=table.state,
         state_reason=counts.state_reason,
+        failing=None if failing is None else FailingModel(**asdict(failing)),
         key_columns=list(table.schema.key_columns),
         schema_version=table.schema_version,
         options=TableOptionsModel(**table.options.to_json()),

@@ -1,0 +1,106 @@
+"""A table whose publication fails again and again says so, with the reason and the remedy, until it succeeds."""
+
+import errno
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from structlog.testing import capture_logs
+
+from app.api.table_status_model import table_statuses
+from app.domain.failure import described
+from app.domain.table import TableState
+from app.errors import Code, TemporarilyUnavailable
+from app.landing.zone import ScratchRevoked, StorageFailed
+from spark_jobs.drain_cycle import DrainCycle
+from tests.spark.conftest import NewWorker, drain
+from tests.support import sql
+from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
+from tests.support.schemas import schema_of
+
+ID = schema_of({"id": "int64"}, ["id"])
+ADVICE = "Free space or inodes"
+
+
+def no_space(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device", "/zone/t/00000000000000000001.parquet")
+
+
+def test_a_storage_error_is_told_with_errno_path_and_remedy() -> None:
+    failure = described(OSError(errno.ENOSPC, "No space left on device", "/zone/t"))
+    assert failure.code is Code.STORAGE_FAILED
+    assert failure.detail == "ENOSPC (No space left on device) at /zone/t"
+    assert failure.remedy.startswith(ADVICE)
+    assert described(StorageFailed("PUT x: 503 ServerBusy")).detail == "PUT x: 503 ServerBusy"
+    assert described(ScratchRevoked("_scratchPad/1/2")).code is Code.STALE_EPOCH
+
+
+def test_an_unforeseen_error_is_told_by_type_and_place_never_by_its_text() -> None:
+    try:
+        int("a secret value")
+    except ValueError as error:
+        failure = described(error)
+    assert failure.code is Code.INTERNAL
+    assert "secret" not in failure.detail
+    assert "ValueError in test_an_unforeseen_error" in failure.detail
+    assert described(TemporarilyUnavailable(Code.TABLE_BUSY, "locked")).detail == "locked"
+
+
+def tried(worker: DrainCycle, engine: sa.Engine, *, times: int) -> None:
+    """As many tries, each of which fails."""
+    for _ in range(times):
+        claimed = worker.prepare(current(engine, "t").table_id)
+        assert claimed is not None
+        assert not worker.build_and_publish([claimed])
+
+
+def test_a_table_is_failing_after_three_failed_tries_until_the_next_success(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = registered(engine, "t", ID)
+    stage_keys(engine, table, [1])
+    worker = new_worker(spark_job_min_bytes=2**20)
+    with monkeypatch.context() as patched, capture_logs() as logs:
+        patched.setattr("spark_jobs.publishing.make_visible", no_space)
+        tried(worker, engine, times=2)
+        with engine.begin() as connection:
+            assert table_statuses(connection, [table])[0].failing is None
+        tried(worker, engine, times=1)
+    with engine.begin() as connection:
+        status = table_statuses(connection, [current(engine, "t")])[0]
+    assert status.state == TableState.ACTIVE
+    assert status.failing is not None
+    assert (status.failing.code, status.failing.tries) == ("storage_failed", 3)
+    assert "ENOSPC" in status.failing.detail
+    assert status.failing.remedy.startswith(ADVICE)
+    assert status.failing.since <= status.failing.last_at
+    (line,) = [line for line in logs if line["event"] == "table_failing"]
+    assert (line["table"], line["generation"], line["tries"]) == ("t", 1, 3)
+    other = new_worker(spark_job_min_bytes=2**20)
+    sql.run(
+        engine,
+        "UPDATE mirrorgate.workers SET lease_until = clock_timestamp() WHERE worker_id <> :id",
+        id=other.worker_id,
+    )
+    drain(other)
+    assert landed_keys(landing_zone, "t") == [[1]]
+    assert sql.value(engine, "SELECT count(*) FROM mirrorgate.table_failures") == 0
+
+
+def test_a_quarantined_table_is_not_failing_besides(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker
+) -> None:
+    table = registered(engine, "t", ID)
+    stage_keys(engine, table, [1])
+    worker = new_worker(spark_job_min_bytes=2**20)
+    sql.run(
+        engine,
+        "INSERT INTO mirrorgate.table_failures (table_id, generation, code, detail, remedy, tries)"
+        " VALUES (:id, 1, 'storage_failed', 'x', 'y', 7)",
+        id=table.table_id,
+    )
+    (landing_zone / "t").mkdir(parents=True)
+    (landing_zone / "t" / "00000000000000000001.parquet").write_bytes(b"foreign")
+    drain(worker)
+    assert current(engine, "t").state is TableState.QUARANTINED
+    assert sql.value(engine, "SELECT count(*) FROM mirrorgate.table_failures") == 0
