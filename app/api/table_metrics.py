@@ -1,6 +1,6 @@
 """Metrics that are read from the database at each scrape: the tables that the key may see, and the gateway."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from importlib.metadata import version
 from typing import Final
 
@@ -14,10 +14,12 @@ from app.staging.database import Connection
 from app.staging.leases import live_workers
 from app.staging.mirror_states import mirror_states
 from app.staging.schema_revision import program_revision
+from app.staging.table_failures import failing_tables
 from app.staging.table_registry import list_tables
 from app.staging.table_status import TableCounts, count_tables
 
-_STATES: Final = (TableState.ACTIVE, TableState.PAUSED, TableState.QUARANTINED, TableState.DROPPING)
+_FAILING: Final = "failing"
+_STATES: Final = (*(state.value for state in TableState if state is not TableState.DROPPED), _FAILING)
 
 _GAUGES: Final[Mapping[str, tuple[str, str]]] = {
     "pending_batches": ("mirrorgate_lag_batches", "Batches not yet published"),
@@ -45,7 +47,7 @@ class TableMetrics(Collector):
         tables = [table for table in list_tables(self._connection) if self._principal.may_touch(table.name)]
         counts = count_tables(self._connection, [table.table_id for table in tables])
         yield from _counted(tables, counts)
-        yield _states(tables)
+        yield _states(tables, failing_tables(self._connection, [table.table_id for table in tables]))
         yield self._processed(tables)
         yield self._backlog(tables)
         drains = GaugeMetricFamily("mirrorgate_drain_workers", "Drains whose lease has not run out")
@@ -83,10 +85,11 @@ def _counted(tables: list[Table], counts: Mapping[TableId, TableCounts]) -> Iter
         yield family
 
 
-def _states(tables: list[Table]) -> Metric:
-    """1 for the state that a table has, 0 for the others."""
+def _states(tables: list[Table], failing: Container[TableId]) -> Metric:
+    """1 for the state that a table has, 0 for the others; a table whose publication fails has `failing`."""
     family = GaugeMetricFamily("mirrorgate_table_state", "The table's state", labels=["table", "state"])
     for table in tables:
+        shown = _FAILING if table.table_id in failing else table.state.value
         for state in _STATES:
-            family.add_metric([str(table.name), state.value], float(table.state is state))
+            family.add_metric([str(table.name), state], float(state == shown))
     return family

@@ -6,6 +6,7 @@ import sqlalchemy as sa
 
 from app.domain.readiness import GatewayFacts
 from app.staging.leases import IS_ALIVE
+from app.staging.table_failures import FAILING_AFTER, IS_FAILING
 
 SELECT_FACTS = sa.text(f"""
     SELECT
@@ -25,8 +26,10 @@ SELECT_FACTS = sa.text(f"""
          ORDER BY abs(w.clock_behind_seconds) DESC LIMIT 1) AS drain_clock_behind,
         extract(epoch FROM clock_timestamp())::float8 AS now""")  # noqa: S608  # constant text
 
-COUNT_STATES = sa.text("""
-    SELECT state, count(*) FROM mirrorgate.tables WHERE state <> 'dropped' GROUP BY state ORDER BY state""")
+COUNT_STATES = sa.text(f"""
+    SELECT CASE WHEN {IS_FAILING} THEN 'failing' ELSE t.state END AS shown, count(*)
+    FROM mirrorgate.tables t LEFT JOIN mirrorgate.table_failures f USING (table_id, generation)
+    WHERE t.state <> 'dropped' GROUP BY shown ORDER BY shown""")  # noqa: S608  # constant text
 
 
 def gateway_facts(connection: sa.Connection) -> GatewayFacts:
@@ -34,7 +37,7 @@ def gateway_facts(connection: sa.Connection) -> GatewayFacts:
     before = time.time()
     row = connection.execute(SELECT_FACTS).one()
     behind = row.now - (before + time.time()) / 2
-    states: dict[str, int] = dict(map(tuple, connection.execute(COUNT_STATES)))
+    states: dict[str, int] = dict(map(tuple, connection.execute(COUNT_STATES, {"tries": FAILING_AFTER})))
     return GatewayFacts(
         drains=row.drains,
         tables=states,

@@ -29,10 +29,12 @@ CLEAR = sa.text("DELETE FROM mirrorgate.table_failures WHERE table_id = ANY(:tab
 
 HAS_FAILED = sa.text("SELECT EXISTS (SELECT FROM mirrorgate.table_failures WHERE table_id = :table_id)")
 
-SELECT_FAILING = sa.text("""
+IS_FAILING = "(f.tries >= :tries AND t.state IN ('active', 'dropping')) IS TRUE"
+
+SELECT_FAILING = sa.text(f"""
     SELECT f.table_id, f.code, f.detail, f.remedy, f.tries, f.since, f.last_at
     FROM mirrorgate.table_failures f JOIN mirrorgate.tables t USING (table_id, generation)
-    WHERE f.table_id = ANY(:table_ids) AND f.tries >= :tries AND t.state IN ('active', 'dropping')""")
+    WHERE f.table_id = ANY(:table_ids) AND {IS_FAILING}""")  # noqa: S608  # constant text
 
 
 @dataclass(frozen=True, slots=True)

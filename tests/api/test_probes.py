@@ -6,7 +6,10 @@ import pytest
 import sqlalchemy as sa
 
 from app.api import probe_routes
+from app.domain.failure import Failure
+from app.errors import Code
 from app.staging.leases import renew_lease
+from app.staging.table_failures import record_failure
 from app.staging.table_registry import quarantine_table
 from tests.api.calls import Gateway, insert
 from tests.support import sql
@@ -80,3 +83,23 @@ def test_a_drain_whose_clock_is_wrong_shows_in_the_gateways_status(
     with api_engine.begin() as connection:
         renew_lease(connection, uuid4(), 60, clock=0.0)
     assert "clock of a drain" in anonymous.get("/statusz").json()["parts"]["clock"]
+
+
+@pytest.mark.usefixtures("drain")
+def test_a_failing_table_shows_in_status_metrics_and_the_gateways_status(
+    gateway: Gateway, api_engine: sa.Engine
+) -> None:
+    gateway.register("t", {"id": "int64"}).raise_for_status()
+    failure = Failure(Code.STORAGE_FAILED, "ENOSPC (No space left on device) at /zone/t", "Free space.")
+    shown = []
+    for _ in range(3):
+        with api_engine.begin() as connection:
+            record_failure(connection, current(api_engine, "t"), failure)
+        shown.append(gateway.status("t")["failing"])
+    assert shown[:2] == [None, None]
+    assert (shown[2]["code"], shown[2]["tries"], shown[2]["remedy"]) == ("storage_failed", 3, "Free space.")
+    answer = gateway.get("/statusz")
+    assert (answer.status_code, answer.json()["tables"]) == (503, {"failing": 1})
+    text = gateway.get("/metrics").text
+    assert 'mirrorgate_table_state{state="failing",table="t"} 1.0' in text
+    assert 'mirrorgate_table_state{state="active",table="t"} 0.0' in text

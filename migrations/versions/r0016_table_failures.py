@@ -1,13 +1,13 @@
 """Tables whose publication fails: why, since when and how often, until the next success.
 
-Kind: expand. Programs of r0014 neither write nor clear the rows; a drain of this revision clears them at its next
+Kind: expand. Programs of r0015 neither write nor clear the rows; a drain of this revision clears them at its next
 success.
 """
 
 from alembic import op
 
-revision = "r0015"
-down_revision = "r0014"
+revision = "r0016"
+down_revision = "r0015"
 
 STATEMENTS = """
 CREATE TABLE mirrorgate.table_failures (
