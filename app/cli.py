@@ -14,6 +14,7 @@ from app.cli_doctor import doctor
 from app.cli_parts import api, drain, list_settings, migrate, up
 from app.cli_remote import status, tables
 from app.cli_send import send
+from app.error_catalogue import CATALOGUE
 from app.errors import Code, MirrorgateError
 
 app = typer.Typer(
@@ -57,12 +58,33 @@ def options(
     """Ingestion gateway for Microsoft Fabric open mirroring: change batches in, ordered Parquet files out."""
 
 
+_REMEDIES: Final = {
+    Code.UNKNOWN_TABLE: "`mirrorgate tables list` shows the tables, `mirrorgate tables register` makes one.",
+}
+"""Where the API's remedy names a call, and a command does it."""
+
+
 def _remedy(error: MirrorgateError) -> str:
     """What to do next; on the command line nobody sends a request again."""
-    if error.code is not Code.DATABASE_UNAVAILABLE:
-        return error.remedy
-    reason = str(error.__cause__ or "").strip().splitlines()[:1]
-    return "Check that Postgres runs and that MIRRORGATE_DATABASE_URL is its address. " + "".join(reason)
+    if error.code is Code.DATABASE_UNAVAILABLE:
+        reason = str(error.__cause__ or "").strip().splitlines()[:1]
+        return "Check that Postgres runs and that MIRRORGATE_DATABASE_URL is its address. " + "".join(reason)
+    is_of_the_catalogue = error.remedy == CATALOGUE[error.code].remedy
+    return _REMEDIES.get(error.code, error.remedy) if is_of_the_catalogue else error.remedy
+
+
+def _print_error(error: MirrorgateError) -> None:
+    """Print what is wrong, each thing once, with its place, and what to do."""
+    problems = getattr(error, "errors", [])
+    if not problems or problems[0]["detail"] != error.detail:
+        problems = [{"code": error.code, "detail": error.detail}, *problems]
+    for number, problem in enumerate(problems):
+        _errors.print(f"{'     ' if number else '[red]error[/red]'} {problem['code']}: ", end="")
+        where = (
+            f"message {problem['index']} {problem.get('pointer') or ''}".strip() + ": " if "index" in problem else ""
+        )
+        _errors.print(where + problem["detail"], markup=False, highlight=False, soft_wrap=True)
+    _errors.print(f"remedy: {_remedy(error)}", markup=False, highlight=False, soft_wrap=True)
 
 
 def main() -> NoReturn:
@@ -70,12 +92,7 @@ def main() -> NoReturn:
     try:
         app()
     except MirrorgateError as error:
-        _errors.print(f"[red]error[/red] {error.code}: ", end="")
-        _errors.print(error.detail, markup=False, highlight=False, soft_wrap=True)
-        for problem in getattr(error, "errors", []):
-            where = f"message {problem['index']} {problem.get('pointer', '')}".strip() if "index" in problem else ""
-            _errors.print(f"  {where} {problem['code']}: {problem['detail']}", markup=False, soft_wrap=True)
-        _errors.print(f"remedy: {_remedy(error)}", markup=False, highlight=False, soft_wrap=True)
+        _print_error(error)
         sys.exit(getattr(error, "exit_status", 1))
     sys.exit(0)
 

@@ -8,17 +8,14 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table as Grid
 
+from app.cli_grid import Grid, moment
 from app.cli_remote import AsJson, DataDir, Key, Url
 from app.client import GatewayClient
 from app.domain.api_key import format_key
 
 _HOME: Final = Path(".mirrorgate")
 _PAGE: Final = 1000
-_console = Console()
 
 keys = typer.Typer(help="Create, list, rotate and delete API keys.", no_args_is_help=True)
 
@@ -74,22 +71,20 @@ def list_keys(url: Url = None, key: Key = None, data_dir: DataDir = _HOME, as_js
     if as_json:
         typer.echo(json.dumps(found))
         return
-    grid = Grid(box=None, header_style="bold")
-    for title in ("id", "rights", "tables", "created", "expires", "last used", "former secret", "limits"):
-        grid.add_column(title)
+    grid = Grid(("id", "rights", "tables", "created", "expires", "last used", "former secret", "limits"))
     for entry in found:
         former = entry["former_secret_until"]
-        grid.add_row(
+        grid.add(
             entry["id"],
             ",".join(entry["rights"]),
             ",".join(entry["tables"]),
-            _moment(entry["created_at"]),
-            _moment(entry["expires_at"]) or "never",
-            _moment(entry["last_used_at"]) or "never",
-            f"until {_moment(former)}" if former else "",
+            moment(entry["created_at"]),
+            moment(entry["expires_at"]) or "never",
+            moment(entry["last_used_at"]) or "never",
+            f"until {moment(former)}" if former else "",
             _limits(entry),
         )
-    _console.print(grid)
+    grid.print()
 
 
 @keys.command("rotate")
@@ -156,24 +151,22 @@ def audit(
     if as_json:
         typer.echo(json.dumps(events))
     else:
-        _console.print(_audit_grid(events))
+        _audit_grid(events).print()
 
 
 def _audit_grid(events: list[dict[str, Any]]) -> Grid:
-    grid = Grid(box=None, header_style="bold")
-    for title in ("when", "who", "what", "table", "outcome", "times", "details"):
-        grid.add_column(title)
+    grid = Grid(("when", "who", "what", "table", "outcome", "times", "details"), right=("times",), text=True)
     for event in events:
         refused = f"{event['status']} {event['code']}"
-        grid.add_row(
-            _moment(event["happened_at"]),
-            escape(event["subject"] or "-"),
+        grid.add(
+            moment(event["happened_at"]),
+            event["subject"] or "-",
             event["action"],
-            escape(event["table"] or ""),
+            event["table"] or "",
             refused if event["outcome"] == "refused" else "done",
             str(event["times"]),
-            "" if not event["details"] else escape(json.dumps(event["details"])),
-            style="red" if event["outcome"] == "refused" else None,
+            "" if not event["details"] else json.dumps(event["details"]),
+            style="red" if event["outcome"] == "refused" else "",
         )
     return grid
 
@@ -183,8 +176,3 @@ def _limits(entry: dict[str, Any]) -> str:
     requests, size = entry["requests_per_second"], entry["bytes_per_second"]
     shown = [] if requests is None else [f"{requests:g} requests/s"]
     return ", ".join(shown if size is None else [*shown, f"{size:,} bytes/s"])
-
-
-def _moment(text: str | None) -> str | None:
-    """A time to the second, as people read it."""
-    return None if text is None else text[:19].replace("T", " ")

@@ -4,11 +4,12 @@ import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Final
+from urllib.parse import quote
 
 import typer
 from rich.console import Console
-from rich.table import Table as Grid
 
+from app.cli_grid import Grid, moment
 from app.cli_remote import AsJson, DataDir, Key, TableName, Url
 from app.client import GatewayClient
 from app.domain.dead_letter import LetterState
@@ -27,29 +28,34 @@ LetterId = Annotated[int, typer.Argument(min=1, help="The id, as `dead-letters l
 
 @dead_letters.command("list")
 def list_letters(
-    table: TableName,
+    table: Annotated[str | None, typer.Argument(help="`name` or `schema.name`; unset: all tables.")] = None,
     state: Annotated[LetterState | None, typer.Option(help="Only letters in this state.")] = None,
     url: Url = None,
     key: Key = None,
     data_dir: DataDir = _HOME,
     as_json: AsJson = False,
 ) -> None:
-    """What was refused, when and why; never with a value."""
+    """List what was refused, when and why, of one table or of all; never with a value."""
     with GatewayClient.find(url, key, data_dir) as client:
-        found = _letters(client, table, state)
+        names = [table] if table is not None else [one["table"] for one in client.get("/v1/tables")["tables"]]
+        found = [{"table": name, **letter} for name in names for letter in _letters(client, name, state)]
     if as_json:
         typer.echo(json.dumps(found))
         return
-    grid = Grid(box=None, header_style="bold")
-    for title in ("id", "gen", "received", "index", "format", "state", "code", "where", "what"):
-        grid.add_column(title)
+    if not found:
+        _console.print("no dead letters")
+        return
+    several = ("table",) if table is None else ()
+    titles = (*several, "id", "gen", "received", "index", "format", "state", "code", "where", "what")
+    grid = Grid(titles, right=("id", "index"), text=True)
     for letter in found:
         first = letter["errors"][0]
         more = f" (and {len(letter['errors']) - 1} more)" if len(letter["errors"]) > 1 else ""
-        grid.add_row(
+        grid.add(
+            *(letter[name] for name in several),
             str(letter["id"]),
             str(letter["generation"]),
-            letter["received_at"][:19],
+            moment(letter["received_at"]),
             str(letter["index"]),
             letter["format"],
             letter["state"],
@@ -57,7 +63,7 @@ def list_letters(
             first["pointer"] or "",
             first["detail"] + more,
         )
-    _console.print(grid)
+    grid.print()
 
 
 @dead_letters.command("show")
@@ -124,7 +130,7 @@ def _letters(client: GatewayClient, table: str, state: LetterState | None) -> li
     wanted = {} if state is None else {"state": state.value}
     after: int | None = 0
     while after is not None:
-        page = client.get(f"/v1/tables/{table}/dead-letters", after=after, limit=_PAGE, **wanted)
+        page = client.get(f"/v1/tables/{quote(table, safe='')}/dead-letters", after=after, limit=_PAGE, **wanted)
         found += page["letters"]
         after = page["next_after"]
     return found

@@ -5,17 +5,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.console import Console
 from rich.table import Table as Grid
 
-from app.doctor import examine, landing_place, not_examined
 from app.domain.finding import Finding, Outcome, unsafe_among
 from app.errors import Code, Misconfigured
-from app.settings import PREFIX, Settings
-from app.telemetry import configure_logging
+
+if TYPE_CHECKING:
+    from app.settings import Settings
 
 _console = Console()
 _STYLES: Final = {Outcome.OK: "green", Outcome.WARNING: "yellow", Outcome.UNSAFE: "red"}
@@ -36,6 +36,9 @@ def doctor(
     What is set in the environment is examined, else the gateway that `mirrorgate up` runs on the data directory. The
     landing zone is tried out below `_scratchPad`, which mirroring does not look at, and nothing is left there.
     """
+    from app.doctor import examine, landing_place, not_examined  # they import Arrow and SQLAlchemy
+    from app.telemetry import configure_logging
+
     settings = _settings(landing_zone, data_dir)
     configure_logging(settings)
     place = None if settings.landing_zone is None else landing_place(settings)
@@ -70,9 +73,10 @@ def _plain(text: str) -> str:
     return text.replace("[", r"\[")
 
 
-def _settings(landing_zone: str | None, data_dir: Path) -> Settings:
+def _settings(landing_zone: str | None, data_dir: Path) -> "Settings":
     """What is given and set; for the rest what a gateway on the data directory uses."""
     from app.embedded import running_url
+    from app.settings import Settings
 
     settings = Settings.from_environment(landing_zone=landing_zone)
     own_zone = data_dir / "landing-zone"
@@ -84,9 +88,10 @@ def _settings(landing_zone: str | None, data_dir: Path) -> Settings:
     return Settings.from_environment(**found)
 
 
-def _spark_findings(settings: Settings, data_dir: Path) -> list[Finding]:
+def _spark_findings(settings: "Settings", data_dir: Path) -> list[Finding]:
     """What a Spark driver and its executors find, in a process of its own. Raises Misconfigured `spark_failed`."""
     from app.embedded import find_java
+    from app.settings import PREFIX
 
     environment = {
         **os.environ,

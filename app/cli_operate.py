@@ -9,9 +9,8 @@ from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
-from rich.table import Table as Grid
 
-from app.cli_declare import declared_in
+from app.cli_grid import Grid, moment
 from app.cli_remote import DataDir, Key, TableName, Url, tables
 from app.client import GatewayClient, RefusedByGateway
 from app.errors import Code
@@ -57,6 +56,8 @@ def recreate(
         raise typer.BadParameter("give either --schema or --file")
     wanted = json.loads(schema.read_text()) if schema is not None else {}
     if file is not None:
+        from app.cli_apply import declared_in
+
         wanted = declared_in(file, table)
     with GatewayClient.find(url, key, data_dir) as client:
         begin = partial(client.post, f"/v1/tables/{table}/recreate", wanted, generation=generation)
@@ -126,22 +127,20 @@ def release(
 @tables.command("events")
 def show_events(table: TableName, url: Url = None, key: Key = None, data_dir: DataDir = _HOME) -> None:
     """Who did what to every table of this name, when and why."""
-    grid = Grid(box=None, header_style="bold")
-    for title in ("when", "gen", "who", "what", "why", "details"):
-        grid.add_column(title)
+    grid = Grid(("when", "gen", "who", "what", "why", "details"), text=True)
     with GatewayClient.find(url, key, data_dir) as client:
         events, _ = _events(client, table, 0)
     for event in events:
         known = {name: value for name, value in event["details"].items() if value not in (None, 0)}
-        grid.add_row(
-            event["happened_at"][:19],
+        grid.add(
+            moment(event["happened_at"]),
             str(event["generation"]),
             event["actor"],
             event["action"],
             event["reason"] or "",
             json.dumps(known) if known else "",
         )
-    _console.print(grid)
+    grid.print()
 
 
 def _act(

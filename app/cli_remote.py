@@ -4,13 +4,13 @@ import json
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 from rich.console import Console
-from rich.table import Table as Grid
 
+from app.cli_grid import Grid, moment, print_facts, print_status
 from app.client import GatewayClient
-from app.domain.metadata_chain import Block, verify_chain
 
 Url = Annotated[
     str | None,
@@ -34,39 +34,37 @@ tables = typer.Typer(
 )
 
 
-def status(url: Url = None, key: Key = None, data_dir: DataDir = _HOME, as_json: AsJson = False) -> None:
-    """Show every table: state, lag, and whether accepted = staged = published = processed (by Fabric)."""
+def status(
+    url: Url = None,
+    key: Key = None,
+    data_dir: DataDir = _HOME,
+    wide: Annotated[bool, typer.Option("--wide", help="Also staged rows, files and dead letters.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show every table: state, lag, and whether accepted = published = processed (by Fabric), in rows.
+
+    What is wrong with a table is printed below. Lag is what is accepted and not published yet, and the age of the
+    oldest of it. `-` for processed: Fabric has not said anything about the table.
+    """
     with GatewayClient.find(url, key, data_dir) as client:
         found = client.get("/v1/tables")["tables"]
     if as_json:
         typer.echo(json.dumps(found))
     else:
-        _console.print(status_grid(found))
+        print_status(found, wide=wide)
 
 
-def status_grid(found: list[dict[str, Any]]) -> Grid:
-    """The reconciliation of tables as people read it."""
-    grid = Grid(box=None, header_style="bold", pad_edge=False, collapse_padding=True)
-    for title in ("table", "gen", "state"):
-        grid.add_column(title, overflow="fold")
-    for title in ("accepted", "staged", "published", "processed", "files", "lag rows", "oldest"):
-        grid.add_column(title, justify="right")
-    for table in found:
-        rows = [table[stage]["rows"] for stage in ("accepted", "staged", "published")]
-        processed = table["processed"]
-        error = None if processed is None else processed["error"]
-        grid.add_row(
-            table["table"],
-            str(table["generation"]),
-            ": ".join(part for part in (table["state"], table["state_reason"], error) if part),
-            *(f"{count:,}" for count in rows),
-            "-" if processed is None or processed["rows"] is None else f"{processed['rows']:,}",
-            f"{table['published']['files']:,}",
-            f"{table['lag']['rows']:,}",
-            f"{table['lag']['oldest_seconds']:.1f} s",
-            style=None if rows[0] == rows[1] and table["state"] == "active" and error is None else "red",
-        )
-    return grid
+@tables.command("show")
+def show_table(
+    table: TableName, url: Url = None, key: Key = None, data_dir: DataDir = _HOME, as_json: AsJson = False
+) -> None:
+    """Show everything that the gateway knows about a table: counts, lag, state, options."""
+    with GatewayClient.find(url, key, data_dir) as client:
+        found = client.get(f"/v1/tables/{quote(table, safe='')}")
+    if as_json:
+        typer.echo(json.dumps(found))
+    else:
+        print_facts(found)
 
 
 @tables.command("list")
@@ -117,9 +115,7 @@ def show_schema(table: TableName, url: Url = None, key: Key = None, data_dir: Da
 @tables.command("files")
 def show_files(table: TableName, url: Url = None, key: Key = None, data_dir: DataDir = _HOME) -> None:
     """The landing ledger: every file, its batches and rows."""
-    grid = Grid(box=None, header_style="bold")
-    for title in ("file", "state", "batches", "rows", "bytes", "published"):
-        grid.add_column(title, no_wrap=True)
+    grid = Grid(("file", "batches", "rows", "bytes", "published"), right=("rows", "bytes"))
     with GatewayClient.find(url, key, data_dir) as client:
         after: int | None = 0
         while after is not None:
@@ -127,11 +123,10 @@ def show_files(table: TableName, url: Url = None, key: Key = None, data_dir: Dat
             for file in page["files"]:
                 batches = f"{file['first_sequence']}-{file['last_sequence']}" if file["rows"] else "seed"
                 size = "" if file["bytes"] is None else f"{file['bytes']:,}"
-                grid.add_row(
-                    file["name"], file["state"], batches, f"{file['rows']:,}", size, file["published_at"] or ""
-                )
+                published = moment(file["published_at"]) or file["state"]
+                grid.add(file["name"], batches, f"{file['rows']:,}", size, published)
             after = page["next_after"]
-    _console.print(grid)
+    grid.print()
 
 
 @tables.command("chain")
@@ -145,6 +140,8 @@ def show_chain(
     data_dir: DataDir = _HOME,
 ) -> None:
     """The metadata chain: what the files hold, told before they are written, each block bound to the last by hash."""
+    from app.domain.metadata_chain import Block, verify_chain  # Arrow takes a quarter of a second to import
+
     blocks: list[Block] = []
     with GatewayClient.find(url, key, data_dir) as client:
         start: int | None = 0
@@ -157,15 +154,13 @@ def show_chain(
     if verify:
         _console.print(f"{verify_chain(blocks)} blocks hold together")
         return
-    grid = Grid(box=None, header_style="bold")
-    for title in ("number", "time", "event", "hash"):
-        grid.add_column(title, no_wrap=True)
+    grid = Grid(("number", "time", "event", "hash"), right=("number",))
     for entry in blocks:
         number = f" {entry.event['fileNumber']}" if "fileNumber" in entry.event else ""
-        grid.add_row(
+        grid.add(
             str(entry.sequence_number),
             entry.system_time.isoformat(timespec="seconds"),
             entry.event["kind"] + number,
             entry.hash[:16],
         )
-    _console.print(grid)
+    grid.print()

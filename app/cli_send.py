@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -188,10 +189,11 @@ def _report(run: Run, end: MirrorgateError | KeyboardInterrupt | None, *, as_jso
     """Print what was accepted, whatever ended the sending; then fail unless all was."""
     if as_json:
         typer.echo(json.dumps(described(run.sent, end, run.numbering)))
-    else:
+    elif end is None or run.sent.requests or run.sent.repeated or run.sent.files:
         _console.print(summary(run.sent, of_files=of_files), highlight=False, soft_wrap=True)
         if run.sent.tables:
-            _console.print(grid(run.sent))
+            grid(run.sent).print(_console)
+    sys.stdout.flush()  # what was accepted comes before the error, also where both go into one pipe
     if isinstance(end, MirrorgateError):
         raise end
     if end is not None:

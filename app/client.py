@@ -136,7 +136,11 @@ class GatewayClient:
         except _BROKEN_OFF as error:
             raise AnswerLost(Code.NOT_READY, f"the gateway at {self.url} broke off before it answered") from error
         except httpx.TransportError as error:
-            raise TemporarilyUnavailable(Code.NOT_READY, f"no gateway answers at {self.url}") from error
+            raise TemporarilyUnavailable(
+                Code.NOT_READY,
+                f"no gateway answers at {self.url}",
+                remedy="Start one with `mirrorgate up`, or give the address of one with --url or MIRRORGATE_URL.",
+            ) from error
         if answer.is_success:
             return answer
         try:

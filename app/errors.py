@@ -79,8 +79,8 @@ class RejectedInput(MirrorgateError):
 class TemporarilyUnavailable(MirrorgateError):
     """The same request can succeed later; `retry_after` says when, in seconds."""
 
-    def __init__(self, code: Code, detail: str, *, retry_after: int = 1) -> None:
-        super().__init__(code, detail)
+    def __init__(self, code: Code, detail: str, *, retry_after: int = 1, remedy: str | None = None) -> None:
+        super().__init__(code, detail, remedy=remedy)
         self.retry_after = retry_after
 
 

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as Grid
 from rich.tree import Tree
 
-from app.cli_remote import status_grid
+from app.cli_grid import status_grid
 from app.client import GatewayClient, RefusedByGateway
 from app.errors import MirrorgateError
 from demo.gateway import GatewayDidNotStart, admin_key, running_gateway
@@ -76,7 +76,7 @@ def run(client: GatewayClient, landing_zone: Path, changes: int) -> None:
     files = verify(landing_zone, expected)
     show_landing_zone(landing_zone, expected)
     tables = table_states(client)
-    console.print(status_grid(tables))
+    status_grid(tables, wide=True).print(console)
     check_reconciliation(tables, expected)
     rows = sum(len(rows) for rows in expected.values())
     if poster.interruptions:

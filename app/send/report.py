@@ -3,8 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from rich.table import Table as Grid
-
+from app.cli_grid import Grid, counted
 from app.errors import MirrorgateError
 from app.send.numbering import Numbering
 from app.send.sender import Sent
@@ -21,15 +20,15 @@ def described(sent: Sent, end: BaseException | None, numbering: Numbering | None
 
 def summary(sent: Sent, *, of_files: bool) -> str:
     """What was accepted, in one line."""
-    parts = [f"accepted: {sent.changes:,} changes in {sent.requests:,} requests"]
+    parts = [f"accepted: {counted(sent.changes, 'change')} in {counted(sent.requests, 'request')}"]
     if of_files:
-        parts.append(f"{sent.files:,} files sent to their end")
+        parts.append(f"{counted(sent.files, 'file')} sent to the end")
     if sent.repeated:
-        parts.append(f"{sent.repeated:,} requests found durable from before")
+        parts.append(f"{counted(sent.repeated, 'request')} found durable from before")
     if sent.ignored:
-        parts.append(f"{sent.ignored:,} messages without a body ignored")
+        parts.append(f"{counted(sent.ignored, 'message')} without a body ignored")
     if sent.duplicates:
-        parts.append(f"{sent.duplicates:,} duplicates dropped")
+        parts.append(f"{counted(sent.duplicates, 'duplicate')} dropped")
     return ", ".join(parts)
 
 
@@ -44,10 +43,8 @@ def interruption(sent: Sent, *, is_numbered: bool) -> str:
 
 def grid(sent: Sent) -> Grid:
     """What each table has taken."""
-    grid = Grid(box=None, header_style="bold")
-    grid.add_column("table")
-    for title in ("gen", "changes", "rows", "last sequence"):
-        grid.add_column(title, justify="right")
+    numbers = ("gen", "changes", "rows", "last sequence")
+    made = Grid(("table", *numbers), right=numbers)
     for name, table in sent.tables.items():
-        grid.add_row(name, str(table.generation), f"{table.changes:,}", f"{table.rows:,}", str(table.last_sequence))
-    return grid
+        made.add(name, str(table.generation), f"{table.changes:,}", f"{table.rows:,}", str(table.last_sequence))
+    return made

@@ -225,6 +225,14 @@ def test_the_command_line_lists_shows_replays_and_discards(table: Gateway, tmp_p
     code, said = run("list", "--state", "waiting")
     assert (code, said.count(b"bad_value"), SECRET.encode() in said) == (0, 3, False)
     assert [letter["id"] for letter in json.loads(run("list", "--json")[1])] == [first, second, third]
+    connection = ["--url", str(table.base_url), "--key", ADMIN_KEY]
+    with capture_logs():
+        of_all = CliRunner().invoke(app, ["dead-letters", "list", *connection])
+        shown = CliRunner().invoke(app, ["tables", "show", "t", *connection])
+        status = CliRunner().invoke(app, ["status", *connection])
+    assert (of_all.output.splitlines()[0].split()[0], of_all.output.count("bad_value")) == ("table", 3)
+    assert "dead_letters.waiting: 3" in shown.output.splitlines()
+    assert status.output.splitlines()[0].endswith("dead letters")
     assert run("show", str(first)) == (0, json.dumps(bad(1), separators=(",", ":")).encode())
     corrected = tmp_path / "corrected.json"
     corrected.write_text(json.dumps(insert("t", id="1", n="1")))

@@ -104,12 +104,11 @@ def test_a_refusal_names_the_message_in_the_file_and_the_rest_can_be_sent_after_
     options = ("--format", "arcion", "--batch", 10)
     ended = send(wrong, *options)
     assert ended.status == 1
-    assert ended.output.startswith("accepted: 10 changes in 1 requests")
+    assert ended.output.startswith("accepted: 10 changes in 1 request")
     byte = sum(len(line) + 1 for line in lines(17))
     place = f"byte {byte}, line 18"
-    assert f"error bad_value: {place}: " in ended.errors
-    assert f"  message 17 /after/id bad_value: {place}: " in ended.errors
-    assert "  message 18 /after/id bad_value: " in ended.errors
+    assert f"error bad_value: message 17 /after/id: {place}: " in ended.errors
+    assert "bad_value: message 18 /after/id: " in ended.errors
     assert "Then send the rest with --from-message 10." in ended.errors
     assert len(staged(api_engine, "t")) == 10
 
@@ -128,7 +127,7 @@ def test_a_refused_csv_record_is_named_by_its_line_in_the_file(gateway: Gateway,
     ended = send(b"id,note\n" + b"\n" + b"".join(records), *CSV, "--header", "--batch", 6)
     assert ended.status == 1
     byte = len(b"id,note\n\n" + b"".join(records[:15]))
-    assert f"  message 15 /after/id bad_value: byte {byte}, line 33: " in ended.errors
+    assert f"bad_value: message 15 /after/id: byte {byte}, line 33: " in ended.errors
     assert "line 33: line" not in ended.errors
     assert "--from-message 12" in ended.errors
 
@@ -138,7 +137,7 @@ def test_a_text_that_is_no_json_is_named_by_its_byte_in_the_file(gateway: Gatewa
     before = b"\n".join(lines(20)) + b"\n"
     ended = send(before + b'{"tableName": }\n', "--format", "arcion", "--batch", 3)
     assert ended.status == 1
-    assert f"  message 20 malformed_json: byte {len(before)}, line 21: " in ended.errors
+    assert f"malformed_json: message 20: byte {len(before)}, line 21: " in ended.errors
     assert f"(byte {len(before) + 14})" in ended.errors
 
 

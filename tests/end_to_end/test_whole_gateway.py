@@ -103,7 +103,7 @@ def test_the_commands_of_the_readme_work_as_printed(tmp_path: Path) -> None:
         ran = subprocess.run(["bash", "-euc", script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
         assert ran.returncode == 0, ran.stderr
         assert ran.stdout.count('"receipts"') == 2
-        assert "accepted: 5 changes in 1 requests" in ran.stdout
+        assert "accepted: 5 changes in 1 request" in ran.stdout
         assert '"code":"malformed_message"' in ran.stdout
         assert "tpch_scale_0_01.nation" in ran.stdout and "HR.EMPLOYEES" in ran.stdout
 

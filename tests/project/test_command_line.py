@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from app import cli
 from app.cli import app
 from app.domain.api_key import ApiKey
 from app.embedded import PrivatePostgres
+from app.errors import Code, RejectedInput
 from app.settings import PREFIX, Settings
 from app.staging.schema_revision import migrate as run_migrations
 from app.staging.schema_revision import program_revision
@@ -81,3 +83,22 @@ def test_the_installed_program_is_the_one_that_survives_ctrl_c() -> None:
     assert scripts == {"mirrorgate": "app.command:main"}
     assert not [path for path in Path(REPOSITORY / "docs").glob("*.md") if "app.cli" in path.read_text()]
     assert {point.name for point in entry_points(group="console_scripts")} >= {"mirrorgate"}
+
+
+def test_an_unknown_table_is_answered_with_commands(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails() -> None:
+        raise RejectedInput(Code.UNKNOWN_TABLE, "there is no table t")
+
+    monkeypatch.setattr(cli, "app", fails)
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert "mirrorgate tables register" in capsys.readouterr().err
+
+
+def test_help_waits_for_no_heavy_import() -> None:
+    heavy = {"alembic", "pyarrow", "pydantic_settings", "sqlalchemy"}
+    script = f"import sys, app.cli; print(*sorted({heavy!r} & {{*sys.modules}}))"
+    ran = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert ran.stdout == "\n"

@@ -4,17 +4,19 @@ import json
 import re
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
 
 from app.cli import app
-from tests.send.fake_gateway import FakeGateway, accepts, fake_gateway, refuses
+from tests.send.fake_gateway import FakeGateway, accepts, answer, fake_gateway, refuses
 from tests.support.processes import REPOSITORY, started
 
 ENDED_BY_CTRL_C = 130
@@ -84,7 +86,7 @@ def test_a_refusal_says_what_was_accepted_and_how_to_go_on() -> None:
     ):
         output, errors = process.communicate(timeout=30)
     assert process.returncode == 1
-    assert output.startswith("accepted: 1 changes in 1 requests")
+    assert output.startswith("accepted: 1 change in 1 request")
     assert "error bad_value: as the test says" in errors
     assert "--from-message 1" in errors
 
@@ -155,3 +157,41 @@ def test_options_that_do_not_fit_are_refused(arguments: list[str], said: str) ->
         _, errors = process.communicate(timeout=30)
     assert process.returncode in (1, 2)
     assert said in " ".join(errors.replace("│", "").split())
+
+
+def run(gateway: FakeGateway, *options: str) -> "subprocess.CompletedProcess[str]":
+    """Send one message; both outputs go into one pipe, as in `mirrorgate send … | less`."""
+    command = [sys.executable, "-m", "app.cli", "send", "-", "--format", "arcion", "--url", gateway.url, *options]
+    return subprocess.run(
+        [*command, "--key", "mg_a_key"], cwd=REPOSITORY, input='{"a":1}\n{"b":2}\n', text=True, timeout=60,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+    )  # fmt: skip
+
+
+def test_a_refusal_is_said_once_and_nothing_is_called_accepted() -> None:
+    error = {"index": 0, "pointer": "/after/a", "code": "bad_value", "detail": "value is not a number"}
+    problem = {"code": "bad_value", "detail": "value is not a number", "remedy": "Correct it.", "errors": [error]}
+    with fake_gateway(lambda handler: answer(handler, 422, problem)) as gateway:
+        ran = run(gateway)
+    assert ran.returncode == 1
+    assert ran.stdout.splitlines() == [
+        "error bad_value: message 0 /after/a: byte 0, line 1: value is not a number",
+        "remedy: Correct it.",
+    ]
+
+
+def test_what_was_accepted_comes_before_the_refusal_and_is_counted_right() -> None:
+    with fake_gateway(accepts, refuses(422, "bad_value")) as gateway:
+        lines = run(gateway, "--batch", "1").stdout.splitlines()
+    assert lines[0] == "accepted: 1 change in 1 request"
+    assert lines[3] == "error bad_value: as the test says"
+    assert len(lines) == 5
+
+
+def test_without_a_gateway_the_remedy_is_to_start_one(tmp_path: Path) -> None:
+    with started(
+        "app.cli", "status", "--url", "http://127.0.0.1:1", "--key", "mg_a_key", "--data-dir", tmp_path
+    ) as process:
+        _, errors = process.communicate(timeout=60)
+    assert errors.startswith("error not_ready: no gateway answers at http://127.0.0.1:1\nremedy: Start one with ")
+    assert "mirrorgate up" in errors and "--url" in errors

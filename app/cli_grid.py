@@ -1,0 +1,135 @@
+"""How tables of output look: readable at 80 columns, never with a cropped name or number."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from app.error_catalogue import CATALOGUE
+from app.error_codes import Code
+
+_GAP: Final = 2
+_NARROWEST_TEXT: Final = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Columns without lines: `right` are numbers. With `text` the last column wraps; all others stay on one line."""
+
+    titles: Sequence[str]
+    right: Sequence[str] = ()
+    text: bool = False
+    rows: list[tuple[Sequence[str], str]] = field(default_factory=list)
+
+    def add(self, *cells: str, style: str = "") -> None:
+        """Append a row in the order of the titles."""
+        self.rows.append((cells, style))
+
+    def rendered(self, width: int) -> Text:
+        """Lay it out for a terminal of this width, wider where a name or a number would be cropped."""
+        lines = [(self.titles, "bold"), *self.rows]
+        widths = [max(cell_len(cells[column]) for cells, _ in lines) for column in range(len(self.titles))]
+        if self.text:
+            widths[-1] = max(_NARROWEST_TEXT, width - sum(size + _GAP for size in widths[:-1]))
+        return Text("\n").join(Text(self._row(cells, widths), style) for cells, style in lines)
+
+    def print(self, console: Console | None = None) -> None:
+        """Print it to standard output, or to `console`."""
+        console = console or Console()
+        console.print(self.rendered(console.width), soft_wrap=True, highlight=False)
+
+    def _row(self, cells: Sequence[str], widths: Sequence[int]) -> str:
+        last = textwrap.wrap(cells[-1], widths[-1]) or [""] if self.text else [cells[-1]]
+        lines = [[*cells[:-1], last[0]], *([*[""] * (len(cells) - 1), rest] for rest in last[1:])]
+        return "\n".join(self._line(line, widths) for line in lines)
+
+    def _line(self, cells: Sequence[str], widths: Sequence[int]) -> str:
+        padded = []
+        for title, cell, size in zip(self.titles, cells, widths, strict=True):
+            space = " " * (size - cell_len(cell))
+            padded.append(space + cell if title in self.right else cell + space)
+        return (" " * _GAP).join(padded).rstrip()
+
+
+def status_grid(tables: Sequence[dict[str, Any]], *, wide: bool = False) -> Grid:
+    """Make the reconciliation of tables: one short line each. `wide` adds what is rarely looked for."""
+    letters = wide or any(_waiting(table) for table in tables)
+    more = ("staged", "files") if wide else ()
+    numbers = ("accepted", *more[:1], "published", "processed", *more[1:], "lag", "oldest")
+    titles = ("table", "gen", "state", *numbers, *(("dead letters",) if letters else ()))
+    grid = Grid(titles, right=(*numbers, "dead letters"))
+    for table in tables:
+        processed = table["processed"] or {}
+        cells = {
+            "table": table["table"],
+            "gen": str(table["generation"]),
+            "state": table["state"],
+            **{stage: f"{table[stage]['rows']:,}" for stage in ("accepted", "staged", "published")},
+            "processed": "-" if processed.get("rows") is None else f"{processed['rows']:,}",
+            "files": f"{table['published']['files']:,}",
+            "lag": f"{table['lag']['rows']:,}",
+            "oldest": f"{table['lag']['oldest_seconds']:.1f} s",
+            "dead letters": f"{_waiting(table):,}",
+        }
+        grid.add(*(cells[title] for title in titles), style="red" if any(troubles(table)) else "")
+    return grid
+
+
+def troubles(table: dict[str, Any]) -> Iterator[str]:
+    """Say what is wrong with a table, or why it stands still; nothing for one that is well."""
+    if table["state"] != "active" or table["state_reason"]:
+        reason = table["state_reason"] or ""
+        yield ": ".join(filter(None, (table["state"], reason)))
+        code = reason.partition(":")[0]
+        if code in set(Code):
+            yield f"remedy: {CATALOGUE[Code(code)].remedy}"
+    accepted, staged = (table[stage]["rows"] for stage in ("accepted", "staged"))
+    if accepted != staged:
+        yield f"of {accepted:,} accepted rows {staged:,} are staged"
+    if (processed := table["processed"]) is not None and processed["error"]:
+        yield f"Fabric says: {processed['error']}"
+
+
+def print_status(tables: Sequence[dict[str, Any]], *, wide: bool = False) -> None:
+    """Print the reconciliation, and below it what is wrong with which table."""
+    if not tables:
+        Console().print("no tables yet; register one: mirrorgate tables register --help", highlight=False)
+        return
+    status_grid(tables, wide=wide).print()
+    console = Console(highlight=False)
+    for table in tables:
+        if lines := [*troubles(table)]:
+            console.print(f"\n{table['table']}: {lines[0]}", style="red", markup=False)
+            for line in lines[1:]:
+                console.print(f"  {line}", markup=False)
+
+
+def print_facts(facts: dict[str, Any], prefix: str = "") -> None:
+    """Print nested facts, one a line under its whole name."""
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            print_facts(value, f"{prefix}{name}.")
+        else:
+            shown = (
+                "-" if value is None else f"{value:,}" if isinstance(value, int) and value is not True else str(value)
+            )
+            Console().print(f"{prefix}{name}: {shown}", markup=False, highlight=False, soft_wrap=True)
+
+
+def moment(text: str | None) -> str:
+    """Shorten a time to the second, as people read it; empty for none."""
+    return "" if text is None else text[:19].replace("T", " ")
+
+
+def counted(number: int, noun: str) -> str:
+    """Say a number of things: `1 change`, `2 changes`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _waiting(table: dict[str, Any]) -> int:
+    waiting: int = table["dead_letters"]["waiting"]
+    return waiting

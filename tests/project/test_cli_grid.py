@@ -1,0 +1,93 @@
+"""Output for people: readable at 80 columns, and no name or number is ever cropped."""
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from app import cli_grid
+from app.cli_grid import Grid, counted, print_status, status_grid, troubles
+
+REASON = "landing_folder_lost: folder q.schema/folder is gone although it held published files"
+
+
+def table(**given: Any) -> dict[str, Any]:
+    rows = {"rows": 1_234_567}
+    lag = {"rows": 0, "oldest_seconds": 0.0}
+    told = {"table": "HR.EMPLOYEES", "generation": 1, "state": "active", "state_reason": None, "processed": None}
+    counts = {"accepted": rows, "staged": rows, "published": rows | {"files": 12}, "lag": lag}
+    return {**told, **counts, "dead_letters": {"waiting": 0}, **given}
+
+
+def printed(grid: Grid, width: int = 80) -> list[str]:
+    console = Console(file=io.StringIO(), width=width)
+    grid.print(console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+def test_status_fits_80_columns_with_a_line_for_each_table() -> None:
+    quarantined = table(table="q.folder", state="quarantined", state_reason=REASON)
+    lines = printed(status_grid([table(), quarantined]))
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[:4] for line in lines[1:]] == [
+        ["HR.EMPLOYEES", "1", "active", "1,234,567"],
+        ["q.folder", "1", "quarantined", "1,234,567"],
+    ]
+
+
+def test_what_is_wrong_with_a_table_stands_below_the_status(capsys: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    print_status([table(), table(table="q.folder", state="quarantined", state_reason=REASON)])
+    below = " ".join(capsys.readouterr().out.partition("\n\n")[2].split())
+    assert below.startswith(f"q.folder: quarantined: {REASON}")
+    assert "remedy: " in below
+
+
+def test_names_and_numbers_are_never_cropped() -> None:
+    name = "a_schema_with_a_long_name." + "x" * 60
+    for wide in (False, True):
+        lines = printed(status_grid([table(table=name)], wide=wide))
+        assert name in lines[1]
+        assert "1,234,567" in lines[1]
+        assert len(lines) == 2
+    grid = Grid(("file", "rows"), right=("rows",))
+    grid.add("00000000000000000001.parquet", "1,000")
+    assert printed(grid, 20)[1] == "00000000000000000001.parquet  1,000"
+
+
+def test_only_the_last_column_wraps_and_only_between_words() -> None:
+    grid = Grid(("id", "what"), text=True)
+    grid.add("1", "value is not a number " * 5)
+    lines = printed(grid, 40)
+    assert max(map(len, lines)) <= 40
+    assert " ".join(line.strip() for line in lines[1:]) == "1   " + ("value is not a number " * 5).strip()
+
+
+def test_dead_letters_that_wait_have_a_column_in_the_status() -> None:
+    assert "dead letters" not in printed(status_grid([table()]))[0]
+    lines = printed(status_grid([table(), table(dead_letters={"waiting": 3})]))
+    assert [lines[0].endswith("dead letters"), lines[2].split()[-1]] == [True, "3"]
+
+
+def test_without_tables_the_status_says_what_to_do(capsys: Any) -> None:
+    print_status([])
+    assert capsys.readouterr().out == "no tables yet; register one: mirrorgate tables register --help\n"
+
+
+def test_rows_that_were_accepted_and_not_staged_are_a_trouble() -> None:
+    assert [*troubles(table())] == []
+    assert [*troubles(table(staged={"rows": 1}))] == ["of 1,234,567 accepted rows 1 are staged"]
+    error = {"rows": 1, "error": "it cannot read a file"}
+    assert [*troubles(table(processed=error))] == ["Fabric says: it cannot read a file"]
+
+
+def test_one_is_singular() -> None:
+    assert [counted(number, "change") for number in (0, 1, 2_000)] == ["0 changes", "1 change", "2,000 changes"]
+
+
+def test_text_from_a_gateway_is_no_markup() -> None:
+    grid = Grid(("what",))
+    grid.add("[bold]x[/bold]")
+    assert printed(grid)[1] == "[bold]x[/bold]"
+    assert cli_grid.moment("2026-11-22T03:29:40.4155+00:00") == "2026-11-22 03:29:40"
