@@ -173,6 +173,12 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         "Several tables have the schema id of a data message, and nothing else tells which one is meant.",
         "Name the table with `?table=`, or send the table's metadata (MD) message before its data in the same request.",
     ),
+    Code.SOURCE_CASE_MISMATCH: CodeFacts(
+        Kind.CONFLICT,
+        "The source's name for its table differs from a registered one in letter case only; it may be another table.",
+        "Name the source, letter by letter, in the option `sources` of the table that it is to feed: the one with the "
+        "similar name, or a table of its own under another name (docs/tables.md).",
+    ),
     Code.SCHEMA_MISMATCH: CodeFacts(
         Kind.CONFLICT,
         "A data message was written for a schema version that the table does not know, or a column of an Arrow stream "

@@ -60,6 +60,7 @@ class Code(StrEnum):
     SCHEMA_UNKNOWN = "schema_unknown"
     SCHEMA_MISMATCH = "schema_mismatch"
     AMBIGUOUS_SCHEMA_ID = "ambiguous_schema_id"
+    SOURCE_CASE_MISMATCH = "source_case_mismatch"
     STALE_METADATA = "stale_metadata"
     RELOAD_REQUIRES_RECREATE = "reload_requires_recreate"
     HEAD_TOO_LARGE = "head_too_large"

@@ -42,6 +42,7 @@ CHANGE_CODES: Final[Mapping[str, Sequence[Code]]] = {
         Code.BAD_OP,
         Code.UNKNOWN_TABLE,
         Code.TABLE_MISMATCH,
+        Code.SOURCE_CASE_MISMATCH,
         Code.TABLE_NOT_ACCEPTING,
         Code.BAD_NAME,
         Code.UNSTORABLE,

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Final, Protocol
 
@@ -18,6 +18,7 @@ from app.domain.access import EVERY_TABLE, Credential, Grant, Principal, Right
 from app.domain.api_key import ApiKey, hash_secret, looks_like_a_token
 from app.domain.names import TableName
 from app.domain.rate_limit import NO_LIMITS
+from app.domain.source_name import SourceName
 from app.domain.token_claims import SUBJECT_PREFIX
 from app.errors import Code, MirrorgateError, RejectedInput
 from app.staging.access_journal import AccessJournal
@@ -278,6 +279,13 @@ Registrar = Annotated[Principal, Depends(require(Right.REGISTER))]
 Administrator = Annotated[Principal, Depends(require(Right.ADMIN))]
 Overseer = Annotated[Principal, Depends(require(Right.ADMIN, every_table=True))]
 """An administrator of all tables: keys and the audit are about more than those of one pattern."""
+
+
+def check_sources(sources: Iterable[str], principal: Principal) -> None:
+    """Raises RejectedInput `unknown_table` for a source's name outside the caller's patterns."""
+    for source in map(SourceName.parse, sources):
+        if not principal.may_name(source):
+            raise RejectedInput(Code.UNKNOWN_TABLE, "no such table", withheld=source.plain.folded)
 
 
 def visible_name(text: str, principal: Principal) -> TableName:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from app.api.auth import Administrator, visible_name
+from app.api.auth import Administrator, check_sources, visible_name
 from app.api.gateway import Gateway, GatewayOf
 from app.api.openapi import problems
 from app.api.operation_models import EventModel, EventsModel, RecreateTable, ReleaseTable, RenameTable
@@ -15,7 +15,6 @@ from app.api.table_status_model import declared_schema, given_options, table_sta
 from app.domain.access import Principal
 from app.domain.drop_plan import DropAction, DropPlan
 from app.domain.names import TableName
-from app.domain.source_name import SourceName
 from app.domain.table import FileNumber, Generation, Table, TableState
 from app.domain.table_options import TableOptions
 from app.staging.database import Connection, translated_errors
@@ -67,8 +66,7 @@ def recreate(
     """Drops the folder; when it is gone, the table is active again, empty, and files begin at 1."""
     wanted = wanted or RecreateTable()
     options = None if wanted.options is None else TableOptions.parse(wanted.options.model_dump())
-    for source in options.sources if options is not None else ():
-        visible_name(str(SourceName.parse(source).table), principal)
+    check_sources(options.sources if options is not None else (), principal)
     plan = DropPlan(DropAction.RECREATE, declared_schema(wanted), options)
     return _drop(table, generation, plan, gateway, principal, given_options(wanted))
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from app.api.auth import Reader, Registrar, visible_name
+from app.api.auth import Reader, Registrar, check_sources, visible_name
 from app.api.change_models import BatchModel
 from app.api.gateway import GatewayOf
 from app.api.openapi import problems
@@ -13,7 +13,6 @@ from app.api.table_models import FileModel, FilesModel, RegisterTable, RowImages
 from app.api.table_status_model import declared_schema, given_options, table_statuses
 from app.domain.landing_file import file_name
 from app.domain.names import TableName
-from app.domain.source_name import SourceName
 from app.domain.table import BatchSequence, FileNumber, Generation, Table
 from app.domain.table_options import TableOptions
 from app.errors import Code, RejectedInput
@@ -47,8 +46,7 @@ def put_table(
     """
     name = visible_name(table, principal)
     options = None if wanted.options is None else TableOptions.parse(wanted.options.model_dump())
-    for source in options.sources if options is not None else ():
-        visible_name(str(SourceName.parse(source).table), principal)
+    check_sources(options.sources if options is not None else (), principal)
     schema = declared_schema(wanted)
     marker_first = gateway.settings.marker_first
     with translated_errors(), gateway.engine.begin() as connection:

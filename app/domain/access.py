@@ -8,6 +8,7 @@ from typing import Final
 
 from app.domain.names import TableName
 from app.domain.rate_limit import NO_LIMITS, RateLimits
+from app.domain.source_name import SourceName
 
 EVERY_TABLE: Final = "*"
 
@@ -50,6 +51,10 @@ class Principal:
     def may_touch(self, table: TableName) -> bool:
         return _match(self.table_patterns, table)
 
+    def may_name(self, source: SourceName) -> bool:
+        """Whether the patterns cover a source's name, which may be none that a table can have."""
+        return _match_text(self.table_patterns, source.plain.folded)
+
     def may(self, right: Right, table: TableName) -> bool:
         """Whether one grant gives this right, another than that of the call, for this table."""
         grants = self.grants or (Grant(self.rights, self.table_patterns),)
@@ -80,4 +85,8 @@ class Credential:
 
 
 def _match(patterns: Sequence[str], table: TableName) -> bool:
-    return EVERY_TABLE in patterns or any(fnmatchcase(table.folded, pattern.casefold()) for pattern in patterns)
+    return _match_text(patterns, table.folded)
+
+
+def _match_text(patterns: Sequence[str], folded: str) -> bool:
+    return EVERY_TABLE in patterns or any(fnmatchcase(folded, pattern.casefold()) for pattern in patterns)

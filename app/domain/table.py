@@ -70,6 +70,9 @@ class Table:
     arcion_catalog: str | None = None
     """The catalog whose messages feed this table, once one with a catalog has come."""
 
+    any_letter_case: bool = False
+    """Whether sources feed this table by its name in whatever letter case: as before it counted."""
+
     drop_plan: DropPlan | None = None
     """What comes after, while the table is being dropped."""
 

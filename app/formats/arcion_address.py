@@ -6,9 +6,8 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from app.domain.names import MAX_TEXT_BYTES, TableName, is_bounded
+from app.domain.names import TableName
 from app.domain.source_name import SourceName
-from app.errors import Code, RejectedInput
 
 DEFAULT_SCHEMA: Final = "default_schema"
 
@@ -59,16 +58,14 @@ class AddressBook:
 
     def _source(self, catalog: str | None, schema: str | None, name: str) -> SourceName:
         """`schema.name`, `catalog.name` when the schema is null or the default one, or `name` alone."""
-        return _source(catalog, schema, name) if self._override is None else SourceName(None, self._override)
+        return _source(catalog, schema, name) if self._override is None else SourceName.address(self._override)
 
 
 @lru_cache
 def _source(catalog: str | None, schema: str | None, name: str) -> SourceName:
     if schema is None or schema == DEFAULT_SCHEMA:
-        return SourceName(None, TableName.of(catalog, name))
-    if not is_bounded(catalog):
-        raise RejectedInput(Code.BAD_NAME, f"the catalog is longer than {MAX_TEXT_BYTES} UTF-8 bytes")
-    return SourceName(catalog, TableName.of(schema, name))
+        return SourceName.of(None, catalog, name)
+    return SourceName.of(catalog, schema, name)
 
 
 @lru_cache

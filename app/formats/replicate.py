@@ -15,7 +15,7 @@ from msgspec import UNSET
 from app.domain.change import Change, Image, Operation
 from app.domain.dead_letter import is_kept
 from app.domain.input_limits import UNLIMITED, InputLimits
-from app.domain.names import TableName
+from app.domain.source_name import SourceName
 from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate_masks import read_mask
 from app.formats.replicate_messages import Body, Headers, ReplicateMessage, Text, WrittenImage, count_members
@@ -37,7 +37,7 @@ class DataMessage(Protocol):
     @property
     def index(self) -> int: ...
     @property
-    def table(self) -> TableName | None: ...
+    def source(self) -> SourceName | None: ...
     @property
     def schema_id(self) -> str | None: ...
     @property
@@ -50,7 +50,7 @@ class RefusedData(msgspec.Struct, frozen=True):
     """A DT message that is left out."""
 
     index: int
-    table: TableName | None
+    source: SourceName | None
     schema_id: str | None
     problems: tuple[Problem, ...]
     external_schema_id: str | None = None
@@ -61,7 +61,7 @@ class DataChange(msgspec.Struct, frozen=True, gc=False):
     """A DT message: the change as written, and what the message says of its table and columns."""
 
     change: Change
-    table: TableName | None
+    source: SourceName | None
     schema_id: str | None
     column_mask: int | None = None
     """Bit i set: the column with ordinal i + 1 was captured. None: every member counts."""
@@ -147,8 +147,8 @@ def _refused_data(index: int, message: ReplicateMessage | None, problems: tuple[
     return RefusedData(index, _address(inner), _text(message.messageSchemaId) or None, problems)
 
 
-def _address(body: Body) -> TableName | None:
-    return TableName.of(body.schema or None, body.table) if body.table else None
+def _address(body: Body) -> SourceName | None:
+    return SourceName.of(None, body.schema or None, body.table) if body.table else None
 
 
 def _data_change(index: int, body: Body, prefix: str, schema_id: str | None) -> DataChange:

@@ -28,11 +28,13 @@ class SourceVersion:
     external_schema_id: str | None = None
     task: str | None = None
     """Server and name of the task that wrote the message."""
+    source: str | None = None
+    """The source's own name for the table, where that was recorded."""
 
     @classmethod
     def of(cls, entry: TableMetadata) -> "SourceVersion":
         """Return the version that an MD message describes."""
-        return cls(entry.schema_id, entry.table_version, entry.columns, task=entry.task)
+        return cls(entry.schema_id, entry.table_version, entry.columns, task=entry.task, source=str(entry.source))
 
     @property
     def identity(self) -> VersionId:
@@ -48,6 +50,7 @@ class SourceVersion:
             "table_version": self.table_version,
             "external_schema_id": self.external_schema_id,
             "task": self.task,
+            "source": self.source,
             "columns": {name: column._asdict() for name, column in self.columns.items()},
         }
 
@@ -55,7 +58,8 @@ class SourceVersion:
     def from_json(cls, stored: Mapping[str, Any]) -> "SourceVersion":
         columns = {name: SourceColumn(**column) for name, column in stored.get("columns", {}).items()}
         version = (stored.get("schema_id"), stored.get("table_version", 0))
-        return cls(*version, columns, stored.get("external_schema_id"), stored.get("task"))
+        others = (stored.get("external_schema_id"), stored.get("task"), stored.get("source"))
+        return cls(*version, columns, *others)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from msgspec import UNSET, UnsetType
 
 from app.domain.json_pointer import pointer_to
 from app.domain.names import MAX_TEXT_BYTES, TableName, is_bounded
+from app.domain.source_name import SourceName
 from app.domain.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.table_schema import MAX_DECIMAL_DIGITS, Column, ColumnType, TableSchema, TypeName
 from app.errors import Code, Problem, RejectedInput
@@ -79,7 +80,7 @@ class TableMetadata:
     """An MD message: the table, its schema, and which version of it this is."""
 
     index: int
-    table: TableName
+    source: SourceName
     schema: TableSchema
     schema_id: str | None
     table_version: int
@@ -91,6 +92,13 @@ class TableMetadata:
     not_decimal: frozenset[str] = frozenset()
     """NUMERIC columns with a precision or scale that no decimal has; their type in `schema` is a stand-in."""
     task: str | None = None
+    destination: TableName | None = None
+    """The table that the source feeds, where that has another name."""
+
+    @property
+    def table(self) -> TableName:
+        """The table that is described. Raises RejectedInput `bad_name` where no table can have the source's name."""
+        return self.destination or self.source.table
 
     def schema_after(self, current: TableSchema | None, options: TableOptions = DEFAULT_OPTIONS) -> TableSchema:
         """The schema to register over `current`, whose `options` may say what a NUMERIC column is to be.
@@ -133,7 +141,7 @@ def read_metadata(
     _check_positions("primaryKeyPosition", [position for position, _ in keys])
     return TableMetadata(
         index,
-        TableName.of(lineage.schema or None, lineage.table),
+        SourceName.of(None, lineage.schema or None, lineage.table),
         schema,
         schema_id,
         lineage.tableVersion or 0,

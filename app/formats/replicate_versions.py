@@ -48,20 +48,18 @@ class SchemaAnnouncements:
 
 def table_of(
     message: DataMessage,
-    requested: TableName | None,
+    named: TableName | None,
     announced: TableName | None,
     known: Callable[[], Collection[TableName]],
 ) -> TableName:
-    """Return the table of a data message: `?table=`, its own address, or the one that its schema id describes.
+    """Return the table of a data message: the one that is `named`, or that its schema id describes.
 
+    `named` is the table of `?table=` or of the message's own address, see `named_table`.
     `announced` is what the last MD message of the request before it says; `known` gives the tables visible to the
     caller that have the schema id by other MD messages. Raises RejectedInput `table_mismatch` where they disagree,
     `ambiguous_schema_id` where several tables have the id and nothing else tells which one is meant,
     `schema_unknown` or `unknown_table` where nothing tells any.
     """
-    if requested is not None and message.table is not None and requested.folded != message.table.folded:
-        raise _mismatch(message)
-    named = requested or message.table
     if announced is not None and (named is None or named.folded == announced.folded):
         return announced
     described = [name for name in (announced, *known()) if name is not None]
@@ -76,6 +74,13 @@ def table_of(
         code = Code.SCHEMA_UNKNOWN if message.schema_id else Code.UNKNOWN_TABLE
         raise _refusal(message, code, "nothing tells the table of this message", "/messageSchemaId")
     return described[0]
+
+
+def named_table(message: DataMessage, requested: TableName | None, own: TableName | None) -> TableName | None:
+    """Return the table that `?table=` and the message's own address name. Raises RejectedInput `table_mismatch`."""
+    if requested is not None and own is not None and requested.folded != own.folded:
+        raise _mismatch(message)
+    return requested or own
 
 
 class _Found(NamedTuple):

@@ -3,17 +3,21 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from app.domain.access import Principal
 from app.domain.names import TableName
 from app.domain.source_name import SourceName
+from app.domain.source_routing import Route
 from app.domain.table import Table
 from app.staging.database import Connection, translated_errors
 from app.staging.table_registry import find_route
 
 Begin: TypeAlias = Callable[[], AbstractContextManager[Connection]]
 """Opens a transaction that ends with the block: `Engine.begin`, or a savepoint of a transaction to be given up."""
+
+MAX_REMEMBERED: Final = 10_000
+"""Names kept in memory; callers may choose them freely where a catalog stands before a table's name."""
 
 
 class NotRemembered(Exception):
@@ -29,27 +33,28 @@ class TableDirectory:
     """Finds the table that a source's table feeds."""
 
     begin: Begin
-    _tables: dict[str, Table] = field(default_factory=dict)
-    """By folded source name; no table is remembered as missing."""
+    _tables: dict[SourceName, Table] = field(default_factory=dict)
+    """By source name; no table is remembered as missing."""
 
     def route(self, source: SourceName) -> Table | None:
         """The table that this source feeds, whoever may touch it."""
-        table = self._tables.get(source.folded)
+        table = self._tables.get(source.key)
         if table is None:
-            with translated_errors(), self.begin() as connection:
-                table = find_route(connection, source)
+            table = self._look_up(source).table
             if table is not None:
-                self._tables[source.folded] = table
+                if len(self._tables) >= MAX_REMEMBERED:
+                    self._tables.clear()
+                self._tables[source.key] = table
         return table
 
     def remembered(self, source: SourceName, principal: Principal) -> Table | None:
         """As `visible`, without a question to the database: None where it takes one."""
-        table = self._tables.get(source.folded)
+        table = self._tables.get(source.key)
         return table if table is not None and principal.may_touch(table.name) else None
 
     def require_remembered(self, source: SourceName) -> None:
         """Raises NotRemembered where `remembered` knows no table of this source, for whatever caller."""
-        if source.folded not in self._tables:
+        if source.key not in self._tables:
             raise NotRemembered(source)
 
     def visible(self, source: SourceName, principal: Principal) -> Table | None:
@@ -57,11 +62,17 @@ class TableDirectory:
         table = self.route(source)
         return table if table is not None and principal.may_touch(table.name) else None
 
+    def twin(self, source: SourceName, principal: Principal) -> Table | None:
+        """A table that the caller may touch, and that a source whose name differs in letter case only feeds."""
+        twin = self._look_up(source).twin
+        return twin if twin is not None and principal.may_touch(twin.name) else None
+
     def withheld(self, source: SourceName, principal: Principal) -> str | None:
         """The folded name of what this source feeds, or would feed, where that is outside the caller's patterns."""
         table = self.route(source)
-        name = source.table if table is None else table.name
-        return None if principal.may_touch(name) else name.folded
+        if table is None:
+            return None if principal.may_name(source) else source.plain.folded
+        return None if principal.may_touch(table.name) else table.name.folded
 
     def look_again(self, source: SourceName) -> Table | None:
         """The table that this source feeds now: for what the sequence lock does not recheck."""
@@ -70,9 +81,13 @@ class TableDirectory:
 
     def forget(self, source: SourceName) -> None:
         """Look again next time."""
-        self._tables.pop(source.folded, None)
+        self._tables.pop(source.key, None)
 
     def forget_table(self, name: TableName) -> None:
         """Look again next time for every source that feeds this table."""
-        for folded in [folded for folded, table in self._tables.items() if table.name.folded == name.folded]:
-            del self._tables[folded]
+        for source in [source for source, table in self._tables.items() if table.name.folded == name.folded]:
+            self._tables.pop(source, None)
+
+    def _look_up(self, source: SourceName) -> Route:
+        with translated_errors(), self.begin() as connection:
+            return find_route(connection, source)

@@ -45,7 +45,7 @@ class ArrowLoad:
         raise TemporarilyUnavailable(Code.TABLE_BUSY, "the table of this request keeps changing")
 
     def _typed(self, ingest: Ingest, principal: Principal) -> TypedBatch:
-        source = SourceName(None, self.table)
+        source = SourceName.address(self.table)
         table = ingest.directory.look_again(source)
         if table is None or not principal.may_touch(table.name):
             withheld = ingest.directory.withheld(source, principal)

@@ -127,8 +127,10 @@ def _plain_table(
     table = directory.remembered(source, principal)
     if table is None or not table.state.accepts_changes or table.schema.bare:
         return None
-    if requested is not None and directory.remembered(requested, principal) is not table:
-        return None
+    if requested is not None:
+        named = directory.remembered(requested, principal)
+        if named is None or named.table_id != table.table_id:
+            return None
     if source.catalog not in {None, table.arcion_catalog}:
         return None
     options = table.options

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import structlog
 
 from app.domain.access import Principal
+from app.domain.source_routing import case_detail
 from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate_history import SourceHistory, follow, news
 from app.formats.replicate_metadata import TableMetadata
@@ -74,7 +75,10 @@ def _evolved(connection: Connection, entry: TableMetadata, *, marker_first: bool
         wanted = (
             entry.schema_after(present.schema, present.options) if present is not None else entry.schema_after(None)
         )
-        return register_table(connection, entry.table, wanted, marker_first=marker_first)
+        registration = register_table(connection, entry.table, wanted, marker_first=marker_first)
+        if registration.table.name != entry.table:  # another process registered the twin just now
+            raise RejectedInput(Code.SOURCE_CASE_MISMATCH, case_detail(entry.source, registration.table))
+        return registration
     except RejectedInput as error:
         if any(problem.index is not None for problem in error.problems):
             raise

@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import msgspec
 import structlog
 
 from app.domain.access import Principal, Right
@@ -12,11 +11,13 @@ from app.domain.change import Change
 from app.domain.dead_letter import RefusedMessage, is_kept
 from app.domain.names import TableName
 from app.domain.source_name import SourceName
+from app.domain.source_routing import case_detail
+from app.domain.table import Table
 from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate import DataChange, RefusedData, ReplicateRequest
 from app.formats.replicate_history import SourceHistory, VersionId, adopt
 from app.formats.replicate_metadata import TableMetadata, by_table
-from app.formats.replicate_versions import SchemaAnnouncements, TableConversation, table_of
+from app.formats.replicate_versions import SchemaAnnouncements, TableConversation, named_table, table_of
 from app.ingest.directory import TableDirectory
 from app.ingest.replicate_registration import refusal, register_versions
 from app.staging.database import translated_errors
@@ -74,7 +75,8 @@ class ReplicateTables:
     """The tables that the caller may touch, by the schema ids that they have or had."""
     _facts: dict[str, SourceFacts | None] = field(default_factory=dict)
     """What is stored of tables, by folded name; of a source's versions the current one."""
-    _destinations: dict[str, TableName] = field(default_factory=dict)
+    _destinations: dict[SourceName, tuple[TableName | None, Table | None]] = field(default_factory=dict)
+    """By source the table that it feeds, and one that a source in another letter case feeds."""
 
     def settle(
         self, request: ReplicateRequest, requested: TableName | None
@@ -83,14 +85,14 @@ class ReplicateTables:
 
         `requested` is `?table=`. Raises RejectedInput naming every data message whose table or masks do not fit.
         """
-        requested = requested and self._destination(requested)
+        requested = requested and self._requested(requested)
         self._register_all(request.metadata, requested)
         settled: dict[tuple[str, str], tuple[TableName, str, list[Change]]] = {}
-        routes: dict[tuple[TableName | None, str | None, int], _Route] = {}
+        routes: dict[tuple[SourceName | None, str | None, int], _Route] = {}
         problems: list[Problem] = []
         for message in request.changes:
             try:
-                told_by = (message.table, message.schema_id, self._announced.before(message))
+                told_by = (message.source, message.schema_id, self._announced.before(message))
                 route = routes.get(told_by)
                 if route is None:
                     name = self._table_of(message, requested)
@@ -124,7 +126,7 @@ class ReplicateTables:
         self, request: ReplicateRequest, requested: TableName | None, indexes: Collection[int]
     ) -> dict[int, VersionId | None]:
         """The versions that these data messages of a settled request were written under."""
-        requested = requested and self._destination(requested)
+        requested = requested and self._requested(requested)
         messages: list[DataChange | RefusedData] = [*request.changes, *request.refused]
         return {
             message.index: self._written_under(message, requested)[1]
@@ -139,28 +141,56 @@ class ReplicateTables:
         version = self._conversation(name).version_of(message)
         return name, None if version is None else version.identity
 
-    def _destination(self, name: TableName) -> TableName:
-        """The name of the table that a source of this name feeds; the same name where the caller sees none."""
-        if name.folded not in self._destinations:
-            table = self.directory.look_again(SourceName(None, name))
-            visible = table is not None and self.principal.may_touch(table.name)
-            self._destinations[name.folded] = table.name if table is not None and visible else name
-        return self._destinations[name.folded]
+    def _requested(self, name: TableName) -> TableName:
+        """Return the name of the table that `?table=` means; the same name where the caller sees none."""
+        return self._destination(SourceName.address(name)) or name
 
-    def _routed(self, entry: TableMetadata) -> TableMetadata:
-        """The message as one for the table that its source feeds. Another source has an order of its own."""
-        name = self._destination(entry.table)
-        if name.folded == entry.table.folded:
-            return entry
-        return replace(entry, table=name, task=f"{entry.task or ''}/{entry.table}")
+    def _destination(self, source: SourceName, requested: TableName | None = None) -> TableName | None:
+        """Return the table that a source feeds, None where the caller sees none.
+
+        Raises RejectedInput `source_case_mismatch`, unless another table is `requested` for the source.
+        """
+        if source not in self._destinations:
+            table = self.directory.look_again(source)
+            twin = self.directory.twin(source, self.principal) if table is None else None
+            visible = table is not None and self.principal.may_touch(table.name)
+            self._destinations[source] = (table.name if table is not None and visible else None, twin)
+        destination, twin = self._destinations[source]
+        if twin is not None and (requested is None or requested.folded == twin.name.folded):
+            raise RejectedInput(Code.SOURCE_CASE_MISMATCH, case_detail(source, twin))
+        return destination
+
+    def _routed(self, entry: TableMetadata, requested: TableName | None) -> TableMetadata:
+        """Return the message as one for the table that its source feeds, or that `?table=` names for a source that
+        feeds none. A source of another name has an order of its own.
+
+        Raises RejectedInput `table_mismatch`, `source_case_mismatch` or `bad_name`.
+        """
+        destination = self._destination(entry.source, requested)
+        if requested is not None and destination is not None and requested.folded != destination.folded:
+            detail = f"the message describes {entry.source}, the request is for another table"
+            raise RejectedInput(Code.TABLE_MISMATCH, detail)
+        if destination is None and requested is not None and requested.folded != entry.source.folded:
+            self._check_source(entry, requested)
+            destination = requested
+        if (destination or entry.table).folded == entry.source.folded:
+            return replace(entry, destination=destination)
+        return replace(entry, destination=destination, task=f"{entry.task or ''}/{entry.source}")
+
+    def _check_source(self, entry: TableMetadata, requested: TableName) -> None:
+        """Raises RejectedInput `table_mismatch` where `?table=` names a table that another source feeds."""
+        history = _history(self._read(requested)) if self.principal.may_touch(requested) else None
+        if history is not None and history.current.source not in {None, str(entry.source)}:
+            detail = f"another source than {entry.source} feeds table {requested}; its option `sources` can name both"
+            raise RejectedInput(Code.TABLE_MISMATCH, detail)
 
     def _register_all(self, metadata: Iterable[TableMetadata], requested: TableName | None) -> None:
         routed = []
         for entry in metadata:
-            if requested is not None and self._destination(entry.table).folded != requested.folded:
-                detail = f"the message describes {entry.table}, the request is for another table"
-                raise refusal(Code.TABLE_MISMATCH, detail, entry.index, f"{entry.at}/lineage")
-            routed.append(self._routed(entry))
+            try:
+                routed.append(self._routed(entry, requested))
+            except RejectedInput as error:
+                raise refusal(error.code, error.detail, entry.index, f"{entry.at}/lineage") from None
         for folded_name, entries in by_table(routed).items():
             self._conversations[folded_name] = self._register(entries)
         self._announced = SchemaAnnouncements(routed)
@@ -172,10 +202,18 @@ class ReplicateTables:
         return known
 
     def _table_of(self, message: DataChange | RefusedData, requested: TableName | None) -> TableName:
-        if message.table is not None:
-            message = msgspec.structs.replace(message, table=self._destination(message.table))
-        announced = self._announced.table(message)
-        return table_of(message, requested, announced, lambda: self._described_by(message.schema_id))
+        try:
+            own = self._own_table(message.source, requested)
+        except RejectedInput as error:
+            raise refusal(error.code, error.detail, message.index, "") from None
+        named, announced = named_table(message, requested, own), self._announced.table(message)
+        return table_of(message, named, announced, lambda: self._described_by(message.schema_id))
+
+    def _own_table(self, source: SourceName | None, requested: TableName | None) -> TableName | None:
+        """Return the table that a message's own address names; `?table=` decides for one that feeds no table."""
+        if source is None:
+            return None
+        return self._destination(source, requested) or (source.table if requested is None else None)
 
     def _described_by(self, schema_id: str | None) -> Sequence[TableName]:
         """Return the tables that have this schema id, or had it; those outside the caller's patterns do not count."""
@@ -231,7 +269,7 @@ class ReplicateTables:
     def _register(self, entries: Sequence[TableMetadata]) -> TableConversation:
         """Register or evolve the table of these MD messages; it stays so whatever becomes of the data."""
         name = entries[0].table
-        table = self.directory.route(SourceName(None, name))
+        table = self.directory.route(SourceName.address(name))
         destination = name if table is None else table.name
         if not self.principal.may_touch(destination):
             pointer = f"{entries[0].at}/lineage"

@@ -54,7 +54,7 @@ def arcion_json(
 ) -> Decode:
     """Reads an Arcion JSON body. `table` must be the one that the messages feed, unless it is to `override` what
     they say."""
-    requested = SourceName(None, table) if table else None
+    requested = SourceName.address(table) if table else None
 
     def decode(directory: TableDirectory, principal: Principal, marker_first: bool) -> Decoded:
         if override and table is None:
@@ -91,7 +91,7 @@ def arcion_csv(
     """Reads an Arcion CSV body for one table."""
 
     def decode(directory: TableDirectory, principal: Principal, marker_first: bool) -> Decoded:
-        source = SourceName(None, table)
+        source = SourceName.address(table)
         found = directory.look_again(source)
         if found is None or not principal.may_touch(found.name):
             withheld = directory.withheld(source, principal)
@@ -161,8 +161,8 @@ def _read_again(
 
 def _settled(tables: ReplicateTables, request: ReplicateRequest, table: TableName | None) -> list[SourceChanges]:
     settled = tables.settle(request, table)
-    sources = [SourceChanges(SourceName(None, name), changes, task) for name, task, changes in settled]
-    return sources + [SourceChanges(SourceName(None, name), refused=[refused]) for name, refused in tables.refused]
+    sources = [SourceChanges(SourceName.address(name), changes, task) for name, task, changes in settled]
+    return sources + [SourceChanges(SourceName.address(name), refused=[refused]) for name, refused in tables.refused]
 
 
 def _written_json(

@@ -16,6 +16,7 @@ from app.domain.landing_rows import landing_rows
 from app.domain.schema_needs import needed_schema
 from app.domain.source_name import SourceName
 from app.domain.source_order import in_source_order
+from app.domain.source_routing import case_detail, is_named
 from app.domain.table import Table, TableId
 from app.domain.table_options import DeadLetters, SourceOrder
 from app.domain.table_schema import TableSchema
@@ -117,11 +118,11 @@ class Typist:
         for entry in decoded.sources:
             table = self.directory.visible(entry.source, self.principal)
             if requested is not None and self._destination(entry.source) != requested:
-                detail = f"the message is addressed to {entry.source.table}, the request to another table"
+                detail = f"the message is addressed to {entry.source.plain}, the request to another table"
                 problems.extend(Problem(Code.TABLE_MISMATCH, detail, index, "/tableName") for index in entry.indexes)
             elif table is None:
-                detail = f"table {entry.source.table} is not registered"
-                problems.extend(Problem(Code.UNKNOWN_TABLE, detail, index) for index in entry.indexes)
+                problem = self._unrouted(entry.source)
+                problems.extend(replace(problem, index=index) for index in entry.indexes)
                 withheld = withheld or self.directory.withheld(entry.source, self.principal)
             else:
                 feeds.setdefault(table.table_id, []).append((table, entry))
@@ -132,7 +133,17 @@ class Typist:
     def _destination(self, source: SourceName) -> str:
         """The folded name of the table that a source feeds, its own where the caller sees none."""
         table = self.directory.visible(source, self.principal)
-        return (source.table if table is None else table.name).folded
+        return source.plain.folded if table is None else table.name.folded
+
+    def _unrouted(self, source: SourceName) -> Problem:
+        """Say why a source feeds no table that the caller may touch."""
+        twin = self.directory.twin(source, self.principal)
+        if twin is not None:
+            return Problem(Code.SOURCE_CASE_MISMATCH, case_detail(source, twin), pointer="/tableName")
+        try:
+            return Problem(Code.UNKNOWN_TABLE, f"table {source.table} is not registered")
+        except RejectedInput as error:
+            return Problem(error.code, error.detail, pointer="/tableName")
 
     def _feed(self, members: Sequence[tuple[Table, SourceChanges]]) -> _Feed:
         table = members[0][0]
@@ -140,7 +151,7 @@ class Typist:
         if table.options.source_order is SourceOrder.ENFORCE:
             with translated_errors(), self.directory.begin() as connection:
                 positions = source_positions(connection, table.table_id, table.generation)
-        catalogs = (entry.source.catalog for _, entry in members if entry.changes and not _is_named(table, entry))
+        catalogs = (entry.source.catalog for _, entry in members if entry.changes and not is_named(table, entry.source))
         new_catalog = next(filter(None, catalogs), None) if table.arcion_catalog is None else None
         return _Feed(table, [entry for _, entry in members], new_catalog, positions)
 
@@ -241,14 +252,10 @@ def _catalog_problems(members: Sequence[tuple[Table, SourceChanges]]) -> list[Pr
     problems = []
     for table, entry in members:
         catalog = entry.source.catalog
-        if catalog is None or _is_named(table, entry):
+        if catalog is None or is_named(table, entry.source):
             continue
         pinned = pinned or catalog
         if catalog != pinned:
             detail = f"another catalog than {pinned} feeds table {table.name}; its option `sources` can name both"
             problems += [Problem(Code.TABLE_MISMATCH, detail, index, "/tableName") for index in entry.indexes]
     return problems
-
-
-def _is_named(table: Table, entry: SourceChanges) -> bool:
-    return any(SourceName.parse(name).folded == entry.source.folded for name in table.options.sources)

@@ -39,7 +39,8 @@ UPDATE_VERSION = sa.text("UPDATE mirrorgate.tables SET schema_version = :version
 
 UPDATE_RULES = sa.text("""
     UPDATE mirrorgate.tables
-    SET options = CAST(:options AS jsonb), column_stays = CAST(:stays AS jsonb), revision = revision + 1
+    SET options = CAST(:options AS jsonb), column_stays = CAST(:stays AS jsonb), revision = revision + 1,
+        any_letter_case = :any_letter_case
     WHERE table_id = :table_id""")
 
 UPDATE_OPTIONS = sa.text("""
@@ -146,6 +147,7 @@ def _change(
     table = _must_find(connection, name)
     if not table.state.accepts_changes:
         raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
+    names_sources = options is not None and (given is None or "sources" in given)
     if options is None:
         options = table.options
     elif given is not None:
@@ -158,12 +160,14 @@ def _change(
     declared_now = None if wanted is None else declared
     stays = _column_stays(table, schema, declared_now, options, counters[table.table_id].last_sequence)
     outcome = RegistrationOutcome.UNCHANGED
-    if (options, stays) != (table.options, _stays(table)):
+    any_letter_case = table.any_letter_case and not names_sources
+    if (options, stays, any_letter_case) != (table.options, _stays(table), table.any_letter_case):
         outcome = RegistrationOutcome.CONFIGURED
         parameters = {
             "table_id": table.table_id,
             "options": json.dumps(options.to_stored()),
             "stays": json.dumps(stays),
+            "any_letter_case": any_letter_case,
         }
         connection.execute(UPDATE_RULES, parameters)
         if options.sources != table.options.sources:

@@ -7,13 +7,14 @@ import sqlalchemy as sa
 from app.domain.drop_plan import DropPlan
 from app.domain.names import TableName
 from app.domain.source_name import SourceName
+from app.domain.source_routing import Route, route
 from app.domain.table import BatchSequence, Generation, Table, TableId, TableState
 from app.domain.table_options import TableOptions
 from app.domain.table_schema import SchemaVersion, TableSchema
 
 _SELECT_TABLES = """
     SELECT t.table_id, t.name, t.generation, t.state, t.schema_version, t.options, t.revision, t.column_stays,
-        t.arcion_catalog, t.drop_plan, c.cdc_started, v.key_columns, v.columns, v.bare
+        t.arcion_catalog, t.drop_plan, t.any_letter_case, c.cdc_started, v.key_columns, v.columns, v.bare
     FROM mirrorgate.tables t
     JOIN mirrorgate.table_counters c ON c.table_id = t.table_id
     JOIN mirrorgate.schema_versions v
@@ -21,11 +22,10 @@ _SELECT_TABLES = """
     WHERE t.state <> 'dropped'"""
 
 SELECT_BY_NAME = sa.text(_SELECT_TABLES + " AND t.folded_name = :folded_name")
-_ROUTED_TABLE = """
-    (SELECT table_id FROM mirrorgate.table_sources WHERE folded_source = ANY(:sources)
-     ORDER BY array_position(CAST(:sources AS text[]), folded_source) LIMIT 1)"""
-_NAMED_TABLE = "(SELECT table_id FROM mirrorgate.tables WHERE folded_name = :folded_name AND state <> 'dropped')"
-SELECT_BY_ROUTE = sa.text(_SELECT_TABLES + f" AND t.table_id = coalesce({_ROUTED_TABLE}, {_NAMED_TABLE})")
+_CANDIDATES = """
+    SELECT table_id FROM mirrorgate.table_sources WHERE folded_source = ANY(:sources)
+    UNION SELECT table_id FROM mirrorgate.tables WHERE folded_name = :folded_name AND state <> 'dropped'"""
+SELECT_BY_ROUTE = sa.text(_SELECT_TABLES + f" AND t.table_id = ANY(ARRAY({_CANDIDATES}))")
 SELECT_BY_IDS = sa.text(_SELECT_TABLES + " AND t.table_id = ANY(:table_ids)")
 SELECT_ALL = sa.text(_SELECT_TABLES + " ORDER BY t.name")
 
@@ -53,12 +53,11 @@ def find_table(connection: sa.Connection, name: TableName) -> Table | None:
     return _table(row) if row else None
 
 
-def find_route(connection: sa.Connection, source: SourceName) -> Table | None:
-    """The live table that a source's table feeds: one whose option `sources` names it, else the one of its name."""
-    sources = list(dict.fromkeys([source.folded, source.table.folded]))
-    parameters = {"sources": sources, "folded_name": source.table.folded}
-    row = connection.execute(SELECT_BY_ROUTE, parameters).mappings().one_or_none()
-    return _table(row) if row else None
+def find_route(connection: sa.Connection, source: SourceName) -> Route:
+    """Return the live table that a source's table feeds, see `app.domain.source_routing`."""
+    sources = list(dict.fromkeys([source.folded, source.plain.folded]))
+    parameters = {"sources": sources, "folded_name": source.plain.folded}
+    return route(source, [_table(row) for row in connection.execute(SELECT_BY_ROUTE, parameters).mappings()])
 
 
 def find_table_by_id(connection: sa.Connection, table_id: TableId) -> Table | None:
@@ -120,5 +119,6 @@ def _table(row: sa.RowMapping) -> Table:
         returned_columns={name: BatchSequence(since) for name, since in stays.items() if since is not None},
         cdc_started=row["cdc_started"],
         arcion_catalog=row["arcion_catalog"],
+        any_letter_case=row["any_letter_case"],
         drop_plan=DropPlan.from_json(row["drop_plan"]) if row["drop_plan"] else None,
     )

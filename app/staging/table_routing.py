@@ -8,6 +8,7 @@ from app.domain.names import TableName
 from app.domain.source_name import SourceName
 from app.domain.table import TableId
 from app.domain.table_options import TableOptions, bad_option
+from app.errors import RejectedInput
 from app.staging.sequence_lock import lock_counters
 from app.staging.table_registry import find_route, find_table
 
@@ -38,12 +39,14 @@ def lock_routing(connection: sa.Connection) -> None:
 
 def losing_tables(connection: sa.Connection, table_id: TableId, options: TableOptions) -> set[TableId]:
     """The other tables that these sources have fed until now: one catalog's table may be taken from them."""
-    fed = [find_route(connection, SourceName.parse(text)) for text in options.sources]
+    fed = [find_route(connection, SourceName.parse(text)).table for text in options.sources]
     return {table.table_id for table in fed if table is not None and table.table_id != table_id}
 
 
 def set_sources(connection: sa.Connection, table_id: TableId, name: TableName, options: TableOptions) -> None:
     """Route these source names here. One that is a table of its own, or feeds another, is refused.
+
+    Names that differ in letter case only may feed one table, not two.
 
     Whoever remembers the old way has typed under a revision that is over then.
     """
@@ -52,11 +55,26 @@ def set_sources(connection: sa.Connection, table_id: TableId, name: TableName, o
         lock_counters(connection, losing)
         connection.execute(ADVANCE_REVISIONS, {"table_ids": sorted(losing)})
     connection.execute(DELETE_SOURCES, {"table_id": table_id})
-    for place, text in enumerate(options.sources):
-        source = SourceName.parse(text)
-        own = source.catalog is None and source.table.folded != name.folded
-        if own and find_table(connection, source.table) is not None:
+    sources = [SourceName.parse(text) for text in options.sources]
+    own: set[str] = set()
+    for place, source in enumerate(sources):
+        text = options.sources[place]
+        if source in sources[:place]:
+            raise bad_option(f"the source {text} is named twice", "sources", str(place))
+        if source.catalog is None and _is_another_table(connection, source, name):
             raise bad_option(f"the source {text} is a table itself", "sources", str(place))
         parameters = {"folded_source": source.folded, "table_id": table_id}
-        if connection.execute(INSERT_SOURCE, parameters).rowcount == 0:
-            raise bad_option(f"the source {text} is named twice or feeds another table", "sources", str(place))
+        if source.folded not in own and connection.execute(INSERT_SOURCE, parameters).rowcount == 0:
+            raise bad_option(f"the source {text} feeds another table", "sources", str(place))
+        own.add(source.folded)
+
+
+def _is_another_table(connection: sa.Connection, source: SourceName, name: TableName) -> bool:
+    """Tell whether a source is a table of this very name; one in another letter case may be kept apart from it."""
+    if str(source) == str(name):
+        return False
+    try:
+        table = find_table(connection, source.table)
+    except RejectedInput:
+        return False
+    return table is not None and (table.name == source.table or table.any_letter_case) and table.name != name

@@ -30,7 +30,7 @@ def put(gateway: Gateway, declare: bool = True, table: str = "t", **options: Any
         ({"columns": {"a": {"encoding": "octal"}}}, "/options/columns/a/encoding"),
         ({"columns": {"a/b": {"type": "integer"}}}, "/options/columns/a~1b/type"),
         ({"source_timezone": "Europe/Atlantis"}, "/options/source_timezone"),
-        ({"sources": ["fine", "_bad"]}, "/options/sources/1"),
+        ({"sources": ["fine", ".bad"]}, "/options/sources/1"),
         ({"exclude": ["id"]}, "/options/exclude"),
         ({"initial_load": "bare", "insert_marker": "upsert"}, "/options/initial_load"),
     ],

@@ -37,7 +37,7 @@ def test_a_documented_sample_is_this_change(samples: Path, name: str) -> None:
     table, operation, before, after = SAMPLES[name]
     cursor = json.loads(body)["cursor"]
     change = Change(0, operation, before, after, "/before", "/after", source_position=cursor)
-    assert decode_arcion(body) == [AddressedChange(SourceName(None, table), change)]
+    assert decode_arcion(body) == [AddressedChange(SourceName(None, table.schema, table.table), change)]
 
 
 def test_all_documented_samples_make_one_request(samples: Path) -> None:
@@ -172,8 +172,8 @@ def test_another_operation_is_refused(operation: str) -> None:
     assert refusal.places == [(Code.BAD_OP, 0, "/opType", None)]
 
 
-@pytest.mark.parametrize("name", ["", "_t", "a.b", "a.b.c", "../t", "a/b", "e\u0301"])
-def test_a_table_that_no_folder_can_have_is_refused(name: str) -> None:
+@pytest.mark.parametrize("name", ["", "x" * 256])
+def test_a_table_without_a_name_or_with_a_long_one_is_refused(name: str) -> None:
     with refused() as refusal:
         decoded(message(tableName={"name": name}))
     assert refusal.places == [(Code.BAD_NAME, 0, "/tableName", None)]
@@ -188,7 +188,7 @@ def test_a_message_without_a_needed_member_is_refused(missing: str) -> None:
 
 def test_every_wrong_message_is_named() -> None:
     with refused() as refusal:
-        decoded(message(), message("?"), message(), message(exists={"a": 9}), message(tableName={"name": "_"}))
+        decoded(message(), message("?"), message(), message(exists={"a": 9}), message(tableName={"name": ""}))
     assert [place[:2] for place in refusal.places] == [(Code.BAD_OP, 1), (Code.BAD_EXISTS, 3), (Code.BAD_NAME, 4)]
 
 

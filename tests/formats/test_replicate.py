@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from app.domain.change import Change, Image, Operation
-from app.domain.names import TableName
+from app.domain.source_name import SourceName
 from app.errors import Code
 from app.formats.replicate import DataChange, ReplicateRequest, decode_replicate
 from app.formats.replicate_metadata import SourceColumn, TableMetadata
 from tests.support.refusals import refused
 from tests.support.schemas import schema_of
 
-EMPLOYEES = TableName("HR", "EMPLOYEES")
+EMPLOYEES = SourceName(None, "HR", "EMPLOYEES")
 SCHEMA_ID = "6ec0b9d2-6b1f-4f3a-9d3c-5a6a2f4f7f10"
 SCHEMA = schema_of(
     {
@@ -95,7 +95,16 @@ def test_a_metadata_message_declares_its_table(samples: Path) -> None:
     message = sample(samples, "md_employees")
     body = message["message"]
     for spelling, pointer in ((message, "/message"), (body, ""), ({"message": body}, "/message")):
-        metadata = TableMetadata(0, EMPLOYEES, SCHEMA, SCHEMA_ID, 1, pointer, COLUMNS, task="replicate/hr_to_fabric")
+        metadata = TableMetadata(
+            0,
+            SourceName(None, "HR", "EMPLOYEES"),
+            SCHEMA,
+            SCHEMA_ID,
+            1,
+            pointer,
+            COLUMNS,
+            task="replicate/hr_to_fabric",
+        )
         assert decoded(spelling) == ReplicateRequest([metadata], [], 0)
 
 
@@ -185,7 +194,11 @@ def test_an_operation_may_have_any_letter_case(operation: str) -> None:
 
 def test_a_data_message_may_name_its_table() -> None:
     request = decoded(data(data={}, schema="S", table="t"), data(data={}, table="t"), data(data={}, schema="S"))
-    assert [entry.table for entry in request.changes] == [TableName("S", "t"), TableName(None, "t"), None]
+    assert [entry.source for entry in request.changes] == [
+        SourceName(None, "S", "t"),
+        SourceName(None, None, "t"),
+        None,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -227,10 +240,9 @@ COLUMN = {"a": {"ordinal": 1, "type": "INT4"}}
         (metadata_of({}), Code.BAD_SCHEMA, None),
         (metadata_of({"__ROWMARKER__": COLUMN["a"]}), Code.RESERVED_NAME, None),
         (metadata_of({"a": COLUMN["a"], "A": COLUMN["a"]}), Code.BAD_SCHEMA, None),
-        (metadata_of(COLUMN, table="_t"), Code.BAD_NAME, None),
-        (metadata_of(COLUMN, schema="a.b"), Code.BAD_NAME, None),
-        (data(data={}, table="a/b"), Code.BAD_NAME, None),
-        (data(data={}, table="a.b"), Code.BAD_NAME, None),
+        (metadata_of(COLUMN, table=""), Code.BAD_NAME, None),
+        (metadata_of(COLUMN, schema="x" * 256), Code.BAD_NAME, None),
+        (data(data={}, table="x" * 256), Code.BAD_NAME, None),
     ],
 )
 def test_a_message_that_replicate_does_not_write_is_refused(message: Any, code: Code, pointer: str | None) -> None:

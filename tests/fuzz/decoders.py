@@ -117,7 +117,8 @@ def replicate(body: bytes) -> None:
     changes = defaultdict(list)
     for message in request.changes:
         described = {entry.table for entry in request.metadata if entry.schema_id == message.schema_id}
-        table = table_of(message, None, announced.table(message), lambda: described).folded  # noqa: B023  # called at once
+        named = message.source and message.source.table
+        table = table_of(message, named, announced.table(message), lambda: described).folded  # noqa: B023  # called at once
         change, _ = conversations[table].settle(message)
         changes[table].append(change)
     for table, entries in metadata.items():

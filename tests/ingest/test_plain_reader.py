@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.domain.input_limits import UNLIMITED
-from app.domain.names import TableName
 from app.domain.source_name import SourceName
 from app.errors import Code, RejectedInput
 from app.ingest import arcion_json, plain_reader
@@ -41,7 +40,7 @@ def directory(gate: Gate) -> TableDirectory:
     gate.put("tpch.u", TABLE)
     gate.put("tpch.v", TABLE, partial_updates="complete")
     for name in ("tpch.t", "tpch.u", "tpch.v"):
-        gate.ingest.directory.route(SourceName(None, TableName.parse(name)))
+        gate.ingest.directory.route(SourceName.parse(name))
     return gate.ingest.directory
 
 

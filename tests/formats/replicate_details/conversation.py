@@ -16,7 +16,7 @@ from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate import decode_replicate
 from app.formats.replicate_history import SourceHistory, adopt, follow, news
 from app.formats.replicate_metadata import by_table
-from app.formats.replicate_versions import SchemaAnnouncements, TableConversation, table_of
+from app.formats.replicate_versions import SchemaAnnouncements, TableConversation, named_table, table_of
 
 Row = list[Any]
 """A landing row as the samples write it: the marker, then the values in file order."""
@@ -52,7 +52,8 @@ class Tables:
         table = TableName.parse(requested) if requested else None
         for message in request.changes:
             known = self._described_by(message.schema_id)
-            name = table_of(message, table, announced.table(message), known.copy).folded
+            named = named_table(message, table, message.source and message.source.table)
+            name = table_of(message, named, announced.table(message), known.copy).folded
             conversation = conversations.setdefault(name, TableConversation(self._history(name)))
             changes.setdefault(name, []).append(conversation.settle(message)[0])
         for name, conversation in conversations.items():

@@ -1,0 +1,59 @@
+"""Which of the tables that have a source's name, in whatever letter case, the source feeds."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from app.domain.source_name import SourceName
+from app.domain.table import Table
+
+
+class Route(NamedTuple):
+    """Where a source's changes go."""
+
+    table: Table | None
+    twin: Table | None = None
+    """A table whose registered name, or one of whose sources, differs from the source's in letter case only."""
+
+
+def route(source: SourceName, candidates: Sequence[Table]) -> Route:
+    """Return the table that a source feeds: one whose option `sources` names it, else the one of its name.
+
+    `candidates` are the tables that have the name or such a source in any letter case. The exact name counts, save
+    for callers' names of tables, and for tables from before letter case counted.
+    """
+    names = [source] if source.catalog is None else [source, source.plain]
+    for any_case in (False, True):
+        fitting = [table for table in candidates if not any_case or source.any_case or table.any_letter_case]
+        for name in names:
+            for table in fitting:
+                if any(_is(name, given, any_case=any_case) for given in sources_of(table)):
+                    return Route(table)
+        for table in fitting:
+            if any(_is(names[-1], own, any_case=any_case) for own in _names_of(table)):
+                return Route(table)
+    return Route(None, candidates[0] if candidates else None)
+
+
+def sources_of(table: Table) -> list[SourceName]:
+    """Return the names that the table's option `sources` has."""
+    return [SourceName.parse(text) for text in table.options.sources]
+
+
+def is_named(table: Table, source: SourceName) -> bool:
+    """Tell whether the table's option `sources` has this very name."""
+    return any(_is(source, given, any_case=table.any_letter_case) for given in sources_of(table))
+
+
+def case_detail(source: SourceName, twin: Table) -> str:
+    """Say what stands in the way of a source whose name differs from a registered one in letter case only."""
+    return f"the source {source.plain} is not the one that feeds table {twin.name}: their names differ in letter case"
+
+
+def _names_of(table: Table) -> list[SourceName]:
+    """Return the table's own name, and the one that it is being renamed to."""
+    renamed = table.drop_plan.new_name if table.drop_plan else None
+    return [SourceName(None, name.schema, name.table) for name in (table.name, renamed) if name is not None]
+
+
+def _is(one: SourceName, other: SourceName, *, any_case: bool) -> bool:
+    return one.folded == other.folded if any_case else one[:3] == other[:3]
