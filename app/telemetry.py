@@ -3,14 +3,18 @@
 import io
 import logging
 import sys
+import threading
+import traceback
 from collections.abc import Callable, MutableMapping
 from contextlib import suppress
+from types import TracebackType
 from typing import Any, BinaryIO, Final, TypeAlias, cast
 
 import msgspec
 import structlog
 from prometheus_client import Counter, Gauge, Histogram
 
+from app.repeated_lines import RepeatedLines
 from app.settings import LogFormat, Settings
 
 REQUESTS: Final = Counter("mirrorgate_requests_total", "HTTP requests by route and status", ["route", "status"])
@@ -116,15 +120,30 @@ def _showing(show: Callable[[Event], None] | None) -> structlog.types.Processor:
     return pass_on
 
 
+def log_crashes() -> None:
+    """Make an exception that nobody catches one log line: its type and places, never its text: it may hold values."""
+
+    def log_crash(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+        if issubclass(kind, KeyboardInterrupt | SystemExit):
+            return
+        thread = threading.current_thread().name
+        structlog.get_logger().critical("crashed", error=kind.__name__, at=traceback.format_tb(trace), thread=thread)
+
+    sys.excepthook = log_crash
+    threading.excepthook = lambda crash: log_crash(crash.exc_type, crash.exc_value, crash.exc_traceback)
+
+
 def configure_logging(
     settings: Settings, stream: io.RawIOBase | None = None, *, show: Callable[[Event], None] | None = None
 ) -> None:
     """Write one line per event to `stream` or standard error, as JSON or for the console.
 
-    Other libraries' warnings take the same form. `show` sees each warning and error besides.
+    Other libraries' warnings take the same form. A warning or error that repeats is written once a second, with the
+    number of those `repeated` in between. `show` sees each warning and error that is written.
     """
     is_json = settings.log_format is LogFormat.JSON
     text: structlog.types.Processor = _json_text if is_json else structlog.dev.ConsoleRenderer()
+    repeated = RepeatedLines()
     common: list[structlog.types.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -134,7 +153,7 @@ def configure_logging(
     ]
     bytes_out = cast("BinaryIO", stream or UnfailingStream(sys.stderr.buffer))
     structlog.configure(
-        processors=[*common, _json_bytes if is_json else text],
+        processors=[*common[:2], repeated.processor(), *common[2:], _json_bytes if is_json else text],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[settings.log_level.upper()]),
         logger_factory=structlog.BytesLoggerFactory(bytes_out) if is_json else structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
@@ -142,4 +161,5 @@ def configure_logging(
     others = logging.StreamHandler(sys.stderr if stream is None else _TextOver(bytes_out))
     last = [structlog.stdlib.ProcessorFormatter.remove_processors_meta, text]
     others.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=common, processors=last))
+    others.addFilter(repeated.filter)
     logging.basicConfig(level=logging.WARNING, handlers=[others])

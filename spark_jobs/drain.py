@@ -32,7 +32,7 @@ from app.staging.leases import give_up_lease, renew_lease
 from app.staging.retention import RetentionLimits
 from app.staging.schema_revision import require_migrated
 from app.staging.wake import WakeListener
-from app.telemetry import configure_logging
+from app.telemetry import configure_logging, log_crashes
 from spark_jobs.bounded_stop import BoundedStop
 from spark_jobs.build_files import BuildPlace
 from spark_jobs.drain_cycle import DrainCycle
@@ -228,6 +228,7 @@ def main() -> None:
     def drain() -> None:
         if arguments.parent_pid is not None:
             exit_with_parent(arguments.parent_pid)
+        log_crashes()
         run_drain(Settings.from_environment(max_delay_seconds=0.0 if arguments.once else None), once=arguments.once)
 
     run_process(drain, is_child=arguments.parent_pid is not None)

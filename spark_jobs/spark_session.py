@@ -3,19 +3,22 @@
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 import structlog
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from app.domain.failure import described
 from app.settings import Settings
 from app.temporary_folder import temporary_folder
+from spark_jobs.jvm_output import JvmOutput
 
 log = structlog.get_logger()
 
@@ -56,6 +59,7 @@ def running_spark(settings: Settings) -> Iterator[SparkSession]:
                 options |= _kept_in(folder)
             for name, value in options.items():
                 builder = builder.config(name, value)
+            _launch_jvm(options, settings.spark_master)
         if settings.spark_master:
             builder = builder.master(settings.spark_master)
         spark: SparkSession = builder.getOrCreate()
@@ -64,6 +68,19 @@ def running_spark(settings: Settings) -> Iterator[SparkSession]:
         parallelism = spark.sparkContext.defaultParallelism
         spark.sparkContext.parallelize(range(parallelism), parallelism).mapPartitions(iter).collect()
         yield spark
+
+
+def _launch_jvm(options: Mapping[str, str], master: str | None) -> None:
+    """Start Spark's JVM, unless this process has one, so that what it prints becomes log lines."""
+    if SparkContext._gateway is not None:
+        return
+    configuration = SparkConf(loadDefaults=False).setAll([*options.items()])
+    if master:
+        configuration.setMaster(master)
+    launch: Any = launch_gateway  # has no types
+    with JvmOutput() as output:
+        gateway = launch(configuration, {"stdout": output.descriptor, "stderr": output.descriptor})
+    SparkContext._ensure_initialized(gateway=gateway)
 
 
 def _stop(spark: SparkSession) -> None:

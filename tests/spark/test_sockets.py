@@ -144,7 +144,7 @@ def test_with_no_umask_at_all_too_and_nothing_is_left_at_the_end_or_the_next_sta
     environment = os.environ | {"TMPDIR": str(temporary), "PYTHONPATH": str(REPOSITORY)}
     ends = "" if ending == "returns" else "    os.kill(os.getpid(), 9)\n"
     ran = subprocess.run([sys.executable, "-c", PROGRAM + ends], env=environment, capture_output=True, text=True)
-    sockets = json.loads(ran.stdout)
+    sockets = next(json.loads(line) for line in ran.stdout.splitlines() if line.startswith("[["))
     assert any(stat.S_IMODE(socket) == 0o777 for _, socket, _ in sockets)
     assert {stat.S_IMODE(folder) for _, _, folder in sockets} == {0o700}
     (folder,) = {Path(folder) for folder, _, _ in sockets}
@@ -169,6 +169,7 @@ def test_only_where_all_of_spark_is_on_this_machine_a_folder_is_named(
     def asked(builder: SparkSession.Builder) -> SparkSession:
         raise Asked("spark.python.unix.domain.socket.dir" in builder._options)
 
+    monkeypatch.setattr(spark_session, "_launch_jvm", lambda *_: None)
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", asked)
     monkeypatch.setattr(SparkSession, "builder", SparkSession.Builder())
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)

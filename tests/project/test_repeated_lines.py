@@ -1,0 +1,67 @@
+"""No fault fills the log: what repeats is written once a second, with a count."""
+
+import logging
+
+import structlog
+
+from app.repeated_lines import RepeatedLines
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def written(lines: RepeatedLines, **event: object) -> structlog.types.EventDict | None:
+    try:
+        found = lines.processor()(None, "", {"level": "warning", **event})
+    except structlog.DropEvent:
+        return None
+    assert isinstance(found, dict)
+    return found
+
+
+def test_no_line_repeats_faster_than_once_a_second_without_a_count() -> None:
+    clock = Clock()
+    lines = RepeatedLines(clock=clock)
+    shown = []
+    for step in range(1_000):
+        clock.now = 100 + step / 100
+        shown.append(written(lines, event="drain_waits", code="database_unavailable", detail=str(step)))
+    assert len([line for line in shown if line]) == 10
+    assert [line.get("repeated") for line in shown if line] == [None, *[99] * 9]
+
+
+def test_lines_of_other_tables_codes_and_levels_and_of_requests_are_not_left_out() -> None:
+    lines = RepeatedLines(clock=Clock())
+    assert all(written(lines, event="table_not_published", table=f"t{number}") for number in range(100))
+    assert all(written(lines, event="table_not_published", table="t", code=f"c{number}") for number in range(100))
+    assert all(written(lines, event="request", level="info") for _ in range(100))
+    assert all(written(lines, event="request_crashed", request_id=str(number)) for number in range(100))
+
+
+def test_spark_lines_that_differ_in_numbers_alone_are_the_same_line() -> None:
+    lines = RepeatedLines(clock=Clock())
+    shown = [written(lines, event="spark_log", text=f"task {number} rejected (TID {number})") for number in range(50)]
+    assert [line is None for line in shown] == [False, *[True] * 49]
+    assert written(lines, event="spark_log", text="something else")
+
+
+def test_lines_of_other_libraries_are_counted_too() -> None:
+    clock = Clock()
+    lines = RepeatedLines(clock=clock)
+    records = [logging.LogRecord("asyncio", logging.ERROR, "f", 1, "accept failed", (), None) for _ in range(5)]
+    assert [lines.filter(record) for record in records] == [True, False, False, False, False]
+    clock.now += 1
+    again = logging.LogRecord("asyncio", logging.ERROR, "f", 1, "accept failed", (), None)
+    assert lines.filter(again)
+    assert again.getMessage() == "accept failed (repeated: 4)"
+
+
+def test_the_kinds_that_are_remembered_are_bounded() -> None:
+    lines = RepeatedLines(clock=Clock())
+    for number in range(5_000):
+        written(lines, event="e", table=str(number))
+    assert len(lines._written) <= 1_000

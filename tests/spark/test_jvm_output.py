@@ -1,0 +1,76 @@
+"""Whatever Spark prints becomes one log line per record."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from app.settings import PREFIX
+from spark_jobs.jvm_output import JvmOutput, Record, records
+from tests.support.processes import REPOSITORY
+from tests.support.waiting import wait_until
+
+PRINTED = """\
+WARNING: Using incubator modules: jdk.incubator.vector
+26/11/22 05:29:50 WARN NativeCodeLoader: Unable to load native-hadoop library
+Setting default log level to "WARN".
+26/11/22 05:29:54 ERROR Executor: Exception in task 0.0 in stage 1.0 (TID 2)
+org.apache.spark.SparkException: the task was lost
+\tat org.apache.spark.Executor.run(Executor.scala:1)
+Caused by: java.io.IOException: gone
+\t... 30 more
+PySpark daemon failed to flush the output to the worker process:
+Traceback (most recent call last):
+  File "pyspark/daemon.py", line 1, in worker
+    outfile.flush()
+BrokenPipeError: [Errno 32] Broken pipe
+
+Exception in thread "Thread-3" java.lang.NoClassDefFoundError: com/google/Message
+\tat java.base/java.lang.Class.get(Class.java:1)
+"""
+
+
+def test_each_record_is_one_with_its_stack_trace() -> None:
+    found = list(records(PRINTED.splitlines()))
+    assert [(record.level, record.logger, record.text.splitlines()[0][:30]) for record in found] == [
+        ("info", None, "WARNING: Using incubator modul"),
+        ("warning", "NativeCodeLoader", "Unable to load native-hadoop l"),
+        ("info", None, 'Setting default log level to "'),
+        ("error", "Executor", "Exception in task 0.0 in stage"),
+        ("debug", None, "PySpark daemon failed to flush"),
+        ("warning", None, 'Exception in thread "Thread-3"'),
+    ]
+    assert found[3].text.endswith("... 30 more")
+
+
+def test_the_pipe_is_read_to_its_end_in_whatever_pieces_it_comes() -> None:
+    with capture_logs() as logs:
+        with JvmOutput() as output:
+            program = (
+                f"import sys, time\nfor piece in {[PRINTED[:100], PRINTED[100:777], PRINTED[777:], 'no newline']!r}:\n"
+            )
+            program += "    sys.stdout.write(piece); sys.stdout.flush()"
+            subprocess.run([sys.executable, "-c", program], stdout=output.descriptor, check=True)
+        wait_until(lambda: logs and logs[-1].get("text") == "no newline", within=20, what="the last line is read")
+    assert {line["event"] for line in logs} == {"spark_log"}
+    assert "Executor" in {line.get("logger") for line in logs}
+
+
+def test_a_text_without_a_head_is_a_record() -> None:
+    assert list(records(["", "hello", " more"])) == [Record("info", None, "hello\n more")]
+
+
+@pytest.mark.slow
+def test_every_line_of_the_drain_is_one_json_object(database_url: str, tmp_path: Path) -> None:
+    settings = {"DATABASE_URL": database_url, "LANDING_ZONE": str(tmp_path / "zone"), "ALLOW_UNSAFE": "true"}
+    environment = os.environ | {f"{PREFIX}{name}": value for name, value in settings.items()}
+    command = [sys.executable, "-m", "spark_jobs.drain", "--once"]
+    ran = subprocess.run(command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=90)
+    assert ran.returncode == 0
+    events = [json.loads(line)["event"] for line in (ran.stdout + ran.stderr).splitlines()]
+    assert "drain_stopped" in events
+    assert "spark_log" in events
