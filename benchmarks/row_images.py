@@ -176,8 +176,8 @@ def main() -> int:
     for title in ("after", "image", "heap", "index", "on disk"):
         weights.add_column(title, justify="left" if title == "after" else "right")
     with tempfile.TemporaryDirectory() as folder, PrivatePostgres(Path(folder)) as server:
-        migrate(server.url)
-        engine = open_engine(server.url)
+        migrate(server.administration_url)
+        engine = open_engine(server.administration_url)
         for per_batch in (10_000, 1_000):
             for work in measure(engine, arguments.rows, per_batch, arguments.runs):
                 speeds.add_row(*work.speeds())

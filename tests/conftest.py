@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
@@ -24,6 +25,10 @@ for size in ("COLUMNS", "LINES"):  # pytest-xdist gives them to its workers; tes
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivatePostgres]:
     fast = {"max_connections": "400", "fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
     with PrivatePostgres(tmp_path_factory.mktemp("postgres"), fast) as server:
+        with psycopg.connect(server.administration_url, autocommit=True) as connection:
+            # What tests do beside the gateway: databases of their own, and deletions in any order.
+            connection.execute("ALTER ROLE gateway CREATEDB")
+            connection.execute("GRANT SET ON PARAMETER session_replication_role TO gateway")
         yield server
 
 

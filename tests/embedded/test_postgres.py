@@ -16,6 +16,7 @@ import pytest
 from app.embedded import postgres as postgres_module
 from app.embedded.postgres import PrivatePostgres
 from app.errors import Code, Misconfigured
+from app.staging.schema_revision import migrate
 from tests.support.processes import REPOSITORY, is_alive, read_line, started
 from tests.support.waiting import wait_until
 
@@ -77,7 +78,38 @@ def test_a_fresh_data_directory_gets_an_empty_utf8_database(tmp_path: Path) -> N
             "SELECT current_database(), current_user, current_setting('server_encoding'),"
             " current_setting('TimeZone'), current_setting('server_version_num')::int / 10000"
         ).fetchone()
-    assert answer == ("mirrorgate", "mirrorgate", "UTF8", "UTC", 18)
+    assert answer == ("mirrorgate", "gateway", "UTF8", "UTC", 18)
+
+
+def test_the_role_of_the_gateway_is_no_superuser_and_cannot_read_files_of_the_machine(tmp_path: Path) -> None:
+    with PrivatePostgres(tmp_path, FAST) as postgres, psycopg.connect(postgres.url, autocommit=True) as connection:
+        [is_super] = connection.execute("SELECT rolsuper FROM pg_roles WHERE rolname = current_user").fetchone() or ()
+        assert is_super is False
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("SELECT pg_read_file('/etc/passwd')")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("COPY (SELECT 1) TO PROGRAM 'true'")
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("SET ROLE mirrorgate")
+
+
+def test_what_the_superuser_owned_before_becomes_the_gateways_at_the_next_start(tmp_path: Path) -> None:
+    with PrivatePostgres(tmp_path, FAST) as postgres:
+        migrate(postgres.administration_url)
+        with psycopg.connect(postgres.administration_url, autocommit=True) as connection:
+            connection.execute("ALTER DATABASE mirrorgate OWNER TO mirrorgate")
+            connection.execute("CREATE TABLE public.mine (id bigserial)")
+    with PrivatePostgres(tmp_path, FAST) as postgres:
+        with psycopg.connect(postgres.url, autocommit=True) as connection:
+            left = connection.execute(
+                """SELECT relname FROM pg_class WHERE relowner = 'mirrorgate'::regrole
+                AND relnamespace::regnamespace::text IN ('mirrorgate', 'public')"""
+            ).fetchall()
+            connection.execute("INSERT INTO mirrorgate.producers (principal, producer) VALUES ('p', 'q')")
+            connection.execute("ALTER TABLE mirrorgate.producers ADD COLUMN noted text")
+            connection.execute("DROP TABLE public.mine")
+        migrate(postgres.url)
+    assert left == []
 
 
 def test_data_survives_a_restart(tmp_path: Path) -> None:

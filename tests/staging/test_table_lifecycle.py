@@ -205,7 +205,7 @@ def test_only_a_quarantined_table_is_released_and_it_is_kept_who_and_why(engine:
         assert refusal.code is Code.WRONG_TABLE_STATE
     with engine.begin() as connection:
         assert ACTS["release"](connection, ONE).state is TableState.ACTIVE
-        [event] = list_events(connection, T, after=0, most=10)
+        _, event = list_events(connection, T, after=0, most=10)
     assert (event.actor, event.action, event.reason) == ("operator", "release", "looked")
 
 
