@@ -11,6 +11,7 @@ from app import cli_declare, cli_operate  # noqa: F401  # they add their command
 from app.cli_access import audit, keys
 from app.cli_dead_letters import dead_letters
 from app.cli_doctor import doctor
+from app.cli_landing_zone import landing_zone
 from app.cli_parts import api, drain, list_settings, migrate, up
 from app.cli_remote import status, tables
 from app.cli_send import send
@@ -26,6 +27,7 @@ app = typer.Typer(
 )
 app.add_typer(keys, name="keys")
 app.add_typer(tables, name="tables")
+app.add_typer(landing_zone, name="landing-zone")
 app.command()(audit)
 app.add_typer(dead_letters, name="dead-letters")
 app.command()(doctor)

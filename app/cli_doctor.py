@@ -36,10 +36,11 @@ def doctor(
     What is set in the environment is examined, else the gateway that `mirrorgate up` runs on the data directory. The
     landing zone is tried out below `_scratchPad`, which mirroring does not look at, and nothing is left there.
     """
+    from app.cli_direct import direct_settings
     from app.doctor import examine, landing_place, not_examined  # they import Arrow and SQLAlchemy
     from app.telemetry import configure_logging
 
-    settings = _settings(landing_zone, data_dir)
+    settings = direct_settings(landing_zone, data_dir)
     configure_logging(settings)
     place = None if settings.landing_zone is None else landing_place(settings)
     database_url = None if settings.database_url is None else settings.database_url.get_secret_value()
@@ -71,21 +72,6 @@ def findings_grid(findings: list[Finding]) -> Grid:
 
 def _plain(text: str) -> str:
     return text.replace("[", r"\[")
-
-
-def _settings(landing_zone: str | None, data_dir: Path) -> "Settings":
-    """What is given and set; for the rest what a gateway on the data directory uses."""
-    from app.embedded import running_url
-    from app.settings import Settings
-
-    settings = Settings.from_environment(landing_zone=landing_zone)
-    own_zone = data_dir / "landing-zone"
-    found: dict[str, object] = {"landing_zone": landing_zone}
-    if settings.database_url is None:
-        found["database_url"] = running_url(data_dir)
-    if settings.landing_zone is None and own_zone.is_dir():
-        found["landing_zone"] = str(own_zone)
-    return Settings.from_environment(**found)
 
 
 def _spark_findings(settings: "Settings", data_dir: Path) -> list[Finding]:

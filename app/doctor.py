@@ -15,15 +15,15 @@ import structlog
 from app.domain.database_findings import judge_clock, judge_database
 from app.domain.finding import Finding, Outcome, unsafe_among
 from app.domain.machine_findings import judge_space, judge_variables, judge_versions
-from app.domain.zone_findings import ZoneCheck, judge_seen, judge_zone
+from app.domain.zone_findings import ZoneCheck, judge_zone
 from app.errors import Code, MirrorgateError, Misconfigured
 from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.probe import probe_zone
 from app.landing.storage_address import StorageOptions
-from app.landing.zone_owner import look_at_owner
 from app.settings import Settings, unknown_variables
 from app.staging.database import open_engine
-from app.staging.safety import database_facts, present_installation
+from app.staging.safety import database_facts
+from app.zone_claim import look_at_zone
 
 log = structlog.get_logger()
 
@@ -37,6 +37,11 @@ PACKAGES: Final = (
     "azure-storage-file-datalake",
     "azure-identity",
 )
+
+_REFUSED_ANYWAY: Final[Mapping[str, Code]] = {
+    ZoneCheck.OWNER: Code.LANDING_ZONE_TAKEN,
+    ZoneCheck.KNOWN: Code.LANDING_ZONE_CHANGED,
+}
 
 
 def examine(
@@ -59,15 +64,16 @@ def examine(
 def require_safe(findings: list[Finding], *, allow_unsafe: bool) -> None:
     """Log each warning; raise Misconfigured `unsafe_setup` for what is unsafe, or with `allow_unsafe` say it loudly.
 
-    Raises Misconfigured `landing_zone_taken` in any case for the landing zone of another gateway.
+    Raises Misconfigured in any case for the landing zone of another gateway (`landing_zone_taken`), or another one than
+    the database's (`landing_zone_changed`).
     """
     unsafe = unsafe_among(findings)
     for finding in findings:
         if finding.outcome is Outcome.WARNING:
             log.warning("start_check", check=finding.check, detail=finding.detail, remedy=finding.remedy)
     for finding in unsafe:
-        if finding.check == ZoneCheck.OWNER:
-            raise Misconfigured(Code.LANDING_ZONE_TAKEN, finding.detail, remedy=finding.remedy)
+        if (code := _REFUSED_ANYWAY.get(finding.check)) is not None:
+            raise Misconfigured(code, finding.detail, remedy=finding.remedy)
     if unsafe and not allow_unsafe:
         remedies = dict.fromkeys(str(finding.remedy) for finding in unsafe)
         raise Misconfigured(
@@ -133,7 +139,7 @@ def _owner(place: ZonePlace, database_url: str) -> list[Finding]:
     findings on it say."""
     engine = open_engine(database_url, pool_size=1, application="mirrorgate doctor")
     try:
-        return [judge_seen(look_at_owner(place, present_installation(engine)))]
+        return judge_zone(look_at_zone(engine, place))
     except MirrorgateError as error:
         taken = error.code is Code.LANDING_ZONE_TAKEN
         return [Finding(ZoneCheck.OWNER, Outcome.UNSAFE, error.detail, error.remedy)] if taken else []

@@ -429,6 +429,17 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         "Check MIRRORGATE_LANDING_ZONE and MIRRORGATE_DATABASE_URL: each gateway needs a landing zone of its own. To "
         "begin anew, take a new one, or empty that of a gateway that is gone for good (docs/operations.md).",
     ),
+    Code.LANDING_ZONE_CHANGED: CodeFacts(
+        Kind.MISCONFIGURED,
+        "The landing zone is not the one that the database publishes into.",
+        "Set MIRRORGATE_LANDING_ZONE to the zone that the message names, or mount it. To publish into the other one "
+        "from now on, run `mirrorgate landing-zone move` (docs/operations.md).",
+    ),
+    Code.LANDING_ZONE_AWAY: CodeFacts(
+        Kind.UNAVAILABLE,
+        "The landing zone is away while the drain runs: not mounted, out of reach, or exchanged for another.",
+        "Mount the landing zone again; the drain goes on by itself as soon as it is back.",
+    ),
     Code.UNSAFE_SETUP: CodeFacts(
         Kind.MISCONFIGURED,
         "The landing zone or Postgres lacks something without which changes could be lost, repeated or mixed up.",

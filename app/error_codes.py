@@ -114,6 +114,8 @@ class Code(StrEnum):
     LANDING_ZONE_UNSUPPORTED = "landing_zone_unsupported"
     LANDING_ZONE_UNUSABLE = "landing_zone_unusable"
     LANDING_ZONE_TAKEN = "landing_zone_taken"
+    LANDING_ZONE_CHANGED = "landing_zone_changed"
+    LANDING_ZONE_AWAY = "landing_zone_away"
     UNSAFE_SETUP = "unsafe_setup"
     ALREADY_RUNNING = "already_running"
     DATABASE_NOT_MIGRATED = "database_not_migrated"

@@ -23,8 +23,7 @@ from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.parquet_file import FileLayout
 from app.landing.publish import announce_partner
 from app.landing.retries import TryAgain
-from app.landing.zone import PathKind, ScratchRevoked
-from app.landing.zone_owner import claim_zone
+from app.landing.zone import PathKind
 from app.settings import Settings
 from app.staging.build_activity import newest_statement_at
 from app.staging.database import answer_within, open_engine, pin_marker_position, translated_errors
@@ -115,7 +114,6 @@ def run_drain(settings: Settings, *, once: bool) -> None:
     with BoundedStop() as stop, running_spark(settings) as spark:
         cycle = open_cycle(settings, spark, uuid4())
         drain = Drain(cycle, bins=settings.drain_bins, stopping=stop.stopping)
-        _claim_landing_zone(cycle)
         announce_partner(cycle.zone, cycle.worker_id, settings.partner_name, settings.source_type)
         ping = SparkPing(spark, stuck_seconds=settings.spark_stuck_seconds)
         stop.last_acts += [ping.kill, partial(_give_up, cycle)]
@@ -187,25 +185,16 @@ def _check_start(settings: Settings) -> None:
 
 
 def _check_landing_zone(place: ZonePlace) -> None:
-    """Raises Misconfigured `landing_zone_unusable` when it cannot be looked at, or is a file; TemporarilyUnavailable
+    """Raises Misconfigured `landing_zone_unusable` when it cannot be looked at, or is no folder; TemporarilyUnavailable
     while its service is away, which another start may outlive."""
     try:
-        usable = open_zone(place).kind("") is not PathKind.FILE
+        usable = open_zone(place).kind("") in (PathKind.ABSENT, PathKind.FOLDER)
     except TryAgain as error:
         raise TemporarilyUnavailable(Code.NOT_READY, f"landing zone {place.location}: {error}") from error
     except OSError as error:
         raise Misconfigured(Code.LANDING_ZONE_UNUSABLE, f"landing zone {place.location}: {error}") from error
     if not usable:
-        raise Misconfigured(Code.LANDING_ZONE_UNUSABLE, f"landing zone {place.location} is a file")
-
-
-def _claim_landing_zone(cycle: DrainCycle) -> None:
-    """Raises Misconfigured `landing_zone_taken`, or `landing_zone_unusable` when it cannot be written."""
-    place = cycle.place.landing_zone
-    try:
-        claim_zone(place, cycle.installation_id)
-    except (OSError, ScratchRevoked) as error:
-        raise Misconfigured(Code.LANDING_ZONE_UNUSABLE, f"landing zone {place.location}: {error}") from error
+        raise Misconfigured(Code.LANDING_ZONE_UNUSABLE, f"landing zone {place.location} is not a folder")
 
 
 def _listen(database_url: str, wake: threading.Event, stopping: threading.Event) -> None:

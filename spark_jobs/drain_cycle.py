@@ -16,8 +16,9 @@ from app.domain.drain_plan import FileLimits
 from app.domain.failure import described
 from app.domain.landing_file import BuiltFile, PlannedFile
 from app.domain.table import Epoch, Table, TableId, TableState
-from app.errors import Code, InvariantBroken, MirrorgateError
+from app.errors import Code, InvariantBroken, MirrorgateError, TemporarilyUnavailable
 from app.landing.open_zone import open_zone
+from app.landing.own_zone import OwnZone
 from app.landing.publish import (
     Scratch,
     remove_table_folder,
@@ -26,9 +27,10 @@ from app.landing.publish import (
 )
 from app.landing.scratch_sweep import newest_epoch
 from app.landing.zone import LandingZone
-from app.staging.database import Engine, answer_within, installation_id, open_engine, translated_errors
+from app.staging.database import Connection, Engine, answer_within, installation_id, open_engine, translated_errors
 from app.staging.file_plans import plan_next_files
 from app.staging.landing_ledger import files_to_repair, record_repaired, tables_to_repair
+from app.staging.landing_zone import known_zone
 from app.staging.leases import (
     Claim,
     check_epoch,
@@ -41,6 +43,7 @@ from app.staging.mirror_states import note_folder_gone
 from app.staging.table_failures import FAILING_AFTER, clear_failures, has_failed, record_failure
 from app.staging.table_rebirth import finish_drop
 from app.staging.table_registry import find_table_by_id, find_tables_by_id, note_drop_trouble, quarantine_table
+from app.zone_claim import claim_landing_zone
 from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files
 from spark_jobs.mirror_watch import is_mirrored
 from spark_jobs.publishing import TOGETHER, ClaimedTable, Failures, Publishing
@@ -51,6 +54,10 @@ log = structlog.get_logger()
 
 FILES_PER_ROUND: Final = 8
 """Files of one table that one Spark job may build ahead; they are still published one by one, in order."""
+
+REMOTE_SEEN_SECONDS: Final = 10.0
+"""A remote zone that was seen so short a time ago is not asked for again before tables are claimed: it costs a request,
+and each take-over and each rename asks anyway."""
 
 DROP_SECONDS: Final = 600.0
 """Deleting all that is staged of a large table takes far longer than any other transaction."""
@@ -97,10 +104,17 @@ class DrainCycle:
             silence_seconds=self.database_seconds,
         )
         self.zone: LandingZone = open_zone(self.place.landing_zone)
+        try:
+            known = claim_landing_zone(self.engine, self.place.landing_zone)
+        except Exception:
+            self.engine.dispose()
+            raise
         with translated_errors(), self.engine.begin() as connection:
             self.installation_id = installation_id(connection)
+        self.own_zone = OwnZone(self.zone, known, self.installation_id)
+        remote = self.place.landing_zone.is_remote
         self.publishing = Publishing(
-            self.engine, self.zone, self.installation_id, together=1 if self.place.landing_zone.is_remote else TOGETHER
+            self.engine, self.zone, self.own_zone, self.installation_id, together=1 if remote else TOGETHER
         )
 
     @property
@@ -109,9 +123,15 @@ class DrainCycle:
         return self.tasks or int(self.spark.sparkContext.defaultParallelism)
 
     def due(self) -> list[TableId]:
-        """Tables with something to publish now that no other live worker owns."""
+        """Tables with something to publish now that no other live worker owns.
+
+        Raises TemporarilyUnavailable `landing_zone_away` while there are such tables and the zone is away.
+        """
         with translated_errors(), self.engine.begin() as connection:
-            return due_tables(connection, self.worker_id, self.limits, most=1_000)
+            due = due_tables(connection, self.worker_id, self.limits, most=1_000)
+        if due:
+            self.own_zone.require(within=REMOTE_SEEN_SECONDS if self.place.landing_zone.is_remote else 0.0)
+        return due
 
     def prepare(self, table_id: TableId, *, slots: int = 1) -> ClaimedTable | None:
         """W1 to W4 for one table whose files may be built by `slots` tasks at once; None when there is nothing to do,
@@ -203,12 +223,25 @@ class DrainCycle:
         )
 
     def _claim(self, table_id: TableId) -> tuple[Table | None, Epoch | None]:
+        held = self.held.get(table_id)
+        if held is None:  # before the claim: while the zone is away no epoch is burned
+            self.own_zone.require()
         with self.engine.begin() as connection:
-            epoch = claim_table(connection, table_id, self.worker_id, held=self.held.get(table_id))
+            self._require_known_zone(connection)
+            epoch = claim_table(connection, table_id, self.worker_id, held=held)
             table = find_table_by_id(connection, table_id)
-        if table is not None and epoch is not None and self.held.get(table_id) != epoch:
+        if table is not None and epoch is not None and epoch != held:
+            if held is not None:
+                self.own_zone.require()
             epoch = self._beyond_scratch(table, epoch)
         return table, epoch
+
+    def _require_known_zone(self, connection: Connection) -> None:
+        """Raise TemporarilyUnavailable `landing_zone_away` once the database has been moved to another zone."""
+        known = known_zone(connection)
+        if known is not None and known.zone_id != self.own_zone.known.zone_id:
+            detail = f"the database publishes into {known} now: start this drain with that zone"
+            raise TemporarilyUnavailable(Code.LANDING_ZONE_AWAY, detail)
 
     def _beyond_scratch(self, table: Table, epoch: Epoch) -> Epoch:
         """The claimed epoch, or a later one where the scratch has seen it: the database was restored."""
@@ -258,7 +291,9 @@ class DrainCycle:
 
         A process that dies between two of them leaves the rest to the next owner.
         """
+        self.own_zone.require()
         remove_table_folder(self.zone, table, self.installation_id, Scratch(table.table_id, epoch))
+        self.own_zone.require()  # a folder that is gone with the whole zone is not deleted
         if self._mirroring_lags(table, epoch):
             self.waiting.add(table.table_id)
             return None
@@ -266,7 +301,7 @@ class DrainCycle:
             finished = finish_drop(connection, table, epoch, marker_first=self.place.layout.marker_first)
             reborn = find_table_by_id(connection, table.table_id)
         self._recover({table.table_id})
-        log.info("table_dropped", **named(table), **asdict(finished))
+        log.info("table_dropped", **(named(table) | asdict(finished)))
         return reborn
 
     def _mirroring_lags(self, table: Table, epoch: Epoch) -> bool:
@@ -301,7 +336,8 @@ class DrainCycle:
 
     def _fail(self, table_id: TableId, table: Table | None, epoch: Epoch | None, error: Exception) -> None:
         """Forget the epoch, so that the next try begins with a new one; quarantine what must not be tried again,
-        unless the epoch is over: then what was seen is the next owner's to judge."""
+        unless the epoch is over: then what was seen is the next owner's to judge. Nothing is concluded from what was
+        seen while the landing zone is away."""
         self.held.pop(table_id, None)
         failure = described(error)
         shown: dict[str, Any] = {"table_id": table_id} if table is None else named(table)
@@ -309,6 +345,8 @@ class DrainCycle:
         if epoch is None:
             return
         try:
+            if failure.code in QUARANTINES:
+                self.own_zone.require()
             with translated_errors(), self.engine.begin() as connection:
                 check_epoch(connection, table_id, epoch)
                 note_drop_trouble(connection, table_id, f"{failure.code}: {failure.detail}; tried again")

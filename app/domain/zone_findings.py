@@ -25,6 +25,7 @@ class ZoneCheck(StrEnum):
     CLEAN_UP = "zone_clean_up"
     EXECUTOR_WRITES = "zone_executor_writes"
     OWNER = "zone_owner"
+    KNOWN = "zone_known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,11 @@ _RULES: Final = {
     ),
     ZoneCheck.OWNER: _Rule(
         Outcome.UNSAFE, "no other gateway has the landing zone", CATALOGUE[Code.LANDING_ZONE_TAKEN].remedy
+    ),
+    ZoneCheck.KNOWN: _Rule(
+        Outcome.UNSAFE,
+        "it is the landing zone that the database publishes into",
+        CATALOGUE[Code.LANDING_ZONE_CHANGED].remedy,
     ),
 }
 

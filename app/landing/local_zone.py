@@ -22,11 +22,10 @@ _NO_FOLDER: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 
 class LocalZone:
-    """The folder `root`; created when missing."""
+    """The folder `root`. Nothing is created until a folder in it is: a root that is gone may be a lost mount."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        root.mkdir(parents=True, exist_ok=True)
 
     def kind(self, path: str) -> PathKind:
         return _kind_at(self._root / path)

@@ -1,7 +1,8 @@
-"""Which gateway a landing zone belongs to: `_scratchPad/_gateway.json` names its installation.
+"""Which gateway a landing zone belongs to: `_scratchPad/_gateway.json` names the zone and its installation.
 
 Gateways with databases of their own count their tables from 1 each. In one landing zone they would take each other's
-scratch for that of a former owner and revoke it again and again, and neither would publish anything.
+scratch for that of a former owner and revoke it again and again, and neither would publish anything. The id of the zone
+tells it from an empty folder in its place, such as a mount point without its mount.
 """
 
 from typing import Final
@@ -9,6 +10,7 @@ from uuid import UUID, uuid4
 
 import msgspec
 
+from app.domain.landing_zone import KnownZone
 from app.domain.zone_findings import Seen, ZoneCheck
 from app.errors import Code, Misconfigured
 from app.landing.folder_marker import MARKER
@@ -20,52 +22,87 @@ OWNER: Final = f"{SCRATCH}/{MARKER}"
 
 
 class ZoneMarker(msgspec.Struct, frozen=True):
-    """The file's content."""
+    """The file's content; a file from before zones had ids has none."""
 
     installation_id: UUID
+    zone_id: UUID | None = None
 
 
-def look_at_owner(place: ZonePlace, installation_id: UUID | None) -> Seen:
-    """Whether the landing zone is this installation's, or nobody's yet; None is a database without one.
+def look_at_owner(place: ZonePlace, installation_id: UUID | None, known: KnownZone | None = None) -> list[Seen]:
+    """Whether the landing zone is this installation's, or nobody's yet, and the one that its database remembers.
 
-    Raises Misconfigured `landing_zone_taken` for a marker that cannot be read, and OSError.
+    An installation id of None is a database without one. Raises Misconfigured `landing_zone_taken` for a marker that
+    cannot be read, and OSError.
     """
-    owner = _owner(open_zone(place), place)
-    return Seen(ZoneCheck.OWNER, None if owner in (None, installation_id) else _whose(place, owner, installation_id))
+    marker = read_owner(open_zone(place), place.location)
+    foreign = marker is not None and marker.installation_id != installation_id
+    owner = Seen(ZoneCheck.OWNER, _whose(place, marker, installation_id) if foreign else None)
+    other = known is not None and not foreign and _is_other(marker, known)
+    return [owner, Seen(ZoneCheck.KNOWN, _differs(place, marker, known) if known is not None and other else None)]
 
 
-def claim_zone(place: ZonePlace, installation_id: UUID) -> None:
-    """Make the landing zone this installation's; safe to repeat, and by several drains of it at once.
+def claim_zone(place: ZonePlace, installation_id: UUID, known: KnownZone | None = None) -> KnownZone:
+    """Make the landing zone this installation's; safe to repeat, but by one process of an installation at a time.
 
     The marker appears whole, and never takes the place of another where the store keeps to rename conditions; where it
     does not, two that come at the same moment may both go on until the next start. A process that dies inside leaves
-    at most a file in scratch that is swept. Raises Misconfigured `landing_zone_taken` for another's zone, OSError,
-    ScratchRevoked.
+    at most a file in scratch that is swept. Raises Misconfigured `landing_zone_taken` for another's zone,
+    `landing_zone_changed` for one that is not the known one, OSError, ScratchRevoked.
     """
     zone = open_zone(place)
-    if _owner(zone, place) is None:
-        prepared = f"{SCRATCH}/gateway-{uuid4()}"
-        zone.create_folder(SCRATCH)
-        zone.create_file(prepared, msgspec.json.encode(ZoneMarker(installation_id)))
-        if zone.rename(prepared, OWNER) is RenameOutcome.SOURCE_MISSING:
-            raise FileNotFoundError(prepared)
-    owner = _owner(zone, place)
-    if owner != installation_id:
-        raise _taken(_whose(place, owner, installation_id))
+    marker = read_owner(zone, place.location)
+    if marker is not None and marker.installation_id != installation_id:
+        raise _taken(_whose(place, marker, installation_id))
+    if known is not None and _is_other(marker, known):
+        raise Misconfigured(Code.LANDING_ZONE_CHANGED, _differs(place, marker, known))
+    if marker is None or marker.zone_id is None:
+        marker = _write(zone, ZoneMarker(installation_id, uuid4()), new=marker is None, location=place.location)
+    if marker.installation_id != installation_id or marker.zone_id is None:
+        raise _taken(_whose(place, marker, installation_id))
+    return KnownZone(marker.zone_id, place.location)
 
 
-def _owner(zone: LandingZone, place: ZonePlace) -> UUID | None:
-    if zone.kind(OWNER) is PathKind.ABSENT:
+def read_owner(zone: LandingZone, location: str) -> ZoneMarker | None:
+    """What the zone's marker says, None where there is none. Raises Misconfigured `landing_zone_taken`, OSError."""
+    kind = zone.kind(OWNER)
+    if kind is PathKind.ABSENT:
         return None
-    with zone.read_file(OWNER) as file:
-        content = file.read()
+    content = b""
+    if kind is PathKind.FILE:
+        with zone.read_file(OWNER) as file:
+            content = file.read()
     try:
-        return msgspec.json.decode(content, type=ZoneMarker).installation_id
+        return msgspec.json.decode(content, type=ZoneMarker)
     except msgspec.DecodeError:
-        raise _taken(f"{OWNER} in landing zone {place.location} names no installation") from None
+        raise _taken(f"{OWNER} in landing zone {location} names no installation") from None
 
 
-def _whose(place: ZonePlace, owner: UUID | None, installation_id: UUID | None) -> str:
+def _write(zone: LandingZone, marker: ZoneMarker, *, new: bool, location: str) -> ZoneMarker:
+    """Put the marker there, or an id into the one that is there; what stands there then."""
+    prepared = f"{SCRATCH}/gateway-{uuid4()}"
+    zone.create_folder(SCRATCH)
+    zone.create_file(prepared, msgspec.json.encode(marker))
+    if not new:
+        zone.replace_file(prepared, OWNER)
+    elif zone.rename(prepared, OWNER) is RenameOutcome.SOURCE_MISSING:
+        raise FileNotFoundError(prepared)
+    written = read_owner(zone, location)
+    if written is None:
+        raise FileNotFoundError(OWNER)
+    return written
+
+
+def _is_other(marker: ZoneMarker | None, known: KnownZone) -> bool:
+    return marker is None or marker.zone_id != known.zone_id
+
+
+def _differs(place: ZonePlace, marker: ZoneMarker | None, known: KnownZone) -> str:
+    found = f"it has no {OWNER}" if marker is None else f"its {OWNER} names zone {marker.zone_id}"
+    return f"landing zone {place.location} is not the one that this database publishes into, {known}: {found}"
+
+
+def _whose(place: ZonePlace, marker: ZoneMarker | None, installation_id: UUID | None) -> str:
+    owner = None if marker is None else marker.installation_id
     own = "this database is none" if installation_id is None else f"this database is installation {installation_id}"
     return f"landing zone {place.location} belongs to another gateway: {OWNER} names installation {owner}, {own}"
 

@@ -37,10 +37,12 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "zone"
 
 
-def test_the_root_is_created_with_its_parents(tmp_path: Path) -> None:
-    LocalZone(tmp_path / "a" / "b")
-    LocalZone(tmp_path / "a" / "b")
-    assert (tmp_path / "a" / "b").is_dir()
+def test_the_root_is_created_with_its_parents_by_the_first_folder_in_it_and_by_nothing_else(tmp_path: Path) -> None:
+    zone = LocalZone(tmp_path / "a" / "b")
+    assert zone.names("") == []
+    assert not (tmp_path / "a").exists()
+    zone.create_folder("scratch")
+    assert (tmp_path / "a" / "b" / "scratch").is_dir()
 
 
 def test_a_folder_that_appears_while_it_is_looked_for_is_never_taken_for_a_file(

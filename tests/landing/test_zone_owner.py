@@ -1,5 +1,6 @@
 """A landing zone is one gateway's: the first to claim it has it, its own drains may always, any other is refused."""
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -41,9 +42,9 @@ def content(zone: LandingZone) -> bytes:
 
 def test_a_zone_without_a_marker_becomes_the_claimants_whatever_is_in_it(folder: ZonePlace, tmp_path: Path) -> None:
     (tmp_path / SCRATCH / "7" / "1").mkdir(parents=True)
-    assert look_at_owner(folder, OURS).instead is None
-    claim_zone(folder, OURS)
-    assert (tmp_path / OWNER).read_bytes() == b'{"installation_id":"00000000-0000-0000-0000-000000000001"}'
+    assert look_at_owner(folder, OURS)[0].instead is None
+    zone = claim_zone(folder, OURS)
+    assert json.loads((tmp_path / OWNER).read_bytes()) == {"installation_id": str(OURS), "zone_id": str(zone.zone_id)}
     assert {path.name for path in (tmp_path / SCRATCH).iterdir()} == {"7", "_gateway.json"}
 
 
@@ -52,7 +53,7 @@ def test_the_same_installation_may_claim_it_again_and_changes_nothing(folder: Zo
     before = (tmp_path / OWNER).stat()
     claim_zone(folder, OURS)
     assert (tmp_path / OWNER).stat() == before
-    assert look_at_owner(folder, OURS).instead is None
+    assert look_at_owner(folder, OURS)[0].instead is None
 
 
 def test_another_installation_is_refused_and_told_whose_it_is(folder: ZonePlace, tmp_path: Path) -> None:
@@ -61,13 +62,13 @@ def test_another_installation_is_refused_and_told_whose_it_is(folder: ZonePlace,
     for told in (str(tmp_path), OWNER, str(OURS), str(OTHER)):
         assert told in error.detail
     assert "docs/operations.md" in error.remedy
-    assert look_at_owner(folder, OURS).instead == error.detail
+    assert look_at_owner(folder, OURS)[0].instead == error.detail
 
 
 def test_a_database_without_an_installation_is_not_the_owner(folder: ZonePlace) -> None:
-    assert look_at_owner(folder, None).instead is None
+    assert look_at_owner(folder, None)[0].instead is None
     claim_zone(folder, OTHER)
-    assert look_at_owner(folder, None).instead is not None
+    assert look_at_owner(folder, None)[0].instead is not None
 
 
 @pytest.mark.parametrize("written", [b"", b"{}", b'{"installation_id":"me"}', b"\xff"])
@@ -76,6 +77,36 @@ def test_a_marker_that_names_nobody_is_nobodys_to_take(folder: ZonePlace, tmp_pa
     (tmp_path / OWNER).write_bytes(written)
     assert OWNER in refusal(lambda: claim_zone(folder, OURS)).detail
     refusal(lambda: look_at_owner(folder, OURS))
+
+
+def test_a_marker_from_before_zones_had_ids_gets_one_once(folder: ZonePlace, tmp_path: Path) -> None:
+    (tmp_path / SCRATCH).mkdir()
+    (tmp_path / OWNER).write_text(json.dumps({"installation_id": str(OURS)}))
+    zone = claim_zone(folder, OURS)
+    assert claim_zone(folder, OURS, zone) == zone
+    assert json.loads((tmp_path / OWNER).read_bytes())["zone_id"] == str(zone.zone_id)
+    assert [path.name for path in (tmp_path / SCRATCH).iterdir()] == ["_gateway.json"]
+
+
+def test_another_zone_than_the_known_one_is_refused_and_left_alone(folder: ZonePlace, tmp_path: Path) -> None:
+    known = claim_zone(ZonePlace(str(tmp_path / "known")), OURS)
+    empty, other = ZonePlace(str(tmp_path / "empty")), ZonePlace(str(tmp_path / "other"))
+    claim_zone(other, OURS)
+    for zone, found in ((empty, "it has no"), (other, "names zone")):
+        with pytest.raises(Misconfigured) as refused:
+            claim_zone(zone, OURS, known)
+        assert refused.value.code is Code.LANDING_ZONE_CHANGED
+        assert str(known) in refused.value.detail
+        assert found in refused.value.detail
+        assert look_at_owner(zone, OURS, known)[1].instead == refused.value.detail
+    assert not (tmp_path / "empty").exists()
+
+
+def test_the_known_zone_under_another_address_is_the_known_zone(tmp_path: Path) -> None:
+    known = claim_zone(ZonePlace(str(tmp_path / "one")), OURS)
+    (tmp_path / "one").rename(tmp_path / "two")
+    moved = claim_zone(ZonePlace(str(tmp_path / "two")), OURS, known)
+    assert (moved.zone_id, moved.location) == (known.zone_id, str(tmp_path / "two"))
 
 
 def claimed_meanwhile(monkeypatch: pytest.MonkeyPatch, folder: ZonePlace, by: UUID) -> None:

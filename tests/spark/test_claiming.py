@@ -12,6 +12,8 @@ import sqlalchemy as sa
 from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
+from app import zone_claim
+from app.domain.landing_zone import KnownZone
 from app.errors import Code, Misconfigured
 from app.landing import zone_owner
 from app.landing.open_zone import ZonePlace
@@ -71,11 +73,11 @@ def test_a_zone_that_another_gateway_claims_while_spark_starts_is_left_to_it(
     stage_keys(engine, registered(engine, "t", ID), [1])
     claim = zone_owner.claim_zone
 
-    def late(place: ZonePlace, installation: UUID) -> None:
+    def late(place: ZonePlace, installation: UUID, known: KnownZone | None) -> KnownZone:
         claim(place, OTHER)
-        claim(place, installation)
+        return claim(place, installation, known)
 
-    monkeypatch.setattr(drains, "claim_zone", late)
+    monkeypatch.setattr(zone_claim, "claim_zone", late)
     with pytest.raises(Misconfigured) as refusal:
         run_drain(settings, once=True)
     assert refusal.value.code is Code.LANDING_ZONE_TAKEN

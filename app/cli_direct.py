@@ -1,0 +1,59 @@
+"""Parts of commands that look at the database and the landing zone themselves, as a drain does, not through the API.
+
+The API never sees the landing zone: it may run where no zone is mounted and no credential for OneLake is set. Import
+this module only once a command runs: it brings SQLAlchemy and Arrow.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from app.doctor import landing_place
+from app.landing.open_zone import ZonePlace
+from app.settings import Settings
+from app.staging.database import Engine, open_engine
+from app.staging.schema_revision import require_migrated
+from app.telemetry import configure_logging
+
+
+def direct_settings(landing_zone: str | None, data_dir: Path) -> Settings:
+    """Return what is given and set; for the rest what a gateway that runs on the data directory uses."""
+    from app.embedded import running_url
+
+    settings = Settings.from_environment(landing_zone=landing_zone)
+    own_zone = data_dir / "landing-zone"
+    found: dict[str, object] = {"landing_zone": landing_zone}
+    if settings.database_url is None:
+        found["database_url"] = running_url(data_dir)
+    if settings.landing_zone is None and own_zone.is_dir():
+        found["landing_zone"] = str(own_zone)
+    return Settings.from_environment(**found)
+
+
+@contextmanager
+def direct_parts(landing_zone: str | None, data_dir: Path) -> Iterator[tuple[Engine, ZonePlace]]:
+    """Open the database and the landing zone. The private Postgres of a stopped `mirrorgate up` runs within the block.
+
+    Raises Misconfigured for what is not set, `database_not_migrated` for a database of another revision.
+    """
+    settings = direct_settings(landing_zone, data_dir)
+    configure_logging(settings)
+    place = landing_place(settings)
+    with _database_url(settings, data_dir) as database_url:
+        engine = open_engine(database_url, pool_size=2, application="mirrorgate command")
+        try:
+            require_migrated(engine)
+            yield engine, place
+        finally:
+            engine.dispose()
+
+
+@contextmanager
+def _database_url(settings: Settings, data_dir: Path) -> Iterator[str]:
+    from app.embedded import DataDirectory, PrivatePostgres
+
+    if settings.database_url is not None or not (data_dir / "postgres").is_dir():
+        yield settings.require_database_url()
+        return
+    with DataDirectory(data_dir) as directory, PrivatePostgres(directory.path) as postgres:
+        yield postgres.url

@@ -1,0 +1,15 @@
+"""Which landing zone a database publishes into."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class KnownZone:
+    """A landing zone as the database remembers it: its own id, and the address under which it was last used."""
+
+    zone_id: UUID
+    location: str
+
+    def __str__(self) -> str:
+        return f"zone {self.zone_id} at {self.location}"

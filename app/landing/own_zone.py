@@ -1,0 +1,59 @@
+"""Checks at run time that the landing zone is there and still the one that was claimed.
+
+A mount that is lost leaves an empty folder in its place. Whoever takes that for the zone publishes files that nobody
+sees, and stops every table whose folder seems gone.
+"""
+
+import time
+from collections.abc import Callable
+from uuid import UUID
+
+from app.domain.landing_zone import KnownZone
+from app.errors import Code, MirrorgateError, TemporarilyUnavailable
+from app.landing.zone import LandingZone
+from app.landing.zone_owner import OWNER, read_owner
+
+
+class OwnZone:
+    """The landing zone that this process has claimed. Threads may share it."""
+
+    def __init__(
+        self,
+        zone: LandingZone,
+        known: KnownZone,
+        installation_id: UUID,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.known = known
+        self._zone = zone
+        self._installation_id = installation_id
+        self._clock = clock
+        self._seen_at: float | None = None
+
+    def require(self, *, within: float = 0.0) -> None:
+        """Raise TemporarilyUnavailable `landing_zone_away` unless the zone is there; it was seen `within` seconds.
+
+        Call it before a step that shows or deletes something, and again before a conclusion from what is not there.
+        """
+        now = self._clock()
+        if self._seen_at is not None and now - self._seen_at < within:
+            return
+        self._seen_at = None
+        instead = self._instead()
+        if instead is not None:
+            raise TemporarilyUnavailable(Code.LANDING_ZONE_AWAY, f"landing zone {self.known.location}: {instead}")
+        self._seen_at = now
+
+    def _instead(self) -> str | None:
+        try:
+            marker = read_owner(self._zone, self.known.location)
+        except MirrorgateError as error:
+            return error.detail
+        except OSError as error:
+            return f"it cannot be looked at: {error}"
+        if marker is None:
+            return f"{OWNER} is not there: the zone is gone, or not mounted"
+        if (marker.installation_id, marker.zone_id) != (self._installation_id, self.known.zone_id):
+            return f"{OWNER} names zone {marker.zone_id} of installation {marker.installation_id}: it is another zone"
+        return None

@@ -1,0 +1,61 @@
+"""Keeps the database and its landing zone together: claims the zone, looks at both, moves to another.
+
+The zone names its gateway and itself in `_scratchPad/_gateway.json`, and the database remembers that id. The row lock
+of the installation keeps two drains of one database from claiming different zones at the same moment.
+"""
+
+from app.domain.landing_zone import KnownZone
+from app.domain.zone_findings import Seen
+from app.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
+from app.landing.open_zone import ZonePlace
+from app.landing.retries import TryAgain
+from app.landing.zone import ScratchRevoked
+from app.landing.zone_owner import claim_zone, look_at_owner
+from app.staging.database import Engine, installation_id, translated_errors
+from app.staging.landing_zone import end_all_epochs, lock_known_zone, present_zone, remember_zone
+from app.staging.safety import present_installation
+
+
+def claim_landing_zone(engine: Engine, place: ZonePlace) -> KnownZone:
+    """Claim the zone for this database and remember it; the same zone under another address is remembered with it.
+
+    A process that dies inside leaves a zone that names this gateway, which the next start remembers. Raises
+    Misconfigured `landing_zone_taken`, `landing_zone_changed`, or `landing_zone_unusable` when it cannot be written.
+    """
+    try:
+        with translated_errors(), engine.begin() as connection:
+            zone = claim_zone(place, installation_id(connection), lock_known_zone(connection))
+            remember_zone(connection, zone)
+    except (OSError, ScratchRevoked) as error:
+        raise _unusable(place, error) from error
+    return zone
+
+
+def move_landing_zone(engine: Engine, place: ZonePlace) -> tuple[KnownZone | None, KnownZone]:
+    """Publish into another zone from now on; the former and the new one. Safe to repeat.
+
+    Ends every epoch: a drain that still runs on the former zone records nothing more. A process that dies inside leaves
+    a zone that names this gateway, and everything else as it was. Raises as `claim_landing_zone` does.
+    """
+    try:
+        with translated_errors(), engine.begin() as connection:
+            former = lock_known_zone(connection)
+            zone = claim_zone(place, installation_id(connection))
+            remember_zone(connection, zone)
+            if former is not None and former.zone_id != zone.zone_id:
+                end_all_epochs(connection)
+    except (OSError, ScratchRevoked) as error:
+        raise _unusable(place, error) from error
+    return former, zone
+
+
+def look_at_zone(engine: Engine, place: ZonePlace) -> list[Seen]:
+    """Whether database and landing zone belong together. Raises Misconfigured, TemporarilyUnavailable, OSError."""
+    return look_at_owner(place, present_installation(engine), present_zone(engine))
+
+
+def _unusable(place: ZonePlace, error: Exception) -> MirrorgateError:
+    detail = f"landing zone {place.location}: {error}"
+    if isinstance(error, TryAgain):  # its service is away, which another start may outlive
+        return TemporarilyUnavailable(Code.NOT_READY, detail)
+    return Misconfigured(Code.LANDING_ZONE_UNUSABLE, detail)

@@ -1,0 +1,137 @@
+"""A landing zone that goes away while the drain runs: nothing is published, recorded or concluded until it is back."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from app.domain.table import TableState
+from app.errors import Code, InvariantBroken, TemporarilyUnavailable
+from app.landing.zone_owner import OWNER
+from spark_jobs import drain_cycle, publishing
+from spark_jobs.drain_cycle import DrainCycle
+from tests.drain.conftest import NewDrain
+from tests.support import sql
+from tests.support.gateway_parts import current, dropping, landed_keys, registered, stage_keys
+from tests.support.schemas import schema_of
+from tests.support.small_drain import publish_pending
+
+ID = schema_of({"id": "int64"}, ["id"])
+TABLES = ("held", "other")
+
+
+@pytest.fixture
+def running(engine: sa.Engine, new_drain: NewDrain) -> DrainCycle:
+    """A drain that holds `held`; both tables have pending batches that nobody has published."""
+    cycle = new_drain()
+    stage_keys(engine, registered(engine, "held", ID), [1])
+    publish_pending(cycle)
+    registered(engine, "other", ID)
+    for name in TABLES:
+        stage_keys(engine, current(engine, name), [2])
+    return cycle
+
+
+def unmount(landing_zone: Path, *, empty: bool = True) -> None:
+    landing_zone.rename(landing_zone.with_name("away"))
+    if empty:
+        landing_zone.mkdir()
+
+
+def mount(landing_zone: Path) -> None:
+    """Over the empty folder, which must still be empty, or in the place of nothing."""
+    landing_zone.with_name("away").rename(landing_zone)
+
+
+def ledger(engine: sa.Engine) -> list[tuple[object, ...]]:
+    columns = "t.name, t.state, t.state_reason, c.recorded_file_number, l.epoch"
+    return sql.rows(
+        engine,
+        f"SELECT {columns} FROM mirrorgate.tables t JOIN mirrorgate.table_counters c USING (table_id)"
+        " LEFT JOIN mirrorgate.table_leases l USING (table_id) ORDER BY t.name",
+    )
+
+
+def expect_away(act: Callable[[], object]) -> None:
+    with pytest.raises(TemporarilyUnavailable) as refused:
+        act()
+    assert refused.value.code is Code.LANDING_ZONE_AWAY
+
+
+@pytest.mark.parametrize("empty", [True, False], ids=["an empty folder in its place", "nothing in its place"])
+def test_without_its_zone_a_drain_changes_nothing_and_goes_on_when_it_is_back(
+    engine: sa.Engine, landing_zone: Path, running: DrainCycle, empty: bool
+) -> None:
+    before = ledger(engine)
+    unmount(landing_zone, empty=empty)
+    for _ in range(3):
+        expect_away(lambda: publish_pending(running))
+        assert running.prepare(current(engine, "other").table_id) is None
+    assert ledger(engine) == before
+    assert not landing_zone.exists() or list(landing_zone.iterdir()) == []
+    mount(landing_zone)
+    publish_pending(running)
+    assert landed_keys(landing_zone, "held") == [[1], [2]]
+    assert landed_keys(landing_zone, "other") == [[2]]
+
+
+def test_a_zone_of_another_gateway_in_the_place_of_ours_is_away_too(
+    engine: sa.Engine, landing_zone: Path, running: DrainCycle
+) -> None:
+    before = ledger(engine)
+    unmount(landing_zone)
+    (landing_zone / OWNER).parent.mkdir()
+    (landing_zone / OWNER).write_text('{"installation_id": "00000000-0000-0000-0000-000000000002"}')
+    expect_away(lambda: publish_pending(running))
+    assert ledger(engine) == before
+
+
+@pytest.mark.parametrize("step", ["build", "prepare_folder", "make_visible"])
+def test_a_zone_that_goes_between_two_steps_quarantines_no_table(
+    engine: sa.Engine, landing_zone: Path, running: DrainCycle, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claimed = [running.prepare(current(engine, name).table_id) for name in TABLES]
+    module = drain_cycle if step == "build" else publishing
+    name = "build_files" if step == "build" else step
+    real = getattr(module, name)
+
+    def late(*given: object, **named: object) -> object:
+        if not landing_zone.with_name("away").exists():
+            unmount(landing_zone)
+        return real(*given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, late)
+        assert running.build_and_publish([entry for entry in claimed if entry is not None]) == set()
+    assert {state for _, state, *_ in ledger(engine)} == {TableState.ACTIVE}
+    assert list(landing_zone.iterdir()) == []
+    mount(landing_zone)
+    publish_pending(running)
+    assert landed_keys(landing_zone, "held") == [[1], [2]]
+    assert landed_keys(landing_zone, "other") == [[2]]
+
+
+def test_what_was_seen_while_the_zone_was_away_stops_no_table(
+    engine: sa.Engine, landing_zone: Path, running: DrainCycle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unmounted(*_: object) -> bool:
+        unmount(landing_zone)
+        raise InvariantBroken(Code.LANDING_FOLDER_LOST, "the folder is gone")
+
+    monkeypatch.setattr("spark_jobs.reconciliation.take_stock", unmounted)
+    assert running.prepare(current(engine, "other").table_id) is None
+    assert current(engine, "other").state is TableState.ACTIVE
+
+
+def test_a_folder_that_is_gone_with_the_whole_zone_ends_no_drop(
+    engine: sa.Engine, landing_zone: Path, running: DrainCycle
+) -> None:
+    table = dropping(engine, "held")
+    unmount(landing_zone)
+    assert running.prepare(table.table_id) is None
+    assert current(engine, "held").state is TableState.DROPPING
+    mount(landing_zone)
+    assert running.prepare(table.table_id) is None
+    assert not (landing_zone / "held").exists()
+    assert sql.value(engine, "SELECT state FROM mirrorgate.tables WHERE name = 'held'") == "dropped"

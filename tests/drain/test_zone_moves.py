@@ -1,0 +1,64 @@
+"""A database remembers its landing zone: another one is refused until an operator moves it there."""
+
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from app.domain.table import TableState
+from app.errors import Code, Misconfigured
+from app.landing.open_zone import ZonePlace
+from app.staging.landing_zone import present_zone
+from app.zone_claim import claim_landing_zone, move_landing_zone
+from tests.drain.conftest import NewDrain
+from tests.support import sql
+from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
+from tests.support.schemas import schema_of
+from tests.support.small_drain import publish_pending
+
+ID = schema_of({"id": "int64"}, ["id"])
+
+
+def test_a_drain_with_another_zone_is_refused_and_stops_no_table(
+    engine: sa.Engine, landing_zone: Path, tmp_path: Path, new_drain: NewDrain
+) -> None:
+    stage_keys(engine, registered(engine, "t", ID), [1])
+    publish_pending(new_drain())
+    stage_keys(engine, current(engine, "t"), [2])
+    with pytest.raises(Misconfigured) as refused:
+        new_drain(zone=tmp_path / "other")
+    assert refused.value.code is Code.LANDING_ZONE_CHANGED
+    assert str(landing_zone) in refused.value.detail
+    assert "mirrorgate landing-zone move" in refused.value.remedy
+    assert not (tmp_path / "other").exists()
+    assert current(engine, "t").state is TableState.ACTIVE
+
+
+def test_the_same_zone_under_another_address_is_taken_and_remembered(engine: sa.Engine, tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    claimed = claim_landing_zone(engine, ZonePlace(str(one)))
+    one.rename(two)
+    assert claim_landing_zone(engine, ZonePlace(str(two))).zone_id == claimed.zone_id
+    known = present_zone(engine)
+    assert known is not None
+    assert (known.zone_id, known.location) == (claimed.zone_id, str(two))
+
+
+def test_after_a_move_a_drain_on_the_former_zone_publishes_nothing_more(
+    engine: sa.Engine, landing_zone: Path, tmp_path: Path, new_drain: NewDrain
+) -> None:
+    former = new_drain()
+    for name in ("t", "u"):
+        stage_keys(engine, registered(engine, name, ID), [1])
+    claimed = former.prepare(current(engine, "t").table_id)
+    assert claimed is not None
+    place = ZonePlace(str(tmp_path / "new"))
+    before, now = move_landing_zone(engine, place)
+    assert (before, now.location) == (former.own_zone.known, place.location)
+    assert former.build_and_publish([claimed]) == set()
+    publish_pending(former)
+    assert landed_keys(landing_zone, "t") == landed_keys(landing_zone, "u") == []
+    sql.run(engine, "DELETE FROM mirrorgate.workers")
+    publish_pending(new_drain(zone=place))
+    assert landed_keys(tmp_path / "new", "t") == landed_keys(tmp_path / "new", "u") == [[1]]
+    assert move_landing_zone(engine, place) == (now, now)
