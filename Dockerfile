@@ -1,5 +1,6 @@
 # syntax=docker/dockerfile:1
 # Two images: `docker build --target api .` has no PySpark, `docker build --target drain .` no FastAPI.
+# Pin the base image by digest for builds that anyone can repeat: docs/containers.md.
 ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS wheel
@@ -13,18 +14,25 @@ RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 FROM ${PYTHON_IMAGE} AS api-environment
 COPY requirements/api.lock /requirements/
 RUN python -m venv /opt/mirrorgate \
-    && /opt/mirrorgate/bin/pip install --no-cache-dir --requirement /requirements/api.lock
+    && /opt/mirrorgate/bin/pip install --no-cache-dir --require-hashes --requirement /requirements/api.lock
 COPY --from=wheel /wheels /wheels
 RUN /opt/mirrorgate/bin/pip install --no-cache-dir --no-deps --no-index /wheels/*.whl
 
 FROM ${PYTHON_IMAGE} AS drain-environment
 COPY requirements/drain.lock /requirements/
 RUN python -m venv /opt/mirrorgate \
-    && /opt/mirrorgate/bin/pip install --no-cache-dir --requirement /requirements/drain.lock
+    && /opt/mirrorgate/bin/pip install --no-cache-dir --require-hashes --requirement /requirements/drain.lock
 COPY --from=wheel /wheels /wheels
 RUN /opt/mirrorgate/bin/pip install --no-cache-dir --no-deps --no-index /wheels/*.whl
 
 FROM ${PYTHON_IMAGE} AS runtime
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="Mirrorgate" \
+      org.opencontainers.image.description="Ingestion gateway for Microsoft Fabric open mirroring" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
 ENV PATH=/opt/mirrorgate/bin:$PATH \
     PYTHONUNBUFFERED=1
 RUN useradd --uid 10001 --create-home --home-dir /var/lib/mirrorgate --shell /usr/sbin/nologin mirrorgate

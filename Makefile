@@ -21,7 +21,7 @@ MINUTES ?= 1
 SEED ?=
 
 COMPILE := $(RUN) uv pip compile --universal --python-version 3.11 --fork-strategy fewest --quiet \
-	--no-emit-index-url --custom-compile-command 'make lock'
+	--no-emit-index-url --generate-hashes --custom-compile-command 'make lock'
 
 .PHONY: help demo up test test-fast check check-all bench bench-plots fuzz chaos openapi docs lock clean .venv
 
@@ -68,7 +68,7 @@ openapi: .venv ## Write openapi/mirrorgate.v1.yaml from the app
 docs: .venv ## Write the tables of docs/ that come from the code
 	@$(RUN) tools.reference
 
-lock: .venv ## Pin the newest versions that fit pyproject.toml
+lock: .venv ## Pin the newest versions that fit pyproject.toml, with the SHA-256 of their files
 	@$(COMPILE) pyproject.toml --upgrade --extra dev --output-file requirements/dev.lock
 	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra api --extra oidc \
 		--output-file requirements/api.lock

@@ -16,7 +16,7 @@ from app.errors import Code, Misconfigured
 from app.settings import PREFIX, Settings
 from app.staging.database import Engine
 from app.staging.leases import renew_lease
-from tests.project.facts import REPOSITORY
+from tests.project.facts import REPOSITORY, project_table
 
 SETTINGS: Final = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}
 PORT: Final = Settings.model_fields["port"].default
@@ -53,7 +53,7 @@ def compose() -> dict[str, Any]:
 def environment(compose: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     for service, described in compose["services"].items():
         for variable, value in described.get("environment", {}).items():
-            yield service, variable, value
+            yield service, variable, value or ""
 
 
 @pytest.mark.parametrize("target", ["api", "drain"])
@@ -121,7 +121,7 @@ def test_compose_connects_to_the_database_that_it_starts(compose: dict[str, Any]
     postgres = compose["services"]["postgres"]["environment"]
     for service in ("migrate", "api", "drain"):
         address = compose["services"][service]["environment"]["MIRRORGATE_DATABASE_URL"]
-        url = make_url(address.replace("${POSTGRES_PASSWORD:-mirrorgate}", "secret"))
+        url = make_url(re.sub(r"\$\{POSTGRES_PASSWORD:\?[^}]+\}", "secret", address))
         assert (url.host, url.username, url.database) == (
             "postgres",
             postgres["POSTGRES_USER"],
@@ -136,11 +136,53 @@ def test_compose_starts_nothing_before_the_database_is_migrated(compose: dict[st
         assert services[service]["depends_on"] == {"migrate": {"condition": "service_completed_successfully"}}
 
 
-def test_compose_keeps_what_must_survive_in_volumes(compose: dict[str, Any]) -> None:
+def test_compose_keeps_the_database_in_a_volume_and_shows_the_landing_zone_in_a_folder(compose: dict[str, Any]) -> None:
     (landing_zone,) = re.findall(r"MIRRORGATE_LANDING_ZONE=(\S+)", only("drain", "ENV"))
-    assert compose["services"]["drain"]["volumes"] == [f"landing-zone:{landing_zone}"]
+    assert compose["services"]["drain"]["volumes"] == [f"${{LANDING_ZONE_FOLDER:-./landing-zone}}:{landing_zone}"]
     assert compose["services"]["postgres"]["volumes"] == ["postgres:/var/lib/postgresql"]
-    assert compose["volumes"].keys() == {"postgres", "landing-zone"}
+    assert compose["volumes"].keys() == {"postgres"}
+
+
+def test_compose_has_no_default_password(compose: dict[str, Any]) -> None:
+    written = (REPOSITORY / "compose.yaml").read_text()
+    assert not re.search(r"PASSWORD:-", written)
+    assert re.fullmatch(
+        r"\$\{POSTGRES_PASSWORD:\?.+\}", compose["services"]["postgres"]["environment"]["POSTGRES_PASSWORD"]
+    )
+    made = re.search(r"POSTGRES_PASSWORD=\$\(openssl rand -hex (\d+)\)", written)
+    assert made and int(made[1]) >= 16, "hexadecimal digits need no encoding in the database's address"
+
+
+def test_compose_publishes_into_onelake_without_being_edited(compose: dict[str, Any]) -> None:
+    given = compose["services"]["drain"]["environment"]
+    assert given["MIRRORGATE_LANDING_ZONE"] == "${MIRRORGATE_LANDING_ZONE:-/landing-zone}"
+    passed_on = {name for name, value in given.items() if value is None}
+    assert passed_on == {"AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET"}
+
+
+def test_every_container_is_hardened(compose: dict[str, Any]) -> None:
+    for name, service in compose["services"].items():
+        assert (service["cap_drop"], service["read_only"], service["init"]) == (["ALL"], True, True), name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert any(mount.startswith("/tmp:") for mount in service["tmpfs"]), name
+        assert name == "postgres" or "cap_add" not in service, name
+    assert any("exec" in mount for mount in compose["services"]["drain"]["tmpfs"]), "the JVM runs libraries from /tmp"
+
+
+@pytest.mark.parametrize("target", ["api", "drain"])
+def test_an_image_has_the_usual_labels_and_the_version_of_the_project(target: str) -> None:
+    labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]+)"', only(target, "LABEL")))
+    arguments = dict(argument.split("=") for name, argument in instructions(target) if name == "ARG")
+    assert {"title", "description", "licenses", "version", "revision"} == labels.keys()
+    assert arguments["VERSION"] == project_table()["version"]
+    assert labels["licenses"] == project_table()["license"]
+
+
+def test_images_can_be_pinned_by_digest_without_editing(compose: dict[str, Any]) -> None:
+    assert compose["services"]["postgres"]["image"] == "${POSTGRES_IMAGE:-postgres:18}"
+    assert re.search(r"^ARG PYTHON_IMAGE=", DOCKERFILE, re.MULTILINE)
+    documented = (REPOSITORY / "docs" / "containers.md").read_text()
+    assert "--build-arg PYTHON_IMAGE=" in documented and "POSTGRES_IMAGE=" in documented
 
 
 def test_compose_demands_an_admin_key_and_says_how_to_make_one(compose: dict[str, Any]) -> None:

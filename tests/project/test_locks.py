@@ -22,11 +22,34 @@ def test_a_lock_pins_every_direct_dependency_within_its_bounds(lock: str) -> Non
 
 
 @pytest.mark.parametrize("lock", [*EXTRAS, "sdk.lock"])
-def test_a_lock_names_packages_only_and_no_place_to_get_them_from(lock: str) -> None:
+def test_a_lock_names_packages_and_their_hashes_only_and_no_place_to_get_them_from(lock: str) -> None:
+    hashed = 0
     for line in (REPOSITORY / "requirements" / lock).read_text().splitlines():
-        if not line.lstrip().startswith("#"):
-            assert re.fullmatch(r"[a-z0-9._-]+==[A-Za-z0-9.]+( ; .+)?", line), line
-        assert not re.search(r"://|--|file:|[a-z]:\\| /", line), line
+        if re.fullmatch(r"    --hash=sha256:[0-9a-f]{64}( \\)?", line):
+            hashed += 1
+        elif not line.lstrip().startswith("#"):
+            assert re.fullmatch(r"[a-z0-9._-]+==[A-Za-z0-9.]+( ; .+)? \\", line), line
+        assert not re.search(r"://|file:|[a-z]:\\| /", line), line
+    assert hashed >= len(locked_versions(lock))
+
+
+@pytest.mark.parametrize("lock", [*EXTRAS, "sdk.lock"])
+def test_every_pinned_file_has_its_hash(lock: str) -> None:
+    text = (REPOSITORY / "requirements" / lock).read_text()
+    blocks = re.split(r"^(?=[a-z0-9._-]+==)", text, flags=re.MULTILINE)[1:]
+    assert len(blocks) == len(locked_versions(lock))
+    assert not [block.splitlines()[0] for block in blocks if "--hash=sha256:" not in block], "run `make lock`"
+
+
+def test_whatever_installs_from_a_lock_checks_the_hashes() -> None:
+    installing = [
+        (name, line)
+        for name in ("Dockerfile", "tools/make_venv.sh", "docs/install.md")
+        for line in (REPOSITORY / name).read_text().splitlines()
+        if re.search(r"--requirement \S+\.lock", line)
+    ]
+    assert {name for name, _ in installing} == {"Dockerfile", "tools/make_venv.sh", "docs/install.md"}
+    assert [line for _, line in installing if "--require-hashes" not in line] == []
 
 
 @pytest.mark.parametrize("lock", ["api.lock", "drain.lock"])

@@ -84,6 +84,28 @@ def test_a_complete_environment_is_left_alone_until_what_it_was_made_from_change
         lock.write("# changed\n")
     renewed = make_venv(checkout, PYTHON="/nowhere/python3")
     assert "Installing" in renewed.stdout
+    assert "1.5 GB" in renewed.stdout, "somebody who waits wants to know for what and how long"
+
+
+def test_the_installer_is_installed_by_its_hash_alone_and_everything_else_after_it(checkout: Path) -> None:
+    """pip and uv both get --require-hashes; uv itself comes first, from the lines of the lock that are about it."""
+    fake_python(checkout / ".venv", "unused", "")
+    calls = checkout / "calls"
+    record = f'printf "%s\\n" "$*" >>"{calls}"'
+    fails_for_uv = 'case "$*" in *"-m uv pip install"*) exit 1 ;; esac'
+    fake_python(checkout / ".venv" / "bin", "python", f"{record}\n{fails_for_uv}")
+    (checkout / ".venv" / ".complete").write_text("made from something else")
+    made = make_venv(checkout)
+    assert made.returncode == 0, made.stderr
+    said = [call for call in calls.read_text().splitlines() if "install" in call]
+    assert "--require-hashes --requirement .venv/uv.lock" in said[0]
+    lock = (checkout / ".venv" / "uv.lock").read_text()
+    assert [line.split("==")[0] for line in lock.splitlines() if "==" in line] == ["uv"]
+    assert "--hash=sha256:" in lock
+    assert [("uv pip" in call, "--require-hashes" in call) for call in said[1:]] == [
+        (True, True), (False, True), (True, False), (False, False),
+    ]  # fmt: skip
+    assert "trying pip" in made.stderr
 
 
 def test_an_environment_whose_making_was_interrupted_is_made_anew(checkout: Path) -> None:
