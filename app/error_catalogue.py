@@ -211,6 +211,11 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         "The body is more than MIRRORGATE_MAX_EXPANSION times as large as what was sent, and larger than 1 MiB.",
         "Send fewer messages in a request, or send the body as it is.",
     ),
+    Code.TOO_MANY_NESTED_VALUES: CodeFacts(
+        Kind.TOO_LARGE,
+        "The values of a JSON body's messages hold more than 1,000,000 lists and objects.",
+        "Split the messages over several requests, or send large documents as JSON text in a string.",
+    ),
     Code.TOO_MANY_MESSAGES: CodeFacts(
         Kind.TOO_LARGE,
         "The request holds more messages, records or rows than MIRRORGATE_MAX_REQUEST_MESSAGES.",

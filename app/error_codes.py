@@ -67,6 +67,7 @@ class Code(StrEnum):
     BODY_TOO_LARGE = "body_too_large"
     BODY_EXPANDS_TOO_MUCH = "body_expands_too_much"
     TOO_MANY_MESSAGES = "too_many_messages"
+    TOO_MANY_NESTED_VALUES = "too_many_nested_values"
     REQUEST_TIMEOUT = "request_timeout"
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
     UNSUPPORTED_ENCODING = "unsupported_encoding"

@@ -21,7 +21,7 @@ CHANGE_CODES: Final[Mapping[str, Sequence[Code]]] = {
         Code.EMPTY_REQUEST,
         Code.TOO_MANY_MESSAGES,
     ),
-    "JSON body": (Code.MALFORMED_JSON, Code.DUPLICATE_MEMBER, Code.MALFORMED_MESSAGE),
+    "JSON body": (Code.MALFORMED_JSON, Code.DUPLICATE_MEMBER, Code.MALFORMED_MESSAGE, Code.TOO_MANY_NESTED_VALUES),
     "CSV body": (Code.MALFORMED_CSV, Code.COLUMNS_REQUIRED, Code.CSV_FIELD_COUNT, Code.MODE_MISMATCH),
     "Arrow stream": (Code.MALFORMED_ARROW,),
     "Arcion": (Code.BAD_EXISTS, Code.EXISTS_MISMATCH),

@@ -2,15 +2,14 @@
 
 import asyncio
 import io
-import zlib
-from collections.abc import Callable, Set
-from typing import Final, Protocol
+from collections.abc import Set
+from typing import Final
 
-import zstandard
 from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.admission import CHANGES
+from app.api.decompression import ENCODINGS, decompress
 from app.api.memory_budget import reservation_of
 from app.api.parameters import query_of
 from app.api.refused_reading import RefusedReading
@@ -24,29 +23,8 @@ ARROW_STREAM: Final = "application/vnd.apache.arrow.stream"
 MOST_ELSEWHERE: Final = 2**20
 """Bytes of a body that is not one of changes: a table of thousands of columns fits."""
 
-_PIECE: Final = 2**8
-"""Compressed bytes that are expanded at once: at most 8 MiB with zstd, 256 KiB with gzip."""
-
 _HARMLESS: Final = 2**20
 """Bytes that a body may expand to however little was sent."""
-
-
-class _Decompressor(Protocol):
-    """One gzip member or zstd frame on its way."""
-
-    @property
-    def eof(self) -> bool: ...
-
-    @property
-    def unused_data(self) -> bytes: ...
-
-    def decompress(self, data: memoryview, /) -> bytes: ...
-
-
-_DECOMPRESSORS: Final[dict[str, Callable[[], _Decompressor]]] = {
-    "gzip": lambda: zlib.decompressobj(wbits=31),
-    "zstd": lambda: zstandard.ZstdDecompressor(max_window_size=2**27).decompressobj(),
-}
 
 
 class BodyLimit:
@@ -140,10 +118,7 @@ async def read_body(request: Request, settings: Settings, *, most: int | None = 
             raise RejectedInput(Code.BODY_EXPANDS_TOO_MUCH, detail)
         reservation.hold(len(body) + size)
 
-    try:
-        expanded = await asyncio.to_thread(_decompress, body, _DECOMPRESSORS[encoding], hold)
-    except (zlib.error, zstandard.ZstdError, ValueError) as error:
-        raise RejectedInput(Code.BAD_ENCODING, f"the body is not valid {encoding}") from error
+    expanded = await asyncio.to_thread(decompress, body, encoding, hold)
     turn.has_come(len(expanded))
     return expanded
 
@@ -154,31 +129,9 @@ def _encoding(request: Request) -> str:
     encodings = [name for name in (name.strip().lower() for name in named) if name not in ("", "identity")]
     if len(encodings) > 1:
         raise RejectedInput(Code.UNSUPPORTED_ENCODING, "the body has more than one content encoding")
-    if encodings and encodings[0] not in _DECOMPRESSORS:
+    if encodings and encodings[0] not in ENCODINGS:
         raise RejectedInput(Code.UNSUPPORTED_ENCODING, "the content encoding is not gzip or zstd")
     return encodings[0] if encodings else "identity"
-
-
-def _decompress(body: bytes, start: Callable[[], _Decompressor], hold: Callable[[int], None]) -> bytes:
-    """One or more whole members or frames, nothing behind them. Raises ValueError for a truncated one.
-
-    It reads small pieces, and asks `hold` for all that has come of them, long before a bomb fills the memory.
-    """
-    expanded = io.BytesIO()
-    position = 0
-    view = memoryview(body)
-    while position < len(view):
-        decompressor = start()
-        while not decompressor.eof:
-            piece = view[position : position + _PIECE]
-            if not piece:
-                raise ValueError("truncated")
-            part = decompressor.decompress(piece)
-            position += len(piece)
-            hold(expanded.tell() + len(part))
-            expanded.write(part)
-        position -= len(decompressor.unused_data)
-    return expanded.getvalue()
 
 
 def hold_rows(request: Request, settings: Settings, size: int) -> None:

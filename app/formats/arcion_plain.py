@@ -25,6 +25,7 @@ from app.formats.written_members import are_texts, holds_nothing_else, names_sta
 
 _ADDRESS: Final = msgspec.json.Decoder(TableAddress)
 _OPAQUE: Final = msgspec.json.Decoder()
+_LONGEST_CURSOR: Final = 2**16
 _MOST_COMPARED: Final = 64
 """Beyond it, one look at the whole body costs less."""
 
@@ -135,4 +136,9 @@ def _are_all_read(bodies: Sequence[PlainBody], compared: Sequence[Raw]) -> bool:
 
 
 def _position(cursor: Raw | UnsetType) -> str | None:
-    return None if cursor is UNSET else position_of(_OPAQUE.decode(cursor))
+    """Raises ValueError for one that is no text and has more parts than a cursor needs."""
+    if cursor is UNSET:
+        return None
+    if not are_texts([cursor]) and len(bytes(cursor)) > _LONGEST_CURSOR:
+        raise ValueError
+    return position_of(_OPAQUE.decode(cursor))

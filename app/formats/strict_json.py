@@ -11,6 +11,7 @@ from app.domain.input_limits import UNLIMITED, InputLimits
 from app.errors import Code, Problem, RejectedInput
 from app.formats.duplicate_members import check_members
 from app.formats.member_screen import is_suspicious
+from app.formats.nested_values import check_nested_values
 from app.formats.utf8 import first_wrong_byte
 
 Message = TypeVar("Message")
@@ -49,8 +50,10 @@ class MessageDecoder(Generic[Message]):
 
     def decode(self, body: bytes, limits: InputLimits = UNLIMITED) -> list[Message]:
         """The messages of a body in order. Raises RejectedInput `malformed_json`, `duplicate_member`,
-        `malformed_message`, `empty_request` or `too_many_messages`; a wrong message is named by index and pointer."""
+        `malformed_message`, `empty_request`, `too_many_messages` or `too_many_nested_values`; a wrong message is named
+        by index and pointer."""
         body, offset = _stripped(body)
+        check_nested_values(body, limits.messages)
         try:
             messages = _framed(body, self._one, self._many)
         except (msgspec.DecodeError, *_OTHER_REFUSALS):
@@ -61,6 +64,7 @@ class MessageDecoder(Generic[Message]):
         if not messages:
             raise RejectedInput(Code.EMPTY_REQUEST, "the body holds no message")
         limits.check_messages(len(messages))
+        check_nested_values(body, len(messages))
         if self._count is None or is_suspicious(body, self._count(messages)):
             _check_texts(body, offset)
             check_members(body, offset)

@@ -14,6 +14,7 @@ from msgspec import UNSET, Raw
 from app.errors import RejectedInput
 from app.formats.duplicate_members import check_members
 from app.formats.member_screen import has_suspicious_escape
+from app.formats.nested_values import check_nested_values
 
 _BREAK, _BLANK, _QUOTE = b'\n "'
 _AROUND_MEMBER: Final = len('"":,')
@@ -67,6 +68,7 @@ def _without_blanks(valid: bytes) -> int:
 
 def _stand_once(written: bytes) -> bool:
     try:
+        check_nested_values(written, 1)
         check_members(written)
     except RejectedInput:
         return False

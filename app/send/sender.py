@@ -22,6 +22,7 @@ _LINE_PREFIX: Final = re.compile(r"^line \d+: ")
 _SMALLER: Final = {
     Code.BODY_TOO_LARGE: "Give a smaller --max-bytes.",
     Code.TOO_MANY_MESSAGES: "Give a smaller --batch.",
+    Code.TOO_MANY_NESTED_VALUES: "Give a smaller --batch.",
 }
 
 

@@ -33,7 +33,7 @@ def test_the_tables_have_every_setting_and_every_error_code() -> None:
 
 def test_the_codes_of_change_requests_are_those_that_their_way_through_the_code_names() -> None:
     modules = [path for part in ("formats", "ingest") for path in (REPOSITORY / "app" / part).glob("*.py")]
-    routes = ("auth", "change_routes", "memory_budget", "rate_limits", "request_body")
+    routes = ("auth", "change_routes", "decompression", "memory_budget", "rate_limits", "request_body")
     modules += [REPOSITORY / "app/api" / f"{name}.py" for name in routes]
     rules = ("backlog", "image_overlay", "input_limits", "names", "row_builder", "snapshot_rows", "source_order")
     rules += ("typed_columns",)

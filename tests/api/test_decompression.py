@@ -1,0 +1,36 @@
+"""Compressed bodies whose work their size does not bound."""
+
+import gzip
+from collections.abc import Callable
+
+import pytest
+import zstandard
+
+from app.api.decompression import MAX_MEMBERS, decompress
+from app.errors import Code
+from tests.support.refusals import refused
+
+SKIPPABLE = b"\x50\x2a\x4d\x18" + bytes(4)
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress}
+
+
+def expanded(body: bytes, encoding: str) -> bytes:
+    return decompress(body, encoding, lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "empty"), [*((name, of(b"")) for name, of in COMPRESS.items()), ("zstd", SKIPPABLE)]
+)
+def test_a_body_of_many_empty_frames_is_refused(encoding: str, empty: bytes) -> None:
+    end = COMPRESS[encoding](b"x")
+    with refused() as refusal:
+        expanded(empty * MAX_MEMBERS + end, encoding)
+    assert refusal.code is Code.BAD_ENCODING
+    assert "frames" in refusal.detail
+    assert expanded(empty * (MAX_MEMBERS - 1) + end, encoding) == b"x"
+
+
+@pytest.mark.parametrize("encoding", COMPRESS)
+def test_frames_one_after_the_other_are_one_body(encoding: str) -> None:
+    parts = [str(number).encode() * number for number in range(1_000)]
+    assert expanded(b"".join(map(COMPRESS[encoding], parts)), encoding) == b"".join(parts)
