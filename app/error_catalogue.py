@@ -160,7 +160,14 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     Code.INCOMPATIBLE_SCHEMA: CodeFacts(
         Kind.CONFLICT,
         "The new schema changes a type, a key or a required column of a table that has one already.",
-        "Keep the declared columns and only add nullable ones, or recreate the table.",
+        "Do what the detail says; else keep the declared columns and only add nullable ones, or recreate the table.",
+    ),
+    Code.COLUMN_RENAMED: CodeFacts(
+        Kind.CONFLICT,
+        "The metadata drops a column and adds one of the same type in its place, as a rename does; mirroring "
+        "cannot rename a column, so rows from before would be NULL under the new name.",
+        "Recreate the table and load it again, so that every row has the column under its new name. If it is another "
+        "column, add it first with PUT /v1/tables/{table}, then send this request again.",
     ),
     Code.SCHEMA_UNKNOWN: CodeFacts(
         Kind.CONFLICT,

@@ -57,6 +57,7 @@ class Code(StrEnum):
     WRONG_TABLE_STATE = "wrong_table_state"
     PAYLOADS_PURGED = "payloads_purged"
     INCOMPATIBLE_SCHEMA = "incompatible_schema"
+    COLUMN_RENAMED = "column_renamed"
     SCHEMA_UNKNOWN = "schema_unknown"
     SCHEMA_MISMATCH = "schema_mismatch"
     AMBIGUOUS_SCHEMA_ID = "ambiguous_schema_id"

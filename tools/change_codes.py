@@ -32,6 +32,8 @@ CHANGE_CODES: Final[Mapping[str, Sequence[Code]]] = {
         Code.MASK_OUT_OF_RANGE,
         Code.MASK_MISMATCH,
         Code.AMBIGUOUS_DELETE,
+        Code.BAD_TYPE,
+        Code.COLUMN_RENAMED,
         Code.SCHEMA_UNKNOWN,
         Code.AMBIGUOUS_SCHEMA_ID,
         Code.SCHEMA_MISMATCH,

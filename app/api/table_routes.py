@@ -16,9 +16,9 @@ from app.domain.names import TableName
 from app.domain.table import BatchSequence, FileNumber, Generation, Table
 from app.domain.table_options import TableOptions
 from app.errors import Code, RejectedInput
-from app.staging.audit_events import record_act
 from app.staging.database import Connection, translated_errors
 from app.staging.landing_ledger import list_files
+from app.staging.registration_events import record_registration
 from app.staging.row_images import count_images
 from app.staging.staged_blocks import find_batch
 from app.staging.table_registration import RegistrationOutcome, register_table
@@ -53,8 +53,7 @@ def put_table(
         registration = register_table(
             connection, name, schema, options, given=given_options(wanted), marker_first=marker_first
         )
-        if registration.outcome is not RegistrationOutcome.UNCHANGED:
-            record_act(connection, principal.key_id, "register_table", name, {"outcome": registration.outcome})
+        record_registration(connection, registration, principal.key_id)
         status = table_statuses(connection, [registration.table])[0]
     if registration.outcome is RegistrationOutcome.CREATED:
         response.status_code = 201

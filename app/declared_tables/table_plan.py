@@ -135,14 +135,18 @@ def _change(table: DeclaredTable, present: PresentTable, file: str) -> TablePlan
         *(_keys_added(table) if not present.schema.key_columns else ()),
         *(_described(column) for column in wanted if column.name not in present.schema.names),
     ]
-    changed = _options_changed(table.options, present.options)
+    relaxed = [column.name for column in wanted if column.nullable and column.name in _required(present)]
+    changed = [f"column {name}: required -> nullable" for name in relaxed]
+    changed += _options_changed(table.options, present.options)
     if not refusals:
         asked = table.options.declared(replace(table.schema, columns=table.schema.columns + beyond))
-        refusals = _refused_by_rules(asked if added else present.schema, table.options, present, recreate)
+        refusals = _refused_by_rules(asked if added or relaxed else present.schema, table.options, present, recreate)
     plan = replace(plan, added=tuple(added), changed=tuple(changed), notes=tuple(notes), refusals=tuple(refusals))
     if refusals or not (added or changed):
         return plan
-    return replace(plan, request=registration(table, beyond) if added else {"options": table.options.to_json()})
+    return replace(
+        plan, request=registration(table, beyond) if added or relaxed else {"options": table.options.to_json()}
+    )
 
 
 def _notes(table: DeclaredTable, present: PresentTable) -> list[str]:
@@ -187,10 +191,17 @@ def _column_refusals(wanted: tuple[Column, ...], present: PresentTable, recreate
         elif now.type != column.type:
             detail = f"column {column.name!r} is {now.type} and cannot become {column.type}"
             refusals.append(Refusal(detail, recreate))
-        elif now.nullable != column.nullable:
-            kinds = ("nullable", "required") if now.nullable else ("required", "nullable")
-            refusals.append(Refusal(f"column {column.name!r} is {kinds[0]} and cannot become {kinds[1]}", recreate))
+        elif now.nullable and not column.nullable:
+            detail = f"column {column.name!r} is nullable and cannot become required"
+            refusals.append(Refusal(detail, recreate))
+        elif column.nullable and not now.nullable and column.name in present.schema.key_set:
+            detail = f"the key column {column.name!r} is required and cannot become nullable"
+            refusals.append(Refusal(detail, recreate))
     return refusals
+
+
+def _required(present: PresentTable) -> set[str]:
+    return {column.name for column in present.schema.columns if not column.nullable} - present.schema.key_set
 
 
 def _left_out(column: Column, recreate: str) -> Refusal:

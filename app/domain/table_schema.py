@@ -165,13 +165,14 @@ class TableSchema:
 def evolve(current: TableSchema, wanted: TableSchema) -> TableSchema:
     """The schema that follows `current` when `wanted` is registered; `current` itself when nothing is new.
 
-    Only nullable columns may be added, at the end; a nullable column that `wanted` leaves out stays; a
-    keyless table may gain keys once; a row marker once in the files stays. Raises RejectedInput
-    `incompatible_schema`.
+    Only nullable columns may be added, at the end; a nullable column that `wanted` leaves out stays; a required one
+    that is no key may become nullable, which changes nothing in the files; a keyless table may gain keys once; a row
+    marker once in the files stays. Raises RejectedInput `incompatible_schema`.
     """
     if current.key_columns and wanted.key_columns != current.key_columns:
         raise RejectedInput(Code.INCOMPATIBLE_SCHEMA, "the key columns of a table cannot change")
     wanted_by_name = {column.name: column for column in wanted.columns}
+    kept: list[Column] = []
     for column in current.columns:
         new = wanted_by_name.pop(column.name, None)
         if new is None and not column.nullable:
@@ -180,10 +181,15 @@ def evolve(current: TableSchema, wanted: TableSchema) -> TableSchema:
             raise RejectedInput(
                 Code.INCOMPATIBLE_SCHEMA, f"column {column.name!r} is {column.type} and cannot become {new.type}"
             )
-        if new is not None and new.nullable != column.nullable:
-            raise RejectedInput(Code.INCOMPATIBLE_SCHEMA, f"column {column.name!r} cannot change its nullability")
+        if new is not None and column.nullable and not new.nullable:
+            raise RejectedInput(
+                Code.INCOMPATIBLE_SCHEMA, f"column {column.name!r} is nullable and cannot become required"
+            )
+        if new is not None and new.nullable and not column.nullable and column.name in current.key_set:
+            raise RejectedInput(Code.INCOMPATIBLE_SCHEMA, f"the key column {column.name!r} cannot become nullable")
+        kept.append(column if new is None else new)
     for column in wanted_by_name.values():
         if not column.nullable:
             raise RejectedInput(Code.INCOMPATIBLE_SCHEMA, f"new column {column.name!r} must be nullable")
     added = tuple(column for column in wanted.columns if column.name in wanted_by_name)
-    return replace(TableSchema.declare(current.columns + added, wanted.key_columns), bare=current.bare and wanted.bare)
+    return replace(TableSchema.declare((*kept, *added), wanted.key_columns), bare=current.bare and wanted.bare)

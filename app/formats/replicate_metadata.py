@@ -33,6 +33,7 @@ _TYPES: Final = {
     "BYTES": TypeName.BINARY,
     "BLOB": TypeName.BINARY,
 }
+_TEXTS: Final = frozenset({"STRING", "WSTRING", "CLOB", "NCLOB", "TIME"})
 _UINT8: Final = ColumnType(TypeName.DECIMAL, 20, 0)
 _STRING: Final = ColumnType(TypeName.STRING)
 MAX_ORDINAL: Final = 10_000
@@ -91,6 +92,8 @@ class TableMetadata:
     """Columns of which the message does not say whether they may be NULL."""
     not_decimal: frozenset[str] = frozenset()
     """NUMERIC columns with a precision or scale that no decimal has; their type in `schema` is a stand-in."""
+    unknown_types: frozenset[str] = frozenset()
+    """Columns of a type that Replicate does not have. They are text, save keys: those need a type that is meant."""
     task: str | None = None
     destination: TableName | None = None
     """The table that the source feeds, where that has another name."""
@@ -100,6 +103,13 @@ class TableMetadata:
         """The table that is described. Raises RejectedInput `bad_name` where no table can have the source's name."""
         return self.destination or self.source.table
 
+    def _check_typed(self, code: Code, name: str, reason: str, options: TableOptions) -> None:
+        """Raises RejectedInput for a column whose type must come from the table's option `columns` and does not."""
+        if name not in options.columns or options.columns[name].type is None:
+            detail = f"column {name!r} {reason}; PUT the table first, with the column's type in its option `columns`"
+            pointer = pointer_to(f"{self.at}/tableStructure/tableColumns", name)
+            raise RejectedInput.of((Problem(code, detail, self.index, pointer, name),))
+
     def schema_after(self, current: TableSchema | None, options: TableOptions = DEFAULT_OPTIONS) -> TableSchema:
         """The schema to register over `current`, whose `options` may say what a NUMERIC column is to be.
 
@@ -108,10 +118,10 @@ class TableMetadata:
         a new column is nullable, because rows from before it have no value.
         """
         for name in sorted(self.not_decimal.difference(options.exclude)):
-            if name not in options.columns or options.columns[name].type is None:
-                detail = f"column {name!r} is NUMERIC with a precision or scale that no decimal has"
-                pointer = pointer_to(f"{self.at}/tableStructure/tableColumns", name)
-                raise RejectedInput.of((Problem(Code.INCOMPATIBLE_SCHEMA, detail, self.index, pointer, name),))
+            reason = "is NUMERIC with a precision or scale that no decimal has"
+            self._check_typed(Code.INCOMPATIBLE_SCHEMA, name, reason, options)
+        for name in sorted(self.unknown_types & self.schema.key_set):
+            self._check_typed(Code.BAD_TYPE, name, "is a key column of a type that Replicate does not have", options)
         if current is None:
             return self.schema
         known = {column.name: column for column in current.columns}
@@ -149,6 +159,7 @@ def read_metadata(
         {name: SourceColumn(c.ordinal, c.type.upper(), c.key_position > 0) for name, c in facts},
         frozenset(name for name, column in facts if not isinstance(column.nullable, bool)),
         frozenset(name for name, column in facts if column.type.upper() == "NUMERIC" and not _is_decimal(column)),
+        frozenset(name for name, column in facts if not _is_known(column.type.upper())),
         "/".join(name for name in (lineage.server, lineage.task) if name) or None,
     )
 
@@ -167,6 +178,10 @@ def _check_bounded(index: int, texts: Mapping[str, str | None], at: str) -> None
 def _check_positions(what: str, positions: Sequence[int]) -> None:
     if any(not 1 <= position <= MAX_ORDINAL for position in positions) or len(set(positions)) < len(positions):
         raise RejectedInput(Code.BAD_SCHEMA, f"each column needs its own {what} from 1 to {MAX_ORDINAL}")
+
+
+def _is_known(kind: str) -> bool:
+    return kind in _TYPES or kind in _TEXTS or kind in {"UINT8", "NUMERIC"}
 
 
 def _is_decimal(column: ColumnFacts) -> bool:

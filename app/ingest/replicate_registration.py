@@ -6,14 +6,21 @@ import structlog
 
 from app.domain.access import Principal
 from app.domain.source_routing import case_detail
+from app.domain.table import Table
 from app.errors import Code, Problem, RejectedInput
-from app.formats.replicate_history import SourceHistory, follow, news
+from app.formats.replicate_history import SourceHistory, SourceVersion, follow, news
 from app.formats.replicate_metadata import TableMetadata
+from app.formats.replicate_renames import columns_in_another_case, renamed_columns
 from app.ingest.directory import TableDirectory
-from app.staging.audit_events import record_act
 from app.staging.database import Connection, translated_errors
+from app.staging.registration_events import record_registration
 from app.staging.replicate_sources import record_replicate_metadata, replicate_metadata
-from app.staging.table_registration import Registration, RegistrationOutcome, register_table
+from app.staging.sequence_lock import lock_counters
+from app.staging.table_registration import (
+    Registration,
+    RegistrationOutcome,
+    register_table,
+)
 from app.staging.table_registry import find_table
 
 log = structlog.get_logger()
@@ -38,18 +45,18 @@ def register_versions(
     name = entries[0].table
     outcomes: list[RegistrationOutcome] = []
     with translated_errors(), directory.begin() as connection:
+        versions = list(before.versions) if before else []
         for entry in accepted:
-            registration = _evolved(connection, entry, marker_first=marker_first)
+            registration = _evolved(connection, entry, _previous(versions, entry), marker_first=marker_first)
+            record_registration(connection, registration, principal.key_id, "metadata message")
             outcomes.append(registration.outcome)
+            versions.append(SourceVersion.of(entry))
         table_id = registration.table.table_id
         stored = replicate_metadata(connection, table_id, lock=True)
         present = SourceHistory.from_json(stored) if stored else None
         history = follow(present, entries)
         if history != present:
             record_replicate_metadata(connection, table_id, history.to_json())
-        if (done := _outcome(outcomes)) is not None:
-            details = {"outcome": done, "by": "metadata message"}
-            record_act(connection, principal.key_id, "register_table", name, details)
     directory.forget_table(name)
     for outcome in outcomes:
         if outcome is not RegistrationOutcome.UNCHANGED:
@@ -62,19 +69,24 @@ def refusal(code: Code, detail: str, index: int, pointer: str, *, withheld: str 
     return RejectedInput.of((Problem(code, detail, index, pointer),), withheld=withheld)
 
 
-def _outcome(outcomes: Sequence[RegistrationOutcome]) -> RegistrationOutcome | None:
-    """What several registrations of one table did together; None for nothing."""
-    done = [outcome for outcome in outcomes if outcome is not RegistrationOutcome.UNCHANGED]
-    return done[0] if done else None
+def _previous(versions: Sequence[SourceVersion], entry: TableMetadata) -> SourceVersion | None:
+    """Return the version that a message follows: its own task's last one, else the current one of any task."""
+    own = [version for version in versions if version.task == entry.task]
+    followed = own or versions
+    return followed[-1] if followed else None
 
 
-def _evolved(connection: Connection, entry: TableMetadata, *, marker_first: bool) -> Registration:
-    """The table after one metadata message; a refusal names the message."""
+def _evolved(
+    connection: Connection, entry: TableMetadata, previous: SourceVersion | None, *, marker_first: bool
+) -> Registration:
+    """Return the table after one metadata message; a refusal names the message."""
     present = find_table(connection, entry.table)
     try:
-        wanted = (
-            entry.schema_after(present.schema, present.options) if present is not None else entry.schema_after(None)
-        )
+        if present is None:
+            wanted = entry.schema_after(None)
+        else:
+            wanted = entry.schema_after(present.schema, present.options)
+            _check_renames(connection, entry, previous, present)
         registration = register_table(connection, entry.table, wanted, marker_first=marker_first)
         if registration.table.name != entry.table:  # another process registered the twin just now
             raise RejectedInput(Code.SOURCE_CASE_MISMATCH, case_detail(entry.source, registration.table))
@@ -83,3 +95,15 @@ def _evolved(connection: Connection, entry: TableMetadata, *, marker_first: bool
         if any(problem.index is not None for problem in error.problems):
             raise
         raise refusal(error.code, error.detail, entry.index, f"{entry.at}/tableStructure") from None
+
+
+def _check_renames(
+    connection: Connection, entry: TableMetadata, previous: SourceVersion | None, present: Table
+) -> None:
+    """Raises RejectedInput `column_renamed`. A table that has accepted no row loses nothing by a rename."""
+    problems = [*columns_in_another_case(entry, present.schema, present.options)]
+    renamed = [] if problems else [*renamed_columns(entry, previous, present.schema, present.options)]
+    if renamed and lock_counters(connection, [present.table_id])[present.table_id].last_sequence:
+        problems += renamed
+    if problems:
+        raise RejectedInput.of(tuple(problems))

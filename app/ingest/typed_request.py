@@ -24,6 +24,7 @@ from app.errors import Code, Problem, RejectedInput
 from app.ingest.decoded import Decoded, SourceChanges
 from app.ingest.directory import TableDirectory
 from app.staging.database import translated_errors
+from app.staging.registration_events import record_registration
 from app.staging.source_positions import source_positions
 from app.staging.stage_requests import check_gaps
 from app.staging.table_registration import RegistrationOutcome, evolve_table
@@ -171,6 +172,7 @@ class Typist:
         for table, schema in typed.needs:
             with translated_errors(), self.directory.begin() as connection:
                 registration = evolve_table(connection, table, schema, marker_first=self.marker_first)
+                record_registration(connection, registration, self.principal.key_id, "changes")
             if registration.outcome is RegistrationOutcome.EVOLVED:
                 log.info("table_evolved", table=str(table.name), by="changes")
         for table, catalog in pins:

@@ -62,6 +62,8 @@ class Registration:
 
     table: Table
     outcome: RegistrationOutcome
+    before: Table | None = None
+    """The table as it was, where it was changed."""
 
 
 def register_table(
@@ -107,7 +109,7 @@ def evolve_table(connection: sa.Connection, table: Table, schema: TableSchema, *
     if merged == present.schema:
         return Registration(present, RegistrationOutcome.UNCHANGED)
     _next_version(connection, present, merged, marker_first)
-    return Registration(_must_find(connection, table.name), RegistrationOutcome.EVOLVED)
+    return Registration(_must_find(connection, table.name), RegistrationOutcome.EVOLVED, present)
 
 
 def _create(
@@ -157,6 +159,8 @@ def _change(
     bare = table.schema.bare and options.initial_load is InitialLoad.BARE
     schema = evolve(table.schema, replace(declared, bare=bare))
     options.check(schema)
+    if counters[table.table_id].last_sequence:
+        _check_new_keys(table.schema, schema)
     declared_now = None if wanted is None else declared
     stays = _column_stays(table, schema, declared_now, options, counters[table.table_id].last_sequence)
     outcome = RegistrationOutcome.UNCHANGED
@@ -177,7 +181,17 @@ def _change(
     if schema != table.schema:
         outcome = RegistrationOutcome.EVOLVED
         _next_version(connection, table, schema, marker_first)
-    return Registration(_must_find(connection, name), outcome)
+    before = None if outcome is RegistrationOutcome.UNCHANGED else table
+    return Registration(_must_find(connection, name), outcome, before)
+
+
+def _check_new_keys(present: TableSchema, schema: TableSchema) -> None:
+    """Raises RejectedInput `incompatible_schema` where accepted rows may be NULL in a column that becomes a key."""
+    required = {column.name for column in present.columns if not column.nullable}
+    for key in schema.key_columns if not present.key_columns else ():
+        if key not in required:
+            detail = f"column {key!r} may be NULL in rows that were accepted, so it cannot become a key column"
+            raise RejectedInput(Code.INCOMPATIBLE_SCHEMA, detail)
 
 
 def _column_stays(

@@ -160,7 +160,7 @@ def test_every_act_is_kept_once_with_who_did_it_and_in_which_request(gateway: Ga
     assert [(act["action"], act["table"], act["details"]) for act in acts] == [
         ("create_key", None, {"key": key["id"], "rights": ["admin", "ingest"], "tables": ["*"], "expires_at": None}),
         ("register_table", "orders", {"outcome": "created"}),
-        ("register_table", "orders", {"outcome": "evolved"}),
+        ("change schema", "orders", {"schema_version": 2, "added": [{"name": "more", "type": "string"}]}),
         ("pause", "orders", {}),
         ("rotate_key", None, {"key": key["id"], "overlap_seconds": 5}),
         ("delete_key", None, {"key": key["id"]}),

@@ -113,9 +113,9 @@ def test_forgetting_row_images_is_told() -> None:
             "recreate t",
         ),
         (
-            schema_of({"id": "int64"}),
-            schema_of({"id": "int64"}, (), ["id"]),
-            "column 'id' is required and cannot become nullable",
+            schema_of({"id": "int64"}, ["id"]),
+            schema_of({"id": "int64"}, ["id"], ["id"]),
+            "the key column 'id' is required and cannot become nullable",
             "recreate t",
         ),
         (
@@ -168,13 +168,21 @@ def test_an_option_that_cannot_come_later_is_refused() -> None:
     assert refusal.detail == "initial_load=bare is for a table's first registration"
 
 
+def test_a_required_column_may_become_nullable() -> None:
+    there = present(schema_of({"id": "int64", "note": "string"}, ["id"], ["id", "note"]))
+    plan = planned(declared(schema_of({"id": "int64", "note": "string"}, ["id"], ["id"])), there)
+    assert (plan.changed, plan.refusals) == (("column note: required -> nullable",), ())
+    assert plan.request is not None
+    assert plan.request["columns"][1]["nullable"]
+
+
 def test_an_override_that_came_after_its_column_holds_up_new_columns_only() -> None:
     options = {"columns": {"note": ColumnOverride(nullable=False)}}
     there = present(KEYLESS, **options)
     assert planned(declared(KEYLESS, **options), there).action is Action.NOTHING
     wide = schema_of({"id": "int64", "note": "string", "seen": "date"})
     (refusal,) = planned(declared(wide, **options), there).refusals
-    assert refusal.detail == "column 'note' cannot change its nullability"
+    assert refusal.detail == "column 'note' is nullable and cannot become required"
 
 
 def test_columns_that_messages_added_stay_where_the_option_lets_them() -> None:

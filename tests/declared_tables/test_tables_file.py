@@ -85,7 +85,7 @@ def test_what_is_wrong_is_named_by_line_and_path(before: str, after: str, place:
         ("source_timezone: Europe/Berlim", ".source_timezone", "no time zone"),
         ("seed_file: yes", ".seed_file", "Write true or false."),
         ("exclude: [id]", ".exclude", "the key column 'id' cannot be excluded"),
-        ("sources: [a, b.]", ".sources[1]", "a part of the table name is empty"),
+        ("sources: [a, b.]", ".sources[1]", "a part with a dot in double quotes"),
         ("columns: {amount: {type: money}}", ".columns.amount.type", "'money' is no type"),
         ("columns: {amount: {typ: date}}", ".columns.amount.typ", "Did you mean type?"),
         ("initial_load: bare, insert_marker: upsert", ".initial_load", "initial_load=bare holds inserts only"),

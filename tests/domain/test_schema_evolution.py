@@ -80,6 +80,16 @@ def test_a_change_of_type_key_or_need_is_refused(wanted: TableSchema) -> None:
     assert refusal.code == Code.INCOMPATIBLE_SCHEMA
 
 
+def test_a_required_column_may_become_nullable_unless_it_is_a_key() -> None:
+    required = schema_of({"id": "int64", "name": "string"}, ["id"], required=["id", "name"])
+    relaxed = schema_of({"id": "int64", "name": "string"}, ["id"], required=["id"])
+    assert evolve(required, relaxed) == relaxed
+    assert evolve(required, relaxed).file_schema(marker_first=True) == required.file_schema(marker_first=True)
+    with refused() as refusal:
+        evolve(required, schema_of({"id": "int64", "name": "string"}, ["id"], required=["name"]))
+    assert refusal.code == Code.INCOMPATIBLE_SCHEMA
+
+
 def test_a_new_column_that_differs_only_in_case_is_refused() -> None:
     with refused() as refusal:
         evolve(KEYED, schema_of({"id": "int64", "NAME": "string"}, ["id"], required=["id"]))

@@ -1,0 +1,20 @@
+"""What is kept of a registration: an event of the table for each change of its columns, an act for anything else."""
+
+import sqlalchemy as sa
+
+from app.domain.schema_change import schema_change
+from app.staging.audit_events import record_act
+from app.staging.table_events import record_event
+from app.staging.table_registration import Registration, RegistrationOutcome
+
+
+def record_registration(
+    connection: sa.Connection, registration: Registration, actor: str, by: str | None = None
+) -> None:
+    """Write what a registration did, once, in its transaction; `by` says what asked for it where nobody called PUT."""
+    told = {} if by is None else {"by": by}
+    table, before = registration.table, registration.before
+    if before is not None and (changed := schema_change(before, table)):
+        record_event(connection, table, actor, "change schema", details={**changed, **told})
+    elif registration.outcome is not RegistrationOutcome.UNCHANGED:
+        record_act(connection, actor, "register_table", table.name, {"outcome": registration.outcome, **told})
