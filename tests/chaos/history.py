@@ -15,6 +15,7 @@ from app.landing.open_zone import ZonePlace
 from app.staging.database import open_engine, translated_errors
 from app.staging.schema_revision import migrate
 from tests.chaos.client import Caller, TableClient
+from tests.chaos.database_faults import DatabaseFaults
 from tests.chaos.journal import Contradiction, Journal
 from tests.chaos.ledger_view import counts_of, recorded_files
 from tests.chaos.light_drain import DrainPlan, Notes
@@ -32,8 +33,16 @@ CLIENT_PAUSE: Final = 0.02
 SETTLES_WITHIN: Final = 90.0
 ERRORS, DEATHS = 0.1, 0.002
 """Of the calls of a local landing zone."""
-EVERY: Final = {"drain": 2.5, "api": 2.0, "postgres": 8.0, "spark python worker": 1.0}
-"""Mean seconds between kills of each kind, beside those at failpoints."""
+EVERY: Final = {
+    "drain": 2.5,
+    "api": 2.0,
+    "postgres": 8.0,
+    "spark python worker": 1.0,
+    "connections fall silent": 6.0,
+    "clock set back": 4.0,
+    "postgres read-only": 9.0,
+}
+"""Mean seconds between faults of each kind, beside those at failpoints."""
 
 
 @dataclass
@@ -68,15 +77,22 @@ class History:
         self._postgres = CrashingPostgres(place)
         migrate(self._postgres.url)
         self._engine = open_engine(self._postgres.url)
-        self._apis = [ApiProcess(self._postgres.url, place / f"api-{number}.log") for number in (1, 2)]
+        self._database = DatabaseFaults(self._postgres.url, self._postgres.administration_url)
+        self._apis = [ApiProcess(self._database.url, place / f"api-{number}.log") for number in (1, 2)]
         plan = DrainPlan(
-            self._postgres.url, zone, place / "notes.tsv", place / "drains.log", 0, errors=ERRORS, deaths=DEATHS
+            self._database.url, zone, place / "notes.tsv", place / "drains.log", 0, errors=ERRORS, deaths=DEATHS
         )
         self._drains = LightDrains(plan, self._fork(), count=2 if store == "spark" else 4)
         self._spark = (
-            SparkDrain(self._postgres.url, local, place / "spark.log", self._fork()) if store == "spark" else None
+            SparkDrain(self._database.url, local, place / "spark.log", self._fork()) if store == "spark" else None
         )
+        self._faults: dict[str, Callable[[], bool]] = {
+            "connections fall silent": self._database.fall_silent,
+            "clock set back": self._database.set_clock_back,
+            "postgres read-only": self._database.become_read_only,
+        }
         self._next = dict.fromkeys(EVERY, 0.0)
+        self._calm = False
         self._clients = self._make_clients()
 
     def run(self, seconds: float) -> Result:
@@ -118,7 +134,7 @@ class History:
     def _settle(self) -> None:
         """Nothing fails any more: all that was accepted is published, and adds up."""
         self._drains.end()
-        self._drains.calm = True
+        self._drains.calm = self._calm = True
         if self._onelake:
             self._onelake.faults.share = 0.0
         for client in self._clients:
@@ -148,6 +164,7 @@ class History:
         if self._failures:
             raise Violation(self._failures[0])
         self._postgres.tend()
+        self._database.tend(calm=self._calm)
         for api in self._apis:
             api.tend()
         self._drains.tend()
@@ -178,6 +195,10 @@ class History:
             self._postgres.crash()
             self.result.kills["postgres (immediate)"] += 1
             return True
+        if kind in self._faults:
+            happened = self._faults[kind]()
+            self.result.kills[kind] += happened
+            return happened
         if kind == "api":
             api = self._source.choice(self._apis)
             killed = int(api.answers)
@@ -211,6 +232,7 @@ class History:
         if self._spark:
             self._spark.end()
         self._engine.dispose()
+        self._database.close()
         self._postgres.stop()
         if self._onelake:
             self._onelake.close()

@@ -35,6 +35,8 @@ from tests.chaos.faulty_zone import FaultyZone, Troubles
 
 LEASE_SECONDS: Final = 1.0
 POLL_SECONDS: Final = 0.1
+DATABASE_SECONDS: Final = 2.0
+"""How long the gateway waits for Postgres."""
 FIRST_BACKOFF, LONGEST_BACKOFF = 0.1, 0.4
 """Time runs faster here: production waits longer before it tries again."""
 
@@ -125,7 +127,8 @@ def run_light_drain(plan: DrainPlan, parent: int) -> None:
 
 def _publish(plan: DrainPlan) -> None:
     place = BuildPlace(plan.database_url, plan.zone, FileLayout(False, "zstd"))
-    cycle = DrainCycle(uuid4(), None, place, FileLimits(128 * 2**20, 300, 0.1), tasks=2)  # type: ignore[arg-type]
+    limits = FileLimits(128 * 2**20, 300, 0.1)
+    cycle = DrainCycle(uuid4(), None, place, limits, tasks=2, database_seconds=DATABASE_SECONDS)  # type: ignore[arg-type]
     with kept_lease(cycle, LEASE_SECONDS):
         Drain(cycle, bins=2).run(threading.Event(), POLL_SECONDS)
 

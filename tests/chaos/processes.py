@@ -15,7 +15,7 @@ from typing import Final
 from app.settings import PREFIX
 from tests.chaos.api_process import run_api
 from tests.chaos.failpoints import POINTS
-from tests.chaos.light_drain import LEASE_SECONDS, DrainPlan, run_light_drain
+from tests.chaos.light_drain import DATABASE_SECONDS, LEASE_SECONDS, DrainPlan, run_light_drain
 
 ADMIN_KEY: Final = f"mg_00c4a05c_{'k' * 43}"
 _fork_server = get_context("forkserver")
@@ -30,7 +30,8 @@ class ApiProcess:
             self._port = int(free.getsockname()[1])
         self.url = f"http://127.0.0.1:{self._port}"
         settings = {"DATABASE_URL": database_url, "ADMIN_KEY": ADMIN_KEY, "PORT": str(self._port)}
-        self._settings = {f"{PREFIX}{name}": value for name, value in {**settings, "LOG_LEVEL": "warning"}.items()}
+        settings |= {"LOG_LEVEL": "warning", "DATABASE_SECONDS": str(DATABASE_SECONDS)}
+        self._settings = {f"{PREFIX}{name}": value for name, value in settings.items()}
         self._log = log
         self._process = self._start()
 

@@ -18,6 +18,7 @@ from app.errors import MirrorgateError
 from app.ingest import Accepted, arcion_json, replicate_json
 from app.staging.table_lifecycle import begin_drop, request_flush, set_publishing
 from demo.workload import Post, stock_metadata
+from tests.chaos.database_faults import set_clock_back
 from tests.chaos.journal import Journal
 from tests.chaos.ledger_view import counts_of, recorded_files
 from tests.chaos.oracle import Oracle, Violation
@@ -57,7 +58,7 @@ class Simulation:
 
     def run(self, steps: int) -> None:
         """Take so many steps of chaos, then calm down and see that everything adds up."""
-        choices = [(self.post, 6), (self.drains.turn, 6), (self.look, 3), (self.act, 1)]
+        choices = [(self.post, 6), (self.drains.turn, 6), (self.look, 3), (self.act, 1), (self.step_clock, 1)]
         for _ in range(steps):
             (step,) = self._source.choices([step for step, _ in choices], [weight for _, weight in choices])
             step()
@@ -86,6 +87,11 @@ class Simulation:
         live = list(table.live)
         if not self._send(table.post(self._source.randrange(1, 30)), bad=False):
             table.live[:] = live
+
+    def step_clock(self) -> None:
+        """The database's clock is set back."""
+        set_clock_back(self.gate.engine)
+        self.drains.events["clock set back"] += 1
 
     def act(self) -> None:
         """What an operator does."""

@@ -18,6 +18,7 @@ class CrashingPostgres:
         self._server = PrivatePostgres(folder, {"fsync": "off", "full_page_writes": "off", **settings})
         self._server.start()
         self.url = self._server.url
+        self.administration_url = self._server.administration_url
 
     def crash(self) -> None:
         """`immediate`: no session ends cleanly, what only memory holds is lost, and the next start recovers."""

@@ -48,7 +48,11 @@ def swallowing_proxy(database_url: str) -> Iterator[SwallowingProxy]:
             while True:
                 client, _ = listener.accept()
                 upstream = socket.socket(socket.AF_UNIX)
-                upstream.connect(str(server))
+                try:
+                    upstream.connect(str(server))
+                except OSError:  # Postgres is away
+                    client.close()
+                    continue
                 sockets.extend([client, upstream])
                 number = proxy.begin()
                 for source, target in ((client, upstream), (upstream, client)):
