@@ -49,10 +49,12 @@ from app.api.turns import Turns
 from app.api.well_formed_url import WellFormedUrl
 from app.child_process import exit_with_parent, run_process
 from app.domain.backlog import BacklogLimit
+from app.domain.finding import Outcome
 from app.domain.rate_limit import RateLimits
 from app.errors import Code, Misconfigured
 from app.ingest import BacklogWatch, Ingest
 from app.lean_imports import leave_out_pandas
+from app.resource_watch import ResourceWatch, memory_limit, raise_descriptor_limit
 from app.settings import LOOPBACK, Settings, unknown_variables
 from app.staging.access_journal import AccessJournal
 from app.staging.api_keys import count_valid_keys
@@ -62,7 +64,7 @@ from app.staging.schema_revision import require_migrated
 from app.staging.wake import WakeSender
 from app.staging.writer_metrics import note_writer
 from app.staging.writer_probe import WriterProbe
-from app.start_checks import check_serving, free_port
+from app.start_checks import check_memory, check_serving, free_port
 from app.telemetry import configure_logging
 from app.temporary_folder import temporary_folder
 
@@ -108,7 +110,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         if tokens is not None:
             tokens.prepare()
         try:
-            yield
+            with ResourceWatch():
+                yield
         finally:
             group_commit.close()
             wake.close()
@@ -270,6 +273,10 @@ def listening(settings: Settings) -> dict[str, Any]:
 def check_start(settings: Settings) -> None:
     """Refuse to start on a database of another revision, or in public without TLS or any key."""
     configure_logging(settings)
+    raise_descriptor_limit()
+    memory = check_memory(settings, memory_limit())
+    if memory.outcome is not Outcome.OK:
+        log.warning("start_check", check=memory.check, detail=memory.detail, remedy=memory.remedy)
     check_serving(settings)
     for sentence in unknown_variables(os.environ):
         log.warning("unknown_variable", detail=sentence)

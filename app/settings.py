@@ -307,6 +307,14 @@ class Settings(BaseSettings):
     source_type: Annotated[
         str, Field(min_length=1, description="`sourceInfo.sourceType` in `_partnerEvents.json`.")
     ] = "Mirrorgate"
+    min_free_bytes: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="`mirrorgate up` refuses to start with less free space than this in its data directory or "
+            "landing zone, and a running gateway warns below it (`resource_short`); 0: neither.",
+        ),
+    ] = 2**30
     allow_unsafe: Annotated[
         bool,
         Field(

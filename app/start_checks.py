@@ -3,13 +3,17 @@
 `mirrorgate up` checks all of it before it starts Postgres, and the API checks it again when it starts.
 """
 
+import shutil
 import socket
 import ssl
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from app.domain.finding import Finding, Outcome
+from app.domain.machine_findings import bytes_text, judge_memory
 from app.errors import Code, Misconfigured
 from app.settings import LOOPBACK, PREFIX, Settings
 
@@ -21,6 +25,28 @@ def check_serving(settings: Settings) -> None:
     settings.require_safe_listening()
     check_certificate(settings)
     check_tokens(settings)
+
+
+def check_space(folders: Iterable[Path], least_free: int) -> None:
+    """Raise Misconfigured `unsafe_setup` where one of these folders, which need not exist yet, has too little room."""
+    for folder in folders:
+        existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+        free = shutil.disk_usage(existing).free
+        if free < least_free:
+            raise Misconfigured(
+                Code.UNSAFE_SETUP,
+                f"{bytes_text(free)} are free in {folder}, less than {bytes_text(least_free)}",
+                remedy=f"Make room there, or set {PREFIX}MIN_FREE_BYTES; 0 starts all the same.",
+            )
+
+
+def check_memory(settings: Settings, limit: int | None) -> Finding:
+    """Judge the memory that an API process may use. Raise Misconfigured `unsafe_setup` where one body would end it, and
+    MIRRORGATE_ALLOW_UNSAFE is not set."""
+    finding = judge_memory(limit, settings.bytes_in_memory, settings.max_body_bytes)
+    if finding.outcome is Outcome.UNSAFE and not settings.allow_unsafe:
+        raise Misconfigured(Code.UNSAFE_SETUP, finding.detail, remedy=finding.remedy)
+    return finding
 
 
 def check_certificate(settings: Settings) -> None:

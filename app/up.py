@@ -25,8 +25,10 @@ from app.domain.api_key import ApiKey, format_key
 from app.embedded import DataDirectory, PrivatePostgres, find_java
 from app.errors import Code, Misconfigured, RejectedInput
 from app.log_files import ChildLog, RotatingFile, Rotation
+from app.resource_watch import ResourceWatch, memory_limit, raise_descriptor_limit
 from app.settings import PREFIX, LogFormat, Settings
 from app.staging.schema_revision import migrate
+from app.start_checks import check_memory, check_space
 from app.supervisor import Child
 from app.telemetry import Event, configure_logging
 from app.up_plan import UpPlan, plan_up
@@ -85,9 +87,14 @@ def up(
 
 def _run(plan: UpPlan, console: Console, environment: Mapping[str, str]) -> None:
     settings, data_dir = plan.settings, plan.data_dir
+    raise_descriptor_limit()
+    folders = {"data_directory_space": data_dir, **_zone_folder(plan)}
+    check_space(folders.values(), settings.min_free_bytes)
+    check_memory(settings, memory_limit())
     admin_key = _admin_key(settings, data_dir / ADMIN_KEY_FILE)
     java_home = find_java(data_dir, environment)
     with ExitStack() as stack:
+        stack.enter_context(ResourceWatch(folders, least_free=settings.min_free_bytes))
 
         def log_of(name: str) -> ChildLog:
             rotation = Rotation(settings.log_bytes, settings.log_files)
@@ -119,6 +126,10 @@ def _run(plan: UpPlan, console: Console, environment: Mapping[str, str]) -> None
                     soft_wrap=True,
                 ),
             )
+
+
+def _zone_folder(plan: UpPlan) -> dict[str, Path]:
+    return {} if plan.place.is_remote else {"zone_space": Path(plan.place.location)}
 
 
 @contextmanager

@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
+from tempfile import gettempdir
 from typing import Final
 from uuid import UUID, uuid4
 
@@ -24,6 +26,7 @@ from app.landing.parquet_file import FileLayout
 from app.landing.publish import announce_partner
 from app.landing.retries import TryAgain
 from app.landing.zone import PathKind
+from app.resource_watch import ResourceWatch, raise_descriptor_limit
 from app.settings import Settings
 from app.staging.build_activity import newest_statement_at
 from app.staging.database import answer_within, open_engine, pin_marker_position, translated_errors
@@ -111,7 +114,7 @@ def _give_up(cycle: DrainCycle) -> None:
 def run_drain(settings: Settings, *, once: bool) -> None:
     """Run until SIGTERM or SIGINT, or with `once` until nothing is due."""
     _check_start(settings)
-    with BoundedStop() as stop, running_spark(settings) as spark:
+    with BoundedStop() as stop, _resources_watched(settings), running_spark(settings) as spark:
         cycle = open_cycle(settings, spark, uuid4())
         drain = Drain(cycle, bins=settings.drain_bins, stopping=stop.stopping)
         announce_partner(cycle.zone, cycle.worker_id, settings.partner_name, settings.source_type)
@@ -141,6 +144,13 @@ def run_drain(settings: Settings, *, once: bool) -> None:
         if stop.failure is not None:
             raise InvariantBroken(Code.SPARK_FAILED, stop.failure, remedy=_SPARK_ENDED)
         log.info("drain_stopped", worker=str(cycle.worker_id))
+
+
+def _resources_watched(settings: Settings) -> ResourceWatch:
+    """Watch the space where the drain and Spark write, as far as it is on this machine."""
+    place = landing_place(settings)
+    zone = {} if place.is_remote else {"zone_space": Path(place.location)}
+    return ResourceWatch(zone | {"temporary_space": Path(gettempdir())}, least_free=settings.min_free_bytes)
 
 
 @contextmanager
@@ -173,6 +183,7 @@ def _check_start(settings: Settings) -> None:
     """Refuse a database of another revision, a landing zone that cannot be one, and what is unsafe, before Spark
     starts."""
     configure_logging(settings)
+    raise_descriptor_limit()
     place, database_url = landing_place(settings), settings.require_database_url()
     engine = open_engine(database_url)
     try:

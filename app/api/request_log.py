@@ -21,6 +21,9 @@ from app.telemetry import REQUEST_SECONDS, REQUESTS
 
 log = structlog.get_logger()
 
+_OUT_OF_MEMORY: Final = TemporarilyUnavailable(
+    Code.OVERLOADED, "this API process has no memory left for the request", retry_after=5
+)
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 CLIENT_GONE: Final = 499
 """Status in logs and metrics of a request whose caller left before the answer."""
@@ -62,6 +65,11 @@ class RequestLog:
         except asyncio.CancelledError:  # the process stops, and this took longer than it waits
             if not answered:
                 await problem_response(_given_up(scope))(scope, receive, send_with_id)
+        except MemoryError:
+            log.error("out_of_memory", remedy="Lower MIRRORGATE_MAX_BYTES_IN_MEMORY, or give the process more memory.")  # noqa: TRY400
+            if answered:
+                raise
+            await problem_response(_OUT_OF_MEMORY)(scope, receive, send_with_id)
         except Exception as error:  # the caller hears of it, with the request id of this line
             # Places only: the text of an error may hold a value.
             log.error("request_crashed", error=type(error).__name__, at=traceback.format_tb(error.__traceback__))  # noqa: TRY400  # the text stays out

@@ -10,6 +10,14 @@ from app.domain.finding import Finding, Outcome, judged
 LITTLE_SPACE: Final = 2**30
 """Bytes below which a disk is nearly full: a few landing files, or a few minutes of a busy stream."""
 
+_PROCESS_MEMORY: Final = 256 * 2**20
+_MEMORY_OF_A_BYTE: Final = 10
+"""What a byte of a body takes at the most while it is decoded and typed, as tools write bodies (docs/limits.md)."""
+
+_MANY_OPEN: Final = 0.85
+_FEW_DESCRIPTORS: Final = 1_024
+_ENOUGH_DESCRIPTORS: Final = 65_536
+
 _MUST_AGREE: Final = frozenset({"mirrorgate", "pyarrow", "python"})
 """Packages that decide what stands in a landing file."""
 
@@ -25,12 +33,44 @@ class ExecutorFacts:
     """None when Postgres answered it, else why not."""
 
 
-def judge_space(check: str, place: str, free_bytes: int) -> Finding:
+def judge_space(check: str, place: str, free_bytes: int, *, least_free: int = LITTLE_SPACE) -> Finding:
     """Whether there is room to write."""
-    free = f"{free_bytes / 2**30:.1f} GiB are free in {place}"
+    free = f"{bytes_text(free_bytes)} are free in {place}"
     return judged(
-        check, Outcome.WARNING, free, free if free_bytes < LITTLE_SPACE else None, "Make room before the disk is full."
+        check, Outcome.WARNING, free, free if free_bytes < least_free else None, "Make room before the disk is full."
     )
+
+
+def bytes_text(count: int) -> str:
+    """Write an amount of memory or disk as people read it: `14 MiB`, `12.5 GiB`."""
+    return f"{count // 2**20:,} MiB" if count < 10 * 2**30 else f"{count / 2**30:,.1f} GiB"
+
+
+def judge_descriptors(opened: int, limit: int) -> Finding:
+    """Whether this process can open more files and accept more connections."""
+    used = f"{opened} of {limit} file descriptors are open"
+    trouble = None
+    if opened >= _MANY_OPEN * limit:
+        trouble = f"{used}; new connections are reset when none is left"
+    elif limit < _FEW_DESCRIPTORS:
+        trouble = f"this process may open {limit} files only"
+    remedy = f"Raise the limit of open files (`ulimit -n`, LimitNOFILE) to {_ENOUGH_DESCRIPTORS} or more."
+    return judged("descriptors", Outcome.WARNING, used, trouble, remedy)
+
+
+def judge_memory(limit: int | None, bodies: int, largest_body: int) -> Finding:
+    """Whether an API process has the memory that its settings may need; unsafe where one body would end it."""
+    needed, least = _PROCESS_MEMORY + _MEMORY_OF_A_BYTE * bodies, _PROCESS_MEMORY + 2 * largest_body
+    remedy = (
+        "Give the process more memory (`ulimit -v`, the container's limit), or lower MIRRORGATE_MAX_BYTES_IN_MEMORY "
+        "and MIRRORGATE_MAX_BODY_BYTES."
+    )
+    if limit is None or limit >= needed:
+        return Finding("memory", Outcome.OK, "an API process may use the memory that its settings may need")
+    detail = (
+        f"an API process may use {bytes_text(limit)} of memory; with these settings it may need {bytes_text(needed)}"
+    )
+    return Finding("memory", Outcome.UNSAFE if limit < least else Outcome.WARNING, detail, remedy)
 
 
 def judge_versions(versions: Mapping[str, str]) -> Finding:

@@ -136,6 +136,18 @@ def test_a_crash_is_answered_with_its_request_id_and_nothing_of_the_cause(
     assert 'mirrorgate_requests_total{route="/v1/tables",status="500"}' in gateway.get("/metrics").text
 
 
+def test_a_request_that_meets_the_end_of_memory_is_503_overloaded(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhausted(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(table_routes, "list_tables", exhausted)
+    response = gateway.get("/v1/tables")
+    problem(response, 503, "overloaded")
+    assert response.headers["retry-after"] == "5"
+
+
 def test_a_caller_that_leaves_in_the_middle_of_its_body_stages_nothing(gateway: Gateway) -> None:
     gateway.register("t", {"id": "int64"}, ["id"])
 

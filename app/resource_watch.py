@@ -1,0 +1,114 @@
+"""Watch what runs out silently: file descriptors and disk space. Say so before requests and files begin to fail."""
+
+import os
+import resource
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Self
+
+import structlog
+
+from app.domain.finding import Finding, Outcome
+from app.domain.machine_findings import judge_descriptors, judge_space
+
+log = structlog.get_logger()
+
+_LOOKS: Final = 5.0
+_REMINDERS: Final = 60.0
+_WANTED_DESCRIPTORS: Final = 65_536
+_CONTAINER_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_DESCRIPTOR_FOLDERS: Final = ("/proc/self/fd", "/dev/fd")
+
+
+def raise_descriptor_limit() -> int:
+    """Raise the soft limit of open files as far as the hard one allows; return what holds then."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _WANTED_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _WANTED_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def memory_limit() -> int | None:
+    """Return how many bytes of memory this process may use, by its own limit, its container's or the machine's."""
+    limits = [resource.getrlimit(resource.RLIMIT_AS)[0]]
+    for file in _CONTAINER_LIMITS:
+        with suppress(OSError, ValueError):
+            limits.append(int(Path(file).read_text()))
+    with suppress(OSError, ValueError):
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min((limit for limit in limits if limit > 0), default=None)
+
+
+def open_descriptors(limit: int) -> int:
+    """Return how many files this process has open; the limit itself when not even the look is possible."""
+    for folder in _DESCRIPTOR_FOLDERS:
+        try:
+            return len(os.listdir(folder))  # noqa: PTH208  # names alone: no object per descriptor
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return limit
+    return 0
+
+
+class ResourceWatch:
+    """Looks every few seconds from a thread of its own; logs what is short, once a minute, and when it no longer is."""
+
+    def __init__(
+        self,
+        folders: Mapping[str, Path] | None = None,
+        *,
+        least_free: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`folders`: by the name of the check, where space is needed; `least_free`: bytes below which it is short."""
+        self._folders = folders or {}
+        self._least_free = least_free
+        self._clock = clock
+        self._short: dict[str, float] = {}
+        """When what is short was last logged."""
+        self._ended = threading.Event()
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._follow, name="resource-watch", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+
+    def look(self) -> None:
+        """Look once at everything, and log what there is to say."""
+        for finding in self._findings():
+            self._tell(finding)
+
+    def _follow(self) -> None:
+        while True:
+            self.look()
+            if self._ended.wait(_LOOKS):
+                return
+
+    def _findings(self) -> list[Finding]:
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        found = [judge_descriptors(open_descriptors(limit), limit)]
+        for check, folder in self._folders.items():
+            try:
+                disk = shutil.disk_usage(folder)
+            except OSError:  # what uses the folder says so
+                continue
+            least = min(self._least_free, disk.total // 10)  # a small disk for temporary files is not short when empty
+            found.append(judge_space(check, str(folder), disk.free, least_free=least))
+        return found
+
+    def _tell(self, finding: Finding) -> None:
+        told = self._short.get(finding.check)
+        if finding.outcome is Outcome.OK:
+            if self._short.pop(finding.check, None) is not None:
+                log.info("resource_back", check=finding.check, detail=finding.detail)
+        elif told is None or self._clock() - told >= _REMINDERS:
+            self._short[finding.check] = self._clock()
+            log.warning("resource_short", check=finding.check, detail=finding.detail, remedy=finding.remedy)

@@ -1,0 +1,109 @@
+"""What runs out silently is said before requests and files fail; too little of it refuses the start."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from app.domain.finding import Outcome
+from app.domain.machine_findings import bytes_text, judge_descriptors, judge_memory, judge_space
+from app.errors import Code, Misconfigured
+from app.resource_watch import ResourceWatch, memory_limit, open_descriptors
+from app.settings import Settings
+from app.start_checks import check_memory, check_space
+from tests.support.processes import REPOSITORY
+
+MIB = 2**20
+
+RUNS_OUT = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (300, 1200))
+from app.resource_watch import ResourceWatch, raise_descriptor_limit
+print(raise_descriptor_limit())
+watch = ResourceWatch()
+watch.look()
+opened = []
+try:
+    while True:
+        opened.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    watch.look()
+for descriptor in opened:
+    os.close(descriptor)
+watch.look()
+"""
+
+
+def test_a_process_raises_its_descriptor_limit_and_says_when_descriptors_run_out_and_are_back() -> None:
+    ran = subprocess.run([sys.executable, "-c", RUNS_OUT], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    first, *lines = ran.stdout.splitlines()
+    assert first == "1200"
+    assert ["resource_short" in line or "resource_back" in line for line in lines] == [True, True]
+    assert "1200 of 1200 file descriptors are open" in lines[0]
+    assert "ulimit -n" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("opened", "limit", "outcome"), [(10, 256, Outcome.WARNING), (900, 1024, Outcome.WARNING), (10, 1024, Outcome.OK)]
+)
+def test_descriptors_are_judged_by_limit_and_use(opened: int, limit: int, outcome: Outcome) -> None:
+    assert judge_descriptors(opened, limit).outcome is outcome
+    assert open_descriptors(limit) > 2
+
+
+def test_space_that_is_short_is_said_once_a_minute_in_mebibytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, free = [0.0], [14 * MIB]
+    disk = type("Disk", (), {"total": 100 * 2**30, "free": property(lambda _: free[0])})()
+    monkeypatch.setattr("app.resource_watch.shutil.disk_usage", lambda _: disk)
+    watch = ResourceWatch({"zone_space": tmp_path}, least_free=2**30, clock=lambda: now[0])
+    with capture_logs() as logs:
+        for _ in range(25):
+            watch.look()
+            now[0] += 5
+        free[0] = 20 * 2**30
+        watch.look()
+    told = [line for line in logs if line["check"] == "zone_space"]
+    assert [line["event"] for line in told] == ["resource_short"] * 3 + ["resource_back"]
+    assert told[0]["detail"] == f"14 MiB are free in {tmp_path}"
+    assert told[-1]["detail"] == f"20.0 GiB are free in {tmp_path}"
+
+
+def test_up_refuses_a_disk_that_is_nearly_full_unless_the_setting_allows_it(tmp_path: Path) -> None:
+    folder = tmp_path / "not" / "there yet"
+    with pytest.raises(Misconfigured) as refused:
+        check_space([folder], 2**60)
+    assert refused.value.code is Code.UNSAFE_SETUP
+    assert str(folder) in refused.value.detail
+    assert "MIRRORGATE_MIN_FREE_BYTES" in refused.value.remedy
+    check_space([folder], 0)
+
+
+def test_too_little_memory_is_said_with_the_settings_to_lower_and_refused_where_one_body_ends_it() -> None:
+    settings = Settings(max_body_bytes=64 * MIB)
+    assert judge_memory(None, 256 * MIB, 64 * MIB).outcome is Outcome.OK
+    assert check_memory(settings, 4 * 2**30).outcome is Outcome.OK
+    found = check_memory(settings, 1_200 * MIB)
+    assert found.outcome is Outcome.WARNING
+    assert "1,200 MiB" in found.detail
+    assert "MIRRORGATE_MAX_BYTES_IN_MEMORY" in str(found.remedy)
+    with pytest.raises(Misconfigured):
+        check_memory(settings, 300 * MIB)
+    assert check_memory(settings.model_copy(update={"allow_unsafe": True}), 300 * MIB).outcome is Outcome.UNSAFE
+
+
+def test_the_memory_limit_is_the_smallest_that_holds() -> None:
+    program = (
+        f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({1_500 * MIB}, {1_500 * MIB}));"
+        "from app.resource_watch import memory_limit; print(memory_limit())"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert int(ran.stdout) == min(1_500 * MIB, memory_limit() or sys.maxsize)
+
+
+def test_little_space_is_written_in_mebibytes() -> None:
+    assert bytes_text(14 * MIB) == "14 MiB"
+    assert judge_space("space", "/x", 0, least_free=1).outcome is Outcome.WARNING
