@@ -101,12 +101,12 @@ def test_a_read_only_database_makes_the_drain_wait_and_it_recovers(
 def test_the_lease_is_renewed_on_after_any_exception(new_worker: NewWorker, monkeypatch: pytest.MonkeyPatch) -> None:
     worker, calls = new_worker(), 0
 
-    def fails_twice(*given: Any) -> None:
+    def fails_twice(*given: Any, **named: Any) -> None:
         nonlocal calls
         calls += 1
         if calls in (2, 3):
             raise ZeroDivisionError
-        renew_lease(*given)
+        renew_lease(*given, **named)
 
     monkeypatch.setattr(drains, "renew_lease", fails_twice)
     with drains.kept_lease(worker, 0.6):
