@@ -1,4 +1,4 @@
-"""Commands that change what becomes of a table: drop, recreate, rename, pause, resume, flush, repair, release."""
+"""Commands that change what becomes of a table: drop, recreate, rename, pause, resume, flush, repair."""
 
 import json
 import time
@@ -109,19 +109,6 @@ def repair(
 ) -> None:
     """Write a published file that was found corrupt again, under its own number and with the same rows."""
     _act(f"repair/{number}", table, generation, url, key, data_dir)
-
-
-@tables.command("release")
-def release(
-    table: TableName,
-    reason: Annotated[str, typer.Option(help="What was found and done; kept with the table's events.")],
-    generation: Meant,
-    url: Url = None,
-    key: Key = None,
-    data_dir: DataDir = _HOME,
-) -> None:
-    """Let a quarantined table publish again."""
-    _act("release", table, generation, url, key, data_dir, {"reason": reason})
 
 
 @tables.command("events")

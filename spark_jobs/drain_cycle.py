@@ -45,6 +45,7 @@ from app.staging.table_rebirth import finish_drop
 from app.staging.table_registry import find_table_by_id, find_tables_by_id, note_drop_trouble, quarantine_table
 from app.zone_claim import claim_landing_zone
 from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files
+from spark_jobs.marker_rewrite import MarkerRewrite
 from spark_jobs.mirror_watch import is_mirrored
 from spark_jobs.publishing import TOGETHER, ClaimedTable, Failures, Publishing
 from spark_jobs.reconciliation import Reconciliation
@@ -284,6 +285,7 @@ class DrainCycle:
         self.zone.create_folder(scratch.folder)
         if table.state is TableState.DROPPING:
             return
+        MarkerRewrite(self.engine, self.zone, self.installation_id).run(table, epoch)
         Reconciliation(self.engine, self.zone, self.installation_id, self.publishing.record).run(table, epoch)
 
     def _drop(self, table: Table, epoch: Epoch) -> Table | None:

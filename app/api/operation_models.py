@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field
 
 from app.api.models import Model
 from app.api.table_models import RegisterTable
+from app.errors import Code
 
 
 class RecreateTable(RegisterTable):
@@ -31,6 +32,37 @@ class ReleaseTable(Model):
 
     reason: Annotated[str, Field(min_length=1, max_length=1000)]
     """In words, for those who read the events later."""
+    rewrite_marker: bool = False
+    """For a damaged or lost `_gateway.json`: the drain writes it again where the ledger's files are in the folder,
+    checked by size and digest. Otherwise the table stops again."""
+
+
+class ReleaseTables(Model):
+    """Which tables to release, and why."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"code": "landing_folder_lost", "reason": "The zone is mounted again."}]}
+    )
+
+    code: Code
+    """The code with which the state's reason begins, such as `landing_folder_lost`."""
+    reason: Annotated[str, Field(min_length=1, max_length=1000)]
+    """In words, kept with the events of each table."""
+
+
+class ReleasedTable(Model):
+    """A table that was released."""
+
+    table: str
+    generation: int
+    state_reason: str
+    """Why it was quarantined."""
+
+
+class ReleasedModel(Model):
+    """The tables that were released just now."""
+
+    released: list[ReleasedTable]
 
 
 class EventModel(Model):

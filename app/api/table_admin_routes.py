@@ -18,8 +18,9 @@ from app.domain.names import TableName
 from app.domain.table import FileNumber, Generation, Table, TableState
 from app.domain.table_options import TableOptions
 from app.staging.database import Connection, translated_errors
+from app.staging.quarantine_release import release
 from app.staging.table_events import list_events
-from app.staging.table_lifecycle import begin_drop, release, request_flush, request_repair, set_publishing
+from app.staging.table_lifecycle import begin_drop, request_flush, request_repair, set_publishing
 
 router = APIRouter(prefix="/v1/tables/{table}", tags=["operations"])
 
@@ -186,7 +187,14 @@ def release_table(
     """The reason is kept with the key's id and the time."""
 
     def act(connection: Connection, name: TableName) -> Table:
-        return release(connection, name, Generation(generation), principal.key_id, wanted.reason)
+        return release(
+            connection,
+            name,
+            Generation(generation),
+            principal.key_id,
+            wanted.reason,
+            rewrite_marker=wanted.rewrite_marker,
+        )
 
     return _act(table, gateway, principal, act)
 

@@ -4,6 +4,7 @@ Mirroring moves what it has consumed into two folders beside the files, so a num
 """
 
 import hashlib
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -123,6 +124,18 @@ def facts_under(zone: LandingZone, name: TableName, number: FileNumber) -> FileF
     if found is None:
         raise FileNotFoundError(f"{name.folder}/{file_name(number)}")
     return facts_at(zone, found[0])
+
+
+def difference(zone: LandingZone, path: str, file_bytes: int | None, sha256: str | None) -> str | None:
+    """How a file differs from what the ledger says of it; None when it does not. Its size is looked at first."""
+    if zone.kind(path) is not PathKind.FILE:
+        return "it is not a file"
+    with zone.read_file(path) as file:
+        size = file.seek(0, io.SEEK_END)
+        if size != file_bytes:
+            return f"it has {size} bytes instead of {file_bytes}"
+        file.seek(0)
+        return None if _facts(file).sha256 == sha256 else "its SHA-256 differs"
 
 
 def facts_at(zone: LandingZone, path: str) -> FileFacts:

@@ -70,7 +70,7 @@ SELECT_DUE = sa.text(f"""
     LEFT JOIN mirrorgate.workers w ON w.worker_id = l.worker_id AND {IS_ALIVE}
     WHERE (w.worker_id IS NULL OR w.worker_id = :worker_id)
       AND (t.state = 'dropping' OR t.state = 'active' AND (
-        c.next_file_number > c.recorded_file_number + 1
+        t.rewrite_marker OR c.next_file_number > c.recorded_file_number + 1
         OR c.next_file_number = 1 AND (t.options ->> 'seed_file')::boolean
         OR EXISTS (
             SELECT FROM mirrorgate.landing_files f
@@ -138,7 +138,8 @@ def live_workers(connection: sa.Connection) -> int:
 
 def due_tables(connection: sa.Connection, worker_id: UUID, limits: FileLimits, *, most: int) -> list[TableId]:
     """Tables that have work and no other live owner: a file's worth of pending rows or an old enough one, a flush,
-    a file that is planned and not published, a seed file to come, a file to repair, or a folder to drop."""
+    a file that is planned and not published, a marker to write again, a seed file to come, a file to repair, or a
+    folder to drop."""
     keys = {
         "worker_id": worker_id,
         "max_delay": limits.max_delay_seconds,

@@ -1,4 +1,4 @@
-"""What operators ask of a table: drop, recreate, rename, pause, resume, flush, repair, release.
+"""What operators ask of a table: drop, recreate, rename, pause, resume, flush, repair.
 
 Each act names the generation it means, runs under the table's sequence lock, and leaves an event. A drop is only
 begun here (R1): the table's owner deletes the folder and then calls `finish_drop` (R6).
@@ -112,16 +112,6 @@ def set_publishing(
         raise _wrong_state(table)
     connection.execute(SET_STATE, {"table_id": table.table_id, "state": state})
     record_event(connection, table, actor, "pause" if state is TableState.PAUSED else "resume")
-    return _again(connection, name)
-
-
-def release(connection: sa.Connection, name: TableName, generation: Generation, actor: str, reason: str) -> Table:
-    """Let a quarantined table publish again, because an operator has looked."""
-    table = locked_table(connection, name, generation)
-    if table.state is not TableState.QUARANTINED:
-        raise _wrong_state(table)
-    connection.execute(SET_STATE, {"table_id": table.table_id, "state": TableState.ACTIVE})
-    record_event(connection, table, actor, "release", reason)
     return _again(connection, name)
 
 

@@ -93,6 +93,7 @@ RULES: Final = {
     "flush_table": act(),
     "repair_file": act(),
     "release_table": act({"reason": "looked"}),
+    "release_tables": Rule("admin", json={"code": "landing_folder_lost", "reason": "looked"}),
     "list_table_events": Rule("admin", about_a_table=True),
     "list_keys": Rule("admin", every_table=True),
     "create_key": Rule("admin", (201, None), every_table=True, json={"rights": ["read"]}),

@@ -1,0 +1,92 @@
+"""Ends of quarantines, one table or all of one reason; and requests to write a damaged folder marker again.
+
+A table is named by the generation in which it was found quarantined, so that a table that was recreated meanwhile is
+left alone.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import sqlalchemy as sa
+
+from app.domain.names import TableName
+from app.domain.table import Epoch, Generation, Table, TableId, TableState
+from app.errors import Code, RejectedInput
+from app.staging.leases import check_epoch
+from app.staging.table_events import record_event
+from app.staging.table_lifecycle import locked_table
+
+RELEASE = sa.text("""
+    UPDATE mirrorgate.tables SET state = 'active', state_reason = NULL, rewrite_marker = :rewrite_marker
+    WHERE table_id = :table_id AND state = 'quarantined'""")
+
+SELECT_QUARANTINED = sa.text("""
+    SELECT name, generation, state_reason FROM mirrorgate.tables
+    WHERE state = 'quarantined' AND split_part(state_reason, ':', 1) = :code ORDER BY table_id""")
+
+SELECT_REWRITE = sa.text("SELECT rewrite_marker FROM mirrorgate.tables WHERE table_id = :table_id")
+
+END_REWRITE = sa.text("UPDATE mirrorgate.tables SET rewrite_marker = false WHERE table_id = :table_id")
+
+_PASSED_OVER: Final = frozenset({Code.UNKNOWN_TABLE, Code.GENERATION_MISMATCH, Code.WRONG_TABLE_STATE})
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A quarantined table, and why it stopped."""
+
+    name: TableName
+    generation: Generation
+    why: str
+
+
+def release(
+    connection: sa.Connection,
+    name: TableName,
+    generation: Generation,
+    actor: str,
+    reason: str,
+    *,
+    rewrite_marker: bool = False,
+) -> Table:
+    """Let a quarantined table publish again, because an operator has looked.
+
+    With `rewrite_marker` its next owner first writes `_gateway.json` again, where the ledger's files prove the folder
+    to be the table's. Raises RejectedInput `unknown_table`, `generation_mismatch` or `wrong_table_state`.
+    """
+    table = locked_table(connection, name, generation)
+    released = {"table_id": table.table_id, "rewrite_marker": rewrite_marker}
+    if table.state is not TableState.QUARANTINED or connection.execute(RELEASE, released).rowcount == 0:
+        raise RejectedInput(Code.WRONG_TABLE_STATE, f"table {table.name} is {table.state}")
+    record_event(
+        connection, table, actor, "release", reason, details={"rewrite_marker": True} if rewrite_marker else {}
+    )
+    return locked_table(connection, name, generation)
+
+
+def quarantined_by(connection: sa.Connection, code: Code) -> list[Quarantined]:
+    """The tables that stopped for this reason, by their ids."""
+    rows = connection.execute(SELECT_QUARANTINED, {"code": str(code)})
+    return [Quarantined(TableName.parse(row.name), Generation(row.generation), row.state_reason) for row in rows]
+
+
+def release_if_still(connection: sa.Connection, found: Quarantined, actor: str, reason: str) -> bool:
+    """Release a table as it was found; False when somebody else released, recreated or dropped it meanwhile."""
+    try:
+        release(connection, found.name, found.generation, actor, reason)
+    except RejectedInput as error:
+        if error.code not in _PASSED_OVER:
+            raise
+        return False
+    return True
+
+
+def is_marker_to_be_rewritten(connection: sa.Connection, table_id: TableId) -> bool:
+    """Whether an operator asked for a new `_gateway.json`."""
+    return bool(connection.execute(SELECT_REWRITE, {"table_id": table_id}).scalar())
+
+
+def end_marker_rewrite(connection: sa.Connection, table_id: TableId, epoch: Epoch) -> None:
+    """The request is carried out, or was refused. Raises InvariantBroken `stale_epoch`."""
+    check_epoch(connection, table_id, epoch)
+    connection.execute(END_REWRITE, {"table_id": table_id})

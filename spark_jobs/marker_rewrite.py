@@ -1,0 +1,75 @@
+"""Writes a damaged or lost `_gateway.json` again, because an operator asked for it and the folder proves to be ours.
+
+Proof is what the ledger knows and nobody else can have: the last recorded file, with its size and digest, visible or
+consumed, and no other content under any of the ledger's newest numbers.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID, uuid4
+
+import structlog
+
+from app.domain.table import Epoch, FileNumber, Table
+from app.errors import Code, InvariantBroken
+from app.landing.folder_marker import MARKER, FolderMarker, is_damaged
+from app.landing.publish import Scratch
+from app.landing.stock import difference, find_file, numbers_beyond
+from app.landing.zone import LandingZone, PathKind
+from app.staging.database import Engine
+from app.staging.landing_ledger import LedgerEntry, list_files, recorded_number
+from app.staging.quarantine_release import end_marker_rewrite, is_marker_to_be_rewritten
+
+log = structlog.get_logger()
+
+PROOF_FILES: Final = 20
+"""The newest files that are compared with the ledger: reading all of a large table would take hours."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerRewrite:
+    """Carries out requests for new markers in one landing zone."""
+
+    engine: Engine
+    zone: LandingZone
+    installation_id: UUID
+
+    def run(self, table: Table, epoch: Epoch) -> None:
+        """Write the marker if it was asked for and is damaged. A process that dies inside leaves the request.
+
+        Raises InvariantBroken `landing_folder_lost` when the folder does not prove to be the table's.
+        """
+        with self.engine.begin() as connection:
+            if not is_marker_to_be_rewritten(connection, table.table_id):
+                return
+            recorded = recorded_number(connection, table.table_id)
+            after = FileNumber(max(0, recorded - PROOF_FILES))
+            files = list_files(connection, table.table_id, table.generation, after=after, most=PROOF_FILES)
+        refusal = self._unproven(table, recorded, files)
+        if refusal is None and is_damaged(self.zone, table.name.folder):
+            prepared = Scratch(table.table_id, epoch).path(f"{MARKER}-{uuid4().hex}")
+            self.zone.create_file(prepared, FolderMarker.of(table, self.installation_id).content())
+            self.zone.replace_file(prepared, f"{table.name.folder}/{MARKER}")
+            log.warning("marker_rewritten", table=str(table.name), generation=table.generation)
+        with self.engine.begin() as connection:
+            end_marker_rewrite(connection, table.table_id, epoch)
+        if refusal is not None:
+            raise InvariantBroken(Code.LANDING_FOLDER_LOST, f"{MARKER} was not written again: {refusal}")
+
+    def _unproven(self, table: Table, recorded: FileNumber, files: list[LedgerEntry]) -> str | None:
+        """Why the folder may be somebody else's; None when it is the table's for certain."""
+        folder = table.name.folder
+        if self.zone.kind(f"{folder}/{MARKER}") is PathKind.FOLDER:
+            return f"{folder}/{MARKER} is a folder"
+        if recorded == 0:
+            others = numbers_beyond(self.zone, table.name, recorded)
+            return f"the ledger has no file, the folder has number {others[0]}" if others else None
+        if find_file(self.zone, table.name, recorded) is None:
+            return f"the last recorded file, number {recorded}, is not there"
+        for entry in files:
+            found = find_file(self.zone, table.name, entry.number)
+            if entry.number <= recorded and found is not None:
+                differs = difference(self.zone, found[0], entry.file_bytes, entry.file_sha256)
+                if differs is not None:
+                    return f"{found[0]} is not the ledger's: {differs}"
+        return None

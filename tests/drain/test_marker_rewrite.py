@@ -1,0 +1,114 @@
+"""A damaged or lost `_gateway.json`: told apart from another gateway's, and written again only where it is ours."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from app.domain.landing_file import file_name
+from app.domain.table import FileNumber, TableState
+from app.staging.quarantine_release import release
+from spark_jobs.drain_cycle import DrainCycle
+from tests.drain.conftest import NewDrain
+from tests.support import sql
+from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
+from tests.support.schemas import schema_of
+from tests.support.small_drain import publish_pending
+
+ID = schema_of({"id": "int64"}, ["id"])
+LAST = file_name(FileNumber(2))
+
+
+@pytest.fixture
+def marker(landing_zone: Path) -> Path:
+    return landing_zone / "t" / "_gateway.json"
+
+
+@pytest.fixture
+def cycle(engine: sa.Engine, new_drain: NewDrain) -> DrainCycle:
+    """A drain that has published [1] and [2], and is to publish [3]."""
+    registered(engine, "t", ID)
+    cycle = new_drain()
+    for key in (1, 2):
+        stage_keys(engine, current(engine, "t"), [key])
+        publish_pending(cycle)
+    stage_keys(engine, current(engine, "t"), [3])
+    return cycle
+
+
+def why(engine: sa.Engine) -> str:
+    return str(sql.value(engine, "SELECT state_reason FROM mirrorgate.tables"))
+
+
+def ask_for_a_new_marker(engine: sa.Engine) -> None:
+    table = current(engine, "t")
+    with engine.begin() as connection:
+        release(connection, table.name, table.generation, "operator", "damaged by hand", rewrite_marker=True)
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "not JSON": (lambda marker: marker.write_text("broken"), "is damaged: it cannot be read"),
+    "names nobody": (lambda marker: marker.write_text("{}"), "is damaged: it cannot be read"),
+    "gone": (lambda marker: marker.unlink(), "has no _gateway.json"),
+    "a FIFO": (lambda marker: (marker.unlink(), os.mkfifo(marker)), "is not a file"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("consumed", [False, True], ids=["visible", "consumed"])
+def test_a_damaged_marker_is_said_to_be_damaged_and_written_again_where_the_files_prove_it(
+    engine: sa.Engine, landing_zone: Path, marker: Path, cycle: DrainCycle, damage: str, consumed: bool
+) -> None:
+    whole = marker.read_bytes()
+    act, told = DAMAGES[damage]
+    act(marker)
+    publish_pending(cycle)
+    assert why(engine).startswith("landing_folder_lost: ")
+    assert told in why(engine)
+    if consumed:
+        processed = landing_zone / "t" / "_ProcessedFiles"
+        processed.mkdir()
+        (landing_zone / "t" / LAST).rename(processed / LAST)
+    ask_for_a_new_marker(engine)
+    publish_pending(cycle)
+    assert current(engine, "t").state is TableState.ACTIVE
+    assert json.loads(marker.read_bytes()) == json.loads(whole)
+    assert (landing_zone / "t" / file_name(FileNumber(3))).exists()
+    assert not sql.value(engine, "SELECT rewrite_marker FROM mirrorgate.tables")
+
+
+@pytest.mark.parametrize("differs", ["changed", "shorter", "gone"])
+def test_no_marker_is_written_where_the_files_are_not_the_ledgers(
+    engine: sa.Engine, landing_zone: Path, marker: Path, cycle: DrainCycle, differs: str
+) -> None:
+    marker.write_text("broken")
+    publish_pending(cycle)
+    last = landing_zone / "t" / LAST
+    content = last.read_bytes()
+    if differs == "gone":
+        last.unlink()
+    else:
+        last.write_bytes(content[:-1] if differs == "shorter" else content[:-1] + bytes([content[-1] ^ 1]))
+    ask_for_a_new_marker(engine)
+    publish_pending(cycle)
+    assert current(engine, "t").state is TableState.QUARANTINED
+    assert "was not written again" in why(engine)
+    assert marker.read_text() == "broken"
+    assert not sql.value(engine, "SELECT rewrite_marker FROM mirrorgate.tables")
+
+
+def test_a_marker_of_somebody_else_is_never_replaced_and_the_reason_names_whose_it_is(
+    engine: sa.Engine, landing_zone: Path, marker: Path, cycle: DrainCycle
+) -> None:
+    other = json.loads(marker.read_bytes()) | {"generation": 7}
+    marker.write_text(json.dumps(other))
+    for _ in range(2):
+        publish_pending(cycle)
+        assert "belongs to generation 7 of table t" in why(engine)
+        ask_for_a_new_marker(engine)
+    publish_pending(cycle)
+    assert json.loads(marker.read_bytes()) == other
+    assert landed_keys(landing_zone, "t") == [[1], [2]]
