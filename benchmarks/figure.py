@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Final, Self
+from typing import Self
 
 import msgspec
 
@@ -96,13 +96,10 @@ class Figure(msgspec.Struct, frozen=True):
         return self.goal.is_reached(self) if self.goal else None
 
 
-_SUFFIXES: Final = ((1e9, "G"), (1e6, "M"), (1e4, "k"))
-
-
 def readable(number: float) -> str:
-    """A number in three or four digits: 1,234, 56.7k, 0.123."""
-    for size, suffix in _SUFFIXES:
-        if abs(number) >= size:
-            scaled = number / (1e3 if suffix == "k" else size)
-            return f"{scaled:,.0f}{suffix}" if scaled >= 100 else f"{scaled:.3g}{suffix}"
-    return f"{number:,.0f}" if abs(number) >= 100 else f"{number:.3g}"
+    """Write a number with three or four digits that count, in one notation: 1,234, 56,700, 0.123."""
+    if abs(number) < 100:
+        return f"{number:.3g}"
+    if abs(number) < 10_000:
+        return f"{number:,.0f}"
+    return f"{float(f'{number:.3g}'):,.0f}"

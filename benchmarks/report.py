@@ -14,7 +14,7 @@ from benchmarks.figure import BenchmarkFailed
 from benchmarks.growth_results import Growth, Series, read_growth
 from benchmarks.machine import REPOSITORY
 from benchmarks.plots import draw, plot_name
-from benchmarks.results import Results, detail_lines, markdown_table, missed, read_results, setting_lines
+from benchmarks.results import Results, caveats, detail_lines, markdown_table, missed, read_results, setting_lines
 from benchmarks.sizing import find_costs, sizing_tables
 
 REFERENCE: Final = REPOSITORY / "benchmarks" / "results" / "reference.json"
@@ -57,6 +57,7 @@ def page(results: Results, growth: Growth | None) -> str:
     parts = [
         _BEFORE,
         "".join(f"- {line}\n" for line in setting_lines(results)),
+        *filter(None, [caveats(results)]),
         markdown_table(results.figures),
         "".join(f"{line}\n" for line in detail_lines(results)),
         *filter(None, [missed(results)]),

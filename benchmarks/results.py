@@ -1,7 +1,9 @@
 """The results of one run of the suite, as JSON and as a Markdown table."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -24,6 +26,11 @@ class Results(msgspec.Struct, frozen=True):
 
 
 MISSED = "What stands in the way of the goals that are not reached, and what a next step would gain:\n"
+
+
+LONG_RUN_SECONDS: Final = 30
+IDLE_LOAD: Final = 0.1
+"""Load average per core below which a machine counts as idle."""
 
 
 def read_results(file: Path) -> Results:
@@ -49,6 +56,23 @@ def setting_lines(results: Results) -> list[str]:
         f"Commit {versions.commit}, Python {versions.python}, Postgres {versions.postgres}, {packages}.",
         f"{results.runs} runs of {results.seconds:g} s, scale {results.scale:g}, taken {results.taken_at}.",
     ]
+
+
+def caveats(results: Results) -> str:
+    """Say under which conditions figures are too rough to plan with; empty for long runs on an idle machine."""
+    machine = results.machine
+    reasons = []
+    if results.seconds < LONG_RUN_SECONDS or results.scale < 1:
+        reasons.append(f"the runs were short ({results.seconds:g} s at scale {results.scale:g})")
+    if machine.load_before > IDLE_LOAD * machine.cores:
+        reasons.append(f"the machine was not idle (load {machine.load_before:g} on {machine.cores} cores)")
+    if not reasons:
+        return ""
+    return (
+        f"**How far to trust these figures.** {' and '.join(reasons).capitalize()}, on a small virtual machine that "
+        "also ran the load generator. Ratios to a limit of the same run carry over; absolute rates may be off by a "
+        "factor of two either way. Measure on your machine before you buy one.\n"
+    )
 
 
 def cell(measured: Measured) -> str:
@@ -84,12 +108,18 @@ def markdown_table(figures: Sequence[Figure]) -> str:
 def detail_lines(results: Results) -> list[str]:
     """What else was seen, and what is missing: a list in Markdown."""
     details = [
-        f"- {figure.title}: " + "; ".join(f"{name} {value}" for name, value in figure.details.items())
+        f"- {figure.title}: " + one_notation("; ".join(f"{name} {value}" for name, value in figure.details.items()))
         for figure in results.figures
         if figure.details
     ]
     details += [f"- {name} was not measured: {reason}" for name, reason in results.failures.items()]
     return details
+
+
+def one_notation(text: str) -> str:
+    """Write out thousands and millions that earlier runs recorded as 67.1k or 3.26M."""
+    factors = {"k": 1e3, "M": 1e6, "G": 1e9}
+    return re.sub(r"\b(\d[\d.]*)([kMG])(?= )", lambda found: f"{float(found[1]) * factors[found[2]]:,.0f}", text)
 
 
 def markdown(results: Results) -> str:

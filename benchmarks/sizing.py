@@ -8,7 +8,7 @@ from typing import Final
 from app.settings import Settings
 from benchmarks.costs import Costs
 from benchmarks.figure import BenchmarkFailed, Figure, readable
-from benchmarks.results import Results, setting_lines
+from benchmarks.results import Results, caveats, one_notation, setting_lines
 from spark_jobs.drain_cycle import FILES_PER_ROUND
 
 RATE: Final = 1_000_000
@@ -99,6 +99,7 @@ def sizing_tables(results: Results) -> str:
     costs = find_costs(results)
     parts = [
         "".join(f"- {line}\n" for line in setting_lines(results)),
+        *filter(None, [caveats(results)]),
         "**What one change takes**\n",
         _costs_table(costs),
         f"**What {RATE:,} changes a second take**\n",
@@ -111,7 +112,7 @@ def sizing_tables(results: Results) -> str:
         parts.append(
             f"{standalone.title}: {readable(standalone.value.median)} {standalone.unit}, "
             f"{readable(standalone.ratio.median)} of {standalone.limit_name}; "
-            + "; ".join(f"{name} {value}" for name, value in standalone.details.items())
+            + one_notation("; ".join(f"{name} {value}" for name, value in standalone.details.items()))
             + ".\n"
         )
     return "\n".join(parts)

@@ -60,7 +60,14 @@ def test_a_percentile_is_a_value_that_was_seen(share: float, expected: float) ->
 
 @pytest.mark.parametrize(
     ("number", "text"),
-    [(0.1234, "0.123"), (56.78, "56.8"), (1_234, "1,234"), (45_678, "45.7k"), (234_567, "235k"), (2.5e6, "2.5M")],
+    [
+        (0.1234, "0.123"),
+        (56.78, "56.8"),
+        (1_234, "1,234"),
+        (45_678, "45,700"),
+        (234_567, "235,000"),
+        (2.5e6, "2,500,000"),
+    ],
 )
 def test_numbers_are_shown_in_about_three_digits(number: float, text: str) -> None:
     assert readable(number) == text

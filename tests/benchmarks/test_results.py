@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from benchmarks.__main__ import parse_arguments
@@ -10,7 +11,8 @@ from benchmarks.figure import BenchmarkFailed, Goal
 from benchmarks.figures import NAMES
 from benchmarks.machine import find_machine, find_versions
 from benchmarks.obstacles import OBSTACLES
-from benchmarks.results import MISSED, markdown, markdown_table, read_results, write_results
+from benchmarks.report import page
+from benchmarks.results import MISSED, caveats, markdown, markdown_table, one_notation, read_results, write_results
 from tests.benchmarks.results_samples import figure, results
 
 
@@ -103,3 +105,19 @@ def test_a_goal_that_is_missed_is_told_with_what_stands_in_its_way() -> None:
     assert f"- {missed.title}: {OBSTACLES['small']}" in text
     assert OBSTACLES["bulk"] not in text
     assert MISSED not in markdown(results(reached))
+
+
+def test_short_runs_on_a_busy_machine_say_how_far_to_trust_them() -> None:
+    rough = results(scale=0.1)
+    assert "short" in caveats(rough)
+    assert caveats(rough) in page(rough, growth=None)
+    idle = msgspec.structs.replace(rough.machine, load_before=0.0)
+    assert caveats(msgspec.structs.replace(rough, scale=1.0, seconds=60.0, machine=idle)) == ""
+    busy = msgspec.structs.replace(idle, load_before=float(idle.cores))
+    assert "not idle" in caveats(msgspec.structs.replace(rough, scale=1.0, seconds=60.0, machine=busy))
+
+
+def test_earlier_details_take_the_notation_of_the_tables() -> None:
+    assert one_notation("meanwhile 67.1k changes/s; 3.26M rows/s; 45.65 ms; 16 MB") == (
+        "meanwhile 67,100 changes/s; 3,260,000 rows/s; 45.65 ms; 16 MB"
+    )

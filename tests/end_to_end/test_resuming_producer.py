@@ -60,7 +60,7 @@ def produce(outbox: Path, url: str, key: str) -> "subprocess.CompletedProcess[st
     (program,) = blocks((REPOSITORY / "docs" / "producers.md").read_text(encoding="utf-8"), "python")
     script = outbox.with_name("producer.py")
     script.write_text(program, encoding="utf-8")
-    environment = os.environ | {"MIRRORGATE_URL": url, "MIRRORGATE_KEY": key}
+    environment = os.environ | {"MIRRORGATE_URL": url, "MIRRORGATE_API_KEY": key}
     return subprocess.run(
         [sys.executable, str(script), str(outbox)],
         env=environment,
