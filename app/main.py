@@ -99,7 +99,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         limits = RateLimits(settings.key_requests_per_second, settings.key_bytes_per_second)
         authenticator = Authenticator(engine, admin_key, journal, tokens, RateLimiter(limits))
         # A connection of its own: it is to see the backlog also when requests have taken all the others.
-        watching = open_engine(settings.require_database_url(), pool_size=1, application="mirrorgate backlog")
+        watching = open_engine(
+            settings.require_database_url(), pool_size=1, application="mirrorgate backlog", silence_seconds=seconds
+        )
         backlog = BacklogWatch(watching, *_backlog_limits(settings))
         ingest = Ingest(engine, group_commit, settings.marker_first, backlog)
         writer, statusz = WriterProbe(group_commit), probe_routes.StatusProbe()

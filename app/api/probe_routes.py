@@ -3,8 +3,10 @@
 None needs a key, and none names a table.
 """
 
+import asyncio
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from fastapi import APIRouter, Response
@@ -24,6 +26,9 @@ ANSWER_SECONDS: Final = 3.0
 KEPT_SECONDS: Final = 1.0
 """How long an answer on the whole gateway is given again, since anybody may ask."""
 
+_THREADS: Final = ThreadPoolExecutor(4, thread_name_prefix="probe")
+"""Of the probes alone: those of other calls may all be waiting for Postgres."""
+
 _UNKNOWN: Final = "unknown while the database is unavailable"
 
 
@@ -39,11 +44,11 @@ async def healthz() -> HealthModel:
     response_model=ReadinessModel,
     responses={503: {"description": "This process cannot accept changes now", "model": ReadinessModel}},
 )
-def readyz(gateway: GatewayOf, response: Response) -> ReadinessModel:
+async def readyz(gateway: GatewayOf, response: Response) -> ReadinessModel:
     """Says what the writer of this process really does: its last commit, the oldest request that waits for it, and
     whether Postgres answers it and takes writes. The drain does not matter here: see `/statusz`.
     """
-    answer = _readiness(gateway)
+    answer = await asyncio.get_running_loop().run_in_executor(_THREADS, _readiness, gateway)
     response.status_code = 200 if answer.ready else 503
     return answer
 
@@ -55,11 +60,11 @@ def readyz(gateway: GatewayOf, response: Response) -> ReadinessModel:
     response_model=GatewayStatusModel,
     responses={503: {"description": "A part needs somebody to look at it", "model": GatewayStatusModel}},
 )
-def statusz(gateway: GatewayOf, response: Response) -> GatewayStatusModel:
+async def statusz(gateway: GatewayOf, response: Response) -> GatewayStatusModel:
     """Adds to `/readyz` the drains, tables that do not publish, full backlogs, what Fabric reports, and clocks. Counts
     only: `/v1/tables` and `/metrics` have the names. An answer may be a second old.
     """
-    answer = gateway.statusz.look(gateway)
+    answer = await asyncio.get_running_loop().run_in_executor(_THREADS, gateway.statusz.look, gateway)
     response.status_code = 200 if answer.ready else 503
     return answer
 

@@ -6,7 +6,8 @@ import pytest
 import sqlalchemy as sa
 
 from app.embedded import PrivatePostgres
-from app.staging.database import open_engine
+from app.errors import Code, RejectedInput
+from app.staging.database import open_engine, translated_errors
 from tests.support import sql
 from tests.support.databases import create_database, database_in
 from tests.support.ledger import Owned, owned_table, plan
@@ -312,3 +313,25 @@ def test_two_live_tables_never_share_a_name(engine: sa.Engine, owned: Owned) -> 
 def test_there_is_one_installation_id(engine: sa.Engine) -> None:
     with pytest.raises(sa.exc.IntegrityError):
         sql.attempt(engine, "INSERT INTO mirrorgate.installation DEFAULT VALUES")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO mirrorgate.producers (principal, producer) VALUES ('p', repeat('x', 256))",
+        """INSERT INTO mirrorgate.request_receipts (principal, name, producer_sequence, fingerprint, answer)
+        VALUES ('p', repeat('x', 256), 0, sha256(''), '{}')""",
+        """INSERT INTO mirrorgate.source_positions (table_id, generation, task, last_sequence)
+        SELECT table_id, 1, repeat('x', 1025), repeat('1', 35) FROM mirrorgate.tables LIMIT 1""",
+        """INSERT INTO mirrorgate.table_sources (folded_source, table_id)
+        SELECT repeat('x', 1025), table_id FROM mirrorgate.tables LIMIT 1""",
+    ],
+    ids=["producer", "request name", "source task", "source name"],
+)
+@pytest.mark.usefixtures("owned")
+def test_a_text_that_is_too_long_for_an_index_is_refused_as_the_requests_fault(
+    engine: sa.Engine, statement: str
+) -> None:
+    with pytest.raises(RejectedInput) as refusal, translated_errors():
+        sql.attempt(engine, statement)
+    assert refusal.value.code == Code.UNSTORABLE

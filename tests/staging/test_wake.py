@@ -7,7 +7,9 @@ from threading import Event
 
 import pytest
 
+from app.staging import wake
 from app.staging.wake import WakeListener, WakeSender
+from tests.support.swallowing_proxy import swallowing_proxy
 from tests.support.waiting import wait_until
 
 
@@ -48,3 +50,25 @@ def test_a_sender_without_a_database_stops_when_it_is_told_to() -> None:
     sender = WakeSender("postgresql://nobody@127.0.0.1:1/none", Event())
     sender.start()
     sender.close()
+
+
+def test_a_listener_whose_connection_fell_silent_listens_again(
+    database_url: str, staged: Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wake, "ASK_AFTER", -1.0)
+    monkeypatch.setattr(wake, "_SILENCE_SECONDS", 0.2)
+    with swallowing_proxy(database_url) as proxy:
+        listener = WakeListener(proxy.url)
+        listener.wait(0.01)
+        proxy.swallow()
+        listener.wait(0.01)  # finds that nothing answers
+        listener.wait(0.01)  # listens again
+        with ThreadPoolExecutor(1) as thread:
+            waiting = thread.submit(listener.wait, 60)
+
+            def wake_it() -> bool:
+                staged.set()
+                return waiting.done()
+
+            wait_until(wake_it, within=30, what="the listener woke")
+        listener.close()

@@ -1,0 +1,68 @@
+"""The API while connections to Postgres swallow what they are given: it answers, says so, and recovers by itself."""
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from pydantic import SecretStr
+
+from app import main
+from app.api import probe_routes
+from app.settings import Settings
+from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
+from tests.support.server import served
+from tests.support.swallowing_proxy import SwallowingProxy, swallowing_proxy
+from tests.support.waiting import wait_until
+
+SECONDS = 1.0
+"""What the gateway is told to wait for Postgres."""
+
+
+@pytest.fixture
+def proxy(database_url: str) -> Iterator[SwallowingProxy]:
+    with swallowing_proxy(database_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def gateway(proxy: SwallowingProxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
+    settings = Settings(database_url=SecretStr(proxy.url), admin_key=SecretStr(ADMIN_KEY), database_seconds=SECONDS)
+    monkeypatch.setattr(main, "configure_logging", lambda _: None)
+    monkeypatch.setattr(probe_routes, "ANSWER_SECONDS", 0.3)
+    with served(settings) as address, Gateway.at(address, ADMIN_KEY) as client:
+        client.register("t", {"id": "int64"}).raise_for_status()
+        client.arcion(insert("t", id="1")).raise_for_status()
+        yield client
+
+
+def test_after_its_connections_fell_silent_the_api_goes_on_with_new_ones(
+    proxy: SwallowingProxy, gateway: Gateway
+) -> None:
+    proxy.swallow()
+    started = time.monotonic()
+    first = gateway.arcion(insert("t", id="2"))
+    assert time.monotonic() - started < 10
+    if first.status_code != 202:
+        problem(first, 503, "database_unavailable")
+        assert first.headers["retry-after"] == "1"
+    assert gateway.arcion(insert("t", id="3")).status_code == 202
+
+
+def test_while_every_connection_is_silent_requests_are_refused_and_the_process_is_not_ready(
+    proxy: SwallowingProxy, gateway: Gateway
+) -> None:
+    proxy.swallow_new = True
+    proxy.swallow()
+    with ThreadPoolExecutor(8) as threads:
+        answers = [threads.submit(gateway.arcion, insert("t", id=str(key))) for key in range(8)]
+        assert gateway.get("/healthz").status_code == 200
+        ready = gateway.get("/readyz")
+        assert ready.status_code == 503
+        assert "has not answered" in ready.json()["parts"]["database"]
+        assert gateway.get("/statusz").status_code == 503
+        for answer in answers:
+            problem(answer.result(timeout=20), 503, "database_unavailable")
+    proxy.swallow_new = False
+    wait_until(lambda: gateway.arcion(insert("t", id="9")).status_code == 202, within=20, what="changes are accepted")
+    assert gateway.get("/readyz").status_code == 200

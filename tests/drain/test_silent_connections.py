@@ -1,0 +1,26 @@
+"""A drain whose connections to Postgres fall silent goes on with new ones."""
+
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from tests.drain.conftest import NewDrain
+from tests.support.gateway_parts import landed_keys, registered, stage_keys
+from tests.support.schemas import schema_of
+from tests.support.small_drain import publish_pending
+from tests.support.swallowing_proxy import swallowing_proxy
+
+
+def test_a_drain_publishes_on_after_its_connections_fell_silent(
+    engine: sa.Engine, database_url: str, landing_zone: Path, new_drain: NewDrain
+) -> None:
+    table = registered(engine, "t", schema_of({"id": "int64"}, ["id"]))
+    with swallowing_proxy(database_url) as proxy:
+        cycle = new_drain(url=proxy.url)
+        stage_keys(engine, table, [1])
+        publish_pending(cycle)
+        proxy.swallow()
+        stage_keys(engine, table, [2])
+        publish_pending(cycle)
+        cycle.engine.dispose()
+    assert landed_keys(landing_zone, "t") == [[1], [2]]
