@@ -9,6 +9,7 @@ from pydantic import Field
 from app.api.auth import bearer
 from app.api.parameters import Parameters, described_parameters
 from app.api.request_identity import IdentityHeaders
+from app.domain.source_order import MAX_PARTITION_CHARACTERS
 from app.errors import Code, RejectedInput
 from app.ingest import CsvLayout, CsvMode
 
@@ -52,6 +53,21 @@ class OverrideParameters(ChangeParameters):
     override: Annotated[
         bool, Field(description="Take every message as one for `table`, whatever table it is addressed to.")
     ] = False
+
+
+class ReplicateParameters(ChangeParameters):
+    """Parameters of Replicate's messages."""
+
+    partition: Annotated[
+        str | None,
+        Field(
+            description="The partition of the task's topic that all messages come from. Tables with "
+            "`source_order=enforce` keep a position for each.",
+            min_length=1,
+            max_length=MAX_PARTITION_CHARACTERS,
+            pattern="^[!-~]+$",
+        ),
+    ] = None
 
 
 class CsvParameters(Parameters):

@@ -16,6 +16,7 @@ from app.api.change_parameters import (
     CsvParameters,
     LoadParameters,
     OverrideParameters,
+    ReplicateParameters,
     described_change,
 )
 from app.api.gateway import gateway_of
@@ -33,6 +34,7 @@ from app.telemetry import ACCEPTED_CHANGES, DEAD_LETTERS
 router = APIRouter(prefix="/v1/changes", tags=["changes"])
 
 _NAMES: Final = frozenset(ChangeParameters.model_fields)
+_REPLICATE_NAMES: Final = frozenset(ReplicateParameters.model_fields)
 _CSV_NAMES: Final = frozenset(CsvParameters.model_fields)
 _REPLAYED: Final = {"Idempotency-Replayed": "true"}
 _RESPONSES = {
@@ -80,16 +82,16 @@ async def post_arcion(request: Request) -> Response:
     summary="Post changes in Qlik Replicate format",
     response_model=AcceptedModel,
     responses=_RESPONSES,
-    openapi_extra=described_change(REPLICATE_BODY, ChangeParameters),
+    openapi_extra=described_change(REPLICATE_BODY, ReplicateParameters),
 )
 async def post_replicate(request: Request) -> Response:
     """Metadata messages register or evolve tables (right `register`); data messages are accepted all or none."""
     caller = await _caller(request)
     check_json_type(request)
-    check_parameters(request, _NAMES)
-    given = read_parameters(ChangeParameters, "query", query_of(request))
-    table = _table(given)
-    return await _answer(request, caller, given, "replicate", partial(replicate_json, table=table))
+    check_parameters(request, _REPLICATE_NAMES)
+    given = read_parameters(ReplicateParameters, "query", query_of(request))
+    decoding = partial(replicate_json, table=_table(given), partition=given.partition)
+    return await _answer(request, caller, given, "replicate", decoding)
 
 
 @router.post(

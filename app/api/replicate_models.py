@@ -130,13 +130,15 @@ class ReplicateHeaders(BaseModel):
     column_mask: Annotated[str | None, Field(alias="columnMask")] = None
     """Hexadecimal: the columns that were captured, by ordinal."""
 
-    external_schema_id: Annotated[str | None, Field(alias="externalSchemaId")] = None
+    external_schema_id: Annotated[str | int | None, Field(alias="externalSchemaId")] = None
     """Changes with the structure of the table."""
 
     transaction_event_counter: Annotated[int | None, Field(alias="transactionEventCounter")] = None
     """The change's place in its transaction."""
 
-    transaction_last_event: Annotated[bool | None, Field(alias="transactionLastEvent")] = None
+    transaction_last_event: Annotated[bool | Literal["True", "False"] | None, Field(alias="transactionLastEvent")] = (
+        None
+    )
     """Whether the transaction ends with this change."""
 
 
@@ -189,13 +191,15 @@ class ReplicateFlatData(ReplicateRow):
     headers_column_mask: Annotated[str | None, Field(alias="headers_columnMask")] = None
     """`headers.columnMask`."""
 
-    headers_external_schema_id: Annotated[str | None, Field(alias="headers_externalSchemaId")] = None
+    headers_external_schema_id: Annotated[str | int | None, Field(alias="headers_externalSchemaId")] = None
     """`headers.externalSchemaId`."""
 
     headers_transaction_event_counter: Annotated[int | None, Field(alias="headers_transactionEventCounter")] = None
     """`headers.transactionEventCounter`."""
 
-    headers_transaction_last_event: Annotated[bool | None, Field(alias="headers_transactionLastEvent")] = None
+    headers_transaction_last_event: Annotated[
+        bool | Literal["True", "False"] | None, Field(alias="headers_transactionLastEvent")
+    ] = None
     """`headers.transactionLastEvent`."""
 
 

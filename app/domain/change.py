@@ -41,5 +41,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     source_position: str | None = None
     source_columns: frozenset[str] | None = None
     """The columns that the source had then, where it told: any other column of the table is NULL in the row."""
+    position_at: str | None = None
+    """JSON Pointer of the source position, where the format has one."""
     ends_transaction: bool = True
     """False where the source said that more changes of the same transaction follow."""

@@ -1,5 +1,8 @@
 """Table option `source_order=enforce`: each change of a source task is accepted once, in the source's order.
 
+A task whose topic has several partitions has an order in each of them only: changes of another partition may come
+later although their marks are lower. So positions are kept by task and, where the request gives it, partition.
+
 The order mark is Replicate's `changeSequence`: 35 digits, so that the order of the texts is that of the numbers;
 monotone per task; empty on full load, whose changes therefore always pass. Source: "Data message" in Qlik's
 description of the message structure.
@@ -13,7 +16,17 @@ from typing import Final
 from app.domain.change import Change, Operation
 from app.errors import Code, Problem, RejectedInput
 
+MAX_PARTITION_CHARACTERS: Final = 128
+_SEPARATOR: Final = "\u001f"
+"""Between task and partition: a control character, which no partition has."""
+
 _CHANGE_SEQUENCE: Final = re.compile(r"\d{35}", re.ASCII)
+
+
+def order_key(task: str, partition: str | None) -> str:
+    """Return what the positions of a task are kept under; its own name without a partition."""
+    name = task.replace(_SEPARATOR, " ")
+    return name if partition is None else f"{name}{_SEPARATOR}{partition}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +54,12 @@ def in_source_order(changes: Sequence[Change], last: str | None) -> OrderedChang
         if sequence is None and change.operation is Operation.SNAPSHOT:
             accepted.append(change)
         elif sequence is None or not _CHANGE_SEQUENCE.fullmatch(sequence):
-            problems.append(Problem(Code.BAD_SEQUENCE, "changeSequence is not 35 digits", change.index))
+            problems.append(
+                Problem(Code.BAD_SEQUENCE, "changeSequence is not 35 digits", change.index, change.position_at)
+            )
         elif sequence < highest:
             detail = "the change sequence is below that of an earlier change of the request"
-            problems.append(Problem(Code.OUT_OF_ORDER, detail, change.index))
+            problems.append(Problem(Code.OUT_OF_ORDER, detail, change.index, change.position_at))
         elif sequence == highest or (last is not None and sequence <= last):
             duplicates += 1
             highest = sequence

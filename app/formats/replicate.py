@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from app.domain.change import Change, Image, Operation
 from app.domain.dead_letter import is_kept
@@ -67,7 +67,6 @@ class DataChange(msgspec.Struct, frozen=True, gc=False):
     """Bit i set: the column with ordinal i + 1 was captured. None: every member counts."""
     change_mask: int | None = None
     external_schema_id: str | None = None
-    transaction_id: str | None = None
     headers_at: str = ""
     """JSON Pointer of a header up to its name."""
 
@@ -176,16 +175,16 @@ def _data_change(index: int, body: Body, prefix: str, schema_id: str | None) -> 
         before_at=before_at,
         after_at=after_at,
         source_position=headers.changeSequence or None,
-        ends_transaction=headers.transactionLastEvent is not False,
+        position_at=f"{headers_at}changeSequence",
+        ends_transaction=not _is_false(headers.transactionLastEvent),
     )
     return DataChange(
         change,
         _address(body),
         schema_id,
-        read_mask(_text(headers.columnMask), index, f"{headers_at}columnMask"),
-        read_mask(_text(headers.changeMask), index, f"{headers_at}changeMask"),
-        headers.externalSchemaId or None,
-        headers.transactionId or None,
+        read_mask(_text(headers.columnMask), index, headers_at, "columnMask"),
+        read_mask(_text(headers.changeMask), index, headers_at, "changeMask"),
+        _external_id(headers.externalSchemaId),
         headers_at,
     )
 
@@ -194,6 +193,15 @@ def _image(image: WrittenImage, index: int, pointer: str) -> Image | None:
     if isinstance(image, list):
         raise _refusal(Code.LEGACY_FORMAT, "an image is a list", index, pointer)
     return image if isinstance(image, dict) else None
+
+
+def _external_id(written: str | int | UnsetType | None) -> str | None:
+    return str(written) if isinstance(written, int) else written or None
+
+
+def _is_false(written: Any) -> bool:
+    """Tell whether a flag is false, also as Replicate's page prints it: in quotes."""
+    return written is False or (isinstance(written, str) and written.casefold() == "false")
 
 
 def _text(written: Text) -> str | None:

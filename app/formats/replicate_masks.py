@@ -29,12 +29,12 @@ _RANGES: Final = {
 _MAX_KNOWN_MASKS: Final = 256
 
 
-def read_mask(text: str | None, index: int, pointer: str) -> int | None:
+def read_mask(text: str | None, index: int, headers_at: str, name: str) -> int | None:
     """The number that a mask's hexadecimal text is; None where nothing is given. Raises RejectedInput `bad_mask`."""
     if not text:
         return None
     if not _HEX.fullmatch(text):
-        raise RejectedInput.of((Problem(Code.BAD_MASK, "the mask is not hexadecimal", index, pointer),))
+        raise RejectedInput.of((Problem(Code.BAD_MASK, "the mask is not hexadecimal", index, f"{headers_at}{name}"),))
     return int(text, 16)
 
 

@@ -14,7 +14,7 @@ from app.formats.member_screen import written_members
 from app.formats.replicate_metadata import Lineage, TableStructure
 
 Text: TypeAlias = str | UnsetType | None
-Flag: TypeAlias = bool | UnsetType | None
+Id: TypeAlias = str | int | UnsetType | None
 WrittenImage: TypeAlias = dict[str, Any] | list[Any] | UnsetType | None
 
 
@@ -25,12 +25,12 @@ class Headers(msgspec.Struct, gc=False):
     changeSequence: Text = UNSET
     timestamp: Any = UNSET
     streamPosition: Any = UNSET
-    transactionId: Text = UNSET
+    transactionId: Any = UNSET
     changeMask: Text = UNSET
     columnMask: Text = UNSET
-    externalSchemaId: Text = UNSET
+    externalSchemaId: Id = UNSET
     transactionEventCounter: Any = UNSET
-    transactionLastEvent: Flag = UNSET
+    transactionLastEvent: Any = UNSET
 
 
 class Body(msgspec.Struct, gc=False):
@@ -49,12 +49,12 @@ class Body(msgspec.Struct, gc=False):
     headers_changeSequence: Text = UNSET
     headers_timestamp: Any = UNSET
     headers_streamPosition: Any = UNSET
-    headers_transactionId: Text = UNSET
+    headers_transactionId: Any = UNSET
     headers_changeMask: Text = UNSET
     headers_columnMask: Text = UNSET
-    headers_externalSchemaId: Text = UNSET
+    headers_externalSchemaId: Id = UNSET
     headers_transactionEventCounter: Any = UNSET
-    headers_transactionLastEvent: Flag = UNSET
+    headers_transactionLastEvent: Any = UNSET
 
 
 class ReplicateMessage(Body, gc=False):

@@ -106,7 +106,7 @@ def _framed(
     """The messages of an array, of lines, or the only one."""
     if body.startswith(b"["):
         return many.decode(body)
-    if b"\n{" in body or body.endswith(b"\nnull"):
+    if b"\n{" in body or body.endswith(b"\nnull") or body.startswith(b"null\n"):
         return one.decode_lines(body)
     return [one.decode(body)]
 
@@ -126,7 +126,7 @@ def _stripped(body: bytes) -> tuple[bytes, int]:
     body = body.rstrip(b" \t\r\n")
     if not body:
         raise RejectedInput(Code.EMPTY_REQUEST, "the body is empty")
-    if not body.startswith((b"{", b"[")):
+    if not body.startswith((b"{", b"[", b"null")):
         _check_utf8(body, offset)
         raise RejectedInput(Code.MALFORMED_JSON, "the body starts with neither { nor [")
     return body, offset

@@ -15,7 +15,7 @@ Written: TypeAlias = Callable[[Collection[int]], Mapping[int, WrittenMessage]]
 
 @dataclass(slots=True)
 class SourceChanges:
-    """Changes of one source's table, in order, and the task that wrote them, where that is known."""
+    """Changes of one source's table, in order; `task` is what their order is kept under, see `order_key`."""
 
     source: SourceName
     changes: list[Change] = field(default_factory=list)

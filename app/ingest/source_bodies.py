@@ -13,6 +13,7 @@ from app.domain.dead_letter import LetterFormat, WrittenMessage
 from app.domain.input_limits import UNLIMITED, InputLimits
 from app.domain.names import TableName
 from app.domain.source_name import SourceName
+from app.domain.source_order import order_key
 from app.domain.table_schema import TypeName
 from app.errors import Code, RejectedInput
 from app.formats.arcion import decode_arcion
@@ -107,16 +108,24 @@ def arcion_csv(
 
 
 def replicate_json(
-    body: bytes, table: TableName | None = None, *, limits: InputLimits = UNLIMITED, keep_refused: bool = False
+    body: bytes,
+    table: TableName | None = None,
+    *,
+    partition: str | None = None,
+    limits: InputLimits = UNLIMITED,
+    keep_refused: bool = False,
 ) -> Decode:
-    """Reads a Replicate body, and registers what its metadata messages declare."""
+    """Reads a Replicate body, and registers what its metadata messages declare.
+
+    All of its messages come from this `partition` of their task's topic, where one is given.
+    """
 
     def decode(directory: TableDirectory, principal: Principal, marker_first: bool) -> Decoded:
         request = decode_replicate(body, limits, keep_refused=keep_refused)
         tables = ReplicateTables(directory, principal, marker_first, keep_refused=keep_refused)
         written = partial(_written_replicate, body, tables, request, table) if keep_refused else None
         most = _most_value_bytes(body, limits)
-        sources = _settled(tables, request, table)
+        sources = _settled(tables, request, table, partition)
         ignored = request.ignored + tables.repeated
         return Decoded(sources, ignored, written=written, most_value_bytes=most)
 
@@ -159,9 +168,13 @@ def _read_again(
     return Decoded(_settled(ReplicateTables(directory, principal, marker_first, earlier=earlier), request, table))
 
 
-def _settled(tables: ReplicateTables, request: ReplicateRequest, table: TableName | None) -> list[SourceChanges]:
-    settled = tables.settle(request, table)
-    sources = [SourceChanges(SourceName.address(name), changes, task) for name, task, changes in settled]
+def _settled(
+    tables: ReplicateTables, request: ReplicateRequest, table: TableName | None, partition: str | None = None
+) -> list[SourceChanges]:
+    sources = [
+        SourceChanges(SourceName.address(name), changes, order_key(task, partition))
+        for name, task, changes in tables.settle(request, table)
+    ]
     return sources + [SourceChanges(SourceName.address(name), refused=[refused]) for name, refused in tables.refused]
 
 

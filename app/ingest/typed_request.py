@@ -151,7 +151,9 @@ class Typist:
         positions: Mapping[str, str] = {}
         if table.options.source_order is SourceOrder.ENFORCE:
             with translated_errors(), self.directory.begin() as connection:
-                positions = source_positions(connection, table.table_id, table.generation)
+                positions = source_positions(
+                    connection, table.table_id, table.generation, {part.task for _, part in members}
+                )
         catalogs = (entry.source.catalog for _, entry in members if entry.changes and not is_named(table, entry.source))
         new_catalog = next(filter(None, catalogs), None) if table.arcion_catalog is None else None
         return _Feed(table, [entry for _, entry in members], new_catalog, positions)

@@ -209,6 +209,6 @@ def _overlay(connection: sa.Connection, table: Table, members: Sequence[TypedBat
 
 
 def _positions(connection: sa.Connection, members: Sequence[TypedBatch]) -> Mapping[str, str]:
-    if not any(member.advances for member in members):
-        return {}
-    return source_positions(connection, members[0].table.table_id, members[0].table.generation)
+    tasks = {advance.task for member in members for advance in member.advances}
+    table = members[0].table if tasks else None
+    return source_positions(connection, table.table_id, table.generation, tasks) if table else {}

@@ -156,3 +156,15 @@ def test_a_schema_id_does_not_tell_a_table_outside_the_keys_patterns(
     assert without_id(known) == without_id(outsider.replicate(never_seen))
     assert EMPLOYEES not in known.text
     problem(known, 409, "schema_unknown")
+
+
+def test_the_partition_of_a_request_is_a_short_text_without_blanks(gateway: Gateway, samples: Path) -> None:
+    gateway.replicate(message(samples, "md_employees"))
+    gateway.put(f"/v1/tables/{EMPLOYEES}", json={"options": {"source_order": "enforce"}}).raise_for_status()
+    insert = message(samples, "dt_insert")
+    duplicates = [
+        gateway.replicate(insert, partition=partition).json()["duplicates"] for partition in ("hr-0", "hr-1", "hr-0")
+    ]
+    assert duplicates == [0, 0, 1]
+    for partition in ("", "a b", "x" * 129):
+        problem(gateway.replicate(insert, partition=partition), 400, "bad_request")

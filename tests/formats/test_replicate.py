@@ -52,7 +52,6 @@ SAMPLES: dict[str, tuple[Operation, Image | None, Image | None, str | None]] = {
     "dt_delete": (Operation.DELETE, grace(3, "99999.99"), None, SEQUENCE + "4"),
 }
 CHANGE_MASKS = {"dt_refresh": None, "dt_insert": 0x3F, "dt_update": 4, "dt_key_change": 1, "dt_delete": 1}
-TRANSACTIONS = {name: None if name == "dt_refresh" else "00000000000000000000000A0B0C0D0E" for name in SAMPLES}
 COLUMNS = {
     name: SourceColumn(ordinal, kind, ordinal == 1)
     for ordinal, (name, kind) in enumerate(
@@ -75,9 +74,10 @@ def test_an_enveloped_data_message_is_this_change(samples: Path, name: str) -> N
     operation, before, after, position = SAMPLES[name]
     before_at = "/message/data" if operation is Operation.DELETE else "/message/beforeData"
     after_at = "/message/beforeData" if operation is Operation.DELETE else "/message/data"
-    change = Change(0, operation, before, after, before_at, after_at, position)
+    at = "/message/headers/changeSequence"
+    change = Change(0, operation, before, after, before_at, after_at, position, position_at=at)
     body = (samples / "replicate" / f"{name}.json").read_bytes()
-    entry = DataChange(change, None, SCHEMA_ID, 0x3F, CHANGE_MASKS[name], None, TRANSACTIONS[name], "/message/headers/")
+    entry = DataChange(change, None, SCHEMA_ID, 0x3F, CHANGE_MASKS[name], None, "/message/headers/")
     assert decode_replicate(body) == ReplicateRequest([], [entry], 0)
 
 
@@ -86,8 +86,9 @@ def test_a_bare_data_message_is_the_same_change_with_its_own_pointers(samples: P
     operation, before, after, position = SAMPLES[name]
     before_at = "/data" if operation is Operation.DELETE else "/beforeData"
     after_at = "/beforeData" if operation is Operation.DELETE else "/data"
-    change = Change(0, operation, before, after, before_at, after_at, position)
-    entry = DataChange(change, None, None, 0x3F, CHANGE_MASKS[name], None, TRANSACTIONS[name], "/headers/")
+    at = "/headers/changeSequence"
+    change = Change(0, operation, before, after, before_at, after_at, position, position_at=at)
+    entry = DataChange(change, None, None, 0x3F, CHANGE_MASKS[name], None, "/headers/")
     assert decoded(sample(samples, name)["message"]).changes == [entry]
 
 
@@ -268,11 +269,46 @@ def test_a_refusal_never_repeats_a_value() -> None:
         assert "7391" not in refusal.text
 
 
-@pytest.mark.parametrize(("messages", "places"), [(3, [1]), (3, [2, 2]), (3, [1, 3]), (1, [1]), (1, [1, 1])])
-def test_null_lines_between_and_behind_messages_are_ignored(samples: Path, messages: int, places: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("messages", "places"),
+    [(3, [0]), (3, [0, 0, 2]), (1, [0]), (3, [1]), (3, [2, 2]), (3, [1, 3]), (1, [1]), (1, [1, 1])],
+)
+def test_null_lines_before_between_and_behind_messages_are_ignored(
+    samples: Path, messages: int, places: list[int]
+) -> None:
     lines = (samples / "replicate" / "conversation.ndjson").read_bytes().splitlines()[:messages]
     for place in reversed(places):
         lines.insert(place, b"null")
     request = decode_replicate(b"\n".join(lines))
     assert len(request.metadata) + len(request.changes) == messages
     assert request.ignored == len(places)
+
+
+@pytest.mark.parametrize(
+    ("written", "ends"),
+    [(True, True), ("True", True), (None, True), (5, True), (False, False), ("False", False), ("false", False)],
+)
+@pytest.mark.parametrize("flattened", [False, True])
+def test_the_last_event_of_a_transaction_may_be_said_in_quotes(written: Any, ends: bool, flattened: bool) -> None:
+    message = {"data": {}} | (
+        {"headers_operation": "INSERT", "headers_transactionLastEvent": written}
+        if flattened
+        else {"headers": {"operation": "INSERT", "transactionLastEvent": written}}
+    )
+    assert decoded(message).changes[0].change.ends_transaction is ends
+
+
+def test_headers_that_no_row_needs_may_have_any_type() -> None:
+    odd = {"timestamp": 5, "streamPosition": [], "transactionId": 5, "transactionEventCounter": "1"}
+    [entry] = decoded({"headers": {"operation": "INSERT", "externalSchemaId": 77, **odd}, "data": {}}).changes
+    assert entry.external_schema_id == "77"
+
+
+@pytest.mark.parametrize("body", [b"null", b"nullx", b"null {", b'null\n"x"', b"null\n[]"])
+def test_what_begins_with_null_is_strict_json_all_the_same(body: bytes) -> None:
+    if body == b"null":
+        assert decode_replicate(body) == ReplicateRequest([], [], 1)
+        return
+    with refused() as refusal:
+        decode_replicate(body)
+    assert refusal.code in {Code.MALFORMED_JSON, Code.MALFORMED_MESSAGE}

@@ -107,7 +107,7 @@ GOOD = b'{"key":"a"}'
 @pytest.mark.parametrize(
     ("body", "detail"),
     [
-        (b"null", "starts with neither"),
+        (b"null", "unexpected text between messages"),
         (b'"text"', "starts with neither"),
         (b"1", "starts with neither"),
         (b"table=1&x=2", "starts with neither"),

@@ -2,9 +2,10 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import sqlalchemy as sa
+
 from app.errors import Code
 from app.ingest import replicate_json
-from app.staging.source_positions import source_positions
 from app.telemetry import DUPLICATE_CHANGES
 from tests.support.gate import Gate
 from tests.support.messages import Message, data, metadata
@@ -26,8 +27,11 @@ def keys(gate: Gate, table: str = "t") -> list[int]:
 def positions(gate: Gate, name: str) -> dict[str, int]:
     table = gate.table(name)
     with gate.engine.begin() as connection:
-        found = source_positions(connection, table.table_id, table.generation)
-    return {task: int(sequence) for task, sequence in found.items()}
+        found = connection.execute(
+            sa.text("SELECT task, last_sequence FROM mirrorgate.source_positions WHERE table_id = :table_id"),
+            {"table_id": table.table_id},
+        ).all()
+    return {task: int(sequence) for task, sequence in found}
 
 
 def test_changes_accepted_before_are_dropped_counted_and_reported(gate: Gate, other_gate: Gate) -> None:
@@ -52,7 +56,8 @@ def test_a_request_out_of_order_or_without_sequences_is_refused_whole(gate: Gate
     gate.put("t", ID, source_order="enforce")
     with refused() as refusal:
         gate.replicate(insert(5), insert(7), insert(6), insert(8, sequence=None), table="t")
-    assert [place[:2] for place in refusal.places] == [(Code.OUT_OF_ORDER, 2), (Code.BAD_SEQUENCE, 3)]
+    pointer = "/message/headers/changeSequence"
+    assert [place[:3] for place in refusal.places] == [(Code.OUT_OF_ORDER, 2, pointer), (Code.BAD_SEQUENCE, 3, pointer)]
     assert (keys(gate), positions(gate, "t")) == ([], {})
 
 
@@ -94,6 +99,17 @@ def test_each_task_has_an_order_of_its_own_also_within_a_request(gate: Gate) -> 
         gate.replicate(one, insert(53, "1"), insert(52, "1"), two, insert(10, "2"), insert(6, "2"))
     assert refusal.places[0][:2] == (Code.OUT_OF_ORDER, 2)
     assert [place[1] for place in refusal.places] == [2, 5]
+
+
+def test_each_partition_of_a_task_has_an_order_of_its_own(gate: Gate, other_gate: Gate) -> None:
+    """Changes of other rows arrive later from another partition, although their marks are lower."""
+    gate.replicate(metadata("S.T", {"id": "INT8"}, schema_id="1"))
+    gate.put("S.T", source_order="enforce")
+    gate.replicate(insert(5, "1"), insert(9, "1"), partition="0")
+    late = other_gate.replicate(insert(4, "1"), insert(6, "1"), partition="1")
+    again = [gate.replicate(insert(number, "1"), partition=part).duplicates for number, part in ((9, "0"), (6, "1"))]
+    assert (late.duplicates, again, keys(gate, "S.T")) == (0, [1, 1], [5, 9, 4, 6])
+    assert positions(gate, "S.T") == {"srv/task\x1f0": 9, "srv/task\x1f1": 6}
 
 
 def test_another_source_of_the_same_task_has_an_order_of_its_own(gate: Gate) -> None:

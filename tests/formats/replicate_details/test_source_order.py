@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.change import Change, Operation
-from app.domain.source_order import in_source_order
+from app.domain.source_order import in_source_order, order_key
 from app.errors import Code
 from tests.support.refusals import refused
 
@@ -25,6 +25,7 @@ def changes(*numbers: int | str | None) -> list[Change]:
             "",
             "",
             sequence(number) if isinstance(number, int) else number,
+            position_at="/headers/changeSequence",
         )
         for index, number in enumerate(numbers)
     ]
@@ -63,7 +64,7 @@ def test_a_request_out_of_order_is_refused_whole_whatever_was_accepted_before(la
 def test_a_change_of_the_log_needs_its_sequence(wrong: str) -> None:
     with refused() as refusal:
         in_source_order(changes(1, wrong), None)
-    assert refusal.places == [(Code.BAD_SEQUENCE, 1, None, None)]
+    assert refusal.places == [(Code.BAD_SEQUENCE, 1, "/headers/changeSequence", None)]
 
 
 @given(st.lists(st.integers(1, 60), unique=True).map(sorted), st.data())
@@ -77,3 +78,29 @@ def test_posting_overlapping_pieces_accepts_every_change_once(numbers: list[int]
         last = ordered.last
         accepted += [change.source_position for change in ordered.accepted]
     assert accepted == [sequence(number) for number in numbers]
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=30), st.data())
+def test_partitions_that_arrive_in_any_interleaving_lose_no_change_and_repeat_none(
+    owners: list[int], data: st.DataObject
+) -> None:
+    """Change n of a task is in partition `owners[n]`; each partition is read in order, with repetitions."""
+    queues = {owner: [number for number, of in enumerate(owners) if of == owner] for owner in set(owners)}
+    done = dict.fromkeys(queues, 0)
+    positions: dict[str, str | None] = {}
+    accepted: list[str | None] = []
+    while any(done[owner] < len(queue) for owner, queue in queues.items()):
+        owner = data.draw(st.sampled_from(sorted(o for o, queue in queues.items() if done[o] < len(queue))))
+        start = data.draw(st.integers(0, done[owner]))
+        end = data.draw(st.integers(done[owner] + 1, len(queues[owner])))
+        key = order_key("srv/task", str(owner))
+        ordered = in_source_order(changes(*queues[owner][start:end]), positions.get(key))
+        positions[key], done[owner] = ordered.last, end
+        accepted += [change.source_position for change in ordered.accepted]
+    assert sorted(map(str, accepted)) == [sequence(number) for number in range(len(owners))]
+
+
+def test_a_task_is_never_taken_for_the_partition_of_another() -> None:
+    tasks = ["a", "a b", "a\x1fb", "b", ""]
+    of_partitions = {order_key(task, partition) for task in tasks for partition in ("a", "b")}
+    assert of_partitions.isdisjoint({order_key(task, None) for task in tasks})

@@ -28,5 +28,4 @@ def test_a_batch_ends_a_transaction_when_its_last_change_does_or_does_not_say(
     headers = [{"operation": "INSERT", "transactionId": "0A", "transactionLastEvent": flag} for flag in flags]
     messages = [{"headers": header, "data": {"a": 1}} for header in headers] or [{"message": None}]
     changes = decode_replicate(json.dumps(messages).encode()).changes
-    assert {message.transaction_id for message in changes} <= {"0A"}
     assert landing_rows([message.change for message in changes], SCHEMA).ends_transaction is ends
