@@ -279,6 +279,15 @@ class Settings(BaseSettings):
             "a Spark job starts; 0: all files are built by Spark.",
         ),
     ] = 256 * 2**10
+    drain_metrics_port: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            le=65535,
+            description="Port of 127.0.0.1 on which a drain serves its own `/metrics`; 0: any free one, which it logs; "
+            "unset: it serves none.",
+        ),
+    ] = None
     spark_stuck_seconds: Annotated[
         float,
         Field(

@@ -20,6 +20,7 @@ from app.child_process import exit_with_parent, run_process
 from app.doctor import examine, landing_place, require_safe
 from app.domain.drain_plan import FileLimits
 from app.domain.failure import described
+from app.drain_metrics import LEASE_FAILURES, LEASE_RENEWED, serve_metrics
 from app.errors import Code, InvariantBroken, Misconfigured, TemporarilyUnavailable
 from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.parquet_file import FileLayout
@@ -83,7 +84,9 @@ def kept_lease(cycle: DrainCycle, seconds: float) -> Iterator[None]:
         try:
             with translated_errors(), answer_within(seconds / 3), cycle.engine.begin() as connection:
                 renew_lease(connection, cycle.worker_id, seconds, clock=time.time())
+            LEASE_RENEWED.set_to_current_time()
         except Exception as error:  # noqa: BLE001  # this thread must live: without it the drain loses its tables
+            LEASE_FAILURES.inc()
             failure = described(error)
             log.warning("lease_not_renewed", code=failure.code, detail=failure.detail)
 
@@ -126,7 +129,16 @@ def run_drain(settings: Settings, *, once: bool) -> None:
             limits = RetentionLimits(
                 settings.retention_days * 86_400, settings.retention_bytes, audit_seconds=settings.audit_days * 86_400
             )
-            log.info("drain_started", worker=str(cycle.worker_id), landing_zone=cycle.place.landing_zone.location)
+            log.info(
+                "drain_started",
+                worker=str(cycle.worker_id),
+                landing_zone=cycle.place.landing_zone.location,
+                metrics_port=serve_metrics(
+                    settings.drain_metrics_port,
+                    held=lambda: len(cycle.held),
+                    troubled=lambda: len(cycle.troubled),
+                ),
+            )
             if once:
                 failed = drain.drain_pending()
                 try_maintain(cycle, limits)

@@ -16,7 +16,8 @@ from app.domain.drain_plan import FileLimits
 from app.domain.failure import described
 from app.domain.landing_file import BuiltFile, PlannedFile
 from app.domain.table import Epoch, Table, TableId, TableState
-from app.errors import Code, InvariantBroken, MirrorgateError, TemporarilyUnavailable
+from app.drain_metrics import FAILED_TRIES, PUBLISH_SECONDS
+from app.errors import Code, InvariantBroken, TemporarilyUnavailable
 from app.landing.open_zone import open_zone
 from app.landing.own_zone import OwnZone
 from app.landing.publish import (
@@ -181,9 +182,10 @@ class DrainCycle:
         """W5 to W9 for several tables at once; the tables whose files were all published."""
         tables = {entry.table_id: entry for entry in claimed}
         failures: dict[TableId, Exception] = {}
-        by_table = self._build_together(list(tables.values()), failures)
-        built = [tables[table_id] for table_id in by_table]
-        failures |= self.publishing.publish(built, by_table)
+        with PUBLISH_SECONDS.time():
+            by_table = self._build_together(list(tables.values()), failures)
+            built = [tables[table_id] for table_id in by_table]
+            failures |= self.publishing.publish(built, by_table)
         for table_id, error in failures.items():
             self._fail(table_id, tables[table_id].table, tables[table_id].epoch, error)
         published = tables.keys() - failures.keys()
@@ -342,6 +344,7 @@ class DrainCycle:
         seen while the landing zone is away."""
         self.held.pop(table_id, None)
         failure = described(error)
+        FAILED_TRIES.labels(str(failure.code)).inc()
         shown: dict[str, Any] = {"table_id": table_id} if table is None else named(table)
         log.warning("table_not_published", **shown, **asdict(failure))
         if epoch is None:
@@ -358,10 +361,12 @@ class DrainCycle:
                 tries = 0 if table is None or quarantined else record_failure(connection, table, failure)
                 if quarantined:
                     clear_failures(connection, [table_id])
-            self.troubled.add(table_id)
             if quarantined:
+                self.troubled.discard(table_id)
                 log.error("table_quarantined", **shown, code=failure.code, detail=failure.detail)
-            elif tries == FAILING_AFTER:
+                return
+            self.troubled.add(table_id)
+            if tries == FAILING_AFTER:
                 log.error("table_failing", **shown, tries=tries, **asdict(failure))
         except Exception as second:  # noqa: BLE001  # the table is tried again, and found again
             why = described(second)
@@ -375,8 +380,9 @@ class DrainCycle:
         try:
             with translated_errors(), self.engine.begin() as connection:
                 clear_failures(connection, recovered)
-        except MirrorgateError as error:
-            log.warning("failures_not_cleared", code=error.code, detail=error.detail)
+        except Exception as error:  # noqa: BLE001  # the files are published; only the status is behind
+            why = described(error)
+            log.warning("failures_not_cleared", code=why.code, detail=why.detail)
         else:
             self.troubled -= recovered
 

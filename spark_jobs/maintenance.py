@@ -13,7 +13,8 @@ from typing import Final
 
 import structlog
 
-from app.errors import MirrorgateError
+from app.domain.failure import described
+from app.drain_metrics import MAINTENANCE_FAILURES
 from app.landing.publish import Scratch
 from app.landing.scratch_sweep import find_markers, remove_markers, sweep_dropped, sweep_prepared, sweep_scratch
 from app.staging.database import open_engine, translated_errors
@@ -74,10 +75,9 @@ def try_maintain(cycle: DrainCycle, limits: RetentionLimits, *, sweep: bool = Tr
     """One round; what fails is logged and left to the next."""
     try:
         maintain(cycle, limits, sweep=datetime.now(UTC) if sweep else None)
-    except MirrorgateError as error:
-        log.warning("maintenance_failed", code=error.code, detail=error.detail)
-    except Exception as error:  # the thread must live; the text may hold values, so only its type
-        log.exception("maintenance_failed", error=type(error).__name__)
+    except Exception as error:  # noqa: BLE001  # the thread must live
+        MAINTENANCE_FAILURES.inc()
+        log.warning("maintenance_failed", **asdict(described(error)))
 
 
 def _sweep(cycle: DrainCycle, now: datetime) -> None:

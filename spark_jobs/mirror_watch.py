@@ -1,13 +1,14 @@
 """Reading what Fabric says of its tables: now and then for the status, and before a dropped folder is made anew."""
 
 import threading
+from dataclasses import asdict
 from typing import Final
 
 import structlog
 
+from app.domain.failure import described
 from app.domain.mirror_status import MirroredTable, find_mirrored, parse_tables
 from app.domain.names import TableName
-from app.errors import MirrorgateError
 from app.landing.monitoring import read_tables_json
 from app.landing.open_zone import ZonePlace
 from app.staging.database import Engine, translated_errors
@@ -67,10 +68,8 @@ def watch_mirror(engine: Engine, place: ZonePlace, seconds: float, stopping: thr
         while not stopping.is_set():
             try:
                 note_mirror_states(engine, place, seconds)
-            except MirrorgateError as error:
-                log.warning("mirror_states_not_stored", code=error.code, detail=error.detail)
-            except Exception as error:  # a view that is missing stops no publication
-                log.exception("mirror_states_not_stored", error=type(error).__name__)
+            except Exception as error:  # noqa: BLE001  # a view that is missing stops no publication
+                log.warning("mirror_states_not_stored", **asdict(described(error)))
             stopping.wait(seconds / _TURNS)
 
     threading.Thread(target=watch, name="mirror-watch", daemon=True).start()

@@ -14,6 +14,7 @@ import structlog
 
 from app.domain.landing_file import BuiltFile, PlannedFile
 from app.domain.table import Epoch, Table, TableId
+from app.drain_metrics import LAST_PUBLISHED, PUBLISHED_FILES, PUBLISHED_ROWS
 from app.errors import Code, InvariantBroken
 from app.landing.own_zone import OwnZone
 from app.landing.publish import Scratch, make_visible, prepare_folder
@@ -81,6 +82,9 @@ class Publishing:
         """W8: the files are visible."""
         with translated_errors(), self.engine.begin() as connection:
             record_published(connection, files)
+        PUBLISHED_FILES.inc(len(files))
+        PUBLISHED_ROWS.inc(sum(file.identity.rows for file in files))
+        LAST_PUBLISHED.set_to_current_time()
         for file in files:
             identity = file.identity
             log.info(

@@ -12,8 +12,6 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from app.errors import MirrorgateError
-
 _LOOKS: Final = 0.5
 _QUIET: Final = 1.0
 """Seconds without progress after which Postgres is asked what build tasks do."""
@@ -86,7 +84,7 @@ class SparkWatch:
         because then they cannot."""
         try:
             newest = self._newest_statement()
-        except MirrorgateError:
+        except Exception:  # noqa: BLE001  # whatever it is, it says nothing of Spark
             self._calls.note_progress()
             return True
         if newest == self._seen:

@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 import structlog
 
+from app.drain_metrics import STORAGE_GIVEN_UP, STORAGE_RETRIES
 from app.landing.zone import StorageFailed
 
 log = structlog.get_logger()
@@ -69,8 +70,10 @@ class Retries:
                 wait = self._wait(error, pause)
                 few_left -= error.few
                 if few_left < 0 or self._clock() + wait > give_up:
+                    STORAGE_GIVEN_UP.inc()
                     log.warning("storage_gave_up", detail=str(error))
                     raise
+                STORAGE_RETRIES.inc()
                 log.info("storage_retry", detail=str(error), seconds=round(wait, 3))
                 self._sleep(wait)
                 pause = min(2 * pause, _LONGEST_PAUSE)

@@ -1,0 +1,72 @@
+"""Metrics of one drain, served by itself: the API's `/metrics` knows what the database knows, not what a drain does."""
+
+from collections.abc import Callable
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client.process_collector import ProcessCollector
+
+from app.errors import Code, Misconfigured
+
+REGISTRY: Final = CollectorRegistry()
+
+_SECONDS: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+
+PUBLISH_SECONDS: Final = Histogram(
+    "mirrorgate_drain_publish_seconds",
+    "Time to build, rename and record the files of a share of tables",
+    buckets=_SECONDS,
+    registry=REGISTRY,
+)
+PUBLISHED_FILES: Final = Counter(
+    "mirrorgate_drain_published_files_total", "Landing files recorded as published", registry=REGISTRY
+)
+PUBLISHED_ROWS: Final = Counter("mirrorgate_drain_published_rows_total", "Rows of those files", registry=REGISTRY)
+FAILED_TRIES: Final = Counter(
+    "mirrorgate_drain_failed_tries_total", "Tries to publish a table that failed, by code", ["code"], registry=REGISTRY
+)
+STORAGE_RETRIES: Final = Counter(
+    "mirrorgate_drain_storage_retries_total", "Calls to the storage service that were repeated", registry=REGISTRY
+)
+STORAGE_GIVEN_UP: Final = Counter(
+    "mirrorgate_drain_storage_given_up_total",
+    "Calls to the storage service that were repeated in vain",
+    registry=REGISTRY,
+)
+MAINTENANCE_FAILURES: Final = Counter(
+    "mirrorgate_drain_maintenance_failures_total", "Rounds of retention and sweeping that failed", registry=REGISTRY
+)
+LEASE_FAILURES: Final = Counter(
+    "mirrorgate_drain_lease_failures_total", "Renewals of the drain's lease that failed", registry=REGISTRY
+)
+LEASE_RENEWED: Final = Gauge(
+    "mirrorgate_drain_lease_renewed_timestamp_seconds", "When the lease was last renewed", registry=REGISTRY
+)
+LAST_PUBLISHED: Final = Gauge(
+    "mirrorgate_drain_last_published_timestamp_seconds", "When a file was last published", registry=REGISTRY
+)
+_HELD: Final = Gauge("mirrorgate_drain_held_tables", "Tables that this drain holds", registry=REGISTRY)
+_TROUBLED: Final = Gauge(
+    "mirrorgate_drain_troubled_tables", "Tables of this drain whose last try failed", registry=REGISTRY
+)
+ProcessCollector(namespace="mirrorgate_drain", registry=REGISTRY)
+
+
+def serve_metrics(port: int | None, *, held: Callable[[], int], troubled: Callable[[], int]) -> int | None:
+    """Serve `/metrics` on this machine's loopback from a thread of its own; return the port, None where none is set.
+
+    Raises Misconfigured `bad_setting` when the port is taken.
+    """
+    _HELD.set_function(held)
+    _TROUBLED.set_function(troubled)
+    if port is None:
+        return None
+    try:
+        server, _ = start_http_server(port, addr="127.0.0.1", registry=REGISTRY)
+    except OSError as error:
+        raise Misconfigured(
+            Code.BAD_SETTING,
+            f"MIRRORGATE_DRAIN_METRICS_PORT: the drain cannot listen on port {port}: {error.strerror}",
+            remedy="Set a free port, one for each drain of the machine; 0 takes any.",
+        ) from error
+    return int(server.server_port)

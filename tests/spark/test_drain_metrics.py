@@ -1,0 +1,69 @@
+"""What a drain counts, and where it serves it."""
+
+import re
+import socket
+import urllib.request
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app.drain_metrics import serve_metrics
+from app.errors import Misconfigured
+from app.landing.retries import Retries, TryAgain
+from spark_jobs import maintenance
+from tests.spark.conftest import NewWorker, drain
+from tests.support import sql
+from tests.support.gateway_parts import registered, stage_keys
+from tests.support.retention import WEEK
+from tests.support.schemas import schema_of
+
+
+def served(port: int) -> dict[str, float]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+        lines = re.findall(r"^(mirrorgate_drain_\w+(?:\{[^}]*\})?) (\S+)$", answer.read().decode(), re.MULTILINE)
+    return {name: float(value) for name, value in lines}
+
+
+def test_a_drain_serves_what_it_does_on_loopback(
+    engine: sa.Engine, new_worker: NewWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = new_worker(spark_job_min_bytes=2**20)
+    port = serve_metrics(0, held=lambda: len(worker.held), troubled=lambda: len(worker.troubled))
+    assert port
+    before = served(port)
+    good, bad = (registered(engine, name, schema_of({"id": "int64"}, ["id"])) for name in ("good", "bad"))
+    for table in (good, bad):
+        stage_keys(engine, table, [1, 2])
+    sql.run(engine, "UPDATE mirrorgate.block_payloads SET payload = 'x' WHERE table_id = :id", id=bad.table_id)
+    drain(worker)
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(maintenance, "maintain", fails)
+    maintenance.try_maintain(worker, WEEK)
+    with pytest.raises(TryAgain):
+        Retries(0.3, sleep=lambda _: None, chance=lambda: 1.0).run(_throttled)
+    after = served(port)
+    grown = {name: value - before.get(name, 0) for name, value in after.items()}
+    assert grown["mirrorgate_drain_published_files_total"] == 1
+    assert grown["mirrorgate_drain_published_rows_total"] == 2
+    assert grown["mirrorgate_drain_publish_seconds_count"] >= 1
+    assert grown['mirrorgate_drain_failed_tries_total{code="payload_corrupt"}'] == 1
+    assert grown["mirrorgate_drain_maintenance_failures_total"] == 1
+    assert grown["mirrorgate_drain_storage_retries_total"] >= 1
+    assert grown["mirrorgate_drain_storage_given_up_total"] == 1
+    assert after["mirrorgate_drain_last_published_timestamp_seconds"] > 0
+    assert (after["mirrorgate_drain_held_tables"], after["mirrorgate_drain_troubled_tables"]) == (1, 0)
+
+
+def _throttled(_: bool) -> None:
+    raise TryAgain("503 ServerBusy", unclear=False, few=True)
+
+
+def test_a_taken_port_is_a_setting_to_correct_and_none_is_served_unless_it_is_set() -> None:
+    assert serve_metrics(None, held=int, troubled=int) is None
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(Misconfigured) as refused:
+        serve_metrics(taken.getsockname()[1], held=int, troubled=int)
+    assert "MIRRORGATE_DRAIN_METRICS_PORT" in refused.value.detail
