@@ -311,7 +311,7 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     Code.BAD_OP: CodeFacts(
         Kind.INVALID,
         "The operation is not one the format has.",
-        "Use I, U, D (Arcion) or REFRESH, INSERT, UPDATE, DELETE.",
+        "Use I, U, D or R (Arcion), or REFRESH, READ, INSERT, UPDATE or DELETE (Replicate).",
     ),
     Code.BAD_EXISTS: CodeFacts(Kind.INVALID, "An `exists` value is not 0, 1, 2 or 3.", _CALLER),
     Code.EXISTS_MISMATCH: CodeFacts(
@@ -327,10 +327,23 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         "An update changes a key but does not carry the old one.",
         "Let the tool write before images that hold the key columns.",
     ),
+    Code.AMBIGUOUS_KEY_CHANGE: CodeFacts(
+        Kind.CONFLICT,
+        "Updates of one request change keys, and nothing tells whether one row moved twice or two rows moved at once.",
+        "Let the tool write full before images, or set the table option partial_updates=complete and load the table's "
+        "rows, so that each has a row image (docs/tables.md).",
+    ),
+    Code.KEY_IN_USE: CodeFacts(
+        Kind.INVALID,
+        "An update changes a key to one that another row has.",
+        "Send all updates of the statement in one request. If the source no longer has the other row, send its delete "
+        "first.",
+    ),
     Code.INCOMPLETE_UPDATE: CodeFacts(
         Kind.INVALID,
         "An update lacks the new value of a column; landing it would write NULL over data.",
-        "Let the tool write full after images, or set the table option partial_updates=complete (docs/tables.md).",
+        "Let the tool write full after images. A table with partial_updates=complete fills the row from its row image, "
+        "if one knows the value (docs/tables.md).",
     ),
     Code.INCOMPLETE_INSERT: CodeFacts(
         Kind.INVALID, "An insert lacks a column.", "Let the tool write full rows on insert."

@@ -90,6 +90,8 @@ class Code(StrEnum):
     EXISTS_MISMATCH = "exists_mismatch"
     AMBIGUOUS_DELETE = "ambiguous_delete"
     OLD_KEY_MISSING = "old_key_missing"
+    AMBIGUOUS_KEY_CHANGE = "ambiguous_key_change"
+    KEY_IN_USE = "key_in_use"
     INCOMPLETE_UPDATE = "incomplete_update"
     INCOMPLETE_INSERT = "incomplete_insert"
     NO_KEY = "no_key"

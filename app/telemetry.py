@@ -26,6 +26,9 @@ WRONG_HASHES: Final = Counter(
 DUPLICATE_CHANGES: Final = Counter(
     "mirrorgate_duplicate_changes_total", "Changes dropped because the source's order says they were accepted before"
 )
+REPEATED_INSERTS: Final = Counter(
+    "mirrorgate_repeated_inserts_total", "Inserts landed as upserts because a row image says that their key has a row"
+)
 DEAD_LETTERS: Final = Counter("mirrorgate_dead_letters_total", "Refused messages that were kept, by format", ["format"])
 REPLAYED_LETTERS: Final = Counter("mirrorgate_replayed_dead_letters_total", "Dead letters made durable after all")
 REJECTED_REQUESTS: Final = Counter("mirrorgate_rejected_requests_total", "Requests refused, by error code", ["code"])

@@ -59,6 +59,8 @@ CHANGE_CODES: Final[Mapping[str, Sequence[Code]]] = {
         Code.MISSING_KEY,
         Code.NO_KEY,
         Code.OLD_KEY_MISSING,
+        Code.AMBIGUOUS_KEY_CHANGE,
+        Code.KEY_IN_USE,
         Code.INCOMPLETE_INSERT,
         Code.INCOMPLETE_UPDATE,
         Code.RELOAD_REQUIRES_RECREATE,

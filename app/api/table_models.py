@@ -10,6 +10,7 @@ from app.domain.table_options import (
     BinaryEncoding,
     DeadLetters,
     DroppedColumns,
+    IncompleteInserts,
     InitialLoad,
     InsertMarker,
     NewColumns,
@@ -97,6 +98,9 @@ class OptionsModel(Model):
 
     binary_encoding: BinaryEncoding = BinaryEncoding.HEX
     """How text stands for bytes."""
+
+    incomplete_inserts: IncompleteInserts = IncompleteInserts.LAND_NULL
+    """Whether an insert that lacks a nullable column lands NULL there or is refused."""
 
     columns: dict[str, ColumnOverrideModel] = {}
     """What single columns are, by name."""

@@ -30,6 +30,7 @@ KEPT: Final = frozenset(
         Code.EXISTS_MISMATCH,
         Code.INCOMPLETE_INSERT,
         Code.INCOMPLETE_UPDATE,
+        Code.KEY_IN_USE,
         Code.MASK_MISMATCH,
         Code.MASK_OUT_OF_RANGE,
         Code.MISSING_KEY,

@@ -10,16 +10,19 @@ import pyarrow.compute as pc
 from app.domain.change import SourceValue
 from app.domain.column_conversion import convert
 from app.domain.json_pointer import pointer_to
-from app.domain.landing_rows import LandingRows
+from app.domain.key_changes import KeyChanges
+from app.domain.landing_rows import LandingRows, in_order
+from app.domain.row_builder import RowMarker
 from app.domain.row_image import (
     ImageRows,
     IncompleteRow,
     Known,
     StoredImage,
-    decode_image,
+    by_position,
     encode_image,
     known_values,
     missing_of,
+    value_in,
 )
 from app.domain.table import BatchSequence, Table
 from app.domain.typed_columns import chosen_rows
@@ -40,82 +43,79 @@ class ImageOverlay:
     table: Table
     stored: Mapping[bytes, StoredImage]
     """At least those whose keys the gaps of these batches want."""
+    present: Collection[bytes] = frozenset()
+    """Keys of other stored images: at least those of which the batches ask whether there is one."""
     written: dict[bytes, StoredImage | None] = field(default_factory=dict)
     """What is to be stored in the end; None: nothing under this key any more."""
 
     def complete(self, rows: LandingRows) -> tuple[LandingRows, Layer]:
-        """The rows without gaps, and what they leave. The overlay itself stays as it is, see `adopt`.
+        """The rows as they land, and what they leave: without gaps, in landing order, inserts of keys that have a row
+        as upserts. The overlay itself stays as it is, see `adopt`.
 
-        Raises RejectedInput `incomplete_update` naming each column that no image gives.
+        Raises RejectedInput `incomplete_update` naming each column that no image gives, `ambiguous_key_change` or
+        `key_in_use`.
         """
         images = rows.images
         if images is None:
             return rows, {}
-        if not images.incomplete:
-            return rows, dict(zip(images.keys, images.images, strict=True))
-        layer, filled = self._walk(images)
-        ordinals = {ordinal for gap in {entry.gap for entry in images.incomplete.values()} for ordinal in gap.ordinals}
-        return replace(rows, batch=self._filled(rows.batch, filled, ordinals)), layer
+        if not images.incomplete and not images.key_changes:
+            layer = dict(zip(images.keys, images.images, strict=True))
+            if not self._may_repeat(images, layer):
+                return rows, layer
+        walk = _Walk(self, images)
+        walk.run()
+        return self._landing(rows, images, walk), walk.layer
 
     def adopt(self, layer: Layer, sequence: BatchSequence) -> None:
         """Put what a batch leaves over the rest, once the batch is sure to be staged."""
         for key, image in layer.items():
             self.written[key] = None if image is None else StoredImage(image, sequence)
 
-    def _walk(self, images: ImageRows) -> tuple[Layer, Filled]:
-        """A change that cannot be completed leaves nothing: those after it are judged as if it were not there."""
-        layer: dict[bytes, bytes | None] = {}
-        filled: Filled = {}
-        problems: list[Problem] = []
-        deleted: Known = ()
-        deleted_key = b""
-        before_delete: Layer = {}
-        for row, (key, image) in enumerate(zip(images.keys, images.images, strict=True)):
-            incomplete = images.incomplete.get(row)
-            if incomplete is None:
-                if image is None:
-                    deleted, before_delete = self._known(key, layer), {key: layer[key]} if key in layer else {}
-                    deleted_key = key
-                layer[key] = image
-                continue
-            known = deleted if incomplete.gap.moved else self._known(key, layer)
-            ordinals = incomplete.gap.ordinals
-            if missing := missing_of(ordinals, known):
-                problems.extend(self._problem(incomplete, ordinal) for ordinal in missing)
-                if incomplete.gap.moved:  # the row under its old key is as it was
-                    del layer[deleted_key]
-                    layer |= before_delete
-                continue
-            values = list(incomplete.values)
-            for ordinal in ordinals:
-                values[ordinal] = known[ordinal]
-            filled[row] = values
-            layer[key] = encode_image(values, incomplete.unknown)
-        if problems:
-            raise RejectedInput.of(tuple(problems))
-        return layer, filled
+    def is_live(self, key: bytes) -> bool | None:
+        """Whether the batches before leave a row with this key; None where there is no image of one."""
+        if key in self.written:
+            return self.written[key] is not None
+        return True if key in self.present or key in self.stored else None
 
-    def _known(self, key: bytes, layer: Layer) -> Known:
-        """The values of the row with this key as the batches before and this one so far leave it."""
-        if key in layer:
-            image = layer[key]
-            return () if image is None else known_values(image)
+    def known(self, key: bytes) -> Known | None:
+        """The values of the row with this key as the batches before leave it, None without an image."""
         stored = self.written[key] if key in self.written else self.stored.get(key)
         if stored is None:
-            return ()
+            return None
         if not self.table.returned_columns:
             return known_values(stored.image)
-        values = decode_image(stored.image)
+        values = by_position(known_values(stored.image), len(self.table.schema.names))
         for name, since in self.table.returned_columns.items():
             if stored.sequence <= since:
                 values.pop(self.table.schema.names.index(name), None)
         return values
 
-    def _problem(self, incomplete: IncompleteRow, ordinal: int) -> Problem:
+    def problem(self, incomplete: IncompleteRow, ordinal: int) -> Problem:
+        """The refusal of an update for a column that no image gives."""
         column = self.table.schema.names[ordinal]
         detail = "new value not given, and no row image holds the old one"
         pointer = pointer_to(incomplete.pointer, column)
         return Problem(Code.INCOMPLETE_UPDATE, detail, incomplete.message, pointer, column)
+
+    def _may_repeat(self, images: ImageRows, layer: Layer) -> bool:
+        """Whether the key of some insert may have a row by then."""
+        if not images.inserts:
+            return False
+        if len(layer) < len(images.keys):
+            return True
+        return any(keys and not keys.isdisjoint(layer) for keys in map(set, (self.written, self.present, self.stored)))
+
+    def _landing(self, rows: LandingRows, images: ImageRows, walk: "_Walk") -> LandingRows:
+        batch = rows.batch
+        if walk.filled:
+            gaps = {entry.gap for entry in images.incomplete.values()}
+            batch = self._filled(batch, walk.filled, {ordinal for gap in gaps for ordinal in gap.ordinals})
+        if walk.repeated:
+            repeated = chosen_rows(batch.num_rows, walk.repeated)
+            markers = pc.if_else(repeated, pa.scalar(RowMarker.UPSERT, pa.int32()), batch.column(batch.num_columns - 1))
+            batch = pa.RecordBatch.from_arrays([*batch.columns[:-1], markers], schema=batch.schema)
+        batch = in_order(batch, walk.order)
+        return rows if batch is rows.batch else replace(rows, batch=batch, repeated_inserts=len(walk.repeated))
 
     def _filled(self, batch: pa.RecordBatch, filled: Filled, ordinals: Collection[int]) -> pa.RecordBatch:
         """The batch with the values of these rows in these columns: what was given there becomes what it was."""
@@ -126,3 +126,77 @@ class ImageOverlay:
             array = convert(values[ordinal], column.type, reading_of(column.name, self.table.options))
             columns[ordinal] = pc.replace_with_mask(columns[ordinal], mask, array)
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+@dataclass
+class _Walk:
+    """The rows of one batch in landing order, each over what the rows before it leave."""
+
+    overlay: ImageOverlay
+    images: ImageRows
+    layer: dict[bytes, bytes | None] = field(default_factory=dict)
+    filled: Filled = field(default_factory=dict)
+    order: list[int] = field(default_factory=list)
+    repeated: list[int] = field(default_factory=list)
+    """Inserts whose key has a row."""
+    _before_delete: dict[int, tuple[Known | None, Layer]] = field(default_factory=dict)
+    """By row that moves away: its values, and what the layer said of its key."""
+    _problems: list[Problem] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Raises RejectedInput. A change that cannot be completed leaves nothing: those after it are judged as if it
+        were not there."""
+        images, table = self.images, self.overlay.table
+        changes = KeyChanges(images.key_changes, table.schema, table.options, has_images=True)
+        inserts = {*images.inserts}
+        for row in changes.landing_order(images.keys, self._is_live):
+            self.order.append(row)
+            key, image = images.keys[row], images.images[row]
+            incomplete = images.incomplete.get(row)
+            if incomplete is not None:
+                self._fill(row, key, incomplete)
+                continue
+            if image is None:
+                self._note_delete(row, key)
+            elif row in inserts and self._is_live(key):
+                self.repeated.append(row)
+            self.layer[key] = image
+        if self._problems:
+            raise RejectedInput.of(tuple(self._problems))
+
+    def _fill(self, row: int, key: bytes, incomplete: IncompleteRow) -> None:
+        moved = incomplete.gap.moved
+        known = self._before_delete[row - 1][0] if moved else self._known(key)
+        ordinals = incomplete.gap.ordinals
+        if missing := missing_of(ordinals, known):
+            self._problems.extend(self.overlay.problem(incomplete, ordinal) for ordinal in missing)
+            if moved:
+                self._restore(row - 1)
+            return
+        assert known is not None
+        values = list(incomplete.values)
+        for ordinal in ordinals:
+            values[ordinal] = value_in(known, ordinal)
+        self.filled[row] = values
+        self.layer[key] = encode_image(values, incomplete.unknown)
+
+    def _note_delete(self, row: int, key: bytes) -> None:
+        following = self.images.incomplete.get(row + 1)
+        if following is not None and following.gap.moved:
+            self._before_delete[row] = self._known(key), {key: self.layer[key]} if key in self.layer else {}
+
+    def _restore(self, row: int) -> None:
+        """The row that could not move is under its old key as it was, unless another row has come there."""
+        key = self.images.keys[row]
+        if self.layer.get(key) is None:
+            self.layer.pop(key, None)
+            self.layer |= self._before_delete[row][1]
+
+    def _known(self, key: bytes) -> Known | None:
+        if key in self.layer:
+            image = self.layer[key]
+            return None if image is None else known_values(image)
+        return self.overlay.known(key)
+
+    def _is_live(self, key: bytes) -> bool | None:
+        return self.layer[key] is not None if key in self.layer else self.overlay.is_live(key)

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
+from operator import eq
 
 import pyarrow as pa
 
 from app.domain.change import Change
+from app.domain.key_changes import KeyChange, KeyChanges
 from app.domain.row_builder import RowBuilder, RowMarker
 from app.domain.row_image import ImageRows, IncompleteRow, encode_image, row_keys
 from app.domain.table_options import DEFAULT_OPTIONS, PartialUpdates, TableOptions
@@ -49,6 +51,8 @@ class LandingRows:
     """The tool's own mark of the last change that has one, verbatim."""
     images: ImageRows | None = None
     """What the rows mean for the stored row images, in a table that keeps them."""
+    repeated_inserts: int = 0
+    """Inserts that land as upserts, because their key has a row."""
 
     @property
     def rows(self) -> int:
@@ -71,14 +75,16 @@ def landing_rows(changes: Sequence[Change], rules: RowRules | TableSchema) -> La
     if problems:
         raise RejectedInput.of(tuple(sorted(problems, key=lambda problem: problem.index or 0)))
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema.arrow)
-    images = _images(builder, batch, schema) if options.partial_updates is PartialUpdates.COMPLETE else None
-    return _landing_rows(changes, batch, images, builder)
+    if options.partial_updates is PartialUpdates.COMPLETE:
+        return _landing_rows(changes, batch, _images(builder, batch, rules), builder)
+    return _landing_rows(changes, _in_landing_order(batch, builder.key_changes, rules), None, builder)
 
 
 def landing_rows_of_each(requests: Sequence[Sequence[Change]], rules: RowRules) -> list[LandingRows] | None:
     """The rows of several requests for one table, typed in one go: most of what a small one costs is the same for all.
 
-    None where a request cannot be landed, has snapshot rows or needs row images: then `landing_rows` tells of each.
+    None where a request cannot be landed, has snapshot rows or needs row images, or where one of several changes keys:
+    then `landing_rows` tells of each.
     """
     if rules.options.partial_updates is PartialUpdates.COMPLETE:
         return None
@@ -88,12 +94,17 @@ def landing_rows_of_each(requests: Sequence[Sequence[Change]], rules: RowRules) 
         for change in changes:
             builder.add(change)
         borders.append(len(builder.rows))
-    if builder.problems or builder.has_snapshots:
+    if builder.problems or builder.has_snapshots or (len(requests) > 1 and builder.key_changes):
         return None
     arrays, problems = typed_columns(builder, rules.schema, rules.options)
     if problems:
         return None
     batch = pa.RecordBatch.from_arrays(arrays, schema=rules.schema.arrow)
+    if builder.key_changes:
+        try:
+            batch = _in_landing_order(batch, builder.key_changes, rules)
+        except RejectedInput:
+            return None
     return [
         _landing_rows(changes, batch.slice(start, end - start), None, builder)
         for changes, (start, end) in zip(requests, pairwise(borders), strict=True)
@@ -114,8 +125,27 @@ def _landing_rows(
     )
 
 
-def _images(builder: RowBuilder, batch: pa.RecordBatch, schema: TableSchema) -> ImageRows:
-    keys = row_keys([batch.column(name) for name in schema.key_columns])
+def _in_landing_order(batch: pa.RecordBatch, changes: Sequence[KeyChange], rules: RowRules) -> pa.RecordBatch:
+    """The rows of a table without row images, as `KeyChanges` orders them. Raises RejectedInput."""
+    if not changes:
+        return batch
+    keys = row_keys([batch.column(name) for name in rules.schema.key_columns])
+    markers = batch.column(batch.num_columns - 1).to_pylist()
+    live: dict[bytes, bool] = {}
+    order: list[int] = []
+    for row in KeyChanges(changes, rules.schema, rules.options, has_images=False).landing_order(keys, live.get):
+        live[keys[row]] = markers[row] != RowMarker.DELETE
+        order.append(row)
+    return in_order(batch, order)
+
+
+def in_order(batch: pa.RecordBatch, order: Sequence[int]) -> pa.RecordBatch:
+    """The rows of a batch in this order."""
+    return batch if all(map(eq, order, count())) else batch.take(pa.array(order))
+
+
+def _images(builder: RowBuilder, batch: pa.RecordBatch, rules: RowRules) -> ImageRows:
+    keys = row_keys([batch.column(name) for name in rules.schema.key_columns])
     images = [
         None if marker == RowMarker.DELETE or row in builder.gaps else encode_image(values)
         for row, (values, marker) in enumerate(zip(builder.rows, builder.markers, strict=True))
@@ -126,4 +156,6 @@ def _images(builder: RowBuilder, batch: pa.RecordBatch, schema: TableSchema) -> 
         row: IncompleteRow(tuple(builder.rows[row]), gap, builder.unknown.get(row, ()), *builder.origins[row])
         for row, gap in builder.gaps.items()
     }
-    return ImageRows(keys, images, incomplete)
+    moved = {key_change.row + 1 for key_change in builder.key_changes}
+    inserts = [row for row, marker in enumerate(builder.markers) if marker == RowMarker.INSERT and row not in moved]
+    return ImageRows(keys, images, incomplete, () if rules.schema.bare else inserts, tuple(builder.key_changes))

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from app.domain.change import Operation
 from app.domain.landing_rows import LandingRows, RowRules
-from app.domain.row_builder import markers_under
+from app.domain.row_builder import RowMarker, markers_under
 from app.domain.row_image import Gap, ImageRows, IncompleteRow, encode_image, row_keys
 from app.domain.table_options import PartialUpdates
 from app.domain.typed_columns import chosen_rows, typed_texts
@@ -66,4 +66,7 @@ def _images(plain: PlainRows, columns: Sequence[pa.StringArray], batch: pa.Recor
         for row, (values, operation) in enumerate(zip(rows, plain.operations, strict=True))
     ]
     incomplete = {row: IncompleteRow(rows[row], gap, (), row, "/after") for row, gap in plain.gaps.items()}
-    return ImageRows(row_keys([batch.column(name) for name in rules.schema.key_columns]), images, incomplete)
+    keys = row_keys([batch.column(name) for name in rules.schema.key_columns])
+    markers = batch.column(batch.num_columns - 1).to_pylist()
+    inserts = [row for row, marker in enumerate(markers) if marker == RowMarker.INSERT]
+    return ImageRows(keys, images, incomplete, () if rules.schema.bare else inserts)

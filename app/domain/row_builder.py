@@ -14,9 +14,10 @@ import msgspec
 from app.domain.change import Change, Image, Operation, SourceValue
 from app.domain.column_conversion import BadValues, convert
 from app.domain.json_pointer import pointer_to
+from app.domain.key_changes import KeyChange
 from app.domain.names import ROW_MARKER
 from app.domain.row_image import Gap
-from app.domain.table_options import InsertMarker, PartialUpdates, Reload, TableOptions
+from app.domain.table_options import IncompleteInserts, InsertMarker, PartialUpdates, Reload, TableOptions
 from app.domain.table_schema import Column, TableSchema
 from app.domain.value_reading import reading_of
 from app.errors import Code, Problem
@@ -44,7 +45,8 @@ class RowBuilder:
         self.gaps: dict[int, Gap] = {}
         """By row: the columns that only the stored row image can give; they are None in `rows`."""
         self.unknown: dict[int, list[int]] = {}
-        """By row: the positions of columns that the source has by now and did not have then."""
+        """By row: the positions of columns whose value in the source nothing tells."""
+        self.key_changes: list[KeyChange] = []
         self.problems: list[Problem] = []
         self.has_snapshots = self.starts_cdc = False
         self._schema, self._options = schema, options
@@ -103,8 +105,8 @@ class RowBuilder:
             row, gap = completed
             if gap is not None:
                 self.gaps[len(self.rows)] = gap
-            if self._completes and change.source_columns is not None:
-                self._note_unknown(self._sourced.difference(change.source_columns, image))
+            if self._completes:
+                self._note_unknown(change, image)
         self._append(row, self._markers[change.operation] if marker is None else marker, change.index, change.after_at)
 
     def _add_update(self, change: Change) -> None:
@@ -114,6 +116,7 @@ class RowBuilder:
             if unknown:
                 return self._refuse(change, Code.OLD_KEY_MISSING, "old key not given", change.before_at, unknown)
         if self._key_changes(change):
+            self.key_changes.append(KeyChange(len(self.rows), change))
             self._add_delete(change)
             self._add_row(change, self._markers[Operation.INSERT], moved=True)
         else:
@@ -139,13 +142,9 @@ class RowBuilder:
         """
         missing = [column for column in self._schema.columns if column.name not in image]
         row = [image.get(name) for name in self._names]
-        if change.operation in {Operation.INSERT, Operation.SNAPSHOT}:
-            required = [column.name for column in missing if not self._may_be_null(column)]
-            if required:
-                self._refuse(change, Code.INCOMPLETE_INSERT, "required column not given", change.after_at, required)
-                return None
-            return row, None
         source = self._sourced if change.source_columns is None else change.source_columns - self._excluded
+        if change.operation in {Operation.INSERT, Operation.SNAPSHOT}:
+            return None if self._refuse_incomplete(change, missing, source) else (row, None)
         names = [column.name for column in missing if column.name in source]
         if not names:
             return row, None
@@ -155,7 +154,27 @@ class RowBuilder:
             return None
         return row, Gap(tuple(map(self._names.index, names)), moved)
 
-    def _note_unknown(self, names: Collection[str]) -> None:
+    def _refuse_incomplete(self, change: Change, missing: Sequence[Column], source: Collection[str]) -> bool:
+        """Whether a new row is refused for the columns that it lacks."""
+        wants_all = (
+            change.operation is Operation.INSERT and self._options.incomplete_inserts is IncompleteInserts.REJECT
+        )
+        required = [
+            column.name for column in missing if not self._may_be_null(column) or (wants_all and column.name in source)
+        ]
+        if required:
+            detail = "required column not given"
+            self._refuse(change, Code.INCOMPLETE_INSERT, detail, change.after_at, required)
+        return bool(required)
+
+    def _note_unknown(self, change: Change, image: Image) -> None:
+        """An insert that does not give a column says nothing of its value: the source fills in a default. Nor does
+        any change that was written when the source did not have the column."""
+        names: Collection[str] = ()
+        if change.operation is Operation.INSERT:
+            names = self._sourced.difference(image)
+        elif change.source_columns is not None:
+            names = self._sourced.difference(change.source_columns, image)
         if names:
             self.unknown[len(self.rows)] = [self._names.index(name) for name in names]
 

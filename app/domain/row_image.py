@@ -1,8 +1,9 @@
 """Row images: the latest full row of each key, from which a partial update is completed.
 
-An image holds the source's values in the order of the table's columns, as JSON; columns that were added after it
-was written are absent from it, which is not NULL. Where the source itself did not have a column yet, the values
-stand by position. Images are kept by row key: the typed key in canonical form.
+An image holds the source's values in the order of the table's columns, as JSON. Where the value of a column is
+unknown, the values stand by position, and under position -1 how many columns the table had. A column that was added
+after the image was written is NULL in it, as it is in the mirrored row. Images are kept by row key: the typed key in
+canonical form.
 """
 
 import hashlib
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.domain.change import SourceValue
+from app.domain.key_changes import KeyChange
 
 MAX_KEY_BYTES: Final = 256
 """A longer row key is kept as its digest, behind a zero byte, which no text begins with."""
@@ -34,8 +36,11 @@ class Gap(NamedTuple):
     """The row before this one, which deletes the old key, says whose."""
 
 
-Known: TypeAlias = Sequence[SourceValue] | Mapping[int, SourceValue]
-"""What an image knows, by column position: of the first columns all, or of some."""
+Known: TypeAlias = list[SourceValue] | dict[int, Any]
+"""What an image knows, by column position: of the columns that the table had then all, or of some."""
+
+WIDTH: Final = -1
+"""The position under which an image with unknown columns says how many columns the table had."""
 
 
 class StoredImage(NamedTuple):
@@ -51,7 +56,7 @@ class IncompleteRow(NamedTuple):
     values: Sequence[SourceValue]
     gap: Gap
     unknown: Collection[int]
-    """The columns that the source did not have then, which its image is not to know."""
+    """The columns that its image is not to know."""
     message: int
     pointer: str
 
@@ -64,20 +69,29 @@ class ImageRows:
     images: Sequence[bytes | None]
     incomplete: Mapping[int, IncompleteRow]
     """The rows with a gap, in order."""
+    inserts: Sequence[int] = ()
+    """The rows that land as upserts where their key has a row."""
+    key_changes: Sequence[KeyChange] = ()
 
     def wanted(self) -> set[bytes]:
         """The keys whose stored images the gaps need."""
         return {self.keys[row - 1 if entry.gap.moved else row] for row, entry in self.incomplete.items()}
+
+    def asked(self) -> set[bytes]:
+        """The keys of which it matters whether an image is stored."""
+        moved = {self.keys[change.row + offset] for change in self.key_changes for offset in (0, 1)}
+        return moved.union(map(self.keys.__getitem__, self.inserts))
 
 
 def encode_image(values: Sequence[SourceValue], unknown: Collection[int] = ()) -> bytes:
     """The image of a row that does not know the columns at some positions."""
     if not unknown:
         return _ENCODER.encode(values)
-    return _ENCODER.encode({place: value for place, value in enumerate(values) if place not in unknown})
+    known = {place: value for place, value in enumerate(values) if place not in unknown}
+    return _ENCODER.encode({WIDTH: len(values), **known})
 
 
-def known_values(image: bytes) -> list[SourceValue] | dict[int, SourceValue]:
+def known_values(image: bytes) -> Known:
     """What an image knows."""
     return _DECODER.decode(image)
 
@@ -85,14 +99,34 @@ def known_values(image: bytes) -> list[SourceValue] | dict[int, SourceValue]:
 def decode_image(image: bytes) -> dict[int, SourceValue]:
     """The values that an image knows, by column position."""
     found = known_values(image)
-    return found if isinstance(found, dict) else dict(enumerate(found))
+    known = found if isinstance(found, dict) else dict(enumerate(found))
+    known.pop(WIDTH, None)
+    return known
 
 
-def missing_of(ordinals: Sequence[int], known: Known) -> Sequence[int]:
-    """Those of some ascending column positions that are not known."""
-    if isinstance(known, Mapping):
-        return [ordinal for ordinal in ordinals if ordinal not in known]
-    return [ordinal for ordinal in ordinals if ordinal >= len(known)] if ordinals[-1] >= len(known) else ()
+def by_position(known: Known, width: int) -> dict[int, Any]:
+    """What an image knows, by the position of a column, of a table that has this many columns now."""
+    found: dict[int, Any] = known if isinstance(known, dict) else {WIDTH: len(known), **dict(enumerate(known))}
+    if WIDTH not in found:
+        return found
+    return {**dict.fromkeys(range(found[WIDTH], width)), **found, WIDTH: width}
+
+
+def missing_of(ordinals: Sequence[int], known: Known | None) -> Sequence[int]:
+    """Those of some ascending column positions that are not known; None: there is no image."""
+    if known is None:
+        return ordinals
+    if isinstance(known, list):
+        return ()
+    width = known.get(WIDTH)
+    return [ordinal for ordinal in ordinals if ordinal not in known and (width is None or ordinal < width)]
+
+
+def value_in(known: Known, ordinal: int) -> SourceValue:
+    """The value at a position that is not missing."""
+    if isinstance(known, dict):
+        return known.get(ordinal)
+    return known[ordinal] if ordinal < len(known) else None
 
 
 def row_keys(columns: Sequence[pa.Array]) -> list[bytes]:

@@ -60,7 +60,7 @@ def snapshot_rows(
         raise RejectedInput.of(tuple(problems))
     markers = pa.repeat(pa.scalar(int(marker), pa.int32()), given.num_rows)
     typed = pa.RecordBatch.from_arrays([*arrays, markers], schema=rules.schema.arrow)
-    images = _images(typed, rules) if rules.options.partial_updates is PartialUpdates.COMPLETE else None
+    images = _images(typed, marker, rules) if rules.options.partial_updates is PartialUpdates.COMPLETE else None
     return LandingRows(typed, typed.num_rows, has_snapshots=True, images=images)
 
 
@@ -180,13 +180,14 @@ def _is_kin(given: pa.DataType, wanted: pa.DataType) -> bool:
     return any(is_kind(given) and is_kind(wanted) for is_kind in kinds)
 
 
-def _images(typed: pa.RecordBatch, rules: RowRules) -> ImageRows:
+def _images(typed: pa.RecordBatch, marker: RowMarker, rules: RowRules) -> ImageRows:
     columns = [
         [source_value(value, rules.options.encoding_of(column.name)) for value in typed.column(column.name).to_pylist()]
         for column in rules.schema.columns
     ]
     keys = row_keys([typed.column(name) for name in rules.schema.key_columns])
-    return ImageRows(keys, [encode_image(row) for row in zip(*columns, strict=True)], {})
+    inserts = range(len(keys)) if marker is RowMarker.INSERT and not rules.schema.bare else ()
+    return ImageRows(keys, [encode_image(row) for row in zip(*columns, strict=True)], {}, inserts)
 
 
 def source_value(value: Any, encoding: BinaryEncoding) -> SourceValue:

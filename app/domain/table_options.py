@@ -23,6 +23,13 @@ class PartialUpdates(StrEnum):
     COMPLETE = "complete"
 
 
+class IncompleteInserts(StrEnum):
+    """What becomes of an insert that lacks a nullable column: it lands NULL there, or is refused."""
+
+    LAND_NULL = "land_null"
+    REJECT = "reject"
+
+
 class NewColumns(StrEnum):
     """What becomes of a column that only a message knows: refused, or added as text."""
 
@@ -117,6 +124,7 @@ class TableOptions:
     source_timezone: str = "UTC"
     """IANA name of the zone of timestamps that come without an offset."""
     binary_encoding: BinaryEncoding = BinaryEncoding.HEX
+    incomplete_inserts: IncompleteInserts = IncompleteInserts.LAND_NULL
     columns: Mapping[str, ColumnOverride] = field(default_factory=dict)
 
     @classmethod
@@ -218,7 +226,7 @@ class TableOptions:
 
 
 _NAMES: Final = tuple(TableOptions.__dataclass_fields__)
-_NEWER: Final = ("dead_letters",)
+_NEWER: Final = ("dead_letters", "incomplete_inserts")
 """Options that programs do not know which may run beside this one."""
 
 _OVERRIDES: Final = tuple(ColumnOverride.__dataclass_fields__)

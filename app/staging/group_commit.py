@@ -31,6 +31,7 @@ from app.staging.typed_batch import Receipt, StagingRequest, TypedBatch
 from app.staging.untyped_request import UntypedRequest
 from app.staging.waiting_request import Waiter, WaitingRequest, parts_of, typed_requests
 from app.staging.writer_state import WriterRecord, WriterState
+from app.telemetry import REPEATED_INSERTS
 
 log = structlog.get_logger()
 
@@ -262,6 +263,7 @@ class GroupCommit:
         outcomes = self._connection.in_transaction(stage)
         for request, outcome in zip(group, outcomes, strict=True):
             if isinstance(outcome, list):
+                REPEATED_INSERTS.inc(sum(staged.rows.repeated_inserts for staged in outcome))
                 request.waiter.set_result([staged.receipt for staged in outcome])
             else:
                 request.waiter.set_exception(outcome)

@@ -17,6 +17,10 @@ SELECT_IMAGES: Final = """
     SELECT array_agg(row_key), array_agg(image), array_agg(sequence) FROM mirrorgate.row_images
     WHERE table_id = %(table_id)s AND generation = %(generation)s AND row_key = ANY(%(keys)b)"""
 
+SELECT_PRESENT: Final = """
+    SELECT array_agg(row_key) FROM mirrorgate.row_images
+    WHERE table_id = %(table_id)s AND generation = %(generation)s AND row_key = ANY(%(keys)b)"""
+
 UPSERT_IMAGES: Final = """
     INSERT INTO mirrorgate.row_images (table_id, generation, row_key, sequence, image)
     SELECT %(table_id)s, %(generation)s, row_key, sequence, image
@@ -57,6 +61,18 @@ def read_images(
         parameters = {"table_id": table_id, "generation": generation, "keys": chunk}
         row = connection.exec_driver_sql(SELECT_IMAGES, parameters, execution_options=BINARY_RESULT).one()
         found.update(zip(row[0] or (), map(StoredImage, row[1] or (), row[2] or ()), strict=True))
+    return found
+
+
+def read_present(
+    connection: sa.Connection, table_id: TableId, generation: Generation, keys: Collection[bytes]
+) -> set[bytes]:
+    """Those of these row keys that have a stored image. A statement of its own, as that of `read_images`."""
+    found: set[bytes] = set()
+    for chunk in _chunks(list(keys)):
+        parameters = {"table_id": table_id, "generation": generation, "keys": chunk}
+        row = connection.exec_driver_sql(SELECT_PRESENT, parameters, execution_options=BINARY_RESULT).one()
+        found.update(row[0] or ())
     return found
 
 

@@ -20,7 +20,7 @@ from app.errors import RejectedInput
 from app.staging.commit_outcome import OpenTransaction
 from app.staging.letter_book import LetterBook
 from app.staging.receipt_book import ReceiptBook
-from app.staging.row_images import read_images, write_images
+from app.staging.row_images import read_images, read_present, write_images
 from app.staging.sequence_lock import Counters, Gate, lock_counters, read_gates
 from app.staging.source_positions import record_source_position, source_positions
 from app.staging.staged_blocks import BatchBorders, NewBlock, stage_block
@@ -87,7 +87,7 @@ def stage_requests(
 
 
 def check_gaps(connection: sa.Connection, batches: Sequence[TypedBatch]) -> None:
-    """Raises RejectedInput `incomplete_update` where no row image that is stored now fills a gap."""
+    """Raises RejectedInput, as `ImageOverlay.complete` does, where the row images that are stored now do not fit."""
     for batch in batches:
         _overlay(connection, batch.table, [batch]).complete(batch.rows)
 
@@ -139,7 +139,7 @@ class _LockedTable:
     """The positions that this transaction moves."""
 
     def check(self, batch: TypedBatch) -> tuple[LandingRows, Layer]:
-        """The rows as they will land. Raises TableMoved, or RejectedInput `incomplete_update`."""
+        """The rows as they will land. Raises TableMoved, or RejectedInput as `ImageOverlay.complete` does."""
         if not self.gate.admits(batch.table):
             raise TableMoved
         if batch.rows.has_snapshots and self.cdc_started != batch.table.cdc_started:
@@ -160,8 +160,13 @@ class _LockedTable:
             Receipt(str(batch.table.name), batch.table.generation, sequence, rows.changes, rows.rows), rows
         )
 
+    @property
+    def _is_as_typed(self) -> bool:
+        """Whether all members land as they were typed: row images changed nothing."""
+        return all(rows is batch.rows for batch, rows in self.members)
+
     def block(self, payload: bytes | None) -> NewBlock:
-        """The block of all members; without a `payload`, theirs is encoded now."""
+        """The block of all members; without a `payload` that holds their rows, they are encoded now."""
         table = self.members[0][0].table
         all_rows = [rows for _, rows in self.members]
         return NewBlock(
@@ -170,7 +175,7 @@ class _LockedTable:
             table.schema_version,
             BatchSequence(self.counters.last_sequence + 1),
             [BatchBorders(rows.changes, rows.rows) for rows in all_rows],
-            payload or encode_payload([rows.batch for rows in all_rows]),
+            payload if payload and self._is_as_typed else encode_payload([rows.batch for rows in all_rows]),
             all_rows[-1].ends_transaction,
             next((rows.source_position for rows in reversed(all_rows) if rows.source_position), None),
         )
@@ -203,9 +208,12 @@ def _locked(connection: sa.Connection, requests: Sequence[StagingRequest]) -> di
 
 
 def _overlay(connection: sa.Connection, table: Table, members: Sequence[TypedBatch]) -> ImageOverlay:
-    wanted = {key for member in members if member.rows.images for key in member.rows.images.wanted()}
+    images = [member.rows.images for member in members if member.rows.images]
+    wanted = set[bytes]().union(*(rows.wanted() for rows in images))
+    asked = set[bytes]().union(*(rows.asked() for rows in images)) - wanted
     stored = read_images(connection, table.table_id, table.generation, wanted) if wanted else {}
-    return ImageOverlay(table, stored)
+    present = read_present(connection, table.table_id, table.generation, asked) if asked else frozenset()
+    return ImageOverlay(table, stored, present)
 
 
 def _positions(connection: sa.Connection, members: Sequence[TypedBatch]) -> Mapping[str, str]:

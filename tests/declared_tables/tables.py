@@ -14,6 +14,7 @@ from app.domain.table_options import (
     DEFAULT_OPTIONS,
     BinaryEncoding,
     ColumnOverride,
+    IncompleteInserts,
     InitialLoad,
     InsertMarker,
     NewColumns,
@@ -103,6 +104,7 @@ def options_for(draw: st.DrawFn, schema: TableSchema) -> TableOptions:
         sources=tuple(draw(st.lists(st.sampled_from(["a", "b.c", "c.b.a"]), max_size=2, unique=True))),
         source_timezone=draw(st.sampled_from(["UTC", "Europe/Berlin"])),
         binary_encoding=draw(st.sampled_from(BinaryEncoding)),
+        incomplete_inserts=draw(st.sampled_from(IncompleteInserts)),
         columns=draw(st.dictionaries(st.sampled_from(schema.names) | column_names, overrides, max_size=2)),
     )
     return options if _fit(options, schema) else DEFAULT_OPTIONS

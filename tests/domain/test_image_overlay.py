@@ -27,6 +27,7 @@ NARROW: Final = schema_of({"id": "int64", "name": "string"}, ["id"], required=["
 SCHEMA: Final = schema_of({"id": "int64", "name": "string", "total": "decimal(9,2)"}, ["id"], required=["id"])
 ADA: Final[Image] = {"id": 1, "name": "Ada", "total": "1.5"}
 BOB: Final[Image] = {"id": 2, "name": "Bob", "total": None}
+CY: Final[Image] = {"id": 3, "name": None, "total": None}
 
 
 def table_with(schema: TableSchema = SCHEMA, **members: Any) -> Table:
@@ -119,16 +120,8 @@ def test_a_partial_update_lands_as_the_full_row(changes: list[Change], rows: lis
         ([delete({"id": 1}, 0), update(None, {"id": 1, "name": "Eve"}, 1)], 1, ["total"]),
         ([update({"id": 1}, {"id": 9}, 0), update(None, {"id": 1, "total": 2}, 1)], 1, ["name"]),
         ([delete({"id": 1}, 0), update({"id": 1}, {"id": 9, "total": 2}, 1)], 1, ["name"]),
-        ([update({"id": 3}, {"id": 1, "total": 2}, 0)], 0, ["name"]),
     ],
-    ids=[
-        "unknown row",
-        "unknown row and nothing new",
-        "deleted",
-        "moved away",
-        "moved after delete",
-        "moved onto another",
-    ],
+    ids=["unknown row", "unknown row and nothing new", "deleted", "moved away", "moved after delete"],
 )
 def test_a_partial_update_without_an_image_is_refused_by_column(
     changes: list[Change], index: int, columns: list[str]
@@ -162,31 +155,113 @@ def test_a_deleted_row_is_unknown_to_the_next_batch_although_its_image_is_stored
         complete(overlay, [update(None, {"id": 1, "total": 2})])
 
 
-def test_a_column_added_after_the_image_is_named_and_never_null() -> None:
-    images = stored(table_with(NARROW), [insert({"id": 1, "name": "Ada"})])
-    overlay = ImageOverlay(table_with(), images)
-    with refused() as refusal:
-        complete(overlay, [update(None, {"id": 1, "name": "Eve"})])
-    assert refusal.places == [(Code.INCOMPLETE_UPDATE, 0, "/after/total", "total")]
+def test_a_column_newer_than_the_image_completes_with_null_as_the_mirrored_row_has_it() -> None:
+    overlay = ImageOverlay(table_with(), stored(table_with(NARROW), [insert({"id": 1, "name": "Ada"})]))
+    rows, layer = complete(overlay, [update(None, {"id": 1, "name": "Eve"})])
+    assert [tuple(row.values()) for row in rows] == [(1, "Eve", None, 1)]
+    assert [decode_image(image) for image in layer.values() if image] == [{0: 1, 1: "Eve", 2: None}]
     rows, _ = complete(overlay, [update(None, {"id": 1, "total": 2}), update(None, {"id": 1, "name": "Eve"})])
     assert [(row["name"], row["total"]) for row in rows] == [("Ada", Decimal(2)), ("Eve", Decimal(2))]
+
+
+def test_a_column_newer_than_an_image_with_unknown_columns_completes_with_null() -> None:
+    older = table_with(schema_of({"id": "int64", "name": "string", "city": "string"}, ["id"], ["id"]))
+    newer = table_with(schema_of({"id": "int64", "name": "string", "city": "string", "total": "int64"}, ["id"], ["id"]))
+    overlay = ImageOverlay(newer, stored(older, [insert({"id": 1, "name": "Ada"})]))
+    rows, _ = complete(overlay, [update(None, {"id": 1, "city": "Rome"})])
+    assert [tuple(row.values()) for row in rows] == [(1, "Ada", "Rome", None, 1)]
+    with refused() as refusal:
+        complete(overlay, [update(None, {"id": 1, "total": 2})])
+    assert refusal.places == [(Code.INCOMPLETE_UPDATE, 0, "/after/city", "city")]
+
+
+def test_an_image_of_an_earlier_program_with_unknown_columns_stays_unknown_beyond_them() -> None:
+    overlay = ImageOverlay(table_with(), {b"1": StoredImage(b'{"0":1,"2":"1.5"}', BatchSequence(1))})
+    with refused() as refusal:
+        complete(overlay, [update(None, {"id": 1, "total": 2})])
+    assert [column for _, _, _, column in refusal.places] == ["name"]
 
 
 def test_all_updates_that_nothing_completes_are_named_at_once() -> None:
     partial = [update(None, {"id": 3, "total": 1}, 0), update(None, {"id": 3, "name": "x"}, 1)]
     with refused() as refusal:
-        complete(ImageOverlay(table_with(), {}), [*partial, insert({"id": 3}, 2), update(None, {"id": 3}, 3)])
+        complete(ImageOverlay(table_with(), {}), [*partial, insert(CY, 2), update(None, {"id": 3}, 3)])
     assert [(index, column) for _, index, _, column in refusal.places] == [(0, "name"), (1, "total")]
 
 
 def test_a_move_that_cannot_be_completed_leaves_the_row_under_its_old_key_to_the_changes_behind_it() -> None:
-    overlay = ImageOverlay(table_with(), stored(table_with(NARROW), [insert({"id": 1, "name": "Ada"})]))
+    overlay = ImageOverlay(table_with(), {b"1": StoredImage(b'{"0":1,"1":"Ada"}', BatchSequence(1))})
     of_layer = _seen_without_name(insert({"id": 2, "total": 1}))
     moves = [update({"id": 1}, {"id": 8, "name": "x"}, 1), update({"id": 2}, {"id": 9, "total": 3}, 2)]
     behind = [update(None, {"id": 1, "total": 2}, 3), update(None, {"id": 2, "name": "Bob"}, 4)]
     with refused() as refusal:
         complete(overlay, [of_layer, *moves, *behind])
     assert [(index, column) for _, index, _, column in refusal.places] == [(1, "total"), (2, "name")]
+
+
+def test_an_insert_that_does_not_give_a_column_lands_null_and_leaves_it_unknown() -> None:
+    overlay = ImageOverlay(table_with(), {})
+    rows, layer = complete(overlay, [insert({"id": 1, "name": "Ada"})])
+    assert [tuple(row.values()) for row in rows] == [(1, "Ada", None, 0)]
+    overlay.adopt(layer, BatchSequence(1))
+    with refused() as refusal:
+        complete(overlay, [update(None, {"id": 1, "name": "Eve"})])
+    assert refusal.places == [(Code.INCOMPLETE_UPDATE, 0, "/after/total", "total")]
+    rows, _ = complete(overlay, [update(None, {"id": 1, "total": 2}), update(None, {"id": 1, "name": "Eve"})])
+    assert [tuple(row.values()) for row in rows] == [(1, "Ada", Decimal(2), 1), (1, "Eve", Decimal(2), 1)]
+
+
+@pytest.mark.parametrize("shift", [[(1, 2), (2, 3)], [(2, 3), (1, 2)]], ids=["ascending", "descending"])
+def test_a_shift_of_keys_moves_each_rows_own_values(shift: list[tuple[int, int]]) -> None:
+    moves = [update({"id": old}, {"id": new}) for old, new in shift]
+    rows = landed(moves, after=[insert(ADA), insert(BOB)])
+    assert sorted(row for row in rows if row[-1] == 0) == [(2, *ADA_NOW[1:], 0), (3, *BOB_NOW[1:], 0)]
+
+
+def test_rows_that_swap_their_keys_keep_their_values() -> None:
+    moves = [update({"id": 1}, {"id": 2}), update({"id": 2}, {"id": 1})]
+    rows = [(1, None, None, 2), (2, None, None, 2), (2, *ADA_NOW[1:], 0), (1, *BOB_NOW[1:], 0)]
+    assert landed(moves, after=[insert(ADA), insert(BOB)]) == rows
+
+
+@pytest.mark.parametrize(
+    "before",
+    [[insert(ADA), insert(BOB)], [insert(BOB), update({"id": 2}, {"id": 1, "name": "Ada"}), insert(BOB)]],
+    ids=["inserted", "moved there"],
+)
+def test_a_key_change_onto_a_key_that_another_row_has_is_refused(before: list[Change]) -> None:
+    with refused() as refusal:
+        landed([update({**BOB}, {**BOB, "id": 1}, 7)], after=before)
+    assert refusal.places == [(Code.KEY_IN_USE, 7, "/after/id", "id")]
+    assert landed([delete({"id": 1}), update({**BOB}, {**BOB, "id": 1})], after=before)[-1] == (1, "Bob", None, 0)
+
+
+def test_rows_without_an_image_leave_a_key_change_ambiguous() -> None:
+    moves = [update({"id": 1}, {**ADA, "id": 2}, 0), update({"id": 2}, {**BOB, "id": 3}, 1)]
+    with refused() as refusal:
+        landed(moves)
+    assert {(code, index) for code, index, _, _ in refusal.places} == {
+        (Code.AMBIGUOUS_KEY_CHANGE, 0),
+        (Code.AMBIGUOUS_KEY_CHANGE, 1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("again", "markers"),
+    [([insert(CY)], [4]), ([insert(BOB), insert(CY)], [0, 4]), ([insert(CY), update(CY, CY), insert(BOB)], [4, 1, 0])],
+)
+def test_an_insert_of_a_key_that_has_a_row_lands_as_an_upsert_and_is_counted(
+    again: list[Change], markers: list[int]
+) -> None:
+    overlay = ImageOverlay(table_with(), {})
+    overlay.adopt(complete(overlay, [insert(CY)])[1], BatchSequence(1))
+    rows, _ = overlay.complete(landing_rows(again, overlay.table.row_rules))
+    assert [row["__rowMarker__"] for row in rows.batch.to_pylist()] == markers
+    assert rows.repeated_inserts == 1
+
+
+def test_an_insert_after_a_delete_of_its_key_lands_as_an_insert() -> None:
+    assert landed([delete({"id": 1}), insert(ADA)], after=[insert(ADA)])[-1] == (*ADA_NOW, 0)
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_rows_keep_the_order_of_their_changes_and_nothing_is_collapsed() -> None
 
 
 def test_changes_and_rows_are_counted_apart() -> None:
-    landed = landing_rows([insert(ADA), update({"id": "7"}, ADA)], SCHEMA)
+    landed = landing_rows([insert({**ADA, "id": "7"}), update({"id": "7"}, ADA)], SCHEMA)
     assert (landed.changes, landed.rows) == (2, 3)
 
 

@@ -49,7 +49,7 @@ def histories(draw: st.DrawFn) -> tuple[list[Change], State]:
             changes.append(delete(image(state.pop(old)), index))
             continue
         elif old is not None and (key == old or key not in state):
-            changes.append(update({"id": draw(spellings(old))}, image(row), index))
+            changes.append(update(image(state[old]), image(row), index))
             del state[old]
         else:
             continue
@@ -90,7 +90,7 @@ def test_cutting_a_history_into_batches_changes_no_row(history: tuple[list[Chang
 @given(keys=st.lists(st.integers(0, 3), min_size=2, max_size=8))
 def test_a_changed_key_deletes_the_old_row_right_before_it_inserts_the_new_one(keys: list[int]) -> None:
     full: Image = {"name": "Ada", "total": "1"}
-    moves = [update({"id": old}, {**full, "id": new}) for old, new in itertools.pairwise(keys)]
+    moves = [update({**full, "id": old}, {**full, "id": new}) for old, new in itertools.pairwise(keys)]
     rows = landing_rows([insert({**full, "id": keys[0]}), *moves], SCHEMA).batch.to_pylist()
     markers = [(row["id"], row["__rowMarker__"]) for row in rows[1:]]
     expected = []

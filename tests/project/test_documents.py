@@ -35,7 +35,16 @@ def test_the_codes_of_change_requests_are_those_that_their_way_through_the_code_
     modules = [path for part in ("formats", "ingest") for path in (REPOSITORY / "app" / part).glob("*.py")]
     routes = ("auth", "change_routes", "decompression", "memory_budget", "rate_limits", "request_body")
     modules += [REPOSITORY / "app/api" / f"{name}.py" for name in routes]
-    rules = ("backlog", "image_overlay", "input_limits", "names", "row_builder", "snapshot_rows", "source_order")
+    rules = (
+        "backlog",
+        "image_overlay",
+        "input_limits",
+        "key_changes",
+        "names",
+        "row_builder",
+        "snapshot_rows",
+        "source_order",
+    )
     rules += ("typed_columns",)
     modules += [REPOSITORY / "app/domain" / f"{name}.py" for name in rules]
     named = {Code[name] for path in modules for name in re.findall(r"\bCode\.([A-Z_]+)", path.read_text())}

@@ -15,7 +15,7 @@ from app.staging.file_plans import SELECT_LAST_FILES
 from app.staging.landing_ledger import SELECT_FILE_POSITIONS, SELECT_TABLES_TO_REPAIR, SELECT_UNRECORDED
 from app.staging.metadata_blocks import SELECT_LAST_BLOCKS
 from app.staging.replicate_sources import SELECT_BY_SCHEMA_ID, SELECT_SOURCE
-from app.staging.row_images import SELECT_IMAGES
+from app.staging.row_images import SELECT_IMAGES, SELECT_PRESENT
 from app.staging.source_positions import SELECT_POSITIONS
 from app.staging.staged_blocks import SELECT_BATCH, SELECT_PENDING, SELECT_RANGE
 from app.staging.table_registry import SELECT_BY_IDS, SELECT_BY_NAME, SELECT_BY_ROUTE
@@ -25,7 +25,9 @@ from tests.support.databases import create_database, database_in
 from tests.support.gateway_parts import registered
 from tests.support.schemas import schema_of
 
-READ_IMAGES = sa.text(re.sub(r"%\((\w+)\)[sb]", r":\1", SELECT_IMAGES))
+READ_IMAGES, READ_PRESENT = (
+    sa.text(re.sub(r"%\((\w+)\)[sb]", r":\1", statement)) for statement in (SELECT_IMAGES, SELECT_PRESENT)
+)
 BATCHES = 5_000
 LIFE = {"table_ids": [1], "generations": [1]}
 FILES = 4_000
@@ -143,6 +145,7 @@ def explained(engine: sa.Engine, query: sa.TextClause, **parameters: Any) -> lis
         (DELETE_SOURCES, {}, 0),
         (SELECT_POSITIONS, {"tasks": ["task"]}, 1),
         (READ_IMAGES, {"keys": [b"1", b"20", b"none"]}, 2),
+        (READ_PRESENT, {"keys": [b"1", b"20", b"none"]}, 2),
         (SELECT_NEXT, {"after": 0, "most": 2}, 2),
         (SELECT_WAITING, {"table_ids": [1]}, 5),
     ],
@@ -174,6 +177,7 @@ def explained(engine: sa.Engine, query: sa.TextClause, **parameters: Any) -> lis
         "the sources of a table",
         "the positions of a table",
         "some row images",
+        "which row images there are",
         "the next waiting dead letters",
         "how many dead letters wait",
     ],
