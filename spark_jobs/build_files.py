@@ -38,7 +38,7 @@ FEW_FILES: Final = 4
 
 _ENGINES = threading.Lock()
 
-_NO_RESULT: Final = dict.fromkeys(("temp_name", "file_bytes", "file_sha256", "code", "detail"))
+_NO_RESULT: Final = dict.fromkeys(("temp_name", "file_bytes", "file_sha256", "code", "detail", "remedy"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,7 @@ class BuildFailure:
     order: BuildOrder
     code: Code
     detail: str
+    remedy: str
 
 
 def build_files(
@@ -127,16 +128,16 @@ def _attempt(place: BuildPlace, position: int, order: BuildOrder) -> dict[str, A
             "file_sha256": built.file_sha256,
         }
     except MirrorgateError as error:
-        return result | {"code": str(error.code), "detail": error.detail}
+        return result | {"code": str(error.code), "detail": error.detail, "remedy": error.remedy}
     except Exception as error:  # noqa: BLE001  # a task answers for each file
         failure = described(error)
         code = Code.BUILD_FAILED if failure.code is Code.INTERNAL else failure.code
-        return result | {"code": str(code), "detail": failure.detail}
+        return result | {"code": str(code), "detail": failure.detail, "remedy": failure.remedy}
 
 
 def _result(order: BuildOrder, row: Mapping[str, Any]) -> BuiltFile | BuildFailure:
     if row["code"] is not None:
-        return BuildFailure(order, Code(row["code"]), row["detail"])
+        return BuildFailure(order, Code(row["code"]), row["detail"], row["remedy"])
     return BuiltFile(order.planned, order.epoch, row["temp_name"], row["file_bytes"], row["file_sha256"])
 
 

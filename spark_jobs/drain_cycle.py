@@ -332,7 +332,7 @@ class DrainCycle:
         orders = [BuildOrder(file, epoch) for file in files]
         for built in self._build(orders):
             if isinstance(built, BuildFailure):
-                raise InvariantBroken(built.code, built.detail)
+                raise InvariantBroken(built.code, built.detail, remedy=built.remedy)
             repair_file(self.zone, table, self.installation_id, built)
             with self.engine.begin() as connection:
                 record_repaired(connection, built)

@@ -112,7 +112,7 @@ class Publishing:
         for entry, result in results:
             with _kept(failures, entry.table_id):
                 if isinstance(result, BuildFailure):
-                    raise InvariantBroken(result.code, result.detail)
+                    raise InvariantBroken(result.code, result.detail, remedy=result.remedy)
                 files.append(result)
         nominated = set().union(*_together(self._nominate, files, failures))
         visible = []

@@ -20,6 +20,7 @@ _REMEDIES: Final = {
     errno.ESTALE: "Mount the file system again.",
     errno.ENOENT: "Check that the landing zone is mounted; a file that was lost is built again by itself.",
 }
+_REPORT: Final = "Report it with this line and the version; what failed is tried again by itself."
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ def described(error: BaseException) -> Failure:
     if isinstance(error, OSError):
         remedy = _REMEDIES.get(error.errno or 0) or _remedy(Code.STORAGE_FAILED)
         return Failure(Code.STORAGE_FAILED, _storage_text(error), remedy)
-    return Failure(Code.INTERNAL, f"{type(error).__name__} {_place(error)}".strip(), _remedy(Code.INTERNAL))
+    return Failure(Code.INTERNAL, f"{type(error).__name__} {_place(error)}".strip(), _REPORT)
 
 
 def _storage_text(error: OSError) -> str:
@@ -47,7 +48,7 @@ def _storage_text(error: OSError) -> str:
         return str(error) or type(error).__name__
     name = errno.errorcode.get(error.errno, str(error.errno))
     where = f" at {error.filename}" if error.filename else ""
-    return f"{name} ({os.strerror(error.errno)}){where}"
+    return f"{name} ({error.strerror or os.strerror(error.errno)}){where}"
 
 
 def _place(error: BaseException) -> str:

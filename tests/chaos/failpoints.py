@@ -35,6 +35,14 @@ _STEPS: Final[dict[str, tuple[Any, str]]] = {
 
 POINTS: Final = tuple(f"{when} {step}" for step in _STEPS for when in ("before", "after"))
 
+_OUTSIDE_OF_A_TABLE: Final = ("W4 plan", "W4 plan of held tables", "W9 next files")
+"""Steps that wrap what is done for each table: what fails there fails for all, and the loop tries them again."""
+
+CONTAINED: Final = frozenset(
+    f"{when} {step}" for step in _STEPS if step not in _OUTSIDE_OF_A_TABLE for when in ("before", "after")
+)
+"""Points where an exception that nobody foresaw must stop one table only."""
+
 
 @contextmanager
 def failpoints(reached: Callable[[str], None]) -> Iterator[None]:

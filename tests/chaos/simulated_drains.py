@@ -11,6 +11,7 @@ from uuid import uuid4
 import sqlalchemy as sa
 
 from app.domain.drain_plan import FileLimits
+from app.errors import TemporarilyUnavailable
 from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.parquet_file import FileLayout
 from app.landing.zone import LandingZone
@@ -18,7 +19,7 @@ from app.staging.leases import renew_lease
 from spark_jobs.build_files import BuildPlace
 from spark_jobs.drain_cycle import DrainCycle
 from tests.chaos.building import builds_in_process
-from tests.chaos.failpoints import failpoints
+from tests.chaos.failpoints import CONTAINED, failpoints
 from tests.chaos.faulty_zone import FaultyZone, Trouble, Troubles
 
 END_LEASE: Final = sa.text("UPDATE mirrorgate.workers SET lease_until = clock_timestamp() WHERE worker_id = :worker_id")
@@ -48,6 +49,8 @@ class SimulatedDrains:
         """Called while a drain stands paused."""
         self.paused_at: Callable[[str], bool] = lambda _: self._source.random() < 0.02
         self.dies_at: Callable[[str], bool] = lambda _: self._source.random() < 0.02
+        self.fails_at: Callable[[str], bool] = lambda point: point in CONTAINED and self._source.random() < 0.01
+        """Where an error that nobody foresaw is raised; the drain goes on, and so do its other tables."""
 
     @contextmanager
     def opened(self) -> Iterator[None]:
@@ -76,7 +79,11 @@ class SimulatedDrains:
             self._running = before
 
     def _publish(self, drain: DrainCycle) -> None:
-        due = drain.due()
+        try:
+            due = drain.due()
+        except TemporarilyUnavailable as error:  # the drain's loop waits and looks again
+            self.events[f"waited for {error.code}"] += 1
+            return
         self._source.shuffle(due)
         claimed, alone = drain.prepare_held(due)
         claimed += [entry for table_id in alone if (entry := drain.prepare(table_id)) is not None]
@@ -88,6 +95,9 @@ class SimulatedDrains:
             return
         if self.dies_at(point):
             self._die(point)
+        if self.fails_at(point):
+            self.events[f"unforeseen {point}"] += 1
+            raise ArithmeticError(point)
         # A paused transaction keeps its locks, and Postgres ends it: that is the case of death.
         if self._depth < DEEPEST and "not committed" not in point and self.paused_at(point):
             self.events[f"paused {point}"] += 1

@@ -49,7 +49,7 @@ def pause_once(history: Simulation, point: str, meanwhile: Callable[[], None]) -
         return bool(left) and reached == left[0] and bool(left.pop())
 
     history.drains.calm = False
-    history.drains.dies_at = lambda _: False
+    history.drains.dies_at = history.drains.fails_at = lambda _: False
     history.drains.troubled = False
     history.drains.paused_at = paused
     history.drains.between = meanwhile

@@ -16,4 +16,5 @@ def test_whatever_dies_or_fails_everything_acknowledged_lands_once_and_in_order(
         assert history.oracle.rows_checked > 500
         assert sum(count for event, count in events.items() if event.startswith("killed")) > 10
         assert sum(count for event, count in events.items() if event.startswith("storage")) > 10
+        assert sum(count for event, count in events.items() if event.startswith("unforeseen")) > 5
         assert events["clock set back"] > 2
