@@ -7,7 +7,7 @@ from typing import Annotated, Final, NoReturn
 import typer
 from rich.console import Console
 
-from app import cli_declare, cli_operate, cli_release  # noqa: F401  # they add their commands to `tables`
+from app import cli_declare, cli_operate, cli_release, cli_verify  # noqa: F401  # they add their commands to `tables`
 from app.cli_access import audit, keys
 from app.cli_dead_letters import dead_letters
 from app.cli_doctor import doctor

@@ -1,0 +1,104 @@
+"""`mirrorgate tables verify`, apart from the terminal: the ledger in the database against the files in the zone."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from app.domain.table import FileNumber, Table, TableState
+from app.domain.zone_findings import ZoneCheck
+from app.errors import Code, Misconfigured
+from app.landing.folder_marker import marker_instead
+from app.landing.open_zone import ZonePlace, open_zone
+from app.landing.verification import (
+    Listing,
+    Recorded,
+    Report,
+    compare_files,
+    note_marker,
+    note_unexpected,
+)
+from app.staging.database import Engine, installation_id, translated_errors
+from app.staging.landing_ledger import LedgerEntry, list_files, recorded_number
+from app.staging.table_registry import find_table_by_id
+from app.zone_claim import look_at_zone
+
+_PAGE: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """The report on one table; None when the table was dropped or recreated meanwhile."""
+
+    table: Table
+    report: Report | None
+
+    def to_json(self) -> dict[str, Any]:
+        shown: dict[str, Any] = {"table": str(self.table.name), "generation": self.table.generation}
+        if self.report is None:
+            return shown | {"skipped": "it is being dropped or recreated"}
+        report = self.report
+        return shown | {
+            "compared": report.compared,
+            "removed": report.removed,
+            "beyond_history": report.beyond_history,
+            "differences": [
+                {"problem": str(one.problem), "path": one.path, "detail": one.detail} for one in report.differences
+            ],
+        }
+
+
+def require_own_zone(engine: Engine, place: ZonePlace) -> None:
+    """Raise Misconfigured unless the zone is the one that the database publishes into: all else would seem missing."""
+    for seen in look_at_zone(engine, place):
+        if seen.instead is not None:
+            code = Code.LANDING_ZONE_CHANGED if seen.check is ZoneCheck.KNOWN else Code.LANDING_ZONE_TAKEN
+            raise Misconfigured(code, seen.instead)
+
+
+def files_to_compare(engine: Engine, tables: list[Table]) -> int:
+    """How many files there are in the ledger at the most, for a progress bar."""
+    with translated_errors(), engine.begin() as connection:
+        return sum(recorded_number(connection, table.table_id) for table in tables)
+
+
+def verify_table(engine: Engine, place: ZonePlace, table: Table, on_file: Callable[[], None]) -> Verified:
+    """Compare what is there of one table, while drains and mirroring may go on; raises OSError when the store fails.
+
+    The ledger is read before and after the listing, so that a file which is published meanwhile is neither missed nor
+    unexpected.
+    """
+    zone, report = open_zone(place), Report()
+    with translated_errors(), engine.begin() as connection:
+        owner, last = installation_id(connection), recorded_number(connection, table.table_id)
+    listing = Listing(zone, table.name)
+    known_from = FileNumber(last + 1)
+    files = _recorded(engine, table, last)
+    for number in compare_files(zone, listing, files, report, last=last, now=datetime.now(UTC)):
+        known_from = min(known_from, number)
+        on_file()
+    if listing.kinds[table.name.folder] or last:
+        note_marker(listing, report, marker_instead(zone, table, owner))
+    planned = max((entry.number for entry in _pages(engine, table, last)), default=last)
+    note_unexpected(listing, report, known_from=known_from, planned_through=planned)
+    with translated_errors(), engine.begin() as connection:
+        now = find_table_by_id(connection, table.table_id)
+    same = now is not None and now.generation == table.generation and now.state is not TableState.DROPPING
+    return Verified(table, report if same else None)
+
+
+def _recorded(engine: Engine, table: Table, last: FileNumber) -> Iterator[Recorded]:
+    for entry in _pages(engine, table, FileNumber(0)):
+        if entry.number > last:
+            return
+        yield Recorded(entry.number, entry.file_bytes, entry.file_sha256, entry.published_at)
+
+
+def _pages(engine: Engine, table: Table, after: FileNumber) -> Iterator[LedgerEntry]:
+    while True:
+        with translated_errors(), engine.begin() as connection:
+            page = list_files(connection, table.table_id, table.generation, after=after, most=_PAGE)
+        yield from page
+        if len(page) < _PAGE:
+            return
+        after = page[-1].number

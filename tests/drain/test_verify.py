@@ -1,0 +1,202 @@
+"""`mirrorgate tables verify` finds what differs between ledger and landing zone, and nothing where nothing does."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from structlog.testing import capture_logs
+
+from app.domain.landing_file import file_name
+from app.domain.table import FileNumber
+from app.landing.local_zone import LocalZone
+from app.verify_tables import require_own_zone, verify_table
+from tests.drain.conftest import NewDrain
+from tests.drain.test_landing_zone_command import Terminal, terminal
+from tests.support import sql
+from tests.support.gateway_parts import current, registered, stage_keys
+from tests.support.onelake import Trust
+from tests.support.onelake.clients import place
+from tests.support.onelake.fixtures import NewOneLake, new_onelake, trust
+from tests.support.schemas import schema_of
+from tests.support.small_drain import publish_pending
+
+__all__ = ["new_onelake", "terminal", "trust"]
+
+ID = schema_of({"id": "int64"}, ["id"])
+
+
+def named(number: int) -> str:
+    return file_name(FileNumber(number))
+
+
+@pytest.fixture
+def folder(engine: sa.Engine, landing_zone: Path, new_drain: NewDrain) -> Path:
+    """The folder of a table with four files; the first two are consumed, the others are not."""
+    registered(engine, "t", ID)
+    registered(engine, "empty", ID)
+    cycle = new_drain()
+    for key in (1, 2, 3, 4):
+        stage_keys(engine, current(engine, "t"), [key])
+        publish_pending(cycle)
+    folder = landing_zone / "t"
+    for number, processed in ((1, "_FilesReadyToDelete"), (2, "_ProcessedFiles")):
+        (folder / processed).mkdir()
+        (folder / named(number)).rename(folder / processed / named(number))
+    return folder
+
+
+def report(terminal: Terminal, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
+    status, output = terminal.run("tables", "verify", *arguments, "--json")
+    return status, json.loads(output)
+
+
+def test_nothing_differs_where_nothing_was_touched(terminal: Terminal, folder: Path) -> None:
+    status, tables = report(terminal, "--all")
+    assert status == 0
+    assert [(entry["table"], entry["compared"], entry["differences"]) for entry in tables] == [
+        ("empty", 0, []),
+        ("t", 4, []),
+    ]
+    assert terminal.run("tables", "verify", "t") == (0, "t: 4 files compared, 0 removed by mirroring, no difference\n")
+
+
+def emptied(folder: Path) -> None:
+    (folder / named(3)).write_bytes(b"")
+
+
+def one_bit(folder: Path) -> None:
+    content = bytearray((folder / "_ProcessedFiles" / named(2)).read_bytes())
+    content[20] ^= 1
+    (folder / "_ProcessedFiles" / named(2)).write_bytes(content)
+
+
+def deleted(folder: Path) -> None:
+    (folder / named(3)).unlink()
+
+
+def last_deleted(folder: Path) -> None:
+    (folder / named(4)).unlink()
+
+
+def second(folder: Path) -> None:
+    (folder / named(2)).write_bytes((folder / "_ProcessedFiles" / named(2)).read_bytes())
+
+
+def beyond(folder: Path) -> None:
+    (folder / named(9)).write_bytes((folder / named(4)).read_bytes())
+
+
+def stray(folder: Path) -> None:
+    (folder / "notes.txt").touch()
+
+
+def fifo(folder: Path) -> None:
+    (folder / named(4)).unlink()
+    os.mkfifo(folder / named(4))
+
+
+def marker(folder: Path) -> None:
+    (folder / "_gateway.json").write_text("broken")
+
+
+@pytest.mark.parametrize(
+    ("harm", "problems"),
+    [
+        (emptied, ["changed 3"]),
+        (one_bit, ["changed 2"]),
+        (deleted, ["missing 3"]),
+        (last_deleted, ["missing 4"]),
+        (second, ["unexpected 2"]),
+        (beyond, ["unexpected 9"]),
+        (stray, ["unexpected notes.txt"]),
+        (fifo, ["changed 4", "unexpected 4"]),
+        (marker, ["marker _gateway.json"]),
+    ],
+)
+def test_what_differs_is_named_and_the_exit_code_says_so(
+    terminal: Terminal, folder: Path, harm: Callable[[Path], None], problems: list[str]
+) -> None:
+    harm(folder)
+    status, [entry] = report(terminal, "t")
+    assert status == 1
+    found = [
+        f"{one['problem']} {one['path'].rpartition('/')[2].removesuffix('.parquet').lstrip('0')}"
+        for one in entry["differences"]
+    ]
+    assert found == problems
+    status, output = terminal.run("tables", "verify", "t")
+    assert (status, output.count("\n")) == (1, 1 + len(problems))
+
+
+def test_files_that_mirroring_removed_a_week_after_they_were_published_are_not_missing(
+    engine: sa.Engine, terminal: Terminal, folder: Path
+) -> None:
+    for processed in ("_FilesReadyToDelete", "_ProcessedFiles"):
+        for file in (folder / processed).iterdir():
+            file.unlink()
+    status, [entry] = report(terminal, "t")
+    assert (status, len(entry["differences"])) == (1, 2)
+    sql.run(engine, "UPDATE mirrorgate.landing_files SET published_at = published_at - interval '8 days'")
+    status, [entry] = report(terminal, "t")
+    assert (status, entry["removed"], entry["compared"], entry["differences"]) == (0, 2, 2, [])
+
+
+def test_a_file_that_mirroring_moves_while_it_is_compared_does_not_differ(
+    terminal: Terminal, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = LocalZone.kinds
+
+    def kinds(zone: LocalZone, path: str) -> Any:
+        listed = real(zone, path)
+        if path == "t" and (folder / named(3)).exists():
+            (folder / named(3)).rename(folder / "_ProcessedFiles" / named(3))
+        return listed if not path.endswith("_ProcessedFiles") else {named(2): listed[named(2)]}
+
+    monkeypatch.setattr(LocalZone, "kinds", kinds)
+    status, [entry] = report(terminal, "t")
+    assert (status, entry["compared"], entry["differences"]) == (0, 4, [])
+
+
+def test_a_file_that_is_published_meanwhile_is_neither_missing_nor_unexpected(
+    engine: sa.Engine, terminal: Terminal, folder: Path, new_drain: NewDrain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql.run(engine, "DELETE FROM mirrorgate.workers")
+    cycle, real = new_drain(), LocalZone.kinds
+
+    def kinds(zone: LocalZone, path: str) -> Any:
+        monkeypatch.setattr(LocalZone, "kinds", real)
+        stage_keys(engine, current(engine, "t"), [5])
+        with capture_logs():  # they go to the same standard output
+            publish_pending(cycle)
+        return real(zone, path)
+
+    monkeypatch.setattr(LocalZone, "kinds", kinds)
+    status, [entry] = report(terminal, "t")
+    assert (status, entry["compared"], entry["differences"]) == (0, 4, [])
+
+
+def test_another_zone_is_refused_instead_of_reported_as_empty(terminal: Terminal, folder: Path, tmp_path: Path) -> None:
+    assert terminal.run("tables", "verify", "--all", "--landing-zone", tmp_path / "other") == (1, "")
+    assert terminal.run("tables", "verify", "none")[0] == 1
+    assert terminal.run("tables", "verify")[0] == 2
+
+
+def test_files_in_onelake_are_compared_too(
+    engine: sa.Engine, new_drain: NewDrain, new_onelake: NewOneLake, trust: Trust
+) -> None:
+    zone = place(new_onelake(), trust)
+    stage_keys(engine, registered(engine, "t", ID), [1])
+    publish_pending(new_drain(zone=zone))
+    require_own_zone(engine, zone)
+    seen: list[None] = []
+    verified = verify_table(engine, zone, current(engine, "t"), lambda: seen.append(None))
+    assert verified.report is not None
+    assert (verified.report.compared, verified.report.differences, len(seen)) == (1, [], 1)
+    sql.run(engine, "UPDATE mirrorgate.landing_files SET file_sha256 = 'ab'")
+    verified = verify_table(engine, zone, current(engine, "t"), lambda: None)
+    assert verified.report is not None
+    assert [one.detail for one in verified.report.differences] == ["its SHA-256 differs"]
