@@ -9,13 +9,22 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Final, Self, TypeVar
 
 import psycopg
 
 Result = TypeVar("Result")
 
-_ANSWER_BY: ContextVar[float | None] = ContextVar("answer_by", default=None)
+
+@dataclass(slots=True)
+class _Budget:
+    """The seconds that may still be spent waiting for Postgres."""
+
+    left: float
+
+
+_BUDGET: ContextVar[_Budget | None] = ContextVar("budget", default=None)
 
 CONNECT_SECONDS: Final = 5
 KEEPALIVES: Final = {
@@ -30,15 +39,16 @@ KEEPALIVES: Final = {
 
 @contextmanager
 def answer_within(seconds: float) -> Iterator[None]:
-    """Let everything that this thread asks of Postgres in the block take `seconds` in all, connecting included.
+    """Let this thread wait for Postgres for `seconds` in all in the block, connecting included.
 
-    It replaces the limit of the connections for one wait, and may be shorter or longer.
+    What it does between its statements does not count. It replaces the limit of the connections for one wait, and may
+    be shorter or longer.
     """
-    token = _ANSWER_BY.set(time.monotonic() + seconds)
+    token = _BUDGET.set(_Budget(seconds))
     try:
         yield
     finally:
-        _ANSWER_BY.reset(token)
+        _BUDGET.reset(token)
 
 
 class BoundedConnection(psycopg.Connection[Any]):
@@ -49,21 +59,25 @@ class BoundedConnection(psycopg.Connection[Any]):
     @classmethod
     def open(cls, *arguments: Any, silence_seconds: float, **parameters: Any) -> Self:
         """Connect like psycopg.connect, within the deadline of `answer_within` where there is one."""
-        answer_by = _ANSWER_BY.get()
-        if answer_by is not None:
-            left = answer_by - time.monotonic()
-            if left <= 0:
+        budget = _BUDGET.get()
+        if budget is not None:
+            if budget.left <= 0:
                 raise psycopg.OperationalError("no time is left to connect to Postgres")
-            parameters["connect_timeout"] = max(1, min(CONNECT_SECONDS, round(left)))
-        connection = cls.connect(*arguments, **parameters)
+            parameters["connect_timeout"] = max(1, min(CONNECT_SECONDS, round(budget.left)))
+        started = time.monotonic()
+        try:
+            connection = cls.connect(*arguments, **parameters)
+        finally:
+            if budget is not None:
+                budget.left -= time.monotonic() - started
         connection.silence_seconds = silence_seconds
         return connection
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
         if timeout is not None:
             return super().wait(gen, interval, timeout)
-        answer_by = _ANSWER_BY.get()
-        seconds = self.silence_seconds if answer_by is None else max(0.0, answer_by - time.monotonic())
+        budget = _BUDGET.get()
+        seconds = self.silence_seconds if budget is None else max(0.0, budget.left)
         started = time.monotonic()
         try:
             return super().wait(gen, interval, seconds)
@@ -72,3 +86,6 @@ class BoundedConnection(psycopg.Connection[Any]):
                 raise
             self.close()
             raise psycopg.OperationalError(f"Postgres has not answered for {seconds:.1f} s") from error
+        finally:
+            if budget is not None:
+                budget.left -= time.monotonic() - started

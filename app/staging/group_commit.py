@@ -47,7 +47,8 @@ two halves take turns: a group of half the size costs nearly as much, and the th
 are in each other's way."""
 
 DEADLINE_SECONDS: Final = 5.0
-"""What a group's transaction may take, and how long a request may wait before it is in one."""
+"""How long a group's transaction may wait for Postgres. A request may wait twice as long before it is in one: the group
+before it and its own together keep within that."""
 
 
 Question: TypeAlias = Callable[[sa.Connection, sa.RootTransaction], None]
@@ -207,11 +208,11 @@ class GroupCommit:
                 self._watch(self.state())
             forgotten: list[WaitingRequest] = []
             with self._condition:
-                too_old = time.monotonic() - self._deadline
+                too_old = time.monotonic() - 2 * self._deadline
                 while self._waiting and self._waiting[0].submitted_at < too_old:
                     forgotten.append(self._waiting.popleft())
             if forgotten:
-                log.warning("requests_waited_too_long", requests=len(forgotten), seconds=self._deadline)
+                log.warning("requests_waited_too_long", requests=len(forgotten), seconds=2 * self._deadline)
             for request in forgotten:
                 if request.waiter.set_running_or_notify_cancel():
                     request.waiter.set_exception(_too_slow())

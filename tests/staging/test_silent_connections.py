@@ -1,7 +1,8 @@
 """Connections to Postgres that acknowledge what they are sent and never answer."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from threading import Event
 
 import pytest
 import sqlalchemy as sa
@@ -11,6 +12,9 @@ from app.errors import Code, TemporarilyUnavailable
 from app.staging import bounded_connection, kept_connection
 from app.staging.database import answer_within, open_engine, translated_errors
 from app.staging.group_commit import GroupCommit
+from app.staging.stage_requests import encode_blocks
+from app.staging.typed_batch import BlockKey, StagingRequest
+from tests.support import sql
 from tests.support.gateway_parts import inserts, registered, typed
 from tests.support.schemas import schema_of
 from tests.support.swallowing_proxy import SwallowingProxy, swallowing_proxy
@@ -117,19 +121,41 @@ def test_while_every_connection_is_silent_each_request_is_answered(
     assert writer.state().failure is None
 
 
-def test_a_request_that_waits_behind_a_stuck_transaction_is_refused(
-    engine: sa.Engine, table: Table, database_url: str
+def test_a_request_that_waits_too_long_to_be_begun_is_refused(
+    engine: sa.Engine, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The writer is held by a lock that it waits for longer than a request may wait to be begun."""
-    patient = open_engine(database_url)
-    writer = GroupCommit(patient, deadline_seconds=0.5)
+    begun, goes_on = Event(), Event()
+
+    def slow(requests: Sequence[StagingRequest]) -> dict[BlockKey, bytes]:
+        begun.set()
+        goes_on.wait(WITHIN)
+        return encode_blocks(requests)
+
+    monkeypatch.setattr("app.staging.group_commit.encode_blocks", slow)
+    writer = GroupCommit(engine, deadline_seconds=0.2)
     writer.start()
-    hold = sa.text("SELECT FROM mirrorgate.table_counters WHERE table_id = :table_id FOR UPDATE")
-    with engine.begin() as connection:
-        connection.execute(hold, {"table_id": table.table_id})
-        futures = [writer.submit([typed(table, inserts([{"id": key}]))]) for key in range(2)]
-        for future in futures:
-            with pytest.raises(TemporarilyUnavailable):
-                future.result(timeout=WITHIN)
+    first = writer.submit([typed(table, inserts([{"id": 1}]))])
+    assert begun.wait(WITHIN)
+    with pytest.raises(TemporarilyUnavailable) as refusal:
+        writer.submit([typed(table, inserts([{"id": 2}]))]).result(timeout=WITHIN)
+    assert refusal.value.code == Code.DATABASE_UNAVAILABLE
+    goes_on.set()
+    assert [receipt.sequence for receipt in first.result(timeout=WITHIN)] == [
+        1
+    ]  # its own work took no time of Postgres
     writer.close()
-    patient.dispose()
+
+
+def test_a_commit_that_is_swallowed_is_told_as_not_done(
+    proxy: SwallowingProxy, through_proxy: sa.Engine, writer: GroupCommit, table: Table, engine: sa.Engine
+) -> None:
+    def swallow(_: sa.Connection) -> None:
+        proxy.swallow()
+
+    sa.event.listen(through_proxy, "commit", swallow)
+    with pytest.raises(TemporarilyUnavailable):
+        writer.submit([typed(table, inserts([{"id": 1}]))]).result(timeout=WITHIN)
+    sa.event.remove(through_proxy, "commit", swallow)
+    [receipt] = writer.submit([typed(table, inserts([{"id": 2}]))]).result(timeout=WITHIN)
+    assert receipt.sequence == 1
+    assert sql.value(engine, "SELECT count(*) FROM mirrorgate.staged_blocks") == 1
