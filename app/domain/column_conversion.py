@@ -21,6 +21,7 @@ from app.domain.change import SourceValue
 from app.domain.table_options import BinaryEncoding
 from app.domain.table_schema import MAX_DECIMAL_DIGITS, ColumnType, TypeName
 from app.domain.value_reading import PLAIN, UTC_NAME, ValueReading
+from app.domain.written_number import as_json
 
 INTEGER_BITS: Final = {TypeName.INT16: 16, TypeName.INT32: 32, TypeName.INT64: 64}
 _NONE: Final = type(None)
@@ -32,7 +33,7 @@ _TIMESTAMP: Final = re.compile(
 _EXACT: Final = Context(prec=MAX_DECIMAL_DIGITS, traps=[Inexact, InvalidOperation], Emax=9999, Emin=-9999)
 _NOT_FINITE: Final = re.compile(r"[+-]?(nan|inf|infinity)", re.ASCII | re.IGNORECASE)
 _JSON_DECODER: Final = msgspec.json.Decoder(msgspec.Raw)
-_JSON_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+_JSON_ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
 _FIRST_DATE: Final = date.min
 _LAST_DATE: Final = date.max
 _FIRST_TIMESTAMP: Final = datetime.min
@@ -113,10 +114,18 @@ def _trusted(texts: pa.StringArray, array: pa.Array, column_type: ColumnType) ->
     if column_type.name in INTEGER_BITS:
         return not hold_any(texts, b"xX")
     if column_type.name in {TypeName.FLOAT32, TypeName.FLOAT64}:
-        return pc.all(pc.is_finite(array)).as_py() is not False
+        return pc.all(pc.is_finite(array)).as_py() is not False and not _may_underflow(texts, array)
     if column_type.name is TypeName.DATE:
         return pc.any(pc.less(array, _FIRST_DATE)).as_py() is not True
     return column_type.name is not TypeName.DECIMAL or _cannot_wrap(texts, column_type.scale)
+
+
+def _may_underflow(texts: pa.StringArray, array: pa.Array) -> bool:
+    """Whether some text that is not zero became zero."""
+    zeros = pc.equal(array, 0)
+    return pc.any(zeros).as_py() is True and (
+        pc.any(pc.match_substring_regex(texts.filter(zeros), "^[^eE]*[1-9]")).as_py() is True
+    )
 
 
 def _cannot_wrap(texts: pa.StringArray, scale: int) -> bool:
@@ -199,11 +208,14 @@ def _integer(value: SourceValue, column_type: ColumnType, _: ValueReading) -> in
 def _float(value: SourceValue, column_type: ColumnType, _: ValueReading) -> float:
     if isinstance(value, str) and _NOT_FINITE.fullmatch(value):
         return float(value)
-    number = float(_number(value))
+    exact = _number(value)
+    number = float(exact)
     if column_type.name is TypeName.FLOAT32:
         number = float(pc.cast(pa.scalar(number), pa.float32()).as_py())
     if isinf(number):
         raise ValueError(f"is beyond the range of {column_type.name}")
+    if exact and not number:
+        raise ValueError(f"is too close to zero for {column_type.name}")
     return number
 
 
@@ -268,7 +280,7 @@ def _string(value: SourceValue, _: ColumnType, __: ValueReading) -> str:
         return "true" if value else "false"
     if isinstance(value, str | int | Decimal):
         return str(value)
-    raise ValueError("is an object or a list; declare the column as json")
+    return _JSON_ENCODER.encode(value).decode()
 
 
 def _json(value: SourceValue, _: ColumnType, __: ValueReading) -> str:

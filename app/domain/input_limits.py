@@ -8,9 +8,10 @@ import msgspec
 
 from app.domain.change import Change, SourceValue
 from app.domain.json_pointer import pointer_to
+from app.domain.written_number import as_json
 from app.errors import Code, Problem, RejectedInput
 
-_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
 _MOST_BYTES_OF_A_CHARACTER: Final = 4
 
 

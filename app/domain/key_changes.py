@@ -12,6 +12,7 @@ Invariant: no two rows have one key where a statement ends, or the request is re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from operator import itemgetter
 from typing import Final, NamedTuple, NoReturn, TypeAlias
 
@@ -81,7 +82,7 @@ class KeyChanges:
         if name not in before or name not in after:
             return None
         old, new = before[name], after[name]
-        if old == new and type(old) is type(new):
+        if old == new and type(old) is type(new) and not isinstance(old, Decimal):
             return True
         column = self.schema.columns[self.schema.names.index(name)]
         try:

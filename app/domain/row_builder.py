@@ -5,6 +5,7 @@ NULL; upsert 4; a changed key 2 (old key) then 0 (new row), adjacent. Nothing is
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from decimal import Decimal
 from enum import IntEnum
 from operator import itemgetter
 from typing import Any
@@ -188,7 +189,7 @@ class RowBuilder:
             column = self._schema.columns[position]
             if column.name in before and column.name in after:
                 old, new = before[column.name], after[column.name]
-                if old == new and type(old) is type(new):
+                if old == new and type(old) is type(new) and not isinstance(old, Decimal):
                     continue
                 try:
                     typed = convert([old, new], column.type, reading_of(column.name, self._options))

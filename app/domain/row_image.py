@@ -9,7 +9,6 @@ canonical form.
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -18,13 +17,14 @@ import pyarrow.compute as pc
 
 from app.domain.change import SourceValue
 from app.domain.key_changes import KeyChange
+from app.domain.written_number import as_kept, fraction
 
 MAX_KEY_BYTES: Final = 256
 """A longer row key is kept as its digest, behind a zero byte, which no text begins with."""
 
-_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_kept)
 _DECODER: Final[msgspec.json.Decoder[list[Any] | dict[int, Any]]] = msgspec.json.Decoder(
-    list[Any] | dict[int, Any], float_hook=Decimal
+    list[Any] | dict[int, Any], float_hook=fraction
 )
 
 

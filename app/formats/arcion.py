@@ -17,6 +17,7 @@ from app.domain.input_limits import UNLIMITED, InputLimits
 from app.domain.json_pointer import pointer_to
 from app.domain.names import TableName
 from app.domain.source_name import SourceName
+from app.domain.written_number import as_json
 from app.errors import Code, Problem, RejectedInput
 from app.formats.arcion_address import AddressBook, TableAddress, members_of_address
 from app.formats.strict_json import MessageDecoder
@@ -28,7 +29,7 @@ OPERATIONS: Final = {
     "R": Operation.UPSERT,
 }
 FLAGS: Final[Mapping[str | int, int]] = {"0": 0, "1": 1, "2": 2, "3": 3, 0: 0, 1: 1, 2: 2, 3: 3}
-_ENCODER: Final = msgspec.json.Encoder(decimal_format="number")
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
 _ALL_AFTER: Final = [{"1"}, {1}]
 _ALL_BOTH: Final = [{"3"}, {3}]
 

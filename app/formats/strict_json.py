@@ -8,6 +8,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 import msgspec
 
 from app.domain.input_limits import UNLIMITED, InputLimits
+from app.domain.written_number import fraction, keep_minus_zeros
 from app.errors import Code, Problem, RejectedInput
 from app.formats.duplicate_members import check_members
 from app.formats.member_screen import is_suspicious
@@ -55,7 +56,7 @@ class MessageDecoder(Generic[Message]):
         body, offset = _stripped(body)
         check_nested_values(body, limits.messages)
         try:
-            messages = _framed(body, self._one, self._many)
+            messages = _framed(keep_minus_zeros(body), self._one, self._many)
         except (msgspec.DecodeError, *_OTHER_REFUSALS):
             _check_texts(body, offset)
             parts = _parts(body, offset)
@@ -112,7 +113,7 @@ def _framed(
 
 
 def _fraction(text: str) -> Decimal:
-    number = Decimal(text)
+    number = fraction(text)
     if not -MOST_EXPONENT <= number.adjusted() <= MOST_EXPONENT:
         raise ArithmeticError
     return number

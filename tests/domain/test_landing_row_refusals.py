@@ -96,7 +96,7 @@ def test_every_wrong_change_of_a_request_is_named_in_the_order_of_the_messages()
         delete({"id": {"canary-7391": 1}}),
         insert({"id": "canary-7391"}),
         update({"id": "1"}, {"id": "1", "name": "canary-7391"}),
-        insert({**FULL, "name": ["canary-7391"]}),
+        insert({**FULL, "day": ["canary-7391"]}),
     ],
 )
 def test_a_refusal_never_repeats_a_value(given: Change) -> None:

@@ -26,7 +26,7 @@ from tests.formats.odd_json import NAMES, VALUES, arcion_messages, bodies, membe
 from tests.support.refusals import refused
 
 SAMPLES = Path(__file__).parents[1] / "samples"
-OBJECTS_AS_VALUES = {"legacy_data_list", "legacy_before_data_list", "type_unknown_refused_1"}
+OBJECTS_AS_VALUES = {"legacy_data_list", "legacy_before_data_list"}
 TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"')
 COMPACT: dict[str, Any] = {"separators": (",", ":"), "ensure_ascii": False}
 LAYOUTS: dict[str, dict[str, Any]] = {"compact": COMPACT, "one line": {}, "indented": {"indent": 1}}
