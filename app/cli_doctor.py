@@ -37,7 +37,7 @@ def doctor(
     landing zone is tried out below `_scratchPad`, which mirroring does not look at, and nothing is left there.
     """
     from app.cli_direct import direct_settings
-    from app.doctor import examine, landing_place, not_examined  # they import Arrow and SQLAlchemy
+    from app.doctor import examine, examine_machine, landing_place, not_examined  # they import Arrow and SQLAlchemy
     from app.telemetry import configure_logging
 
     settings = direct_settings(landing_zone, data_dir)
@@ -46,6 +46,7 @@ def doctor(
     database_url = None if settings.database_url is None else settings.database_url.get_secret_value()
     findings = examine(place, database_url, os.environ, data_dir=data_dir if data_dir.is_dir() else None)
     findings += not_examined(place, database_url)
+    findings += examine_machine(settings)
     if spark:
         findings += _spark_findings(settings, data_dir)
     if as_json:

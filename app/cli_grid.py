@@ -67,7 +67,7 @@ def status_grid(tables: Sequence[dict[str, Any]], *, wide: bool = False) -> Grid
         cells = {
             "table": table["table"],
             "gen": str(table["generation"]),
-            "state": table["state"],
+            "state": "failing" if table.get("failing") else table["state"],
             **{stage: f"{table[stage]['rows']:,}" for stage in ("accepted", "staged", "published")},
             "processed": "-" if processed.get("rows") is None else f"{processed['rows']:,}",
             "files": f"{table['published']['files']:,}",
@@ -87,6 +87,10 @@ def troubles(table: dict[str, Any]) -> Iterator[str]:
         code = reason.partition(":")[0]
         if code in set(Code):
             yield f"remedy: {CATALOGUE[Code(code)].remedy}"
+    if failing := table.get("failing"):
+        tries = f"{failing['tries']:,} tries since {moment(failing['since'])}"
+        yield f"failing: {failing['code']}: {failing['detail']} ({tries})"
+        yield f"remedy: {failing['remedy']}"
     accepted, staged = (table[stage]["rows"] for stage in ("accepted", "staged"))
     if accepted != staged:
         yield f"of {accepted:,} accepted rows {staged:,} are staged"

@@ -44,6 +44,21 @@ def test_what_is_wrong_with_a_table_stands_below_the_status(capsys: Any, monkeyp
     assert "remedy: " in below
 
 
+def test_a_failing_table_shows_its_reason_and_remedy(capsys: Any) -> None:
+    failing = {
+        "code": "storage_failed",
+        "detail": "ENOSPC (No space left on device) at /zone/t",
+        "remedy": "Free space.",
+        "tries": 12,
+        "since": "2026-11-22T03:29:40.41+00:00",
+    }
+    assert printed(status_grid([table(failing=failing)]))[1].split()[2] == "failing"
+    print_status([table(failing=failing)])
+    below = " ".join(capsys.readouterr().out.partition("\n\n")[2].split())
+    assert "failing: storage_failed: ENOSPC (No space left on device) at /zone/t" in below
+    assert "(12 tries since 2026-11-22 03:29:40) remedy: Free space." in below
+
+
 def test_names_and_numbers_are_never_cropped() -> None:
     name = "a_schema_with_a_long_name." + "x" * 60
     for wide in (False, True):
