@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from app.domain.change import SourceValue
 from app.domain.column_conversion import convert
+from app.domain.completed_bytes import CompletedBytes
 from app.domain.json_pointer import pointer_to
 from app.domain.key_changes import KeyChanges
 from app.domain.landing_rows import LandingRows, in_order
@@ -47,13 +48,14 @@ class ImageOverlay:
     """Keys of other stored images: at least those of which the batches ask whether there is one."""
     written: dict[bytes, StoredImage | None] = field(default_factory=dict)
     """What is to be stored in the end; None: nothing under this key any more."""
+    completed: CompletedBytes = field(default_factory=CompletedBytes)
 
     def complete(self, rows: LandingRows) -> tuple[LandingRows, Layer]:
         """The rows as they land, and what they leave: without gaps, in landing order, inserts of keys that have a row
         as upserts. The overlay itself stays as it is, see `adopt`.
 
-        Raises RejectedInput `incomplete_update` naming each column that no image gives, `ambiguous_key_change` or
-        `key_in_use`.
+        Raises RejectedInput `incomplete_update` naming each column that no image gives, `ambiguous_key_change`,
+        `key_in_use` or `body_too_large`; TooMuchTogether where the requests before leave no room for this one.
         """
         images = rows.images
         if images is None:
@@ -64,6 +66,7 @@ class ImageOverlay:
                 return rows, layer
         walk = _Walk(self, images)
         walk.run()
+        self.completed.size += walk.completed_size
         return self._landing(rows, images, walk), walk.layer
 
     def adopt(self, layer: Layer, sequence: BatchSequence) -> None:
@@ -139,6 +142,8 @@ class _Walk:
     order: list[int] = field(default_factory=list)
     repeated: list[int] = field(default_factory=list)
     """Inserts whose key has a row."""
+    completed_size: int = 0
+    """Bytes of the images that partial updates became."""
     _before_delete: dict[int, tuple[Known | None, Layer]] = field(default_factory=dict)
     """By row that moves away: its values, and what the layer said of its key."""
     _problems: list[Problem] = field(default_factory=list)
@@ -178,7 +183,9 @@ class _Walk:
         for ordinal in ordinals:
             values[ordinal] = value_in(known, ordinal)
         self.filled[row] = values
-        self.layer[key] = encode_image(values, incomplete.unknown)
+        self.layer[key] = completed = encode_image(values, incomplete.unknown)
+        self.completed_size += len(completed)
+        self.overlay.completed.check(self.completed_size)
 
     def _note_delete(self, row: int, key: bytes) -> None:
         following = self.images.incomplete.get(row + 1)

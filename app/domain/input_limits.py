@@ -31,6 +31,18 @@ class InputLimits:
 UNLIMITED: Final = InputLimits(messages=2**63, value_bytes=2**63)
 
 
+MAX_CELLS: Final = 2**24
+"""Messages of a request times columns of its table. Each takes about 22 bytes while the rows are typed, also where a
+message does not give the column; a full image takes at least 12 bytes of JSON a column."""
+
+
+def check_cells(messages: int, columns: int) -> None:
+    """Raises RejectedInput `too_many_messages` where so many messages of a table of so many columns are too much."""
+    if messages * columns > MAX_CELLS:
+        detail = f"{messages} messages of a table with {columns} columns make more than {MAX_CELLS} values"
+        raise RejectedInput(Code.TOO_MANY_MESSAGES, detail)
+
+
 def long_values(changes: Sequence[Change], excluded: Collection[str], most: int) -> list[Problem]:
     """A problem for each value longer than `most` bytes in a column that is not `excluded`.
 

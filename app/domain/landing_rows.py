@@ -8,6 +8,7 @@ from operator import eq
 import pyarrow as pa
 
 from app.domain.change import Change
+from app.domain.input_limits import MAX_CELLS, check_cells
 from app.domain.key_changes import KeyChange, KeyChanges
 from app.domain.row_builder import RowBuilder, RowMarker
 from app.domain.row_image import ImageRows, IncompleteRow, encode_image, row_keys
@@ -62,11 +63,13 @@ class LandingRows:
 def landing_rows(changes: Sequence[Change], rules: RowRules | TableSchema) -> LandingRows:
     """Type and check the ordered changes of one table, under plain rules for a schema alone.
 
-    Raises RejectedInput naming every message that cannot be landed correctly, with index, pointer and column.
+    Raises RejectedInput naming every message that cannot be landed correctly, with index, pointer and column; or
+    `too_many_messages` for a table of that many columns.
     """
     if isinstance(rules, TableSchema):
         rules = RowRules(rules)
     schema, options = rules.schema, rules.options
+    check_cells(len(changes), len(schema.columns))
     builder = RowBuilder(schema, options, rules.left_columns, cdc_started=rules.cdc_started)
     for change in changes:
         builder.add(change)
@@ -87,6 +90,8 @@ def landing_rows_of_each(requests: Sequence[Sequence[Change]], rules: RowRules) 
     then `landing_rows` tells of each.
     """
     if rules.options.partial_updates is PartialUpdates.COMPLETE:
+        return None
+    if sum(map(len, requests)) * len(rules.schema.columns) > MAX_CELLS:
         return None
     builder = RowBuilder(rules.schema, rules.options, rules.left_columns, cdc_started=rules.cdc_started)
     borders = [0]

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from app.domain.input_limits import MAX_CELLS
 from app.domain.plain_rows import PlainRows
 from app.domain.source_name import SourceName
 from app.errors import RejectedInput
@@ -115,6 +116,8 @@ def rows_of_plain(
     None where a body is not plain for it, or, among several, is to be looked at alone. An update need not give the
     `fillable` columns.
     """
+    if sum(body.messages for body in bodies) * len(columns) > MAX_CELLS:
+        return None
     images = PlainImages(columns, key_columns, frozenset(fillable))
     try:
         for body in bodies:

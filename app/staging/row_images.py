@@ -8,14 +8,19 @@ from typing import Final, TypeVar
 
 import sqlalchemy as sa
 
+from app.domain.completed_bytes import MAX_COMPLETED_BYTES
 from app.domain.row_image import StoredImage
 from app.domain.table import BatchSequence, Generation, TableId
+from app.errors import Code, RejectedInput
 from app.staging.database import BINARY_RESULT
 
 # In the driver's own placeholders, of which %()b sends arrays in binary form: as text they would be twice as long.
 SELECT_IMAGES: Final = """
-    SELECT array_agg(row_key), array_agg(image), array_agg(sequence) FROM mirrorgate.row_images
-    WHERE table_id = %(table_id)s AND generation = %(generation)s AND row_key = ANY(%(keys)b)"""
+    SELECT array_agg(row_key), array_agg(image) FILTER (WHERE bytes <= %(most)s), array_agg(sequence), max(bytes)
+    FROM (
+        SELECT row_key, image, sequence, sum(octet_length(image)) OVER () AS bytes FROM mirrorgate.row_images
+        WHERE table_id = %(table_id)s AND generation = %(generation)s AND row_key = ANY(%(keys)b)) AS wanted"""
+"""The length of an image is known without reading it."""
 
 SELECT_PRESENT: Final = """
     SELECT array_agg(row_key) FROM mirrorgate.row_images
@@ -55,11 +60,18 @@ Item = TypeVar("Item")
 def read_images(
     connection: sa.Connection, table_id: TableId, generation: Generation, keys: Collection[bytes]
 ) -> dict[bytes, StoredImage]:
-    """The stored images of these row keys. A statement of its own, begun after the sequence lock was granted."""
+    """The stored images of these row keys. A statement of its own, begun after the sequence lock was granted.
+
+    Raises RejectedInput `body_too_large` where they take more than MAX_COMPLETED_BYTES together.
+    """
     found: dict[bytes, StoredImage] = {}
+    left = MAX_COMPLETED_BYTES
     for chunk in _chunks(list(keys)):
-        parameters = {"table_id": table_id, "generation": generation, "keys": chunk}
+        parameters = {"table_id": table_id, "generation": generation, "keys": chunk, "most": left}
         row = connection.exec_driver_sql(SELECT_IMAGES, parameters, execution_options=BINARY_RESULT).one()
+        if (left := left - (row[3] or 0)) < 0:
+            detail = f"the rows that partial updates are completed from take more than {MAX_COMPLETED_BYTES} bytes"
+            raise RejectedInput(Code.BODY_TOO_LARGE, detail)
         found.update(zip(row[0] or (), map(StoredImage, row[1] or (), row[2] or ()), strict=True))
     return found
 

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import sqlalchemy as sa
 
+from app.domain.completed_bytes import CompletedBytes, TooMuchTogether
 from app.domain.image_overlay import ImageOverlay, Layer
 from app.domain.landing_rows import LandingRows
 from app.domain.payload import encode_payload
@@ -89,13 +90,13 @@ def stage_requests(
 def check_gaps(connection: sa.Connection, batches: Sequence[TypedBatch]) -> None:
     """Raises RejectedInput, as `ImageOverlay.complete` does, where the row images that are stored now do not fit."""
     for batch in batches:
-        _overlay(connection, batch.table, [batch]).complete(batch.rows)
+        _overlay(connection, batch.table, [batch], CompletedBytes()).complete(batch.rows)
 
 
 def _stage(
     request: StagingRequest, tables: Mapping[TableId, "_LockedTable"], book: ReceiptBook, letters: LetterBook
 ) -> Outcome:
-    """Add the request to its tables if all of it fits and it was not staged before."""
+    """Add the request to its tables if all of it fits and it was not staged before. Raises TooMuchTogether."""
     try:
         if request.identity is not None:
             book.check(request.identity)
@@ -105,6 +106,8 @@ def _stage(
         if not all(tables[entry.table.table_id].gate.admits(entry.table) for entry in request.letters):
             raise TableMoved
         letters.check(request)
+    except TooMuchTogether:
+        raise
     except (AlreadyStaged, TableMoved, RejectedInput) as reason:
         return reason
     staged = [tables[batch.table.table_id].add(batch, rows, layer) for batch, rows, layer in checked]
@@ -194,26 +197,29 @@ def _locked(connection: sa.Connection, requests: Sequence[StagingRequest]) -> di
     counters = lock_counters(connection, batches)
     gates = read_gates(connection, batches)
     tables = {}
+    completed = CompletedBytes()
     for table_id, members in batches.items():
         if table_id in counters:
             fitting = [member for member in members if gates[table_id].admits(member.table)] or members
             tables[table_id] = _LockedTable(
                 gates[table_id],
                 counters[table_id],
-                _overlay(connection, fitting[0].table if fitting else known[table_id], fitting),
+                _overlay(connection, fitting[0].table if fitting else known[table_id], fitting, completed),
                 _positions(connection, fitting),
                 counters[table_id].cdc_started,
             )
     return tables
 
 
-def _overlay(connection: sa.Connection, table: Table, members: Sequence[TypedBatch]) -> ImageOverlay:
+def _overlay(
+    connection: sa.Connection, table: Table, members: Sequence[TypedBatch], completed: CompletedBytes
+) -> ImageOverlay:
     images = [member.rows.images for member in members if member.rows.images]
     wanted = set[bytes]().union(*(rows.wanted() for rows in images))
     asked = set[bytes]().union(*(rows.asked() for rows in images)) - wanted
     stored = read_images(connection, table.table_id, table.generation, wanted) if wanted else {}
     present = read_present(connection, table.table_id, table.generation, asked) if asked else frozenset()
-    return ImageOverlay(table, stored, present)
+    return ImageOverlay(table, stored, present, completed=completed)
 
 
 def _positions(connection: sa.Connection, members: Sequence[TypedBatch]) -> Mapping[str, str]:

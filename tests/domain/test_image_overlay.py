@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.change import Change, Image, SourceValue
+from app.domain.completed_bytes import TooMuchTogether
 from app.domain.image_overlay import ImageOverlay, Layer
 from app.domain.landing_rows import landing_rows
 from app.domain.names import TableName
@@ -146,6 +147,19 @@ def test_a_batch_that_is_not_adopted_changes_no_image() -> None:
     complete(overlay, [update(None, {"id": 1, "name": "Eve"}), delete({"id": 1})])
     rows, _ = complete(overlay, [update(None, {"id": 1, "total": 2})])
     assert [row["name"] for row in rows] == ["Ada"]
+
+
+def test_partial_updates_of_a_long_row_are_refused_before_they_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred bytes a message become a megabyte a row."""
+    monkeypatch.setattr("app.domain.completed_bytes.MAX_COMPLETED_BYTES", 10_500)
+    overlay = ImageOverlay(table_with(), stored(table_with(), [insert({"id": 1, "name": "x" * 1_000, "total": 1})]))
+    changes = [update(None, {"id": 1, "total": number}, number) for number in range(20)]
+    with refused() as refusal:
+        complete(overlay, changes)
+    assert (refusal.code, overlay.completed.size) == (Code.BODY_TOO_LARGE, 0)
+    complete(overlay, changes[:6])
+    with pytest.raises(TooMuchTogether):
+        complete(overlay, changes[:6])
 
 
 def test_a_deleted_row_is_unknown_to_the_next_batch_although_its_image_is_stored() -> None:

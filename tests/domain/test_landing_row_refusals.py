@@ -3,8 +3,9 @@
 import pytest
 
 from app.domain.change import Change, Image, Operation
+from app.domain.input_limits import MAX_CELLS
 from app.domain.json_pointer import pointer_to
-from app.domain.landing_rows import landing_rows
+from app.domain.landing_rows import RowRules, landing_rows, landing_rows_of_each
 from app.domain.table_schema import TableSchema
 from app.errors import Code
 from tests.support.changes import change, delete, insert, update, upsert
@@ -111,3 +112,14 @@ def test_a_refusal_never_repeats_a_value(given: Change) -> None:
 )
 def test_a_pointer_escapes_what_rfc_6901_says(member: str, pointer: str) -> None:
     assert pointer_to("/after", member) == pointer
+
+
+def test_rows_of_columns_that_no_message_gives_are_refused_before_they_fill_the_memory() -> None:
+    """2.4 MB of messages that give a key alone took half a gigabyte."""
+    columns = 1_000
+    wide = schema_of({"id": "int64", **{f"c{number}": "string" for number in range(columns - 1)}}, ["id"])
+    message = insert({"id": 1})
+    with refused() as refusal:
+        landing_rows([message] * (MAX_CELLS // columns + 1), wide)
+    assert refusal.code is Code.TOO_MANY_MESSAGES
+    assert landing_rows_of_each([[message] * 10] * (MAX_CELLS // columns // 10 + 1), RowRules(wide)) is None

@@ -144,7 +144,7 @@ def explained(engine: sa.Engine, query: sa.TextClause, **parameters: Any) -> lis
         (SELECT_SOURCE_OWNER, {"folded_source": "s.t7"}, 1),
         (DELETE_SOURCES, {}, 0),
         (SELECT_POSITIONS, {"tasks": ["task"]}, 1),
-        (READ_IMAGES, {"keys": [b"1", b"20", b"none"]}, 2),
+        (READ_IMAGES, {"keys": [b"1", b"20", b"none"], "most": 2**20}, 2),
         (READ_PRESENT, {"keys": [b"1", b"20", b"none"]}, 2),
         (SELECT_NEXT, {"after": 0, "most": 2}, 2),
         (SELECT_WAITING, {"table_ids": [1]}, 5),

@@ -52,6 +52,38 @@ def priced(table: Table, total: int, key: int = 1) -> list[TypedBatch]:
     return [typed(table, [update(None, {"id": key, "total": total})])]
 
 
+def test_images_that_would_fill_the_memory_are_not_read(
+    engine: sa.Engine, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.staging.row_images.MAX_COMPLETED_BYTES", 25_000)
+    monkeypatch.setattr("app.staging.row_images.MOST_ROWS", 2)
+    place = (table.table_id, table.generation)
+    images = {bytes([number]): StoredImage(b"x" * 10_000, BatchSequence(number + 1)) for number in range(3)}
+    with engine.begin() as connection:
+        write_images(connection, *place, images)
+        assert len(read_images(connection, *place, [*images][:2])) == 2
+        with refused() as refusal:
+            read_images(connection, *place, list(images))
+    assert refusal.code is Code.BODY_TOO_LARGE
+
+
+def test_requests_that_complete_too_much_together_are_staged_apart(
+    engine: sa.Engine, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.domain.completed_bytes.MAX_COMPLETED_BYTES", 2_500)
+    stage(engine, [typed(table, [insert({"id": 1, "name": "x" * 1_000, "total": 1})])])
+    twice = [update(None, {"id": 1, "total": number}, number) for number in range(2)]
+    group_commit = GroupCommit(engine)
+    futures = [group_commit.submit([typed(table, twice)]) for _ in range(3)]
+    too_large = group_commit.submit([typed(table, [*twice, update(None, {"id": 1, "total": 3}, 2)])])
+    group_commit.start()
+    group_commit.close()
+    assert [future.result()[0].sequence for future in futures] == [2, 3, 4]
+    with refused() as refusal:
+        too_large.result()
+    assert refusal.code is Code.BODY_TOO_LARGE
+
+
 def test_images_are_written_read_and_counted_in_pieces(
     engine: sa.Engine, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
