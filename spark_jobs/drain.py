@@ -83,7 +83,7 @@ def kept_lease(cycle: DrainCycle, seconds: float) -> Iterator[None]:
     def renew() -> None:
         try:
             with translated_errors(), answer_within(seconds / 3), cycle.engine.begin() as connection:
-                renew_lease(connection, cycle.worker_id, seconds, clock=time.time())
+                renew_lease(connection, cycle.worker_id, seconds, clock=time.time(), waits_for=cycle.waits_for)
             LEASE_RENEWED.set_to_current_time()
         except Exception as error:  # noqa: BLE001  # this thread must live: without it the drain loses its tables
             LEASE_FAILURES.inc()

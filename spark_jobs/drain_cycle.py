@@ -98,6 +98,9 @@ class DrainCycle:
     waiting: set[TableId] = field(default_factory=set)
     """Tables whose drop waits for mirroring."""
 
+    waits_for: Code | None = None
+    """What keeps this drain from publishing anything, for the heartbeat to tell."""
+
     def __post_init__(self) -> None:
         self.engine: Engine = open_engine(
             self.place.database_url,

@@ -56,6 +56,7 @@ class Drain:
             wake.clear()
             try:
                 self._start_due()
+                self._cycle.waits_for = None
                 pause = _FIRST_BACKOFF
             except Exception as error:  # noqa: BLE001  # such as a database that has failed over: it is asked again
                 self._wait(error, pause)
@@ -145,6 +146,7 @@ class Drain:
     def _wait(self, error: Exception, seconds: float) -> None:
         """Leave time for what keeps the drain from finding due tables to pass."""
         failure = described(error)
+        self._cycle.waits_for = failure.code
         log.warning("drain_waits", code=failure.code, detail=failure.detail, remedy=failure.remedy)
         self.stopping.wait(seconds)
 

@@ -18,6 +18,10 @@ class GatewayFacts:
     """What the database says of the whole gateway."""
 
     drains: int
+    waiting_drains: int
+    """Drains that something keeps from publishing anything."""
+    waits_for: str | None
+    """The error code of what one of them waits for."""
     tables: Mapping[str, int]
     """By state, of tables that are not dropped."""
     mirror_errors: int
@@ -44,7 +48,7 @@ def judge_writer(
 def judge_gateway(facts: GatewayFacts) -> dict[str, str]:
     """Each part of the gateway beside the API process that is asked: `ok`, or what is wrong with it."""
     return {
-        "drain": OK if facts.drains else "no drain has a running lease; start one with `mirrorgate drain`",
+        "drain": _drain(facts),
         "tables": _tables(facts.tables),
         "mirror": OK if not facts.mirror_errors else f"Fabric reports an error for {facts.mirror_errors} tables",
         "clock": _clock(facts),
@@ -54,6 +58,14 @@ def judge_gateway(facts: GatewayFacts) -> dict[str, str]:
 def judge_backlog(ratio: float) -> str:
     """`ratio`: the fullest backlog as a share of its limit."""
     return OK if ratio < 1 else "a backlog is full: its changes are refused with 429 `backlog_full`"
+
+
+def _drain(facts: GatewayFacts) -> str:
+    if not facts.drains:
+        return "no drain has a running lease; start one with `mirrorgate drain`"
+    if facts.waiting_drains:
+        return f"{facts.waiting_drains} of {facts.drains} drains publish nothing: {facts.waits_for}"
+    return OK
 
 
 def _tables(tables: Mapping[str, int]) -> str:

@@ -11,6 +11,8 @@ from app.staging.table_failures import FAILING_AFTER, IS_FAILING
 SELECT_FACTS = sa.text(f"""
     SELECT
         (SELECT count(*) FROM mirrorgate.workers w WHERE {IS_ALIVE}) AS drains,
+        (SELECT count(w.waits_for) FROM mirrorgate.workers w WHERE {IS_ALIVE}) AS waiting_drains,
+        (SELECT min(w.waits_for) FROM mirrorgate.workers w WHERE {IS_ALIVE}) AS waits_for,
         (SELECT count(*) FROM mirrorgate.mirror_states m
          JOIN mirrorgate.tables t ON t.table_id = m.table_id AND t.generation = m.generation
          WHERE m.error IS NOT NULL AND t.state <> 'dropped') AS mirror_errors,
@@ -40,6 +42,8 @@ def gateway_facts(connection: sa.Connection) -> GatewayFacts:
     states: dict[str, int] = dict(map(tuple, connection.execute(COUNT_STATES, {"tries": FAILING_AFTER})))
     return GatewayFacts(
         drains=row.drains,
+        waiting_drains=row.waiting_drains,
+        waits_for=row.waits_for,
         tables=states,
         mirror_errors=row.mirror_errors,
         future_batches=row.future_batches,

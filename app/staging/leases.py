@@ -16,12 +16,12 @@ from app.domain.table import Epoch, FileNumber, Table, TableId
 from app.errors import Code, InvariantBroken
 
 HEARTBEAT = sa.text("""
-    INSERT INTO mirrorgate.workers AS w (worker_id, lease_until, lease_seconds, clock_behind_seconds)
+    INSERT INTO mirrorgate.workers AS w (worker_id, lease_until, lease_seconds, clock_behind_seconds, waits_for)
     VALUES (:worker_id, clock_timestamp() + make_interval(secs => :seconds), :seconds,
-        extract(epoch FROM clock_timestamp()) - CAST(:clock AS float8))
+        extract(epoch FROM clock_timestamp()) - CAST(:clock AS float8), :waits_for)
     ON CONFLICT (worker_id) DO UPDATE SET heartbeat_at = clock_timestamp(),
         lease_until = clock_timestamp() + make_interval(secs => :seconds), lease_seconds = :seconds,
-        clock_behind_seconds = excluded.clock_behind_seconds""")
+        clock_behind_seconds = excluded.clock_behind_seconds, waits_for = excluded.waits_for""")
 
 IS_ALIVE = """(w.lease_until > clock_timestamp() AND w.heartbeat_at <= clock_timestamp() + interval '1 second'
     AND w.lease_until <= clock_timestamp() + interval '1 second' + coalesce(
@@ -115,9 +115,21 @@ class HeldTable:
     recorded: FileNumber
 
 
-def renew_lease(connection: sa.Connection, worker_id: UUID, seconds: float, *, clock: float | None = None) -> None:
-    """Keep this worker's tables for another `seconds`; `clock` is the worker's own time, in seconds since 1970."""
-    connection.execute(HEARTBEAT, {"worker_id": worker_id, "seconds": seconds, "clock": clock})
+def renew_lease(
+    connection: sa.Connection,
+    worker_id: UUID,
+    seconds: float,
+    *,
+    clock: float | None = None,
+    waits_for: str | None = None,
+) -> None:
+    """Keep this worker's tables for another `seconds`, and tell the others how the worker is.
+
+    `clock` is the worker's own time, in seconds since 1970. `waits_for` is the code of what keeps it from publishing
+    anything, None while it publishes.
+    """
+    keys = {"worker_id": worker_id, "seconds": seconds, "clock": clock, "waits_for": waits_for}
+    connection.execute(HEARTBEAT, keys)
 
 
 def give_up_lease(connection: sa.Connection, worker_id: UUID) -> None:

@@ -46,6 +46,20 @@ def test_the_gateway_is_not_well_without_a_drain(anonymous: Gateway, gateway: Ga
     assert answer.json()["drains"] == 0
 
 
+def test_a_drain_that_waits_for_its_landing_zone_shows_in_the_gateways_status(
+    anonymous: Gateway, api_engine: sa.Engine
+) -> None:
+    worker = uuid4()
+    with api_engine.begin() as connection:
+        renew_lease(connection, worker, 60, waits_for=Code.LANDING_ZONE_AWAY)
+    answer = anonymous.get("/statusz")
+    assert answer.status_code == 503
+    assert answer.json()["parts"]["drain"] == "1 of 1 drains publish nothing: landing_zone_away"
+    with api_engine.begin() as connection:
+        renew_lease(connection, worker, 60)
+    assert anonymous.get("/statusz").json()["parts"]["drain"] == "ok"
+
+
 @pytest.mark.usefixtures("drain")
 def test_a_gateway_whose_parts_all_work_is_well(anonymous: Gateway) -> None:
     answer = anonymous.get("/statusz")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 import sqlalchemy as sa
@@ -11,11 +12,13 @@ from app.errors import Code, InvariantBroken, TemporarilyUnavailable
 from app.landing.zone_owner import OWNER
 from spark_jobs import drain_cycle, publishing
 from spark_jobs.drain_cycle import DrainCycle
+from spark_jobs.drain_loop import Drain
 from tests.drain.conftest import NewDrain
 from tests.support import sql
 from tests.support.gateway_parts import current, dropping, landed_keys, registered, stage_keys
 from tests.support.schemas import schema_of
 from tests.support.small_drain import publish_pending
+from tests.support.waiting import wait_until
 
 ID = schema_of({"id": "int64"}, ["id"])
 TABLES = ("held", "other")
@@ -74,6 +77,22 @@ def test_without_its_zone_a_drain_changes_nothing_and_goes_on_when_it_is_back(
     publish_pending(running)
     assert landed_keys(landing_zone, "held") == [[1], [2]]
     assert landed_keys(landing_zone, "other") == [[2]]
+
+
+def test_a_drain_whose_zone_is_away_says_so_until_it_is_back(landing_zone: Path, running: DrainCycle) -> None:
+    drain = Drain(running, bins=1)
+    unmount(landing_zone)
+    thread = Thread(target=drain.run, args=(Event(), 0.02))
+    thread.start()
+    try:
+        wait_until(lambda: running.waits_for is Code.LANDING_ZONE_AWAY, within=20, what="the drain says what it lacks")
+        landing_zone.rmdir()
+        mount(landing_zone)
+        wait_until(lambda: running.waits_for is None, within=20, what="the drain publishes again")
+    finally:
+        drain.stopping.set()
+        thread.join(20)
+    assert not thread.is_alive()
 
 
 def test_a_zone_of_another_gateway_in_the_place_of_ours_is_away_too(
