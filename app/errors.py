@@ -31,6 +31,7 @@ class Problem:
     index: int | None = None
     pointer: str | None = None
     column: str | None = None
+    table: str | None = None
 
 
 class MirrorgateError(Exception):
@@ -71,9 +72,11 @@ class RejectedInput(MirrorgateError):
     def of(
         cls, problems: tuple[Problem, ...], *, remedy: str | None = None, withheld: str | None = None
     ) -> "RejectedInput":
-        """The refusal of a request whose messages have these problems; the first one leads."""
+        """The refusal of a request whose messages have these problems; the first one leads, with its column."""
         first = problems[0]
-        return cls(first.code, first.detail, problems=problems, remedy=remedy, withheld=withheld)
+        is_named = first.column is None or first.column in first.detail.replace(":", " ").split()
+        detail = first.detail if is_named else f"{first.detail}, column {first.column}"
+        return cls(first.code, detail, problems=problems, remedy=remedy, withheld=withheld)
 
 
 class TemporarilyUnavailable(MirrorgateError):

@@ -24,6 +24,7 @@ from app.api import (
     audit_routes,
     change_routes,
     dead_letter_routes,
+    docs_pages,
     key_routes,
     probe_routes,
     producer_routes,
@@ -136,6 +137,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         audit_routes,
         probe_routes,
         status_routes,
+        docs_pages,
     ):
         app.include_router(routes.router)
     install_problem_handlers(app)

@@ -225,7 +225,10 @@ async def authenticated(request: Request) -> Credential:
     if known is not None:
         return known
     authenticator: Authenticator = request.app.state.gateway.authenticator
-    token = _bearer_token(request)
+    header = request.headers.get("authorization", "")
+    if header.lstrip().startswith("mg_"):
+        raise RejectedInput(Code.UNAUTHENTICATED, "the Authorization header lacks `Bearer ` before the key")
+    token = _bearer_token(header)
     facts = facts_of(request.scope)
     try:
         credential = authenticator.remembered(token)
@@ -268,8 +271,8 @@ def require(right: Right, *, every_table: bool = False) -> Callable[..., Corouti
     return dependency
 
 
-def _bearer_token(request: Request) -> str | None:
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+def _bearer_token(header: str) -> str | None:
+    scheme, _, token = header.partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
 
 

@@ -24,6 +24,7 @@ from app.api.message_bodies import ARCION_BODY, ARROW_BODY, REPLICATE_BODY
 from app.api.openapi import problems
 from app.api.parameters import query_of, read_parameters
 from app.api.request_body import check_arrow_type, check_json_type, check_parameters, hold_rows, is_csv, read_body
+from app.api.request_facts import facts_of
 from app.api.request_identity import IdentityHeaders
 from app.domain.access import Principal, Right
 from app.domain.names import TableName
@@ -116,7 +117,7 @@ async def post_arrow(request: Request) -> Response:
     hold = partial(hold_rows, request, gateway.settings)
     load = ArrowLoad(TableName.parse(given.table), body, gateway.input_limits, hold)
     identity = caller.headers.identity(request, caller.principal, load.body)
-    return _accepted("arrow", await load.accept(gateway.ingest, caller.principal, identity))
+    return _accepted(request, "arrow", await load.accept(gateway.ingest, caller.principal, identity))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +153,10 @@ async def _answer(
         marker_first = gateway.settings.marker_first
         rehearsal = await rehearse(gateway.engine, decode, caller.principal, marker_first=marker_first)
         return Response(msgspec.json.encode(rehearsal), 200, media_type="application/json")
-    return _accepted(source_format, await gateway.ingest.accept(decode, caller.principal, identity))
+    return _accepted(request, source_format, await gateway.ingest.accept(decode, caller.principal, identity))
 
 
-def _accepted(source_format: str, accepted: Accepted) -> Response:
+def _accepted(request: Request, source_format: str, accepted: Accepted) -> Response:
     content = {
         "receipts": accepted.receipts,
         "ignored": accepted.ignored,
@@ -166,7 +167,8 @@ def _accepted(source_format: str, accepted: Accepted) -> Response:
     if accepted.replayed:
         return Response(msgspec.json.encode(content), 200, _REPLAYED, "application/json")
     changes, dead_letters = _metrics_of(source_format)
-    changes.inc(sum(receipt.changes for receipt in accepted.receipts))
+    facts_of(request.scope).changes = made = sum(receipt.changes for receipt in accepted.receipts)
+    changes.inc(made)
     dead_letters.inc(accepted.dead_letters)
     return Response(msgspec.json.encode(content), 202, media_type="application/json")
 

@@ -38,7 +38,7 @@ class DirectRoutes:
         except MirrorgateError as error:
             response = answer_deliberate(request, error)
         except RequestValidationError as error:
-            response = answer_validation(error)
+            response = answer_validation(request, error)
         except HTTPException as error:
             response = answer_framework(request, error)
         await response(scope, receive, send)

@@ -3,7 +3,7 @@
 import secrets
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Path, Response
 
@@ -29,6 +29,9 @@ from app.staging.database import translated_errors
 
 router = APIRouter(prefix="/v1/keys", tags=["keys"])
 
+_NOT_KEPT: Final = {"Cache-Control": "no-store"}
+"""On answers that show a secret."""
+
 KeyId = Annotated[str, Path(description="The `id` of the key.", examples=["1a2b3c4d"])]
 
 
@@ -40,7 +43,7 @@ KeyId = Annotated[str, Path(description="The `id` of the key.", examples=["1a2b3
     response_model=CreatedKeyModel,
     responses=problems(400, 401, 403, 503),
 )
-def post_key(wanted: CreateKey, gateway: GatewayOf, principal: Overseer) -> CreatedKeyModel:
+def post_key(wanted: CreateKey, gateway: GatewayOf, principal: Overseer, response: Response) -> CreatedKeyModel:
     expires_at = wanted.expires_at
     if expires_at is not None and not _is_future(expires_at):
         problem = Problem(Code.BAD_REQUEST, "expires_at must be a future time with an offset", pointer="/expires_at")
@@ -58,6 +61,7 @@ def post_key(wanted: CreateKey, gateway: GatewayOf, principal: Overseer) -> Crea
     with translated_errors(), gateway.engine.begin() as connection:
         insert_key(connection, key_id, hash_secret(secret), rights, tuple(wanted.tables), expires_at, limits)
         record_act(connection, principal.key_id, "create_key", details=details)
+    response.headers.update(_NOT_KEPT)
     return CreatedKeyModel(
         id=key_id, key=format_key(key_id, secret), rights=wanted.rights, tables=wanted.tables, expires_at=expires_at
     )
@@ -101,7 +105,9 @@ def patch_key(key_id: KeyId, wanted: UpdateKey, gateway: GatewayOf, principal: O
     response_model=RotatedKeyModel,
     responses=problems(400, 401, 403, 404, 503),
 )
-def rotate(key_id: KeyId, gateway: GatewayOf, principal: Overseer, wanted: RotateKey | None = None) -> RotatedKeyModel:
+def rotate(
+    key_id: KeyId, gateway: GatewayOf, principal: Overseer, response: Response, wanted: RotateKey | None = None
+) -> RotatedKeyModel:
     """The id, and with it rights, tables, idempotency keys and producers, stays. The new secret is shown this once.
 
     When the overlap is over no secret but the new one works, whatever earlier rotations said.
@@ -113,6 +119,7 @@ def rotate(key_id: KeyId, gateway: GatewayOf, principal: Overseer, wanted: Rotat
         if rotated is None:
             raise RejectedInput(Code.UNKNOWN_KEY, "no such key, or one that has expired")
         record_act(connection, principal.key_id, "rotate_key", details={"key": key_id, "overlap_seconds": overlap})
+    response.headers.update(_NOT_KEPT)
     return RotatedKeyModel(
         id=key_id,
         key=format_key(key_id, secret),

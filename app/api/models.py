@@ -8,7 +8,7 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict
 
 _NUMBER: Final = re.compile(r"\s*[-+]?[0-9.]+(e[-+]?[0-9]+)?\s*", re.IGNORECASE)
 _PROBLEM: Final[dict[str, Any]] = {
-    "type": "about:blank",
+    "type": "urn:mirrorgate:error:bad_value",
     "title": "A value cannot be represented exactly in the column's declared type.",
     "status": 422,
     "code": "bad_value",
@@ -61,6 +61,9 @@ class ProblemItemModel(Model):
     pointer: str | None = None
     """A JSON Pointer into the message."""
 
+    table: str | None = None
+    """The table that the message is for."""
+
     column: str | None = None
     """The column that is at fault."""
 
@@ -71,7 +74,7 @@ class ProblemModel(Model):
     model_config = ConfigDict(json_schema_extra={"examples": [_PROBLEM]})
 
     type: str
-    """Always `about:blank`: `code` tells problems apart."""
+    """`urn:mirrorgate:error:` and the code: a name, not an address."""
 
     title: str
     """What the code means."""

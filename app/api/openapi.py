@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
 from app.api.contract_parts import HEADERS, answer_headers, plain, problem_of, without_framework_refusals
 from app.api.message_bodies import message_schemas
 from app.api.models import ProblemModel
+from app.api.request_body import require_json_body
 
 TITLE: Final = "Mirrorgate"
 VERSION: Final = "1.0.0"
@@ -69,6 +70,11 @@ class GatewayApp(FastAPI):
             servers=SERVERS,
             openapi_tags=TAGS,
             redirect_slashes=False,
+            dependencies=[Depends(require_json_body)],
+            strict_content_type=False,  # a body without a type is taken for JSON, as on the change routes
+            openapi_url=None,
+            docs_url=None,  # the framework's pages load scripts from elsewhere; see docs_pages
+            redoc_url=None,
             # The framework's own telemetry looks for a collector at every request; ours is in RequestLog.
             telemetry={"tracing": False, "metrics": False, "logs": False},
             **settings,
@@ -114,5 +120,6 @@ def _refusals_of_any(operation: dict[str, Any]) -> Iterator[int]:
         yield 429
     if "requestBody" in operation:
         yield 413
+        yield 415
     if "requestBody" in operation or operation.get("parameters"):  # a path or query may be no text
         yield 400

@@ -30,7 +30,8 @@ class ProblemProtocol(HttpToolsProtocol):
             response = problem_response(error)
             status = HTTPStatus(response.status_code)
             REQUESTS.labels("unmatched", int(status)).inc()
-            log.info("request", method=None, route="unmatched", status=int(status))
+            client = self.client[0] if self.client else None
+            log.info("request", method=None, route="unmatched", status=int(status), code=str(error.code), client=client)
         extra = [(b"x-request-id", request_id.encode()), (b"connection", b"close")]
         head = [*self.server_state.default_headers, *response.raw_headers, *extra]
         lines = b"".join(name + b": " + value + b"\r\n" for name, value in head)

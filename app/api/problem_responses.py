@@ -13,7 +13,9 @@ from starlette.routing import Match
 
 from app.api.refusal_audit import note_refusal
 from app.api.refused_reading import RefusedReading
+from app.api.request_facts import facts_of
 from app.api.slow_bodies import BODY_IS_THERE
+from app.api.validation_words import words_of
 from app.error_catalogue import CATALOGUE
 from app.errors import Code, Kind, MirrorgateError, Problem, RejectedInput, TemporarilyUnavailable
 from app.telemetry import REJECTED_REQUESTS, current_request_id
@@ -64,7 +66,7 @@ def problem_response(error: MirrorgateError, headers: Mapping[str, str] | None =
     problems = error.problems if isinstance(error, RejectedInput) else ()
     status = STATUS[error.kind]
     body: dict[str, Any] = {
-        "type": "about:blank",
+        "type": f"urn:mirrorgate:error:{error.code}",
         "title": CATALOGUE[error.code].meaning,
         "status": int(status),
         "code": error.code,
@@ -90,14 +92,26 @@ def _problem(problem: Problem) -> dict[str, Any]:
         "index": problem.index,
         "pointer": problem.pointer,
         "code": problem.code,
+        "table": problem.table,
         "column": problem.column,
         "detail": problem.detail,
     }
     return {name: value for name, value in members.items() if value is not None}
 
 
+def _note_facts(request: Request, error: MirrorgateError) -> None:
+    """Tell the log line of the request what was refused: the code, and the tables that it is about."""
+    facts = facts_of(request.scope)
+    facts.code = error.code
+    problems = error.problems if isinstance(error, RejectedInput) else ()
+    named = [problem.table for problem in problems if problem.table is not None]
+    path: str | None = request.scope.get("path_params", {}).get("table")
+    facts.tables = tuple(dict.fromkeys([*named, path] if path else named))
+
+
 def answer_deliberate(request: Request, error: MirrorgateError) -> Response:
     """The refusal, noted for the audit where that keeps it."""
+    _note_facts(request, error)
     note_refusal(request, error, STATUS[error.kind])
     if error.kind in {Kind.BROKEN, Kind.MISCONFIGURED}:
         log.error("request_failed", code=error.code, detail=error.detail)
@@ -105,7 +119,7 @@ def answer_deliberate(request: Request, error: MirrorgateError) -> Response:
     return problem_response(error, {"Connection": "close"} if is_unread else None)
 
 
-def answer_validation(error: RequestValidationError) -> Response:
+def answer_validation(request: Request, error: RequestValidationError) -> Response:
     """The framework found a parameter or a JSON body of ours wrong; its texts hold no input."""
     problems = []
     for issue in error.errors():
@@ -115,10 +129,14 @@ def answer_validation(error: RequestValidationError) -> Response:
             continue
         escaped = (part.replace("~", "~0").replace("/", "~1") for part in path)
         pointer = "".join(f"/{part}" for part in escaped) if where == "body" else None
-        detail = str(issue["msg"]) if where == "body" else f"{where} parameter {'.'.join(path)}: {issue['msg']}"
+        words = words_of(request, issue)
+        named = f"{where} parameter {'.'.join(path)}" if where != "body" else path[-1] if path else "the body"
+        detail = words if issue["type"] == "extra_forbidden" else f"{named}: {words}"
         code = Code.BAD_OPTION if path[:1] == ["options"] else Code.BAD_REQUEST
         problems.append(Problem(code, detail, pointer=pointer))
-    return problem_response(RejectedInput.of(tuple(problems)))
+    refusal = RejectedInput.of(tuple(problems))
+    _note_facts(request, refusal)
+    return problem_response(refusal)
 
 
 def answer_framework(request: Request, error: HTTPException) -> Response:
@@ -127,7 +145,9 @@ def answer_framework(request: Request, error: HTTPException) -> Response:
         return answer_deliberate(request, error.error)
     code = _FRAMEWORK.get(error.status_code, Code.BAD_REQUEST)
     headers = {"Allow": _methods_at(request)} if code is Code.METHOD_NOT_ALLOWED else error.headers
-    return problem_response(RejectedInput(code, CATALOGUE[code].meaning), headers)
+    refusal = RejectedInput(code, CATALOGUE[code].meaning)
+    _note_facts(request, refusal)
+    return problem_response(refusal, headers)
 
 
 async def _on_deliberate(request: Request, error: Exception) -> Response:
@@ -135,9 +155,9 @@ async def _on_deliberate(request: Request, error: Exception) -> Response:
     return answer_deliberate(request, error)
 
 
-async def _on_validation(_: Request, error: Exception) -> Response:
+async def _on_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return answer_validation(error)
+    return answer_validation(request, error)
 
 
 async def _on_framework(request: Request, error: Exception) -> Response:

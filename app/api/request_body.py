@@ -15,6 +15,7 @@ from app.api.parameters import query_of
 from app.api.refused_reading import RefusedReading
 from app.api.request_facts import declared_length
 from app.api.turns import LARGE_BODY, UNKNOWN_LENGTH, expected_size, turn_of
+from app.api.validation_words import shown
 from app.errors import Code, RejectedInput
 from app.settings import Settings
 
@@ -55,6 +56,15 @@ def check_json_type(request: Request) -> None:
         raise RejectedInput(Code.UNSUPPORTED_MEDIA_TYPE, "the content type is not JSON")
 
 
+async def require_json_body(request: Request) -> None:
+    """A dependency of the framework's routes: their bodies are JSON.
+
+    Raises RejectedInput `unsupported_media_type` for a body that is declared as something else.
+    """
+    if _media_type(request) != "application/json" and await request.body():
+        raise RejectedInput(Code.UNSUPPORTED_MEDIA_TYPE, "the content type is not JSON")
+
+
 def check_parameters(request: Request, known: Set[str], *, only_csv: Set[str] = frozenset()) -> None:
     """Raises RejectedInput `bad_request` for a parameter that this body's format does not take.
 
@@ -64,7 +74,7 @@ def check_parameters(request: Request, known: Set[str], *, only_csv: Set[str] = 
         if name in only_csv:
             raise RejectedInput(Code.BAD_REQUEST, f"the parameter {name} is for bodies of the type text/csv")
         if name not in known:
-            detail = "there is no such query parameter here; there are " + ", ".join(sorted(known))
+            detail = f"there is no query parameter `{shown(name)}` here; there are " + ", ".join(sorted(known))
             raise RejectedInput(Code.BAD_REQUEST, detail)
 
 

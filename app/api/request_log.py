@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.admission import CHANGES
 from app.api.problem_responses import problem_response
-from app.api.request_facts import facts_of
+from app.api.request_facts import RequestFacts, facts_of
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 from app.telemetry import REQUEST_SECONDS, REQUESTS
 
@@ -27,6 +27,11 @@ _OUT_OF_MEMORY: Final = TemporarilyUnavailable(
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 CLIENT_GONE: Final = 499
 """Status in logs and metrics of a request whose caller left before the answer."""
+
+MOST_TABLES: Final = 20
+"""Tables that a log line names."""
+
+_NOT_SNIFFED: Final = (b"x-content-type-options", b"nosniff")
 
 _QUIET: Final = frozenset({"/healthz", "/readyz", "/statusz", "/metrics"})
 
@@ -54,7 +59,8 @@ class RequestLog:
             if message["type"] == "http.response.start":
                 answered = True
                 status = message["status"]
-                message["headers"] = [*message["headers"], *facts.headers, (b"x-request-id", request_id.encode())]
+                extra = (_NOT_SNIFFED, (b"x-request-id", request_id.encode()))
+                message["headers"] = [*message["headers"], *facts.headers, *extra]
             await send(message)
 
         before = structlog.contextvars.bind_contextvars(request_id=request_id)
@@ -64,21 +70,25 @@ class RequestLog:
             status = CLIENT_GONE
         except asyncio.CancelledError:  # the process stops, and this took longer than it waits
             if not answered:
-                await problem_response(_given_up(scope))(scope, receive, send_with_id)
+                given_up = _given_up(scope)
+                status, facts.code = 503, given_up.code
+                await problem_response(given_up)(scope, receive, send_with_id)
         except MemoryError:
             log.error("out_of_memory", remedy="Lower MIRRORGATE_MAX_BYTES_IN_MEMORY, or give the process more memory.")  # noqa: TRY400
             if answered:
                 raise
+            status, facts.code = 503, _OUT_OF_MEMORY.code
             await problem_response(_OUT_OF_MEMORY)(scope, receive, send_with_id)
         except Exception as error:  # the caller hears of it, with the request id of this line
             # Places only: the text of an error may hold a value.
             log.error("request_crashed", error=type(error).__name__, at=traceback.format_tb(error.__traceback__))  # noqa: TRY400  # the text stays out
             if answered:
                 raise
+            facts.code = Code.INTERNAL
             response = problem_response(MirrorgateError(Code.INTERNAL, "the gateway met an unexpected error"))
             await response(scope, receive, send_with_id)
         finally:
-            _record(scope, status, time.perf_counter() - started)
+            _record(scope, facts, status, time.perf_counter() - started)
             structlog.contextvars.reset_contextvars(**before)
 
 
@@ -95,14 +105,29 @@ def _request_id(scope: Scope) -> str:
     return secrets.token_hex(16)
 
 
-def _record(scope: Scope, status: int, seconds: float) -> None:
+def _record(scope: Scope, facts: RequestFacts, status: int, seconds: float) -> None:
     route: Any = scope.get("route")
     path = getattr(route, "path", "unmatched")
     requests, durations = _metrics_of(path, status)
     requests.inc()
     durations.observe(seconds)
     if scope["path"] not in _QUIET:
-        log.info("request", method=scope["method"], route=path, status=status, milliseconds=round(seconds * 1000, 1))
+        named = {
+            "code": facts.code,
+            "tables": facts.tables[:MOST_TABLES],
+            "key": facts.subject,
+            "bytes": facts.received,
+            "changes": facts.changes,
+            "client": scope["client"][0] if scope.get("client") else None,
+        }
+        log.info(
+            "request",
+            method=scope["method"],
+            route=path,
+            status=status,
+            milliseconds=round(seconds * 1000, 1),
+            **{name: value for name, value in named.items() if value},
+        )
 
 
 @cache

@@ -12,12 +12,12 @@ from app.api.status_models import (
     TableModel,
     WaitingLettersModel,
 )
-from app.api.table_models import RegisterTable, TableOptionsModel
+from app.api.table_models import ColumnModel, RegisterTable, TableOptionsModel
 from app.domain.arrow_flatbuffer import columns_of, schema_from_bytes
 from app.domain.landing_file import file_name
 from app.domain.table import FileNumber, Table
 from app.domain.table_schema import Column, ColumnType, TableSchema
-from app.errors import Code, RejectedInput
+from app.errors import Code, Problem, RejectedInput
 from app.staging.database import Connection
 from app.staging.mirror_states import MirrorState, mirror_states
 from app.staging.table_failures import TableFailure, failing_tables
@@ -53,7 +53,9 @@ def _columns(wanted: RegisterTable) -> tuple[Column, ...] | None:
     if wanted.columns is not None and wanted.arrow_schema is not None:
         raise RejectedInput(Code.BAD_SCHEMA, "give either columns or arrow_schema")
     if wanted.columns is not None:
-        return tuple(Column(c.name, ColumnType.parse(c.type), c.nullable) for c in wanted.columns)
+        return tuple(
+            Column(column.name, _type_of(place, column), column.nullable) for place, column in enumerate(wanted.columns)
+        )
     if wanted.arrow_schema is None:
         if wanted.key_columns:
             raise RejectedInput(Code.BAD_SCHEMA, "key columns need columns beside them")
@@ -63,6 +65,14 @@ def _columns(wanted: RegisterTable) -> tuple[Column, ...] | None:
     except ValueError as error:
         raise RejectedInput(Code.BAD_SCHEMA, "arrow_schema is not base64") from error
     return columns_of(schema_from_bytes(content))
+
+
+def _type_of(place: int, column: ColumnModel) -> ColumnType:
+    try:
+        return ColumnType.parse(column.type)
+    except RejectedInput as error:
+        problem = Problem(error.code, error.detail, pointer=f"/columns/{place}/type", column=column.name)
+        raise RejectedInput.of((problem,)) from error
 
 
 def _status(

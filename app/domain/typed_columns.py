@@ -56,7 +56,7 @@ def typed_column(
     try:
         array = convert(values, column.type, reading_of(column.name, options))
     except BadValues as bad:
-        return None, _unfit(bad)
+        return None, _unfit(column, bad)
     return array, _missing(array, column, schema, markers)
 
 
@@ -72,7 +72,7 @@ def typed_texts(
     try:
         array = convert_texts(texts, column.type, reading_of(column.name, options))
     except BadValues as bad:
-        return None, _unfit(bad)
+        return None, _unfit(column, bad)
     return array, _missing(array, column, schema, markers, gaps)
 
 
@@ -94,8 +94,8 @@ def _converted_together(
     return together
 
 
-def _unfit(bad: BadValues) -> list[WrongRow]:
-    return [(row, Code.BAD_VALUE, f"value {reason}") for row, reason in bad.reasons.items()]
+def _unfit(column: Column, bad: BadValues) -> list[WrongRow]:
+    return [(row, Code.BAD_VALUE, f"value {reason} ({column.type})") for row, reason in bad.reasons.items()]
 
 
 def _missing(

@@ -56,7 +56,12 @@ class Decoded:
         """Problems found later than decoding, each with its line where there are lines, and those of messages that
         were left out before."""
         known = [problem for entry in refused for problem in entry.problems]
-        ordered = sorted([*map(self._with_line, problems), *known], key=lambda problem: problem.index or 0)
+        table_of = {index: str(entry.source.table) for entry in self.sources for index in entry.indexes}
+        named = [
+            problem if problem.table or problem.index is None else replace(problem, table=table_of.get(problem.index))
+            for problem in (*map(self._with_line, problems), *known)
+        ]
+        ordered = sorted(named, key=lambda problem: problem.index or 0)
         return RejectedInput.of(tuple(ordered), withheld=withheld)
 
     def setting_aside(self, refusal: RejectedInput) -> "Decoded":

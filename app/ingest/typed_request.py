@@ -212,7 +212,8 @@ def _typed(decoded: Decoded, routed: _Routed, admit: Admit) -> TypedRequest:
                 rows = landing_rows(changes, replace(table.row_rules, schema=schema))
                 batches.append(TypedBatch(replace(table, schema=schema), rows, advances))
         except RejectedInput as error:
-            problems.extend(error.problems or [Problem(error.code, error.detail)])
+            found = error.problems or [Problem(error.code, error.detail)]
+            problems.extend(replace(problem, table=str(table.name)) for problem in found)
     if problems or not_kept:
         raise decoded.refusal(problems, not_kept, withheld=routed.withheld)
     return TypedRequest(batches, duplicates, needs, refused)

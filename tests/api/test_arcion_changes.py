@@ -50,6 +50,7 @@ def test_the_documented_partial_update_is_refused_because_it_would_erase_a_colum
             "index": 0,
             "pointer": "/after/r_name",
             "code": "incomplete_update",
+            "table": REGION,
             "column": "r_name",
             "detail": "new value not given",
         }

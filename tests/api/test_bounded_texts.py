@@ -53,7 +53,3 @@ def test_a_name_of_a_request_beyond_its_bound_is_refused(gateway: Gateway, heade
         headers["Mirrorgate-Producer-Sequence"] = "1"
     response = gateway.post("/v1/changes/arcion", json=[insert("t", id="1")], headers=headers)
     assert "255" in problem(response, 400, "bad_request")["detail"]
-
-
-def test_a_producer_that_postgres_cannot_hold_is_no_server_error(gateway: Gateway) -> None:
-    problem(gateway.get("/v1/producers/a%00b"), 422, "unstorable")

@@ -72,9 +72,25 @@ def test_every_request_but_health_checks_is_one_line_with_its_id(conversation: C
     assert lines["my-request"]["route"] == "/v1/tables/{table}"
 
 
+def test_a_line_says_what_was_refused_about_which_table_for_whom(conversation: Conversation) -> None:
+    lines = {line["request_id"]: line for line in conversation.log if line["event"] == "request"}
+    accepted, bad_value, bad_body, bad_key, nothing = (
+        lines[answer.headers["x-request-id"]] for answer in conversation.answers[:5]
+    )
+    key = ADMIN_KEY.split("_")[1]
+    assert (accepted["key"], accepted["changes"], accepted["client"]) == (key, 1, "127.0.0.1")
+    assert accepted["bytes"] == len(conversation.answers[0].request.content)
+    assert (bad_value["code"], bad_value["tables"], bad_value["key"]) == ("bad_value", ["t"], key)
+    assert (bad_body["code"], bad_body["tables"]) == ("bad_request", ["t"])
+    assert bad_key["code"] == "unauthenticated"
+    assert "key" not in bad_key
+    assert nothing["code"] == "not_found"
+    assert "changes" not in bad_value
+
+
 def test_what_is_no_http_has_its_line_with_the_id_of_its_answer(conversation: Conversation) -> None:
     (line,) = [line for line in conversation.log if line["event"] == "request" and line["method"] is None]
-    assert line["status"] == 400
+    assert (line["status"], line["code"], line["client"]) == (400, "bad_request", "127.0.0.1")
     assert f"x-request-id: {line['request_id']}\r\n" in conversation.no_http
     assert "this is" not in conversation.no_http
 

@@ -88,7 +88,6 @@ COLUMN = {"name": "a", "type": "int64"}
         ("t", {"columns": [{"name": "a\x00", "type": "int64"}]}, "bad_name"),
         ("_t", {"columns": [COLUMN]}, "bad_name"),
         ("a.b.c", {"columns": [COLUMN]}, "bad_name"),
-        ("a%00b", {"columns": [COLUMN]}, "bad_name"),
         ("..", {"columns": [COLUMN]}, None),
         ("a%2Fb", {"columns": [COLUMN]}, None),
     ],

@@ -98,7 +98,6 @@ def test_any_other_request_id_is_replaced(gateway: Gateway, request_id: str) -> 
 @pytest.mark.parametrize(
     ("method", "path", "status", "code"),
     [
-        ("GET", "/", 404, "not_found"),
         ("GET", "/v1", 404, "not_found"),
         ("GET", "/v2/tables", 404, "not_found"),
         ("GET", "/v1/tables/a/b/c", 404, "not_found"),

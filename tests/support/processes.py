@@ -1,11 +1,13 @@
 """Real processes in tests: starting a module of this repository, and telling whether a process lives."""
 
+import fcntl
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -21,10 +23,17 @@ def started(module: str, *arguments: object, stdin: int | None = None) -> Iterat
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
+        _widen(process.stderr)
         try:
             yield process
         finally:
             process.kill()
+
+
+def _widen(pipe: IO[str] | None) -> None:
+    """Let a process log a megabyte before anybody reads it; it would stand still behind a full pipe."""
+    if pipe is not None and sys.platform == "linux":
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 2**20)
 
 
 def read_line(process: "subprocess.Popen[str]") -> str:

@@ -1,0 +1,107 @@
+"""Refusals name the thing that is wrong: parameter, member, column, type and table."""
+
+from typing import Any
+
+import pytest
+
+from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
+
+COLUMN = {"name": "id", "type": "int64", "nullable": False}
+
+
+@pytest.fixture
+def tables(gateway: Gateway) -> Gateway:
+    for name in ("t", "u"):
+        gateway.register(name, {"id": "int64", "n": "int32"}, ["id"]).raise_for_status()
+    return gateway
+
+
+def test_an_unknown_query_parameter_is_named(tables: Gateway) -> None:
+    details = problem(tables.arcion(insert("t", id="1"), dryrun="true"), 400, "bad_request")
+    assert details["detail"].startswith("there is no query parameter `dryrun` here; there are dry_run, ")
+    long = problem(tables.arcion(insert("t", id="1"), **{"x" * 500 + "\n": "1"}), 400, "bad_request")
+    assert len(long["detail"]) < 250
+    assert "\n" not in long["detail"]
+
+
+def test_a_wrong_type_names_its_column(gateway: Gateway) -> None:
+    columns = [COLUMN, {"name": "x", "type": "int17"}]
+    details = problem(gateway.put("/v1/tables/t", json={"columns": columns}), 422, "bad_type")
+    [error] = details["errors"]
+    assert (error["pointer"], error["column"]) == ("/columns/1/type", "x")
+    assert details["detail"] == "unknown column type, column x"
+
+
+def test_a_wrong_value_names_table_column_and_type(tables: Gateway) -> None:
+    messages = [insert("t", id="1", n="x"), insert("u", id="1", n="y")]
+    details = problem(tables.arcion(*messages), 422, "bad_value")
+    assert [(error["table"], error["column"], error["index"]) for error in details["errors"]] == [
+        ("t", "n", 0),
+        ("u", "n", 1),
+    ]
+    assert all("(int32)" in error["detail"] for error in details["errors"])
+    assert details["detail"].endswith(", column n")
+
+
+def test_a_message_that_cannot_be_completed_names_its_table(tables: Gateway) -> None:
+    tables.put("/v1/tables/t", json={"options": {"partial_updates": "complete"}}).raise_for_status()
+    update = insert("t") | {"opType": "U", "before": {"id": "9"}, "exists": {"id": "2", "n": "0"}}
+    update["after"] = {"id": "null", "n": "null"}
+    [error] = problem(tables.arcion(update), 422, "incomplete_update")["errors"]
+    assert (error["table"], error["column"]) == ("t", "n")
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer", "detail"),
+    [
+        (
+            {"keys": ["id"], "columns": [COLUMN]},
+            "/keys",
+            "unknown member `keys`; known: arrow_schema, columns, key_columns, options",
+        ),
+        ({"columns": [COLUMN | {"typ": "x"}]}, "/columns/0/typ", "unknown member `typ`; known: name, nullable, type"),
+        ({"columns": [{"name": "id"}]}, "/columns/0/type", "type: is missing"),
+        ({"columns": 7}, "/columns", "columns: must be an array"),
+        ({"columns": [COLUMN | {"nullable": "x"}]}, "/columns/0/nullable", "nullable: must be true or false"),
+        ([], "", "the body: must be a JSON object"),
+    ],
+)
+def test_a_wrong_member_is_told_in_the_words_of_the_contract(
+    gateway: Gateway, body: Any, pointer: str, detail: str
+) -> None:
+    details = problem(gateway.put("/v1/tables/t", json=body), 400, "bad_request")
+    assert (details["errors"][0]["pointer"], details["detail"]) == (pointer, detail)
+
+
+def test_an_unknown_option_is_named_with_the_known_ones(gateway: Gateway) -> None:
+    details = problem(gateway.put("/v1/tables/t", json={"options": {"exclud": []}}), 422, "bad_option")
+    assert details["detail"].startswith("unknown member `exclud`; known: ")
+    assert "exclude" in details["detail"]
+
+
+@pytest.mark.parametrize("content_type", ["application/x-www-form-urlencoded", "text/plain", "text/csv"])
+@pytest.mark.parametrize(
+    ("method", "path"), [("PUT", "/v1/tables/t"), ("POST", "/v1/keys"), ("POST", "/v1/changes/arcion")]
+)
+def test_a_json_body_that_is_declared_as_something_else_is_415_everywhere(
+    gateway: Gateway, method: str, path: str, content_type: str
+) -> None:
+    if path.endswith("arcion") and content_type == "text/csv":
+        return  # CSV is read there
+    answer = gateway.request(method, path, content=b'{"columns": []}', headers={"Content-Type": content_type})
+    details = problem(answer, 415, "unsupported_media_type")
+    assert "Content-Type: application/json" in details["remedy"]
+
+
+def test_a_json_body_without_a_type_is_read_everywhere(gateway: Gateway) -> None:
+    body = b'{"key_columns": ["id"], "columns": [{"name": "id", "type": "int64", "nullable": false}]}'
+    assert gateway.put("/v1/tables/t", content=body).status_code == 201
+
+
+def test_a_key_without_its_scheme_is_told_what_is_missing(anonymous: Gateway) -> None:
+    details = problem(anonymous.get("/v1/tables", headers={"Authorization": ADMIN_KEY}), 401, "unauthenticated")
+    assert details["detail"] == "the Authorization header lacks `Bearer ` before the key"
+
+
+def test_the_type_of_a_problem_names_its_code(anonymous: Gateway) -> None:
+    assert anonymous.get("/v1/nothing").json()["type"] == "urn:mirrorgate:error:not_found"
