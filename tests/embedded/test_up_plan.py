@@ -155,3 +155,33 @@ def test_a_child_that_cannot_start_says_why_in_one_json_line() -> None:
         said = json.loads(line)
         assert (ran.returncode, said["event"], said["code"]) == (78, "start_refused", "bad_setting")
         assert "MIRRORGATE_" in said["detail"]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["api"], "MIRRORGATE_DATABASE_URL is not set"),
+        (["api", "--database-url", "mysql://host/db"], "MIRRORGATE_DATABASE_URL: must start with postgresql://"),
+        (["api", "--host", "0.0.0.0"], "the API would listen on 0.0.0.0 without TLS"),
+        (["api", "--port", "99999"], "MIRRORGATE_PORT: Input should be less than or equal to 65535"),
+        (["drain", "--landing-zone", "/zone"], "MIRRORGATE_DATABASE_URL is not set"),
+        (["drain", "--database-url", "postgresql:///db"], "MIRRORGATE_LANDING_ZONE is not set"),
+        (["migrate"], "MIRRORGATE_DATABASE_URL is not set"),
+    ],
+)
+def test_a_part_that_cannot_start_says_so_in_two_lines_without_a_traceback(
+    command: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in [name for name in os.environ if name.startswith("MIRRORGATE_")]:
+        monkeypatch.delenv(name)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "environ", dict(os.environ))  # options become variables of the process
+        patch.setattr("app.main.configure_logging", lambda _: None)
+        patch.setattr("app.main.signal.signal", lambda *_: None)
+        patch.setattr("sys.argv", ["mirrorgate", *command])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert ended.value.code == 1
+    first, second = capsys.readouterr().err.splitlines()
+    assert said in first
+    assert second.startswith("remedy: ")
