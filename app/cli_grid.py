@@ -130,8 +130,9 @@ def moment(text: str | None) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Say a number of things: `1 change`, `2 changes`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    """Say a number of things: `1 change`, `2 changes`, `3 tries`."""
+    several = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else several}"
 
 
 def _waiting(table: dict[str, Any]) -> int:

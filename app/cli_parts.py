@@ -13,6 +13,7 @@ from rich.console import Console
 from app.extras import require_extras
 
 _HOME: Final = Path(".mirrorgate")
+_INTERRUPTED: Final = 130
 _errors = Console(stderr=True)
 
 DataDir = Annotated[Path, typer.Option(help="Postgres data, keys and logs of this gateway live here.")]
@@ -55,6 +56,14 @@ def up(
     Prints `ready http://127.0.0.1:<port>` when it serves. Ctrl-C stops everything; the next start carries on.
     `mirrorgate settings` lists the variables that change what it does; it needs none.
     """
+    try:
+        _up(data_dir, host, port, landing_zone)
+    except KeyboardInterrupt:  # while it still imports; later `up` ends by itself, with status 0
+        _errors.print("stopped")
+        raise typer.Exit(_INTERRUPTED) from None
+
+
+def _up(data_dir: Path, host: str | None, port: int | None, landing_zone: str | None) -> None:
     require_extras("up", "api", "drain")
     from app.settings import Settings
     from app.up import configure_up_logging

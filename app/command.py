@@ -1,5 +1,6 @@
 """Entry point of the program `mirrorgate`: imports the command line so that Ctrl-C never shows a traceback."""
 
+import signal
 import sys
 from typing import Final, NoReturn
 
@@ -15,3 +16,5 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         sys.stderr.write("stopped\n")
         sys.exit(_INTERRUPTED)
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the interpreter's own end takes a moment, too

@@ -60,15 +60,18 @@ def test_migrate_says_what_it_did(postgres: PrivatePostgres) -> None:
     assert said == [f"database: r0009 -> {program_revision()}", f"database: up to date: {program_revision()}"]
 
 
-def test_ctrl_c_while_the_program_imports_shows_no_traceback() -> None:
-    """The real entry point, interrupted at the first module that it imports from the command line."""
+@pytest.mark.parametrize("module", ["app.cli", "app.up"])
+def test_ctrl_c_while_the_program_imports_shows_no_traceback(module: str) -> None:
+    """The real entry point of `mirrorgate up`, interrupted when it imports this module."""
     program = f"""
 import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 class Interrupts:
     def find_spec(self, name, path=None, target=None):
-        if name == "app.cli":
+        if name == {module!r}:
             os.kill(os.getpid(), {signal.SIGINT.value})
 sys.meta_path.insert(0, Interrupts())
+sys.argv = ["mirrorgate", "up", "--data-dir", "/nowhere/at/all"]
 from app.command import main
 main()
 """
