@@ -12,11 +12,7 @@ from app.domain.table import TableId
 from app.domain.table_options import PartialUpdates
 
 SELECT_BY_SCHEMA_ID = sa.text("""
-    SELECT name FROM mirrorgate.tables
-    WHERE state <> 'dropped' AND replicate_metadata ->> 'schema_id' = :schema_id
-    UNION
-    SELECT name FROM mirrorgate.tables
-    WHERE state <> 'dropped' AND jsonb_path_query_array(replicate_metadata, '$.earlier[*].schema_id') ? :schema_id""")
+    SELECT name FROM mirrorgate.tables WHERE state <> 'dropped' AND replicate_schema_ids ? :schema_id""")
 
 SELECT_SOURCE = sa.text("""
     SELECT table_id, options -> 'exclude' AS excluded, options ->> 'partial_updates' AS partial_updates,
