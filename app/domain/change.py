@@ -41,6 +41,8 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     source_position: str | None = None
     source_columns: frozenset[str] | None = None
     """The columns that the source had then, where it told: any other column of the table is NULL in the row."""
+    is_late: bool = False
+    """Whether the source's table has changed since, so that a row image may know columns that it did not have then."""
     position_at: str | None = None
     """JSON Pointer of the source position, where the format has one."""
     ends_transaction: bool = True

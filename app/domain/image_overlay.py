@@ -173,17 +173,20 @@ class _Walk:
         moved = incomplete.gap.moved
         known = self._before_delete[row - 1][0] if moved else self._known(key)
         ordinals = incomplete.gap.ordinals
-        if missing := missing_of(ordinals, known):
+        absent = missing_of(ordinals, known)
+        if missing := [ordinal for ordinal in absent if ordinal not in incomplete.gap.optional]:
             self._problems.extend(self.overlay.problem(incomplete, ordinal) for ordinal in missing)
             if moved:
                 self._restore(row - 1)
             return
-        assert known is not None
         values = list(incomplete.values)
-        for ordinal in ordinals:
+        filled = set(ordinals).difference(absent) if known is not None else set()
+        for ordinal in filled:
+            assert known is not None
             values[ordinal] = value_in(known, ordinal)
         self.filled[row] = values
-        self.layer[key] = completed = encode_image(values, incomplete.unknown)
+        unknown = [place for place in incomplete.unknown if place not in filled]
+        self.layer[key] = completed = encode_image(values, unknown)
         self.completed_size += len(completed)
         self.overlay.completed.check(self.completed_size)
 

@@ -147,13 +147,15 @@ class RowBuilder:
         if change.operation in {Operation.INSERT, Operation.SNAPSHOT}:
             return None if self._refuse_incomplete(change, missing, source) else (row, None)
         names = [column.name for column in missing if column.name in source]
-        if not names:
-            return row, None
         fillable = self._completes and change.operation is Operation.UPDATE
-        if not fillable or not self._schema.key_set.isdisjoint(names):
+        if names and (not fillable or not self._schema.key_set.isdisjoint(names)):
             self._refuse(change, Code.INCOMPLETE_UPDATE, "new value not given", change.after_at, names)
             return None
-        return row, Gap(tuple(map(self._names.index, names)), moved)
+        later = self._sourced.difference(source, image) if fillable and change.is_late else ()
+        if not names and not later:
+            return row, None
+        optional = tuple(sorted(map(self._names.index, later)))
+        return row, Gap(tuple(sorted((*map(self._names.index, names), *optional))), moved, optional)
 
     def _refuse_incomplete(self, change: Change, missing: Sequence[Column], source: Collection[str]) -> bool:
         """Whether a new row is refused for the columns that it lacks."""

@@ -34,6 +34,8 @@ class Gap(NamedTuple):
     ordinals: tuple[int, ...]
     moved: bool
     """The row before this one, which deletes the old key, says whose."""
+    optional: tuple[int, ...] = ()
+    """Those of the positions that are NULL where no image knows them: of columns that came after the change."""
 
 
 Known: TypeAlias = list[SourceValue] | dict[int, Any]

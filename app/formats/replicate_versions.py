@@ -137,7 +137,7 @@ class TableConversation:
             layout = self._layouts[version.identity] = ColumnLayout(version.columns, self.excluded)
         change = apply_layout(*arguments, layout)
         if found.is_late and self.completes:
-            change = msgspec.structs.replace(change, source_columns=None)
+            change = msgspec.structs.replace(change, is_late=True)
         return change, version.task or ""
 
     def version_of(self, message: DataMessage) -> SourceVersion | None:

@@ -1,7 +1,7 @@
 """The schema ids that a table's Replicate metadata has and had, to find the tables of a data message by.
 
-Kind: expand. The column follows `replicate_metadata`, whichever program writes that. It stands apart, because reading an
-id out of the metadata of a wide table takes longer than the rest of a small request.
+Kind: expand. The column follows `replicate_metadata`, whichever program writes that. It is separate because reading
+an id out of the metadata of a wide table takes longer than the rest of a small request.
 """
 
 from alembic import op

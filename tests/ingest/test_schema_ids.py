@@ -161,6 +161,32 @@ def test_a_late_update_keeps_what_the_image_knows_of_columns_added_since(gate: G
     assert gate.landed("s.t", "name", "note") == [[0, "a", "kept"], [1, "b", "kept"], [1, "c", "kept"]]
 
 
+@pytest.mark.parametrize("incomplete_inserts", ["land_null", "reject"])
+def test_late_rows_of_a_table_with_images_are_never_refused_for_columns_added_since(
+    gate: Gate, incomplete_inserts: str
+) -> None:
+    """Neither where the row came late itself, nor where no image of it is kept."""
+    options = {"partial_updates": "complete", "incomplete_inserts": incomplete_inserts}
+    gate.put("s.t", schema_of({"id": "int64", "name": "string"}, ["id"], ["id"]), **options)
+    gate.replicate(metadata("s.t", OLD, schema_id="f1"))
+    gate.replicate(metadata("s.t", NEW, schema_id="f2", version=2))
+    gate.replicate(data("INSERT", {"id": 1, "name": "a"}, schema_id="f1"))
+    gate.replicate(data("UPDATE", {"id": 1, "name": "b"}, schema_id="f1"))
+    gate.replicate(data("UPDATE", {"id": 2, "name": "c"}, schema_id="f1"))
+    gate.replicate(data("UPDATE", {"id": 1, "note": "n", "name": "d"}, schema_id="f2"))
+    gate.replicate(data("UPDATE", {"id": 3, "name": "e"}, {"id": 1}, schema_id="f1"))
+    gate.replicate(data("UPDATE", {"id": 3, "note": None, "name": "f"}, schema_id="f2", columnMask="05"))
+    assert gate.landed("s.t", "id", "name", "note") == [
+        [0, 1, "a", None],
+        [1, 1, "b", None],
+        [1, 2, "c", None],
+        [1, 1, "d", "n"],
+        [2, 1, None, None],
+        [0, 3, "e", "n"],
+        [1, 3, "f", "n"],
+    ]
+
+
 def test_a_late_update_lands_null_in_columns_added_since_without_images(evolved: Gate) -> None:
     evolved.replicate(data("UPDATE", {"id": 1, "name": "b"}, schema_id="f1"))
     assert evolved.landed("s.t", "id", "name", "note") == [[1, 1, "b", None]]
