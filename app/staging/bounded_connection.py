@@ -10,11 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Self
 
 import psycopg
-
-Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
@@ -74,6 +72,7 @@ class BoundedConnection(psycopg.Connection[Any]):
         return connection
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+        """Carry out what the driver asks of the server; every wait of the driver for an answer comes here."""
         if timeout is not None:
             return super().wait(gen, interval, timeout)
         budget = _BUDGET.get()

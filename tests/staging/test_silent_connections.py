@@ -4,12 +4,14 @@ import time
 from collections.abc import Iterator, Sequence
 from threading import Event
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
 from app.domain.table import Table
 from app.errors import Code, TemporarilyUnavailable
 from app.staging import bounded_connection, kept_connection
+from app.staging.bounded_connection import KEEPALIVES
 from app.staging.database import answer_within, open_engine, translated_errors
 from app.staging.group_commit import GroupCommit
 from app.staging.stage_requests import encode_blocks
@@ -70,6 +72,14 @@ def test_a_silent_connection_of_the_pool_is_replaced_before_it_is_used(
     proxy.swallow()
     with through_proxy.begin() as connection:
         assert connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one() != before
+
+
+def test_the_kernel_is_told_to_give_up_a_dead_peer(through_proxy: sa.Engine) -> None:
+    with through_proxy.connect() as connection:
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, psycopg.Connection)
+        parameters = driver.info.get_parameters()
+    assert {name: int(parameters[name]) for name in KEEPALIVES} == KEEPALIVES
 
 
 def test_all_statements_of_a_block_share_its_time(through_proxy: sa.Engine) -> None:
