@@ -14,13 +14,19 @@ import structlog
 
 from app.domain.database_findings import judge_clock, judge_database
 from app.domain.finding import Finding, Outcome, unsafe_among
-from app.domain.machine_findings import judge_descriptors, judge_memory, judge_space, judge_variables, judge_versions
+from app.domain.machine_findings import (
+    judge_descriptor_limit,
+    judge_memory,
+    judge_space,
+    judge_variables,
+    judge_versions,
+)
 from app.domain.zone_findings import ZoneCheck, judge_zone
 from app.errors import Code, MirrorgateError, Misconfigured
 from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.probe import probe_zone
 from app.landing.storage_address import StorageOptions
-from app.resource_watch import memory_limit, open_descriptors, raise_descriptor_limit
+from app.resource_watch import memory_limit, raise_descriptor_limit
 from app.settings import Settings, unknown_variables
 from app.staging.database import open_engine
 from app.staging.safety import database_facts
@@ -66,7 +72,7 @@ def examine_machine(settings: Settings) -> list[Finding]:
     """Check whether this machine lets an API process have the files and the memory that its settings need."""
     limit = raise_descriptor_limit()
     memory = judge_memory(memory_limit(), settings.bytes_in_memory, settings.max_body_bytes)
-    return [judge_descriptors(open_descriptors(limit), limit), memory]
+    return [judge_descriptor_limit(limit), memory]
 
 
 def require_safe(findings: list[Finding], *, allow_unsafe: bool) -> None:

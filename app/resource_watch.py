@@ -13,7 +13,7 @@ from typing import Final, Self
 import structlog
 
 from app.domain.finding import Finding, Outcome
-from app.domain.machine_findings import judge_descriptors, judge_space
+from app.domain.machine_findings import judge_descriptor_limit, judge_descriptors, judge_space
 
 log = structlog.get_logger()
 
@@ -94,7 +94,7 @@ class ResourceWatch:
 
     def _findings(self) -> list[Finding]:
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        found = [judge_descriptors(open_descriptors(limit), limit)]
+        found = [judge_descriptors(open_descriptors(limit), limit), judge_descriptor_limit(limit)]
         for check, folder in self._folders.items():
             try:
                 disk = shutil.disk_usage(folder)

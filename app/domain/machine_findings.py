@@ -16,7 +16,7 @@ _MEMORY_OF_A_BYTE: Final = 10
 
 _MANY_OPEN: Final = 0.85
 _FEW_DESCRIPTORS: Final = 1_024
-_ENOUGH_DESCRIPTORS: Final = 65_536
+_MORE_DESCRIPTORS: Final = "Raise the limit of open files (`ulimit -n`, LimitNOFILE) to 65536 or more."
 
 _MUST_AGREE: Final = frozenset({"mirrorgate", "pyarrow", "python"})
 """Packages that decide what stands in a landing file."""
@@ -47,15 +47,17 @@ def bytes_text(count: int) -> str:
 
 
 def judge_descriptors(opened: int, limit: int) -> Finding:
-    """Whether this process can open more files and accept more connections."""
+    """Whether this process can open more files and accept more connections now."""
     used = f"{opened} of {limit} file descriptors are open"
-    trouble = None
-    if opened >= _MANY_OPEN * limit:
-        trouble = f"{used}; new connections are reset when none is left"
-    elif limit < _FEW_DESCRIPTORS:
-        trouble = f"this process may open {limit} files only"
-    remedy = f"Raise the limit of open files (`ulimit -n`, LimitNOFILE) to {_ENOUGH_DESCRIPTORS} or more."
-    return judged("descriptors", Outcome.WARNING, used, trouble, remedy)
+    trouble = f"{used}; new connections are reset when none is left" if opened >= _MANY_OPEN * limit else None
+    return judged("descriptors", Outcome.WARNING, used, trouble, _MORE_DESCRIPTORS)
+
+
+def judge_descriptor_limit(limit: int) -> Finding:
+    """Whether this process may open enough files for a busy gateway."""
+    allowed = f"this process may open {limit} files"
+    trouble = f"{allowed} only" if limit < _FEW_DESCRIPTORS else None
+    return judged("descriptor_limit", Outcome.WARNING, allowed, trouble, _MORE_DESCRIPTORS)
 
 
 def judge_memory(limit: int | None, bodies: int, largest_body: int) -> Finding:

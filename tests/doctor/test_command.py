@@ -51,7 +51,7 @@ def test_the_command_prints_findings_as_json_and_exits_1_when_something_is_unsaf
     assert [found["detail"] for found in findings if found["outcome"] == "warning"] == [
         "MIRRORGATE_LANDINGZONE is not a setting; did you mean MIRRORGATE_LANDING_ZONE?"
     ]
-    assert {"zone_rename_keeps_existing", "postgres_listen", "postgres_clock", "descriptors", "memory"} <= {
+    assert {"zone_rename_keeps_existing", "postgres_listen", "postgres_clock", "descriptor_limit", "memory"} <= {
         found["check"] for found in findings
     }
     assert [*tmp_path.rglob("*")] == [tmp_path / "_scratchPad"]

@@ -1,5 +1,8 @@
 """What runs out silently is said before requests and files fail; too little of it refuses the start."""
 
+import json
+import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -8,12 +11,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from app.domain.finding import Outcome
-from app.domain.machine_findings import bytes_text, judge_descriptors, judge_memory, judge_space
+from app.domain.machine_findings import bytes_text, judge_descriptor_limit, judge_descriptors, judge_memory, judge_space
 from app.errors import Code, Misconfigured
 from app.resource_watch import ResourceWatch, memory_limit, open_descriptors
 from app.settings import Settings
 from app.start_checks import check_memory, check_space
 from tests.support.processes import REPOSITORY
+from tests.support.waiting import wait_until
 
 MIB = 2**20
 
@@ -45,12 +49,50 @@ def test_a_process_raises_its_descriptor_limit_and_says_when_descriptors_run_out
     assert "ulimit -n" in lines[0]
 
 
-@pytest.mark.parametrize(
-    ("opened", "limit", "outcome"), [(10, 256, Outcome.WARNING), (900, 1024, Outcome.WARNING), (10, 1024, Outcome.OK)]
-)
-def test_descriptors_are_judged_by_limit_and_use(opened: int, limit: int, outcome: Outcome) -> None:
-    assert judge_descriptors(opened, limit).outcome is outcome
-    assert open_descriptors(limit) > 2
+def test_descriptors_are_judged_by_limit_and_use() -> None:
+    assert judge_descriptor_limit(256).outcome is Outcome.WARNING
+    assert judge_descriptor_limit(1024).outcome is Outcome.OK
+    assert judge_descriptors(900, 1024).outcome is Outcome.WARNING
+    assert judge_descriptors(10, 256).outcome is Outcome.OK
+    assert open_descriptors(1024) > 2
+
+
+@pytest.mark.slow
+def test_an_api_out_of_descriptors_says_so_although_the_system_resets_connections_silently(
+    database_url: str,
+) -> None:
+    program = (
+        "import os, resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200));"
+        "os.execv(sys.executable, [sys.executable, '-m', 'app.main'])"
+    )
+    variables = {"MIRRORGATE_DATABASE_URL": database_url, "MIRRORGATE_PORT": "0"}
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        variables["MIRRORGATE_PORT"] = str(port := free.getsockname()[1])
+    with subprocess.Popen(
+        [sys.executable, "-c", program], cwd=REPOSITORY, env=os.environ | variables, stderr=subprocess.PIPE, text=True
+    ) as process:
+        callers: list[socket.socket] = []
+
+        def serves() -> bool:
+            try:
+                callers.append(socket.create_connection(("127.0.0.1", port), timeout=5))
+            except OSError:
+                return False
+            return True
+
+        try:
+            wait_until(serves, within=60, what="the API listens")
+            for _ in range(250):
+                serves()
+            assert process.stderr is not None
+            lines = (json.loads(line) for line in process.stderr)
+            short = next(line for line in lines if line.get("check") == "descriptors")
+        finally:
+            for caller in callers:
+                caller.close()
+            process.kill()
+    assert short["event"] == "resource_short"
+    assert "new connections are reset" in short["detail"]
 
 
 def test_space_that_is_short_is_said_once_a_minute_in_mebibytes(
