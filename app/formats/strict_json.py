@@ -1,7 +1,8 @@
 """JSON bodies -> typed messages: one object, an array, NDJSON or concatenated objects, in UTF-8."""
 
+import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import Final, Generic, TypeAlias, TypeVar
 
@@ -34,6 +35,8 @@ _NOT_TEXT: Final = re.compile(rb"(?<!\\)(?:\\\\)*(?:(\\u0000)|(\\u[dD][89a-fA-F]
 _SURROGATE_PAIR: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _PATH: Final = re.compile(r" - at `(?:key in )?\$?([^`]*)`")
 _BYTE: Final = re.compile(r"\(byte (\d+)\)")
+_BLANKS: Final = re.compile(r"[ \t\r\n]*")
+_ELEMENT: Final = json.JSONDecoder(parse_float=str, parse_int=str)
 _OTHER_REFUSALS: Final = (ValueError, RecursionError, ArithmeticError)
 """What the decoder lets through: bad UTF-8, too deep nesting, an exponent that no Decimal has."""
 
@@ -59,9 +62,10 @@ class MessageDecoder(Generic[Message]):
             messages = _framed(keep_minus_zeros(body), self._one, self._many)
         except (msgspec.DecodeError, *_OTHER_REFUSALS):
             _check_texts(body, offset)
-            parts = _parts(body, offset)
-            limits.check_messages(len(parts))
-            messages = [self._decode_part(index, *part) for index, part in enumerate(parts)]
+            messages = []
+            for index, part in enumerate(_parts(body, offset)):
+                limits.check_messages(index + 1)
+                messages.append(self._decode_part(index, *part))
         if not messages:
             raise RejectedInput(Code.EMPTY_REQUEST, "the body holds no message")
         limits.check_messages(len(messages))
@@ -158,11 +162,16 @@ def _check_escapes(body: bytes, offset: int) -> None:
         position = pair.end()
 
 
-def _parts(body: bytes, offset: int) -> list[tuple[int, bytes]]:
-    """The single messages of a body that did not decode as a whole, each with its place in the request."""
-    if body.startswith(b"["):
-        return _elements(body, offset)
-    parts, depth, start, end = [], 0, 0, 0
+def _parts(body: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
+    """The single messages of a body that did not decode as a whole, each with its place in the request.
+
+    One after the other: what is wrong ends the search, and a body of two bytes a message never becomes a list of them.
+    """
+    return _elements(body, offset) if body.startswith(b"[") else _objects(body, offset)
+
+
+def _objects(body: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
+    depth, start, end = 0, 0, 0
     for token in _TOKEN.finditer(body):
         if token[0] == b"{":
             if depth == 0:
@@ -173,26 +182,49 @@ def _parts(body: bytes, offset: int) -> list[tuple[int, bytes]]:
             depth -= 1
             if depth == 0:
                 end = token.end()
-                parts.append((offset + start, body[start:end]))
+                yield offset + start, body[start:end]
             elif depth < 0:
                 raise RejectedInput(Code.MALFORMED_JSON, f"unexpected }} at byte {offset + token.start()}")
     if depth > 0:
         raise RejectedInput(Code.MALFORMED_JSON, f"the object that starts at byte {offset + start} does not end")
     _check_between(body[end:], offset + end)
-    return parts
 
 
-def _elements(body: bytes, offset: int) -> list[tuple[int, bytes]]:
+def _elements(body: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
+    """Raises RejectedInput at the first byte that cannot stand there."""
+    text = body.decode("latin-1")  # a character a byte; what is JSON's own is ASCII
+    position = _after_blanks(text, 1)
+    if text[position : position + 1] == "]":
+        return
+    while True:
+        start = position
+        try:
+            _, end = _ELEMENT.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            raise _malformed_element(body[start:], offset + start) from None
+        yield offset + start, body[start:end]
+        position = _after_blanks(text, end)
+        if text[position : position + 1] != ",":
+            break
+        position = _after_blanks(text, position + 1)
+    if text[position:] != "]":
+        reason = f"invalid character (byte {offset + position})" if position < len(text) else "Input data was truncated"
+        raise RejectedInput(Code.MALFORMED_JSON, f"not valid JSON: {reason}")
+
+
+def _after_blanks(text: str, position: int) -> int:
+    match = _BLANKS.match(text, position)
+    return match.end() if match else position
+
+
+def _malformed_element(rest: bytes, offset: int) -> RejectedInput:
+    """What the decoder says of a list whose next element, with which `rest` begins, is not JSON."""
+    reason = "invalid character"
     try:
-        raw = [bytes(part) for part in msgspec.json.decode(body, type=list[msgspec.Raw])]
+        msgspec.json.decode(rest, type=msgspec.Raw)
     except (msgspec.DecodeError, *_OTHER_REFUSALS) as error:
-        raise RejectedInput(Code.MALFORMED_JSON, f"not valid JSON: {_reason(error, offset)}") from None
-    elements, end = [], 1
-    for part in raw:
-        start = body.index(part, end)
-        end = start + len(part)
-        elements.append((offset + start, part))
-    return elements
+        reason = _reason(error, offset)
+    return RejectedInput(Code.MALFORMED_JSON, f"not valid JSON: {reason}")
 
 
 def _check_between(gap: bytes, offset: int) -> None:
