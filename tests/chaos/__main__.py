@@ -16,9 +16,10 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from tests.chaos.history import History, Result
+from tests.chaos.restores import run_restores
 
 PLACE: Final = Path(__file__).resolve().parents[2] / ".chaos"
-STORES: Final = ("local", "onelake", "local", "onelake", "spark")
+STORES: Final = ("local", "onelake", "restore", "local", "onelake", "spark")
 HISTORY_SECONDS: Final = 25.0
 
 console = Console(highlight=False, markup=False, soft_wrap=True)
@@ -53,9 +54,15 @@ def main() -> int:
 
 def run(place: Path, store: str, seed: int, seconds: float) -> Result:
     if not sys.stdout.isatty():
-        return History(place, store, seed).run(seconds)
+        return history(place, store, seed, seconds)
     with console.status(f"History in {store} from seed {seed}, for {seconds:.0f} s …"):
-        return History(place, store, seed).run(seconds)
+        return history(place, store, seed, seconds)
+
+
+def history(place: Path, store: str, seed: int, seconds: float) -> Result:
+    if store == "restore":
+        return run_restores(place, seed, seconds)
+    return History(place, store, seed).run(seconds)
 
 
 def add(total: Result, result: Result) -> None:

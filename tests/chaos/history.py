@@ -19,6 +19,7 @@ from tests.chaos.database_faults import DatabaseFaults
 from tests.chaos.journal import Contradiction, Journal
 from tests.chaos.ledger_view import counts_of, recorded_files
 from tests.chaos.light_drain import DrainPlan, Notes
+from tests.chaos.lost_mount import Mount
 from tests.chaos.onelake import OneLakeZone
 from tests.chaos.oracle import Oracle, Violation
 from tests.chaos.processes import ADMIN_KEY, ApiProcess, LightDrains
@@ -31,6 +32,7 @@ from tests.support.crashing_postgres import CrashingPostgres
 TICK: Final = 0.05
 CLIENT_PAUSE: Final = 0.02
 SETTLES_WITHIN: Final = 90.0
+LOST_SECONDS: Final = (0.1, 2.0)
 ERRORS, DEATHS = 0.1, 0.002
 """Of the calls of a local landing zone."""
 EVERY: Final = {
@@ -41,6 +43,7 @@ EVERY: Final = {
     "connections fall silent": 6.0,
     "clock set back": 4.0,
     "postgres read-only": 9.0,
+    "landing zone lost": 5.0,
 }
 """Mean seconds between faults of each kind, beside those at failpoints."""
 
@@ -86,7 +89,10 @@ class History:
         self._spark = (
             SparkDrain(self._database.url, local, place / "spark.log", self._fork()) if store == "spark" else None
         )
+        self._mount = None if self._onelake else Mount(local)
+        self._mounted_again = 0.0
         self._faults: dict[str, Callable[[], bool]] = {
+            "landing zone lost": self._lose_zone,
             "connections fall silent": self._database.fall_silent,
             "clock set back": self._database.set_clock_back,
             "postgres read-only": self._database.become_read_only,
@@ -165,6 +171,8 @@ class History:
             raise Violation(self._failures[0])
         self._postgres.tend()
         self._database.tend(calm=self._calm)
+        if self._mount and (self._calm or time.monotonic() >= self._mounted_again):
+            self._mount.restore()
         for api in self._apis:
             api.tend()
         self._drains.tend()
@@ -208,6 +216,14 @@ class History:
             killed = self._spark.kill_worker() if self._spark else 0
         self.result.kills[kind] += killed
         return bool(killed)
+
+    def _lose_zone(self) -> bool:
+        """A folder goes away for a moment; a store out of reach is the faults of its calls."""
+        if self._mount is None or self._mount.is_lost:
+            return False
+        self._mounted_again = time.monotonic() + self._source.uniform(*LOST_SECONDS)
+        self._mount.lose()
+        return True
 
     def _load(self, client: TableClient) -> None:
         try:

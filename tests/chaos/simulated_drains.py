@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 from uuid import uuid4
@@ -11,7 +12,7 @@ from uuid import uuid4
 import sqlalchemy as sa
 
 from app.domain.drain_plan import FileLimits
-from app.errors import TemporarilyUnavailable
+from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.parquet_file import FileLayout
 from app.landing.zone import LandingZone
@@ -21,6 +22,7 @@ from spark_jobs.drain_cycle import DrainCycle
 from tests.chaos.building import builds_in_process
 from tests.chaos.failpoints import CONTAINED, failpoints
 from tests.chaos.faulty_zone import FaultyZone, Trouble, Troubles
+from tests.chaos.lost_mount import Mount
 
 END_LEASE: Final = sa.text("UPDATE mirrorgate.workers SET lease_until = clock_timestamp() WHERE worker_id = :worker_id")
 LEASE_SECONDS: Final = 600.0
@@ -44,6 +46,7 @@ class SimulatedDrains:
         self.calm = False
         self.troubled = True
         """Whether storage fails, while it is not calm."""
+        self.mount = Mount(Path(landing_zone))
         self.events: Counter[str] = Counter()
         self.between: Callable[[], None] = lambda: None
         """Called while a drain stands paused."""
@@ -51,6 +54,9 @@ class SimulatedDrains:
         self.dies_at: Callable[[str], bool] = lambda _: self._source.random() < 0.02
         self.fails_at: Callable[[str], bool] = lambda point: point in CONTAINED and self._source.random() < 0.01
         """Where an error that nobody foresaw is raised; the drain goes on, and so do its other tables."""
+
+        self.unmounts_at: Callable[[str], bool] = lambda _: self._source.random() < 0.01
+        """Where the landing zone goes away, until the drain's turn is over."""
 
     @contextmanager
     def opened(self) -> Iterator[None]:
@@ -65,7 +71,13 @@ class SimulatedDrains:
 
     def turn(self) -> None:
         """One drain, an idle one or a new one, publishes what is due until it is done, fails or dies."""
-        drain = self._idle.pop(self._source.randrange(len(self._idle))) if self._idle else self._new()
+        try:
+            drain = self._idle.pop(self._source.randrange(len(self._idle))) if self._idle else self._new()
+        except Misconfigured as error:  # a drain does not start without its zone
+            if not self.mount.is_lost or error.code is not Code.LANDING_ZONE_CHANGED:
+                raise
+            self.events["start refused without the zone"] += 1
+            return
         before, self._running = self._running, drain
         try:
             with self._engine.begin() as connection:
@@ -77,6 +89,8 @@ class SimulatedDrains:
             self._end_lease(drain)
         finally:
             self._running = before
+            if self._depth == 0:
+                self.mount.restore()
 
     def _publish(self, drain: DrainCycle) -> None:
         try:
@@ -98,6 +112,9 @@ class SimulatedDrains:
         if self.fails_at(point):
             self.events[f"unforeseen {point}"] += 1
             raise ArithmeticError(point)
+        if self._depth == 0 and self.unmounts_at(point):
+            self.events["zone lost"] += 1
+            self.mount.lose()
         # A paused transaction keeps its locks, and Postgres ends it: that is the case of death.
         if self._depth < DEEPEST and "not committed" not in point and self.paused_at(point):
             self.events[f"paused {point}"] += 1
