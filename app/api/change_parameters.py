@@ -1,5 +1,6 @@
 """What a request with changes says beside its body."""
 
+import csv
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
@@ -74,9 +75,10 @@ class CsvParameters(Parameters):
     """What a CSV body cannot say itself; JSON bodies need none of it."""
 
     mode: Annotated[CsvMode | None, Field(description="CSV: how Replicant wrote the file; required.")] = None
-    columns: Annotated[str | None, Field(description="CSV: the column names in file order, separated by commas.")] = (
-        None
-    )
+    columns: Annotated[
+        str | None,
+        Field(description="CSV: the column names in file order, separated by commas; one with a comma in quotes."),
+    ] = None
     header: Annotated[bool, Field(description="CSV: the first record is a header.")] = False
     delimiter: Annotated[str, Field(description="CSV: what separates fields.")] = ","
     quote: Annotated[str, Field(description="CSV: what encloses fields.")] = '"'
@@ -89,7 +91,8 @@ class CsvParameters(Parameters):
         """Raises RejectedInput `bad_request` without a mode."""
         if self.mode is None:
             raise RejectedInput(Code.BAD_REQUEST, "a CSV body needs mode=snapshot or mode=realtime")
-        columns = tuple(name.strip() for name in self.columns.split(",")) if self.columns else ()
+        names = next(csv.reader([self.columns or ""], skipinitialspace=True), [])
+        columns = tuple(name.strip() for name in names)
         return CsvLayout(self.mode, columns, self.header, self.delimiter, self.quote, self.escape or self.quote)
 
 

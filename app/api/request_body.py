@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import re
 from collections.abc import Set
 from typing import Final
 
@@ -21,6 +22,8 @@ from app.settings import Settings
 
 _JSON_TYPES: Final = frozenset({"application/json", "application/x-ndjson", "application/ndjson", "application/jsonl"})
 ARROW_STREAM: Final = "application/vnd.apache.arrow.stream"
+_CHARSET: Final = re.compile(r"(?:^|;)\s*charset\s*=\s*\"?([^\";\s]*)", re.IGNORECASE)
+_UTF8: Final = frozenset({"utf-8", "utf8", "us-ascii", "ascii", ""})
 MOST_ELSEWHERE: Final = 2**20
 """Bytes of a body that is not one of changes: a table of thousands of columns fits."""
 
@@ -90,7 +93,13 @@ def is_csv(request: Request) -> bool:
 
 
 def _media_type(request: Request) -> str:
-    return request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    """Raises RejectedInput `unsupported_media_type` for another charset than UTF-8."""
+    media_type, _, parameters = request.headers.get("content-type", "application/json").partition(";")
+    if parameters:
+        charset = _CHARSET.search(parameters)
+        if charset is not None and charset[1].lower() not in _UTF8:
+            raise RejectedInput(Code.UNSUPPORTED_MEDIA_TYPE, "bodies are UTF-8, in no other charset")
+    return media_type.strip().lower()
 
 
 async def read_body(request: Request, settings: Settings, *, most: int | None = None) -> bytes:

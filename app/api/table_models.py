@@ -14,6 +14,7 @@ from app.domain.table_options import (
     InitialLoad,
     InsertMarker,
     NewColumns,
+    OutOfRange,
     PartialUpdates,
     Reload,
     SourceOrder,
@@ -101,6 +102,9 @@ class OptionsModel(Model):
 
     incomplete_inserts: IncompleteInserts = IncompleteInserts.LAND_NULL
     """Whether an insert that lacks a nullable column lands NULL there or is refused."""
+
+    out_of_range: OutOfRange = OutOfRange.REJECT
+    """Dates and timestamps beyond the years 1 to 9999."""
 
     columns: dict[str, ColumnOverrideModel] = {}
     """What single columns are, by name."""

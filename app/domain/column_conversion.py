@@ -26,9 +26,14 @@ from app.domain.written_number import as_json
 INTEGER_BITS: Final = {TypeName.INT16: 16, TypeName.INT32: 32, TypeName.INT64: 64}
 _NONE: Final = type(None)
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
-_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_DATE: Final = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T]00(?::00(?::00(?:\.0+)?)?)?)?", re.ASCII)
+_SENTINEL: Final = re.compile(
+    r"(?P<last>\+?infinity|\d{5,6}-\d\d-\d\d\b.*)|-infinity|-\d+-\d\d-\d\d\b.*|0000-\d\d-\d\d\b.*",
+    re.ASCII | re.IGNORECASE,
+)
+"""What databases write for moments beyond the years 1 to 9999, and MySQL for no moment at all."""
 _TIMESTAMP: Final = re.compile(
-    r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d+))?)?)?(Z|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII
+    r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d)(?::(\d\d)(?::(\d\d)(?:\.(\d+))?)?)?(?: ?(Z|[+-]\d\d(?::?\d\d)?))?)?", re.ASCII
 )
 _EXACT: Final = Context(prec=MAX_DECIMAL_DIGITS, traps=[Inexact, InvalidOperation], Emax=9999, Emin=-9999)
 _NOT_FINITE: Final = re.compile(r"[+-]?(nan|inf|infinity)", re.ASCII | re.IGNORECASE)
@@ -231,19 +236,36 @@ def _decimal(value: SourceValue, column_type: ColumnType, _: ValueReading) -> De
     return scaled
 
 
-def _date(value: SourceValue, _: ColumnType, __: ValueReading) -> date:
-    if not isinstance(value, str) or not _DATE.fullmatch(value):
+def _sentinel(value: str, reading: ValueReading) -> datetime | None:
+    """The first or last moment for a text that stands for one beyond it, where the options say so."""
+    found = _SENTINEL.fullmatch(value) if reading.saturates else None
+    if found is None:
+        return None
+    return (_LAST_TIMESTAMP if found["last"] else _FIRST_TIMESTAMP).replace(tzinfo=UTC)
+
+
+def _date(value: SourceValue, _: ColumnType, reading: ValueReading) -> date:
+    if not isinstance(value, str):
+        raise ValueError("is not a date YYYY-MM-DD")
+    sentinel = _sentinel(value, reading)
+    if sentinel is not None:
+        return sentinel.date()
+    match = _DATE.fullmatch(value)
+    if match is None:
         raise ValueError("is not a date YYYY-MM-DD")
     try:
-        return date.fromisoformat(value)
+        return date.fromisoformat(match[1])
     except ValueError:
         raise ValueError("is not a day of the calendar") from None
 
 
 def _timestamp(value: SourceValue, _: ColumnType, reading: ValueReading) -> datetime:
+    sentinel = _sentinel(value, reading) if isinstance(value, str) else None
+    if sentinel is not None:
+        return sentinel
     match = _TIMESTAMP.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise ValueError("is not a timestamp YYYY-MM-DD HH:MM:SS[.ffffff][Z|+HH:MM]")
+        raise ValueError("is not a timestamp YYYY-MM-DD [HH:MM[:SS[.ffffff]]][Z|+HH:MM]")
     day, hour, minute, second, fraction, zone = match.groups()
     fraction = fraction or ""
     if fraction[6:].strip("0"):
@@ -255,10 +277,17 @@ def _timestamp(value: SourceValue, _: ColumnType, reading: ValueReading) -> date
             second=int(second or 0),
             microsecond=int(fraction[:6].ljust(6, "0")),
         )
+    except ValueError:
+        raise ValueError("is not a moment of the calendar") from None
+    try:
         local = moment.replace(tzinfo=reading.zone_info if zone is None else _offset(zone))
         utc = local.astimezone(UTC)
         is_skipped = utc.astimezone(local.tzinfo).replace(tzinfo=None) != moment
-    except (ValueError, OverflowError):
+    except OverflowError:
+        if reading.saturates:
+            return (_FIRST_TIMESTAMP if moment.year == 1 else _LAST_TIMESTAMP).replace(tzinfo=UTC)
+        raise ValueError("is beyond the calendar in UTC; see the option out_of_range") from None
+    except ValueError:
         raise ValueError("is not a moment of the calendar") from None
     if is_skipped:
         raise ValueError("is skipped where the clocks of source_timezone go forward")

@@ -12,6 +12,9 @@ MAX_NAME_BYTES: Final = 128
 MAX_TEXT_BYTES: Final = 255
 """Of any other text that becomes part of an index row in Postgres, which has room for 2,704 bytes in all."""
 
+_INVISIBLE: Final = frozenset({"Cf", "Zl", "Zp"})
+"""Bidirectional controls, zero-width characters and line separators."""
+
 _FORBIDDEN: Final = re.compile(r'[/\\.%:*?"<>|]')
 
 
@@ -61,6 +64,25 @@ def check_column_name(name: str) -> None:
     if not name.strip():
         raise RejectedInput(Code.BAD_NAME, "a column name is blank")
     _check_text(name, "column name")
+
+
+def check_new_column_name(name: str) -> None:
+    """As `check_column_name`, for a column that no table has yet. Raises RejectedInput `bad_name` for more: names that
+    look like another one. Tables that have such names keep them."""
+    check_column_name(name)
+    if name != name.strip():
+        raise RejectedInput(Code.BAD_NAME, "a column name may not start or end with a blank")
+    _check_visible(name, "column name")
+
+
+def check_new_table_name(name: TableName) -> None:
+    """Raises RejectedInput `bad_name` for a new table whose name looks like another one."""
+    _check_visible(str(name), "table name")
+
+
+def _check_visible(name: str, what: str) -> None:
+    if any(unicodedata.category(character) in _INVISIBLE for character in name):
+        raise RejectedInput(Code.BAD_NAME, f"a {what} contains an invisible character, or one that turns the text")
 
 
 def is_bounded(text: str | None) -> bool:

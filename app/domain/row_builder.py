@@ -130,7 +130,8 @@ class RowBuilder:
             key = self._key_of(change.before or {})
         except KeyError:
             missing = [name for name in self._schema.key_columns if name not in (change.before or {})]
-            return self._refuse(change, Code.MISSING_KEY, "the key is not complete", change.before_at, missing)
+            detail = f"the key is not complete{_twins(missing, change.before)}"
+            return self._refuse(change, Code.MISSING_KEY, detail, change.before_at, missing)
         row: list[SourceValue] = [None] * len(self._names)
         for position, value in zip(self._key_positions, key, strict=True):
             row[position] = value
@@ -149,7 +150,8 @@ class RowBuilder:
         names = [column.name for column in missing if column.name in source]
         fillable = self._completes and change.operation is Operation.UPDATE
         if names and (not fillable or not self._schema.key_set.isdisjoint(names)):
-            self._refuse(change, Code.INCOMPLETE_UPDATE, "new value not given", change.after_at, names)
+            detail = f"new value not given{_twins(names, change.after)}"
+            self._refuse(change, Code.INCOMPLETE_UPDATE, detail, change.after_at, names)
             return None
         later = self._sourced.difference(source, image) if fillable and change.is_late else ()
         if not names and not later:
@@ -166,7 +168,7 @@ class RowBuilder:
             column.name for column in missing if not self._may_be_null(column) or (wants_all and column.name in source)
         ]
         if required:
-            detail = "required column not given"
+            detail = f"required column not given{_twins(required, change.after)}"
             self._refuse(change, Code.INCOMPLETE_INSERT, detail, change.after_at, required)
         return bool(required)
 
@@ -222,7 +224,15 @@ class RowBuilder:
             detail = "the name is that of the row marker, which landing files have themselves"
             self._refuse(change, Code.RESERVED_NAME, detail, change.after_at, reserved)
         if others:
-            self._refuse(change, Code.UNKNOWN_COLUMN, "column is not in the table", change.after_at, others)
+            detail = f"column is not in the table{_twins(others, self._known)}"
+            self._refuse(change, Code.UNKNOWN_COLUMN, detail, change.after_at, others)
+
+
+def _twins(names: Collection[str], given: Collection[str] | None) -> str:
+    """What to add to a refusal of these names where some differ from a given one in letter case only."""
+    folded = {name.casefold() for name in names}
+    twins = sorted(name for name in given or () if name.casefold() in folded and name not in names)
+    return f"; it is {', '.join(twins)} in another letter case, which counts" if twins else ""
 
 
 def _without(change: Change, excluded: frozenset[str]) -> Change:

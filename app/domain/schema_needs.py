@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from app.domain.change import Change, Operation
 from app.domain.json_pointer import pointer_to
-from app.domain.names import check_column_name
+from app.domain.names import check_new_column_name
 from app.domain.table import Table
 from app.domain.table_options import NewColumns, TableOptions
 from app.domain.table_schema import Column, ColumnType, TableSchema, TypeName
@@ -54,7 +54,7 @@ def _wrong_names(new: dict[str, Change], schema: TableSchema) -> Iterable[Proble
     taken = {name.casefold() for name in schema.names}
     for name, change in new.items():
         try:
-            check_column_name(name)
+            check_new_column_name(name)
             if name.casefold() in taken:
                 detail = "another column has the same name (letter case does not tell them apart)"
                 raise RejectedInput(Code.BAD_SCHEMA, detail)

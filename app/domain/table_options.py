@@ -85,6 +85,13 @@ class BinaryEncoding(StrEnum):
     BASE64 = "base64"
 
 
+class OutOfRange(StrEnum):
+    """What becomes of a date or timestamp beyond the years 1 to 9999: refused, or landed as the first or last one."""
+
+    REJECT = "reject"
+    SATURATE = "saturate"
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnOverride:
     """What one column is, whatever a registration or a metadata message declares."""
@@ -125,6 +132,7 @@ class TableOptions:
     """IANA name of the zone of timestamps that come without an offset."""
     binary_encoding: BinaryEncoding = BinaryEncoding.HEX
     incomplete_inserts: IncompleteInserts = IncompleteInserts.LAND_NULL
+    out_of_range: OutOfRange = OutOfRange.REJECT
     columns: Mapping[str, ColumnOverride] = field(default_factory=dict)
 
     @classmethod
@@ -215,6 +223,8 @@ class TableOptions:
             for name in ("source_timezone", "binary_encoding"):
                 if getattr(self, name) != getattr(present, name):
                     raise bad_option(f"{name} {detail}", name)
+            if present.out_of_range is OutOfRange.SATURATE is not self.out_of_range:
+                raise bad_option(f"out_of_range=saturate {detail}", "out_of_range")
             for column in {**present.columns, **self.columns}:
                 if self.encoding_of(column) != present.encoding_of(column):
                     raise bad_option(f"the encoding of {column!r} {detail}", "columns", column, "encoding")
@@ -226,7 +236,7 @@ class TableOptions:
 
 
 _NAMES: Final = tuple(TableOptions.__dataclass_fields__)
-_NEWER: Final = ("dead_letters", "incomplete_inserts")
+_NEWER: Final = ("dead_letters", "incomplete_inserts", "out_of_range")
 """Options that programs do not know which may run beside this one."""
 
 _OVERRIDES: Final = tuple(ColumnOverride.__dataclass_fields__)

@@ -9,7 +9,7 @@ from typing import Any, Final, NewType, assert_never
 
 import pyarrow as pa
 
-from app.domain.names import ROW_MARKER, check_column_name
+from app.domain.names import ROW_MARKER, check_column_name, check_new_column_name
 from app.errors import Code, RejectedInput
 
 SchemaVersion = NewType("SchemaVersion", int)
@@ -192,4 +192,6 @@ def evolve(current: TableSchema, wanted: TableSchema) -> TableSchema:
         if not column.nullable:
             raise RejectedInput(Code.INCOMPATIBLE_SCHEMA, f"new column {column.name!r} must be nullable")
     added = tuple(column for column in wanted.columns if column.name in wanted_by_name)
+    for column in added:
+        check_new_column_name(column.name)
     return replace(TableSchema.declare((*kept, *added), wanted.key_columns), bare=current.bare and wanted.bare)

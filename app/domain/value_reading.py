@@ -5,7 +5,7 @@ from datetime import tzinfo
 from functools import lru_cache
 from typing import Final
 
-from app.domain.table_options import BinaryEncoding, TableOptions, zone_of
+from app.domain.table_options import BinaryEncoding, OutOfRange, TableOptions, zone_of
 
 UTC_NAME: Final = "UTC"
 
@@ -13,10 +13,12 @@ UTC_NAME: Final = "UTC"
 @dataclass(frozen=True, slots=True)
 class ValueReading:
     """`zone` is the IANA name for timestamps without an offset; of two moments with one local time it is the
-    earlier. `binary` is how text stands for bytes."""
+    earlier. `binary` is how text stands for bytes; `saturates`, whether what lies beyond the calendar lands as its
+    first or last moment."""
 
     zone: str = UTC_NAME
     binary: BinaryEncoding = BinaryEncoding.HEX
+    saturates: bool = False
 
     @property
     def zone_info(self) -> tzinfo:
@@ -28,9 +30,10 @@ PLAIN: Final = ValueReading()
 
 def reading_of(column: str, options: TableOptions) -> ValueReading:
     """How the values of a column are read under these options."""
-    return _reading(options.source_timezone, options.encoding_of(column))
+    saturates = options.out_of_range is OutOfRange.SATURATE
+    return _reading(options.source_timezone, options.encoding_of(column), saturates)
 
 
 @lru_cache
-def _reading(zone: str, binary: BinaryEncoding) -> ValueReading:
-    return ValueReading(zone, binary)
+def _reading(zone: str, binary: BinaryEncoding, saturates: bool) -> ValueReading:
+    return ValueReading(zone, binary, saturates)

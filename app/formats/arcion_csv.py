@@ -7,6 +7,7 @@ Unquoted `NULL` is SQL NULL, quoted it is text. Column names stand in the reques
 import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final
 
 from app.domain.change import Change, Image, Operation
@@ -14,7 +15,7 @@ from app.domain.dead_letter import RefusedMessage, is_kept
 from app.domain.input_limits import UNLIMITED, InputLimits
 from app.errors import Code, Problem, RejectedInput
 from app.formats.arcion import OPERATIONS, WrongMessage, images
-from app.formats.csv_layout import CsvLayout, CsvMode, check_columns
+from app.formats.csv_layout import CsvLayout, CsvMode, check_columns, columns_of_triplets
 
 MAX_FIELDS: Final = 2**16
 """Of a record; a realtime one of 20,000 columns has fewer."""
@@ -104,18 +105,29 @@ def _start(body: bytes, layout: CsvLayout) -> tuple[tuple[str, ...], Iterator[_R
     columns = layout.checked().columns
     records = _records(body, layout)
     if layout.header:
-        columns = _header(records, columns)
+        columns, records = _header(records, columns, layout.mode)
     return columns, records, layout.mode is CsvMode.SNAPSHOT and len(columns) == 1
 
 
-def _header(records: Iterator[_Record], declared: tuple[str, ...]) -> tuple[str, ...]:
-    """The columns: as declared, or as the first record names them."""
+def _header(
+    records: Iterator[_Record], declared: tuple[str, ...], mode: CsvMode
+) -> tuple[tuple[str, ...], Iterator[_Record]]:
+    """The columns, as declared or as the first record names them, and the other records.
+
+    A realtime header may name each column once, or each field of its records.
+    """
     first = next(records, None)
     if declared or first is None:
-        return declared
+        return declared, records
     names = tuple("" if name is None else name.strip() for name in first.values)
+    if mode is CsvMode.REALTIME and len(names) > 3 and len(names) % 3 == 0:
+        second = next((record for record in records if record.values), None)
+        if second is not None:
+            records = chain([second], records)
+            if len(second.values) == len(names):
+                return columns_of_triplets(names), records
     check_columns(names)
-    return names
+    return names, records
 
 
 def _change(index: int, record: _Record, columns: tuple[str, ...], mode: CsvMode, trimmed: frozenset[str]) -> Change:
@@ -173,6 +185,8 @@ def _records(body: bytes, layout: CsvLayout) -> Iterator[_Record]:
         for _ in range(MAX_FIELDS):
             match = field.match(body, position)
             if match is None:
+                if b"\r" in body and _NEW_LINE not in body:
+                    raise _malformed(body, position, "ends with CR alone; lines end with LF, or CR and LF")
                 raise _malformed(body, position, "has a field whose quotes do not fit")
             quoted, backslashed, plain, separator = match.groups()
             if backslashed is not None and record.backslashed is None:

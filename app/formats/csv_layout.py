@@ -1,5 +1,7 @@
 """How an Arcion CSV file is written: what the file itself does not say."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -41,3 +43,27 @@ def check_columns(columns: tuple[str, ...]) -> None:
     """Raises RejectedInput `bad_request` for a name that stands twice."""
     if len(set(columns)) != len(columns):
         raise RejectedInput(Code.BAD_REQUEST, "a column is named twice")
+
+
+_MEANING = re.compile(
+    r"(?:(?:new|old|exists)(?:_?val(?:ue)?)?[ _.-])?(.+?)(?:[ _.-](?:new|old|exists)(?:_?val(?:ue)?)?)?", re.IGNORECASE
+)
+
+
+def columns_of_triplets(names: Sequence[str]) -> tuple[str, ...]:
+    """The columns of a header with three names a column, such as `id_new,id_old,id_exists`, and three more.
+
+    Raises RejectedInput `columns_required` where three names are not of one column.
+    """
+    columns = []
+    for triplet in zip(names[0:-3:3], names[1:-3:3], names[2:-3:3], strict=True):
+        if len(set(triplet)) == 1 or all(name.startswith(triplet[0]) for name in triplet):
+            columns.append(triplet[0])
+            continue
+        found = {match[1] for match in map(_MEANING.fullmatch, triplet) if match}
+        if len(found) != 1:
+            detail = "the header has three names a column, which do not tell the columns; name these in `columns`"
+            raise RejectedInput(Code.COLUMNS_REQUIRED, detail)
+        columns.append(found.pop())
+    check_columns(tuple(columns))
+    return tuple(columns)

@@ -12,7 +12,7 @@ from enum import StrEnum
 import sqlalchemy as sa
 
 from app.domain.metadata_chain import seed, set_data_schema
-from app.domain.names import TableName
+from app.domain.names import TableName, check_new_column_name, check_new_table_name
 from app.domain.table import BatchSequence, Generation, Table, TableId
 from app.domain.table_options import DEFAULT_OPTIONS, InitialLoad, TableOptions
 from app.domain.table_schema import SchemaVersion, TableSchema, evolve
@@ -122,6 +122,9 @@ def _create(
     table_id = connection.execute(INSERT_TABLE, parameters).scalar()
     if table_id is None:
         return None
+    check_new_table_name(name)
+    for column in schema.columns:
+        check_new_column_name(column.name)
     options.check(schema)
     lock_routing(connection)
     if connection.execute(SELECT_SOURCE_OWNER, {"folded_source": name.folded}).scalar() is not None:

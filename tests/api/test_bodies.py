@@ -34,7 +34,13 @@ def test_json_content_types_are_read(orders: Gateway, content_type: str | None) 
     assert orders.post(PATH, content=BODY, headers=headers).status_code == 202
 
 
-@pytest.mark.parametrize("content_type", ["text/plain", "application/xml", "", "json"])
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        *("text/plain", "application/xml", "", "json"),
+        *("application/json; charset=iso-8859-1", 'application/json;x=1; Charset="UTF-16"', "text/csv;charset=latin1"),
+    ],
+)
 def test_another_content_type_is_refused(orders: Gateway, content_type: str) -> None:
     response = orders.post(PATH, content=BODY, headers={"Content-Type": content_type})
     problem(response, 415, "unsupported_media_type")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from app.declared_tables.table_plan import PresentTable
 from app.declared_tables.tables_file import DeclaredTable
-from app.domain.names import TableName, check_column_name
+from app.domain.names import TableName, check_new_column_name
 from app.domain.table import Generation, TableState
 from app.domain.table_options import (
     DEFAULT_OPTIONS,
@@ -18,6 +18,7 @@ from app.domain.table_options import (
     InitialLoad,
     InsertMarker,
     NewColumns,
+    OutOfRange,
     PartialUpdates,
     Reload,
     SourceOrder,
@@ -37,8 +38,7 @@ ODD_NAMES = [
     "a: b",
     "- a",
     "#",
-    " x",
-    "x ",
+    "x y",
     "{a}",
     "'",
     '"',
@@ -51,13 +51,13 @@ ODD_NAMES = [
 
 def _is_column_name(name: str) -> bool:
     try:
-        check_column_name(name)
+        check_new_column_name(name)
     except RejectedInput:
         return False
     return True
 
 
-_texts = st.text(st.characters(exclude_categories=("Cc", "Cs", "Cn")), min_size=1, max_size=12)
+_texts = st.text(st.characters(exclude_categories=("Cc", "Cf", "Cs", "Cn", "Zl", "Zp")), min_size=1, max_size=12)
 column_names = st.sampled_from(ODD_NAMES) | _texts.map(partial(unicodedata.normalize, "NFC")).filter(_is_column_name)
 overrides = st.builds(
     ColumnOverride,
@@ -105,6 +105,7 @@ def options_for(draw: st.DrawFn, schema: TableSchema) -> TableOptions:
         source_timezone=draw(st.sampled_from(["UTC", "Europe/Berlin"])),
         binary_encoding=draw(st.sampled_from(BinaryEncoding)),
         incomplete_inserts=draw(st.sampled_from(IncompleteInserts)),
+        out_of_range=draw(st.sampled_from(OutOfRange)),
         columns=draw(st.dictionaries(st.sampled_from(schema.names) | column_names, overrides, max_size=2)),
     )
     return options if _fit(options, schema) else DEFAULT_OPTIONS

@@ -123,3 +123,18 @@ def test_rows_of_columns_that_no_message_gives_are_refused_before_they_fill_the_
         landing_rows([message] * (MAX_CELLS // columns + 1), wide)
     assert refusal.code is Code.TOO_MANY_MESSAGES
     assert landing_rows_of_each([[message] * 10] * (MAX_CELLS // columns // 10 + 1), RowRules(wide)) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (insert({"ID": "1", "name": "x"}), "ID"),
+        (update({"Id": "1"}, {"Id": "1", "name": "x"}), "Id"),
+        (delete({"iD": "1"}), "iD"),
+        (insert({**FULL, "NAME": "x"}), "name"),
+    ],
+)
+def test_a_column_in_another_letter_case_is_mentioned(given: Change, named: str) -> None:
+    with refused() as refusal:
+        landing_rows([given], SCHEMA)
+    assert f"it is {named} in another letter case" in refusal.text

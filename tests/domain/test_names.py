@@ -2,9 +2,11 @@
 
 import pytest
 
-from app.domain.names import TableName, check_column_name
+from app.domain.names import TableName, check_column_name, check_new_column_name, check_new_table_name
+from app.domain.table_schema import evolve
 from app.errors import Code
 from tests.support.refusals import refused
+from tests.support.schemas import schema_of
 
 LONGEST = "é" * 64
 
@@ -113,3 +115,26 @@ def test_a_column_name_that_no_file_can_have_is_refused(name: str, code: Code) -
     with refused() as refusal:
         check_column_name(name)
     assert refusal.code == code
+
+
+LOOK_ALIKES = ["id\u200b", "\u202edi", "i\u2066d", "\ufeffid", "i\u200dd", "id\u2028"]
+
+
+@pytest.mark.parametrize("name", [*LOOK_ALIKES, "id ", " id", "__rowMarker__ "])
+def test_a_new_column_may_not_look_like_another(name: str) -> None:
+    check_column_name(name)  # a table that has it keeps it
+    schema = schema_of({"a": "int64", name: "int64"}, ["a"])
+    assert evolve(schema, schema) == schema
+    with refused() as refusal:
+        check_new_column_name(name)
+    assert refusal.code == Code.BAD_NAME
+    with refused() as refusal:
+        evolve(schema_of({"a": "int64"}, ["a"]), schema)
+    assert refusal.code == Code.BAD_NAME
+
+
+@pytest.mark.parametrize("name", LOOK_ALIKES)
+def test_a_new_table_may_not_look_like_another(name: str) -> None:
+    with refused() as refusal:
+        check_new_table_name(TableName.parse(f"s.{name}"))
+    assert refusal.code == Code.BAD_NAME

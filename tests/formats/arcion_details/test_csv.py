@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from app.domain.change import Operation
 from app.errors import Code, RejectedInput
-from app.formats.arcion_csv import decode_arcion_csv
+from app.formats.arcion_csv import csv_records, decode_arcion_csv
 from app.formats.csv_layout import CsvLayout, CsvMode
 from tests.support.refusals import refused
 
@@ -52,6 +52,48 @@ def test_a_header_names_the_columns() -> None:
     layout = CsvLayout(CsvMode.SNAPSHOT, header=True)
     assert rows(b"b, a\n1,2\n", layout) == [{"b": "1", "a": "2"}]
     assert rows(b"x,y\n1,2\n", CsvLayout(CsvMode.SNAPSHOT, COLUMNS, header=True)) == [{"a": "1", "b": "2"}]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "a,a_old,a_exists,b,b_old,b_exists",
+        "a,a,a,b,b,b",
+        "a_NEW,a_OLD,a_EXISTS,b_NEW,b_OLD,b_EXISTS",
+        "NEW_VAL a,OLD_VAL a,EXISTS_VAL a,NEW_VAL b,OLD_VAL b,EXISTS_VAL b",
+        "old.a,new.a,exists.a,b,b_1,b_2",
+    ],
+)
+def test_a_realtime_header_may_name_each_field(header: str) -> None:
+    layout = CsvLayout(CsvMode.REALTIME, header=True)
+    body = f"{header},op,cursor,counts\n\n1,NULL,1,x,NULL,1,I,,\n".encode()
+    decoded = decode_arcion_csv(body, layout)
+    assert [change.after for change in decoded.changes] == [{"a": "1", "b": "x"}]
+    assert (decoded.columns, decoded.lines) == (("a", "b"), [3])
+    assert csv_records(body, layout, [0]) == {0: b"1,NULL,1,x,NULL,1,I,,\n"}
+
+
+def test_a_realtime_header_may_name_each_column_also_where_there_are_three() -> None:
+    layout = CsvLayout(CsvMode.REALTIME, header=True)
+    names = "abcdef"
+    record = ",".join(["1,NULL,1"] * len(names))
+    body = f"{','.join(names)}\n{record},I,,\n".encode()
+    assert [change.after for change in decode_arcion_csv(body, layout).changes] == [dict.fromkeys(names, "1")]
+
+
+def test_a_realtime_header_that_does_not_tell_the_columns_asks_for_them() -> None:
+    body = b"a,b,c,op,cursor,counts\n1,NULL,1,I,,\n"
+    with refused() as refusal:
+        decode_arcion_csv(body, CsvLayout(CsvMode.REALTIME, header=True))
+    assert refusal.code is Code.COLUMNS_REQUIRED
+    assert "`columns`" in refusal.text
+
+
+def test_lines_that_end_with_cr_alone_are_named() -> None:
+    with refused() as refusal:
+        decode_arcion_csv(b"1,x\r2,y\r", CsvLayout(CsvMode.SNAPSHOT, COLUMNS))
+    assert refusal.code is Code.MALFORMED_CSV
+    assert "CR alone" in refusal.text
 
 
 def test_delimiter_quote_and_escape_are_the_callers() -> None:
