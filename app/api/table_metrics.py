@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable, Mapping
 from importlib.metadata import version
 from typing import Final
 
-from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from app.api.gateway import Gateway
@@ -26,9 +26,11 @@ _GAUGES: Final[Mapping[str, tuple[str, str]]] = {
     "pending_rows": ("mirrorgate_lag_rows", "Rows not yet published"),
     "pending_bytes": ("mirrorgate_lag_bytes", "Payload bytes not published"),
     "oldest_seconds": ("mirrorgate_lag_oldest_seconds", "Age of the oldest unpublished batch"),
-    "published_files": ("mirrorgate_published_files", "Landing files"),
-    "published_rows": ("mirrorgate_published_rows", "Landing rows"),
     "waiting_letters": ("mirrorgate_waiting_dead_letters", "Dead letters that wait to be replayed or discarded"),
+}
+_COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
+    "published_files": ("mirrorgate_published_files", "Landing files; from 0 again in a table's next generation"),
+    "published_rows": ("mirrorgate_published_rows", "Landing rows; from 0 again in a table's next generation"),
 }
 
 
@@ -78,11 +80,12 @@ class TableMetrics(Collector):
 
 
 def _counted(tables: list[Table], counts: Mapping[TableId, TableCounts]) -> Iterable[Metric]:
-    for field, (name, what) in _GAUGES.items():
-        family = GaugeMetricFamily(name, what, labels=["table"])
-        for table in tables:
-            family.add_metric([str(table.name)], float(getattr(counts[table.table_id], field)))
-        yield family
+    for families, made in ((_GAUGES, GaugeMetricFamily), (_COUNTERS, CounterMetricFamily)):
+        for field, (name, what) in families.items():
+            family = made(name, what, labels=["table"])
+            for table in tables:
+                family.add_metric([str(table.name)], float(getattr(counts[table.table_id], field)))
+            yield family
 
 
 def _states(tables: list[Table], failing: Container[TableId]) -> Metric:

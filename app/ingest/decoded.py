@@ -56,7 +56,7 @@ class Decoded:
         """Problems found later than decoding, each with its line where there are lines, and those of messages that
         were left out before."""
         known = [problem for entry in refused for problem in entry.problems]
-        table_of = {index: str(entry.source.table) for entry in self.sources for index in entry.indexes}
+        table_of = {index: str(entry.source.plain) for entry in self.sources for index in entry.indexes}
         named = [
             problem if problem.table or problem.index is None else replace(problem, table=table_of.get(problem.index))
             for problem in (*map(self._with_line, problems), *known)

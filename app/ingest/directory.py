@@ -39,13 +39,7 @@ class TableDirectory:
     def route(self, source: SourceName) -> Table | None:
         """The table that this source feeds, whoever may touch it."""
         table = self._tables.get(source.key)
-        if table is None:
-            table = self._look_up(source).table
-            if table is not None:
-                if len(self._tables) >= MAX_REMEMBERED:
-                    self._tables.clear()
-                self._tables[source.key] = table
-        return table
+        return self._routed(source) if table is None else table
 
     def remembered(self, source: SourceName, principal: Principal) -> Table | None:
         """As `visible`, without a question to the database: None where it takes one."""
@@ -58,8 +52,14 @@ class TableDirectory:
             raise NotRemembered(source)
 
     def visible(self, source: SourceName, principal: Principal) -> Table | None:
-        """The table that this source feeds; one outside the caller's patterns is as unknown as none."""
-        table = self.route(source)
+        """The table that this source feeds; one outside the caller's patterns is as unknown as none.
+
+        Such a table is looked up each time, as one that does not exist, so that the time tells nothing either.
+        """
+        known = self.remembered(source, principal)
+        if known is not None:
+            return known
+        table = self._routed(source)
         return table if table is not None and principal.may_touch(table.name) else None
 
     def twin(self, source: SourceName, principal: Principal) -> Table | None:
@@ -69,7 +69,7 @@ class TableDirectory:
 
     def withheld(self, source: SourceName, principal: Principal) -> str | None:
         """The folded name of what this source feeds, or would feed, where that is outside the caller's patterns."""
-        table = self.route(source)
+        table = self._routed(source)
         if table is None:
             return None if principal.may_name(source) else source.plain.folded
         return None if principal.may_touch(table.name) else table.name.folded
@@ -87,6 +87,15 @@ class TableDirectory:
         """Look again next time for every source that feeds this table."""
         for source in [source for source, table in self._tables.items() if table.name.folded == name.folded]:
             self._tables.pop(source, None)
+
+    def _routed(self, source: SourceName) -> Table | None:
+        """The table that this source feeds, as the database has it now."""
+        table = self._look_up(source).table
+        if table is not None:
+            if len(self._tables) >= MAX_REMEMBERED:
+                self._tables.clear()
+            self._tables[source.key] = table
+        return table
 
     def _look_up(self, source: SourceName) -> Route:
         with translated_errors(), self.begin() as connection:

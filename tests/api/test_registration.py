@@ -21,6 +21,7 @@ def test_a_new_table_is_created_and_the_same_again_changes_nothing(gateway: Gate
         "generation": 1,
         "state": "active",
         "state_reason": None,
+        "failing": None,
         "key_columns": ["id"],
         "schema_version": 1,
         "options": DEFAULT_OPTIONS.to_json(),

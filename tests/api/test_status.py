@@ -35,7 +35,7 @@ def test_metrics_tell_the_lag_of_each_table(gateway: Gateway) -> None:
     assert (values["mirrorgate_lag_batches"], values["mirrorgate_lag_rows"]) == ("1.0", "2.0")
     assert float(values["mirrorgate_lag_bytes"]) > 0
     assert float(values["mirrorgate_lag_oldest_seconds"]) > 0
-    assert values["mirrorgate_published_files"] == "0.0"
+    assert values["mirrorgate_published_files_total"] == "0.0"
     assert 'mirrorgate_rejected_requests_total{code="bad_value"}' in response.text
     assert 'mirrorgate_requests_total{route="/v1/changes/arcion",status="202"}' in response.text
 

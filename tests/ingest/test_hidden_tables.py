@@ -1,0 +1,40 @@
+"""A table outside the caller's patterns is as unknown as none, also by how long the answer takes."""
+
+import sqlalchemy as sa
+
+from app.domain.access import Principal, Right
+from app.domain.names import TableName
+from app.domain.source_name import SourceName
+from app.ingest.directory import TableDirectory
+from tests.support.gateway_parts import registered
+from tests.support.schemas import schema_of
+
+
+def test_a_hidden_table_takes_as_many_questions_to_the_database_as_a_missing_one(engine: sa.Engine) -> None:
+    registered(engine, "hr.people", schema_of({"id": "int64"}))
+    questions = 0
+
+    def begin() -> sa.engine.base.RootTransaction:
+        nonlocal questions
+        questions += 1
+        return engine.begin()  # type: ignore[return-value]
+
+    directory = TableDirectory(begin)  # type: ignore[arg-type]
+    stranger = Principal("0011aabb", frozenset({Right.INGEST}), ("sales.*",))
+    owner = Principal("ccddeeff", frozenset({Right.INGEST}), ("hr.*",))
+    assert directory.visible(source("hr.people"), owner) is not None
+    asked = []
+    for name in ("hr.people", "hr.nobody"):
+        before = questions
+        for _ in range(3):
+            assert directory.visible(source(name), stranger) is None
+            directory.withheld(source(name), stranger)
+        asked.append(questions - before)
+    assert asked[0] == asked[1]
+    before = questions
+    assert directory.visible(source("hr.people"), owner) is not None
+    assert questions == before
+
+
+def source(name: str) -> SourceName:
+    return SourceName.address(TableName.parse(name))
