@@ -132,7 +132,8 @@ ARROW_BODY: Final = {
                 "schema": {
                     "type": "string",
                     "format": "binary",
-                    "description": "One Arrow IPC stream with the table's columns; its buffers are not compressed.",
+                    "description": "One Arrow IPC stream with the table's columns, of plain types (no views, "
+                    "dictionaries or nested ones); its buffers are not compressed.",
                 }
             }
         },

@@ -28,6 +28,9 @@ _VERSION, _HEADER_KIND, _HEADER, _BODY_BYTES = range(4)
 SCHEMA: Final = 1
 _DICTIONARY_BATCH: Final = 2
 RECORD_BATCH: Final = 3
+_MOST_BUFFERS: Final = 3
+"""Of a column: those of a text."""
+
 _ROWS, _NODES, _BUFFERS, _COMPRESSION, _VARIADIC = range(5)
 
 
@@ -93,8 +96,9 @@ def _header(message: FlatTable) -> FlatTable:
     return header
 
 
-def layout_of(message: ArrowMessage) -> BatchLayout:
-    """What a record batch says it is. Raises Damaged, also where buffers are compressed or share bytes.
+def layout_of(message: ArrowMessage, columns: int) -> BatchLayout:
+    """What a record batch of so many columns says it is. Raises Damaged, also where buffers are compressed or share
+    bytes.
 
     Shared bytes would let a small body become many large columns.
     """
@@ -110,6 +114,8 @@ def layout_of(message: ArrowMessage) -> BatchLayout:
         )
     if header.has(_VARIADIC) and header.length(_VARIADIC):
         raise Damaged("the stream has views; write plain columns")
+    if header.length(_NODES) != columns or header.length(_BUFFERS) > _MOST_BUFFERS * columns:
+        raise Damaged("a record batch has another number of columns than the schema")
     buffers, end = [], 0
     for offset, length in header.pairs(_BUFFERS):
         if length < 0 or (length and (offset < end or offset % _ALIGNMENT or offset + length > message.body.size)):

@@ -74,7 +74,7 @@ def _layouts(messages: Iterator[ArrowMessage], columns: int, limits: InputLimits
     """The record batches that have rows, none of which is made before all of them are counted."""
     rows = arrays = 0
     for message in messages:
-        layout = layout_of(message)
+        layout = layout_of(message, columns)
         rows += layout.rows
         arrays += max(1, columns)
         limits.check_messages(rows)
@@ -85,8 +85,6 @@ def _layouts(messages: Iterator[ArrowMessage], columns: int, limits: InputLimits
 
 
 def _batch(layout: BatchLayout, schema: pa.Schema) -> pa.RecordBatch:
-    if len(layout.nodes) != len(schema):
-        raise Damaged("a record batch has another number of columns than the schema")
     buffers = iter(layout.buffers)
     arrays = [_array(field.type, layout.rows, node, buffers) for field, node in zip(schema, layout.nodes, strict=True)]
     if next(buffers, None) is not None:

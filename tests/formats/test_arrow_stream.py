@@ -152,3 +152,12 @@ def test_columns_of_all_batches_are_limited() -> None:
 
 def test_metadata_is_passed_over_though_it_repeats_itself() -> None:
     assert decode_arrow_stream(repeated_metadata(100)).num_rows == 1
+
+
+def test_a_record_batch_has_the_columns_of_the_schema() -> None:
+    """Neither fewer nor more, nor more buffers than they need."""
+    one, two = (messages(stream(pa.table({name: ["x"] for name in names}))) for names in ("a", "ab"))
+    for body in ((one[0], two[1], two[2]), (two[0], one[1], one[2])):
+        with refused() as refusal:
+            decode_arrow_stream(b"".join(body))
+        assert (refusal.code, "number of columns" in refusal.detail) == (Code.MALFORMED_ARROW, True)
