@@ -1,6 +1,7 @@
 """A landing zone that goes away while the drain runs: nothing is published, recorded or concluded until it is back."""
 
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event, Thread
 
@@ -154,3 +155,36 @@ def test_a_folder_that_is_gone_with_the_whole_zone_ends_no_drop(
     assert running.prepare(table.table_id) is None
     assert not (landing_zone / "held").exists()
     assert sql.value(engine, "SELECT state FROM mirrorgate.tables WHERE name = 'held'") == "dropped"
+
+
+@pytest.fixture
+def mounted(tmp_path: Path, landing_zone: Path) -> Iterator[Callable[[], None]]:
+    """The landing zone is a real mount; the call mounts it again. Only where the machine lets tests mount."""
+    disk = tmp_path / "disk"
+    for folder in (disk, landing_zone):
+        folder.mkdir()
+
+    def mount_again() -> None:
+        subprocess.run(["mount", "--bind", disk, landing_zone], check=True, capture_output=True)
+
+    try:
+        mount_again()
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("this account may not mount")
+    yield mount_again
+    subprocess.run(["umount", "--lazy", landing_zone], check=False, capture_output=True)
+
+
+def test_a_real_mount_that_is_lost_under_a_running_drain_comes_back_whole(
+    engine: sa.Engine, landing_zone: Path, mounted: Callable[[], None], running: DrainCycle
+) -> None:
+    before = ledger(engine)
+    subprocess.run(["umount", "--lazy", landing_zone], check=True)
+    for _ in range(2):
+        expect_away(lambda: publish_pending(running))
+    assert list(landing_zone.iterdir()) == []
+    assert ledger(engine) == before
+    mounted()
+    publish_pending(running)
+    assert landed_keys(landing_zone, "held") == [[1], [2]]
+    assert landed_keys(landing_zone, "other") == [[2]]
