@@ -23,7 +23,7 @@ _PARENT_LOOKS: Final = 0.5
 
 
 def run_process(main: Callable[[], None], *, is_child: bool) -> NoReturn:
-    """Run a process's main function; a deliberate error becomes a line and an exit status, never a traceback.
+    """Run a process's main function; turn a deliberate error into one line and an exit status, never a traceback.
 
     A child of `mirrorgate up` writes one log line (event `start_refused`), which `up` shows; a process that a person
     started writes text. Status 0, or 78 for a Misconfigured, or 1.

@@ -80,7 +80,7 @@ def status_grid(tables: Sequence[dict[str, Any]], *, wide: bool = False) -> Grid
 
 
 def troubles(table: dict[str, Any]) -> Iterator[str]:
-    """Say what is wrong with a table, or why it stands still; nothing for one that is well."""
+    """Yield what is wrong with a table, or why it does not publish; nothing for a healthy one."""
     if table["state"] != "active" or table["state_reason"]:
         reason = table["state_reason"] or ""
         yield ": ".join(filter(None, (table["state"], reason)))

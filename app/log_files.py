@@ -50,7 +50,7 @@ class Rotation:
 
 
 class RotatingFile(io.RawIOBase):
-    """Appends to `path`; a full one becomes `path.1`, and so on. Safe to combine with logrotate in any mode.
+    """Appends to `path` and renames a full file to `path.1`, `path.1` to `path.2` and so on. Works beside logrotate.
 
     Methods never raise OSError: a log that cannot be written must not stop what it is about. If the process dies
     during a rotation, at most one number is missing among the older files; no line is lost.

@@ -111,7 +111,7 @@ def check_tokens(settings: Settings) -> None:
 
 
 def is_safe_address(address: str) -> bool:
-    """Whether nobody between can change what is read from there: https, or this machine."""
+    """Return whether an answer from there cannot be changed on its way: https, or this machine."""
     try:
         parts = urlsplit(address)
     except ValueError:

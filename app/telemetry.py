@@ -87,7 +87,7 @@ def current_request_id() -> str | None:
 class UnfailingStream(io.RawIOBase):
     """Writes lines to another stream and ignores that it cannot, as when the disk is full or the reader is gone.
 
-    What a process does must not fail because nobody can be told of it.
+    A request must not fail because its log line cannot be written.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
