@@ -7,10 +7,10 @@ describes it, and its masks count columns in that message's order: see `replicat
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from app.domain.change import Change, Image, Operation
 from app.domain.dead_letter import is_kept
@@ -28,6 +28,24 @@ _OPERATIONS: Final = {
     "INSERT": Operation.INSERT,
     "UPDATE": Operation.UPDATE,
     "DELETE": Operation.DELETE,
+}
+
+
+class _Places(NamedTuple):
+    """JSON Pointers into a data message, that of a header up to its name."""
+
+    data: str
+    before_data: str
+    headers: str
+    sequence: str
+
+
+_PLACES: Final = {
+    (prefix, sign): _Places(
+        f"{prefix}/data", f"{prefix}/beforeData", f"{prefix}/headers{sign}", f"{prefix}/headers{sign}changeSequence"
+    )
+    for prefix in ("", "/message")
+    for sign in "/_"
 }
 
 
@@ -151,9 +169,9 @@ def _address(body: Body) -> SourceName | None:
 
 
 def _data_change(index: int, body: Body, prefix: str, schema_id: str | None) -> DataChange:
-    data_at, before_at = f"{prefix}/data", f"{prefix}/beforeData"
+    headers, places = _headers(body, index, prefix)
+    data_at, before_at, headers_at, sequence_at = places
     data, before_data = _image(body.data, index, data_at), _image(body.beforeData, index, before_at)
-    headers, headers_at = _headers(body, index, prefix)
     operation = _OPERATIONS.get(headers.operation.upper())
     if operation is None:
         raise _refusal(Code.BAD_OP, "unknown operation", index, f"{headers_at}operation")
@@ -175,8 +193,8 @@ def _data_change(index: int, body: Body, prefix: str, schema_id: str | None) -> 
         before_at=before_at,
         after_at=after_at,
         source_position=headers.changeSequence or None,
-        position_at=f"{headers_at}changeSequence",
-        ends_transaction=not _is_false(headers.transactionLastEvent),
+        position_at=sequence_at,
+        ends_transaction=headers.transactionLastEvent is True or not _is_false(headers.transactionLastEvent),
     )
     return DataChange(
         change,
@@ -184,7 +202,7 @@ def _data_change(index: int, body: Body, prefix: str, schema_id: str | None) -> 
         schema_id,
         read_mask(_text(headers.columnMask), index, headers_at, "columnMask"),
         read_mask(_text(headers.changeMask), index, headers_at, "changeMask"),
-        _external_id(headers.externalSchemaId),
+        str(headers.externalSchemaId) if headers.externalSchemaId else None,
         headers_at,
     )
 
@@ -193,10 +211,6 @@ def _image(image: WrittenImage, index: int, pointer: str) -> Image | None:
     if isinstance(image, list):
         raise _refusal(Code.LEGACY_FORMAT, "an image is a list", index, pointer)
     return image if isinstance(image, dict) else None
-
-
-def _external_id(written: str | int | UnsetType | None) -> str | None:
-    return str(written) if isinstance(written, int) else written or None
 
 
 def _is_false(written: Any) -> bool:
@@ -208,18 +222,18 @@ def _text(written: Text) -> str | None:
     return written if isinstance(written, str) else None
 
 
-def _headers(body: Body, index: int, prefix: str) -> tuple[Headers, str]:
-    """The headers, as an object or flattened, and the JSON Pointer of one of them up to its name."""
+def _headers(body: Body, index: int, prefix: str) -> tuple[Headers, _Places]:
+    """The headers, as an object or flattened, and where the parts of the message stand."""
     flattened_operation = _text(body.headers_operation)
     if body.headers:
         if flattened_operation is not None:
             detail = "headers are given both as an object and flattened"
             raise _refusal(Code.MALFORMED_MESSAGE, detail, index, f"{prefix}/headers_operation")
-        return body.headers, f"{prefix}/headers/"
+        return body.headers, _PLACES[prefix, "/"]
     if flattened_operation is None:
         raise _refusal(Code.MALFORMED_MESSAGE, "a data message needs headers", index, f"{prefix}/headers")
     flattened: Mapping[str, Any] = {name: getattr(body, f"headers_{name}") for name in Headers.__struct_fields__}
-    return Headers(**flattened), f"{prefix}/headers_"
+    return Headers(**flattened), _PLACES[prefix, "_"]
 
 
 def _refusal(code: Code, detail: str, index: int, pointer: str) -> RejectedInput:

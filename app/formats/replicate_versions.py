@@ -112,11 +112,16 @@ class TableConversation:
         self._places = [entry.index for entry in self.entries]
         self._versions = [self._as_stored(SourceVersion.of(entry)) for entry in self.entries]
         self._found = [_Found(version, self._stays_behind(place)) for place, version in enumerate(self._versions)]
+        self._usual: _Found | None = None
+        """The version of every message without other ids than its own, where the request has no MD messages."""
+        self._last: _Found | None = None
         self._before = self._found[:1]
         """The versions that data before the first MD message may have."""
         if self.stored is not None:
             self._before = [_Found(self.stored.current, self.is_behind)]
-            if self._versions and (first := self.stored.find(self._versions[0])):
+            if not self._versions:
+                self._usual = self._before[0]
+            elif first := self.stored.find(self._versions[0]):
                 self._before.append(_Found(self.stored.versions[first - 1], is_late=False))
 
     def settle(self, message: DataChange) -> tuple[Change, str]:
@@ -132,13 +137,18 @@ class TableConversation:
             check_without_layout(*arguments)
             return message.change, "" if found is None else found.version.task or ""
         version = found.version
-        layout = self._layouts.get(version.identity)
-        if layout is None:
-            layout = self._layouts[version.identity] = ColumnLayout(version.columns, self.excluded)
-        change = apply_layout(*arguments, layout)
+        if found is not self._last:
+            self._last, self._layout = found, self._layout_of(version)
+        change = apply_layout(*arguments, self._layout)
         if found.is_late and self.completes:
             change = msgspec.structs.replace(change, is_late=True)
         return change, version.task or ""
+
+    def _layout_of(self, version: SourceVersion) -> ColumnLayout:
+        layout = self._layouts.get(version.identity)
+        if layout is None:
+            layout = self._layouts[version.identity] = ColumnLayout(version.columns, self.excluded)
+        return layout
 
     def version_of(self, message: DataMessage) -> SourceVersion | None:
         """Return the version that a message was written under, None where no metadata message told one.
@@ -149,6 +159,9 @@ class TableConversation:
         return found and found.version
 
     def _find(self, message: DataMessage) -> _Found | None:
+        usual, schema_id = self._usual, message.schema_id
+        if usual is not None and schema_id in (usual.version.schema_id, None) and message.external_schema_id is None:
+            return usual
         placed = self._placed(message.index)
         fitting = next((found for found in placed if _has_id(found.version, message.schema_id)), None)
         external_id = message.external_schema_id
