@@ -64,4 +64,5 @@ class RepeatedLines:
 
 def _kind(event: structlog.types.EventDict) -> Hashable:
     text = _NUMBERS.sub("#", str(event.get("text", ""))[:_TEXT_COMPARED])
-    return event.get("event"), event.get("table"), event.get("code"), event.get("logger"), text
+    names = ("event", "table", "table_id", "code", "check", "logger")
+    return *(event.get(name) for name in names), text

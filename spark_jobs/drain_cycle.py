@@ -348,7 +348,7 @@ class DrainCycle:
         self.held.pop(table_id, None)
         failure = described(error)
         FAILED_TRIES.labels(str(failure.code)).inc()
-        shown: dict[str, Any] = {"table_id": table_id} if table is None else named(table)
+        shown = self._named_by_id(table_id) if table is None else named(table)
         log.warning("table_not_published", **shown, **asdict(failure))
         if epoch is None:
             return
@@ -374,6 +374,15 @@ class DrainCycle:
         except Exception as second:  # noqa: BLE001  # the table is tried again, and found again
             why = described(second)
             log.warning("table_not_quarantined", **shown, code=why.code, detail=why.detail)
+
+    def _named_by_id(self, table_id: TableId) -> dict[str, Any]:
+        """Return the fields that name a table whose claim failed; its id alone while Postgres does not tell."""
+        try:
+            with translated_errors(), self.engine.begin() as connection:
+                table = find_table_by_id(connection, table_id)
+        except Exception:  # noqa: BLE001  # the failure that is being told may be just that
+            table = None
+        return {"table_id": table_id} if table is None else named(table)
 
     def _recover(self, table_ids: Set[TableId]) -> None:
         """Clear the failures of tables that have succeeded; what cannot be cleared now is at the next success."""

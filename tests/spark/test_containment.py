@@ -49,6 +49,19 @@ def test_an_unforeseen_error_of_one_table_stops_that_table_and_never_the_drain(
     assert landed_keys(landing_zone, "a") == landed_keys(landing_zone, "b")
 
 
+def test_a_table_that_cannot_be_claimed_is_named_in_the_log(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker
+) -> None:
+    a, b = registered(engine, "a", ID), registered(engine, "b", ID)
+    stage_keys(engine, a, [1])
+    stage_keys(engine, b, [1])
+    with refused(engine, "table_leases", "table_id", a.table_id), capture_logs() as logs:
+        drain(new_worker(spark_job_min_bytes=2**20))
+    assert landed_keys(landing_zone, "b") == [[1]]
+    failed = [line for line in logs if line["event"] == "table_not_published"]
+    assert [(line["table"], line["generation"]) for line in failed] == [("a", 1)]
+
+
 def test_a_table_whose_build_ends_the_job_keeps_no_other_back(
     engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
