@@ -16,6 +16,10 @@ class CodeFacts:
 
 
 _CALLER = "Correct the request as the detail says and send it again; nothing of it was staged."
+_EXISTS = (
+    "Give each column of the images an `exists`: 1 in `after`, 2 in `before`, 3 in both, 0 in neither; an insert "
+    "has 1, a delete 2."
+)
 _RETRY = "Send the same request again after the Retry-After time."
 _OPERATOR_LOG = "Read the log line that carries the same request id; if it persists, report it with that line."
 
@@ -58,7 +62,8 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     Code.MALFORMED_MESSAGE: CodeFacts(
         Kind.INVALID,
         "A message lacks a member or has one of the wrong type.",
-        "Compare the message with the format's description at the given pointer.",
+        "Compare the message with `ArcionMessage` or `ReplicateMessage` in the gateway's /redoc at the given pointer. "
+        "Messages of other tools, Debezium's say, are not read.",
     ),
     Code.BAD_ENCODING: CodeFacts(
         Kind.MALFORMED,
@@ -261,7 +266,7 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     Code.BAD_OPTION: CodeFacts(
         Kind.INVALID,
         "A table option is unknown or has a value it does not take.",
-        "See docs/tables.md for the options and their values.",
+        "See `OptionsModel` in the gateway's /redoc for the options and their values.",
     ),
     Code.BAD_SCHEMA: CodeFacts(
         Kind.INVALID,
@@ -313,11 +318,11 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         "The operation is not one the format has.",
         "Use I, U, D or R (Arcion), or REFRESH, READ, INSERT, UPDATE or DELETE (Replicate).",
     ),
-    Code.BAD_EXISTS: CodeFacts(Kind.INVALID, "An `exists` value is not 0, 1, 2 or 3.", _CALLER),
+    Code.BAD_EXISTS: CodeFacts(Kind.INVALID, "An `exists` value is not 0, 1, 2 or 3.", _EXISTS),
     Code.EXISTS_MISMATCH: CodeFacts(
         Kind.INVALID,
         "`exists` disagrees with the images or with the operation.",
-        "Send the message as Replicant wrote it.",
+        _EXISTS,
     ),
     Code.AMBIGUOUS_DELETE: CodeFacts(
         Kind.INVALID, "A delete carries two images with different keys.", "Send the deleted row once, in `data`."

@@ -17,6 +17,7 @@ from typing import Any, Final
 import structlog
 import uvicorn
 from fastapi import FastAPI
+from prometheus_client.multiprocess import mark_process_dead
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
@@ -257,6 +258,13 @@ def _shared_metrics() -> Iterator[None]:
 
 class _ApiProcesses(Multiprocess):
     """API processes that share a port, which none listens on any more once they are told to stop."""
+
+    def keep_subprocess_alive(self) -> None:
+        """Replace processes that died; what their gauges last said no longer counts."""
+        before = {process.pid for process in self.processes}
+        super().keep_subprocess_alive()
+        for pid in before - {process.pid for process in self.processes}:
+            mark_process_dead(pid)  # type: ignore[no-untyped-call]
 
     def terminate_all(self) -> None:
         for listener in self.sockets:
