@@ -4,11 +4,14 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
+from functools import reduce
+from operator import getitem
 from typing import Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
 from app.domain.input_limits import UNLIMITED, InputLimits
+from app.domain.json_pointer import pointer_to
 from app.domain.written_number import fraction, keep_minus_zeros
 from app.errors import Code, Problem, RejectedInput
 from app.formats.duplicate_members import check_members
@@ -34,6 +37,10 @@ _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[{}]', re.DOTALL)
 _NOT_TEXT: Final = re.compile(rb"(?<!\\)(?:\\\\)*(?:(\\u0000)|(\\u[dD][89a-fA-F]))")
 _SURROGATE_PAIR: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _PATH: Final = re.compile(r" - at `(?:key in )?\$?([^`]*)`")
+_SOME_MEMBER: Final = "[...]"
+_MOST_TRIED: Final = 2**20
+"""Bytes decoded to find the member that a refusal is about."""
+
 _BYTE: Final = re.compile(r"\(byte (\d+)\)")
 _BLANKS: Final = re.compile(r"[ \t\r\n]*")
 _ELEMENT: Final = json.JSONDecoder(parse_float=str, parse_int=str)
@@ -89,11 +96,43 @@ class MessageDecoder(Generic[Message]):
             return self._one.decode(part)
         except msgspec.ValidationError as error:
             pointer, reason = _where(str(error))
-            problem = Problem(Code.MALFORMED_MESSAGE, reason, index, pointer)
+            problem = Problem(Code.MALFORMED_MESSAGE, reason, index, self._member_at(part, str(error)) or pointer)
             raise RejectedInput.of((problem,)) from None
         except (msgspec.DecodeError, *_OTHER_REFUSALS) as error:
             problem = Problem(Code.MALFORMED_JSON, f"not valid JSON: {_reason(error, offset)}", index)
             raise RejectedInput.of((problem,)) from None
+
+    def _member_at(self, part: bytes, message: str) -> str | None:
+        """The JSON Pointer of the member that a validation message leaves open as `[...]`, found by trying each alone.
+
+        None where it names all of the path, or the message is too long to be tried so often.
+        """
+        path = _PATH.search(message)
+        before, some, behind = path[1].partition(_SOME_MEMBER) if path else ("", "", "")
+        if not (before and some):
+            return None
+        *outer, last = before.removeprefix(".").split(".")
+        try:
+            whole = msgspec.json.decode(part)
+            parent = reduce(getitem, outer, whole)
+            members = parent[last]
+            if not isinstance(members, dict) or len(members) * len(part) > _MOST_TRIED:
+                return None
+            for name, value in members.items():
+                parent[last] = {name: value}
+                if self._refusal_of(msgspec.json.encode(whole)) == message:
+                    rest = behind.replace(_SOME_MEMBER, "").replace(".", "/")
+                    return pointer_to(before.replace(".", "/"), name) + rest
+        except (msgspec.DecodeError, *_OTHER_REFUSALS):
+            pass  # what cannot be decoded without a type is named by the path alone
+        return None
+
+    def _refusal_of(self, part: bytes) -> str | None:
+        try:
+            self._one.decode(part)
+        except msgspec.ValidationError as error:
+            return str(error)
+        return None
 
 
 def raw_messages(body: bytes) -> list[bytes]:
@@ -250,4 +289,4 @@ def _where(message: str) -> tuple[str, str]:
     match = _PATH.search(message)
     if match is None:
         return "", message
-    return match[1].replace("[...]", "").replace(".", "/"), message[: match.start()]
+    return match[1].replace(_SOME_MEMBER, "").replace(".", "/"), message[: match.start()]

@@ -53,7 +53,7 @@ REFUSED: Final[dict[str, Call]] = {
     "date": lambda c, x: c.arcion(insert("t", **GOOD | {"day": x})),
     "no member of a change": lambda c, x: c.arcion(insert("t", **GOOD | {"other": x})),
     "value for an unknown table": lambda c, x: c.arcion(insert("nowhere", id=x)),
-    "value that is no text": lambda c, x: c.arcion(insert("t", **GOOD | {"note": {"a": x}})),
+    "value that is no text": lambda c, x: c.arcion(insert("t", **GOOD | {"day": {"a": x}})),
     "null in a key": lambda c, x: c.arcion(insert("t", **GOOD | {"id": None, "note": x})),
     "operation": lambda c, x: c.arcion(insert("t", **GOOD) | {"opType": x}),
     "mask": lambda c, x: c.arcion(insert("t", **GOOD) | {"exists": dict.fromkeys(GOOD, x)}),

@@ -9,7 +9,10 @@ import msgspec
 import pytest
 
 from app.errors import Code
+from app.formats.arcion import decode_arcion
+from app.formats.replicate import decode_replicate
 from app.formats.strict_json import MessageDecoder
+from tests.support.messages import metadata
 from tests.support.refusals import refused
 
 
@@ -172,7 +175,7 @@ def test_a_malformed_message_makes_the_request_malformed(value: str, framing: st
         ('{"key":1}', "/key"),
         ('{"key":null}', "/key"),
         ('{"key":"a","inner":1}', "/inner"),
-        ('{"key":"a","inner":{"a.b":1}}', "/inner"),
+        ('{"key":"a","inner":{"a.b":1}}', "/inner/a.b"),
     ],
 )
 @pytest.mark.parametrize("framing", ['{{"key":"a"}}\n{}', '{{"key":"a"}}{}', '[{{"key":"a"}},{}]'])
@@ -202,3 +205,26 @@ def test_a_refusal_never_repeats_a_value() -> None:
         with refused() as refusal:
             DECODER.decode(body)
         assert "7391" not in refusal.text
+
+
+@pytest.mark.parametrize(
+    ("exists", "pointer"),
+    [
+        ('{"a": "1", "b/c": true}', "/exists/b~1c"),
+        ('{"a": [], "b": "1"}', "/exists/a"),
+        ('{"a": 1.5, "b": 1}', "/exists/a"),
+        ("[]", "/exists"),
+    ],
+)
+def test_a_member_of_the_wrong_type_is_named_by_its_own_pointer(exists: str, pointer: str) -> None:
+    body = f'{{"tableName": {{"name": "t"}}, "opType": "I", "exists": {exists}}}'
+    with refused() as refusal:
+        decode_arcion(body.encode())
+    assert refusal.places == [(Code.MALFORMED_MESSAGE, 0, pointer, None)]
+
+
+def test_a_column_of_metadata_is_named_by_its_own_pointer() -> None:
+    message = metadata("S.T", {"ID": "INT4", "A": {"type": 7}}, ("ID",))
+    with refused() as refusal:
+        decode_replicate(json.dumps([message]).encode())
+    assert refusal.places[0][2] == "/message/tableStructure/tableColumns/A/type"
