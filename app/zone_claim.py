@@ -12,7 +12,7 @@ from app.landing.retries import TryAgain
 from app.landing.zone import ScratchRevoked
 from app.landing.zone_owner import claim_zone, look_at_owner
 from app.staging.database import Engine, installation_id, translated_errors
-from app.staging.landing_zone import end_all_epochs, lock_known_zone, present_zone, remember_zone
+from app.staging.landing_zone import end_all_epochs, known_zone, lock_known_zone, present_zone, remember_zone
 from app.staging.safety import present_installation
 
 
@@ -22,9 +22,17 @@ def claim_landing_zone(engine: Engine, place: ZonePlace) -> KnownZone:
     A process that dies inside leaves a zone that names this gateway, which the next start remembers. Raises
     Misconfigured `landing_zone_taken`, `landing_zone_changed`, or `landing_zone_unusable` when it cannot be written.
     """
+    with translated_errors(), engine.begin() as connection:
+        owner, known = installation_id(connection), known_zone(connection)
     try:
+        if known is not None:  # only looked at, without the lock: drains that start together do not wait in turn
+            zone = claim_zone(place, owner, known)
+            if zone != known:
+                with translated_errors(), engine.begin() as connection:
+                    remember_zone(connection, zone)
+            return zone
         with translated_errors(), engine.begin() as connection:
-            zone = claim_zone(place, installation_id(connection), lock_known_zone(connection))
+            zone = claim_zone(place, owner, lock_known_zone(connection))
             remember_zone(connection, zone)
     except (OSError, ScratchRevoked) as error:
         raise _unusable(place, error) from error

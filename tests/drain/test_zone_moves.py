@@ -62,3 +62,11 @@ def test_after_a_move_a_drain_on_the_former_zone_publishes_nothing_more(
     publish_pending(new_drain(zone=place))
     assert landed_keys(tmp_path / "new", "t") == landed_keys(tmp_path / "new", "u") == [[1]]
     assert move_landing_zone(engine, place) == (now, now)
+
+
+def test_drains_that_start_together_on_the_known_zone_do_not_wait_for_each_other(
+    engine: sa.Engine, landing_zone: Path
+) -> None:
+    claimed = claim_landing_zone(engine, ZonePlace(str(landing_zone)))
+    with sql.locked(engine, "SELECT FROM mirrorgate.installation FOR UPDATE"):
+        assert claim_landing_zone(engine, ZonePlace(str(landing_zone))) == claimed

@@ -105,7 +105,7 @@ def test_a_store_that_fails_for_a_while_only_delays(
     table = registered(engine, "t", ID)
     stage_keys(engine, table, [1])
     worker = new_worker(zone=place(onelake, trust, retry_seconds=0.0))
-    onelake.faults.plan("read", Fault(Effect.RESET_BEFORE))
+    onelake.faults.plan("read", Fault(Effect.RESET_BEFORE), skip=2)  # the zone's own marker is read twice before
     onelake.faults.plan("rename", Fault(Effect.RESET_AFTER), skip=1)
     for _ in range(3):  # the first cannot read its file back; the second does not learn that its rename was done
         drain(worker)
