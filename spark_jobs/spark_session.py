@@ -64,6 +64,7 @@ def running_spark(settings: Settings) -> Iterator[SparkSession]:
             builder = builder.master(settings.spark_master)
         spark: SparkSession = builder.getOrCreate()
         stack.callback(_stop, spark)
+        _log_lost_connections(spark)
         spark.sparkContext.setLogLevel("ERROR")
         parallelism = spark.sparkContext.defaultParallelism
         spark.sparkContext.parallelize(range(parallelism), parallelism).mapPartitions(iter).collect()
@@ -81,6 +82,17 @@ def _launch_jvm(options: Mapping[str, str], master: str | None) -> None:
     with JvmOutput() as output:
         gateway = launch(configuration, {"stdout": output.descriptor, "stderr": output.descriptor})
     SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _log_lost_connections(spark: SparkSession) -> None:
+    """Make one log line of what Spark's server in this process would print as a stack trace when the JVM ends."""
+
+    def log_lost(*_: object) -> None:
+        log.warning("spark_connection_lost", error=type(sys.exception()).__name__)
+
+    server: Any = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = log_lost
 
 
 def _stop(spark: SparkSession) -> None:

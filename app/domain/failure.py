@@ -37,7 +37,7 @@ def described(error: BaseException) -> Failure:
     it may hold values: its type and the place where it was raised stand for it."""
     if isinstance(error, MirrorgateError):
         return Failure(error.code, error.detail, error.remedy)
-    if isinstance(error, OSError):
+    if isinstance(error, OSError) and not isinstance(error, ConnectionError):  # which Spark's gateway raises
         remedy = _REMEDIES.get(error.errno or 0) or _remedy(Code.STORAGE_FAILED)
         return Failure(Code.STORAGE_FAILED, _storage_text(error), remedy)
     return Failure(Code.INTERNAL, f"{type(error).__name__} {_place(error)}".strip(), _REPORT)

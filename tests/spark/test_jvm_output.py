@@ -5,8 +5,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
 from app.settings import PREFIX
@@ -62,6 +64,17 @@ def test_the_pipe_is_read_to_its_end_in_whatever_pieces_it_comes() -> None:
 
 def test_a_text_without_a_head_is_a_record() -> None:
     assert list(records(["", "hello", " more"])) == [Record("info", None, "hello\n more")]
+
+
+def test_a_connection_that_the_jvm_drops_is_one_line(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:
+    context: Any = spark.sparkContext
+    with capture_logs() as logs:
+        try:
+            raise EOFError
+        except EOFError:
+            context._accumulatorServer.handle_error(None, None)
+    assert [(line["event"], line["error"]) for line in logs] == [("spark_connection_lost", "EOFError")]
+    assert "Traceback" not in capfd.readouterr().err
 
 
 @pytest.mark.slow
