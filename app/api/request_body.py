@@ -14,7 +14,7 @@ from app.api.decompression import ENCODINGS, decompress
 from app.api.memory_budget import reservation_of
 from app.api.parameters import query_of
 from app.api.refused_reading import RefusedReading
-from app.api.request_facts import declared_length
+from app.api.request_facts import declared_length, facts_of
 from app.api.turns import LARGE_BODY, UNKNOWN_LENGTH, expected_size, turn_of
 from app.api.validation_words import shown
 from app.errors import Code, RejectedInput
@@ -112,18 +112,19 @@ async def read_body(request: Request, settings: Settings, *, most: int | None = 
     """
     encoding = _encoding(request)
     most, reservation, turn = most or settings.max_body_bytes, reservation_of(request), turn_of(request)
+    key = facts_of(request.scope).subject or ""
     if (declared := declared_length(request.scope)) is not None:
         if declared > most:
             raise _too_large(most)
         reservation.check(declared)
-        await turn.begin(expected_size(declared, compressed=encoding != "identity"))
+        await turn.begin(expected_size(declared, compressed=encoding != "identity"), key)
     sent = io.BytesIO()
     async for chunk in request.stream():
         if sent.tell() + len(chunk) > most:
             raise _too_large(most)
         sent.write(chunk)
         if sent.tell() > LARGE_BODY:  # it did not say so
-            await turn.begin(UNKNOWN_LENGTH)
+            await turn.begin(UNKNOWN_LENGTH, key)
     body = sent.getvalue()
     if encoding == "identity":
         turn.has_come(len(body))

@@ -35,12 +35,13 @@ class Turns:
         self.seconds = seconds
         self._most_bytes = most_bytes
         self._taken = 0
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiting: dict[str, deque[tuple[int, asyncio.Future[None]]]] = {}
+        """The bodies of each key in their order, and the key first whose turn is next."""
 
-    async def take(self, size: int) -> None:
-        """Wait for room, behind those that wait already."""
+    async def take(self, size: int, key: str = "") -> None:
+        """Wait for room, behind those of the same key that wait already. Keys take turns with each other."""
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.append((size, turn))
+        self._waiting.setdefault(key, deque()).append((size, turn))
         self._let_in()
         WAITING_BODIES.inc()
         try:
@@ -58,13 +59,17 @@ class Turns:
 
     def _let_in(self) -> None:
         while self._waiting:
-            size, turn = self._waiting[0]
+            key, waiting = next(iter(self._waiting.items()))
+            size, turn = waiting[0]
             if not turn.done():
                 if self._taken and self._taken + size > self._most_bytes:
                     return
                 self._taken += size
                 turn.set_result(None)
-            self._waiting.popleft()
+            waiting.popleft()
+            del self._waiting[key]
+            if waiting:  # behind the other keys
+                self._waiting[key] = waiting
 
 
 class Turn:
@@ -77,10 +82,10 @@ class Turn:
         self._size = 0
         self._late: asyncio.TimerHandle | None = None
 
-    async def begin(self, size: int) -> None:
+    async def begin(self, size: int, key: str = "") -> None:
         """Wait for the turn of a body of about so many bytes, unless it is small or has begun."""
         if self._late is None and size > LARGE_BODY:
-            await self._turns.take(size)
+            await self._turns.take(size, key)
             self._size = size
             self._late = asyncio.get_running_loop().call_later(self._turns.seconds, self._count, 0)
 

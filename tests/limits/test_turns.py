@@ -128,6 +128,31 @@ def test_turns_are_taken_in_order_and_never_by_more_than_fit() -> None:
     run(test())
 
 
+def test_a_key_with_many_large_bodies_lets_those_of_others_in_between() -> None:
+    async def test() -> None:
+        turns = Turns(SIZE, HOURS)
+        first = Turn(turns)
+        await first.begin(SIZE, "greedy")
+        order: list[str] = []
+        waiting: list[Turn] = []
+
+        async def caller(key: str) -> None:
+            turn = Turn(turns)
+            await turn.begin(SIZE, key)
+            order.append(key)
+            waiting.append(turn)
+
+        tasks = [asyncio.create_task(caller(key)) for key in ["greedy"] * 50 + ["small"] * 2]
+        await settled()
+        first.end()
+        while len(order) < len(tasks):
+            await settled()
+            waiting.pop().end()
+        assert order[:5] == ["greedy", "small", "greedy", "small", "greedy"]
+
+    run(test())
+
+
 def test_small_bodies_wait_for_nobody() -> None:
     async def test() -> None:
         turns = Turns(1, HOURS)
