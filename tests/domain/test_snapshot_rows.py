@@ -1,5 +1,6 @@
 """Arrow columns become snapshot rows of their table, exactly or not at all."""
 
+import tracemalloc
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -8,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from app.domain.landing_rows import RowRules, landing_rows
-from app.domain.snapshot_rows import snapshot_rows, source_value
+from app.domain.row_image import encode_image
+from app.domain.snapshot_rows import ROWS_AT_ONCE, snapshot_rows, source_value
 from app.domain.table_options import BinaryEncoding, TableOptions
 from app.errors import Code, RejectedInput
 from tests.fuzz.arrow_mutants import TAKEN
@@ -199,3 +201,21 @@ def test_a_row_image_of_a_loaded_row_reads_as_the_row_that_landed(declared: str,
     assert changed.images
     assert changed.images.keys == loaded.images.keys
     assert changed.images.images == loaded.images.images
+
+
+def test_row_images_of_a_load_take_little_more_than_themselves() -> None:
+    """Rows become values of Python's a slice at a time, not all of them at once."""
+    columns = {f"c{number}": "int16" for number in range(50)}
+    rules = RowRules(schema_of(columns, ["c0"]), TableOptions.parse({"partial_updates": "complete"}))
+    rows = 8 * ROWS_AT_ONCE + 1
+    given = pa.table({name: pa.array(range(1_000, 1_000 + rows), pa.int16()) for name in columns})
+    tracemalloc.start()
+    try:
+        images = snapshot_rows(given, rules).images
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert images is not None
+    assert len(images.images) == rows
+    assert images.images[-1] == encode_image([1_000 + rows - 1] * len(columns))
+    assert peak < 5 * sum(len(image or b"") for image in images.images)
