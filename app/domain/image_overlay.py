@@ -150,7 +150,16 @@ class _Walk:
 
     def run(self) -> None:
         """Raises RejectedInput. A change that cannot be completed leaves nothing: those after it are judged as if it
-        were not there."""
+        were not there, so what it does to later key changes is not told beside it."""
+        try:
+            self._land_rows()
+        except RejectedInput:
+            if not self._problems:
+                raise
+        if self._problems:
+            raise RejectedInput.of(tuple(self._problems))
+
+    def _land_rows(self) -> None:
         images, table = self.images, self.overlay.table
         changes = KeyChanges(images.key_changes, table.schema, table.options, has_images=True)
         inserts = {*images.inserts}
@@ -166,8 +175,6 @@ class _Walk:
             elif row in inserts and self._is_live(key):
                 self.repeated.append(row)
             self.layer[key] = image
-        if self._problems:
-            raise RejectedInput.of(tuple(self._problems))
 
     def _fill(self, row: int, key: bytes, incomplete: IncompleteRow) -> None:
         moved = incomplete.gap.moved

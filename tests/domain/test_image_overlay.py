@@ -274,6 +274,14 @@ def test_an_insert_of_a_key_that_has_a_row_lands_as_an_upsert_and_is_counted(
     assert rows.repeated_inserts == 1
 
 
+def test_a_move_that_cannot_be_completed_is_told_before_what_it_does_to_later_key_changes() -> None:
+    overlay = ImageOverlay(table_with(), {b"0": StoredImage(b'{"-1":3,"0":0}', BatchSequence(1))}, {b"1"})
+    moves = [update({"id": old}, {"id": new, "total": 1}, at) for at, (old, new) in enumerate([(0, 3), (1, 0), (3, 1)])]
+    with refused() as refusal:
+        complete(overlay, moves)
+    assert refusal.places[0] == (Code.INCOMPLETE_UPDATE, 0, "/after/name", "name")
+
+
 def test_an_insert_after_a_delete_of_its_key_lands_as_an_insert() -> None:
     assert landed([delete({"id": 1}), insert(ADA)], after=[insert(ADA)])[-1] == (*ADA_NOW, 0)
 
