@@ -65,7 +65,7 @@ def prepare_folder(
     if zone.kind(folder) is PathKind.ABSENT:
         if published_before:
             raise InvariantBroken(Code.LANDING_FOLDER_LOST, f"folder {folder} is gone although it held published files")
-        if zone.kind(scratch.folder) is not PathKind.FOLDER:  # lost with its mount: no folder beside the zone
+        if zone.kind(scratch.folder) is PathKind.ABSENT:  # lost with its mount: no folder beside the zone
             raise FileNotFoundError(scratch.folder)
         prepared = scratch.path(f"folder-{uuid4().hex}")  # an earlier try may have left half of one
         zone.create_folder(prepared)
