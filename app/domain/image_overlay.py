@@ -1,6 +1,6 @@
 """Completing partial updates: the row images of one table as the batches of one transaction see and leave them."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -44,7 +44,7 @@ class ImageOverlay:
     table: Table
     stored: Mapping[bytes, StoredImage]
     """At least those whose keys the gaps of these batches want."""
-    present: Collection[bytes] = frozenset()
+    present: Set[bytes] = frozenset()
     """Keys of other stored images: at least those of which the batches ask whether there is one."""
     written: dict[bytes, StoredImage | None] = field(default_factory=dict)
     """What is to be stored in the end; None: nothing under this key any more."""
@@ -106,7 +106,9 @@ class ImageOverlay:
             return False
         if len(layer) < len(images.keys):
             return True
-        return any(keys and not keys.isdisjoint(layer) for keys in map(set, (self.written, self.present, self.stored)))
+        # Sets and views are compared by the shorter one, so that a long transaction costs a short batch nothing.
+        live = (self.written.keys(), self.stored.keys(), self.present)
+        return any(not layer.keys().isdisjoint(keys) for keys in live)
 
     def _landing(self, rows: LandingRows, images: ImageRows, walk: "_Walk") -> LandingRows:
         batch = rows.batch
