@@ -6,6 +6,7 @@ from app.domain.change import Change, Image, Operation
 from app.domain.input_limits import MAX_CELLS
 from app.domain.json_pointer import pointer_to
 from app.domain.landing_rows import RowRules, landing_rows, landing_rows_of_each
+from app.domain.table_options import IncompleteInserts, TableOptions
 from app.domain.table_schema import TableSchema
 from app.errors import Code
 from tests.support.changes import change, delete, insert, update, upsert
@@ -138,3 +139,13 @@ def test_a_column_in_another_letter_case_is_mentioned(given: Change, named: str)
     with refused() as refusal:
         landing_rows([given], SCHEMA)
     assert f"it is {named} in another letter case" in refusal.text
+
+
+def test_an_insert_without_a_nullable_column_is_refused_where_the_option_says_so() -> None:
+    rules = RowRules(SCHEMA, TableOptions(incomplete_inserts=IncompleteInserts.REJECT))
+    with refused() as refusal:
+        landing_rows([insert(FULL, 0), insert({"id": "2", "name": "x"}, 1)], rules)
+    assert refusal.places == [(Code.INCOMPLETE_INSERT, 1, "/after/day", "day")]
+    left = RowRules(SCHEMA, rules.options, left_columns=frozenset({"day"}))
+    assert landing_rows([insert({"id": "2", "name": "x"})], left).rows == 1
+    assert landing_rows([insert({"id": "2", "name": "x"})], SCHEMA).rows == 1
