@@ -60,7 +60,7 @@ def schema_from_bytes(content: bytes) -> pa.Schema:
         detail = f"the bytes are neither an Arrow schema flatbuffer nor its message: {error}"
         raise RejectedInput(Code.BAD_SCHEMA, detail) from error
     for field in fields:
-        if field.type is None:
+        if field.type is None or pa.types.is_null(field.type):  # a required column of nulls is no schema to PyArrow
             raise _undeclared(field.name, field.described)
     return pa.schema([pa.field(field.name, field.type, field.nullable) for field in fields])
 

@@ -97,6 +97,18 @@ def test_a_schema_takes_the_types_that_streams_take(given: pa.DataType) -> None:
         assert rows.batch.num_rows == 1
 
 
+def test_a_required_column_of_nulls_is_refused_by_column() -> None:
+    """Each byte in turn is set to the kind `null`: one of them is the column's type."""
+    content = schema_to_flatbuffer(pa.schema([pa.field("odd", pa.int8(), nullable=False)]))
+    details = []
+    for at in range(len(content)):
+        try:
+            schema_from_bytes(content[:at] + b"\x01" + content[at + 1 :])
+        except RejectedInput as error:
+            details.append(error.detail)
+    assert any("'odd' is null" in detail for detail in details)
+
+
 def test_a_schema_may_come_with_metadata_of_any_size() -> None:
     """It is passed over; one text that is named 20,000 times would take gigabytes."""
     message = messages(repeated_metadata(20_000))[0]
