@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from app.embedded import find_java
 from app.settings import Settings
+from app.telemetry import configure_logging
 from benchmarks.figure import BenchmarkFailed
 from benchmarks.processes import started
 from spark_jobs.spark_session import running_spark
@@ -58,7 +59,9 @@ def _seconds(spark: SparkSession) -> float:
 
 
 def main() -> None:
-    with running_spark(Settings()) as spark:
+    settings = Settings()
+    configure_logging(settings)  # what the JVM says goes to standard error, apart from the answers
+    with running_spark(settings) as spark:
         for _ in range(10):
             _seconds(spark)
         sys.stdout.write("warm\n")
