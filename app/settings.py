@@ -186,7 +186,7 @@ class Settings(BaseSettings):
     key_requests_per_second: Annotated[
         float | None,
         Field(
-            gt=0,
+            ge=0.001,
             description="Requests a second that an API process takes of one key that has no limit of its own; unset: "
             "any number.",
         ),

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from pydantic import ConfigDict, Field
 
-from app.api.models import Model, Moment
+from app.api.models import WHOLE_NUMBER, Model, Moment
 from app.domain.access import Right
 
 MOST_OVERLAP_SECONDS: Final = 30 * 86_400
@@ -13,8 +13,8 @@ MOST_OVERLAP_SECONDS: Final = 30 * 86_400
 TablePattern = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f]+$")]
 
 
-RequestRate = Annotated[float | None, Field(strict=True, gt=0, le=1_000_000, allow_inf_nan=False)]
-ByteRate = Annotated[int | None, Field(strict=True, gt=0, le=2**53)]
+RequestRate = Annotated[float | None, Field(strict=True, ge=0.001, le=1_000_000, allow_inf_nan=False)]
+ByteRate = Annotated[int, Field(strict=True, gt=0, le=2**53), WHOLE_NUMBER] | None
 
 
 class CreateKey(Model):
@@ -74,7 +74,7 @@ class RotateKey(Model):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"overlap_seconds": 3_600}]})
 
-    overlap_seconds: Annotated[int, Field(strict=True, ge=0, le=MOST_OVERLAP_SECONDS)] = 86_400
+    overlap_seconds: Annotated[int, Field(strict=True, ge=0, le=MOST_OVERLAP_SECONDS), WHOLE_NUMBER] = 86_400
 
 
 class RotatedKeyModel(Model):

@@ -84,13 +84,14 @@ def message_schemas() -> dict[str, Any]:
 
 
 def _body(message: str, empty: dict[str, Any] | None, examples: dict[str, Any]) -> dict[str, Any]:
-    """A body of one message or of many; in an array each may also be `empty`."""
+    """A body of one message or of many; each may also be `empty`."""
     one = {"$ref": COMPONENTS + message}
-    items = one if empty is None else {"anyOf": [one, empty]}
+    alone = [one] if empty is None else [one, empty]
+    items = one if empty is None else {"anyOf": alone}
     lines = "".join(json.dumps(message) + "\n" for message in examples["several"]["value"])
     content = {
         "application/json": {
-            "schema": {"anyOf": [one, {"type": "array", "items": items, "minItems": 1}]},
+            "schema": {"anyOf": [*alone, {"type": "array", "items": items, "minItems": 1}]},
             "examples": examples,
         },
         "application/x-ndjson": {

@@ -42,6 +42,15 @@ def _as_text(value: Any) -> Any:
 Moment = Annotated[datetime, BeforeValidator(_as_text)]
 """A time that a caller gives, in ISO 8601."""
 
+
+def _as_integer(value: Any) -> Any:
+    """Return 1.0 as 1: to JSON Schema both are integers."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+WHOLE_NUMBER: Final = BeforeValidator(_as_integer)
+"""For a strict integer that a caller gives. It belongs behind the bounds, or the contract loses them."""
+
 AwareMoment = Annotated[AwareDatetime, BeforeValidator(_as_text)]
 """Such a time with an offset."""
 

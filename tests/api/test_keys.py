@@ -151,6 +151,13 @@ def test_an_overlap_that_makes_no_sense_rotates_nothing(gateway: Gateway, api_ad
     assert gateway.get("/v1/keys").json()["keys"][0]["former_secret_until"] is None
 
 
+@pytest.mark.parametrize("overlap", [60, 60.0], ids=["60", "60.0"])
+def test_a_whole_number_is_one_however_json_writes_it(gateway: Gateway, overlap: float) -> None:
+    created = create(gateway, rights=["read"])
+    rotated = gateway.post(f"/v1/keys/{created['id']}/rotate", json={"overlap_seconds": overlap})
+    assert rotated.status_code == 200
+
+
 def test_keys_are_for_those_alone_who_administer_every_table(gateway: Gateway, client_with: ClientWith) -> None:
     bounded = client_with("admin", tables=["sales.*"])
     for response in (bounded.get("/v1/keys"), bounded.post("/v1/keys", json={"rights": ["admin"]})):

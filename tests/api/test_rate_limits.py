@@ -52,6 +52,12 @@ def test_a_key_may_send_no_more_requests_than_its_limit(gateway: Gateway, limite
     assert "ratelimit" not in gateway.get("/v1/tables").headers
 
 
+@pytest.mark.parametrize("rate", [0, -1, 0.0009, 5e-324])
+def test_a_rate_of_less_than_a_request_in_a_thousand_seconds_is_refused(gateway: Gateway, rate: float) -> None:
+    wanted = {"rights": ["read"], "requests_per_second": rate}
+    problem(gateway.post("/v1/keys", json=wanted), 400, "bad_request")
+
+
 def test_a_key_may_send_no_more_bytes_than_its_limit(limited: Any) -> None:
     client, _ = limited(bytes_per_second=20)
     first = client.arcion(insert("t", id="1"))  # a body larger than the quota gets through
