@@ -51,15 +51,22 @@ def socket_files() -> set[Path]:
 
 
 def family() -> list[int]:
+    """This process and those that it started; some may end meanwhile, as Spark's Python workers do when idle."""
     found = [os.getpid()]
     for pid in found:
         for children in Path(f"/proc/{pid}/task").glob("*/children"):
-            found += map(int, children.read_text().split())
+            with suppress(OSError):
+                found += map(int, children.read_text().split())
     return found
 
 
 def socket_inodes(pid: int) -> set[str]:
-    links = [str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir() if entry.is_symlink()]
+    """The sockets that a process has open; none of one that has ended."""
+    links = []
+    with suppress(OSError):
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(OSError):
+                links.append(str(entry.readlink()))
     return {link[len("socket:[") : -1] for link in links if link.startswith("socket:[")}
 
 
@@ -103,7 +110,7 @@ def test_a_client_without_the_secret_cannot_use_the_rpc_port_of_the_driver(spark
 def test_the_secret_is_in_no_argument_and_no_environment(spark: SparkSession) -> None:
     assert spark.sparkContext.getConf().get("spark.authenticate") == "true"
     for pid in family():
-        with suppress(ProcessLookupError):  # it may end meanwhile
+        with suppress(ProcessLookupError, FileNotFoundError):  # it may end meanwhile
             shown = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
             assert b"authenticate.secret" not in shown
             assert b"_SPARK_AUTH_SECRET" not in shown
