@@ -264,7 +264,7 @@ class _ApiProcesses(Multiprocess):
         before = {process.pid for process in self.processes}
         super().keep_subprocess_alive()
         for pid in before - {process.pid for process in self.processes}:
-            mark_process_dead(pid)  # type: ignore[no-untyped-call]
+            mark_process_dead(pid)  # type: ignore[no-untyped-call]  # the package has no types for it
 
     def terminate_all(self) -> None:
         for listener in self.sockets:

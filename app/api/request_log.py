@@ -24,6 +24,10 @@ log = structlog.get_logger()
 _OUT_OF_MEMORY: Final = TemporarilyUnavailable(
     Code.OVERLOADED, "this API process has no memory left for the request", retry_after=5
 )
+_MORE_MEMORY: Final = "Lower MIRRORGATE_MAX_BYTES_IN_MEMORY, or give the process more memory."
+_NO_THREAD: Final = "can't start new thread"
+"""What Python says, as a plain RuntimeError, when there is no memory for the stack of a thread, or no thread left."""
+
 _REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 CLIENT_GONE: Final = 499
 """Status in logs and metrics of a request whose caller left before the answer."""
@@ -73,13 +77,14 @@ class RequestLog:
                 given_up = _given_up(scope)
                 status, facts.code = 503, given_up.code
                 await problem_response(given_up)(scope, receive, send_with_id)
-        except MemoryError:
-            log.error("out_of_memory", remedy="Lower MIRRORGATE_MAX_BYTES_IN_MEMORY, or give the process more memory.")  # noqa: TRY400
-            if answered:
-                raise
-            status, facts.code = 503, _OUT_OF_MEMORY.code
-            await problem_response(_OUT_OF_MEMORY)(scope, receive, send_with_id)
         except Exception as error:  # the caller hears of it, with the request id of this line
+            if _is_out_of_memory(error):
+                log.error("out_of_memory", remedy=_MORE_MEMORY)  # noqa: TRY400  # a traceback would need memory
+                if answered:
+                    raise
+                status, facts.code = 503, _OUT_OF_MEMORY.code
+                await problem_response(_OUT_OF_MEMORY)(scope, receive, send_with_id)
+                return
             # Places only: the text of an error may hold a value.
             log.error("request_crashed", error=type(error).__name__, at=traceback.format_tb(error.__traceback__))  # noqa: TRY400  # the text stays out
             if answered:
@@ -90,6 +95,10 @@ class RequestLog:
         finally:
             _record(scope, facts, status, time.perf_counter() - started)
             structlog.contextvars.reset_contextvars(**before)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and error.args == (_NO_THREAD,))
 
 
 def _given_up(scope: Scope) -> TemporarilyUnavailable:

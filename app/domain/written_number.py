@@ -65,4 +65,4 @@ def as_kept(value: Any) -> msgspec.Raw:
 def _written(value: Any) -> str:
     if isinstance(value, WrittenNumber):
         return value.text
-    raise NotImplementedError
+    raise NotImplementedError  # so msgspec says which type it cannot encode

@@ -135,11 +135,12 @@ def test_a_crash_is_answered_with_its_request_id_and_nothing_of_the_cause(
     assert 'mirrorgate_requests_total{route="/v1/tables",status="500"}' in gateway.get("/metrics").text
 
 
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("can't start new thread")], ids=["memory", "threads"])
 def test_a_request_that_meets_the_end_of_memory_is_503_overloaded(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def exhausted(*_: object) -> None:
-        raise MemoryError
+        raise error
 
     monkeypatch.setattr(table_routes, "list_tables", exhausted)
     response = gateway.get("/v1/tables")
