@@ -1,5 +1,6 @@
 """What is installed: the wheel, and that each part imports with its own lock's packages alone."""
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from packaging.utils import canonicalize_name
+from trove_classifiers import classifiers
 
 import app
 from tests.project.facts import REPOSITORY, locked_versions, project_table
@@ -72,5 +74,15 @@ def test_the_wheel_holds_the_gateway_and_nothing_else(tmp_path: Path) -> None:
         for path in (REPOSITORY / package).rglob("*.py")
     }
     assert sources <= names
+    assert {"app/py.typed", "spark_jobs/py.typed"} <= names, "the classifier `Typing :: Typed` promises them"
     outside = {name for name in names if name.split("/")[0] not in {"app", "spark_jobs", "migrations"}}
     assert all(name.split("/")[0].endswith(".dist-info") for name in outside), outside
+
+
+def test_the_metadata_is_what_registries_know_and_agrees_with_itself() -> None:
+    table = project_table()
+    assert set(table["classifiers"]) <= classifiers
+    assert not [name for name in table["classifiers"] if name.startswith("License ::")], "`license` is SPDX"
+    versions = [name.rpartition(" ")[2] for name in table["classifiers"] if re.search(r"Python :: 3\.\d+$", name)]
+    assert table["requires-python"] == f">={versions[0]}"
+    assert all(address.startswith(table["urls"]["Source"]) for address in table["urls"].values())
