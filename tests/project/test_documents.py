@@ -107,7 +107,11 @@ def test_a_decision_record_is_short_and_has_its_three_parts(record: Path) -> Non
     assert re.findall(r"^\*\*(\w+)\.\*\*", text, re.MULTILINE) == ["Context", "Decision", "Consequence"]
 
 
-@pytest.mark.parametrize("document", sorted(REPOSITORY.glob("*.md")) + sorted(DOCS.rglob("*.md")), ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "document",
+    [*sorted(REPOSITORY.glob("*.md")), REPOSITORY / "examples" / "README.md", *sorted(DOCS.rglob("*.md"))],
+    ids=lambda p: p.name,
+)
 def test_every_link_into_the_repository_leads_somewhere(document: Path) -> None:
     text = re.sub(r"```.*?```", "", document.read_text(encoding="utf-8"), flags=re.DOTALL)
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):

@@ -1,0 +1,103 @@
+"""examples/README.md from top to bottom, and the curl example, against a real gateway."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from app import main
+from app.settings import Settings
+from tests.api.calls import ADMIN_KEY, Gateway
+from tests.sdk.toolchains import NPM_FILES, node_modules
+from tests.support.documents import blocks
+from tests.support.processes import REPOSITORY
+from tests.support.server import served
+
+EXAMPLES = REPOSITORY / "examples"
+PAGE = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+NPM_INSTALL = "npm ci --no-audit --no-fund && "
+
+
+@pytest.fixture
+def address(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setattr(main, "configure_logging", lambda _: None)
+    with served(Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY))) as address:
+        yield address
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A folder with what the commands of the page name: the examples, `.venv` and the administrator's key."""
+    made_by_compiling = shutil.ignore_patterns("node_modules", "build")
+    shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=made_by_compiling)
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    (tmp_path / ".mirrorgate").mkdir()
+    (tmp_path / ".mirrorgate" / "admin.key").write_text(ADMIN_KEY)
+    return tmp_path
+
+
+def run(commands: str, checkout: Path, **environment: str) -> str:
+    ran = subprocess.run(
+        ["bash", "-euc", commands],
+        cwd=checkout,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def answers(output: str) -> list[dict[str, Any]]:
+    """The answers of the gateway that curl printed, each on a line of its own."""
+    return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+
+
+@pytest.mark.slow
+def test_the_page_of_the_examples_can_be_followed_from_top_to_bottom(address: str, checkout: Path) -> None:
+    (checkout / "examples" / "typescript" / "node_modules").symlink_to(node_modules())
+    set_up, python, compiling, typescript, curl = blocks(PAGE, "sh")
+    printed = blocks(PAGE, "text")
+    set_up = set_up.replace("http://127.0.0.1:8480", address)
+
+    assert run(set_up + python, checkout).count(printed[0]) == 1
+    assert NPM_INSTALL in compiling
+    run(compiling.replace(NPM_INSTALL, ""), checkout)
+    assert run(set_up + typescript, checkout).endswith(printed[1])
+    sent_again = run(python.splitlines()[1], checkout, MIRRORGATE_URL=address, MIRRORGATE_API_KEY=ADMIN_KEY)
+    assert sent_again == "", "nothing, because every line is durable"
+    assert run(set_up + curl, checkout).count('"receipts"') == 2
+    with Gateway.at(address, ADMIN_KEY) as client:
+        assert client.status("shop.orders")["accepted"] == {"batches": 5, "changes": 6, "rows": 6}
+
+
+def test_the_curl_example_may_be_repeated(address: str) -> None:
+    script = str(EXAMPLES / "curl" / "changes.sh")
+    first, again = (
+        answers(run(script, REPOSITORY, MIRRORGATE_URL=address, MIRRORGATE_API_KEY=ADMIN_KEY)) for _ in range(2)
+    )
+    returns, _, replicate, rejected, *_ = first
+    assert returns["table"] == "shop.returns"
+    assert replicate["receipts"][0]["table"] == "HR.STAFF"
+    assert (rejected["code"], rejected["errors"][0]["pointer"]) == ("bad_value", "/after/amount")
+    for posted in (1, 2):
+        assert again[posted] == first[posted] | {"replayed": True}
+    assert [status["accepted"]["changes"] for status in again[-2:]] == [2, 1]
+
+
+def test_the_typescript_example_has_the_packages_that_the_tests_lock() -> None:
+    wanted, lock = (json.loads((EXAMPLES / "typescript" / file.name).read_text()) for file in NPM_FILES)
+    tested = json.loads(NPM_FILES[1].read_text())["packages"]
+    assert wanted["devDependencies"] == lock["packages"].pop("")["devDependencies"]
+    assert {name: facts["integrity"] for name, facts in lock["packages"].items()} == {
+        name: tested[name]["integrity"] for name in lock["packages"]
+    }
