@@ -23,15 +23,15 @@ SEED ?=
 COMPILE := $(RUN) uv pip compile --universal --python-version 3.11 --fork-strategy fewest --quiet \
 	--no-emit-index-url --generate-hashes --custom-compile-command 'make lock'
 
-.PHONY: help demo up test test-fast check check-all bench bench-plots fuzz chaos openapi docs lock clean .venv
+.PHONY: help demo up test test-fast check check-all bench bench-plots fuzz chaos openapi docs lock clean .venv .venv-run
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-demo: .venv ## Run the whole gateway on real messages and print what landed
+demo: .venv-run ## Run the whole gateway on real messages and print what landed
 	@$(RUN) demo $(ARGS)
 
-up: .venv ## Run the gateway on this machine until Ctrl-C
+up: .venv-run ## Run the gateway on this machine until Ctrl-C
 	@$(BIN)/mirrorgate up $(ARGS)
 
 test: .venv ## Run all tests
@@ -74,6 +74,8 @@ lock: .venv ## Pin the newest versions that fit pyproject.toml, with the SHA-256
 		--output-file requirements/api.lock
 	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra drain --extra onelake \
 		--output-file requirements/drain.lock
+	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra embedded --extra oidc \
+		--extra onelake --output-file requirements/run.lock
 	@$(COMPILE) tests/sdk/requirements.in --upgrade --output-file requirements/sdk.lock
 
 clean: ## Remove .venv and everything else that can be made again; keeps .mirrorgate
@@ -81,5 +83,9 @@ clean: ## Remove .venv and everything else that can be made again; keeps .mirror
 	@rm -rf spark-warehouse metastore_db derby.log *.egg-info
 	@find . -name .mirrorgate -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# Two levels of one environment: what the gateway needs to run, and the development tools on top.
+.venv-run:
+	@PYTHON="$(PYTHON)" sh tools/make_venv.sh run
+
 .venv:
-	@PYTHON="$(PYTHON)" sh tools/make_venv.sh
+	@PYTHON="$(PYTHON)" sh tools/make_venv.sh dev

@@ -1,7 +1,9 @@
 #!/bin/sh
-# Makes .venv hold exactly what requirements/dev.lock says, and this project; at once when it does already.
-# Run it from the top of the checkout. After a run that was interrupted the next one begins anew, because a
-# half-installed package looks like an installed one.
+# Makes .venv hold this project and the packages of requirements/<level>.lock; returns at once when it does already.
+#   sh tools/make_venv.sh run   what `mirrorgate up` and the demo need
+#   sh tools/make_venv.sh dev   also the development tools; every version is the same as in run.lock
+# Run it from the top of the checkout. A level only adds packages, so `run` after `dev` changes nothing. After an
+# interrupted run the next one starts over, because a half-installed package looks like an installed one.
 set -eu
 
 oldest="3, 11"
@@ -15,14 +17,27 @@ fail() {
     exit 1
 }
 
-# What .venv was made from: the place too, because programs in it hold its path.
-wanted() {
+case "${1:-}" in
+    run) size="0.6 GB to download, 1.1 GB on disk" ;;
+    dev) size="0.7 GB to download, 1.4 GB on disk, less what .venv has already" ;;
+    *) fail "Name a level: sh tools/make_venv.sh run|dev" ;;
+esac
+level=$1
+
+# What .venv was made from, and so its level. The path is part of it, because programs in .venv contain it.
+made_from() {
     pwd
-    cksum pyproject.toml requirements/dev.lock tools/make_venv.sh
+    cksum pyproject.toml "requirements/$1.lock" tools/make_venv.sh
 }
 
 is_new_enough() {
     "$1" -c "import sys; sys.exit(sys.version_info < ($oldest))" >/dev/null 2>&1
+}
+
+is_complete() {
+    [ -f "$stamp" ] && is_new_enough "$python" || return 1
+    [ "$(cat "$stamp")" = "$(made_from dev)" ] && return
+    [ "$level" = run ] && [ "$(cat "$stamp")" = "$(made_from run)" ]
 }
 
 find_python() {
@@ -54,30 +69,34 @@ make_environment() {
     "$base" -m venv --clear .venv
 }
 
-# Progress for whoever watches, nothing but what is wrong for a log.
+# The installers draw their own progress on a terminal. A log gets the lines of this script, and errors.
 quiet=--quiet
 [ -t 2 ] && quiet=
 
-# Installs with uv; a machine whose package source only pip is told of still gets everything, more slowly.
+# Installs with uv. pip is slower, but works on a machine that has told only pip where its packages are.
 install() {
     "$python" -m uv pip install $quiet --python "$python" --compile-bytecode "$@" && return
     echo "uv could not install; trying pip" >&2
     "$python" -m pip install $quiet --disable-pip-version-check "$@"
 }
 
-[ -f pyproject.toml ] && [ -f requirements/dev.lock ] || fail "This is not the top of the checkout: $(pwd)"
-if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(wanted)" ] && is_new_enough "$python"; then
-    exit 0
-fi
+[ -f pyproject.toml ] && [ -f "requirements/$level.lock" ] || fail "This is not the top of the checkout: $(pwd)"
+is_complete && exit
 unset PYTHONHOME PYTHONPATH VIRTUAL_ENV CONDA_PREFIX
+begun=$(date +%s)
 if [ ! -f "$stamp" ] || ! is_new_enough "$python"; then
     make_environment
 fi
 rm -f "$stamp"
-echo "Installing what requirements/dev.lock names: about 1.5 GB on disk, one to three minutes, this once"
-# The lock names the SHA-256 of each file, so both installers take these files and no others, wherever they come from.
+echo "Installing the packages of requirements/$level.lock: $size"
+echo "This happens once and takes half a minute to three minutes, depending on the network"
+# The locks name the SHA-256 of each file, so both installers take these files and no others, wherever they come from.
+echo "  1/3 the installer uv"
 sed -n '/^uv==/,/[^\\]$/p' requirements/dev.lock >.venv/uv.lock
-"$python" -m pip install --quiet --disable-pip-version-check --require-hashes --requirement .venv/uv.lock
-install --require-hashes --requirement requirements/dev.lock
+"$python" -m pip install $quiet --disable-pip-version-check --require-hashes --requirement .venv/uv.lock
+echo "  2/3 the packages"
+install --require-hashes --requirement "requirements/$level.lock"
+echo "  3/3 Mirrorgate itself"
 install --no-deps --editable .
-wanted >"$stamp"
+made_from "$level" >"$stamp"
+echo "Installed in $(($(date +%s) - begun)) s; .venv has $(du -sm .venv | cut -f1) MB"

@@ -1,28 +1,33 @@
 """`make` sets itself up from Python alone, and says what is missing."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from tests.project.facts import REPOSITORY
+
+LOCKS: Final = {"run": "requirements/run.lock", "dev": "requirements/dev.lock"}
+"""What each level of .venv is made from."""
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """What setting up reads, in a folder with a space in its name."""
     place = tmp_path / "a checkout"
-    for name in ("Makefile", "pyproject.toml", "requirements/dev.lock", "tools/make_venv.sh"):
+    for name in ("Makefile", "pyproject.toml", *LOCKS.values(), "tools/make_venv.sh"):
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(REPOSITORY / name, place / name)
     return place
 
 
-def make_venv(checkout: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+def make_venv(checkout: Path, level: str = "dev", **environment: str) -> "subprocess.CompletedProcess[str]":
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    command = ["sh", "tools/make_venv.sh"]
+    command = ["sh", "tools/make_venv.sh", level]
     return subprocess.run(
         command, cwd=checkout, env=kept | environment, capture_output=True, text=True, timeout=60, check=False
     )
@@ -70,21 +75,70 @@ def test_a_python_without_ensurepip_says_which_package_brings_it(checkout: Path,
     assert not (checkout / ".venv").exists()
 
 
-def test_a_complete_environment_is_left_alone_until_what_it_was_made_from_changes(checkout: Path) -> None:
+def made_from(checkout: Path, level: str) -> str:
+    """The stamp of a .venv of this level."""
+    sources = f"pyproject.toml {LOCKS[level]} tools/make_venv.sh"
+    command = f"pwd; cksum {sources}"
+    return subprocess.run(command, shell=True, cwd=checkout, capture_output=True, text=True, check=True).stdout
+
+
+def complete_environment(checkout: Path, level: str, python: str = "") -> None:
+    """A .venv of this level, whose Python does what the script says."""
     fake_python(checkout / ".venv", "unused", "")
-    fake_python(checkout / ".venv" / "bin", "python", "")
-    sources = "pyproject.toml requirements/dev.lock tools/make_venv.sh"
-    made_from = subprocess.run(
-        f"pwd; cksum {sources}", shell=True, cwd=checkout, capture_output=True, text=True, check=True
-    ).stdout
-    (checkout / ".venv" / ".complete").write_text(made_from)
-    untouched = make_venv(checkout, PYTHON="/nowhere/python3")
+    fake_python(checkout / ".venv" / "bin", "python", python)
+    (checkout / ".venv" / ".complete").write_text(made_from(checkout, level))
+
+
+@pytest.mark.parametrize(
+    ("command", "level"), [("demo", "run"), ("up", "run"), ("test", "dev"), ("check", "dev"), ("bench", "dev")]
+)
+def test_running_the_gateway_installs_no_development_tools(command: str, level: str) -> None:
+    planned = subprocess.run(["make", "-n", command], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    assert planned.splitlines()[0].endswith(f"sh tools/make_venv.sh {level}")
+
+
+@pytest.mark.parametrize("level", LOCKS)
+def test_a_complete_environment_is_left_alone_until_what_it_was_made_from_changes(checkout: Path, level: str) -> None:
+    complete_environment(checkout, level)
+    untouched = make_venv(checkout, level, PYTHON="/nowhere/python3")
     assert (untouched.returncode, untouched.stdout, untouched.stderr) == (0, "", "")
-    with (checkout / "requirements" / "dev.lock").open("a") as lock:
+    with (checkout / LOCKS[level]).open("a") as lock:
         lock.write("# changed\n")
-    renewed = make_venv(checkout, PYTHON="/nowhere/python3")
-    assert "Installing" in renewed.stdout
-    assert "1.5 GB" in renewed.stdout, "somebody who waits wants to know for what and how long"
+    renewed = make_venv(checkout, level, PYTHON="/nowhere/python3")
+    assert f"Installing the packages of {LOCKS[level]}" in renewed.stdout
+    assert (checkout / ".venv" / ".complete").read_text() == made_from(checkout, level)
+
+
+def test_running_needs_nothing_more_where_the_development_tools_are(checkout: Path) -> None:
+    complete_environment(checkout, "dev")
+    untouched = make_venv(checkout, "run", PYTHON="/nowhere/python3")
+    assert (untouched.returncode, untouched.stdout, untouched.stderr) == (0, "", "")
+    assert (checkout / ".venv" / ".complete").read_text() == made_from(checkout, "dev")
+
+
+def test_development_tools_are_added_to_what_running_has_installed(checkout: Path) -> None:
+    complete_environment(checkout, "run")
+    added = make_venv(checkout, "dev", PYTHON="/nowhere/python3")
+    assert added.returncode == 0, "the environment is kept, so no other Python is looked for"
+    assert "Installing the packages of requirements/dev.lock" in added.stdout
+    assert (checkout / ".venv" / "unused").exists()
+    assert (checkout / ".venv" / ".complete").read_text() == made_from(checkout, "dev")
+
+
+@pytest.mark.parametrize("level", LOCKS)
+def test_each_step_of_an_installation_and_its_cost_are_told(checkout: Path, level: str) -> None:
+    complete_environment(checkout, "run")
+    (checkout / ".venv" / ".complete").write_text("made from something else")
+    said = make_venv(checkout, level).stdout.splitlines()
+    assert re.search(r"0\.\d GB to download, 1\.\d GB on disk", said[0])
+    assert "half a minute to three minutes" in said[1]
+    assert [line.split()[0] for line in said[2:5]] == ["1/3", "2/3", "3/3"]
+    assert re.fullmatch(r"Installed in \d+ s; \.venv has \d+ MB", said[5])
+
+
+def test_a_level_must_be_named(checkout: Path) -> None:
+    refused = make_venv(checkout, "everything")
+    assert (refused.returncode, refused.stderr) == (1, "error: Name a level: sh tools/make_venv.sh run|dev\n")
 
 
 def test_the_installer_is_installed_by_its_hash_alone_and_everything_else_after_it(checkout: Path) -> None:
@@ -108,7 +162,14 @@ def test_the_installer_is_installed_by_its_hash_alone_and_everything_else_after_
     assert "trying pip" in made.stderr
 
 
-def test_an_environment_whose_making_was_interrupted_is_made_anew(checkout: Path) -> None:
+@pytest.mark.parametrize("level", LOCKS)
+def test_an_environment_whose_making_was_interrupted_is_made_anew(checkout: Path, level: str) -> None:
     fake_python(checkout / ".venv", "half-installed", "")
-    refused = make_venv(checkout, PYTHON="/nowhere/python3")
+    refused = make_venv(checkout, level, PYTHON="/nowhere/python3")
     assert "is not a working Python" in refused.stderr
+
+
+def test_an_interrupted_addition_of_the_development_tools_leaves_no_stamp(checkout: Path) -> None:
+    complete_environment(checkout, "run", python='case "$*" in *requirements/dev.lock*) exit 1 ;; esac')
+    assert make_venv(checkout, "dev").returncode != 0
+    assert not (checkout / ".venv" / ".complete").exists()
