@@ -128,3 +128,15 @@ def test_every_link_to_a_heading_finds_it(document: Path) -> None:
 def test_the_installation_page_has_every_extra_that_is_not_for_development() -> None:
     listed = re.findall(r"^\| `(\w+)` \|", (DOCS / "install.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(listed) == sorted(direct_requirements().keys() - {"", "dev"})
+
+
+def test_the_changelog_keeps_the_form_of_keep_a_changelog() -> None:
+    text = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
+    unreleased, *releases = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert unreleased == "[Unreleased]"
+    assert all(re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", release) for release in releases)
+    assert releases == sorted(releases, key=lambda r: [int(n) for n in r[1 : r.index("]")].split(".")], reverse=True)
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert set(re.findall(r"^### (.+)$", text, re.MULTILINE)) <= kinds
+    named = re.findall(r"^## (\[[^\]]+\])", text, re.MULTILINE)
+    assert re.findall(r"^(\[[^\]]+\]): https://", text, re.MULTILINE) == named, "each version needs its link"
