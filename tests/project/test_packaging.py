@@ -13,6 +13,7 @@ from trove_classifiers import classifiers
 
 import app
 from tests.project.facts import REPOSITORY, locked_versions, project_table
+from tests.support.documents import blocks
 
 IMPORT_WITHOUT = """
 import sys
@@ -63,8 +64,11 @@ def test_the_version_stands_in_one_place() -> None:
 
 
 def test_the_wheel_holds_the_gateway_and_nothing_else(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
-    subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=True)
+    """It is built with the commands of docs/releasing.md."""
+    page = (REPOSITORY / "docs" / "releasing.md").read_text(encoding="utf-8")
+    (commands,) = [block for block in blocks(page, "sh") if block.startswith("rm -rf dist")]
+    commands = commands.replace("dist", str(tmp_path)).replace(".venv/bin/python", sys.executable)
+    subprocess.run(["bash", "-euc", commands], cwd=REPOSITORY, capture_output=True, check=True)
     (wheel,) = tmp_path.glob("mirrorgate-*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
