@@ -7,53 +7,53 @@ from benchmarks.figure import Figure
 
 OBSTACLES: Final[Mapping[str, str]] = {
     "bulk": (
-        "Profiled, of a change the API takes 1.5 µs to find its parts, 2.7 µs to compare them, cut its image into "
-        "columns and see that nothing is hidden, 2 to 3 µs to receive its bytes, and 1.5 µs to type, compress and "
-        "stage its row. A parser that writes columns straight from the body would spare 3, an estimate."
+        "In a profile the API spends, per change, 1.5 µs on finding its parts, 2.7 µs on comparing them, cutting its "
+        "image into columns and proving that nothing is hidden, 2 to 3 µs on receiving its bytes, 1.5 µs on typing, "
+        "compressing and staging its row. A parser that writes columns directly from the body would save an estimated "
+        "3 µs."
     ),
     "bulk-two-processes": (
-        "One process keeps 1.2 cores busy and Postgres 0.15, so two cores have room for 1.5 times that at the "
-        "most; both stage into one table, one after the other. A core more for Postgres and the load generator "
-        "would lift it."
+        "One process keeps 1.2 cores busy and Postgres 0.15, so two cores have room for at most 1.5 times that. Both "
+        "processes stage into one table, one after the other. One more core for Postgres and the load generator would "
+        "raise the rate."
     ),
     "small": (
-        "Reading and staging take turns under one interpreter's lock. Profiled, three quarters of a cycle are the "
-        "reading thread's, two thirds of those the server's own, which the empty endpoint has too; staging a group of "
-        "32 takes 5 ms, 2 of them waiting for Postgres. Begin, lock and gates as one statement would give 2 to 3 %: an "
-        "estimate. More needs a second process."
+        "Reading and staging share one interpreter lock. In a profile the reading thread takes three quarters of a "
+        "cycle, two thirds of that in the server itself, as in the empty endpoint. Staging a group of 32 takes 5 ms, 2 "
+        "of them waiting for Postgres. Begin, lock and checks in one statement would save an estimated 2 to 3 %. More "
+        "needs a second process."
     ),
     "drain": (
-        "Profiled, 55 % of a build is encoding Parquet, 20 % reading payloads, 15 % decompressing them, and each "
-        "job takes 40 ms besides. Backlogs of less than a million rows a round feel the 40 ms. Reading a block "
-        "while the one before is encoded would hide most of the reading where a core is free."
+        "In a profile, 55 % of a build is encoding Parquet, 20 % reading payloads, 15 % decompressing them; each job "
+        "adds 40 ms. The 40 ms matter for backlogs of less than a million rows per round. Reading a block while the "
+        "previous one is encoded would hide most of the reading if a core is free."
     ),
     "end-to-end": (
-        "Both cores are busy: of their time the API takes 63 %, Spark's Python workers 14, Postgres 11, the drain and "
-        "its JVM 6, the load generator 3. A change takes 18 to 23 µs of it, 11 to 14 in the API, where reading it "
+        "Both cores are busy: the API takes 63 % of their time, Spark's Python workers 14, Postgres 11, the drain and "
+        "its JVM 6, the load generator 3. A change takes 18 to 23 µs, 11 to 14 of them in the API, where reading it "
         "takes 4.2 if the other core is idle. Spark's own reader, once warm, parses on both cores and does nothing "
-        "else: three times its rate leaves 13 µs for receiving, typing, staging, building and publishing together. A "
-        "parser that writes columns straight from the body would spare 3, and building without a second pass over "
-        "what is staged another 2, both estimates."
+        "else. Three times its rate leaves 13 µs for receiving, typing, staging, building and publishing together. A "
+        "parser that writes columns directly from the body would save an estimated 3 µs, and building without a second "
+        "pass over staged rows another 2."
     ),
     "freshness": (
-        "A change waits for the rest of the cycle that was on when it came, then for its own: plan, the file built "
-        "and made durable, nominated, renamed and recorded, each step behind its commit. The API and Postgres "
-        "share the two cores with it."
+        "A change waits for the rest of the current drain cycle and then for its own: the file is planned, built, "
+        "synced, registered, renamed and recorded, and each step waits for its commit. The API and Postgres share the "
+        "two cores with it."
     ),
     "tables": (
-        "A file of one row takes its task 8 ms: its payload read, 4 ms to write Parquet of 16 columns, two flushes "
-        "to disk, and its footer read back. Planning, nominating and recording it take the driver 4 ms of processor "
-        "time, under one interpreter's lock; a second drain process would take half of the tables."
+        "A file of one row takes its task 8 ms: read the payload, 4 ms to write Parquet of 16 columns, two syncs to "
+        "disk, and read the footer back. Planning, registering and recording it takes the driver 4 ms of processor "
+        "time, under one interpreter lock. A second drain process would take half of the tables."
     ),
     "partial-updates": (
-        "Profiled, of 24 µs that the API takes for a change 11 are reading its two images in full, 6 merging and "
-        "encoding the row image, 3 typing, 3 fetching and writing the image; Postgres takes 15 beside. Reading "
-        "only the keys of the image before, and merging by column where no key stands twice, would spare about 5: "
-        "an estimate."
+        "In a profile the API spends 24 µs per change: 11 on reading its two images in full, 6 on merging and encoding "
+        "the row image, 3 on typing, 3 on fetching and writing the image. Postgres adds 15. Reading only the keys of "
+        "the before image, and merging by column where no key is repeated, would save an estimated 5."
     ),
     "memory": (
-        "Profiled, the process itself takes 150 MB, most of it modules; bodies in memory 32 MiB; a body that is "
-        "read 30 MB in columns, or 65 to 75 MB as Python objects where it has to go the long way."
+        "In a profile the process itself takes 150 MB, most of it modules; bodies in memory take 32 MiB; a body being "
+        "read takes 30 MB in columns, or 65 to 75 MB as Python objects on the slow path."
     ),
 }
 """By the name of a figure with a goal."""

@@ -28,18 +28,19 @@ END: Final = "<!-- End of what `python -m benchmarks.report` wrote. -->\n"
 _BEFORE: Final = """\
 # Performance
 
-Written by `python -m benchmarks.report` from the committed results; a test compares.
+`python -m benchmarks.report` writes this page from the committed results; a test compares them.
 
-Each figure stands beside its limit, measured in the same run on the same machine, both in turn. The ratio is what
-carries over to another machine. `make bench` measures them all, `make bench ARGS="--list"` names them, and
-`ARGS="--only bulk,small --runs 5"` measures two of them. `ARGS="--compare FILE"` sets a new result beside an earlier
-one and flags what moved by more than the runs differ.
+Each figure is shown with its limit. Both are measured in turn, in the same run on the same machine. The ratio carries
+over to another machine; the absolute rate does not. `make bench` measures all figures, `make bench ARGS="--list"` lists
+their names, and `ARGS="--only bulk,small --runs 5"` measures two of them. `ARGS="--compare FILE"` shows a new result
+beside an earlier one and marks each change that is larger than the spread of the runs.
 
 The gateway is the real one: the embedded Postgres with fsync, the API under uvicorn, the drain under Spark. The load
-generator runs on the same machine, in a process of its own; its share of a core and its own ceiling stand below.
+generator runs on the same machine in its own process. The details below state its share of a core and its maximum rate.
 
-The peers of the end-to-end figure read the same changes from NDJSON files that are there already, know no NULL, and
-promise nothing: a hand-written script of json and pandas in one process, dlt, and Spark's own reader and writer.
+The end-to-end figure is compared with a hand-written script of json and pandas in one process, with dlt, and with
+Spark's own reader and writer. They read the same changes from existing NDJSON files, do not handle NULL, and give no
+guarantees.
 
 ## Figures
 """
@@ -47,8 +48,9 @@ promise nothing: a hand-written script of json and pandas in one process, dlt, a
 _GROWTH: Final = """\
 ## Growth
 
-Microseconds a change until it is durable (*accept*), and from there until it is published (*publish*), each alone.
-The exponent is that of cost = c · size^e: 0 stays the same, 1 grows in proportion. `make bench-plots` measures it.
+The table shows how the cost of a change, in microseconds, grows: until the change is durable (*accept*), and from then
+until it is published (*publish*), each measured alone. The exponent is that of cost = c · size^e: 0 means that the cost
+does not grow, 1 that it grows in proportion. `make bench-plots` measures it.
 """
 
 
@@ -84,7 +86,7 @@ def committed_page() -> str | None:
 
 
 def sizing_page(text: str, results: Results) -> str:
-    """The page with its tables from these results; what stands around them is written by hand."""
+    """The page with its tables from these results; the text around them is written by hand."""
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
     return f"{before}{BEGIN}\n{sizing_tables(results)}\n{END}{after}"

@@ -25,7 +25,7 @@ class Results(msgspec.Struct, frozen=True):
     failures: dict[str, str] = {}
 
 
-MISSED = "What stands in the way of the goals that are not reached, and what a next step would gain:\n"
+MISSED = "Why goals are not reached, and what a next step would gain:\n"
 
 
 LONG_RUN_SECONDS: Final = 30
@@ -69,9 +69,9 @@ def caveats(results: Results) -> str:
     if not reasons:
         return ""
     return (
-        f"**How far to trust these figures.** {' and '.join(reasons).capitalize()}, on a small virtual machine that "
-        "also ran the load generator. Ratios to a limit of the same run carry over; absolute rates may be off by a "
-        "factor of two either way. Measure on your machine before you buy one.\n"
+        f"**Accuracy.** {' and '.join(reasons).capitalize()}, on a small virtual machine that "
+        "also ran the load generator. Ratios to a limit of the same run carry over. Absolute rates can be off by a "
+        "factor of two in either direction. Measure on your machine before you buy hardware.\n"
     )
 
 
@@ -82,7 +82,16 @@ def cell(measured: Measured) -> str:
     return f"{readable(measured.median)} ({readable(measured.low)} to {readable(measured.high)})"
 
 
-HEADINGS = ("figure", "unit", "median (lowest to highest)", "limit", "the limit is", "ratio", "goal", "reached")
+HEADINGS = (
+    "figure",
+    "unit",
+    "median (lowest to highest)",
+    "limit",
+    "limit: what it measures",
+    "ratio",
+    "goal",
+    "reached",
+)
 
 
 def cells(figure: Figure) -> tuple[str, ...]:
@@ -130,6 +139,6 @@ def markdown(results: Results) -> str:
 
 
 def missed(results: Results) -> str:
-    """What stands in the way of the goals that are not reached; nothing where all are."""
+    """Return why goals are not reached; empty if all are."""
     lines = obstacle_lines(results.figures)
     return "".join(f"{line}\n" for line in [MISSED, *lines]) if lines else ""

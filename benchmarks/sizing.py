@@ -100,14 +100,14 @@ def sizing_tables(results: Results) -> str:
     parts = [
         "".join(f"- {line}\n" for line in setting_lines(results)),
         *filter(None, [caveats(results)]),
-        "**What one change takes**\n",
+        "**Cost of one change**\n",
         _costs_table(costs),
-        f"**What {RATE:,} changes a second take**\n",
+        f"**Resources for {RATE:,} changes per second**\n",
         _sizing_table(Sizing(costs, RATE)),
     ]
     by_name = {figure.name: figure for figure in results.figures}
     if sizes := [(title, by_name[name]) for name, title in REQUEST_SIZES.items() if name in by_name]:
-        parts += ["**What one API process accepts, by what a request has**\n", _request_table(sizes)]
+        parts += ["**Rate of one API process, by size of request**\n", _request_table(sizes)]
     if standalone := by_name.get("standalone"):
         parts.append(
             f"{standalone.title}: {readable(standalone.value.median)} {standalone.unit}, "
@@ -123,14 +123,14 @@ def _costs_table(costs: Costs) -> str:
         ("API, processor time", f"{costs.api:.1f} µs"),
         ("Postgres, processor time: accepting", f"{costs.postgres_accepting:.2f} µs"),
         ("Postgres, processor time: draining", f"{costs.postgres_draining:.2f} µs"),
-        ("drain with its executors, processor time", f"{costs.drain:.1f} µs"),
+        ("drain with executors, processor time", f"{costs.drain:.1f} µs"),
         ("sent by the source, uncompressed", f"{costs.sent_bytes:,.0f} bytes"),
-        ("staged as payload, read once by an executor", f"{costs.staged_bytes:.0f} bytes"),
+        ("staged payload, read once by an executor", f"{costs.staged_bytes:.0f} bytes"),
         ("written to the log of Postgres", f"{costs.log_bytes:.0f} bytes"),
         ("kept in Postgres until retention", f"{costs.disk_bytes:.0f} bytes"),
         ("landed as Parquet", f"{costs.file_bytes:.0f} bytes"),
     ]
-    return _table(("of one change", "takes"), lines)
+    return _table(("per change", "cost"), lines)
 
 
 def _sizing_table(sizing: Sizing) -> str:
@@ -138,7 +138,7 @@ def _sizing_table(sizing: Sizing) -> str:
     cap, backlog = int(settings["retention_bytes"].default), int(settings["max_total_backlog_bytes"].default)
     postgres = costs.postgres_accepting + costs.postgres_draining
     lines = [
-        ("API", _reckoned(costs.api), f"{sizing.api_cores} cores, a process for each"),
+        ("API", _reckoned(costs.api), f"{sizing.api_cores} cores, one process each"),
         ("Postgres", _reckoned(postgres), f"{sizing.postgres_cores} cores"),
         ("executors", _reckoned(costs.drain), f"{sizing.drain_cores} cores"),
         ("network into the API", f"{costs.sent_bytes:,.0f} B × {RATE:,}/s", _gigabits(sizing.sent)),
@@ -147,27 +147,27 @@ def _sizing_table(sizing: Sizing) -> str:
         ("landing zone", f"{costs.file_bytes:.0f} B × {RATE:,}/s", _megabytes(sizing.landed)),
         ("disk of Postgres for a day", f"{costs.disk_bytes:.0f} B × {RATE:,}/s × {DAY:,} s", _terabytes(sizing)),
         (
-            "how far back files can be repaired, by default",
+            "age up to which files can be repaired, by default",
             f"{cap / 2**30:.0f} GiB ÷ {sizing.staged / 1e6:,.0f} MB/s",
             f"{sizing.kept_seconds(cap) / 60:.0f} minutes",
         ),
         (
-            "how long drains may be away, by default",
+            "longest outage of the drains, by default",
             f"{backlog / 2**30:.0f} GiB ÷ {sizing.staged / 1e6:,.0f} MB/s",
             f"{sizing.kept_seconds(backlog) / 60:.0f} minutes",
         ),
         (
-            "one table, accepted at the most",
+            "one table, maximum accepted",
             f"1 s ÷ {costs.postgres_accepting:.2f} µs",
             f"{readable(sizing.table_accepts)} changes/s",
         ),
         (
-            "one table, published at the most",
-            f"{FILES_PER_ROUND} files at a time ÷ {costs.drain:.1f} µs",
+            "one table, maximum published",
+            f"{FILES_PER_ROUND} concurrent files ÷ {costs.drain:.1f} µs",
             f"{readable(sizing.table_publishes)} rows/s",
         ),
     ]
-    return _table(("part", "reckoned", "takes"), lines)
+    return _table(("part", "calculation", "needs"), lines)
 
 
 def _request_table(sizes: list[tuple[str, Figure]]) -> str:
@@ -175,7 +175,7 @@ def _request_table(sizes: list[tuple[str, Figure]]) -> str:
     for title, figure in sizes:
         rate = figure.value.median
         lines.append((title, readable(rate), f"{math.ceil(RATE / rate / BUSY):,}"))
-    return _table(("a request has", "changes/s", f"processes for {RATE:,} changes/s"), lines)
+    return _table(("request", "changes/s", f"processes for {RATE:,} changes/s"), lines)
 
 
 def _reckoned(microseconds: float) -> str:

@@ -35,7 +35,7 @@ def test_the_tables_have_costs_sizes_and_the_figures_that_were_measured() -> Non
     measured = msgspec.structs.replace(figure("costs"), costs=costs())
     text = sizing_tables(results(measured, figure("bulk", value=(100_000,), limit=(1,)), figure("standalone")))
     assert "| API, processor time | 10.0 µs |" in text
-    assert "| API | 10.00 µs × 1,000,000/s ÷ 0.7 | 15 cores, a process for each |" in text
+    assert "| API | 10.00 µs × 1,000,000/s ÷ 0.7 | 15 cores, one process each |" in text
     assert "| log of Postgres | 100 B × 1,000,000/s | 100 MB/s |" in text
     assert "| 1,000 changes | 100,000 | 15 |" in text
     assert "Title of standalone: 60 changes/s, 0.6 of a limit" in text
