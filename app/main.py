@@ -36,7 +36,8 @@ from app.api import (
     table_routes,
 )
 from app.api.admission import Admission
-from app.api.auth import AuthenticatedBodies, Authenticator
+from app.api.auth.authenticator import AuthenticatedBodies, Authenticator
+from app.api.auth.tokens import token_verifier
 from app.api.direct_routes import DirectRoutes
 from app.api.gateway import Gateway
 from app.api.http_protocol import BoundedHttpProtocol
@@ -47,7 +48,6 @@ from app.api.rate_limits import RateLimiter
 from app.api.request_body import BodyLimit
 from app.api.request_log import RequestLog
 from app.api.slow_bodies import Pace, SlowBodies
-from app.api.tokens import token_verifier
 from app.api.turns import Turns
 from app.api.well_formed_url import WellFormedUrl
 from app.child_process import exit_with_parent, run_process

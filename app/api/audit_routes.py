@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from app.api.audit_models import AuditEventModel, AuditModel, Outcome
-from app.api.auth import Overseer
+from app.api.auth.authenticator import Overseer
 from app.api.gateway import GatewayOf
 from app.api.models import AwareMoment
 from app.api.openapi import problems

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from app.api.auth import bearer
+from app.api.auth.authenticator import bearer
 from app.api.parameters import Parameters, described_parameters
 from app.api.request_identity import IdentityHeaders
 from app.domain.source_order import MAX_PARTITION_CHARACTERS

@@ -9,7 +9,7 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 from prometheus_client import Counter
 
-from app.api.auth import authorized
+from app.api.auth.authenticator import authorized
 from app.api.change_models import AcceptedModel, DryRunModel
 from app.api.change_parameters import (
     ChangeParameters,

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from app.api.auth import Administrator, Reader, visible_name
+from app.api.auth.authenticator import Administrator, Reader, visible_name
 from app.api.dead_letter_models import (
     DeadLetterModel,
     DeadLettersModel,

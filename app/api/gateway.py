@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends, Request
 
-from app.api.auth import Authenticator
+from app.api.auth.authenticator import Authenticator
 from app.domain.input_limits import InputLimits
 from app.ingest import Ingest
 from app.settings import Settings

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Path, Response
 
-from app.api.auth import Overseer
+from app.api.auth.authenticator import Overseer
 from app.api.gateway import GatewayOf
 from app.api.key_models import (
     CreatedKeyModel,

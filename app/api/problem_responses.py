@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from app.api.refusal_audit import note_refusal
+from app.api.auth.rejection_audit import note_refusal
 from app.api.refused_reading import RefusedReading
 from app.api.request_facts import facts_of
 from app.api.slow_bodies import BODY_IS_THERE

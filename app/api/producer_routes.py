@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path
 
-from app.api.auth import Ingester
+from app.api.auth.authenticator import Ingester
 from app.api.change_models import ProducerModel
 from app.api.gateway import GatewayOf
 from app.api.openapi import problems

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from app.api.auth import Administrator
+from app.api.auth.authenticator import Administrator
 from app.api.gateway import GatewayOf
 from app.api.openapi import problems
 from app.api.operation_models import ReleasedModel, ReleasedTable, ReleaseTables

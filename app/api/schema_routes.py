@@ -4,7 +4,7 @@ from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request, Response
 
-from app.api.auth import Reader, visible_name
+from app.api.auth.authenticator import Reader, visible_name
 from app.api.gateway import GatewayOf
 from app.api.openapi import problems
 from app.api.table_models import BlockModel, ChainModel, ColumnModel, SchemaModel

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from app.api.auth import Reader
+from app.api.auth.authenticator import Reader
 from app.api.gateway import GatewayOf
 from app.api.openapi import problems
 from app.api.table_metrics import TableMetrics

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from app.api.auth import Administrator, check_sources, visible_name
+from app.api.auth.authenticator import Administrator, check_sources, visible_name
 from app.api.gateway import Gateway, GatewayOf
 from app.api.openapi import problems
 from app.api.operation_models import EventModel, EventsModel, RecreateTable, ReleaseTable, RenameTable

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from app.api.auth import Reader, Registrar, check_sources, visible_name
+from app.api.auth.authenticator import Reader, Registrar, check_sources, visible_name
 from app.api.change_models import BatchModel
 from app.api.gateway import GatewayOf
 from app.api.openapi import problems

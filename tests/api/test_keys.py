@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
-from app.api.auth import CACHE_SECONDS, TRY_AGAIN_SECONDS, Authenticator
+from app.api.auth.authenticator import CACHE_SECONDS, TRY_AGAIN_SECONDS, Authenticator
 from app.cli import app
 from app.domain.access import Credential, Grant, Right
 from app.domain.api_key import format_key, hash_secret

@@ -14,9 +14,9 @@ import structlog
 from pydantic import SecretStr, ValidationError
 
 from app import main
-from app.api.oidc import LEEWAY_SECONDS, OidcVerifier
-from app.api.oidc_keys import KEYS_SECONDS, RETRY_SECONDS, RETRY_WITHOUT_KEYS_SECONDS, IssuerKeys
-from app.api.tokens import token_verifier
+from app.api.auth.issuer_keys import KEYS_SECONDS, RETRY_SECONDS, RETRY_WITHOUT_KEYS_SECONDS, IssuerKeys
+from app.api.auth.oidc import LEEWAY_SECONDS, OidcVerifier
+from app.api.auth.tokens import token_verifier
 from app.domain.access import Grant, Right
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.settings import Settings

@@ -42,7 +42,7 @@ def refused(folder: Path, given: Mapping[str, str]) -> list[str]:
     """What `mirrorgate up` prints with these settings; nothing may be left behind."""
     bare = {name: value for name, value in os.environ.items() if not name.startswith(("MIRRORGATE_", "AZURE_"))}
     environment = {"MIRRORGATE_PORT": "0", **bare, **{f"MIRRORGATE_{name}": value for name, value in given.items()}}
-    command = [sys.executable, "-c", "from app.command import main; main()", "up"]
+    command = [sys.executable, "-c", "from app.cli.__main__ import main; main()", "up"]
     ran = subprocess.run(
         command,
         cwd=folder,

@@ -72,7 +72,7 @@ class Interrupts:
             os.kill(os.getpid(), {signal.SIGINT.value})
 sys.meta_path.insert(0, Interrupts())
 sys.argv = ["mirrorgate", "up", "--data-dir", "/nowhere/at/all"]
-from app.command import main
+from app.cli.__main__ import main
 main()
 """
     ran = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, timeout=60)
@@ -83,7 +83,7 @@ def test_the_installed_program_is_the_one_that_survives_ctrl_c() -> None:
     import tomllib
 
     scripts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["scripts"]
-    assert scripts == {"mirrorgate": "app.command:main"}
+    assert scripts == {"mirrorgate": "app.cli.__main__:main"}
     assert not [path for path in Path(REPOSITORY / "docs").glob("*.md") if "app.cli" in path.read_text()]
     assert {point.name for point in entry_points(group="console_scripts")} >= {"mirrorgate"}
 

@@ -46,7 +46,7 @@ bearer = HTTPBearer(
 
 
 class TokenVerifier(Protocol):
-    """Knows whose tokens are; see `app.api.oidc`."""
+    """Knows whose tokens are; see `app.api.auth.oidc`."""
 
     def prepare(self) -> None:
         """Get ready for the first token, beside what else is done."""

@@ -1,6 +1,6 @@
 """Whether tokens of an OpenID Connect issuer are accepted beside keys, as the settings say."""
 
-from app.api.auth import TokenVerifier
+from app.api.auth.authenticator import TokenVerifier
 from app.domain.access import Grant, Right
 from app.settings import Settings
 from app.start_checks import check_tokens
@@ -15,8 +15,8 @@ def token_verifier(settings: Settings) -> TokenVerifier | None:
     issuer, audience = settings.oidc_issuer, settings.oidc_audience
     if issuer is None or audience is None:
         return None
-    from app.api.oidc import OidcVerifier
-    from app.api.oidc_keys import IssuerKeys
+    from app.api.auth.issuer_keys import IssuerKeys
+    from app.api.auth.oidc import OidcVerifier
 
     granted_by = {
         name: Grant(frozenset(map(Right, granted.rights)), tuple(granted.tables))

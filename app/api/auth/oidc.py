@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import jwt
 
-from app.api.oidc_keys import IssuerKeys
+from app.api.auth.issuer_keys import IssuerKeys
 from app.domain.access import Credential, Grant
 from app.domain.token_claims import credential_of
 from app.errors import Code, RejectedInput

@@ -1,0 +1,1 @@
+"""Who calls: keys, tokens of an OpenID Connect issuer, and the rights that each route needs."""
