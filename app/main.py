@@ -35,21 +35,21 @@ from app.api import (
     table_admin_routes,
     table_routes,
 )
-from app.api.admission import Admission
 from app.api.auth.authenticator import AuthenticatedBodies, Authenticator
 from app.api.auth.tokens import token_verifier
-from app.api.direct_routes import DirectRoutes
 from app.api.gateway import Gateway
 from app.api.http_protocol import BoundedHttpProtocol
-from app.api.memory_budget import Allowance, MemoryBudget
+from app.api.middleware.admission import Admission
+from app.api.middleware.body_limit import BodyLimit
+from app.api.middleware.body_semaphore import Turns
+from app.api.middleware.fast_dispatch import DirectRoutes
+from app.api.middleware.memory_budget import Allowance, MemoryBudget
+from app.api.middleware.rate_limits import RateLimiter
+from app.api.middleware.request_log import RequestLog
+from app.api.middleware.upload_timeout import Pace, SlowBodies
+from app.api.middleware.well_formed_url import WellFormedUrl
 from app.api.openapi import GatewayApp
 from app.api.problem_responses import install_problem_handlers
-from app.api.rate_limits import RateLimiter
-from app.api.request_body import BodyLimit
-from app.api.request_log import RequestLog
-from app.api.slow_bodies import Pace, SlowBodies
-from app.api.turns import Turns
-from app.api.well_formed_url import WellFormedUrl
 from app.child_process import exit_with_parent, run_process
 from app.domain.backlog import BacklogLimit
 from app.domain.finding import Outcome

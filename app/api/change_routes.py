@@ -21,10 +21,17 @@ from app.api.change_parameters import (
 )
 from app.api.gateway import gateway_of
 from app.api.message_bodies import ARCION_BODY, ARROW_BODY, REPLICATE_BODY
+from app.api.middleware.body_limit import (
+    check_arrow_type,
+    check_json_type,
+    check_parameters,
+    hold_rows,
+    is_csv,
+    read_body,
+)
+from app.api.middleware.request_facts import facts_of
 from app.api.openapi import problems
 from app.api.parameters import query_of, read_parameters
-from app.api.request_body import check_arrow_type, check_json_type, check_parameters, hold_rows, is_csv, read_body
-from app.api.request_facts import facts_of
 from app.api.request_identity import IdentityHeaders
 from app.domain.access import Principal, Right
 from app.domain.names import TableName

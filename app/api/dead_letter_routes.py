@@ -15,8 +15,8 @@ from app.api.dead_letter_models import (
     ReplayedModel,
 )
 from app.api.gateway import GatewayOf
+from app.api.middleware.body_limit import read_body
 from app.api.openapi import problems
-from app.api.request_body import read_body
 from app.api.table_admin_routes import GenerationParameter
 from app.api.table_routes import TablePath, found_table
 from app.domain.access import Principal

@@ -8,8 +8,8 @@ import asyncio
 from typing import Final
 
 from app.api.lingering import Lingering
+from app.api.middleware.upload_timeout import BODY_IS_THERE
 from app.api.problem_protocol import ProblemProtocol
-from app.api.slow_bodies import BODY_IS_THERE
 from app.errors import Code, RejectedInput
 
 MOST_HEAD_BYTES: Final = 64 * 2**10

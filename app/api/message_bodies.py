@@ -7,8 +7,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from app.api.arcion_models import ArcionMessage
+from app.api.middleware.body_limit import ARROW_STREAM
 from app.api.replicate_models import ReplicateMessage
-from app.api.request_body import ARROW_STREAM
 
 COMPONENTS: Final = "#/components/schemas/"
 

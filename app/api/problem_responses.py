@@ -12,9 +12,9 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from app.api.auth.rejection_audit import note_refusal
+from app.api.middleware.request_facts import facts_of
+from app.api.middleware.upload_timeout import BODY_IS_THERE
 from app.api.refused_reading import RefusedReading
-from app.api.request_facts import facts_of
-from app.api.slow_bodies import BODY_IS_THERE
 from app.api.validation_words import words_of
 from app.error_catalogue import CATALOGUE
 from app.errors import Code, Kind, MirrorgateError, Problem, RejectedInput, TemporarilyUnavailable

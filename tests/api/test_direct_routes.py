@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import Message, Scope
 
 from app.api import change_routes
-from app.api.direct_routes import DirectRoutes
+from app.api.middleware.fast_dispatch import DirectRoutes
 from app.api.problem_responses import install_problem_handlers
 from app.errors import Code, MirrorgateError, Problem, RejectedInput, TemporarilyUnavailable
 

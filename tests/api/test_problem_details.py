@@ -9,7 +9,7 @@ import pytest
 from httpx import URL
 from starlette.types import Receive, Scope, Send
 
-from app.api.request_log import RequestLog
+from app.api.middleware.request_log import RequestLog
 from app.error_catalogue import CATALOGUE
 from app.errors import Code
 from tests.api.calls import Gateway, insert, problem

@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
-from app.api.rate_limits import KeyMeter, RateLimiter
-from app.api.request_facts import RequestFacts
+from app.api.middleware.rate_limits import KeyMeter, RateLimiter
+from app.api.middleware.request_facts import RequestFacts
 from app.cli import app
 from app.domain.access import Credential
 from app.domain.rate_limit import RateLimits

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from app.api.request_body import ARROW_STREAM
+from app.api.middleware.body_limit import ARROW_STREAM
 from app.domain.access import Right
 from app.domain.api_key import format_key, hash_secret
 from app.main import create_app

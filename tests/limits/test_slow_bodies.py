@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.api.slow_bodies import Pace
+from app.api.middleware.upload_timeout import Pace
 
 MIB = 2**20
 PACE = Pace(longest=300, grace=10, rate=1024)

@@ -10,10 +10,10 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.memory_budget import reservation_of
-from app.api.rate_limits import RateLimiter
+from app.api.middleware.memory_budget import reservation_of
+from app.api.middleware.rate_limits import RateLimiter
+from app.api.middleware.request_facts import declared_length, facts_of
 from app.api.refused_reading import RefusedReading
-from app.api.request_facts import declared_length, facts_of
 from app.domain.access import EVERY_TABLE, Credential, Grant, Principal, Right
 from app.domain.api_key import ApiKey, hash_secret, looks_like_a_token
 from app.domain.names import TableName

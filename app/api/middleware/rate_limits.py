@@ -9,7 +9,7 @@ from collections.abc import Callable
 from math import ceil
 from typing import Final
 
-from app.api.request_facts import RequestFacts
+from app.api.middleware.request_facts import RequestFacts
 from app.domain.access import Credential
 from app.domain.rate_limit import NO_LIMITS, RateLimits, TokenBucket
 from app.errors import Code, TemporarilyUnavailable

@@ -13,9 +13,9 @@ from prometheus_client import Counter, Histogram
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.admission import CHANGES
+from app.api.middleware.admission import CHANGES
+from app.api.middleware.request_facts import RequestFacts, facts_of
 from app.api.problem_responses import problem_response
-from app.api.request_facts import RequestFacts, facts_of
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 from app.telemetry import REQUEST_SECONDS, REQUESTS
 

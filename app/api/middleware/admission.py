@@ -4,10 +4,10 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.memory_budget import RESERVATION, WINDOW, MemoryBudget, Reservation
+from app.api.middleware.body_semaphore import Turns, with_turn
+from app.api.middleware.memory_budget import RESERVATION, WINDOW, MemoryBudget, Reservation
+from app.api.middleware.request_facts import declared_length, facts_of
 from app.api.refused_reading import RefusedReading
-from app.api.request_facts import declared_length, facts_of
-from app.api.turns import Turns, with_turn
 from app.errors import TemporarilyUnavailable
 
 CHANGES: Final = "/v1/changes/"
