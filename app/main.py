@@ -25,7 +25,6 @@ from app.api import (
     audit_routes,
     change_routes,
     dead_letter_routes,
-    docs_pages,
     key_routes,
     probe_routes,
     producer_routes,
@@ -48,7 +47,8 @@ from app.api.middleware.rate_limits import RateLimiter
 from app.api.middleware.request_log import RequestLog
 from app.api.middleware.upload_timeout import Pace, SlowBodies
 from app.api.middleware.well_formed_url import WellFormedUrl
-from app.api.openapi import GatewayApp
+from app.api.openapi import docs_pages
+from app.api.openapi.document import GatewayApp
 from app.api.problem_responses import install_problem_handlers
 from app.child_process import exit_with_parent, run_process
 from app.domain.backlog import BacklogLimit

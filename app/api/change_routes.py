@@ -20,7 +20,6 @@ from app.api.change_parameters import (
     described_change,
 )
 from app.api.gateway import gateway_of
-from app.api.message_bodies import ARCION_BODY, ARROW_BODY, REPLICATE_BODY
 from app.api.middleware.body_limit import (
     check_arrow_type,
     check_json_type,
@@ -30,7 +29,8 @@ from app.api.middleware.body_limit import (
     read_body,
 )
 from app.api.middleware.request_facts import facts_of
-from app.api.openapi import problems
+from app.api.openapi.document import problems
+from app.api.openapi.message_bodies import ARCION_BODY, ARROW_BODY, REPLICATE_BODY
 from app.api.parameters import query_of, read_parameters
 from app.api.request_identity import IdentityHeaders
 from app.domain.access import Principal, Right

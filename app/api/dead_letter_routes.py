@@ -16,7 +16,7 @@ from app.api.dead_letter_models import (
 )
 from app.api.gateway import GatewayOf
 from app.api.middleware.body_limit import read_body
-from app.api.openapi import problems
+from app.api.openapi.document import problems
 from app.api.table_admin_routes import GenerationParameter
 from app.api.table_routes import TablePath, found_table
 from app.domain.access import Principal

@@ -18,7 +18,7 @@ from app.api.key_models import (
     RotateKey,
     UpdateKey,
 )
-from app.api.openapi import problems
+from app.api.openapi.document import problems
 from app.domain.access import Right
 from app.domain.api_key import format_key, hash_secret
 from app.domain.rate_limit import RateLimits

@@ -8,7 +8,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from app.api.auth.authenticator import Reader
 from app.api.gateway import GatewayOf
-from app.api.openapi import problems
+from app.api.openapi.document import problems
 from app.api.table_metrics import TableMetrics
 from app.staging.database import translated_errors
 

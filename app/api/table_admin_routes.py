@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path, Query
 
 from app.api.auth.authenticator import Administrator, check_sources, visible_name
 from app.api.gateway import Gateway, GatewayOf
-from app.api.openapi import problems
+from app.api.openapi.document import problems
 from app.api.operation_models import EventModel, EventsModel, RecreateTable, ReleaseTable, RenameTable
 from app.api.status_models import TableModel
 from app.api.table_routes import TablePath

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path, Query, Response
 from app.api.auth.authenticator import Reader, Registrar, check_sources, visible_name
 from app.api.change_models import BatchModel
 from app.api.gateway import GatewayOf
-from app.api.openapi import problems
+from app.api.openapi.document import problems
 from app.api.status_models import TableModel, TablesModel
 from app.api.table_models import FileModel, FilesModel, RegisterTable, RowImagesModel
 from app.api.table_status_model import declared_schema, given_options, table_statuses

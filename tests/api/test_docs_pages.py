@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.api.docs_pages import MEDIA_TYPES, STATIC
+from app.api.openapi.docs_pages import MEDIA_TYPES, STATIC
 from tests.api.calls import Gateway, problem
 
 

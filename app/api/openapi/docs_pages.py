@@ -1,7 +1,7 @@
 """Pages that show the contract: Swagger UI at `/docs`, Redoc at `/redoc`, and `/` leads to the first.
 
 Everything they load is served from this package, so they work in a network without internet, and nobody else's server
-hands a script to the page into which a key is typed. `app/api/static/README.md` says where the files are from.
+hands a script to the page into which a key is typed. `app/api/openapi/static/README.md` says where the files are from.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 import json
 from typing import Any, Final
 
-from app.api.message_bodies import COMPONENTS
+from app.api.openapi.message_bodies import COMPONENTS
 
 PROBLEM: Final = "application/problem+json"
 HEADERS: Final[dict[str, Any]] = {
