@@ -21,19 +21,6 @@ from prometheus_client.multiprocess import mark_process_dead
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
-from app.api import (
-    audit_routes,
-    change_routes,
-    dead_letter_routes,
-    key_routes,
-    probe_routes,
-    producer_routes,
-    release_routes,
-    schema_routes,
-    status_routes,
-    table_admin_routes,
-    table_routes,
-)
 from app.api.auth.authenticator import AuthenticatedBodies, Authenticator
 from app.api.auth.tokens import token_verifier
 from app.api.gateway import Gateway
@@ -50,6 +37,17 @@ from app.api.middleware.well_formed_url import WellFormedUrl
 from app.api.openapi import docs_pages
 from app.api.openapi.document import GatewayApp
 from app.api.problem_responses import install_problem_handlers
+from app.api.routes import audit as audit_routes
+from app.api.routes import changes as change_routes
+from app.api.routes import dead_letters as dead_letter_routes
+from app.api.routes import keys as key_routes
+from app.api.routes import metrics as status_routes
+from app.api.routes import probes as probe_routes
+from app.api.routes import producers as producer_routes
+from app.api.routes import releases as release_routes
+from app.api.routes import schemas as schema_routes
+from app.api.routes import table_operations as table_admin_routes
+from app.api.routes import tables as table_routes
 from app.child_process import exit_with_parent, run_process
 from app.domain.backlog import BacklogLimit
 from app.domain.finding import Outcome

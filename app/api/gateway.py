@@ -15,7 +15,7 @@ from app.staging.database import Engine
 from app.staging.writer_probe import WriterProbe
 
 if TYPE_CHECKING:
-    from app.api.probe_routes import StatusProbe
+    from app.api.routes.probes import StatusProbe
 
 
 @dataclass(frozen=True, slots=True)

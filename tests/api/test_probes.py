@@ -5,7 +5,7 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
-from app.api import probe_routes
+from app.api.routes import probes as probe_routes
 from app.domain.failure import Failure
 from app.errors import Code
 from app.staging.leases import renew_lease

@@ -9,7 +9,7 @@ import pytest
 from pydantic import SecretStr
 
 from app import main
-from app.api import probe_routes
+from app.api.routes import probes as probe_routes
 from app.settings import Settings
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.support.server import served

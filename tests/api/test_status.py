@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 import sqlalchemy as sa
 
-from app.api import table_routes
+from app.api.routes import tables as table_routes
 from app.domain.mirror_status import MirroredTable
 from app.staging.leases import renew_lease
 from app.staging.mirror_states import record_mirrored

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.api.middleware.memory_budget import reservation_of
 from app.api.middleware.rate_limits import RateLimiter
 from app.api.middleware.request_facts import declared_length, facts_of
-from app.api.refused_reading import RefusedReading
+from app.api.routes.body_errors import RefusedReading
 from app.domain.access import EVERY_TABLE, Credential, Grant, Principal, Right
 from app.domain.api_key import ApiKey, hash_secret, looks_like_a_token
 from app.domain.names import TableName

@@ -15,7 +15,7 @@ from app.api.middleware.decompression import ENCODINGS, decompress
 from app.api.middleware.memory_budget import reservation_of
 from app.api.middleware.request_facts import declared_length, facts_of
 from app.api.parameters import query_of
-from app.api.refused_reading import RefusedReading
+from app.api.routes.body_errors import RefusedReading
 from app.api.validation_words import shown
 from app.errors import Code, RejectedInput
 from app.settings import Settings

@@ -7,7 +7,7 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.middleware.request_facts import declared_length
-from app.api.refused_reading import RefusedReading
+from app.api.routes.body_errors import RefusedReading
 from app.errors import Code, RejectedInput
 
 BODY_IS_THERE: Final = "mirrorgate.body_is_there"

@@ -11,14 +11,6 @@ from prometheus_client import Counter
 
 from app.api.auth.authenticator import authorized
 from app.api.change_models import AcceptedModel, DryRunModel
-from app.api.change_parameters import (
-    ChangeParameters,
-    CsvParameters,
-    LoadParameters,
-    OverrideParameters,
-    ReplicateParameters,
-    described_change,
-)
 from app.api.gateway import gateway_of
 from app.api.middleware.body_limit import (
     check_arrow_type,
@@ -32,7 +24,15 @@ from app.api.middleware.request_facts import facts_of
 from app.api.openapi.document import problems
 from app.api.openapi.message_bodies import ARCION_BODY, ARROW_BODY, REPLICATE_BODY
 from app.api.parameters import query_of, read_parameters
-from app.api.request_identity import IdentityHeaders
+from app.api.routes.change_parameters import (
+    ChangeParameters,
+    CsvParameters,
+    LoadParameters,
+    OverrideParameters,
+    ReplicateParameters,
+    described_change,
+)
+from app.api.routes.identity_headers import IdentityHeaders
 from app.domain.access import Principal, Right
 from app.domain.names import TableName
 from app.errors import Code, RejectedInput

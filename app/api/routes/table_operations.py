@@ -9,8 +9,8 @@ from app.api.auth.authenticator import Administrator, check_sources, visible_nam
 from app.api.gateway import Gateway, GatewayOf
 from app.api.openapi.document import problems
 from app.api.operation_models import EventModel, EventsModel, RecreateTable, ReleaseTable, RenameTable
+from app.api.routes.tables import TablePath
 from app.api.status_models import TableModel
-from app.api.table_routes import TablePath
 from app.api.table_status_model import declared_schema, given_options, table_statuses
 from app.domain.access import Principal
 from app.domain.drop_plan import DropAction, DropPlan

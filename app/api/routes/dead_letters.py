@@ -17,8 +17,8 @@ from app.api.dead_letter_models import (
 from app.api.gateway import GatewayOf
 from app.api.middleware.body_limit import read_body
 from app.api.openapi.document import problems
-from app.api.table_admin_routes import GenerationParameter
-from app.api.table_routes import TablePath, found_table
+from app.api.routes.table_operations import GenerationParameter
+from app.api.routes.tables import TablePath, found_table
 from app.domain.access import Principal
 from app.domain.dead_letter import MOST_BYTES, LetterFormat, LetterState
 from app.domain.names import TableName

@@ -1,0 +1,1 @@
+"""One module per resource: each route reads its input, calls a use case and shapes the answer."""
