@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from app.api.table_status_model import table_statuses
+from app.api.schemas.table_status import table_statuses
 from app.domain.failure import described
 from app.domain.table import TableState
 from app.errors import Code, TemporarilyUnavailable

@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from app.api.table_status_model import table_statuses
+from app.api.schemas.table_status import table_statuses
 from app.domain.drop_plan import DropAction, DropPlan
 from app.domain.table import Table, TableState
 from app.landing.open_zone import ZonePlace

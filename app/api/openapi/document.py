@@ -8,9 +8,9 @@ from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
 from app.api.middleware.body_limit import require_json_body
-from app.api.models import ProblemModel
 from app.api.openapi.contract_parts import HEADERS, answer_headers, plain, problem_of, without_framework_refusals
 from app.api.openapi.message_bodies import message_schemas
+from app.api.schemas.common import ProblemModel
 
 TITLE: Final = "Mirrorgate"
 VERSION: Final = "1.0.0"

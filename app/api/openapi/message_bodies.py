@@ -6,9 +6,9 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from app.api.arcion_models import ArcionMessage
 from app.api.middleware.body_limit import ARROW_STREAM
-from app.api.replicate_models import ReplicateMessage
+from app.api.schemas.arcion import ArcionMessage
+from app.api.schemas.replicate import ReplicateMessage
 
 COMPONENTS: Final = "#/components/schemas/"
 

@@ -4,11 +4,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from app.api.audit_models import AuditEventModel, AuditModel, Outcome
 from app.api.auth.authenticator import Overseer
 from app.api.gateway import GatewayOf
-from app.api.models import AwareMoment
 from app.api.openapi.document import problems
+from app.api.schemas.audit import AuditEventModel, AuditModel, Outcome
+from app.api.schemas.common import AwareMoment
 from app.domain.names import TableName
 from app.staging.audit_events import AuditEvent, AuditFilter, list_audit
 from app.staging.database import translated_errors

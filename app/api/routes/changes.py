@@ -10,7 +10,6 @@ from fastapi import APIRouter, Request, Response
 from prometheus_client import Counter
 
 from app.api.auth.authenticator import authorized
-from app.api.change_models import AcceptedModel, DryRunModel
 from app.api.gateway import gateway_of
 from app.api.middleware.body_limit import (
     check_arrow_type,
@@ -33,6 +32,7 @@ from app.api.routes.change_parameters import (
     described_change,
 )
 from app.api.routes.identity_headers import IdentityHeaders
+from app.api.schemas.changes import AcceptedModel, DryRunModel
 from app.domain.access import Principal, Right
 from app.domain.names import TableName
 from app.errors import Code, RejectedInput

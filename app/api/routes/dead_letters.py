@@ -6,7 +6,12 @@ import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from app.api.auth.authenticator import Administrator, Reader, visible_name
-from app.api.dead_letter_models import (
+from app.api.gateway import GatewayOf
+from app.api.middleware.body_limit import read_body
+from app.api.openapi.document import problems
+from app.api.routes.table_operations import GenerationParameter
+from app.api.routes.tables import TablePath, found_table
+from app.api.schemas.dead_letters import (
     DeadLetterModel,
     DeadLettersModel,
     DiscardedModel,
@@ -14,11 +19,6 @@ from app.api.dead_letter_models import (
     ReplayedLettersModel,
     ReplayedModel,
 )
-from app.api.gateway import GatewayOf
-from app.api.middleware.body_limit import read_body
-from app.api.openapi.document import problems
-from app.api.routes.table_operations import GenerationParameter
-from app.api.routes.tables import TablePath, found_table
 from app.domain.access import Principal
 from app.domain.dead_letter import MOST_BYTES, LetterFormat, LetterState
 from app.domain.names import TableName

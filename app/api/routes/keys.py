@@ -9,7 +9,8 @@ from fastapi import APIRouter, Path, Response
 
 from app.api.auth.authenticator import Overseer
 from app.api.gateway import GatewayOf
-from app.api.key_models import (
+from app.api.openapi.document import problems
+from app.api.schemas.keys import (
     CreatedKeyModel,
     CreateKey,
     KeyModel,
@@ -18,7 +19,6 @@ from app.api.key_models import (
     RotateKey,
     UpdateKey,
 )
-from app.api.openapi.document import problems
 from app.domain.access import Right
 from app.domain.api_key import format_key, hash_secret
 from app.domain.rate_limit import RateLimits

@@ -5,9 +5,9 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from app.api.auth.authenticator import Ingester
-from app.api.change_models import ProducerModel
 from app.api.gateway import GatewayOf
 from app.api.openapi.document import problems
+from app.api.schemas.changes import ProducerModel
 from app.errors import Code, RejectedInput
 from app.staging.database import translated_errors
 from app.staging.request_receipts import find_producer

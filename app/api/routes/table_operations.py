@@ -8,10 +8,10 @@ from fastapi import APIRouter, Path, Query
 from app.api.auth.authenticator import Administrator, check_sources, visible_name
 from app.api.gateway import Gateway, GatewayOf
 from app.api.openapi.document import problems
-from app.api.operation_models import EventModel, EventsModel, RecreateTable, ReleaseTable, RenameTable
 from app.api.routes.tables import TablePath
-from app.api.status_models import TableModel
-from app.api.table_status_model import declared_schema, given_options, table_statuses
+from app.api.schemas.operations import EventModel, EventsModel, RecreateTable, ReleaseTable, RenameTable
+from app.api.schemas.status import TableModel
+from app.api.schemas.table_status import declared_schema, given_options, table_statuses
 from app.domain.access import Principal
 from app.domain.drop_plan import DropAction, DropPlan
 from app.domain.names import TableName

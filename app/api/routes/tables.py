@@ -5,12 +5,12 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Response
 
 from app.api.auth.authenticator import Reader, Registrar, check_sources, visible_name
-from app.api.change_models import BatchModel
 from app.api.gateway import GatewayOf
 from app.api.openapi.document import problems
-from app.api.status_models import TableModel, TablesModel
-from app.api.table_models import FileModel, FilesModel, RegisterTable, RowImagesModel
-from app.api.table_status_model import declared_schema, given_options, table_statuses
+from app.api.schemas.changes import BatchModel
+from app.api.schemas.status import TableModel, TablesModel
+from app.api.schemas.table_status import declared_schema, given_options, table_statuses
+from app.api.schemas.tables import FileModel, FilesModel, RegisterTable, RowImagesModel
 from app.domain.landing_file import file_name
 from app.domain.names import TableName
 from app.domain.table import BatchSequence, FileNumber, Generation, Table

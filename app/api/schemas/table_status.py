@@ -3,7 +3,7 @@
 import base64
 from dataclasses import asdict
 
-from app.api.status_models import (
+from app.api.schemas.status import (
     CountsModel,
     FailingModel,
     LagModel,
@@ -12,7 +12,7 @@ from app.api.status_models import (
     TableModel,
     WaitingLettersModel,
 )
-from app.api.table_models import ColumnModel, RegisterTable, TableOptionsModel
+from app.api.schemas.tables import ColumnModel, RegisterTable, TableOptionsModel
 from app.domain.arrow_flatbuffer import columns_of, schema_from_bytes
 from app.domain.landing_file import file_name
 from app.domain.table import FileNumber, Table

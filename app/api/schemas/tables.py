@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field
 
-from app.api.models import Model
+from app.api.schemas.common import Model
 from app.domain.table_options import (
     BinaryEncoding,
     DeadLetters,

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
-from app.api.models import Model
-from app.api.table_models import RegisterTable
+from app.api.schemas.common import Model
+from app.api.schemas.tables import RegisterTable
 from app.errors import Code
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from pydantic import ConfigDict, Field
 
-from app.api.models import WHOLE_NUMBER, Model, Moment
+from app.api.schemas.common import WHOLE_NUMBER, Model, Moment
 from app.domain.access import Right
 
 MOST_OVERLAP_SECONDS: Final = 30 * 86_400

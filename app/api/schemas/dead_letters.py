@@ -2,8 +2,8 @@
 
 from datetime import datetime
 
-from app.api.change_models import ReceiptModel
-from app.api.models import Model
+from app.api.schemas.changes import ReceiptModel
+from app.api.schemas.common import Model
 from app.domain.dead_letter import LetterFormat, LetterState
 
 

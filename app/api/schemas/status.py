@@ -4,8 +4,8 @@ from datetime import datetime
 
 from pydantic import Field
 
-from app.api.models import Model
-from app.api.table_models import TableOptionsModel
+from app.api.schemas.common import Model
+from app.api.schemas.tables import TableOptionsModel
 from app.domain.table import TableState
 
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any, Literal
 
-from app.api.models import Model
+from app.api.schemas.common import Model
 
 Outcome = Literal["done", "refused"]
 

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from app.api.models import Model
+from app.api.schemas.common import Model
 
 
 class HealthModel(Model):

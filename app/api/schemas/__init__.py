@@ -1,0 +1,1 @@
+"""The JSON that the API takes and gives, as pydantic models."""
