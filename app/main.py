@@ -24,7 +24,6 @@ from uvicorn.supervisors import Multiprocess
 from app.api.auth.authenticator import AuthenticatedBodies, Authenticator
 from app.api.auth.tokens import token_verifier
 from app.api.gateway import Gateway
-from app.api.http_protocol import BoundedHttpProtocol
 from app.api.middleware.admission import Admission
 from app.api.middleware.body_limit import BodyLimit
 from app.api.middleware.body_semaphore import Turns
@@ -36,7 +35,6 @@ from app.api.middleware.upload_timeout import Pace, SlowBodies
 from app.api.middleware.well_formed_url import WellFormedUrl
 from app.api.openapi import docs_pages
 from app.api.openapi.document import GatewayApp
-from app.api.problem_responses import install_problem_handlers
 from app.api.routes import audit as audit_routes
 from app.api.routes import changes as change_routes
 from app.api.routes import dead_letters as dead_letter_routes
@@ -48,6 +46,8 @@ from app.api.routes import releases as release_routes
 from app.api.routes import schemas as schema_routes
 from app.api.routes import table_operations as table_admin_routes
 from app.api.routes import tables as table_routes
+from app.api.server.http_protocol import BoundedHttpProtocol
+from app.api.server.problem_responses import install_problem_handlers
 from app.child_process import exit_with_parent, run_process
 from app.domain.backlog import BacklogLimit
 from app.domain.finding import Outcome

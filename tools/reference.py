@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from app.api.problem_responses import STATUS
+from app.api.server.problem_responses import STATUS
 from app.error_catalogue import CATALOGUE
 from app.errors import Kind
 from app.settings import settings_table

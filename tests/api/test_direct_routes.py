@@ -11,8 +11,8 @@ from starlette.exceptions import HTTPException
 from starlette.types import Message, Scope
 
 from app.api.middleware.fast_dispatch import DirectRoutes
-from app.api.problem_responses import install_problem_handlers
 from app.api.routes import changes as change_routes
+from app.api.server.problem_responses import install_problem_handlers
 from app.errors import Code, MirrorgateError, Problem, RejectedInput, TemporarilyUnavailable
 
 ISSUE = {"type": "bool_parsing", "loc": ("query", "dry_run"), "msg": "not a boolean", "input": "x"}

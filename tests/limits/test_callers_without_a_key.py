@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from app.api import lingering
+from app.api.server import lingering_close as lingering
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.limits.conftest import Serve
 from tests.support.raw_http import connected, head

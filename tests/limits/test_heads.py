@@ -7,7 +7,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from app.api import http_protocol
+from app.api.server import http_protocol
 from tests.api.calls import ADMIN_KEY, Gateway, problem
 from tests.limits.conftest import Serve
 from tests.support.raw_http import RawAnswer, connected

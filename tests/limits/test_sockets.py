@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.api import http_protocol
+from app.api.server import http_protocol
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.limits.conftest import Serve
 from tests.support.raw_http import RawAnswer, RawClient, chunk, connected, head, request

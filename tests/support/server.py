@@ -11,7 +11,7 @@ import httpx
 import pytest
 import uvicorn
 
-from app.api.http_protocol import BoundedHttpProtocol
+from app.api.server.http_protocol import BoundedHttpProtocol
 from app.main import create_app
 from app.settings import PREFIX, Settings
 from tests.support.processes import started

@@ -14,9 +14,9 @@ from app.api.middleware.body_semaphore import LARGE_BODY, UNKNOWN_LENGTH, expect
 from app.api.middleware.decompression import ENCODINGS, decompress
 from app.api.middleware.memory_budget import reservation_of
 from app.api.middleware.request_facts import declared_length, facts_of
-from app.api.parameters import query_of
 from app.api.routes.body_errors import RefusedReading
-from app.api.validation_words import shown
+from app.api.server.query_parameters import query_of
+from app.api.server.validation_messages import shown
 from app.errors import Code, RejectedInput
 from app.settings import Settings
 

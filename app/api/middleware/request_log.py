@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.middleware.admission import CHANGES
 from app.api.middleware.request_facts import RequestFacts, facts_of
-from app.api.problem_responses import problem_response
+from app.api.server.problem_responses import problem_response
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 from app.telemetry import REQUEST_SECONDS, REQUESTS
 

@@ -22,7 +22,6 @@ from app.api.middleware.body_limit import (
 from app.api.middleware.request_facts import facts_of
 from app.api.openapi.document import problems
 from app.api.openapi.message_bodies import ARCION_BODY, ARROW_BODY, REPLICATE_BODY
-from app.api.parameters import query_of, read_parameters
 from app.api.routes.change_parameters import (
     ChangeParameters,
     CsvParameters,
@@ -33,6 +32,7 @@ from app.api.routes.change_parameters import (
 )
 from app.api.routes.identity_headers import IdentityHeaders
 from app.api.schemas.changes import AcceptedModel, DryRunModel
+from app.api.server.query_parameters import query_of, read_parameters
 from app.domain.access import Principal, Right
 from app.domain.names import TableName
 from app.errors import Code, RejectedInput

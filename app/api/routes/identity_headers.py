@@ -6,7 +6,7 @@ from typing import Annotated, Final
 from fastapi import Request
 from pydantic import Field
 
-from app.api.parameters import Parameters
+from app.api.server.query_parameters import Parameters
 from app.domain.access import Principal
 from app.domain.request_identity import RequestIdentity, fingerprint
 from app.errors import Code, RejectedInput

@@ -9,8 +9,8 @@ from uuid import uuid4
 import structlog
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from app.api.lingering import Lingering
-from app.api.problem_responses import problem_response
+from app.api.server.lingering_close import Lingering
+from app.api.server.problem_responses import problem_response
 from app.errors import MirrorgateError
 from app.telemetry import REQUESTS
 

@@ -1,0 +1,1 @@
+"""What lies between uvicorn and the routes: the HTTP protocol, problem details, parameters."""
