@@ -17,7 +17,7 @@ from app.errors import Code, Misconfigured, RejectedInput
 
 PREFIX: Final = "MIRRORGATE_"
 _FOREIGN: Final = frozenset({"MIRRORGATE_URL", "MIRRORGATE_API_KEY"})
-"""Read by the command line's client commands (app/cli.py), not by the gateway."""
+"""Read by the command line's client commands (app/cli/main.py), not by the gateway."""
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 """Hosts that only this machine reaches."""

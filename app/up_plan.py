@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.cli.extras import require_extras
 from app.doctor import landing_place
 from app.embedded import DataDirectory, find_programs, require_java
 from app.errors import Code, Misconfigured
-from app.extras import require_extras
 from app.landing.open_zone import ZonePlace
 from app.settings import Settings
 from app.staging.database import check_database_url

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table as Grid
 from rich.tree import Tree
 
-from app.cli_grid import status_grid
+from app.cli.output import status_grid
 from app.client import GatewayClient, RefusedByGateway
 from app.errors import MirrorgateError
 from demo.gateway import GatewayDidNotStart, admin_key, running_gateway

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from app.cli_grid import Grid, counted
+from app.cli.output import Grid, counted
 from app.errors import MirrorgateError
 from app.send.numbering import Numbering
 from app.send.sender import Sent

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.cli_apply import present_tables
+from app.cli.tables.apply import present_tables
 from app.client import GatewayClient
 from app.declared_tables.export import written
 from app.declared_tables.table_plan import Action, plan_tables

@@ -16,7 +16,7 @@ from rich.console import Console
 from structlog.testing import capture_logs
 
 from app import up
-from app.cli_doctor import findings_grid
+from app.cli.doctor import findings_grid
 from app.doctor import examine, not_examined, require_safe
 from app.domain.finding import Finding, Outcome
 from app.embedded import PrivatePostgres, running_url

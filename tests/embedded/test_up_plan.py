@@ -11,8 +11,7 @@ from typing import Final
 
 import pytest
 
-from app import extras
-from app.cli import main
+from app.cli import extras, main
 from app.embedded import postgres
 from app.errors import Code, Misconfigured
 from app.settings import Settings

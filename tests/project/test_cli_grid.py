@@ -5,8 +5,8 @@ from typing import Any
 
 from rich.console import Console
 
-from app import cli_grid
-from app.cli_grid import Grid, counted, print_status, status_grid, troubles
+from app.cli import output as cli_grid
+from app.cli.output import Grid, counted, print_status, status_grid, troubles
 
 REASON = "landing_folder_lost: folder q.schema/folder is gone although it held published files"
 

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 
-from app.cli_grid import Grid, moment
-from app.cli_remote import DataDir, Key, TableName, Url, tables
+from app.cli.common import DataDir, Key, TableName, Url, tables
+from app.cli.output import Grid, moment
 from app.client import GatewayClient, RefusedByGateway
 from app.errors import Code
 
@@ -56,7 +56,7 @@ def recreate(
         raise typer.BadParameter("give either --schema or --file")
     wanted = json.loads(schema.read_text()) if schema is not None else {}
     if file is not None:
-        from app.cli_apply import declared_in
+        from app.cli.tables.apply import declared_in
 
         wanted = declared_in(file, table)
     with GatewayClient.find(url, key, data_dir) as client:

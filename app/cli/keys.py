@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from app.cli_grid import Grid, moment
-from app.cli_remote import AsJson, DataDir, Key, Url
+from app.cli.common import AsJson, DataDir, Key, Url
+from app.cli.output import Grid, moment
 from app.client import GatewayClient
 from app.domain.api_key import format_key
 

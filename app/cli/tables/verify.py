@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from app.cli_remote import tables
+from app.cli.common import tables
 
 if TYPE_CHECKING:
     from app.domain.table import Table
@@ -36,7 +36,7 @@ def verify(
     It reads the database and the landing zone itself, as a drain does, and changes nothing. Files that mirroring has
     consumed count where it keeps them; those that it has removed since are only counted.
     """
-    from app.cli_direct import direct_parts  # it imports SQLAlchemy and Arrow
+    from app.cli.tables.direct import direct_parts  # it imports SQLAlchemy and Arrow
     from app.verify_tables import files_to_compare, require_own_zone, verify_table
 
     if every == (table is not None):

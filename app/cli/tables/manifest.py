@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from app.cli_remote import AsJson, DataDir, Key, Url, tables
+from app.cli.common import AsJson, DataDir, Key, Url, tables
 from app.client import GatewayClient
 
 _HOME: Final = Path(".mirrorgate")
@@ -52,7 +52,7 @@ def apply(
     """
     if detailed_exitcode and not plan_only:
         raise typer.BadParameter("--detailed-exitcode is for --plan")
-    from app import cli_apply  # it imports Arrow, which takes a quarter of a second
+    from app.cli.tables import apply as cli_apply  # it imports Arrow, which takes a quarter of a second
 
     with GatewayClient.find(url, key, data_dir) as client:
         cli_apply.apply_file(
@@ -71,7 +71,7 @@ def export(
     data_dir: DataDir = _HOME,
 ) -> None:
     """Print tables as YAML that `tables apply` takes, and finds unchanged."""
-    from app import cli_apply
+    from app.cli.tables import apply as cli_apply
 
     with GatewayClient.find(url, key, data_dir) as client:
         typer.echo(cli_apply.exported(client, names, all_options=all_options), nl=False)

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import typer
 from rich.console import Console
 
-from app.cli_grid import Grid, moment, print_facts, print_status
+from app.cli.output import Grid, moment, print_facts, print_status
 from app.client import GatewayClient
 
 Url = Annotated[

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from app.cli_remote import AsJson, DataDir, Key, Url
+from app.cli.common import AsJson, DataDir, Key, Url
 from app.client import GatewayClient
 from app.errors import MirrorgateError
 from app.formats.csv_layout import CsvMode

@@ -9,8 +9,8 @@ from urllib.parse import quote
 import typer
 from rich.console import Console
 
-from app.cli_grid import Grid, moment
-from app.cli_remote import AsJson, DataDir, Key, TableName, Url
+from app.cli.common import AsJson, DataDir, Key, TableName, Url
+from app.cli.output import Grid, moment
 from app.client import GatewayClient
 from app.domain.dead_letter import LetterState
 

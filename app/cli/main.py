@@ -7,14 +7,14 @@ from typing import Annotated, Final, NoReturn
 import typer
 from rich.console import Console
 
-from app import cli_declare, cli_operate, cli_release, cli_verify  # noqa: F401  # they add their commands to `tables`
-from app.cli_access import audit, keys
-from app.cli_dead_letters import dead_letters
-from app.cli_doctor import doctor
-from app.cli_landing_zone import landing_zone
-from app.cli_parts import api, drain, list_settings, migrate, up
-from app.cli_remote import status, tables
-from app.cli_send import send
+from app.cli.common import status, tables
+from app.cli.dead_letters import dead_letters
+from app.cli.doctor import doctor
+from app.cli.keys import audit, keys
+from app.cli.landing_zone import landing_zone
+from app.cli.processes import api, drain, list_settings, migrate, up
+from app.cli.send import send
+from app.cli.tables import verify as cli_verify  # noqa: F401  # they add their commands to `tables`
 from app.error_catalogue import CATALOGUE
 from app.errors import Code, MirrorgateError
 

@@ -26,7 +26,7 @@ def show(
     data_dir: DataDir = _HOME,
 ) -> None:
     """Print the id of the zone, and the address under which a drain last used it."""
-    from app.cli_direct import direct_parts  # it imports SQLAlchemy and Arrow
+    from app.cli.tables.direct import direct_parts  # it imports SQLAlchemy and Arrow
     from app.staging.database import translated_errors
     from app.staging.landing_zone import known_zone
 
@@ -45,7 +45,7 @@ def move(zone: LandingZone = None, data_dir: DataDir = _HOME) -> None:
     A zone that is only mounted elsewhere needs no move: it brings its id along. A new, empty zone has no table folders,
     so each table that has published files stops with `landing_folder_lost` until it is recreated and loaded anew.
     """
-    from app.cli_direct import direct_parts  # it imports SQLAlchemy and Arrow
+    from app.cli.tables.direct import direct_parts  # it imports SQLAlchemy and Arrow
     from app.landing.open_zone import open_zone
     from app.landing.zone import PathKind
     from app.staging.database import translated_errors

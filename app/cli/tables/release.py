@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 
-from app.cli_remote import DataDir, Key, Url, tables
+from app.cli.common import DataDir, Key, Url, tables
 from app.client import GatewayClient
 from app.errors import Code
 

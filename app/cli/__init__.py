@@ -1,0 +1,1 @@
+"""The program `mirrorgate`: one module per command or family of commands."""

@@ -1,0 +1,1 @@
+"""`mirrorgate tables …`: the commands that list, declare and operate tables."""
