@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import sqlalchemy as sa
 
-from app.client import GatewayClient
+from app.client.http import GatewayClient
 from app.embedded import PrivatePostgres, find_java
 from app.settings import PREFIX
 from app.staging.database import open_engine

@@ -19,7 +19,7 @@ from rich.table import Table as Grid
 from rich.tree import Tree
 
 from app.cli.output import status_grid
-from app.client import GatewayClient, RefusedByGateway
+from app.client.http import GatewayClient, RefusedByGateway
 from app.errors import MirrorgateError
 from demo.gateway import GatewayDidNotStart, admin_key, running_gateway
 from demo.landing_reader import ROW_MARKER, all_rows, landing_files, landing_rows, table_folder

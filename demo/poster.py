@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 from uuid import uuid4
 
-from app.client import GatewayClient, RefusedByGateway
+from app.client.http import GatewayClient, RefusedByGateway
 from app.errors import MirrorgateError, TemporarilyUnavailable
 from demo.workload import Post
 

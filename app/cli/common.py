@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from app.cli.output import Grid, moment, print_facts, print_status
-from app.client import GatewayClient
+from app.client.http import GatewayClient
 
 Url = Annotated[
     str | None,

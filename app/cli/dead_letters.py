@@ -11,7 +11,7 @@ from rich.console import Console
 
 from app.cli.common import AsJson, DataDir, Key, TableName, Url
 from app.cli.output import Grid, moment
-from app.client import GatewayClient
+from app.client.http import GatewayClient
 from app.domain.dead_letter import LetterState
 
 _HOME: Final = Path(".mirrorgate")

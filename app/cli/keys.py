@@ -11,7 +11,7 @@ import typer
 
 from app.cli.common import AsJson, DataDir, Key, Url
 from app.cli.output import Grid, moment
-from app.client import GatewayClient
+from app.client.http import GatewayClient
 from app.domain.api_key import format_key
 
 _HOME: Final = Path(".mirrorgate")

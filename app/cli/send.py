@@ -11,15 +11,15 @@ import typer
 from rich.console import Console
 
 from app.cli.common import AsJson, DataDir, Key, Url
-from app.client import GatewayClient
+from app.client.chunking.parts import Limits
+from app.client.http import GatewayClient
+from app.client.send.folder import UNFINISHED_NAMES, Folder, Order
+from app.client.send.report import described, grid, interruption, summary
+from app.client.send.run import Run
+from app.client.send.source import Source, SourceFormat
+from app.client.send.watch import Watch
 from app.errors import MirrorgateError
 from app.formats.csv_layout import CsvMode
-from app.send.folder import UNFINISHED_NAMES, Folder, Order
-from app.send.report import described, grid, interruption, summary
-from app.send.run import Run
-from app.send.source import Source, SourceFormat
-from app.send.watch import Watch
-from app.splitting.parts import Limits
 
 _INTERRUPTED: Final = 130
 _HOME: Final = Path(".mirrorgate")

@@ -16,7 +16,7 @@ import trustme
 from pydantic import SecretStr
 
 from app import main, up
-from app.client import GatewayClient
+from app.client.http import GatewayClient
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.settings import Settings
 from app.staging.leases import renew_lease

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.client import AnswerLost, GatewayClient
+from app.client.http import AnswerLost, GatewayClient
 from app.errors import Code
 from tests.api.calls import EMPLOYEES, MAX_BODY_BYTES, Gateway
 from tests.api.commands import Ended, Terminal, lines, staged

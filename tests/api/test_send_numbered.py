@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.client import GatewayClient
-from app.send.journal import Journal
+from app.client.http import GatewayClient
+from app.client.send.journal import Journal
 from tests.api.calls import Gateway
 from tests.api.commands import Ended, Terminal, lines, staged
 
@@ -32,7 +32,7 @@ class Bomb:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left: float = float("inf")
         fsync, post = os.fsync, GatewayClient.post_changes
-        monkeypatch.setattr("app.send.journal.os.fsync", lambda file: self._around(lambda: fsync(file)))
+        monkeypatch.setattr("app.client.send.journal.os.fsync", lambda file: self._around(lambda: fsync(file)))
         monkeypatch.setattr(GatewayClient, "post_changes", lambda *a, **k: self._around(lambda: post(*a, **k)))
 
     def _around(self, act: Callable[[], Any]) -> Any:

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.cli.tables.apply import present_tables
-from app.client import GatewayClient
-from app.declared_tables.export import written
-from app.declared_tables.table_plan import Action, plan_tables
-from app.declared_tables.tables_file import read_tables
+from app.client.http import GatewayClient
+from app.client.table_manifest.export import written
+from app.client.table_manifest.table_plan import Action, plan_tables
+from app.client.table_manifest.tables_file import read_tables
 from app.domain.names import TableName
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import Ended, Terminal

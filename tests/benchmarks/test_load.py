@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.client import GatewayClient
+from app.client.http import GatewayClient
 from app.settings import Settings
 from benchmarks.figure import BenchmarkFailed
 from benchmarks.gateway import Api

@@ -6,8 +6,8 @@ from functools import partial
 
 from hypothesis import strategies as st
 
-from app.declared_tables.table_plan import PresentTable
-from app.declared_tables.tables_file import DeclaredTable
+from app.client.table_manifest.table_plan import PresentTable
+from app.client.table_manifest.tables_file import DeclaredTable
 from app.domain.names import TableName, check_new_column_name
 from app.domain.table import Generation, TableState
 from app.domain.table_options import (

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.declared_tables.export import written
-from app.declared_tables.table_plan import Action, PresentTable, TablePlan, plan_tables
-from app.declared_tables.tables_file import DeclaredTable, read_tables
+from app.client.table_manifest.export import written
+from app.client.table_manifest.table_plan import Action, PresentTable, TablePlan, plan_tables
+from app.client.table_manifest.tables_file import DeclaredTable, read_tables
 from app.domain.names import TableName
 from app.domain.table import Generation, TableState
 from app.domain.table_options import (

@@ -2,8 +2,8 @@
 
 import pytest
 
-from app.declared_tables.tables_file import read_tables
-from app.declared_tables.yaml_text import BadFile
+from app.client.table_manifest.tables_file import read_tables
+from app.client.table_manifest.yaml_text import BadFile
 from app.domain.table_options import PartialUpdates, TableOptions
 
 ORDERS = """\

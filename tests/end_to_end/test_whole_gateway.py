@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from app.client import GatewayClient
+from app.client.http import GatewayClient
 from demo.gateway import admin_key, running_gateway
 from tests.support.documents import shell_blocks
 from tests.support.gateway_parts import landed_keys

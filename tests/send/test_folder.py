@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from app.client.send.folder import Folder, Order
 from app.errors import Misconfigured
-from app.send.folder import Folder, Order
 
 
 class Clock:

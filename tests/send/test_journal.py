@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.client.send import journal as journal_module
+from app.client.send.journal import Begun, Finished, Journal
 from app.errors import Code, Misconfigured, RejectedInput
-from app.send import journal as journal_module
-from app.send.journal import Begun, Finished, Journal
 
 
 def begun(number: int, file: str = "a") -> Begun:

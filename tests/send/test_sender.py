@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from app.client import GatewayClient
+from app.client.chunking.json_messages import split_json
+from app.client.chunking.parts import Limits
+from app.client.http import GatewayClient
+from app.client.send.numbering import Start
+from app.client.send.sender import NotSent, Sender
 from app.errors import Code, MirrorgateError
-from app.send.numbering import Start
-from app.send.sender import NotSent, Sender
-from app.splitting.json_messages import split_json
-from app.splitting.parts import Limits
 from tests.send.fake_gateway import Answer, FakeGateway, accepts, breaks_off, fake_gateway, refuses
 
 MESSAGES = [b'{"a":1}', b'{"b":2}', b'{"c":3}']

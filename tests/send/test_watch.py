@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from app.send.sender import Sent
-from app.send.watch import Watch
+from app.client.send.sender import Sent
+from app.client.send.watch import Watch
 
 
 @pytest.mark.parametrize("total", [100, None])

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+from app.client.chunking.parts import Part
 from app.errors import RejectedInput
-from app.splitting.parts import Part
 
 Messages = TypeVar("Messages")
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from app.client.chunking.csv_records import split_csv
+from app.client.chunking.parts import Limits, Part, places_of
 from app.domain.change import Change
 from app.errors import Code
 from app.formats.arcion_csv import CsvChanges, decode_arcion_csv
 from app.formats.csv_layout import CsvLayout, CsvMode
-from app.splitting.csv_records import split_csv
-from app.splitting.parts import Limits, Part, places_of
 from tests.splitting.chunks import check_parts, outcome, pieces
 from tests.support.refusals import refused
 

@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from app.client.chunking.parts import Limits, Part
 from app.formats.csv_layout import CsvLayout
-from app.splitting.parts import Limits, Part
 from tests.splitting import test_csv_records as csv
 from tests.splitting import test_json_messages as json
 

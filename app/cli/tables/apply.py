@@ -10,10 +10,10 @@ from urllib.parse import quote
 import typer
 from rich.console import Console
 
-from app.client import GatewayClient
-from app.declared_tables.export import written
-from app.declared_tables.table_plan import Action, Plan, PresentTable, TablePlan, plan_tables, registration
-from app.declared_tables.tables_file import DeclaredTable, read_tables
+from app.client.http import GatewayClient
+from app.client.table_manifest.export import written
+from app.client.table_manifest.table_plan import Action, Plan, PresentTable, TablePlan, plan_tables, registration
+from app.client.table_manifest.tables_file import DeclaredTable, read_tables
 from app.domain.names import TableName
 from app.domain.table import Generation, TableState
 from app.domain.table_options import TableOptions

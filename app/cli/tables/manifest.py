@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from app.cli.common import AsJson, DataDir, Key, Url, tables
-from app.client import GatewayClient
+from app.client.http import GatewayClient
 
 _HOME: Final = Path(".mirrorgate")
 

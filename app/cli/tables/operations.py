@@ -12,7 +12,7 @@ from rich.console import Console
 
 from app.cli.common import DataDir, Key, TableName, Url, tables
 from app.cli.output import Grid, moment
-from app.client import GatewayClient, RefusedByGateway
+from app.client.http import GatewayClient, RefusedByGateway
 from app.errors import Code
 
 _HOME: Final = Path(".mirrorgate")

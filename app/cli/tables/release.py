@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from app.cli.common import DataDir, Key, Url, tables
-from app.client import GatewayClient
+from app.client.http import GatewayClient
 from app.errors import Code
 
 _HOME: Final = Path(".mirrorgate")

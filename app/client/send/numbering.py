@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.client import GatewayClient, RefusedByGateway
+from app.client.chunking.parts import Part
+from app.client.http import GatewayClient, RefusedByGateway
+from app.client.send.journal import Begun, Finished, Journal
 from app.errors import Code, RejectedInput
-from app.send.journal import Begun, Finished, Journal
-from app.splitting.parts import Part
 
 STANDARD_INPUT: Final = "-"
 

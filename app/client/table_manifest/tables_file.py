@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import EnumType
 from typing import Any, Final, get_type_hints
 
-from app.declared_tables.yaml_text import Entry, Findings, Misplaced, read_yaml
+from app.client.table_manifest.yaml_text import Entry, Findings, Misplaced, read_yaml
 from app.domain.names import TableName, check_column_name
 from app.domain.table_options import DEFAULT_OPTIONS, ColumnOverride, TableOptions
 from app.domain.table_schema import Column, ColumnType, TableSchema, TypeName

@@ -6,11 +6,11 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from app.client import GatewayClient
+from app.client.chunking.csv_records import split_csv
+from app.client.chunking.json_messages import split_json
+from app.client.chunking.parts import Splitter
+from app.client.http import GatewayClient
 from app.formats.csv_layout import CsvLayout, CsvMode
-from app.splitting.csv_records import split_csv
-from app.splitting.json_messages import split_json
-from app.splitting.parts import Splitter
 
 
 class SourceFormat(StrEnum):

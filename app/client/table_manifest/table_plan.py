@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from app.declared_tables.tables_file import DeclaredTable
+from app.client.table_manifest.tables_file import DeclaredTable
 from app.domain.names import TableName
 from app.domain.table import Generation, TableState
 from app.domain.table_options import DEFAULT_OPTIONS, NewColumns, TableOptions

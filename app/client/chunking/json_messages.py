@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
+from app.client.chunking.parts import Extent, Frame, Limits, Part, gather
+from app.client.chunking.window import Window
 from app.errors import Code, RejectedInput
-from app.splitting.parts import Extent, Frame, Limits, Part, gather
-from app.splitting.window import Window
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _BLANK: Final = re.compile(rb"[ \t\r\n]*+")

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 
+from app.client.chunking.parts import Limits
+from app.client.send.folder import state_of
+from app.client.send.numbering import STANDARD_INPUT, FileState, Numbering, Start
+from app.client.send.sender import CHUNK_BYTES, NotSent, Sender
+from app.client.send.watch import Watch
 from app.errors import Code, RejectedInput
-from app.send.folder import state_of
-from app.send.numbering import STANDARD_INPUT, FileState, Numbering, Start
-from app.send.sender import CHUNK_BYTES, NotSent, Sender
-from app.send.watch import Watch
-from app.splitting.parts import Limits
 
 
 @dataclass

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.client import GatewayClient
+from app.client.chunking.parts import Limits
+from app.client.http import GatewayClient
+from app.client.send.files import FileSender
+from app.client.send.folder import Folder
+from app.client.send.follow import Follower
+from app.client.send.journal import Journal
+from app.client.send.numbering import Numbering, durable_number
+from app.client.send.retrying import patiently
+from app.client.send.sender import NotSent, Sender, Sent
+from app.client.send.source import Source
+from app.client.send.watch import Watch
 from app.errors import MirrorgateError
-from app.send.files import FileSender
-from app.send.folder import Folder
-from app.send.follow import Follower
-from app.send.journal import Journal
-from app.send.numbering import Numbering, durable_number
-from app.send.retrying import patiently
-from app.send.sender import NotSent, Sender, Sent
-from app.send.source import Source
-from app.send.watch import Watch
-from app.splitting.parts import Limits
 
 
 @dataclass

@@ -4,9 +4,9 @@ from dataclasses import asdict
 from typing import Any
 
 from app.cli.output import Grid, counted
+from app.client.send.numbering import Numbering
+from app.client.send.sender import Sent
 from app.errors import MirrorgateError
-from app.send.numbering import Numbering
-from app.send.sender import Sent
 
 
 def described(sent: Sent, end: BaseException | None, numbering: Numbering | None) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
+from app.client.send.numbering import FileState
 from app.errors import Code, Misconfigured
-from app.send.numbering import FileState
 
 UNFINISHED_NAMES: Final = (".*", "_*", "*~", "*.tmp", "*.temp", "*.part", "*.partial", "*.inprogress", "*.crdownload")
 """Names of files that are still being written, by the habits of many tools."""

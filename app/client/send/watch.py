@@ -8,8 +8,8 @@ from typing import Any, Final, TypeAlias
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+from app.client.send.sender import Sent
 from app.errors import MirrorgateError
-from app.send.sender import Sent
 
 Post: TypeAlias = Callable[[bytes, Mapping[str, str]], Mapping[str, Any]]
 

@@ -5,10 +5,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.client.send.folder import Folder, Order, WaitingFile
+from app.client.send.journal import Journal
+from app.client.send.retrying import Pause
 from app.errors import Code, Misconfigured, RejectedInput
-from app.send.folder import Folder, Order, WaitingFile
-from app.send.journal import Journal
-from app.send.retrying import Pause
 
 
 @dataclass

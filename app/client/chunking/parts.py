@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from app.client.chunking.window import Window
 from app.errors import RejectedInput
-from app.splitting.window import Window
 
 
 @dataclass(frozen=True, slots=True)

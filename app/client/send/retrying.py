@@ -5,7 +5,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_before_delay, wait_random_exponential
 
-from app.client import AnswerLost, RefusedByGateway
+from app.client.http import AnswerLost, RefusedByGateway
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 
 Pause: TypeAlias = Callable[[float], None]

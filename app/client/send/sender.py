@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 from uuid import uuid4
 
+from app.client.chunking.parts import Limits, Part, Splitter, places_of
+from app.client.send.expanding import expanded
+from app.client.send.numbering import FROM_THE_START, Start
+from app.client.send.retrying import Pause, is_final, may_have_been_accepted, patiently
 from app.errors import Code, MirrorgateError, RejectedInput
-from app.send.expanding import expanded
-from app.send.numbering import FROM_THE_START, Start
-from app.send.retrying import Pause, is_final, may_have_been_accepted, patiently
-from app.splitting.parts import Limits, Part, Splitter, places_of
 
 CHUNK_BYTES: Final = 2**18
 _BYTE_OR_LINE: Final = re.compile(r"\b(byte|line) (\d+)")
