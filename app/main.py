@@ -49,9 +49,9 @@ from app.api.routes import tables as table_routes
 from app.api.server.http_protocol import BoundedHttpProtocol
 from app.api.server.problem_responses import install_problem_handlers
 from app.child_process import exit_with_parent, run_process
+from app.domain.access.rate_limit import RateLimits
 from app.domain.backlog import BacklogLimit
 from app.domain.finding import Outcome
-from app.domain.rate_limit import RateLimits
 from app.errors import Code, Misconfigured
 from app.ingest import BacklogWatch, Ingest
 from app.lean_imports import leave_out_pandas

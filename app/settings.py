@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from app.domain.api_key import ApiKey
+from app.domain.access.api_key import ApiKey
 from app.errors import Code, Misconfigured, RejectedInput
 
 PREFIX: Final = "MIRRORGATE_"

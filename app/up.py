@@ -21,7 +21,7 @@ from app import supervisor
 from app.certificates import trusting_only
 from app.child_process import refusal_among
 from app.doctor import examine, require_safe
-from app.domain.api_key import ApiKey, format_key
+from app.domain.access.api_key import ApiKey, format_key
 from app.embedded import DataDirectory, PrivatePostgres, find_java
 from app.errors import Code, Misconfigured, RejectedInput
 from app.log_files import ChildLog, RotatingFile, Rotation

@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from app.api.gateway import Gateway
-from app.domain.access import Principal
+from app.domain.access.rights import Principal
 from app.domain.table import Table, TableId, TableState
 from app.staging.database import Connection
 from app.staging.leases import live_workers

@@ -12,7 +12,7 @@ import typer
 from app.cli.common import AsJson, DataDir, Key, Url
 from app.cli.output import Grid, moment
 from app.client.http import GatewayClient
-from app.domain.api_key import format_key
+from app.domain.access.api_key import format_key
 
 _HOME: Final = Path(".mirrorgate")
 _PAGE: Final = 1000

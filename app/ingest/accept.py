@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Final
 
-from app.domain.access import Principal
+from app.domain.access.rights import Principal
 from app.domain.dead_letter import MOST_BYTES, NewLetter
 from app.domain.request_identity import RequestIdentity, StoredReceipt, replayed
 from app.domain.table import Table

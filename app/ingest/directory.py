@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from app.domain.access import Principal
+from app.domain.access.rights import Principal
 from app.domain.names import TableName
 from app.domain.source_name import SourceName
 from app.domain.source_routing import Route

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from app.domain.access import Principal
+from app.domain.access.rights import Principal
 from app.domain.input_limits import UNLIMITED, InputLimits
 from app.domain.names import TableName
 from app.domain.request_identity import RequestIdentity

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from app.domain.access import Principal
+from app.domain.access.rights import Principal
 from app.domain.input_limits import InputLimits
 from app.domain.plain_rows import landing_rows_of_plain
 from app.domain.request_identity import RequestIdentity

@@ -10,7 +10,7 @@ from typing import Any, Final
 import structlog
 from msgspec import UNSET, UnsetType
 
-from app.domain.access import Principal, Right
+from app.domain.access.rights import Principal, Right
 from app.domain.names import ROW_MARKER
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.ingest.directory import TableDirectory

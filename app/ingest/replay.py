@@ -7,7 +7,7 @@ done. One that is refused again waits on, with what is wrong with it now.
 import asyncio
 from dataclasses import dataclass
 
-from app.domain.access import Principal
+from app.domain.access.rights import Principal
 from app.domain.dead_letter import LetterState, WrittenMessage
 from app.domain.names import TableName
 from app.domain.table import Table

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from app.domain.access import Principal
+from app.domain.access.rights import Principal
 from app.domain.source_routing import case_detail
 from app.domain.table import Table
 from app.errors import Code, Problem, RejectedInput

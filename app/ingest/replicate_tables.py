@@ -6,7 +6,7 @@ from typing import Any
 
 import structlog
 
-from app.domain.access import Principal, Right
+from app.domain.access.rights import Principal, Right
 from app.domain.change import Change
 from app.domain.dead_letter import RefusedMessage, is_kept
 from app.domain.names import TableName

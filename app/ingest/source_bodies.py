@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from app.domain.access import Principal
+from app.domain.access.rights import Principal
 from app.domain.dead_letter import LetterFormat, WrittenMessage
 from app.domain.input_limits import UNLIMITED, InputLimits
 from app.domain.names import TableName

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import structlog
 
-from app.domain.access import Principal
+from app.domain.access.rights import Principal
 from app.domain.change import Change
 from app.domain.dead_letter import RefusedMessage
 from app.domain.input_limits import long_values

@@ -13,7 +13,7 @@ from typing import Final
 import sqlalchemy as sa
 import structlog
 
-from app.domain.refusals import Refusal, RefusalBook
+from app.domain.access.rejections import Refusal, RefusalBook
 from app.staging.api_keys import note_use
 from app.staging.audit_events import count_refusals
 from app.telemetry import current_request_id

@@ -10,8 +10,8 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from app.domain.access import Credential, Grant, Right
-from app.domain.rate_limit import NO_LIMITS, RateLimits
+from app.domain.access.rate_limit import NO_LIMITS, RateLimits
+from app.domain.access.rights import Credential, Grant, Right
 
 INSERT_KEY = sa.text("""
     INSERT INTO mirrorgate.api_keys (key_id, secret_hash, rights, table_patterns, expires_at, requests_per_second,

@@ -12,8 +12,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from app.domain.access.rejections import CountedRefusal
 from app.domain.names import TableName
-from app.domain.refusals import CountedRefusal
 from app.telemetry import current_request_id
 
 INSERT_ACT = sa.text("""

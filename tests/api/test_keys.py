@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from app.api.auth.authenticator import CACHE_SECONDS, TRY_AGAIN_SECONDS, Authenticator
 from app.cli import app
-from app.domain.access import Credential, Grant, Right
-from app.domain.api_key import format_key, hash_secret
+from app.domain.access.api_key import format_key, hash_secret
+from app.domain.access.rights import Credential, Grant, Right
 from app.errors import Code
 from app.staging.access_journal import AccessJournal
 from app.staging.api_keys import delete_key, insert_key, rotate_key

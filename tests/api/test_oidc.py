@@ -17,7 +17,7 @@ from app import main
 from app.api.auth.issuer_keys import KEYS_SECONDS, RETRY_SECONDS, RETRY_WITHOUT_KEYS_SECONDS, IssuerKeys
 from app.api.auth.oidc import LEEWAY_SECONDS, OidcVerifier
 from app.api.auth.tokens import token_verifier
-from app.domain.access import Grant, Right
+from app.domain.access.rights import Grant, Right
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.settings import Settings
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from app.api.middleware.rate_limits import KeyMeter, RateLimiter
 from app.api.middleware.request_facts import RequestFacts
 from app.cli import app
-from app.domain.access import Credential
-from app.domain.rate_limit import RateLimits
+from app.domain.access.rate_limit import RateLimits
+from app.domain.access.rights import Credential
 from app.errors import Code, TemporarilyUnavailable
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.support.waiting import wait_until

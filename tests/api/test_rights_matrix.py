@@ -11,8 +11,8 @@ import pytest
 import sqlalchemy as sa
 
 from app.api.middleware.body_limit import ARROW_STREAM
-from app.domain.access import Right
-from app.domain.api_key import format_key, hash_secret
+from app.domain.access.api_key import format_key, hash_secret
+from app.domain.access.rights import Right
 from app.main import create_app
 from app.settings import Settings
 from app.staging.api_keys import delete_key, insert_key

@@ -2,8 +2,8 @@
 
 import pytest
 
-from app.domain.access import Grant, Principal, Right
-from app.domain.api_key import ApiKey, format_key, hash_secret
+from app.domain.access.api_key import ApiKey, format_key, hash_secret
+from app.domain.access.rights import Grant, Principal, Right
 from app.domain.names import TableName
 from app.errors import Code
 from tests.support.refusals import refused

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.refusals import ANY_ACTION, MOST_REFUSALS, MOST_TABLES, Refusal, RefusalBook
+from app.domain.access.rejections import ANY_ACTION, MOST_REFUSALS, MOST_TABLES, Refusal, RefusalBook
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 READ = Refusal("GET /v1/tables/{table}", 404, "unknown_table", "0011aabb", "hr.people")

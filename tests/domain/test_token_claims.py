@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from app.domain.access import Credential, Grant, Principal, Right
+from app.domain.access.rights import Credential, Grant, Principal, Right
+from app.domain.access.token_claims import credential_of, subject_of
 from app.domain.names import TableName
-from app.domain.token_claims import credential_of, subject_of
 from app.errors import Code
 from tests.support.refusals import refused
 

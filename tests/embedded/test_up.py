@@ -17,7 +17,7 @@ from rich.console import Console
 
 from app import start_checks, supervisor, up
 from app.child_process import CANNOT_START
-from app.domain.api_key import ApiKey
+from app.domain.access.api_key import ApiKey
 from app.embedded import DataDirectory, PrivatePostgres
 from app.errors import Code, Misconfigured
 from app.log_files import ChildLog, Rotation

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain import dead_letter
-from app.domain.access import Principal, Right
+from app.domain.access.rights import Principal, Right
 from app.domain.request_identity import RequestIdentity
 from app.errors import Code
 from app.formats.csv_layout import CsvLayout, CsvMode

@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from app.domain.access import Principal, Right
+from app.domain.access.rights import Principal, Right
 from app.domain.names import TableName
 from app.domain.source_name import SourceName
 from app.ingest.directory import TableDirectory

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from app.domain.access import Principal, Right
+from app.domain.access.rights import Principal, Right
 from app.errors import Code
 from tests.support import sql
 from tests.support.gate import Gate

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.domain.access import Principal, Right
+from app.domain.access.rights import Principal, Right
 from app.errors import Code
 from tests.support.gate import Gate
 from tests.support.messages import Message, data, metadata

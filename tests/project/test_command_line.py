@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from app import cli
 from app.cli import app
-from app.domain.api_key import ApiKey
+from app.domain.access.api_key import ApiKey
 from app.embedded import PrivatePostgres
 from app.errors import Code, RejectedInput
 from app.settings import PREFIX, Settings

@@ -11,7 +11,7 @@ import yaml
 from sqlalchemy import make_url
 
 from app.cli import app as command_line
-from app.domain.api_key import ApiKey
+from app.domain.access.api_key import ApiKey
 from app.errors import Code, Misconfigured
 from app.settings import PREFIX, Settings
 from app.staging.database import Engine

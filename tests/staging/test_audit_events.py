@@ -8,8 +8,8 @@ import pytest
 import sqlalchemy as sa
 import structlog
 
+from app.domain.access.rejections import CountedRefusal, Refusal
 from app.domain.names import TableName
-from app.domain.refusals import CountedRefusal, Refusal
 from app.domain.table import Generation, TableState
 from app.staging.access_journal import USE_SECONDS, AccessJournal
 from app.staging.audit_events import AuditEvent, AuditFilter, count_refusals, list_audit, record_act

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from app.cli import app
-from app.domain.api_key import hash_secret
+from app.domain.access.api_key import hash_secret
 from app.domain.payload import payload_digest
 from app.embedded import PrivatePostgres
 from app.errors import Code, Misconfigured, TemporarilyUnavailable

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.domain.access import Principal, Right
+from app.domain.access.rights import Principal, Right
 from app.domain.names import TableName
 from app.domain.payload import decode_payload
 from app.domain.table import Generation, Table, TableId

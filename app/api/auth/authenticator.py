@@ -14,12 +14,12 @@ from app.api.middleware.memory_budget import reservation_of
 from app.api.middleware.rate_limits import RateLimiter
 from app.api.middleware.request_facts import declared_length, facts_of
 from app.api.routes.body_errors import RefusedReading
-from app.domain.access import EVERY_TABLE, Credential, Grant, Principal, Right
-from app.domain.api_key import ApiKey, hash_secret, looks_like_a_token
+from app.domain.access.api_key import ApiKey, hash_secret, looks_like_a_token
+from app.domain.access.rate_limit import NO_LIMITS
+from app.domain.access.rights import EVERY_TABLE, Credential, Grant, Principal, Right
+from app.domain.access.token_claims import SUBJECT_PREFIX
 from app.domain.names import TableName
-from app.domain.rate_limit import NO_LIMITS
 from app.domain.source_name import SourceName
-from app.domain.token_claims import SUBJECT_PREFIX
 from app.errors import Code, MirrorgateError, RejectedInput
 from app.staging.access_journal import AccessJournal
 from app.staging.api_keys import StoredKey, find_key

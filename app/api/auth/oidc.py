@@ -6,8 +6,8 @@ from typing import Any, Final
 import jwt
 
 from app.api.auth.issuer_keys import IssuerKeys
-from app.domain.access import Credential, Grant
-from app.domain.token_claims import credential_of
+from app.domain.access.rights import Credential, Grant
+from app.domain.access.token_claims import credential_of
 from app.errors import Code, RejectedInput
 
 ALGORITHMS: Final = ("RS256", "ES256")

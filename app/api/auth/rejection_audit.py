@@ -6,8 +6,8 @@ from fastapi import Request
 
 from app.api.gateway import gateway_of
 from app.api.middleware.request_facts import facts_of
+from app.domain.access.rejections import Refusal
 from app.domain.names import TableName
-from app.domain.refusals import Refusal
 from app.errors import Kind, MirrorgateError, RejectedInput
 
 

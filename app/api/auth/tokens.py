@@ -1,7 +1,7 @@
 """Whether tokens of an OpenID Connect issuer are accepted beside keys, as the settings say."""
 
 from app.api.auth.authenticator import TokenVerifier
-from app.domain.access import Grant, Right
+from app.domain.access.rights import Grant, Right
 from app.settings import Settings
 from app.start_checks import check_tokens
 

@@ -10,8 +10,8 @@ from math import ceil
 from typing import Final
 
 from app.api.middleware.request_facts import RequestFacts
-from app.domain.access import Credential
-from app.domain.rate_limit import NO_LIMITS, RateLimits, TokenBucket
+from app.domain.access.rate_limit import NO_LIMITS, RateLimits, TokenBucket
+from app.domain.access.rights import Credential
 from app.errors import Code, TemporarilyUnavailable
 
 MOST_KEYS: Final = 10_000

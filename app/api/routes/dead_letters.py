@@ -19,7 +19,7 @@ from app.api.schemas.dead_letters import (
     ReplayedLettersModel,
     ReplayedModel,
 )
-from app.domain.access import Principal
+from app.domain.access.rights import Principal
 from app.domain.dead_letter import MOST_BYTES, LetterFormat, LetterState
 from app.domain.names import TableName
 from app.domain.table import Generation, Table

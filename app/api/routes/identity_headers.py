@@ -7,7 +7,7 @@ from fastapi import Request
 from pydantic import Field
 
 from app.api.server.query_parameters import Parameters
-from app.domain.access import Principal
+from app.domain.access.rights import Principal
 from app.domain.request_identity import RequestIdentity, fingerprint
 from app.errors import Code, RejectedInput
 

@@ -19,9 +19,9 @@ from app.api.schemas.keys import (
     RotateKey,
     UpdateKey,
 )
-from app.domain.access import Right
-from app.domain.api_key import format_key, hash_secret
-from app.domain.rate_limit import RateLimits
+from app.domain.access.api_key import format_key, hash_secret
+from app.domain.access.rate_limit import RateLimits
+from app.domain.access.rights import Right
 from app.errors import Code, Problem, RejectedInput
 from app.staging.api_keys import StoredKey, delete_key, find_key, insert_key, list_keys, rotate_key, set_limits
 from app.staging.audit_events import record_act

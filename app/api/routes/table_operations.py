@@ -12,7 +12,7 @@ from app.api.routes.tables import TablePath
 from app.api.schemas.operations import EventModel, EventsModel, RecreateTable, ReleaseTable, RenameTable
 from app.api.schemas.status import TableModel
 from app.api.schemas.table_status import declared_schema, given_options, table_statuses
-from app.domain.access import Principal
+from app.domain.access.rights import Principal
 from app.domain.drop_plan import DropAction, DropPlan
 from app.domain.names import TableName
 from app.domain.table import FileNumber, Generation, Table, TableState

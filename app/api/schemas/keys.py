@@ -6,7 +6,7 @@ from typing import Annotated, Final
 from pydantic import ConfigDict, Field
 
 from app.api.schemas.common import WHOLE_NUMBER, Model, Moment
-from app.domain.access import Right
+from app.domain.access.rights import Right
 
 MOST_OVERLAP_SECONDS: Final = 30 * 86_400
 

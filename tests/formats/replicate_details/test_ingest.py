@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.domain.access import Principal, Right
+from app.domain.access.rights import Principal, Right
 from app.domain.names import TableName
 from app.errors import Code
 from app.ingest import Accepted, Ingest, replicate_json

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from app.domain.access import Credential, Grant
+from app.domain.access.rights import Credential, Grant
 from app.errors import Code, RejectedInput
 
 SUBJECT_PREFIX: Final = "oidc:"

@@ -6,8 +6,8 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Final
 
+from app.domain.access.rate_limit import NO_LIMITS, RateLimits
 from app.domain.names import TableName
-from app.domain.rate_limit import NO_LIMITS, RateLimits
 from app.domain.source_name import SourceName
 
 EVERY_TABLE: Final = "*"

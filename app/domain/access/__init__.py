@@ -1,0 +1,1 @@
+"""Callers: rights, keys, token claims, quotas."""
