@@ -16,9 +16,9 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from app.domain.arrow.payload import decode_payload, payload_digest
 from app.domain.failure import described
 from app.domain.landing_file import BatchRange, BuiltFile, PlannedFile
-from app.domain.payload import decode_payload, payload_digest
 from app.domain.table import Epoch
 from app.errors import Code, InvariantBroken, MirrorgateError
 from app.landing.open_zone import ZonePlace, open_zone

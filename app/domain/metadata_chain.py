@@ -17,7 +17,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from app.domain.arrow_flatbuffer import schema_to_flatbuffer
+from app.domain.arrow.schema_flatbuffer import schema_to_flatbuffer
 from app.domain.landing_file import FileIdentity
 from app.domain.table import Generation
 from app.errors import Code, InvariantBroken

@@ -11,7 +11,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from app.domain.flatbuffer import Damaged, FlatTable
+from app.domain.arrow.flatbuffer import Damaged, FlatTable
 
 _CONTINUATION: Final = b"\xff\xff\xff\xff"
 _PREFIX: Final = struct.Struct("<4si")

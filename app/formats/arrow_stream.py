@@ -6,8 +6,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from app.domain.arrow_fields import ArrowField, read_fields
-from app.domain.flatbuffer import Damaged
+from app.domain.arrow.fields import ArrowField, read_fields
+from app.domain.arrow.flatbuffer import Damaged
 from app.domain.input_limits import UNLIMITED, InputLimits
 from app.domain.json_pointer import pointer_to
 from app.errors import Code, Problem, RejectedInput

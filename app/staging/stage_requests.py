@@ -12,10 +12,10 @@ from typing import TypeAlias
 
 import sqlalchemy as sa
 
+from app.domain.arrow.payload import encode_payload
 from app.domain.completed_bytes import CompletedBytes, TooMuchTogether
 from app.domain.image_overlay import ImageOverlay, Layer
 from app.domain.landing_rows import LandingRows
-from app.domain.payload import encode_payload
 from app.domain.table import BatchSequence, Table, TableId
 from app.errors import RejectedInput
 from app.staging.commit_outcome import OpenTransaction

@@ -10,9 +10,9 @@ from typing import Final, Literal
 
 import sqlalchemy as sa
 
+from app.domain.arrow.payload import payload_digest
 from app.domain.drain_plan import PendingBlock
 from app.domain.landing_file import BatchRange
-from app.domain.payload import payload_digest
 from app.domain.table import BatchSequence, Generation, TableId, TableLife
 from app.domain.table_schema import SchemaVersion
 from app.staging.commit_outcome import OpenTransaction

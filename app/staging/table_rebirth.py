@@ -11,11 +11,11 @@ from typing import Final
 
 import sqlalchemy as sa
 
+from app.domain.arrow.payload import encode_payload
 from app.domain.change import Change, Image, Operation
 from app.domain.drop_plan import DropAction, DropPlan
 from app.domain.landing_rows import RowRules, landing_rows
 from app.domain.metadata_chain import seed
-from app.domain.payload import encode_payload
 from app.domain.row_image import decode_image
 from app.domain.table import BatchSequence, Epoch, Generation, Table
 from app.domain.table_options import InitialLoad, PartialUpdates

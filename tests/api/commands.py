@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from app import cli
-from app.domain.payload import decode_payload
+from app.domain.arrow.payload import decode_payload
 from tests.api.calls import ADMIN_KEY, insert
 from tests.support.gateway_parts import current
 

@@ -6,7 +6,7 @@ from datetime import datetime
 import pyarrow as pa
 import pytest
 
-from app.domain.arrow_flatbuffer import schema_from_bytes, schema_to_flatbuffer
+from app.domain.arrow.schema_flatbuffer import schema_from_bytes, schema_to_flatbuffer
 from app.domain.metadata_chain import Block, verify_chain
 from app.domain.table_schema import ROW_MARKER_FIELD
 from tests.api.calls import Gateway, problem

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.arrow_flatbuffer import columns_of, schema_from_bytes, schema_to_flatbuffer
+from app.domain.arrow.schema_flatbuffer import columns_of, schema_from_bytes, schema_to_flatbuffer
 from app.domain.landing_rows import RowRules
 from app.domain.snapshot_rows import snapshot_rows
 from app.domain.table_schema import ColumnType, TableSchema

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from app.domain.arrow_flatbuffer import schema_from_bytes
+from app.domain.arrow.schema_flatbuffer import schema_from_bytes
 from app.domain.landing_file import FileIdentity
 from app.domain.metadata_chain import Block, Event, add_data, seed, set_data_schema, verify_chain
 from app.domain.table import BatchSequence, FileNumber, Generation

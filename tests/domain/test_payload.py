@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from app.domain.payload import decode_payload, encode_payload, payload_digest
+from app.domain.arrow.payload import decode_payload, encode_payload, payload_digest
 from tests.support.schemas import schema_of
 
 VALUES: dict[str, list[Any]] = {

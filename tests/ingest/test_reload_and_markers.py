@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from app.domain.arrow_flatbuffer import schema_from_bytes
+from app.domain.arrow.schema_flatbuffer import schema_from_bytes
 from app.errors import Code, RejectedInput
 from app.staging.metadata_blocks import read_chain
 from tests.support.gate import Gate

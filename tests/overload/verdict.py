@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 import pyarrow as pa
 import sqlalchemy as sa
 
-from app.domain.payload import decode_payload
+from app.domain.arrow.payload import decode_payload
 from app.domain.table import Generation, TableId
 from app.domain.table_schema import SchemaVersion
 from app.staging.table_registry import schema_of_version

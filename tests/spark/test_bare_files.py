@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
-from app.domain.arrow_flatbuffer import schema_from_bytes
+from app.domain.arrow.schema_flatbuffer import schema_from_bytes
 from app.domain.metadata_chain import verify_chain
 from app.domain.names import TableName
 from app.domain.table_options import TableOptions

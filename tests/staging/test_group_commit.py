@@ -7,8 +7,8 @@ from threading import Event
 import pytest
 import sqlalchemy as sa
 
+from app.domain.arrow.payload import decode_payload
 from app.domain.landing_file import BatchRange
-from app.domain.payload import decode_payload
 from app.domain.table import BatchSequence, Table
 from app.domain.table_schema import TableSchema
 from app.errors import Code, TemporarilyUnavailable

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from app.cli import app
 from app.domain.access.api_key import hash_secret
-from app.domain.payload import payload_digest
+from app.domain.arrow.payload import payload_digest
 from app.embedded import PrivatePostgres
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.staging import schema_revision

@@ -10,8 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from app.domain.access.rights import Principal, Right
+from app.domain.arrow.payload import decode_payload
 from app.domain.names import TableName
-from app.domain.payload import decode_payload
 from app.domain.table import Generation, Table, TableId
 from app.domain.table_options import TableOptions
 from app.domain.table_schema import SchemaVersion, TableSchema

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from app.domain.arrow.payload import decode_payload
 from app.domain.change import SourceValue
-from app.domain.payload import decode_payload
 from app.domain.row_image import decode_image
 from app.domain.table import Table
 from app.domain.table_options import PartialUpdates, TableOptions

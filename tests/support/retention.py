@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import sqlalchemy as sa
 
+from app.domain.arrow.payload import decode_payload, payload_digest
 from app.domain.landing_file import BatchRange
-from app.domain.payload import decode_payload, payload_digest
 from app.domain.table import BatchSequence, Table
 from app.staging.payload_buckets import find_buckets
 from app.staging.retention import RetentionLimits, RetentionReport, run_retention

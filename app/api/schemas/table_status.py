@@ -13,7 +13,7 @@ from app.api.schemas.status import (
     WaitingLettersModel,
 )
 from app.api.schemas.tables import ColumnModel, RegisterTable, TableOptionsModel
-from app.domain.arrow_flatbuffer import columns_of, schema_from_bytes
+from app.domain.arrow.schema_flatbuffer import columns_of, schema_from_bytes
 from app.domain.landing_file import file_name
 from app.domain.table import FileNumber, Table
 from app.domain.table_schema import Column, ColumnType, TableSchema

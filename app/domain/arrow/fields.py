@@ -10,7 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from app.domain.flatbuffer import Damaged, FlatTable
+from app.domain.arrow.flatbuffer import Damaged, FlatTable
 
 MAX_FIELDS: Final = 16_384
 MAX_FIELD_NAME_BYTES: Final = 1_024

@@ -10,8 +10,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from app.domain.arrow_fields import read_fields
-from app.domain.flatbuffer import Damaged, FlatTable
+from app.domain.arrow.fields import read_fields
+from app.domain.arrow.flatbuffer import Damaged, FlatTable
 from app.domain.names import ROW_MARKER
 from app.domain.table_schema import MAX_DECIMAL_DIGITS, Column, ColumnType, TypeName
 from app.errors import Code, RejectedInput

@@ -1,0 +1,1 @@
+"""Arrow as bytes: payloads and schemas."""
