@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from app.domain.table import FileNumber, Table, TableState
+from app.domain.model.table import FileNumber, Table, TableState
 from app.domain.zone_findings import ZoneCheck
 from app.errors import Code, Misconfigured
 from app.landing.folder_marker import marker_instead

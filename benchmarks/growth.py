@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from app.domain.table import Table, TableState
+from app.domain.model.table import Table, TableState
 from app.staging.table_registry import list_tables
 from app.supervisor import stop_signals_interrupt
 from benchmarks.bench import Bench

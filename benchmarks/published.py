@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from app.domain.table import Table, TableState
+from app.domain.model.table import Table, TableState
 from benchmarks.gateway import Gateway
 from benchmarks.staged_rows import set_state
 

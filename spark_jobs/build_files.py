@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 
 from app.domain.arrow.payload import decode_payload, payload_digest
 from app.domain.failure import described
-from app.domain.landing_file import BatchRange, BuiltFile, PlannedFile
-from app.domain.table import Epoch
+from app.domain.model.landing_file import BatchRange, BuiltFile, PlannedFile
+from app.domain.model.table import Epoch
 from app.errors import Code, InvariantBroken, MirrorgateError
 from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.parquet_file import FileLayout, read_identity, write_parquet

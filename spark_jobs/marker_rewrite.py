@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import structlog
 
-from app.domain.table import Epoch, FileNumber, Table
+from app.domain.model.table import Epoch, FileNumber, Table
 from app.errors import Code, InvariantBroken
 from app.landing.folder_marker import MARKER, FolderMarker, is_damaged
 from app.landing.publish import Scratch

@@ -12,8 +12,8 @@ from uuid import UUID
 
 import structlog
 
-from app.domain.landing_file import BuiltFile, PlannedFile
-from app.domain.table import Epoch, Table, TableId
+from app.domain.model.landing_file import BuiltFile, PlannedFile
+from app.domain.model.table import Epoch, Table, TableId
 from app.drain_metrics import LAST_PUBLISHED, PUBLISHED_FILES, PUBLISHED_ROWS
 from app.errors import Code, InvariantBroken
 from app.landing.own_zone import OwnZone

@@ -11,8 +11,8 @@ from uuid import UUID
 
 import structlog
 
-from app.domain.landing_file import BuiltFile, PlannedFile
-from app.domain.table import Epoch, FileNumber, Table
+from app.domain.model.landing_file import BuiltFile, PlannedFile
+from app.domain.model.table import Epoch, FileNumber, Table
 from app.errors import Code, InvariantBroken
 from app.landing.folder_marker import require_marker
 from app.landing.stock import facts_under, identity_under, numbers_beyond, take_stock

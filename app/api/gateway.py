@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import Depends, Request
 
 from app.api.auth.authenticator import Authenticator
-from app.domain.input_limits import InputLimits
+from app.domain.model.input_limits import InputLimits
 from app.ingest import Ingest
 from app.settings import Settings
 from app.staging.access_journal import AccessJournal

@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 from app.api.gateway import Gateway
 from app.domain.access.rights import Principal
-from app.domain.table import Table, TableId, TableState
+from app.domain.model.table import Table, TableId, TableState
 from app.staging.database import Connection
 from app.staging.leases import live_workers
 from app.staging.mirror_states import mirror_states

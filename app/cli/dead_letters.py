@@ -12,7 +12,7 @@ from rich.console import Console
 from app.cli.common import AsJson, DataDir, Key, TableName, Url
 from app.cli.output import Grid, moment
 from app.client.http import GatewayClient
-from app.domain.dead_letter import LetterState
+from app.domain.model.dead_letter import LetterState
 
 _HOME: Final = Path(".mirrorgate")
 _PAGE: Final = 1000

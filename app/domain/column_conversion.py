@@ -17,9 +17,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.domain.change import SourceValue
-from app.domain.table_options import BinaryEncoding
-from app.domain.table_schema import MAX_DECIMAL_DIGITS, ColumnType, TypeName
+from app.domain.model.change import SourceValue
+from app.domain.model.table_options import BinaryEncoding
+from app.domain.model.table_schema import MAX_DECIMAL_DIGITS, ColumnType, TypeName
 from app.domain.value_reading import PLAIN, UTC_NAME, ValueReading
 from app.domain.written_number import as_json
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from app.domain.landing_file import BatchRange
-from app.domain.table import BatchSequence
-from app.domain.table_schema import SchemaVersion
+from app.domain.model.landing_file import BatchRange
+from app.domain.model.table import BatchSequence
+from app.domain.model.table_schema import SchemaVersion
 
 LEAST_BYTES: Final = 8 * 2**20
 """Payload bytes that a file has at least where it is cut only so that more tasks have work."""

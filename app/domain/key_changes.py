@@ -16,11 +16,11 @@ from decimal import Decimal
 from operator import itemgetter
 from typing import Final, NamedTuple, NoReturn, TypeAlias
 
-from app.domain.change import Change, SourceValue
 from app.domain.column_conversion import BadValues, convert
-from app.domain.json_pointer import pointer_to
-from app.domain.table_options import TableOptions
-from app.domain.table_schema import TableSchema
+from app.domain.model.change import Change, SourceValue
+from app.domain.model.json_pointer import pointer_to
+from app.domain.model.table_options import TableOptions
+from app.domain.model.table_schema import TableSchema
 from app.domain.value_reading import reading_of
 from app.errors import Code, Problem, RejectedInput
 

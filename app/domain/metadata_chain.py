@@ -18,8 +18,8 @@ from uuid import UUID
 import pyarrow as pa
 
 from app.domain.arrow.schema_flatbuffer import schema_to_flatbuffer
-from app.domain.landing_file import FileIdentity
-from app.domain.table import Generation
+from app.domain.model.landing_file import FileIdentity
+from app.domain.model.table import Generation
 from app.errors import Code, InvariantBroken
 
 Event: TypeAlias = Mapping[str, Any]

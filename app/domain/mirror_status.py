@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from app.domain.names import TableName
+from app.domain.model.names import TableName
 
 _ROWS: Final = ("processedRowCount", "processedRows")
 _BYTES: Final = ("processedByte", "processedBytes")

@@ -12,14 +12,14 @@ from typing import Any
 
 import msgspec
 
-from app.domain.change import Change, Image, Operation, SourceValue
 from app.domain.column_conversion import BadValues, convert
-from app.domain.json_pointer import pointer_to
 from app.domain.key_changes import KeyChange
-from app.domain.names import ROW_MARKER
+from app.domain.model.change import Change, Image, Operation, SourceValue
+from app.domain.model.json_pointer import pointer_to
+from app.domain.model.names import ROW_MARKER
+from app.domain.model.table_options import IncompleteInserts, InsertMarker, PartialUpdates, Reload, TableOptions
+from app.domain.model.table_schema import Column, TableSchema
 from app.domain.row_image import Gap
-from app.domain.table_options import IncompleteInserts, InsertMarker, PartialUpdates, Reload, TableOptions
-from app.domain.table_schema import Column, TableSchema
 from app.domain.value_reading import reading_of
 from app.errors import Code, Problem
 

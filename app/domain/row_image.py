@@ -15,8 +15,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.domain.change import SourceValue
 from app.domain.key_changes import KeyChange
+from app.domain.model.change import SourceValue
 from app.domain.written_number import as_kept, fraction
 
 MAX_KEY_BYTES: Final = 256

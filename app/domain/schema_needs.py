@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from app.domain.change import Change, Operation
-from app.domain.json_pointer import pointer_to
-from app.domain.names import check_new_column_name
-from app.domain.table import Table
-from app.domain.table_options import NewColumns, TableOptions
-from app.domain.table_schema import Column, ColumnType, TableSchema, TypeName
+from app.domain.model.change import Change, Operation
+from app.domain.model.json_pointer import pointer_to
+from app.domain.model.names import check_new_column_name
+from app.domain.model.table import Table
+from app.domain.model.table_options import NewColumns, TableOptions
+from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
 from app.errors import Code, Problem, RejectedInput
 
 _TEXT = ColumnType(TypeName.STRING)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.domain.change import Change, Operation
+from app.domain.model.change import Change, Operation
 from app.errors import Code, Problem, RejectedInput
 
 MAX_PARTITION_CHARACTERS: Final = 128

@@ -7,12 +7,12 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.domain.change import SourceValue
 from app.domain.column_conversion import BadValues, convert, convert_texts
-from app.domain.json_pointer import pointer_to
+from app.domain.model.change import SourceValue
+from app.domain.model.json_pointer import pointer_to
+from app.domain.model.table_options import TableOptions
+from app.domain.model.table_schema import Column, ColumnType, TableSchema
 from app.domain.row_builder import RowBuilder, RowMarker
-from app.domain.table_options import TableOptions
-from app.domain.table_schema import Column, ColumnType, TableSchema
 from app.domain.value_reading import ValueReading, reading_of
 from app.errors import Code, Problem
 

@@ -5,7 +5,7 @@ from datetime import tzinfo
 from functools import lru_cache
 from typing import Final
 
-from app.domain.table_options import BinaryEncoding, OutOfRange, TableOptions, zone_of
+from app.domain.model.table_options import BinaryEncoding, OutOfRange, TableOptions, zone_of
 
 UTC_NAME: Final = "UTC"
 

@@ -11,12 +11,12 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from app.domain.change import Change, Image, Operation
-from app.domain.dead_letter import RefusedMessage, is_kept
-from app.domain.input_limits import UNLIMITED, InputLimits
-from app.domain.json_pointer import pointer_to
-from app.domain.names import TableName
-from app.domain.source_name import SourceName
+from app.domain.model.change import Change, Image, Operation
+from app.domain.model.dead_letter import RefusedMessage, is_kept
+from app.domain.model.input_limits import UNLIMITED, InputLimits
+from app.domain.model.json_pointer import pointer_to
+from app.domain.model.names import TableName
+from app.domain.model.source_name import SourceName
 from app.domain.written_number import as_json
 from app.errors import Code, Problem, RejectedInput
 from app.formats.arcion_address import AddressBook, TableAddress, members_of_address

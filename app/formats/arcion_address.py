@@ -6,8 +6,8 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from app.domain.names import TableName
-from app.domain.source_name import SourceName
+from app.domain.model.names import TableName
+from app.domain.model.source_name import SourceName
 
 DEFAULT_SCHEMA: Final = "default_schema"
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final
 
-from app.domain.change import Change, Image, Operation
-from app.domain.dead_letter import RefusedMessage, is_kept
-from app.domain.input_limits import UNLIMITED, InputLimits
+from app.domain.model.change import Change, Image, Operation
+from app.domain.model.dead_letter import RefusedMessage, is_kept
+from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.errors import Code, Problem, RejectedInput
 from app.formats.arcion import OPERATIONS, WrongMessage, images
 from app.formats.csv_layout import CsvLayout, CsvMode, check_columns, columns_of_triplets

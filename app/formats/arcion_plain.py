@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from app.domain.input_limits import MAX_CELLS
+from app.domain.model.input_limits import MAX_CELLS
+from app.domain.model.source_name import SourceName
 from app.domain.plain_rows import PlainRows
-from app.domain.source_name import SourceName
 from app.errors import RejectedInput
 from app.formats.arcion import position_of
 from app.formats.arcion_address import AddressBook, TableAddress, members_of_address

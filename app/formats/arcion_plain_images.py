@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UNSET, Raw, UnsetType
 
-from app.domain.change import Operation
 from app.domain.column_conversion import hold_any
+from app.domain.model.change import Operation
 from app.domain.row_image import Gap
 from app.domain.typed_columns import chosen_rows
 from app.formats.arcion import OPERATIONS

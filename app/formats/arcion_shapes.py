@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from app.domain.change import Operation
+from app.domain.model.change import Operation
 from app.domain.row_image import Gap
 from app.formats.arcion import FLAGS
 

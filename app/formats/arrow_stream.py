@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from app.domain.arrow.fields import ArrowField, read_fields
 from app.domain.arrow.flatbuffer import Damaged
-from app.domain.input_limits import UNLIMITED, InputLimits
-from app.domain.json_pointer import pointer_to
+from app.domain.model.input_limits import UNLIMITED, InputLimits
+from app.domain.model.json_pointer import pointer_to
 from app.errors import Code, Problem, RejectedInput
 from app.formats.arrow_messages import SCHEMA, ArrowMessage, BatchLayout, layout_of, messages_of
 

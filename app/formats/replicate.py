@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 from msgspec import UNSET
 
-from app.domain.change import Change, Image, Operation
-from app.domain.dead_letter import is_kept
-from app.domain.input_limits import UNLIMITED, InputLimits
-from app.domain.source_name import SourceName
+from app.domain.model.change import Change, Image, Operation
+from app.domain.model.dead_letter import is_kept
+from app.domain.model.input_limits import UNLIMITED, InputLimits
+from app.domain.model.source_name import SourceName
 from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate_masks import read_mask
 from app.formats.replicate_messages import Body, Headers, ReplicateMessage, Text, WrittenImage, count_members

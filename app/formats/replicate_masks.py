@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from app.domain.change import Change, Image, Operation, SourceValue
-from app.domain.json_pointer import pointer_to
+from app.domain.model.change import Change, Image, Operation, SourceValue
+from app.domain.model.json_pointer import pointer_to
 from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate_metadata import SourceColumn
 

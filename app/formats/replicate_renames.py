@@ -6,9 +6,9 @@ under the new name for ever.
 
 from collections.abc import Iterable
 
-from app.domain.json_pointer import pointer_to
-from app.domain.table_options import TableOptions
-from app.domain.table_schema import TableSchema
+from app.domain.model.json_pointer import pointer_to
+from app.domain.model.table_options import TableOptions
+from app.domain.model.table_schema import TableSchema
 from app.errors import Code, Problem
 from app.formats.replicate_history import SourceVersion
 from app.formats.replicate_metadata import TableMetadata

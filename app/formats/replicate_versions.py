@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from app.domain.change import Change
-from app.domain.names import TableName
+from app.domain.model.change import Change
+from app.domain.model.names import TableName
 from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate import DataChange, DataMessage
 from app.formats.replicate_history import SourceHistory, SourceVersion, VersionId

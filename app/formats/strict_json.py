@@ -10,8 +10,8 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from app.domain.input_limits import UNLIMITED, InputLimits
-from app.domain.json_pointer import pointer_to
+from app.domain.model.input_limits import UNLIMITED, InputLimits
+from app.domain.model.json_pointer import pointer_to
 from app.domain.written_number import fraction, keep_minus_zeros
 from app.errors import Code, Problem, RejectedInput
 from app.formats.duplicate_members import check_members

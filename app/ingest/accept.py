@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from app.domain.access.rights import Principal
-from app.domain.dead_letter import MOST_BYTES, NewLetter
-from app.domain.request_identity import RequestIdentity, StoredReceipt, replayed
-from app.domain.table import Table
+from app.domain.model.dead_letter import MOST_BYTES, NewLetter
+from app.domain.model.request_identity import RequestIdentity, StoredReceipt, replayed
+from app.domain.model.table import Table
 from app.errors import Code, Problem, RejectedInput, TemporarilyUnavailable
 from app.ingest.backlog import BacklogWatch
 from app.ingest.decoded import Decoded

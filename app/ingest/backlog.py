@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 
 from app.domain.backlog import Amount, Backlog, BacklogLimit
-from app.domain.table import Table, TableLife
+from app.domain.model.table import Table, TableLife
 from app.staging.backlog import BacklogReader
 from app.staging.database import Engine
 

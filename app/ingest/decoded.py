@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from app.domain.change import Change
-from app.domain.dead_letter import RefusedMessage, WrittenMessage, to_set_aside
-from app.domain.source_name import SourceName
+from app.domain.model.change import Change
+from app.domain.model.dead_letter import RefusedMessage, WrittenMessage, to_set_aside
+from app.domain.model.source_name import SourceName
 from app.errors import Problem, RejectedInput
 
 Written: TypeAlias = Callable[[Collection[int]], Mapping[int, WrittenMessage]]

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from app.domain.access.rights import Principal
-from app.domain.names import TableName
-from app.domain.source_name import SourceName
-from app.domain.source_routing import Route
-from app.domain.table import Table
+from app.domain.model.names import TableName
+from app.domain.model.source_name import SourceName
+from app.domain.model.source_routing import Route
+from app.domain.model.table import Table
 from app.staging.database import Connection, translated_errors
 from app.staging.table_registry import find_route
 

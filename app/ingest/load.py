@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.domain.access.rights import Principal
-from app.domain.input_limits import UNLIMITED, InputLimits
-from app.domain.names import TableName
-from app.domain.request_identity import RequestIdentity
+from app.domain.model.input_limits import UNLIMITED, InputLimits
+from app.domain.model.names import TableName
+from app.domain.model.request_identity import RequestIdentity
+from app.domain.model.source_name import SourceName
 from app.domain.snapshot_rows import snapshot_rows
-from app.domain.source_name import SourceName
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.formats.arrow_stream import decode_arrow_stream
 from app.ingest.accept import Accepted, Ingest

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from app.domain.access.rights import Principal
-from app.domain.input_limits import InputLimits
+from app.domain.model.input_limits import InputLimits
+from app.domain.model.request_identity import RequestIdentity
+from app.domain.model.source_name import SourceName
+from app.domain.model.table import Table
+from app.domain.model.table_options import NewColumns, PartialUpdates, SourceOrder
 from app.domain.plain_rows import landing_rows_of_plain
-from app.domain.request_identity import RequestIdentity
-from app.domain.source_name import SourceName
-from app.domain.table import Table
-from app.domain.table_options import NewColumns, PartialUpdates, SourceOrder
 from app.formats.arcion_plain import PlainBody, decode_plain, rows_of_plain
 from app.ingest.decoded import Decoded
 from app.ingest.directory import NotRemembered, TableDirectory

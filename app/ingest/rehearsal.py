@@ -11,7 +11,7 @@ import structlog
 from msgspec import UNSET, UnsetType
 
 from app.domain.access.rights import Principal, Right
-from app.domain.names import ROW_MARKER
+from app.domain.model.names import ROW_MARKER
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.ingest.directory import TableDirectory
 from app.ingest.source_bodies import Decode

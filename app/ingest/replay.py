@@ -8,9 +8,9 @@ import asyncio
 from dataclasses import dataclass
 
 from app.domain.access.rights import Principal
-from app.domain.dead_letter import LetterState, WrittenMessage
-from app.domain.names import TableName
-from app.domain.table import Table
+from app.domain.model.dead_letter import LetterState, WrittenMessage
+from app.domain.model.names import TableName
+from app.domain.model.table import Table
 from app.errors import Code, RejectedInput
 from app.ingest.accept import Ingest
 from app.ingest.source_bodies import kept_message

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import structlog
 
 from app.domain.access.rights import Principal
-from app.domain.source_routing import case_detail
-from app.domain.table import Table
+from app.domain.model.source_routing import case_detail
+from app.domain.model.table import Table
 from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate_history import SourceHistory, SourceVersion, follow, news
 from app.formats.replicate_metadata import TableMetadata

@@ -7,12 +7,12 @@ from typing import Any
 import structlog
 
 from app.domain.access.rights import Principal, Right
-from app.domain.change import Change
-from app.domain.dead_letter import RefusedMessage, is_kept
-from app.domain.names import TableName
-from app.domain.source_name import SourceName
-from app.domain.source_routing import case_detail
-from app.domain.table import Table
+from app.domain.model.change import Change
+from app.domain.model.dead_letter import RefusedMessage, is_kept
+from app.domain.model.names import TableName
+from app.domain.model.source_name import SourceName
+from app.domain.model.source_routing import case_detail
+from app.domain.model.table import Table
 from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate import DataChange, RefusedData, ReplicateRequest
 from app.formats.replicate_history import SourceHistory, VersionId, adopt

@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any, Final
 
 from app.domain.access.rights import Principal
-from app.domain.dead_letter import LetterFormat, WrittenMessage
-from app.domain.input_limits import UNLIMITED, InputLimits
-from app.domain.names import TableName
-from app.domain.source_name import SourceName
+from app.domain.model.dead_letter import LetterFormat, WrittenMessage
+from app.domain.model.input_limits import UNLIMITED, InputLimits
+from app.domain.model.names import TableName
+from app.domain.model.source_name import SourceName
+from app.domain.model.table_schema import TypeName
 from app.domain.source_order import order_key
-from app.domain.table_schema import TypeName
 from app.errors import Code, RejectedInput
 from app.formats.arcion import decode_arcion
 from app.formats.arcion_csv import csv_records, decode_arcion_csv

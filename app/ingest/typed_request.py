@@ -9,17 +9,17 @@ from typing import TypeAlias
 import structlog
 
 from app.domain.access.rights import Principal
-from app.domain.change import Change
-from app.domain.dead_letter import RefusedMessage
-from app.domain.input_limits import long_values
 from app.domain.landing_rows import landing_rows
+from app.domain.model.change import Change
+from app.domain.model.dead_letter import RefusedMessage
+from app.domain.model.input_limits import long_values
+from app.domain.model.source_name import SourceName
+from app.domain.model.source_routing import case_detail, is_named
+from app.domain.model.table import Table, TableId
+from app.domain.model.table_options import DeadLetters, SourceOrder
+from app.domain.model.table_schema import TableSchema
 from app.domain.schema_needs import needed_schema
-from app.domain.source_name import SourceName
 from app.domain.source_order import in_source_order
-from app.domain.source_routing import case_detail, is_named
-from app.domain.table import Table, TableId
-from app.domain.table_options import DeadLetters, SourceOrder
-from app.domain.table_schema import TableSchema
 from app.errors import Code, Problem, RejectedInput
 from app.ingest.decoded import Decoded, SourceChanges
 from app.ingest.directory import TableDirectory

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import msgspec
 
-from app.domain.table import Table
+from app.domain.model.table import Table
 from app.errors import Code, InvariantBroken
 from app.landing.zone import LandingZone, PathKind
 

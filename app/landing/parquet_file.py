@@ -9,8 +9,8 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.domain.landing_file import FileIdentity
-from app.domain.table_schema import TableSchema
+from app.domain.model.landing_file import FileIdentity
+from app.domain.model.table_schema import TableSchema
 
 ROW_GROUP_ROWS: Final = 1_000_000
 ROW_GROUP_BYTES: Final = 64 * 2**20

@@ -10,9 +10,9 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from app.domain.landing_file import BuiltFile, file_name
-from app.domain.names import TableName
-from app.domain.table import Epoch, Table, TableId
+from app.domain.model.landing_file import BuiltFile, file_name
+from app.domain.model.names import TableName
+from app.domain.model.table import Epoch, Table, TableId
 from app.errors import Code, InvariantBroken
 from app.landing.folder_marker import MARKER, FolderMarker, require_marker
 from app.landing.stock import stands

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from app.domain.table import Epoch, FileNumber, TableId
+from app.domain.model.table import Epoch, FileNumber, TableId
 from app.landing.publish import SCRATCH, Scratch
 from app.landing.zone import LandingZone
 

@@ -11,9 +11,9 @@ from enum import StrEnum
 from typing import BinaryIO, Final
 from uuid import UUID
 
-from app.domain.landing_file import FileIdentity, PlannedFile, file_name, parse_file_name
-from app.domain.names import TableName
-from app.domain.table import FileNumber, Table
+from app.domain.model.landing_file import FileIdentity, PlannedFile, file_name, parse_file_name
+from app.domain.model.names import TableName
+from app.domain.model.table import FileNumber, Table
 from app.errors import Code, InvariantBroken
 from app.landing.folder_marker import require_marker
 from app.landing.parquet_file import read_identity

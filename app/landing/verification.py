@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from app.domain.landing_file import file_name, parse_file_name
-from app.domain.names import TableName
-from app.domain.table import FileNumber
+from app.domain.model.landing_file import file_name, parse_file_name
+from app.domain.model.names import TableName
+from app.domain.model.table import FileNumber
 from app.landing.folder_marker import MARKER
 from app.landing.publish import METADATA
 from app.landing.stock import difference, find_file, folders_of

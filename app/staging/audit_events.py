@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from app.domain.access.rejections import CountedRefusal
-from app.domain.names import TableName
+from app.domain.model.names import TableName
 from app.telemetry import current_request_id
 
 INSERT_ACT = sa.text("""

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 import sqlalchemy as sa
 
 from app.domain.backlog import Amount
-from app.domain.table import Generation, TableId, TableLife
+from app.domain.model.table import Generation, TableId, TableLife
 
 SELECT_LAGGING = sa.text("""
     SELECT t.table_id, t.generation, c.published_through, c.last_sequence,

@@ -8,10 +8,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.domain.dead_letter import LetterFormat, LetterState, NewLetter, WrittenMessage, errors_of
-from app.domain.names import TableName
-from app.domain.request_identity import RequestIdentity
-from app.domain.table import BatchSequence, Generation, Table, TableId
+from app.domain.model.dead_letter import LetterFormat, LetterState, NewLetter, WrittenMessage, errors_of
+from app.domain.model.names import TableName
+from app.domain.model.request_identity import RequestIdentity
+from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.errors import Problem
 
 INSERT_LETTER = sa.text("""

@@ -19,7 +19,7 @@ from typing import Final, TypeAlias
 import sqlalchemy as sa
 import structlog
 
-from app.domain.request_identity import RequestIdentity
+from app.domain.model.request_identity import RequestIdentity
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 from app.staging.bounded_connection import answer_within
 from app.staging.commit_outcome import OpenTransaction, committed, open_transaction

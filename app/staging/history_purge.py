@@ -7,7 +7,7 @@ The metadata chain, the last published file of a generation, and events are kept
 
 import sqlalchemy as sa
 
-from app.domain.table import Generation, TableId
+from app.domain.model.table import Generation, TableId
 
 SELECT_WITH_BLOCKS = sa.text("""
     SELECT v.table_id, v.generation FROM mirrorgate.schema_versions v

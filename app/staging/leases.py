@@ -12,7 +12,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from app.domain.drain_plan import FileLimits
-from app.domain.table import Epoch, FileNumber, Table, TableId
+from app.domain.model.table import Epoch, FileNumber, Table, TableId
 from app.errors import Code, InvariantBroken
 
 HEARTBEAT = sa.text("""

@@ -6,9 +6,9 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from app.domain.dead_letter import MOST_WAITING, MOST_WAITING_BYTES, LetterState
-from app.domain.request_identity import RequestIdentity
-from app.domain.table import BatchSequence, TableId
+from app.domain.model.dead_letter import MOST_WAITING, MOST_WAITING_BYTES, LetterState
+from app.domain.model.request_identity import RequestIdentity
+from app.domain.model.table import BatchSequence, TableId
 from app.errors import Code, RejectedInput
 from app.staging.dead_letters import (
     LetterPlace,

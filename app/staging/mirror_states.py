@@ -7,7 +7,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from app.domain.mirror_status import MirroredTable
-from app.domain.table import Generation, TableId
+from app.domain.model.table import Generation, TableId
 
 CLAIM_READING = sa.text("""
     INSERT INTO mirrorgate.mirror_readings AS r DEFAULT VALUES

@@ -9,8 +9,8 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from app.domain.names import TableName
-from app.domain.table import Epoch, Generation, Table, TableId, TableState
+from app.domain.model.names import TableName
+from app.domain.model.table import Epoch, Generation, Table, TableId, TableState
 from app.errors import Code, RejectedInput
 from app.staging.leases import check_epoch
 from app.staging.table_events import record_event

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
-from app.domain.request_identity import Answer, RequestIdentity, StoredReceipt, check_producer_sequence, replayed
+from app.domain.model.request_identity import Answer, RequestIdentity, StoredReceipt, check_producer_sequence, replayed
 from app.staging.request_receipts import ProducerId, ReceiptId, lock_producers, lock_receipts, store_receipts
 from app.staging.typed_batch import AlreadyStaged, StagingRequest
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.domain.names import TableName
-from app.domain.table import TableId
-from app.domain.table_options import PartialUpdates
+from app.domain.model.names import TableName
+from app.domain.model.table import TableId
+from app.domain.model.table_options import PartialUpdates
 
 SELECT_BY_SCHEMA_ID = sa.text("""
     SELECT name FROM mirrorgate.tables WHERE state <> 'dropped' AND replicate_schema_ids ? :schema_id""")

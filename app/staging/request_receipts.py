@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import sqlalchemy as sa
 
-from app.domain.request_identity import Answer, RequestIdentity, StoredReceipt
+from app.domain.model.request_identity import Answer, RequestIdentity, StoredReceipt
 
 ReceiptId: TypeAlias = tuple[str, str, int]
 ProducerId: TypeAlias = tuple[str, str]

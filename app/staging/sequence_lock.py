@@ -10,8 +10,8 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from app.domain.table import BatchSequence, FileNumber, Generation, Table, TableId, TableState
-from app.domain.table_schema import SchemaVersion
+from app.domain.model.table import BatchSequence, FileNumber, Generation, Table, TableId, TableState
+from app.domain.model.table_schema import SchemaVersion
 from app.staging.driver_statements import driver_rows, numbers
 
 LOCK_COUNTERS: Final = """

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 import sqlalchemy as sa
 
-from app.domain.table import Generation, TableId
+from app.domain.model.table import Generation, TableId
 
 SELECT_POSITIONS = sa.text("""
     SELECT task, last_sequence FROM mirrorgate.source_positions

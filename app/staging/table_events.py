@@ -8,8 +8,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.domain.names import TableName
-from app.domain.table import Table
+from app.domain.model.names import TableName
+from app.domain.model.table import Table
 from app.telemetry import current_request_id
 
 INSERT_EVENT = sa.text("""

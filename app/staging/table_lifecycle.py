@@ -11,9 +11,9 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from app.domain.drop_plan import DropPlan
-from app.domain.names import TableName
-from app.domain.table import FileNumber, Generation, Table, TableState
+from app.domain.model.drop_plan import DropPlan
+from app.domain.model.names import TableName
+from app.domain.model.table import FileNumber, Generation, Table, TableState
 from app.errors import Code, RejectedInput
 from app.staging.leases import LOCK_LEASE
 from app.staging.sequence_lock import lock_counters

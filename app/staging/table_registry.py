@@ -4,13 +4,13 @@ from collections.abc import Collection, Mapping
 
 import sqlalchemy as sa
 
-from app.domain.drop_plan import DropPlan
-from app.domain.names import TableName
-from app.domain.source_name import SourceName
-from app.domain.source_routing import Route, route
-from app.domain.table import BatchSequence, Generation, Table, TableId, TableState
-from app.domain.table_options import TableOptions
-from app.domain.table_schema import SchemaVersion, TableSchema
+from app.domain.model.drop_plan import DropPlan
+from app.domain.model.names import TableName
+from app.domain.model.source_name import SourceName
+from app.domain.model.source_routing import Route, route
+from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
+from app.domain.model.table_options import TableOptions
+from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.staging.table_events import record_event
 
 _SELECT_TABLES = """
@@ -55,7 +55,7 @@ def find_table(connection: sa.Connection, name: TableName) -> Table | None:
 
 
 def find_route(connection: sa.Connection, source: SourceName) -> Route:
-    """Return the live table that a source's table feeds, see `app.domain.source_routing`."""
+    """Return the live table that a source's table feeds, see `app.domain.model.source_routing`."""
     sources = list(dict.fromkeys([source.folded, source.plain.folded]))
     parameters = {"sources": sources, "folded_name": source.plain.folded}
     return route(source, [_table(row) for row in connection.execute(SELECT_BY_ROUTE, parameters).mappings()])

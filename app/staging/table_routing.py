@@ -4,10 +4,10 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from app.domain.names import TableName
-from app.domain.source_name import SourceName
-from app.domain.table import TableId
-from app.domain.table_options import TableOptions, bad_option
+from app.domain.model.names import TableName
+from app.domain.model.source_name import SourceName
+from app.domain.model.table import TableId
+from app.domain.model.table_options import TableOptions, bad_option
 from app.errors import RejectedInput
 from app.staging.sequence_lock import lock_counters
 from app.staging.table_registry import find_route, find_table

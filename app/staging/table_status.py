@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from app.domain.table import TableId
+from app.domain.model.table import TableId
 
 SELECT_COUNTS = sa.text("""
     SELECT t.table_id, t.state_reason, c.last_sequence, c.published_through, c.recorded_file_number AS last_file,

@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
 from app.domain.landing_rows import LandingRows
-from app.domain.request_identity import Answer, RequestIdentity
-from app.domain.table import BatchSequence, Generation, Table, TableId
-from app.domain.table_schema import SchemaVersion
+from app.domain.model.request_identity import Answer, RequestIdentity
+from app.domain.model.table import BatchSequence, Generation, Table, TableId
+from app.domain.model.table_schema import SchemaVersion
 from app.staging.dead_letters import Settlement, TableLetters
 
 BlockKey: TypeAlias = tuple[TableId, Generation, SchemaVersion]

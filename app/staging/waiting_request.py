@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from app.domain.table import TableId
+from app.domain.model.table import TableId
 from app.errors import Code, TemporarilyUnavailable
 from app.staging.typed_batch import Receipt, StagingRequest
 from app.staging.untyped_request import UntypedRequest, typed_together

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from app.domain.table import Table, TableState
+from app.domain.model.table import Table, TableState
 from benchmarks.bench import Bench
 from benchmarks.costs import Costs
 from benchmarks.decoding import decoding_rate

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from app.cli import app
-from app.domain.table import Generation
+from app.domain.model.table import Generation
 from app.errors import Code
 from app.staging.quarantine_release import quarantined_by, release_if_still
 from app.staging.table_registry import quarantine_table

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.table_options import DEFAULT_OPTIONS
+from app.domain.model.table_options import DEFAULT_OPTIONS
 from tests.api.calls import Gateway, problem
 
 COLUMNS = {"id": "int64", "name": "string", "total": "decimal(12,2)"}

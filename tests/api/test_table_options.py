@@ -6,7 +6,7 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from app.domain.table_options import DEFAULT_OPTIONS
+from app.domain.model.table_options import DEFAULT_OPTIONS
 from tests.api.calls import Gateway, insert, problem
 from tests.api.conftest import ClientWith
 from tests.support.gateway_parts import current

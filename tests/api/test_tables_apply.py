@@ -16,7 +16,7 @@ from app.client.http import GatewayClient
 from app.client.table_manifest.export import written
 from app.client.table_manifest.table_plan import Action, plan_tables
 from app.client.table_manifest.tables_file import read_tables
-from app.domain.names import TableName
+from app.domain.model.names import TableName
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import Ended, Terminal
 from tests.declared_tables.tables import declared_tables

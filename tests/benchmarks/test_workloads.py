@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from app.domain.table import TableState
+from app.domain.model.table import TableState
 from benchmarks.figures.backlog import tenth_rates
 from benchmarks.peers import json_pandas
 from benchmarks.peers.runner import write_source

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from app.domain.landing_file import BuiltFile
+from app.domain.model.landing_file import BuiltFile
 from spark_jobs import build_files, drain_cycle
 from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace
 

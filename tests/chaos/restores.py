@@ -16,8 +16,8 @@ import psycopg
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from app.domain.landing_file import file_name
-from app.domain.table import FileNumber, TableState
+from app.domain.model.landing_file import file_name
+from app.domain.model.table import FileNumber, TableState
 from app.embedded import PrivatePostgres
 from app.landing.stock import PROCESSED
 from app.staging.database import open_engine

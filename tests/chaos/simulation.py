@@ -11,9 +11,9 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from app.domain.drop_plan import DropAction, DropPlan
-from app.domain.names import TableName
-from app.domain.table import TableState
+from app.domain.model.drop_plan import DropAction, DropPlan
+from app.domain.model.names import TableName
+from app.domain.model.table import TableState
 from app.errors import MirrorgateError
 from app.ingest import Accepted, arcion_json, replicate_json
 from app.staging.table_lifecycle import begin_drop, request_flush, set_publishing

@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
-from app.domain.landing_file import BuiltFile
-from app.domain.names import TableName
+from app.domain.model.landing_file import BuiltFile
+from app.domain.model.names import TableName
 from app.landing.local_zone import LocalZone
 from app.landing.publish import Scratch
 from app.landing.zone import LandingZone, RenameOutcome

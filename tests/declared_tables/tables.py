@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from app.client.table_manifest.table_plan import PresentTable
 from app.client.table_manifest.tables_file import DeclaredTable
-from app.domain.names import TableName, check_new_column_name
-from app.domain.table import Generation, TableState
-from app.domain.table_options import (
+from app.domain.model.names import TableName, check_new_column_name
+from app.domain.model.table import Generation, TableState
+from app.domain.model.table_options import (
     DEFAULT_OPTIONS,
     BinaryEncoding,
     ColumnOverride,
@@ -24,7 +24,7 @@ from app.domain.table_options import (
     SourceOrder,
     TableOptions,
 )
-from app.domain.table_schema import Column, ColumnType, TableSchema, TypeName
+from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
 from app.errors import RejectedInput
 
 TYPES = [*(str(name) for name in TypeName if name is not TypeName.DECIMAL), "decimal(38,9)"]

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from app.client.table_manifest.export import written
 from app.client.table_manifest.table_plan import Action, PresentTable, TablePlan, plan_tables
 from app.client.table_manifest.tables_file import DeclaredTable, read_tables
-from app.domain.names import TableName
-from app.domain.table import Generation, TableState
-from app.domain.table_options import (
+from app.domain.model.names import TableName
+from app.domain.model.table import Generation, TableState
+from app.domain.model.table_options import (
     DEFAULT_OPTIONS,
     ColumnOverride,
     InitialLoad,
@@ -19,7 +19,7 @@ from app.domain.table_options import (
     PartialUpdates,
     TableOptions,
 )
-from app.domain.table_schema import TableSchema, evolve
+from app.domain.model.table_schema import TableSchema, evolve
 from tests.declared_tables.tables import as_registered, declared_tables, earlier_tables
 from tests.support.schemas import schema_of
 

@@ -4,7 +4,7 @@ import pytest
 
 from app.domain.access.api_key import ApiKey, format_key, hash_secret
 from app.domain.access.rights import Grant, Principal, Right
-from app.domain.names import TableName
+from app.domain.model.names import TableName
 from app.errors import Code
 from tests.support.refusals import refused
 

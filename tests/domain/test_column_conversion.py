@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.domain.change import SourceValue
 from app.domain.column_conversion import BadValues, convert
-from app.domain.table_schema import ColumnType
+from app.domain.model.change import SourceValue
+from app.domain.model.table_schema import ColumnType
 
 TINY = Decimal("1E-38")
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.domain.change import SourceValue
 from app.domain.column_conversion import BadValues, convert, scalar
-from app.domain.table_options import BinaryEncoding
-from app.domain.table_schema import ColumnType
+from app.domain.model.change import SourceValue
+from app.domain.model.table_options import BinaryEncoding
+from app.domain.model.table_schema import ColumnType
 from app.domain.value_reading import PLAIN, ValueReading
 
 DIGITS = st.text("0123456789", max_size=6)

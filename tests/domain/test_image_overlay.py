@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.change import Change, Image, SourceValue
 from app.domain.completed_bytes import TooMuchTogether
 from app.domain.image_overlay import ImageOverlay, Layer
 from app.domain.landing_rows import landing_rows
-from app.domain.names import TableName
+from app.domain.model.change import Change, Image, SourceValue
+from app.domain.model.names import TableName
+from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
+from app.domain.model.table_options import PartialUpdates, TableOptions
+from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.domain.row_image import StoredImage, decode_image
-from app.domain.table import BatchSequence, Generation, Table, TableId, TableState
-from app.domain.table_options import PartialUpdates, TableOptions
-from app.domain.table_schema import SchemaVersion, TableSchema
 from app.errors import Code
 from tests.support.changes import delete, insert, update, upsert
 from tests.support.refusals import refused

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.landing_file import FileIdentity, content_digest, file_name, parse_file_name
-from app.domain.table import BatchSequence, FileNumber, Generation
+from app.domain.model.landing_file import FileIdentity, content_digest, file_name, parse_file_name
+from app.domain.model.table import BatchSequence, FileNumber, Generation
 
 NUMBERS = st.integers(1, 2**63 - 1)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.mirror_status import MirroredTable, find_mirrored, parse_tables
-from app.domain.names import TableName
+from app.domain.model.names import TableName
 
 AT = datetime(2026, 10, 8, 5, 7, 11, 66336, UTC)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from app.domain.names import TableName, check_column_name, check_new_column_name, check_new_table_name
-from app.domain.table_schema import evolve
+from app.domain.model.names import TableName, check_column_name, check_new_column_name, check_new_table_name
+from app.domain.model.table_schema import evolve
 from app.errors import Code
 from tests.support.refusals import refused
 from tests.support.schemas import schema_of

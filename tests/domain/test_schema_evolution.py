@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.domain.table_schema import TableSchema, evolve
+from app.domain.model.table_schema import TableSchema, evolve
 from app.errors import Code
 from tests.support.refusals import refused
 from tests.support.schemas import schema_of

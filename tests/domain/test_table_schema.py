@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from app.domain.table_schema import ROW_MARKER_FIELD, Column, ColumnType, TableSchema
+from app.domain.model.table_schema import ROW_MARKER_FIELD, Column, ColumnType, TableSchema
 from app.errors import Code
 from tests.support.refusals import refused
 from tests.support.schemas import schema_of

@@ -6,7 +6,7 @@ import pytest
 
 from app.domain.access.rights import Credential, Grant, Principal, Right
 from app.domain.access.token_claims import credential_of, subject_of
-from app.domain.names import TableName
+from app.domain.model.names import TableName
 from app.errors import Code
 from tests.support.refusals import refused
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from app.domain import typed_columns
 from app.domain.landing_rows import RowRules, landing_rows
-from app.domain.table_options import BinaryEncoding, ColumnOverride, TableOptions
+from app.domain.model.table_options import BinaryEncoding, ColumnOverride, TableOptions
 from app.errors import RejectedInput
 from tests.support.changes import insert
 from tests.support.schemas import schema_of

@@ -8,7 +8,7 @@ from threading import Event, Thread
 import pytest
 import sqlalchemy as sa
 
-from app.domain.table import TableState
+from app.domain.model.table import TableState
 from app.errors import Code, InvariantBroken, TemporarilyUnavailable
 from app.landing.zone_owner import OWNER
 from spark_jobs import drain_cycle, publishing

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from app.domain.landing_file import file_name
-from app.domain.table import FileNumber, TableState
+from app.domain.model.landing_file import file_name
+from app.domain.model.table import FileNumber, TableState
 from app.staging.quarantine_release import release
 from spark_jobs.drain_cycle import DrainCycle
 from tests.drain.conftest import NewDrain

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from app.domain.landing_file import file_name
-from app.domain.table import FileNumber, TableState
+from app.domain.model.landing_file import file_name
+from app.domain.model.table import FileNumber, TableState
 from app.landing.local_zone import LocalZone, open_regular
 from app.landing.zone import PathKind
 from tests.drain.conftest import NewDrain

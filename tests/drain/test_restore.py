@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from app.domain.landing_file import file_name
-from app.domain.table import FileNumber, TableState
-from app.domain.table_options import TableOptions
+from app.domain.model.landing_file import file_name
+from app.domain.model.table import FileNumber, TableState
+from app.domain.model.table_options import TableOptions
 from app.landing.stock import PROCESSED
 from app.staging.database import open_engine
 from tests.drain.conftest import NewDrain

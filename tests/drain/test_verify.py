@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from app.domain.landing_file import file_name
-from app.domain.table import FileNumber
+from app.domain.model.landing_file import file_name
+from app.domain.model.table import FileNumber
 from app.landing.local_zone import LocalZone
 from app.verify_tables import require_own_zone, verify_table
 from tests.drain.conftest import NewDrain

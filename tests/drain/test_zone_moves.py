@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from app.domain.table import TableState
+from app.domain.model.table import TableState
 from app.errors import Code, Misconfigured
 from app.landing.open_zone import ZonePlace
 from app.staging.landing_zone import present_zone

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from app.domain.change import Change, Image, Operation
-from app.domain.names import TableName
-from app.domain.source_name import SourceName
+from app.domain.model.change import Change, Image, Operation
+from app.domain.model.names import TableName
+from app.domain.model.source_name import SourceName
 from app.errors import Code
 from app.formats.arcion import AddressedChange, decode_arcion
 from tests.support.refusals import refused

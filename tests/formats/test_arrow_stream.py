@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.input_limits import InputLimits
+from app.domain.model.input_limits import InputLimits
 from app.errors import Code, RejectedInput
 from app.formats.arrow_stream import MAX_ARRAYS, decode_arrow_stream
 from tests.fuzz.arrow_mutants import made, messages

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from app.domain.input_limits import InputLimits
+from app.domain.model.input_limits import InputLimits
 from app.errors import Code
 from app.formats.arcion import decode_arcion
 from app.formats.arcion_csv import MAX_FIELDS, decode_arcion_csv

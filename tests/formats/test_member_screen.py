@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.names import TableName
+from app.domain.model.names import TableName
 from app.errors import Code, RejectedInput
 from app.formats import member_screen, strict_json
 from app.formats.arcion import ArcionMessage, decode_arcion

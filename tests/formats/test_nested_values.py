@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.input_limits import InputLimits
+from app.domain.model.input_limits import InputLimits
 from app.errors import Code
 from app.formats.arcion import decode_arcion
 from app.formats.arcion_plain import decode_plain

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.domain.change import Change, Image, Operation
-from app.domain.source_name import SourceName
+from app.domain.model.change import Change, Image, Operation
+from app.domain.model.source_name import SourceName
 from app.errors import Code
 from app.formats.replicate import DataChange, ReplicateRequest, decode_replicate
 from app.formats.replicate_metadata import SourceColumn, TableMetadata

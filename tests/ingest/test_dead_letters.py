@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.domain import dead_letter
 from app.domain.access.rights import Principal, Right
-from app.domain.request_identity import RequestIdentity
+from app.domain.model import dead_letter
+from app.domain.model.request_identity import RequestIdentity
 from app.errors import Code
 from app.formats.csv_layout import CsvLayout, CsvMode
 from app.ingest import Accepted, arcion_json

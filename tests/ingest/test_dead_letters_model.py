@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.domain.names import TableName
+from app.domain.model.names import TableName
 from app.errors import RejectedInput
 from app.formats.csv_layout import CsvLayout, CsvMode
 from app.ingest import Decode, arcion_csv, arcion_json, replicate_json

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.domain.names import TableName
+from app.domain.model.names import TableName
 from app.errors import Code, TemporarilyUnavailable
 from app.formats.arcion_csv import CsvLayout, CsvMode
 from app.ingest import Decode, arcion_csv, arcion_json, replicate_json

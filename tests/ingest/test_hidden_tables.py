@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 
 from app.domain.access.rights import Principal, Right
-from app.domain.names import TableName
-from app.domain.source_name import SourceName
+from app.domain.model.names import TableName
+from app.domain.model.source_name import SourceName
 from app.ingest.directory import TableDirectory
 from tests.support.gateway_parts import registered
 from tests.support.schemas import schema_of

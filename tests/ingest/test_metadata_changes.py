@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.names import TableName
+from app.domain.model.names import TableName
 from app.errors import Code
 from app.staging.table_events import list_events
 from tests.support.gate import Gate

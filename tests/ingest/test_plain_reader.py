@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.domain.input_limits import UNLIMITED
-from app.domain.source_name import SourceName
+from app.domain.model.input_limits import UNLIMITED
+from app.domain.model.source_name import SourceName
 from app.errors import Code, RejectedInput
 from app.ingest import arcion_json, plain_reader
 from app.ingest.directory import NotRemembered, TableDirectory

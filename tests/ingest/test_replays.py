@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.domain.dead_letter import LetterState
-from app.domain.drop_plan import DropAction, DropPlan
-from app.domain.names import TableName
-from app.domain.table import Generation
+from app.domain.model.dead_letter import LetterState
+from app.domain.model.drop_plan import DropAction, DropPlan
+from app.domain.model.names import TableName
+from app.domain.model.table import Generation
 from app.errors import Code, RejectedInput
 from app.formats.csv_layout import CsvLayout, CsvMode
 from app.formats.replicate_history import MAX_EARLIER_VERSIONS

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.table import Epoch, FileNumber, TableId
+from app.domain.model.table import Epoch, FileNumber, TableId
 from app.landing.local_zone import LocalZone
 from app.landing.publish import Scratch, revoke_older_epochs
 from app.landing.scratch_sweep import (

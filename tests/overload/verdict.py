@@ -7,8 +7,8 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from app.domain.arrow.payload import decode_payload
-from app.domain.table import Generation, TableId
-from app.domain.table_schema import SchemaVersion
+from app.domain.model.table import Generation, TableId
+from app.domain.model.table_schema import SchemaVersion
 from app.staging.table_registry import schema_of_version
 from tests.overload.callers import Journal
 

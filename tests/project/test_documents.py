@@ -8,7 +8,7 @@ from typing import get_type_hints
 
 import pytest
 
-from app.domain.table_options import DEFAULT_OPTIONS, TableOptions
+from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.errors import Code
 from app.settings import PREFIX, Settings
 from tests.project.facts import REPOSITORY, direct_requirements

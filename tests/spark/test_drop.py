@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from app.domain.drop_plan import DropAction, DropPlan
-from app.domain.names import TableName
-from app.domain.table import FileNumber, Generation, TableState
-from app.domain.table_options import TableOptions
+from app.domain.model.drop_plan import DropAction, DropPlan
+from app.domain.model.names import TableName
+from app.domain.model.table import FileNumber, Generation, TableState
+from app.domain.model.table_options import TableOptions
 from app.landing.local_zone import LocalZone
 from app.staging.table_lifecycle import begin_drop, request_flush, request_repair, set_publishing
 from app.staging.table_registration import register_table

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from app.domain.names import TableName
-from app.domain.table import FileNumber, Generation, TableState
+from app.domain.model.names import TableName
+from app.domain.model.table import FileNumber, Generation, TableState
 from app.errors import Code
 from app.landing.local_zone import LocalZone
 from app.staging import retention

@@ -8,8 +8,8 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from app.api.schemas.table_status import table_statuses
-from app.domain.drop_plan import DropAction, DropPlan
-from app.domain.table import Table, TableState
+from app.domain.model.drop_plan import DropAction, DropPlan
+from app.domain.model.table import Table, TableState
 from app.landing.open_zone import ZonePlace
 from app.staging.table_lifecycle import begin_drop
 from spark_jobs.drain_cycle import DrainCycle

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.domain.table import TableId, TableState
+from app.domain.model.table import TableId, TableState
 from app.errors import Code, InvariantBroken
 from app.landing.local_zone import LocalZone
 from tests.spark.conftest import NewWorker, drain, end_lease

@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
-from app.domain.drop_plan import DropAction, DropPlan
-from app.domain.names import TableName
-from app.domain.table import FileNumber, Generation, Table
-from app.domain.table_options import TableOptions
+from app.domain.model.drop_plan import DropAction, DropPlan
+from app.domain.model.names import TableName
+from app.domain.model.table import FileNumber, Generation, Table
+from app.domain.model.table_options import TableOptions
 from app.staging.table_lifecycle import begin_drop, request_repair
 from app.staging.table_registration import register_table
 from tests.spark.conftest import NewWorker, drain, end_lease

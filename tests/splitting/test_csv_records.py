@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from app.client.chunking.csv_records import split_csv
 from app.client.chunking.parts import Limits, Part, places_of
-from app.domain.change import Change
+from app.domain.model.change import Change
 from app.errors import Code
 from app.formats.arcion_csv import CsvChanges, decode_arcion_csv
 from app.formats.csv_layout import CsvLayout, CsvMode

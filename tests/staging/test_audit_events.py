@@ -9,8 +9,8 @@ import sqlalchemy as sa
 import structlog
 
 from app.domain.access.rejections import CountedRefusal, Refusal
-from app.domain.names import TableName
-from app.domain.table import Generation, TableState
+from app.domain.model.names import TableName
+from app.domain.model.table import Generation, TableState
 from app.staging.access_journal import USE_SECONDS, AccessJournal
 from app.staging.audit_events import AuditEvent, AuditFilter, count_refusals, list_audit, record_act
 from app.staging.table_lifecycle import set_publishing

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.domain.dead_letter import LetterFormat, NewLetter, RefusedMessage, WrittenMessage
-from app.domain.drop_plan import DropAction, DropPlan
-from app.domain.table import BatchSequence, Table
-from app.domain.table_options import DeadLetters, TableOptions
+from app.domain.model.dead_letter import LetterFormat, NewLetter, RefusedMessage, WrittenMessage
+from app.domain.model.drop_plan import DropAction, DropPlan
+from app.domain.model.table import BatchSequence, Table
+from app.domain.model.table_options import DeadLetters, TableOptions
 from app.errors import Code, Problem
 from app.staging.dead_letters import (
     Settlement,

@@ -8,9 +8,9 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.arrow.payload import decode_payload
-from app.domain.landing_file import BatchRange
-from app.domain.table import BatchSequence, Table
-from app.domain.table_schema import TableSchema
+from app.domain.model.landing_file import BatchRange
+from app.domain.model.table import BatchSequence, Table
+from app.domain.model.table_schema import TableSchema
 from app.errors import Code, TemporarilyUnavailable
 from app.staging.group_commit import MANY, GroupCommit
 from app.staging.staged_blocks import read_payloads

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
-from app.domain.table import Table
+from app.domain.model.table import Table
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.staging import database
 from app.staging.commit_outcome import OpenTransaction, committed, open_transaction

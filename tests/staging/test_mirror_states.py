@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 
 from app.domain.mirror_status import MirroredTable
-from app.domain.table import Generation, Table, TableId
+from app.domain.model.table import Generation, Table, TableId
 from app.staging.mirror_states import MirrorState, claim_reading, mirror_states, note_folder_gone, record_mirrored
 from tests.support import sql
 from tests.support.gateway_parts import dropping, registered

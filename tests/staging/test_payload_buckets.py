@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.domain.landing_file import BatchRange
-from app.domain.table import BatchSequence, Table
+from app.domain.model.landing_file import BatchRange
+from app.domain.model.table import BatchSequence, Table
 from app.staging import retention
 from app.staging.payload_buckets import find_buckets
 from app.staging.retention import TRY_LOCK, run_retention

@@ -9,8 +9,8 @@ from threading import Barrier
 import pytest
 import sqlalchemy as sa
 
-from app.domain.request_identity import RequestIdentity
-from app.domain.table import Table
+from app.domain.model.request_identity import RequestIdentity
+from app.domain.model.table import Table
 from app.errors import Code, RejectedInput
 from app.staging.group_commit import GroupCommit
 from app.staging.request_receipts import find_producer, purge_receipts

@@ -8,9 +8,9 @@ import pytest
 import sqlalchemy as sa
 from prometheus_client import REGISTRY
 
+from app.domain.model.table import BatchSequence, Table
+from app.domain.model.table_options import BinaryEncoding, ColumnOverride, TableOptions
 from app.domain.row_image import StoredImage
-from app.domain.table import BatchSequence, Table
-from app.domain.table_options import BinaryEncoding, ColumnOverride, TableOptions
 from app.errors import Code
 from app.staging.database import open_engine
 from app.staging.group_commit import GroupCommit

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from app.domain.table import Table
+from app.domain.model.table import Table
 from app.errors import Code, TemporarilyUnavailable
 from app.staging import bounded_connection, kept_connection
 from app.staging.bounded_connection import KEEPALIVES

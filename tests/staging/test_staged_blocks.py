@@ -4,8 +4,8 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.arrow.payload import decode_payload, payload_digest
-from app.domain.landing_file import BatchRange
-from app.domain.table import BatchSequence, Generation
+from app.domain.model.landing_file import BatchRange
+from app.domain.model.table import BatchSequence, Generation
 from app.staging.group_commit import GroupCommit
 from app.staging.staged_blocks import BatchStatus, find_batch, pending_blocks, read_payloads
 from tests.support import sql

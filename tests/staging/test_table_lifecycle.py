@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 import sqlalchemy as sa
 
-from app.domain.drop_plan import DropAction, DropPlan
-from app.domain.names import TableName
-from app.domain.table import Epoch, FileNumber, Generation, Table, TableState
-from app.domain.table_options import TableOptions
+from app.domain.model.drop_plan import DropAction, DropPlan
+from app.domain.model.names import TableName
+from app.domain.model.table import Epoch, FileNumber, Generation, Table, TableState
+from app.domain.model.table_options import TableOptions
 from app.errors import Code, InvariantBroken
 from app.staging.group_commit import GroupCommit
 from app.staging.quarantine_release import release

@@ -6,9 +6,9 @@ from threading import Barrier
 import pytest
 import sqlalchemy as sa
 
-from app.domain.names import TableName
-from app.domain.table import Generation, TableId, TableState
-from app.domain.table_schema import SchemaVersion, TableSchema
+from app.domain.model.names import TableName
+from app.domain.model.table import Generation, TableId, TableState
+from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.errors import Code, TemporarilyUnavailable
 from app.staging import database
 from app.staging.database import open_engine, translated_errors

@@ -2,7 +2,7 @@
 
 import sqlalchemy as sa
 
-from app.domain.table import TableId
+from app.domain.model.table import TableId
 from app.staging.table_status import TableCounts, count_tables
 from tests.support.changes import update
 from tests.support.gateway_parts import registered, stage, typed

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
+from app.domain.model.table import Table
 from app.domain.readiness import FAILURE_COUNTS_SECONDS, OK, judge_writer
-from app.domain.table import Table
 from app.errors import Code, TemporarilyUnavailable
 from app.staging import writer_probe
 from app.staging.database import open_engine

@@ -1,6 +1,6 @@
 """Changes in one line; their images stand at `/before` and `/after`, as Arcion has them."""
 
-from app.domain.change import Change, Image, Operation
+from app.domain.model.change import Change, Image, Operation
 
 
 def insert(after: Image, index: int = 0) -> Change:

@@ -5,8 +5,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.domain.dead_letter import LetterState
-from app.domain.names import TableName
+from app.domain.model.dead_letter import LetterState
+from app.domain.model.names import TableName
 from app.ingest import Replays
 from app.ingest.replay import ReplayedLetters
 from app.staging.dead_letters import StoredLetter, list_letters, read_message

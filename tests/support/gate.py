@@ -11,10 +11,10 @@ import sqlalchemy as sa
 
 from app.domain.access.rights import Principal, Right
 from app.domain.arrow.payload import decode_payload
-from app.domain.names import TableName
-from app.domain.table import Generation, Table, TableId
-from app.domain.table_options import TableOptions
-from app.domain.table_schema import SchemaVersion, TableSchema
+from app.domain.model.names import TableName
+from app.domain.model.table import Generation, Table, TableId
+from app.domain.model.table_options import TableOptions
+from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.formats.arcion_csv import CsvLayout
 from app.ingest import Accepted, Decode, Ingest, arcion_csv, arcion_json, rehearse, replicate_json
 from app.ingest.rehearsal import Rehearsal

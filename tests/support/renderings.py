@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from app.domain.change import Change
-from app.domain.table_schema import TableSchema
+from app.domain.model.change import Change
+from app.domain.model.table_schema import TableSchema
 from app.formats.arcion import decode_arcion
 from app.formats.arcion_csv import CsvLayout, CsvMode, decode_arcion_csv
 from app.formats.replicate import decode_replicate

@@ -5,8 +5,8 @@ from dataclasses import replace
 import sqlalchemy as sa
 
 from app.domain.arrow.payload import decode_payload, payload_digest
-from app.domain.landing_file import BatchRange
-from app.domain.table import BatchSequence, Table
+from app.domain.model.landing_file import BatchRange
+from app.domain.model.table import BatchSequence, Table
 from app.staging.payload_buckets import find_buckets
 from app.staging.retention import RetentionLimits, RetentionReport, run_retention
 from app.staging.staged_blocks import read_payloads

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from app.domain.table_schema import Column, ColumnType, TableSchema
+from app.domain.model.table_schema import Column, ColumnType, TableSchema
 
 
 def schema_of(columns: Mapping[str, str], keys: Iterable[str] = (), required: Iterable[str] = ()) -> TableSchema:

@@ -18,8 +18,8 @@ from app.domain.access.api_key import ApiKey, hash_secret, looks_like_a_token
 from app.domain.access.rate_limit import NO_LIMITS
 from app.domain.access.rights import EVERY_TABLE, Credential, Grant, Principal, Right
 from app.domain.access.token_claims import SUBJECT_PREFIX
-from app.domain.names import TableName
-from app.domain.source_name import SourceName
+from app.domain.model.names import TableName
+from app.domain.model.source_name import SourceName
 from app.errors import Code, MirrorgateError, RejectedInput
 from app.staging.access_journal import AccessJournal
 from app.staging.api_keys import StoredKey, find_key

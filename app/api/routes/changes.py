@@ -34,7 +34,7 @@ from app.api.routes.identity_headers import IdentityHeaders
 from app.api.schemas.changes import AcceptedModel, DryRunModel
 from app.api.server.query_parameters import query_of, read_parameters
 from app.domain.access.rights import Principal, Right
-from app.domain.names import TableName
+from app.domain.model.names import TableName
 from app.errors import Code, RejectedInput
 from app.ingest import Accepted, ArrowLoad, Decode, arcion_csv, arcion_json, rehearse, replicate_json
 from app.telemetry import ACCEPTED_CHANGES, DEAD_LETTERS

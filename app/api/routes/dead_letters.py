@@ -20,9 +20,9 @@ from app.api.schemas.dead_letters import (
     ReplayedModel,
 )
 from app.domain.access.rights import Principal
-from app.domain.dead_letter import MOST_BYTES, LetterFormat, LetterState
-from app.domain.names import TableName
-from app.domain.table import Generation, Table
+from app.domain.model.dead_letter import MOST_BYTES, LetterFormat, LetterState
+from app.domain.model.names import TableName
+from app.domain.model.table import Generation, Table
 from app.ingest import Replays
 from app.staging.database import Connection, translated_errors
 from app.staging.dead_letters import StoredLetter, discard_letters, find_letter, list_letters, read_message

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from app.api.server.query_parameters import Parameters
 from app.domain.access.rights import Principal
-from app.domain.request_identity import RequestIdentity, fingerprint
+from app.domain.model.request_identity import RequestIdentity, fingerprint
 from app.errors import Code, RejectedInput
 
 _NAME: Final = re.compile(r"[\x21-\x7e]{1,255}")

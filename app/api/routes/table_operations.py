@@ -13,10 +13,10 @@ from app.api.schemas.operations import EventModel, EventsModel, RecreateTable, R
 from app.api.schemas.status import TableModel
 from app.api.schemas.table_status import declared_schema, given_options, table_statuses
 from app.domain.access.rights import Principal
-from app.domain.drop_plan import DropAction, DropPlan
-from app.domain.names import TableName
-from app.domain.table import FileNumber, Generation, Table, TableState
-from app.domain.table_options import TableOptions
+from app.domain.model.drop_plan import DropAction, DropPlan
+from app.domain.model.names import TableName
+from app.domain.model.table import FileNumber, Generation, Table, TableState
+from app.domain.model.table_options import TableOptions
 from app.staging.database import Connection, translated_errors
 from app.staging.quarantine_release import release
 from app.staging.table_events import list_events

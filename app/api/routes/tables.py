@@ -11,10 +11,10 @@ from app.api.schemas.changes import BatchModel
 from app.api.schemas.status import TableModel, TablesModel
 from app.api.schemas.table_status import declared_schema, given_options, table_statuses
 from app.api.schemas.tables import FileModel, FilesModel, RegisterTable, RowImagesModel
-from app.domain.landing_file import file_name
-from app.domain.names import TableName
-from app.domain.table import BatchSequence, FileNumber, Generation, Table
-from app.domain.table_options import TableOptions
+from app.domain.model.landing_file import file_name
+from app.domain.model.names import TableName
+from app.domain.model.table import BatchSequence, FileNumber, Generation, Table
+from app.domain.model.table_options import TableOptions
 from app.errors import Code, RejectedInput
 from app.staging.database import Connection, translated_errors
 from app.staging.landing_ledger import list_files

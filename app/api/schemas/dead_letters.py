@@ -4,7 +4,7 @@ from datetime import datetime
 
 from app.api.schemas.changes import ReceiptModel
 from app.api.schemas.common import Model
-from app.domain.dead_letter import LetterFormat, LetterState
+from app.domain.model.dead_letter import LetterFormat, LetterState
 
 
 class LetterErrorModel(Model):

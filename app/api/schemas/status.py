@@ -6,7 +6,7 @@ from pydantic import Field
 
 from app.api.schemas.common import Model
 from app.api.schemas.tables import TableOptionsModel
-from app.domain.table import TableState
+from app.domain.model.table import TableState
 
 
 class LagModel(Model):

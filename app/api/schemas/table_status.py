@@ -14,9 +14,9 @@ from app.api.schemas.status import (
 )
 from app.api.schemas.tables import ColumnModel, RegisterTable, TableOptionsModel
 from app.domain.arrow.schema_flatbuffer import columns_of, schema_from_bytes
-from app.domain.landing_file import file_name
-from app.domain.table import FileNumber, Table
-from app.domain.table_schema import Column, ColumnType, TableSchema
+from app.domain.model.landing_file import file_name
+from app.domain.model.table import FileNumber, Table
+from app.domain.model.table_schema import Column, ColumnType, TableSchema
 from app.errors import Code, Problem, RejectedInput
 from app.staging.database import Connection
 from app.staging.mirror_states import MirrorState, mirror_states

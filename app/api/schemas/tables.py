@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import ConfigDict, Field
 
 from app.api.schemas.common import Model
-from app.domain.table_options import (
+from app.domain.model.table_options import (
     BinaryEncoding,
     DeadLetters,
     DroppedColumns,

@@ -14,10 +14,10 @@ from app.client.http import GatewayClient
 from app.client.table_manifest.export import written
 from app.client.table_manifest.table_plan import Action, Plan, PresentTable, TablePlan, plan_tables, registration
 from app.client.table_manifest.tables_file import DeclaredTable, read_tables
-from app.domain.names import TableName
-from app.domain.table import Generation, TableState
-from app.domain.table_options import TableOptions
-from app.domain.table_schema import TableSchema
+from app.domain.model.names import TableName
+from app.domain.model.table import Generation, TableState
+from app.domain.model.table_options import TableOptions
+from app.domain.model.table_schema import TableSchema
 from app.errors import Code, MirrorgateError, RejectedInput
 
 _STANDARD_INPUT: Final = Path("-")

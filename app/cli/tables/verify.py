@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from app.cli.common import tables
 
 if TYPE_CHECKING:
-    from app.domain.table import Table
+    from app.domain.model.table import Table
     from app.staging.database import Engine
     from app.verify_tables import Verified
 
@@ -62,8 +62,8 @@ def verify(
 
 def _chosen(engine: "Engine", table: str | None) -> "list[Table]":
     """The tables to compare; one that is being dropped has nothing to compare."""
-    from app.domain.names import TableName
-    from app.domain.table import TableState
+    from app.domain.model.names import TableName
+    from app.domain.model.table import TableState
     from app.errors import Code, RejectedInput
     from app.staging.database import translated_errors
     from app.staging.table_registry import find_table, list_tables

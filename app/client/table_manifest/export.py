@@ -6,8 +6,8 @@ from typing import Any
 import yaml
 
 from app.client.table_manifest.table_plan import PresentTable
-from app.domain.table_options import DEFAULT_OPTIONS
-from app.domain.table_schema import Column
+from app.domain.model.table_options import DEFAULT_OPTIONS
+from app.domain.model.table_schema import Column
 
 
 def written(tables: Iterable[PresentTable], *, all_options: bool = False) -> str:

@@ -10,10 +10,10 @@ from enum import StrEnum
 from typing import Any
 
 from app.client.table_manifest.tables_file import DeclaredTable
-from app.domain.names import TableName
-from app.domain.table import Generation, TableState
-from app.domain.table_options import DEFAULT_OPTIONS, NewColumns, TableOptions
-from app.domain.table_schema import Column, TableSchema, evolve
+from app.domain.model.names import TableName
+from app.domain.model.table import Generation, TableState
+from app.domain.model.table_options import DEFAULT_OPTIONS, NewColumns, TableOptions
+from app.domain.model.table_schema import Column, TableSchema, evolve
 from app.errors import RejectedInput
 
 

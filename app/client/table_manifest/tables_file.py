@@ -6,9 +6,9 @@ from enum import EnumType
 from typing import Any, Final, get_type_hints
 
 from app.client.table_manifest.yaml_text import Entry, Findings, Misplaced, read_yaml
-from app.domain.names import TableName, check_column_name
-from app.domain.table_options import DEFAULT_OPTIONS, ColumnOverride, TableOptions
-from app.domain.table_schema import Column, ColumnType, TableSchema, TypeName
+from app.domain.model.names import TableName, check_column_name
+from app.domain.model.table_options import DEFAULT_OPTIONS, ColumnOverride, TableOptions
+from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeName
 from app.errors import Code, RejectedInput
 
 _TYPES: Final = [*(name.value for name in TypeName if name is not TypeName.DECIMAL), "decimal(p,s)"]

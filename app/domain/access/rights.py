@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from app.domain.access.rate_limit import NO_LIMITS, RateLimits
-from app.domain.names import TableName
-from app.domain.source_name import SourceName
+from app.domain.model.names import TableName
+from app.domain.model.source_name import SourceName
 
 EVERY_TABLE: Final = "*"
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from app.domain.arrow.fields import read_fields
 from app.domain.arrow.flatbuffer import Damaged, FlatTable
-from app.domain.names import ROW_MARKER
-from app.domain.table_schema import MAX_DECIMAL_DIGITS, Column, ColumnType, TypeName
+from app.domain.model.names import ROW_MARKER
+from app.domain.model.table_schema import MAX_DECIMAL_DIGITS, Column, ColumnType, TypeName
 from app.errors import Code, RejectedInput
 
 _CONTINUATION: Final = b"\xff\xff\xff\xff"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.names import TableName
+from app.domain.model.names import TableName
 from app.formats.arcion import decode_arcion
 from app.formats.arcion_address import address_hashes, java_hash
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.change import Operation
+from app.domain.model.change import Operation
 from app.errors import Code, RejectedInput
 from app.formats.arcion_csv import csv_records, decode_arcion_csv
 from app.formats.csv_layout import CsvLayout, CsvMode

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.access.rights import Principal, Right
-from app.domain.names import TableName
+from app.domain.model.names import TableName
 from app.errors import Code
 from app.ingest import Accepted, Ingest, replicate_json
 from app.staging.group_commit import GroupCommit

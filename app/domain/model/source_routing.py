@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from app.domain.source_name import SourceName
-from app.domain.table import Table
+from app.domain.model.source_name import SourceName
+from app.domain.model.table import Table
 
 
 class Route(NamedTuple):

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
-from app.domain.table import BatchSequence, Epoch, FileNumber, Generation, TableId
-from app.domain.table_schema import SchemaVersion
+from app.domain.model.table import BatchSequence, Epoch, FileNumber, Generation, TableId
+from app.domain.model.table_schema import SchemaVersion
 
 FOOTER_PREFIX: Final = "mirrorgate."
 _NAME: Final = re.compile(r"(\d{20})\.parquet", re.ASCII)

@@ -7,7 +7,7 @@ a table of the gateway (`?table=`) are compared without regard to letter case, a
 import re
 from typing import Final, NamedTuple
 
-from app.domain.names import MAX_TEXT_BYTES, TableName, is_bounded
+from app.domain.model.names import MAX_TEXT_BYTES, TableName, is_bounded
 from app.errors import Code, RejectedInput
 
 _PART: Final = re.compile(r'"((?:[^"]|"")+)"|([^".][^.]*)')

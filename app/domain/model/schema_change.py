@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from app.domain.table import Table
+from app.domain.model.table import Table
 
 
 def schema_change(before: Table, after: Table) -> Mapping[str, Any]:

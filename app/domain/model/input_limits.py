@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from app.domain.change import Change, SourceValue
-from app.domain.json_pointer import pointer_to
+from app.domain.model.change import Change, SourceValue
+from app.domain.model.json_pointer import pointer_to
 from app.domain.written_number import as_json
 from app.errors import Code, Problem, RejectedInput
 

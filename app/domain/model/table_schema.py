@@ -9,7 +9,7 @@ from typing import Any, Final, NewType, assert_never
 
 import pyarrow as pa
 
-from app.domain.names import ROW_MARKER, check_column_name, check_new_column_name
+from app.domain.model.names import ROW_MARKER, check_column_name, check_new_column_name
 from app.errors import Code, RejectedInput
 
 SchemaVersion = NewType("SchemaVersion", int)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from app.domain.names import TableName
-from app.domain.table_options import TableOptions
-from app.domain.table_schema import TableSchema
+from app.domain.model.names import TableName
+from app.domain.model.table_options import TableOptions
+from app.domain.model.table_schema import TableSchema
 
 
 class DropAction(StrEnum):

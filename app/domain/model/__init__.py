@@ -1,0 +1,1 @@
+"""The nouns: tables, schemas, options, changes, landing files."""
