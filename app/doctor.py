@@ -12,16 +12,16 @@ from typing import Final
 
 import structlog
 
-from app.domain.database_findings import judge_clock, judge_database
-from app.domain.finding import Finding, Outcome, unsafe_among
-from app.domain.machine_findings import (
+from app.domain.preflight.database_findings import judge_clock, judge_database
+from app.domain.preflight.finding import Finding, Outcome, unsafe_among
+from app.domain.preflight.machine_findings import (
     judge_descriptor_limit,
     judge_memory,
     judge_space,
     judge_variables,
     judge_versions,
 )
-from app.domain.zone_findings import ZoneCheck, judge_zone
+from app.domain.preflight.zone_findings import ZoneCheck, judge_zone
 from app.errors import Code, MirrorgateError, Misconfigured
 from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.probe import probe_zone

@@ -12,8 +12,8 @@ from typing import Final, Self
 
 import structlog
 
-from app.domain.finding import Finding, Outcome
-from app.domain.machine_findings import judge_descriptor_limit, judge_descriptors, judge_space
+from app.domain.preflight.finding import Finding, Outcome
+from app.domain.preflight.machine_findings import judge_descriptor_limit, judge_descriptors, judge_space
 
 log = structlog.get_logger()
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from app.domain.finding import Finding, Outcome
-from app.domain.machine_findings import bytes_text, judge_memory
+from app.domain.preflight.finding import Finding, Outcome
+from app.domain.preflight.machine_findings import bytes_text, judge_memory
 from app.errors import Code, Misconfigured
 from app.settings import LOOPBACK, PREFIX, Settings
 

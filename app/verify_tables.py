@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from app.domain.model.table import FileNumber, Table, TableState
-from app.domain.zone_findings import ZoneCheck
+from app.domain.preflight.zone_findings import ZoneCheck
 from app.errors import Code, Misconfigured
 from app.landing.folder_marker import marker_instead
 from app.landing.open_zone import ZonePlace, open_zone

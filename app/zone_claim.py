@@ -5,7 +5,7 @@ of the installation keeps two drains of one database from claiming different zon
 """
 
 from app.domain.landing_zone import KnownZone
-from app.domain.zone_findings import Seen
+from app.domain.preflight.zone_findings import Seen
 from app.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
 from app.landing.open_zone import ZonePlace
 from app.landing.retries import TryAgain

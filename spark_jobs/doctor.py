@@ -14,9 +14,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from app.doctor import installed_versions, landing_place
-from app.domain.finding import Finding
-from app.domain.machine_findings import ExecutorFacts, judge_executors
-from app.domain.zone_findings import Seen, ZoneCheck, judge_seen
+from app.domain.preflight.finding import Finding
+from app.domain.preflight.machine_findings import ExecutorFacts, judge_executors
+from app.domain.preflight.zone_findings import Seen, ZoneCheck, judge_seen
 from app.errors import MirrorgateError
 from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.probe import clean_up, probe_folder

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table as Grid
 
-from app.domain.finding import Finding, Outcome, unsafe_among
+from app.domain.preflight.finding import Finding, Outcome, unsafe_among
 from app.errors import Code, Misconfigured
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ After each the path is looked at: what the service answered says less than what 
 from collections.abc import Callable, Iterator
 from uuid import uuid4
 
-from app.domain.zone_findings import Seen, ZoneCheck
+from app.domain.preflight.zone_findings import Seen, ZoneCheck
 from app.landing.adls_client import AdlsClient, Found
 from app.landing.retries import Refused, Retries
 from app.landing.zone import LandingZone

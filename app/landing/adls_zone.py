@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import structlog
 
-from app.domain.zone_findings import Seen
+from app.domain.preflight.zone_findings import Seen
 from app.landing.adls_client import AdlsClient, Found
 from app.landing.adls_conditions import heeded_conditions
 from app.landing.retries import Refused, Retries, TryAgain

@@ -4,7 +4,7 @@ import time
 
 import sqlalchemy as sa
 
-from app.domain.readiness import GatewayFacts
+from app.domain.preflight.readiness import GatewayFacts
 from app.staging.leases import IS_ALIVE
 from app.staging.table_failures import FAILING_AFTER, IS_FAILING
 

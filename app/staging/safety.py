@@ -8,7 +8,7 @@ import psycopg
 import sqlalchemy as sa
 from psycopg import sql
 
-from app.domain.database_findings import DatabaseFacts
+from app.domain.preflight.database_findings import DatabaseFacts
 from app.errors import Code, TemporarilyUnavailable
 from app.staging.database import (
     driver_url,

@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 from app import up
 from app.cli.doctor import findings_grid
 from app.doctor import examine, not_examined, require_safe
-from app.domain.finding import Finding, Outcome
+from app.domain.preflight.finding import Finding, Outcome
 from app.embedded import PrivatePostgres, running_url
 from app.errors import Code, Misconfigured
 from app.landing.open_zone import ZonePlace

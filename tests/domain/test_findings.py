@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from app.domain.database_findings import DatabaseFacts, judge_clock, judge_database
-from app.domain.finding import Finding, Outcome, unsafe_among
-from app.domain.machine_findings import (
+from app.domain.preflight.database_findings import DatabaseFacts, judge_clock, judge_database
+from app.domain.preflight.finding import Finding, Outcome, unsafe_among
+from app.domain.preflight.machine_findings import (
     LITTLE_SPACE,
     ExecutorFacts,
     judge_executors,
     judge_space,
     judge_variables,
 )
-from app.domain.zone_findings import Seen, ZoneCheck, judge_zone
+from app.domain.preflight.zone_findings import Seen, ZoneCheck, judge_zone
 
 SAFE = DatabaseFacts(
     version=180_001,

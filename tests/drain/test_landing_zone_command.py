@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from app import cli
 from app.doctor import examine
-from app.domain.finding import Outcome
+from app.domain.preflight.finding import Outcome
 from app.landing.open_zone import ZonePlace
 from app.staging.landing_zone import present_zone
 from tests.drain.conftest import NewDrain

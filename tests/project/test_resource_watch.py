@@ -10,8 +10,14 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from app.domain.finding import Outcome
-from app.domain.machine_findings import bytes_text, judge_descriptor_limit, judge_descriptors, judge_memory, judge_space
+from app.domain.preflight.finding import Outcome
+from app.domain.preflight.machine_findings import (
+    bytes_text,
+    judge_descriptor_limit,
+    judge_descriptors,
+    judge_memory,
+    judge_space,
+)
 from app.errors import Code, Misconfigured
 from app.resource_watch import ResourceWatch, memory_limit, open_descriptors
 from app.settings import Settings

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from app.domain.finding import Finding, Outcome
+from app.domain.preflight.finding import Finding, Outcome
 from app.landing.open_zone import ZonePlace
 from spark_jobs.doctor import examine_executors
 from tests.support.processes import REPOSITORY

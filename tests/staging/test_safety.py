@@ -2,8 +2,8 @@
 
 import sqlalchemy as sa
 
-from app.domain.database_findings import DatabaseFacts, judge_database
-from app.domain.finding import Outcome
+from app.domain.preflight.database_findings import DatabaseFacts, judge_database
+from app.domain.preflight.finding import Outcome
 from app.staging.database import open_engine
 from app.staging.safety import database_facts
 from tests.support import sql

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.model.table import Table
-from app.domain.readiness import FAILURE_COUNTS_SECONDS, OK, judge_writer
+from app.domain.preflight.readiness import FAILURE_COUNTS_SECONDS, OK, judge_writer
 from app.errors import Code, TemporarilyUnavailable
 from app.staging import writer_probe
 from app.staging.database import open_engine

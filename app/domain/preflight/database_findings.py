@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from app.domain.finding import Finding, Outcome, judged
+from app.domain.preflight.finding import Finding, Outcome, judged
 
 OLDEST_VERSION: Final = 150_000
 _DURABLE: Final = frozenset({"on", "local", "remote_write", "remote_apply"})

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from app.domain.database_findings import judge_clock
-from app.domain.finding import Finding, Outcome, judged
+from app.domain.preflight.database_findings import judge_clock
+from app.domain.preflight.finding import Finding, Outcome, judged
 
 LITTLE_SPACE: Final = 2**30
 """Bytes below which a disk is nearly full: a few landing files, or a few minutes of a busy stream."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from app.domain.finding import Finding, Outcome, judged
+from app.domain.preflight.finding import Finding, Outcome, judged
 from app.error_catalogue import CATALOGUE
 from app.error_codes import Code
 

@@ -1,0 +1,1 @@
+"""Judgements of what checks and probes found."""
