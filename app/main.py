@@ -50,8 +50,8 @@ from app.api.server.http_protocol import BoundedHttpProtocol
 from app.api.server.problem_responses import install_problem_handlers
 from app.child_process import exit_with_parent, run_process
 from app.domain.access.rate_limit import RateLimits
-from app.domain.backlog import BacklogLimit
 from app.domain.preflight.finding import Outcome
+from app.domain.publication.backlog import BacklogLimit
 from app.errors import Code, Misconfigured
 from app.ingest import BacklogWatch, Ingest
 from app.lean_imports import leave_out_pandas

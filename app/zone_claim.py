@@ -4,8 +4,8 @@ The zone names its gateway and itself in `_scratchPad/_gateway.json`, and the da
 of the installation keeps two drains of one database from claiming different zones at the same moment.
 """
 
-from app.domain.landing_zone import KnownZone
 from app.domain.preflight.zone_findings import Seen
+from app.domain.publication.landing_zone import KnownZone
 from app.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
 from app.landing.open_zone import ZonePlace
 from app.landing.retries import TryAgain

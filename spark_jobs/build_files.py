@@ -17,9 +17,9 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from app.domain.arrow.payload import decode_payload, payload_digest
-from app.domain.failure import described
 from app.domain.model.landing_file import BatchRange, BuiltFile, PlannedFile
 from app.domain.model.table import Epoch
+from app.domain.publication.failure import described
 from app.errors import Code, InvariantBroken, MirrorgateError
 from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.parquet_file import FileLayout, read_identity, write_parquet

@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 
 from app.child_process import exit_with_parent, run_process
 from app.doctor import examine, landing_place, require_safe
-from app.domain.drain_plan import FileLimits
-from app.domain.failure import described
+from app.domain.publication.drain_plan import FileLimits
+from app.domain.publication.failure import described
 from app.drain_metrics import LEASE_FAILURES, LEASE_RENEWED, serve_metrics
 from app.errors import Code, InvariantBroken, Misconfigured, TemporarilyUnavailable
 from app.landing.open_zone import ZonePlace, open_zone

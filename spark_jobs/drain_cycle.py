@@ -12,10 +12,10 @@ from uuid import UUID
 import structlog
 from pyspark.sql import SparkSession
 
-from app.domain.drain_plan import FileLimits
-from app.domain.failure import described
 from app.domain.model.landing_file import BuiltFile, PlannedFile
 from app.domain.model.table import Epoch, Table, TableId, TableState
+from app.domain.publication.drain_plan import FileLimits
+from app.domain.publication.failure import described
 from app.drain_metrics import FAILED_TRIES, PUBLISH_SECONDS
 from app.errors import Code, InvariantBroken, TemporarilyUnavailable
 from app.landing.open_zone import open_zone

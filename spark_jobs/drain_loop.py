@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import structlog
 
-from app.domain.failure import described
 from app.domain.model.table import TableId
+from app.domain.publication.failure import described
 from spark_jobs.bins import MOST_BINS, balance
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.publishing import TOGETHER, ClaimedTable

@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from app.domain.failure import described
+from app.domain.publication.failure import described
 from app.drain_metrics import MAINTENANCE_FAILURES
 from app.landing.publish import Scratch
 from app.landing.scratch_sweep import find_markers, remove_markers, sweep_dropped, sweep_prepared, sweep_scratch

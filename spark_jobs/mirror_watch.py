@@ -6,9 +6,9 @@ from typing import Final
 
 import structlog
 
-from app.domain.failure import described
-from app.domain.mirror_status import MirroredTable, find_mirrored, parse_tables
 from app.domain.model.names import TableName
+from app.domain.publication.fabric_status import MirroredTable, find_mirrored, parse_tables
+from app.domain.publication.failure import described
 from app.landing.monitoring import read_tables_json
 from app.landing.open_zone import ZonePlace
 from app.staging.database import Engine, translated_errors

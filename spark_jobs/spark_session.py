@@ -15,7 +15,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from app.domain.failure import described
+from app.domain.publication.failure import described
 from app.settings import Settings
 from app.temporary_folder import temporary_folder
 from spark_jobs.jvm_output import JvmOutput

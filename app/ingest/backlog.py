@@ -8,8 +8,8 @@ from typing import Final
 
 import structlog
 
-from app.domain.backlog import Amount, Backlog, BacklogLimit
 from app.domain.model.table import Table, TableLife
+from app.domain.publication.backlog import Amount, Backlog, BacklogLimit
 from app.staging.backlog import BacklogReader
 from app.staging.database import Engine
 

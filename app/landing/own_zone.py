@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from uuid import UUID
 
-from app.domain.landing_zone import KnownZone
+from app.domain.publication.landing_zone import KnownZone
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 from app.landing.zone import LandingZone
 from app.landing.zone_owner import OWNER, read_owner

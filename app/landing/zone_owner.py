@@ -10,8 +10,8 @@ from uuid import UUID, uuid4
 
 import msgspec
 
-from app.domain.landing_zone import KnownZone
 from app.domain.preflight.zone_findings import Seen, ZoneCheck
+from app.domain.publication.landing_zone import KnownZone
 from app.errors import Code, Misconfigured
 from app.landing.folder_marker import MARKER
 from app.landing.open_zone import ZonePlace, open_zone

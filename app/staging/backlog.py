@@ -9,8 +9,8 @@ from typing import Any, Final, TypeAlias
 
 import sqlalchemy as sa
 
-from app.domain.backlog import Amount
 from app.domain.model.table import Generation, TableId, TableLife
+from app.domain.publication.backlog import Amount
 
 SELECT_LAGGING = sa.text("""
     SELECT t.table_id, t.generation, c.published_through, c.last_sequence,

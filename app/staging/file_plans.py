@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from app.domain.drain_plan import FileLimits, PendingBlock, plan_files_for, range_of
 from app.domain.model.landing_file import FileIdentity, PlannedFile, content_digest, seed_identity
 from app.domain.model.table import BatchSequence, FileNumber, Table, TableId
+from app.domain.publication.drain_plan import FileLimits, PendingBlock, plan_files_for, range_of
 from app.staging.landing_ledger import unrecorded_files
 from app.staging.leases import Claim, check_epochs
 from app.staging.sequence_lock import wait_briefly

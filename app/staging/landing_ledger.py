@@ -11,10 +11,10 @@ from typing import Literal
 
 import sqlalchemy as sa
 
-from app.domain.metadata_chain import add_data
 from app.domain.model.landing_file import BuiltFile, FileIdentity, PlannedFile
 from app.domain.model.table import BatchSequence, Epoch, FileNumber, Generation, Table, TableId
 from app.domain.model.table_schema import SchemaVersion
+from app.domain.publication.metadata_chain import add_data
 from app.errors import Code, InvariantBroken
 from app.staging.leases import check_epoch, check_epochs
 from app.staging.metadata_blocks import append_blocks

@@ -11,8 +11,8 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from app.domain.drain_plan import FileLimits
 from app.domain.model.table import Epoch, FileNumber, Table, TableId
+from app.domain.publication.drain_plan import FileLimits
 from app.errors import Code, InvariantBroken
 
 HEARTBEAT = sa.text("""
@@ -82,7 +82,7 @@ SELECT_DUE = sa.text(f"""
                   AND b.first_sequence > c.published_through
                 HAVING sum(b.row_count) >= :rows OR sum(b.payload_bytes) >= :payload_bytes))))
     ORDER BY abs(oldest.age) DESC NULLS FIRST LIMIT :most""")  # noqa: S608  # constant text
-"""A negative age is due at once: see `is_due` in app.domain.drain_plan."""
+"""A negative age is due at once: see `is_due` in app.domain.publication.drain_plan."""
 
 
 RAISE_EPOCH = sa.text("UPDATE mirrorgate.table_leases SET epoch = :epoch WHERE table_id = :table_id")

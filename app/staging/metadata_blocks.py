@@ -6,8 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.domain.metadata_chain import Block, Event
 from app.domain.model.table import Generation, TableId, TableLife
+from app.domain.publication.metadata_chain import Block, Event
 
 SELECT_LAST_BLOCKS = sa.text("""
     SELECT chain.table_id, chain.generation, clock_timestamp() AS system_time, b.sequence_number, b.block_hash

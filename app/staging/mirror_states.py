@@ -6,8 +6,8 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from app.domain.mirror_status import MirroredTable
 from app.domain.model.table import Generation, TableId
+from app.domain.publication.fabric_status import MirroredTable
 
 CLAIM_READING = sa.text("""
     INSERT INTO mirrorgate.mirror_readings AS r DEFAULT VALUES

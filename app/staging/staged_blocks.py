@@ -11,10 +11,10 @@ from typing import Final, Literal
 import sqlalchemy as sa
 
 from app.domain.arrow.payload import payload_digest
-from app.domain.drain_plan import PendingBlock
 from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence, Generation, TableId, TableLife
 from app.domain.model.table_schema import SchemaVersion
+from app.domain.publication.drain_plan import PendingBlock
 from app.staging.commit_outcome import OpenTransaction
 from app.staging.database import BINARY_RESULT
 from app.staging.driver_statements import driver_rows, numbers

@@ -7,8 +7,8 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from app.domain.failure import Failure
 from app.domain.model.table import Table, TableId
+from app.domain.publication.failure import Failure
 
 FAILING_AFTER: Final = 3
 """Failed tries in a row after which a table counts as failing: fewer pass by themselves more often than not."""

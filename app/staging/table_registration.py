@@ -11,11 +11,11 @@ from enum import StrEnum
 
 import sqlalchemy as sa
 
-from app.domain.metadata_chain import seed, set_data_schema
 from app.domain.model.names import TableName, check_new_column_name, check_new_table_name
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.domain.model.table_options import DEFAULT_OPTIONS, InitialLoad, TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema, evolve
+from app.domain.publication.metadata_chain import seed, set_data_schema
 from app.errors import Code, RejectedInput
 from app.staging.database import installation_id
 from app.staging.metadata_blocks import append_block

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.api.routes import probes as probe_routes
-from app.domain.failure import Failure
+from app.domain.publication.failure import Failure
 from app.errors import Code
 from app.staging.leases import renew_lease
 from app.staging.table_failures import record_failure

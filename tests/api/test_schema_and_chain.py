@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from app.domain.arrow.schema_flatbuffer import schema_from_bytes, schema_to_flatbuffer
-from app.domain.metadata_chain import Block, verify_chain
 from app.domain.model.table_schema import ROW_MARKER_FIELD
+from app.domain.publication.metadata_chain import Block, verify_chain
 from tests.api.calls import Gateway, problem
 
 FLATBUFFER = "application/vnd.apache.arrow.schema"

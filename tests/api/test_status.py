@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.api.routes import tables as table_routes
-from app.domain.mirror_status import MirroredTable
+from app.domain.publication.fabric_status import MirroredTable
 from app.staging.leases import renew_lease
 from app.staging.mirror_states import record_mirrored
 from app.staging.table_registry import quarantine_table

@@ -17,7 +17,7 @@ from uuid import uuid4
 
 import structlog
 
-from app.domain.drain_plan import FileLimits
+from app.domain.publication.drain_plan import FileLimits
 from app.errors import MirrorgateError
 from app.landing import retries
 from app.landing.local_zone import LocalZone

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.domain.backlog import LONGEST_WAIT, Amount, Backlog, BacklogLimit, Rate
+from app.domain.publication.backlog import LONGEST_WAIT, Amount, Backlog, BacklogLimit, Rate
 from app.errors import Code, TemporarilyUnavailable
 
 

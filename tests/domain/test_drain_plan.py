@@ -7,9 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.drain_plan import LEAST_BYTES, FileLimits, PendingBlock, plan_files, plan_files_for, range_of
 from app.domain.model.table import BatchSequence
 from app.domain.model.table_schema import SchemaVersion
+from app.domain.publication.drain_plan import (
+    LEAST_BYTES,
+    FileLimits,
+    PendingBlock,
+    plan_files,
+    plan_files_for,
+    range_of,
+)
 
 LIMITS = st.builds(
     FileLimits,

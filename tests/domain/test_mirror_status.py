@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.mirror_status import MirroredTable, find_mirrored, parse_tables
 from app.domain.model.names import TableName
+from app.domain.publication.fabric_status import MirroredTable, find_mirrored, parse_tables
 
 AT = datetime(2026, 10, 8, 5, 7, 11, 66336, UTC)
 

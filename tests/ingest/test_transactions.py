@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.domain.drain_plan import FileLimits
+from app.domain.publication.drain_plan import FileLimits
 from tests.support import sql
 from tests.support.gate import Gate
 from tests.support.ledger import Owned, claim_by, plan

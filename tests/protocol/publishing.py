@@ -28,7 +28,7 @@ from tests.protocol.store import carry_out, find_temp, put, recorded_amiss
     "spark_jobs.drain_cycle:DrainCycle._prepare",
     "spark_jobs.drain_cycle:DrainCycle.prepare_held",
     "app.staging.file_plans:plan_next_files",
-    "app.domain.drain_plan:plan_files",
+    "app.domain.publication.drain_plan:plan_files",
 )
 def plan(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """What was planned before comes first; else one or two files are planned, of any size."""

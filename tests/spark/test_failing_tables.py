@@ -8,8 +8,8 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from app.api.schemas.table_status import table_statuses
-from app.domain.failure import described
 from app.domain.model.table import TableState
+from app.domain.publication.failure import described
 from app.errors import Code, TemporarilyUnavailable
 from app.landing.zone import ScratchRevoked, StorageFailed
 from spark_jobs.drain_cycle import DrainCycle

@@ -9,10 +9,10 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.arrow.schema_flatbuffer import schema_from_bytes
-from app.domain.metadata_chain import verify_chain
 from app.domain.model.change import Change, Operation
 from app.domain.model.names import TableName
 from app.domain.model.table import FileNumber
+from app.domain.publication.metadata_chain import verify_chain
 from app.staging.landing_ledger import list_files
 from app.staging.metadata_blocks import read_chain
 from tests.spark.conftest import NewWorker, drain

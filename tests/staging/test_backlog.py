@@ -5,8 +5,8 @@ from itertools import count
 
 import sqlalchemy as sa
 
-from app.domain.backlog import Amount
 from app.domain.model.table import TableLife
+from app.domain.publication.backlog import Amount
 from app.staging.backlog import BacklogReader, Lagging
 from app.staging.table_status import count_tables
 from tests.support import sql

@@ -4,9 +4,9 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
-from app.domain.drain_plan import FileLimits
 from app.domain.preflight.database_findings import judge_database
 from app.domain.preflight.finding import Outcome
+from app.domain.publication.drain_plan import FileLimits
 from app.staging.backlog import BacklogReader
 from app.staging.leases import due_tables, live_workers
 from app.staging.mirror_states import claim_reading

@@ -4,10 +4,10 @@ import msgspec
 import pytest
 import sqlalchemy as sa
 
-from app.domain.drain_plan import FileLimits
-from app.domain.metadata_chain import verify_chain
 from app.domain.model.landing_file import content_digest
 from app.domain.model.table import Epoch, FileNumber
+from app.domain.publication.drain_plan import FileLimits
+from app.domain.publication.metadata_chain import verify_chain
 from app.errors import Code, InvariantBroken
 from app.staging.landing_ledger import LedgerEntry, list_files, record_published, unrecorded_files
 from app.staging.metadata_blocks import read_chain

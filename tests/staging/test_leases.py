@@ -8,8 +8,8 @@ from uuid import UUID, uuid4
 import pytest
 import sqlalchemy as sa
 
-from app.domain.drain_plan import FileLimits
 from app.domain.model.table import Epoch, TableId
+from app.domain.publication.drain_plan import FileLimits
 from app.errors import Code, InvariantBroken
 from app.staging.leases import check_epoch, claim_table, due_tables, give_up_lease, live_workers, renew_lease
 from app.staging.table_lifecycle import request_flush

@@ -5,12 +5,12 @@ from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 
-from app.domain.drain_plan import FileLimits
-from app.domain.metadata_chain import verify_chain
 from app.domain.model.landing_file import PlannedFile
 from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, FileNumber, Generation
 from app.domain.model.table_options import TableOptions
+from app.domain.publication.drain_plan import FileLimits
+from app.domain.publication.metadata_chain import verify_chain
 from app.staging.landing_ledger import unrecorded_files
 from app.staging.leases import due_tables
 from app.staging.metadata_blocks import read_chain

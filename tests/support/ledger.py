@@ -5,9 +5,9 @@ from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 
-from app.domain.drain_plan import FileLimits
 from app.domain.model.landing_file import BuiltFile, PlannedFile
 from app.domain.model.table import Epoch, Table, TableId
+from app.domain.publication.drain_plan import FileLimits
 from app.staging.file_plans import plan_next_files
 from app.staging.landing_ledger import nominate, record_published
 from app.staging.leases import Claim, claim_table, renew_lease

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from app.domain.drain_plan import FileLimits
+from app.domain.publication.drain_plan import FileLimits
 from app.landing.open_zone import ZonePlace
 from app.landing.parquet_file import FileLayout
 from app.staging.leases import renew_lease

@@ -1,0 +1,1 @@
+"""Pure rules of publication: plans, the metadata chain, back-pressure."""
