@@ -23,13 +23,13 @@ import structlog
 from rich.console import Console
 from rich.table import Table as Grid
 
-from app.domain.landing_rows import landing_rows
 from app.domain.model.change import Change, Operation
 from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, Table
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
-from app.domain.row_image import StoredImage
+from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.row_image import StoredImage
 from app.embedded import PrivatePostgres
 from app.staging.database import open_engine
 from app.staging.group_commit import GroupCommit

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
 
-from app.domain.landing_rows import LandingRows
 from app.domain.model.names import ROW_MARKER, TableName
 from app.domain.model.table import Generation, Table, TableState
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
+from app.domain.rows.landing_rows import LandingRows
 from app.staging.group_commit import GroupCommit
 from app.staging.table_lifecycle import set_publishing
 from app.staging.table_registration import register_table

@@ -17,7 +17,7 @@ from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.domain.model.json_pointer import pointer_to
 from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
-from app.domain.written_number import as_json
+from app.domain.rows.written_number import as_json
 from app.errors import Code, Problem, RejectedInput
 from app.formats.arcion_address import AddressBook, TableAddress, members_of_address
 from app.formats.strict_json import MessageDecoder

@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from app.domain.model.input_limits import MAX_CELLS
 from app.domain.model.source_name import SourceName
-from app.domain.plain_rows import PlainRows
+from app.domain.rows.columnar_rows import PlainRows
 from app.errors import RejectedInput
 from app.formats.arcion import position_of
 from app.formats.arcion_address import AddressBook, TableAddress, members_of_address

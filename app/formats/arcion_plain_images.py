@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import UNSET, Raw, UnsetType
 
-from app.domain.column_conversion import hold_any
 from app.domain.model.change import Operation
-from app.domain.row_image import Gap
-from app.domain.typed_columns import chosen_rows
+from app.domain.rows.column_conversion import hold_any
+from app.domain.rows.row_image import Gap
+from app.domain.rows.typed_columns import chosen_rows
 from app.formats.arcion import OPERATIONS
 from app.formats.arcion_shapes import WHOLE, NotPlain, Shape, ShapeBook
 from app.formats.text_images import text_columns

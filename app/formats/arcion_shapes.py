@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from app.domain.model.change import Operation
-from app.domain.row_image import Gap
+from app.domain.rows.row_image import Gap
 from app.formats.arcion import FLAGS
 
 _EXISTS: Final = msgspec.json.Decoder(dict[str, str | int])

@@ -12,7 +12,7 @@ import msgspec
 
 from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.domain.model.json_pointer import pointer_to
-from app.domain.written_number import fraction, keep_minus_zeros
+from app.domain.rows.written_number import fraction, keep_minus_zeros
 from app.errors import Code, Problem, RejectedInput
 from app.formats.duplicate_members import check_members
 from app.formats.member_screen import is_suspicious

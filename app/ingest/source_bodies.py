@@ -14,7 +14,7 @@ from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
 from app.domain.model.table_schema import TypeName
-from app.domain.source_order import order_key
+from app.domain.rows.source_order import order_key
 from app.errors import Code, RejectedInput
 from app.formats.arcion import decode_arcion
 from app.formats.arcion_csv import csv_records, decode_arcion_csv

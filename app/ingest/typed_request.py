@@ -9,7 +9,6 @@ from typing import TypeAlias
 import structlog
 
 from app.domain.access.rights import Principal
-from app.domain.landing_rows import landing_rows
 from app.domain.model.change import Change
 from app.domain.model.dead_letter import RefusedMessage
 from app.domain.model.input_limits import long_values
@@ -18,8 +17,9 @@ from app.domain.model.source_routing import case_detail, is_named
 from app.domain.model.table import Table, TableId
 from app.domain.model.table_options import DeadLetters, SourceOrder
 from app.domain.model.table_schema import TableSchema
-from app.domain.schema_needs import needed_schema
-from app.domain.source_order import in_source_order
+from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.schema_needs import needed_schema
+from app.domain.rows.source_order import in_source_order
 from app.errors import Code, Problem, RejectedInput
 from app.ingest.decoded import Decoded, SourceChanges
 from app.ingest.directory import TableDirectory

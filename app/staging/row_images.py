@@ -8,9 +8,9 @@ from typing import Final, TypeVar
 
 import sqlalchemy as sa
 
-from app.domain.completed_bytes import MAX_COMPLETED_BYTES
 from app.domain.model.table import BatchSequence, Generation, TableId
-from app.domain.row_image import StoredImage
+from app.domain.rows.completed_bytes import MAX_COMPLETED_BYTES
+from app.domain.rows.row_image import StoredImage
 from app.errors import Code, RejectedInput
 from app.staging.database import BINARY_RESULT
 

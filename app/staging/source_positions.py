@@ -19,7 +19,7 @@ UPSERT_POSITION = sa.text("""
 def source_positions(
     connection: sa.Connection, table_id: TableId, generation: Generation, tasks: Collection[str]
 ) -> Mapping[str, str]:
-    """Return the positions of these tasks, see `app.domain.source_order.order_key`.
+    """Return the positions of these tasks, see `app.domain.rows.source_order.order_key`.
 
     What is read outside the sequence lock must be compared again under it.
     """

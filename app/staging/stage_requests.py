@@ -13,10 +13,10 @@ from typing import TypeAlias
 import sqlalchemy as sa
 
 from app.domain.arrow.payload import encode_payload
-from app.domain.completed_bytes import CompletedBytes, TooMuchTogether
-from app.domain.image_overlay import ImageOverlay, Layer
-from app.domain.landing_rows import LandingRows
 from app.domain.model.table import BatchSequence, Table, TableId
+from app.domain.rows.completed_bytes import CompletedBytes, TooMuchTogether
+from app.domain.rows.image_overlay import ImageOverlay, Layer
+from app.domain.rows.landing_rows import LandingRows
 from app.errors import RejectedInput
 from app.staging.commit_outcome import OpenTransaction
 from app.staging.letter_book import LetterBook

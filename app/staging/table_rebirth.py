@@ -12,14 +12,14 @@ from typing import Final
 import sqlalchemy as sa
 
 from app.domain.arrow.payload import encode_payload
-from app.domain.landing_rows import RowRules, landing_rows
 from app.domain.model.change import Change, Image, Operation
 from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.table import BatchSequence, Epoch, Generation, Table
 from app.domain.model.table_options import InitialLoad, PartialUpdates
 from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.domain.publication.metadata_chain import seed
-from app.domain.row_image import decode_image
+from app.domain.rows.landing_rows import RowRules, landing_rows
+from app.domain.rows.row_image import decode_image
 from app.staging.database import installation_id
 from app.staging.leases import check_epoch
 from app.staging.metadata_blocks import append_block

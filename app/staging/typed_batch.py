@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
-from app.domain.landing_rows import LandingRows
 from app.domain.model.request_identity import Answer, RequestIdentity
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.domain.model.table_schema import SchemaVersion
+from app.domain.rows.landing_rows import LandingRows
 from app.staging.dead_letters import Settlement, TableLetters
 
 BlockKey: TypeAlias = tuple[TableId, Generation, SchemaVersion]

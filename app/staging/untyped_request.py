@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from app.domain.landing_rows import landing_rows_of_each
 from app.domain.model.change import Change
 from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.table import Table
+from app.domain.rows.landing_rows import landing_rows_of_each
 from app.staging.typed_batch import StagingRequest, TypedBatch
 
 

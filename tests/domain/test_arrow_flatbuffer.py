@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.arrow.schema_flatbuffer import columns_of, schema_from_bytes, schema_to_flatbuffer
-from app.domain.landing_rows import RowRules
 from app.domain.model.table_schema import ColumnType, TableSchema
-from app.domain.snapshot_rows import snapshot_rows
+from app.domain.rows.landing_rows import RowRules
+from app.domain.rows.snapshot_rows import snapshot_rows
 from app.errors import Code, RejectedInput
 from app.formats.arrow_stream import decode_arrow_stream
 from tests.fuzz.arrow_mutants import TAKEN, messages

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from app.domain.column_conversion import BadValues, convert
 from app.domain.model.change import SourceValue
 from app.domain.model.table_schema import ColumnType
+from app.domain.rows.column_conversion import BadValues, convert
 
 TINY = Decimal("1E-38")
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.domain.column_conversion import BadValues, convert, scalar
 from app.domain.model.change import SourceValue
 from app.domain.model.table_options import BinaryEncoding
 from app.domain.model.table_schema import ColumnType
-from app.domain.value_reading import PLAIN, ValueReading
+from app.domain.rows.column_conversion import BadValues, convert, scalar
+from app.domain.rows.value_reading import PLAIN, ValueReading
 
 DIGITS = st.text("0123456789", max_size=6)
 NUMBERS = st.builds(

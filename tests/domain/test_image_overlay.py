@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.completed_bytes import TooMuchTogether
-from app.domain.image_overlay import ImageOverlay, Layer
-from app.domain.landing_rows import landing_rows
 from app.domain.model.change import Change, Image, SourceValue
 from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema
-from app.domain.row_image import StoredImage, decode_image
+from app.domain.rows.completed_bytes import TooMuchTogether
+from app.domain.rows.image_overlay import ImageOverlay, Layer
+from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.row_image import StoredImage, decode_image
 from app.errors import Code
 from tests.support.changes import delete, insert, update, upsert
 from tests.support.refusals import refused
@@ -151,7 +151,7 @@ def test_a_batch_that_is_not_adopted_changes_no_image() -> None:
 
 def test_partial_updates_of_a_long_row_are_refused_before_they_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred bytes a message become a megabyte a row."""
-    monkeypatch.setattr("app.domain.completed_bytes.MAX_COMPLETED_BYTES", 10_500)
+    monkeypatch.setattr("app.domain.rows.completed_bytes.MAX_COMPLETED_BYTES", 10_500)
     overlay = ImageOverlay(table_with(), stored(table_with(), [insert({"id": 1, "name": "x" * 1_000, "total": 1})]))
     changes = [update(None, {"id": 1, "total": number}, number) for number in range(20)]
     with refused() as refusal:

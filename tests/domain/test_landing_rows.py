@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.domain.landing_rows import landing_rows
 from app.domain.model.change import Change, Image, Operation
+from app.domain.rows.landing_rows import landing_rows
 from tests.support.changes import change, delete, insert, update, upsert
 from tests.support.schemas import schema_of
 

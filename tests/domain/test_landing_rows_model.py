@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.landing_rows import RowMarker, landing_rows
 from app.domain.model.change import Change, Image, Operation
+from app.domain.rows.landing_rows import RowMarker, landing_rows
 from tests.support.changes import change, delete, insert, update, upsert
 from tests.support.schemas import schema_of
 

@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.landing_rows import LandingRows, RowRules, landing_rows, landing_rows_of_each
 from app.domain.model.change import Change, Operation
+from app.domain.rows.landing_rows import LandingRows, RowRules, landing_rows, landing_rows_of_each
 from app.errors import RejectedInput
 from tests.support.changes import change, delete, insert, update, upsert
 from tests.support.schemas import schema_of

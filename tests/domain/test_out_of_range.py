@@ -4,10 +4,10 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from app.domain.column_conversion import BadValues, convert
 from app.domain.model.table_options import OutOfRange, PartialUpdates, TableOptions
 from app.domain.model.table_schema import ColumnType
-from app.domain.value_reading import reading_of
+from app.domain.rows.column_conversion import BadValues, convert
+from app.domain.rows.value_reading import reading_of
 from app.errors import Code
 from tests.support.refusals import refused
 

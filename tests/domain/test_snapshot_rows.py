@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from app.domain.landing_rows import RowRules, landing_rows
 from app.domain.model.table_options import BinaryEncoding, TableOptions
-from app.domain.row_image import encode_image
-from app.domain.snapshot_rows import ROWS_AT_ONCE, snapshot_rows, source_value
+from app.domain.rows.landing_rows import RowRules, landing_rows
+from app.domain.rows.row_image import encode_image
+from app.domain.rows.snapshot_rows import ROWS_AT_ONCE, snapshot_rows, source_value
 from app.errors import Code, RejectedInput
 from tests.fuzz.arrow_mutants import TAKEN
 from tests.fuzz.decoders import TYPES

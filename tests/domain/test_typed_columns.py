@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain import typed_columns
-from app.domain.landing_rows import RowRules, landing_rows
 from app.domain.model.table_options import BinaryEncoding, ColumnOverride, TableOptions
+from app.domain.rows import typed_columns
+from app.domain.rows.landing_rows import RowRules, landing_rows
 from app.errors import RejectedInput
 from tests.support.changes import insert
 from tests.support.schemas import schema_of

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.landing_rows import RowRules, landing_rows
+from app.domain.rows.landing_rows import RowRules, landing_rows
 from app.errors import RejectedInput
 from app.formats.arcion import decode_arcion
 from tests.fuzz.decoders import COMPLETING, FULL_IMAGES, TABLE, plain_arcion, tried

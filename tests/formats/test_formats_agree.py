@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from app.domain.image_overlay import ImageOverlay
-from app.domain.landing_rows import RowRules, landing_rows
 from app.domain.model.names import ROW_MARKER, TableName
 from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import SchemaVersion
-from app.domain.row_builder import RowMarker
+from app.domain.rows.image_overlay import ImageOverlay
+from app.domain.rows.landing_rows import RowRules, landing_rows
+from app.domain.rows.row_builder import RowMarker
 from app.formats.replicate import decode_replicate
 from tests.support.renderings import Rendering, arcion_csv, arcion_full, arcion_partial, described, replicate, schema
 from tests.support.source_histories import History, SourceTable, State, histories

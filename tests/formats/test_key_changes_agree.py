@@ -7,14 +7,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from app.domain.image_overlay import ImageOverlay
-from app.domain.landing_rows import RowRules, landing_rows, landing_rows_of_each
 from app.domain.model.change import Change
 from app.domain.model.names import ROW_MARKER, TableName
 from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import SchemaVersion
-from app.domain.row_builder import RowMarker
+from app.domain.rows.image_overlay import ImageOverlay
+from app.domain.rows.landing_rows import RowRules, landing_rows, landing_rows_of_each
+from app.domain.rows.row_builder import RowMarker
 from app.errors import Code, RejectedInput
 from tests.support.renderings import Rendering, arcion_csv, arcion_full, arcion_partial, replicate, schema
 from tests.support.source_histories import Event, Row, SourceTable

@@ -6,14 +6,14 @@ from typing import Any, Final
 
 import pytest
 
-from app.domain.image_overlay import ImageOverlay
-from app.domain.landing_rows import landing_rows
 from app.domain.model.change import Change
 from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import SchemaVersion
-from app.domain.written_number import keep_minus_zeros
+from app.domain.rows.image_overlay import ImageOverlay
+from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.written_number import keep_minus_zeros
 from app.errors import Code
 from app.formats.arcion import decode_arcion
 from app.formats.replicate import decode_replicate

@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from app.domain.arrow.payload import decode_payload, encode_payload
 from app.domain.arrow.schema_flatbuffer import columns_of, schema_from_bytes, schema_to_flatbuffer
-from app.domain.column_conversion import BadValues, convert, scalar
-from app.domain.landing_rows import LandingRows, RowRules, landing_rows
 from app.domain.model.input_limits import InputLimits
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import ColumnType, TableSchema
-from app.domain.plain_rows import landing_rows_of_plain
-from app.domain.snapshot_rows import snapshot_rows
+from app.domain.rows.column_conversion import BadValues, convert, scalar
+from app.domain.rows.columnar_rows import landing_rows_of_plain
+from app.domain.rows.landing_rows import LandingRows, RowRules, landing_rows
+from app.domain.rows.snapshot_rows import snapshot_rows
 from app.errors import Code, RejectedInput
 from app.formats.arcion import decode_arcion
 from app.formats.arcion_csv import decode_arcion_csv

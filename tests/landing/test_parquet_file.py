@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from app.domain.landing_rows import landing_rows
 from app.domain.model.landing_file import FileIdentity
 from app.domain.model.table import BatchSequence, FileNumber, Generation
 from app.domain.model.table_schema import TableSchema
+from app.domain.rows.landing_rows import landing_rows
 from app.landing import parquet_file
 from app.landing.parquet_file import FileLayout, WrittenFile, read_identity, write_parquet
 from app.settings import Compression

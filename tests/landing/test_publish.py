@@ -10,11 +10,11 @@ from uuid import UUID
 
 import pytest
 
-from app.domain.landing_rows import landing_rows
 from app.domain.model.landing_file import BuiltFile, FileIdentity, PlannedFile, file_name
 from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, Epoch, FileNumber, Generation, Table, TableId, TableState
 from app.domain.model.table_schema import SchemaVersion
+from app.domain.rows.landing_rows import landing_rows
 from app.errors import Code, InvariantBroken
 from app.landing.local_zone import LocalZone
 from app.landing.parquet_file import FileLayout, write_parquet

@@ -13,11 +13,11 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.domain.column_conversion import convert
 from app.domain.model.change import Change, Image
 from app.domain.model.table import Table
 from app.domain.model.table_schema import ColumnType, TableSchema
-from app.domain.row_image import WIDTH, by_position, known_values
+from app.domain.rows.column_conversion import convert
+from app.domain.rows.row_image import WIDTH, by_position, known_values
 from app.errors import Code, RejectedInput
 from app.staging.database import open_engine
 from app.staging.group_commit import GroupCommit

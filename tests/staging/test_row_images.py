@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY
 
 from app.domain.model.table import BatchSequence, Table
 from app.domain.model.table_options import BinaryEncoding, ColumnOverride, TableOptions
-from app.domain.row_image import StoredImage
+from app.domain.rows.row_image import StoredImage
 from app.errors import Code
 from app.staging.database import open_engine
 from app.staging.group_commit import GroupCommit
@@ -70,7 +70,7 @@ def test_images_that_would_fill_the_memory_are_not_read(
 def test_requests_that_complete_too_much_together_are_staged_apart(
     engine: sa.Engine, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.domain.completed_bytes.MAX_COMPLETED_BYTES", 2_500)
+    monkeypatch.setattr("app.domain.rows.completed_bytes.MAX_COMPLETED_BYTES", 2_500)
     stage(engine, [typed(table, [insert({"id": 1, "name": "x" * 1_000, "total": 1})])])
     twice = [update(None, {"id": 1, "total": number}, number) for number in range(2)]
     group_commit = GroupCommit(engine)

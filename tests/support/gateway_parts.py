@@ -7,13 +7,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import sqlalchemy as sa
 
-from app.domain.landing_rows import landing_rows
 from app.domain.model.change import Change, Operation
 from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.names import TableName
 from app.domain.model.table import Table
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import TableSchema
+from app.domain.rows.landing_rows import landing_rows
 from app.staging.group_commit import GroupCommit
 from app.staging.table_lifecycle import begin_drop
 from app.staging.table_registration import register_table

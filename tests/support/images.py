@@ -10,7 +10,7 @@ from app.domain.arrow.payload import decode_payload
 from app.domain.model.change import SourceValue
 from app.domain.model.table import Table
 from app.domain.model.table_options import PartialUpdates, TableOptions
-from app.domain.row_image import decode_image
+from app.domain.rows.row_image import decode_image
 from app.staging.group_commit import GroupCommit
 from app.staging.table_registry import schema_of_version
 from app.staging.typed_batch import Receipt, TypedBatch

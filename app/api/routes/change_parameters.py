@@ -10,7 +10,7 @@ from pydantic import Field
 from app.api.auth.authenticator import bearer
 from app.api.routes.identity_headers import IdentityHeaders
 from app.api.server.query_parameters import Parameters, described_parameters
-from app.domain.source_order import MAX_PARTITION_CHARACTERS
+from app.domain.rows.source_order import MAX_PARTITION_CHARACTERS
 from app.errors import Code, RejectedInput
 from app.ingest import CsvLayout, CsvMode
 

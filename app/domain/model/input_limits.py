@@ -8,7 +8,7 @@ import msgspec
 
 from app.domain.model.change import Change, SourceValue
 from app.domain.model.json_pointer import pointer_to
-from app.domain.written_number import as_json
+from app.domain.rows.written_number import as_json
 from app.errors import Code, Problem, RejectedInput
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)

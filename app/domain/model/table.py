@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType, TypeAlias
 
-from app.domain.landing_rows import RowRules
 from app.domain.model.drop_plan import DropPlan
 from app.domain.model.names import TableName
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema
+from app.domain.rows.landing_rows import RowRules
 
 TableId = NewType("TableId", int)
 """The database's number for a table; it keeps its meaning through renames."""

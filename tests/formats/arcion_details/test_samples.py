@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.domain.landing_rows import landing_rows
 from app.domain.model.change import Change
+from app.domain.rows.landing_rows import landing_rows
 from app.formats.arcion import decode_arcion
 from app.formats.arcion_csv import decode_arcion_csv
 from app.formats.csv_layout import CsvLayout, CsvMode

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from app.domain.landing_rows import landing_rows
 from app.domain.model.change import Change
 from app.domain.model.names import ROW_MARKER, TableName
 from app.domain.model.table_schema import TableSchema, evolve
+from app.domain.rows.landing_rows import landing_rows
 from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate import decode_replicate
 from app.formats.replicate_history import SourceHistory, adopt, follow, news

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from app.domain.landing_rows import landing_rows
+from app.domain.rows.landing_rows import landing_rows
 from app.formats.replicate import decode_replicate
 from tests.support.schemas import schema_of
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import msgspec
 
-from app.domain.column_conversion import BadValues, convert
-from app.domain.key_changes import KeyChange
 from app.domain.model.change import Change, Image, Operation, SourceValue
 from app.domain.model.json_pointer import pointer_to
 from app.domain.model.names import ROW_MARKER
 from app.domain.model.table_options import IncompleteInserts, InsertMarker, PartialUpdates, Reload, TableOptions
 from app.domain.model.table_schema import Column, TableSchema
-from app.domain.row_image import Gap
-from app.domain.value_reading import reading_of
+from app.domain.rows.column_conversion import BadValues, convert
+from app.domain.rows.key_changes import KeyChange
+from app.domain.rows.row_image import Gap
+from app.domain.rows.value_reading import reading_of
 from app.errors import Code, Problem
 
 

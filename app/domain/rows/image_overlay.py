@@ -7,15 +7,15 @@ from typing import TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.domain.column_conversion import convert
-from app.domain.completed_bytes import CompletedBytes
-from app.domain.key_changes import KeyChanges
-from app.domain.landing_rows import LandingRows, in_order
 from app.domain.model.change import SourceValue
 from app.domain.model.json_pointer import pointer_to
 from app.domain.model.table import BatchSequence, Table
-from app.domain.row_builder import RowMarker
-from app.domain.row_image import (
+from app.domain.rows.column_conversion import convert
+from app.domain.rows.completed_bytes import CompletedBytes
+from app.domain.rows.key_changes import KeyChanges
+from app.domain.rows.landing_rows import LandingRows, in_order
+from app.domain.rows.row_builder import RowMarker
+from app.domain.rows.row_image import (
     ImageRows,
     IncompleteRow,
     Known,
@@ -26,8 +26,8 @@ from app.domain.row_image import (
     missing_of,
     value_in,
 )
-from app.domain.typed_columns import chosen_rows
-from app.domain.value_reading import reading_of
+from app.domain.rows.typed_columns import chosen_rows
+from app.domain.rows.value_reading import reading_of
 from app.errors import Code, Problem, RejectedInput
 
 Layer: TypeAlias = Mapping[bytes, bytes | None]

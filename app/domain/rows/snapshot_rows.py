@@ -9,15 +9,15 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.domain.column_conversion import BadValues, beyond_calendar, convert, hold_any
-from app.domain.landing_rows import LandingRows, RowRules
 from app.domain.model.change import SourceValue
 from app.domain.model.input_limits import UNLIMITED
 from app.domain.model.json_pointer import pointer_to
 from app.domain.model.table_options import BinaryEncoding, InsertMarker, PartialUpdates, Reload
 from app.domain.model.table_schema import Column, TableSchema, TypeName
-from app.domain.row_builder import RowMarker
-from app.domain.row_image import ImageRows, encode_image, row_keys
+from app.domain.rows.column_conversion import BadValues, beyond_calendar, convert, hold_any
+from app.domain.rows.landing_rows import LandingRows, RowRules
+from app.domain.rows.row_builder import RowMarker
+from app.domain.rows.row_image import ImageRows, encode_image, row_keys
 from app.errors import Code, Problem, RejectedInput
 
 MOST_ROWS_NAMED: Final = 100

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.domain.landing_rows import LandingRows, RowRules
 from app.domain.model.change import Operation
 from app.domain.model.table_options import PartialUpdates
-from app.domain.row_builder import RowMarker, markers_under
-from app.domain.row_image import Gap, ImageRows, IncompleteRow, encode_image, row_keys
-from app.domain.typed_columns import chosen_rows, typed_texts
+from app.domain.rows.landing_rows import LandingRows, RowRules
+from app.domain.rows.row_builder import RowMarker, markers_under
+from app.domain.rows.row_image import Gap, ImageRows, IncompleteRow, encode_image, row_keys
+from app.domain.rows.typed_columns import chosen_rows, typed_texts
 
 
 @dataclass(frozen=True, slots=True)

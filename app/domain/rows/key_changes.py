@@ -16,12 +16,12 @@ from decimal import Decimal
 from operator import itemgetter
 from typing import Final, NamedTuple, NoReturn, TypeAlias
 
-from app.domain.column_conversion import BadValues, convert
 from app.domain.model.change import Change, SourceValue
 from app.domain.model.json_pointer import pointer_to
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import TableSchema
-from app.domain.value_reading import reading_of
+from app.domain.rows.column_conversion import BadValues, convert
+from app.domain.rows.value_reading import reading_of
 from app.errors import Code, Problem, RejectedInput
 
 IsLive: TypeAlias = Callable[[bytes], bool | None]

@@ -7,14 +7,14 @@ from operator import eq
 
 import pyarrow as pa
 
-from app.domain.key_changes import KeyChange, KeyChanges
 from app.domain.model.change import Change
 from app.domain.model.input_limits import MAX_CELLS, check_cells
 from app.domain.model.table_options import DEFAULT_OPTIONS, PartialUpdates, TableOptions
 from app.domain.model.table_schema import TableSchema
-from app.domain.row_builder import RowBuilder, RowMarker
-from app.domain.row_image import ImageRows, IncompleteRow, encode_image, row_keys
-from app.domain.typed_columns import typed_columns
+from app.domain.rows.key_changes import KeyChange, KeyChanges
+from app.domain.rows.row_builder import RowBuilder, RowMarker
+from app.domain.rows.row_image import ImageRows, IncompleteRow, encode_image, row_keys
+from app.domain.rows.typed_columns import typed_columns
 from app.errors import RejectedInput
 
 
