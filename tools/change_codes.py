@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from app.api.server.problem_responses import STATUS
-from app.error_catalogue import CATALOGUE
 from app.errors import Code
+from app.errors.catalogue import CATALOGUE
 
 CHANGE_CODES: Final[Mapping[str, Sequence[Code]]] = {
     "any request": (

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Final
 
 from app.api.server.problem_responses import STATUS
-from app.error_catalogue import CATALOGUE
 from app.errors import Kind
+from app.errors.catalogue import CATALOGUE
 from app.settings import settings_table
 from tools.change_codes import change_codes_table
 

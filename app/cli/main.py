@@ -15,8 +15,8 @@ from app.cli.landing_zone import landing_zone
 from app.cli.processes import api, drain, list_settings, migrate, up
 from app.cli.send import send
 from app.cli.tables import verify as cli_verify  # noqa: F401  # they add their commands to `tables`
-from app.error_catalogue import CATALOGUE
 from app.errors import Code, MirrorgateError
+from app.errors.catalogue import CATALOGUE
 
 app = typer.Typer(
     name="mirrorgate",

@@ -9,8 +9,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from app.error_catalogue import CATALOGUE
-from app.error_codes import Code
+from app.errors.catalogue import CATALOGUE
+from app.errors.codes import Code
 
 _GAP: Final = 2
 _NARROWEST_TEXT: Final = 24

@@ -10,8 +10,8 @@ from httpx import URL
 from starlette.types import Receive, Scope, Send
 
 from app.api.middleware.request_log import RequestLog
-from app.error_catalogue import CATALOGUE
 from app.errors import Code
+from app.errors.catalogue import CATALOGUE
 from tests.api.calls import Gateway, insert, problem
 from tests.api.conftest import ClientWith
 

@@ -1,8 +1,8 @@
 """Which refusals make dead letters, and in which order messages are left out."""
 
 from app.domain.model.dead_letter import KEPT, MOST_ERRORS, errors_of, is_kept, to_set_aside
-from app.error_catalogue import CATALOGUE
 from app.errors import Code, Kind, Problem
+from app.errors.catalogue import CATALOGUE
 
 
 def problem(code: Code, index: int | None = 0, column: str | None = None) -> Problem:

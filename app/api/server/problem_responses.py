@@ -16,8 +16,8 @@ from app.api.middleware.request_facts import facts_of
 from app.api.middleware.upload_timeout import BODY_IS_THERE
 from app.api.routes.body_errors import RefusedReading
 from app.api.server.validation_messages import words_of
-from app.error_catalogue import CATALOGUE
 from app.errors import Code, Kind, MirrorgateError, Problem, RejectedInput, TemporarilyUnavailable
+from app.errors.catalogue import CATALOGUE
 from app.telemetry import REJECTED_REQUESTS, current_request_id
 
 log = structlog.get_logger()

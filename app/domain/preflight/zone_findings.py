@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import Final
 
 from app.domain.preflight.finding import Finding, Outcome, judged
-from app.error_catalogue import CATALOGUE
-from app.error_codes import Code
+from app.errors.catalogue import CATALOGUE
+from app.errors.codes import Code
 
 
 class ZoneCheck(StrEnum):

@@ -7,8 +7,8 @@ and what to do next. No message ever holds a row value or a secret.
 
 from dataclasses import dataclass
 
-from app.error_catalogue import CATALOGUE
-from app.error_codes import Code, Kind
+from app.errors.catalogue import CATALOGUE
+from app.errors.codes import Code, Kind
 
 __all__ = [
     "Code",

@@ -1,4 +1,4 @@
-"""The stable error codes, and what sort of refusal there is. What each means: `app.error_catalogue`."""
+"""The stable error codes, and what sort of refusal there is. What each means: `app.errors.catalogue`."""
 
 from enum import StrEnum
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from app.error_codes import Code, Kind
+from app.errors.codes import Code, Kind
 
 
 @dataclass(frozen=True, slots=True)
