@@ -19,7 +19,7 @@ from app.client.send.run import Run
 from app.client.send.source import Source, SourceFormat
 from app.client.send.watch import Watch
 from app.errors import MirrorgateError
-from app.formats.csv_layout import CsvMode
+from app.formats.arcion.csv_layout import CsvMode
 
 _INTERRUPTED: Final = 130
 _HOME: Final = Path(".mirrorgate")

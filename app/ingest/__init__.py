@@ -7,7 +7,7 @@ where many wait; `backlog` refuses what a table, or the gateway, may not take fo
 takes it back; `replay` sends kept messages the same way again. `load` takes Arrow streams.
 """
 
-from app.formats.csv_layout import CsvLayout, CsvMode
+from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.ingest.accept import Accepted, Ingest
 from app.ingest.backlog import BacklogWatch
 from app.ingest.load import ArrowLoad

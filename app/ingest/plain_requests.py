@@ -15,7 +15,7 @@ from app.domain.model.source_name import SourceName
 from app.domain.model.table import Table
 from app.domain.model.table_options import NewColumns, PartialUpdates, SourceOrder
 from app.domain.rows.columnar_rows import landing_rows_of_plain
-from app.formats.arcion_plain import PlainBody, decode_plain, rows_of_plain
+from app.formats.arcion.columnar import PlainBody, decode_plain, rows_of_plain
 from app.ingest.decoded import Decoded
 from app.ingest.directory import NotRemembered, TableDirectory
 from app.staging.typed_batch import TypedBatch

@@ -8,9 +8,9 @@ from app.domain.access.rights import Principal
 from app.domain.model.source_routing import case_detail
 from app.domain.model.table import Table
 from app.errors import Code, Problem, RejectedInput
-from app.formats.replicate_history import SourceHistory, SourceVersion, follow, news
-from app.formats.replicate_metadata import TableMetadata
-from app.formats.replicate_renames import columns_in_another_case, renamed_columns
+from app.formats.replicate.history import SourceHistory, SourceVersion, follow, news
+from app.formats.replicate.metadata import TableMetadata
+from app.formats.replicate.renames import columns_in_another_case, renamed_columns
 from app.ingest.directory import TableDirectory
 from app.staging.database import Connection, translated_errors
 from app.staging.registration_events import record_registration

@@ -14,10 +14,10 @@ from app.domain.model.source_name import SourceName
 from app.domain.model.source_routing import case_detail
 from app.domain.model.table import Table
 from app.errors import Code, Problem, RejectedInput
-from app.formats.replicate import DataChange, RefusedData, ReplicateRequest
-from app.formats.replicate_history import SourceHistory, VersionId, adopt
-from app.formats.replicate_metadata import TableMetadata, by_table
-from app.formats.replicate_versions import SchemaAnnouncements, TableConversation, named_table, table_of
+from app.formats.replicate.history import SourceHistory, VersionId, adopt
+from app.formats.replicate.messages import DataChange, RefusedData, ReplicateRequest
+from app.formats.replicate.metadata import TableMetadata, by_table
+from app.formats.replicate.versions import SchemaAnnouncements, TableConversation, named_table, table_of
 from app.ingest.directory import TableDirectory
 from app.ingest.replicate_registration import refusal, register_versions
 from app.staging.database import translated_errors

@@ -16,11 +16,11 @@ from app.domain.model.source_name import SourceName
 from app.domain.model.table_schema import TypeName
 from app.domain.rows.source_order import order_key
 from app.errors import Code, RejectedInput
-from app.formats.arcion import decode_arcion
-from app.formats.arcion_csv import csv_records, decode_arcion_csv
-from app.formats.csv_layout import CsvLayout, CsvMode
-from app.formats.replicate import ReplicateRequest, decode_replicate
-from app.formats.strict_json import raw_messages
+from app.formats.arcion.csv import csv_records, decode_arcion_csv
+from app.formats.arcion.csv_layout import CsvLayout, CsvMode
+from app.formats.arcion.messages import decode_arcion
+from app.formats.json.decoder import raw_messages
+from app.formats.replicate.messages import ReplicateRequest, decode_replicate
 from app.ingest.decoded import Decoded, SourceChanges
 from app.ingest.directory import TableDirectory
 from app.ingest.plain_requests import PlainRequest

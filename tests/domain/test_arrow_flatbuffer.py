@@ -12,7 +12,7 @@ from app.domain.model.table_schema import ColumnType, TableSchema
 from app.domain.rows.landing_rows import RowRules
 from app.domain.rows.snapshot_rows import snapshot_rows
 from app.errors import Code, RejectedInput
-from app.formats.arrow_stream import decode_arrow_stream
+from app.formats.arrow.stream import decode_arrow_stream
 from tests.fuzz.arrow_mutants import TAKEN, messages
 from tests.support.arrow_streams import repeated_metadata, stream
 from tests.support.schemas import schema_of

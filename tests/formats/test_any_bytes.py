@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.errors import RejectedInput
-from app.formats.arcion import decode_arcion
-from app.formats.replicate import decode_replicate
+from app.formats.arcion.messages import decode_arcion
+from app.formats.replicate.messages import decode_replicate
 
 DECODERS: list[Callable[[bytes], object]] = [decode_arcion, decode_replicate]
 MESSAGES = [

@@ -10,7 +10,7 @@ from app.domain.model.change import Change, Image, Operation
 from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
 from app.errors import Code
-from app.formats.arcion import AddressedChange, decode_arcion
+from app.formats.arcion.messages import AddressedChange, decode_arcion
 from tests.support.refusals import refused
 
 NATION = TableName("tpch_scale_0_01", "nation")

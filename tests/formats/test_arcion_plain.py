@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from app.domain.rows.landing_rows import RowRules, landing_rows
 from app.errors import RejectedInput
-from app.formats.arcion import decode_arcion
+from app.formats.arcion.messages import decode_arcion
 from tests.fuzz.decoders import COMPLETING, FULL_IMAGES, TABLE, plain_arcion, tried
 
 NAMES = TABLE.names

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from app.domain.model.input_limits import InputLimits
 from app.errors import Code, RejectedInput
-from app.formats.arrow_stream import MAX_ARRAYS, decode_arrow_stream
+from app.formats.arrow.stream import MAX_ARRAYS, decode_arrow_stream
 from tests.fuzz.arrow_mutants import made, messages
 from tests.support.arrow_streams import hostile_streams, repeated_metadata, rows_of_nothing, stream
 from tests.support.refusals import refused

@@ -7,9 +7,9 @@ import pytest
 
 from app.domain.model.input_limits import InputLimits
 from app.errors import Code
-from app.formats.arcion import decode_arcion
-from app.formats.arcion_csv import MAX_FIELDS, decode_arcion_csv
-from app.formats.csv_layout import CsvLayout, CsvMode
+from app.formats.arcion.csv import MAX_FIELDS, decode_arcion_csv
+from app.formats.arcion.csv_layout import CsvLayout, CsvMode
+from app.formats.arcion.messages import decode_arcion
 from tests.support.refusals import refused
 
 TIMES = 100_000

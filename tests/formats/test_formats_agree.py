@@ -15,7 +15,7 @@ from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.image_overlay import ImageOverlay
 from app.domain.rows.landing_rows import RowRules, landing_rows
 from app.domain.rows.row_builder import RowMarker
-from app.formats.replicate import decode_replicate
+from app.formats.replicate.messages import decode_replicate
 from tests.support.renderings import Rendering, arcion_csv, arcion_full, arcion_partial, described, replicate, schema
 from tests.support.source_histories import History, SourceTable, State, histories
 

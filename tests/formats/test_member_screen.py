@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 
 from app.domain.model.names import TableName
 from app.errors import Code, RejectedInput
-from app.formats import member_screen, strict_json
-from app.formats.arcion import ArcionMessage, decode_arcion
-from app.formats.arcion_address import Namespace, TableAddress
-from app.formats.member_screen import is_suspicious
-from app.formats.replicate import decode_replicate
-from app.formats.replicate_messages import Headers, ReplicateMessage
-from app.formats.replicate_metadata import ColumnFacts, Lineage, TableStructure
+from app.formats.arcion.address import Namespace, TableAddress
+from app.formats.arcion.messages import ArcionMessage, decode_arcion
+from app.formats.json import decoder as strict_json
+from app.formats.json import duplicate_key_prefilter as member_screen
+from app.formats.json.duplicate_key_prefilter import is_suspicious
+from app.formats.replicate.envelope import Headers, ReplicateMessage
+from app.formats.replicate.messages import decode_replicate
+from app.formats.replicate.metadata import ColumnFacts, Lineage, TableStructure
 from tests.formats.odd_json import NAMES, VALUES, arcion_messages, bodies, members_of, replicate_messages, writers
 from tests.support.refusals import refused
 

@@ -8,10 +8,10 @@ import pytest
 
 from app.domain.model.input_limits import InputLimits
 from app.errors import Code
-from app.formats.arcion import decode_arcion
-from app.formats.arcion_plain import decode_plain
-from app.formats.nested_values import MAX_NESTED_VALUES, check_nested_values
-from app.formats.replicate import decode_replicate
+from app.formats.arcion.columnar import decode_plain
+from app.formats.arcion.messages import decode_arcion
+from app.formats.json.nested_values import MAX_NESTED_VALUES, check_nested_values
+from app.formats.replicate.messages import decode_replicate
 from tests.support.refusals import refused
 
 MANY = b"[" + b"[]," * (MAX_NESTED_VALUES + 9) + b"[]]"

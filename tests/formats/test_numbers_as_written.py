@@ -15,8 +15,8 @@ from app.domain.rows.image_overlay import ImageOverlay
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.written_number import keep_minus_zeros
 from app.errors import Code
-from app.formats.arcion import decode_arcion
-from app.formats.replicate import decode_replicate
+from app.formats.arcion.messages import decode_arcion
+from app.formats.replicate.messages import decode_replicate
 from tests.support.changes import insert, update
 from tests.support.refusals import refused
 from tests.support.schemas import schema_of

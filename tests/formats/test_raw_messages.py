@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.formats.strict_json import MessageDecoder, raw_messages
+from app.formats.json.decoder import MessageDecoder, raw_messages
 
 NAMES: Final = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=3)
 OBJECTS: Final = st.dictionaries(NAMES, st.sampled_from([1, "}{", "a\nb", "\\", None, [{}], {"x": "]"}]))

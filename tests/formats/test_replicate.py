@@ -9,8 +9,8 @@ import pytest
 from app.domain.model.change import Change, Image, Operation
 from app.domain.model.source_name import SourceName
 from app.errors import Code
-from app.formats.replicate import DataChange, ReplicateRequest, decode_replicate
-from app.formats.replicate_metadata import SourceColumn, TableMetadata
+from app.formats.replicate.messages import DataChange, ReplicateRequest, decode_replicate
+from app.formats.replicate.metadata import SourceColumn, TableMetadata
 from tests.support.refusals import refused
 from tests.support.schemas import schema_of
 

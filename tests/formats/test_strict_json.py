@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from app.errors import Code
-from app.formats.arcion import decode_arcion
-from app.formats.replicate import decode_replicate
-from app.formats.strict_json import MessageDecoder
+from app.formats.arcion.messages import decode_arcion
+from app.formats.json.decoder import MessageDecoder
+from app.formats.replicate.messages import decode_replicate
 from tests.support.messages import metadata
 from tests.support.refusals import refused
 

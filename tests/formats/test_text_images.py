@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from app.formats.text_images import text_columns
+from app.formats.json.json_to_columns import text_columns
 
 NAMES = ["id", "a.b", "", "ä/\u2028"]
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0", max_codepoint=0xCFFF))

@@ -7,9 +7,9 @@ import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.formats import utf8
-from app.formats.strict_json import MessageDecoder
-from app.formats.utf8 import SLICE, first_wrong_byte
+from app.formats.json import utf8
+from app.formats.json.decoder import MessageDecoder
+from app.formats.json.utf8 import SLICE, first_wrong_byte
 
 
 class Message(msgspec.Struct):

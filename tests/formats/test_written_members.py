@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw, UnsetType
 
-from app.formats.strict_json import MessageDecoder, raw_messages
-from app.formats.written_members import are_texts, holds_nothing_else, names_stand_once
+from app.formats.json.byte_accounting import are_texts, holds_nothing_else, names_stand_once
+from app.formats.json.decoder import MessageDecoder, raw_messages
 from tests.formats.odd_json import arcion_messages, bodies
 
 LAYOUTS: dict[str, dict[str, Any]] = {"compact": {"separators": (",", ":")}, "one line": {}, "indented": {"indent": 1}}

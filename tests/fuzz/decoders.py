@@ -19,16 +19,16 @@ from app.domain.rows.columnar_rows import landing_rows_of_plain
 from app.domain.rows.landing_rows import LandingRows, RowRules, landing_rows
 from app.domain.rows.snapshot_rows import snapshot_rows
 from app.errors import Code, RejectedInput
-from app.formats.arcion import decode_arcion
-from app.formats.arcion_csv import decode_arcion_csv
-from app.formats.arcion_plain import decode_plain, rows_of_plain
-from app.formats.arrow_stream import decode_arrow_stream
-from app.formats.csv_layout import CsvLayout, CsvMode
-from app.formats.replicate import decode_replicate
-from app.formats.replicate_history import follow
-from app.formats.replicate_metadata import by_table
-from app.formats.replicate_versions import SchemaAnnouncements, TableConversation, table_of
-from app.formats.strict_json import MessageDecoder
+from app.formats.arcion.columnar import decode_plain, rows_of_plain
+from app.formats.arcion.csv import decode_arcion_csv
+from app.formats.arcion.csv_layout import CsvLayout, CsvMode
+from app.formats.arcion.messages import decode_arcion
+from app.formats.arrow.stream import decode_arrow_stream
+from app.formats.json.decoder import MessageDecoder
+from app.formats.replicate.history import follow
+from app.formats.replicate.messages import decode_replicate
+from app.formats.replicate.metadata import by_table
+from app.formats.replicate.versions import SchemaAnnouncements, TableConversation, table_of
 from tests.support.schemas import schema_of
 
 LAYOUTS: Final = (

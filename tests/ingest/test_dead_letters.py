@@ -11,7 +11,7 @@ from app.domain.access.rights import Principal, Right
 from app.domain.model import dead_letter
 from app.domain.model.request_identity import RequestIdentity
 from app.errors import Code
-from app.formats.csv_layout import CsvLayout, CsvMode
+from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.ingest import Accepted, arcion_json
 from app.staging import letter_book
 from tests.ingest.test_moving_tables import interrupt

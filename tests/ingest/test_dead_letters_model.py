@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.domain.model.names import TableName
 from app.errors import RejectedInput
-from app.formats.csv_layout import CsvLayout, CsvMode
+from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.ingest import Decode, arcion_csv, arcion_json, replicate_json
 from app.staging.database import open_engine
 from tests.support.dead_letters import letters, messages

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from app.domain.model.names import TableName
 from app.errors import Code, TemporarilyUnavailable
-from app.formats.arcion_csv import CsvLayout, CsvMode
+from app.formats.arcion.csv import CsvLayout, CsvMode
 from app.ingest import Decode, arcion_csv, arcion_json, replicate_json
 from app.ingest.rehearsal import Rehearsal
 from tests.support import sql

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from app.errors import Code
-from app.formats.arcion_csv import CsvLayout, CsvMode
+from app.formats.arcion.csv import CsvLayout, CsvMode
 from tests.support.gate import Gate
 from tests.support.messages import arcion, data, metadata
 from tests.support.refusals import refused

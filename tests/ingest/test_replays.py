@@ -12,8 +12,8 @@ from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation
 from app.errors import Code, RejectedInput
-from app.formats.csv_layout import CsvLayout, CsvMode
-from app.formats.replicate_history import MAX_EARLIER_VERSIONS
+from app.formats.arcion.csv_layout import CsvLayout, CsvMode
+from app.formats.replicate.history import MAX_EARLIER_VERSIONS
 from app.ingest.replay import ReplayedLetters
 from app.staging.dead_letters import discard_letters
 from app.staging.table_lifecycle import begin_drop

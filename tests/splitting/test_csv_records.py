@@ -10,8 +10,8 @@ from app.client.chunking.csv_records import split_csv
 from app.client.chunking.parts import Limits, Part, places_of
 from app.domain.model.change import Change
 from app.errors import Code
-from app.formats.arcion_csv import CsvChanges, decode_arcion_csv
-from app.formats.csv_layout import CsvLayout, CsvMode
+from app.formats.arcion.csv import CsvChanges, decode_arcion_csv
+from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from tests.splitting.chunks import check_parts, outcome, pieces
 from tests.support.refusals import refused
 

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.client.chunking.parts import Limits, Part
-from app.formats.csv_layout import CsvLayout
+from app.formats.arcion.csv_layout import CsvLayout
 from tests.splitting import test_csv_records as csv
 from tests.splitting import test_json_messages as json
 

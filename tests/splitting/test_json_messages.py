@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from app.client.chunking.json_messages import split_json
 from app.client.chunking.parts import Limits, Part, places_of
 from app.errors import Code
-from app.formats.strict_json import MessageDecoder
+from app.formats.json.decoder import MessageDecoder
 from tests.splitting.chunks import check_parts, outcome, pieces
 from tests.support.refusals import refused
 

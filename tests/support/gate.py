@@ -15,7 +15,7 @@ from app.domain.model.names import TableName
 from app.domain.model.table import Generation, Table, TableId
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema
-from app.formats.arcion_csv import CsvLayout
+from app.formats.arcion.csv import CsvLayout
 from app.ingest import Accepted, Decode, Ingest, arcion_csv, arcion_json, rehearse, replicate_json
 from app.ingest.rehearsal import Rehearsal
 from app.staging.group_commit import GroupCommit

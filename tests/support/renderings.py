@@ -6,10 +6,10 @@ from typing import Any
 
 from app.domain.model.change import Change
 from app.domain.model.table_schema import TableSchema
-from app.formats.arcion import decode_arcion
-from app.formats.arcion_csv import CsvLayout, CsvMode, decode_arcion_csv
-from app.formats.replicate import decode_replicate
-from app.formats.replicate_versions import TableConversation
+from app.formats.arcion.csv import CsvLayout, CsvMode, decode_arcion_csv
+from app.formats.arcion.messages import decode_arcion
+from app.formats.replicate.messages import decode_replicate
+from app.formats.replicate.versions import TableConversation
 from tests.support.messages import Message, arcion, data, metadata
 from tests.support.schemas import schema_of
 from tests.support.source_histories import TYPES, Event, Row, SourceTable, as_json, as_text

@@ -10,7 +10,7 @@ from typing import Final
 from app.client.chunking.parts import Extent, Frame, Limits, Part, gather
 from app.client.chunking.window import Window
 from app.errors import Code, RejectedInput
-from app.formats.csv_layout import CsvLayout, CsvMode
+from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 

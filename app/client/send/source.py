@@ -10,7 +10,7 @@ from app.client.chunking.csv_records import split_csv
 from app.client.chunking.json_messages import split_json
 from app.client.chunking.parts import Splitter
 from app.client.http import GatewayClient
-from app.formats.csv_layout import CsvLayout, CsvMode
+from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 
 
 class SourceFormat(StrEnum):

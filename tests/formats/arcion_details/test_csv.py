@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from app.domain.model.change import Operation
 from app.errors import Code, RejectedInput
-from app.formats.arcion_csv import csv_records, decode_arcion_csv
-from app.formats.csv_layout import CsvLayout, CsvMode
+from app.formats.arcion.csv import csv_records, decode_arcion_csv
+from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from tests.support.refusals import refused
 
 COLUMNS = ("a", "b")

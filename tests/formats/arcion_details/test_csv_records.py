@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.formats.arcion_csv import csv_records, decode_arcion_csv
-from app.formats.csv_layout import CsvLayout, CsvMode
+from app.formats.arcion.csv import csv_records, decode_arcion_csv
+from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 
 FIELDS: Final = st.sampled_from([b"1", b"", b"NULL", b'"a\nb"', b'"\r\n"', b'"x, ""y"""', b"\xef\xbb\xbf"])
 ENDS: Final = st.sampled_from([b"\n", b"\r\n"])

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import Code, RejectedInput
-from app.formats.arcion import decode_arcion
-from app.formats.strict_json import MessageDecoder
+from app.formats.arcion.messages import decode_arcion
+from app.formats.json.decoder import MessageDecoder
 from tests.support.refusals import refused
 
 ANY = MessageDecoder(dict[str, Any])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import RejectedInput
-from app.formats.arcion import decode_arcion
+from app.formats.arcion.messages import decode_arcion
 
 SAMPLES = [path.read_bytes() for path in sorted((Path(__file__).parents[3] / "demo/samples/arcion").glob("*.json"))]
 COMPACT = [json.dumps(json.loads(sample)).encode() for sample in SAMPLES]

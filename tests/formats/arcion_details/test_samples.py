@@ -8,9 +8,9 @@ import pytest
 
 from app.domain.model.change import Change
 from app.domain.rows.landing_rows import landing_rows
-from app.formats.arcion import decode_arcion
-from app.formats.arcion_csv import decode_arcion_csv
-from app.formats.csv_layout import CsvLayout, CsvMode
+from app.formats.arcion.csv import decode_arcion_csv
+from app.formats.arcion.csv_layout import CsvLayout, CsvMode
+from app.formats.arcion.messages import decode_arcion
 from tests.support.refusals import refused
 from tests.support.schemas import schema_of
 

@@ -13,10 +13,10 @@ from app.domain.model.names import ROW_MARKER, TableName
 from app.domain.model.table_schema import TableSchema, evolve
 from app.domain.rows.landing_rows import landing_rows
 from app.errors import Code, Problem, RejectedInput
-from app.formats.replicate import decode_replicate
-from app.formats.replicate_history import SourceHistory, adopt, follow, news
-from app.formats.replicate_metadata import by_table
-from app.formats.replicate_versions import SchemaAnnouncements, TableConversation, named_table, table_of
+from app.formats.replicate.history import SourceHistory, adopt, follow, news
+from app.formats.replicate.messages import decode_replicate
+from app.formats.replicate.metadata import by_table
+from app.formats.replicate.versions import SchemaAnnouncements, TableConversation, named_table, table_of
 
 Row = list[Any]
 """A landing row as the samples write it: the marker, then the values in file order."""

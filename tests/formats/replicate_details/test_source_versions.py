@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import msgspec
 
-from app.formats.replicate import decode_replicate
-from app.formats.replicate_history import MAX_EARLIER_VERSIONS, SourceHistory, adopt, follow
-from app.formats.replicate_metadata import TableMetadata
+from app.formats.replicate.history import MAX_EARLIER_VERSIONS, SourceHistory, adopt, follow
+from app.formats.replicate.messages import decode_replicate
+from app.formats.replicate.metadata import TableMetadata
 
 
 def metadata(*versions: tuple[str, int]) -> Sequence[TableMetadata]:

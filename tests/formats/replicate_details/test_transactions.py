@@ -5,7 +5,7 @@ import json
 import pytest
 
 from app.domain.rows.landing_rows import landing_rows
-from app.formats.replicate import decode_replicate
+from app.formats.replicate.messages import decode_replicate
 from tests.support.schemas import schema_of
 
 SCHEMA = schema_of({"a": "int32"})

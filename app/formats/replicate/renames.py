@@ -10,8 +10,8 @@ from app.domain.model.json_pointer import pointer_to
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import TableSchema
 from app.errors import Code, Problem
-from app.formats.replicate_history import SourceVersion
-from app.formats.replicate_metadata import TableMetadata
+from app.formats.replicate.history import SourceVersion
+from app.formats.replicate.metadata import TableMetadata
 
 
 def renamed_columns(

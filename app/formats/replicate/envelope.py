@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from app.formats.member_screen import written_members
-from app.formats.replicate_metadata import Lineage, TableStructure
+from app.formats.json.duplicate_key_prefilter import written_members
+from app.formats.replicate.metadata import Lineage, TableStructure
 
 Text: TypeAlias = str | UnsetType | None
 Id: TypeAlias = str | int | UnsetType | None

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET
 
-from app.formats.duplicate_members import MOST_NESTING
+from app.formats.json.duplicate_keys import MOST_NESTING
 
 _Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 _Places: TypeAlias = np.ndarray[Any, np.dtype[np.intp]]

@@ -17,10 +17,10 @@ from app.domain.model.dead_letter import is_kept
 from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.domain.model.source_name import SourceName
 from app.errors import Code, Problem, RejectedInput
-from app.formats.replicate_masks import read_mask
-from app.formats.replicate_messages import Body, Headers, ReplicateMessage, Text, WrittenImage, count_members
-from app.formats.replicate_metadata import TableMetadata, read_metadata
-from app.formats.strict_json import MessageDecoder
+from app.formats.json.decoder import MessageDecoder
+from app.formats.replicate.envelope import Body, Headers, ReplicateMessage, Text, WrittenImage, count_members
+from app.formats.replicate.masks import read_mask
+from app.formats.replicate.metadata import TableMetadata, read_metadata
 
 _OPERATIONS: Final = {
     "REFRESH": Operation.SNAPSHOT,

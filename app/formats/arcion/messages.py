@@ -19,8 +19,8 @@ from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
 from app.domain.rows.written_number import as_json
 from app.errors import Code, Problem, RejectedInput
-from app.formats.arcion_address import AddressBook, TableAddress, members_of_address
-from app.formats.strict_json import MessageDecoder
+from app.formats.arcion.address import AddressBook, TableAddress, members_of_address
+from app.formats.json.decoder import MessageDecoder
 
 OPERATIONS: Final = {
     "I": Operation.INSERT,

@@ -14,7 +14,7 @@ import pyarrow as pa
 from msgspec import Raw
 from pyarrow import json
 
-from app.formats.member_screen import has_suspicious_escape
+from app.formats.json.duplicate_key_prefilter import has_suspicious_escape
 
 _IMAGE: Final = msgspec.json.Decoder(dict[str, str])
 _BRACE, _QUOTE = b'{"'

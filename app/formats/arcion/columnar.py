@@ -16,13 +16,13 @@ from app.domain.model.input_limits import MAX_CELLS
 from app.domain.model.source_name import SourceName
 from app.domain.rows.columnar_rows import PlainRows
 from app.errors import RejectedInput
-from app.formats.arcion import position_of
-from app.formats.arcion_address import AddressBook, TableAddress, members_of_address
-from app.formats.arcion_plain_images import PlainImages
-from app.formats.arcion_shapes import NotPlain
-from app.formats.member_screen import is_suspicious
-from app.formats.strict_json import MessageDecoder
-from app.formats.written_members import are_texts, holds_nothing_else, names_stand_once
+from app.formats.arcion.address import AddressBook, TableAddress, members_of_address
+from app.formats.arcion.columnar_images import PlainImages
+from app.formats.arcion.image_layout import NotPlain
+from app.formats.arcion.messages import position_of
+from app.formats.json.byte_accounting import are_texts, holds_nothing_else, names_stand_once
+from app.formats.json.decoder import MessageDecoder
+from app.formats.json.duplicate_key_prefilter import is_suspicious
 
 _ADDRESS: Final = msgspec.json.Decoder(TableAddress)
 _OPAQUE: Final = msgspec.json.Decoder()

@@ -13,9 +13,9 @@ from app.domain.model.change import Operation
 from app.domain.rows.column_conversion import hold_any
 from app.domain.rows.row_image import Gap
 from app.domain.rows.typed_columns import chosen_rows
-from app.formats.arcion import OPERATIONS
-from app.formats.arcion_shapes import WHOLE, NotPlain, Shape, ShapeBook
-from app.formats.text_images import text_columns
+from app.formats.arcion.image_layout import WHOLE, NotPlain, Shape, ShapeBook
+from app.formats.arcion.messages import OPERATIONS
+from app.formats.json.json_to_columns import text_columns
 
 Image: TypeAlias = Raw | UnsetType
 

@@ -15,10 +15,10 @@ import msgspec
 from app.domain.model.change import Change
 from app.domain.model.names import TableName
 from app.errors import Code, Problem, RejectedInput
-from app.formats.replicate import DataChange, DataMessage
-from app.formats.replicate_history import SourceHistory, SourceVersion, VersionId
-from app.formats.replicate_masks import ColumnLayout, apply_layout, check_without_layout
-from app.formats.replicate_metadata import TableMetadata
+from app.formats.replicate.history import SourceHistory, SourceVersion, VersionId
+from app.formats.replicate.masks import ColumnLayout, apply_layout, check_without_layout
+from app.formats.replicate.messages import DataChange, DataMessage
+from app.formats.replicate.metadata import TableMetadata
 
 Recall: TypeAlias = Callable[[], SourceHistory | None]
 """Reads all versions of a table's source that are kept."""

@@ -14,8 +14,8 @@ from app.domain.model.change import Change, Image, Operation
 from app.domain.model.dead_letter import RefusedMessage, is_kept
 from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.errors import Code, Problem, RejectedInput
-from app.formats.arcion import OPERATIONS, WrongMessage, images
-from app.formats.csv_layout import CsvLayout, CsvMode, check_columns, columns_of_triplets
+from app.formats.arcion.csv_layout import CsvLayout, CsvMode, check_columns, columns_of_triplets
+from app.formats.arcion.messages import OPERATIONS, WrongMessage, images
 
 MAX_FIELDS: Final = 2**16
 """Of a record; a realtime one of 20,000 columns has fewer."""

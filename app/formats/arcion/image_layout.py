@@ -8,7 +8,7 @@ import msgspec
 
 from app.domain.model.change import Operation
 from app.domain.rows.row_image import Gap
-from app.formats.arcion import FLAGS
+from app.formats.arcion.messages import FLAGS
 
 _EXISTS: Final = msgspec.json.Decoder(dict[str, str | int])
 _PLAIN_FLAGS: Final[Mapping[Operation, Sequence[set[str | int]]]] = {

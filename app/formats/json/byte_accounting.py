@@ -12,9 +12,9 @@ import numpy as np
 from msgspec import UNSET, Raw
 
 from app.errors import RejectedInput
-from app.formats.duplicate_members import check_members
-from app.formats.member_screen import has_suspicious_escape
-from app.formats.nested_values import check_nested_values
+from app.formats.json.duplicate_key_prefilter import has_suspicious_escape
+from app.formats.json.duplicate_keys import check_members
+from app.formats.json.nested_values import check_nested_values
 
 _BREAK, _BLANK, _QUOTE = b'\n "'
 _AROUND_MEMBER: Final = len('"":,')

@@ -14,10 +14,10 @@ from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.domain.model.json_pointer import pointer_to
 from app.domain.rows.written_number import fraction, keep_minus_zeros
 from app.errors import Code, Problem, RejectedInput
-from app.formats.duplicate_members import check_members
-from app.formats.member_screen import is_suspicious
-from app.formats.nested_values import check_nested_values
-from app.formats.utf8 import first_wrong_byte
+from app.formats.json.duplicate_key_prefilter import is_suspicious
+from app.formats.json.duplicate_keys import check_members
+from app.formats.json.nested_values import check_nested_values
+from app.formats.json.utf8 import first_wrong_byte
 
 Message = TypeVar("Message")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from app.errors import Code, Problem, RejectedInput
-from app.formats.replicate_metadata import SourceColumn, TableMetadata
+from app.formats.replicate.metadata import SourceColumn, TableMetadata
 
 MAX_EARLIER_VERSIONS: Final = 32
 """Versions kept besides the current one. Every MD message rewrites all of them, so the number is bounded."""

@@ -11,7 +11,7 @@ from app.domain.arrow.flatbuffer import Damaged
 from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.domain.model.json_pointer import pointer_to
 from app.errors import Code, Problem, RejectedInput
-from app.formats.arrow_messages import SCHEMA, ArrowMessage, BatchLayout, layout_of, messages_of
+from app.formats.arrow.messages import SCHEMA, ArrowMessage, BatchLayout, layout_of, messages_of
 
 MAX_ARRAYS: Final = 2**18
 """Columns of all record batches together: each costs time and memory, however few rows it has."""
