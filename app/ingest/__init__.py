@@ -8,12 +8,12 @@ takes it back; `replay` sends kept messages the same way again. `load` takes Arr
 """
 
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
-from app.ingest.accept import Accepted, Ingest
 from app.ingest.backlog import BacklogWatch
-from app.ingest.load import ArrowLoad
-from app.ingest.rehearsal import rehearse
+from app.ingest.dry_run import rehearse
+from app.ingest.loads import ArrowLoad
+from app.ingest.pipeline import Accepted, Ingest
+from app.ingest.readers import Decode, arcion_csv, arcion_json, replicate_json
 from app.ingest.replay import Replays
-from app.ingest.source_bodies import Decode, arcion_csv, arcion_json, replicate_json
 
 __all__ = [
     "Accepted",

@@ -12,8 +12,8 @@ from app.domain.model.dead_letter import LetterState, WrittenMessage
 from app.domain.model.names import TableName
 from app.domain.model.table import Table
 from app.errors import Code, RejectedInput
-from app.ingest.accept import Ingest
-from app.ingest.source_bodies import kept_message
+from app.ingest.pipeline import Ingest
+from app.ingest.readers import kept_message
 from app.staging.database import translated_errors
 from app.staging.dead_letters import Settlement, find_letter, next_waiting, read_message, renew_errors
 from app.staging.letter_book import GONE, ended, settled, unknown

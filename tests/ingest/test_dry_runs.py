@@ -10,7 +10,7 @@ from app.domain.model.names import TableName
 from app.errors import Code, TemporarilyUnavailable
 from app.formats.arcion.csv import CsvLayout, CsvMode
 from app.ingest import Decode, arcion_csv, arcion_json, replicate_json
-from app.ingest.rehearsal import Rehearsal
+from app.ingest.dry_run import Rehearsal
 from tests.support import sql
 from tests.support.gate import Gate
 from tests.support.messages import Message, arcion, data, metadata

@@ -5,7 +5,7 @@ import sqlalchemy as sa
 from app.domain.access.rights import Principal, Right
 from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
-from app.ingest.directory import TableDirectory
+from app.ingest.table_cache import TableDirectory
 from tests.support.gateway_parts import registered
 from tests.support.schemas import schema_of
 

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.errors import Code, RejectedInput
-from app.ingest.source_bodies import SMALL_BODY
-from app.ingest.typed_request import Typist
+from app.ingest.readers import SMALL_BODY
+from app.ingest.request_typing import Typist
 from tests.support.dead_letters import waiting
 from tests.support.gate import Gate
 from tests.support.images import stored_images

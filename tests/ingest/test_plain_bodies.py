@@ -3,8 +3,8 @@
 import pytest
 
 from app.errors import Code
-from app.ingest import source_bodies
-from app.ingest.source_bodies import SMALL_BODY
+from app.ingest import readers as source_bodies
+from app.ingest.readers import SMALL_BODY
 from tests.support.gate import Gate
 from tests.support.messages import Message, arcion
 from tests.support.refusals import refused

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from app.domain.model.input_limits import UNLIMITED
 from app.domain.model.source_name import SourceName
 from app.errors import Code, RejectedInput
-from app.ingest import arcion_json, plain_reader
-from app.ingest.directory import NotRemembered, TableDirectory
-from app.ingest.plain_reader import MOST_BYTES, PlainReader
-from app.ingest.plain_requests import PlainRequest, read_plain
-from app.ingest.source_bodies import SMALL_BODY
-from app.ingest.wakeups import Waiter, Wakeups
+from app.ingest import arcion_json
+from app.ingest import columnar_reader as plain_reader
+from app.ingest.columnar_reader import MOST_BYTES, PlainReader
+from app.ingest.columnar_requests import PlainRequest, read_plain
+from app.ingest.loop_bridge import Waiter, Wakeups
+from app.ingest.readers import SMALL_BODY
+from app.ingest.table_cache import NotRemembered, TableDirectory
 from app.staging.typed_batch import TypedBatch
 from tests.formats.test_arcion_plain import messages, partial_updates
 from tests.fuzz.decoders import TABLE

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.ingest.wakeups import Waiter, Wakeups
+from app.ingest.loop_bridge import Waiter, Wakeups
 
 
 class CountingLoop(asyncio.SelectorEventLoop):

@@ -17,7 +17,7 @@ from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.formats.arcion.csv import CsvLayout
 from app.ingest import Accepted, Decode, Ingest, arcion_csv, arcion_json, rehearse, replicate_json
-from app.ingest.rehearsal import Rehearsal
+from app.ingest.dry_run import Rehearsal
 from app.staging.group_commit import GroupCommit
 from app.staging.table_registration import Registration, register_table
 from app.staging.table_registry import schema_of_version

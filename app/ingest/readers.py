@@ -21,10 +21,10 @@ from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.arcion.messages import decode_arcion
 from app.formats.json.decoder import raw_messages
 from app.formats.replicate.messages import ReplicateRequest, decode_replicate
+from app.ingest.columnar_requests import PlainRequest
 from app.ingest.decoded import Decoded, SourceChanges
-from app.ingest.directory import TableDirectory
-from app.ingest.plain_requests import PlainRequest
-from app.ingest.replicate_tables import EarlierReading, ReplicateTables
+from app.ingest.replicate.tables import EarlierReading, ReplicateTables
+from app.ingest.table_cache import TableDirectory
 from app.telemetry import WRONG_HASHES
 
 SMALL_BODY: Final = 2**14

@@ -17,7 +17,7 @@ from app.domain.model.table_options import NewColumns, PartialUpdates, SourceOrd
 from app.domain.rows.columnar_rows import landing_rows_of_plain
 from app.formats.arcion.columnar import PlainBody, decode_plain, rows_of_plain
 from app.ingest.decoded import Decoded
-from app.ingest.directory import NotRemembered, TableDirectory
+from app.ingest.table_cache import NotRemembered, TableDirectory
 from app.staging.typed_batch import TypedBatch
 from app.staging.untyped_request import UntypedRequest
 from app.telemetry import WRONG_HASHES

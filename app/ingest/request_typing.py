@@ -22,7 +22,7 @@ from app.domain.rows.schema_needs import needed_schema
 from app.domain.rows.source_order import in_source_order
 from app.errors import Code, Problem, RejectedInput
 from app.ingest.decoded import Decoded, SourceChanges
-from app.ingest.directory import TableDirectory
+from app.ingest.table_cache import TableDirectory
 from app.staging.database import translated_errors
 from app.staging.registration_events import record_registration
 from app.staging.source_positions import source_positions

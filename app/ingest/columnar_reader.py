@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeAlias
 
-from app.ingest.directory import TableDirectory
-from app.ingest.plain_requests import PlainRequest, read_plain
-from app.ingest.wakeups import Waiter
+from app.ingest.columnar_requests import PlainRequest, read_plain
+from app.ingest.loop_bridge import Waiter
+from app.ingest.table_cache import TableDirectory
 from app.staging.typed_batch import TypedBatch
 
 MOST_BYTES: Final = 2**20

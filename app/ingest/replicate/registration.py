@@ -11,7 +11,7 @@ from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate.history import SourceHistory, SourceVersion, follow, news
 from app.formats.replicate.metadata import TableMetadata
 from app.formats.replicate.renames import columns_in_another_case, renamed_columns
-from app.ingest.directory import TableDirectory
+from app.ingest.table_cache import TableDirectory
 from app.staging.database import Connection, translated_errors
 from app.staging.registration_events import record_registration
 from app.staging.replicate_sources import record_replicate_metadata, replicate_metadata

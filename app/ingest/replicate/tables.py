@@ -18,8 +18,8 @@ from app.formats.replicate.history import SourceHistory, VersionId, adopt
 from app.formats.replicate.messages import DataChange, RefusedData, ReplicateRequest
 from app.formats.replicate.metadata import TableMetadata, by_table
 from app.formats.replicate.versions import SchemaAnnouncements, TableConversation, named_table, table_of
-from app.ingest.directory import TableDirectory
-from app.ingest.replicate_registration import refusal, register_versions
+from app.ingest.replicate.registration import refusal, register_versions
+from app.ingest.table_cache import TableDirectory
 from app.staging.database import translated_errors
 from app.staging.replicate_sources import (
     SourceFacts,

@@ -13,9 +13,9 @@ from msgspec import UNSET, UnsetType
 from app.domain.access.rights import Principal, Right
 from app.domain.model.names import ROW_MARKER
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
-from app.ingest.directory import TableDirectory
-from app.ingest.source_bodies import Decode
-from app.ingest.typed_request import Typist
+from app.ingest.readers import Decode
+from app.ingest.request_typing import Typist
+from app.ingest.table_cache import TableDirectory
 from app.staging.database import Connection, Engine, translated_errors
 from app.staging.sequence_lock import wait_briefly
 from app.staging.stage_requests import StagedBatch, encode_blocks, stage_requests

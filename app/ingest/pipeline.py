@@ -16,13 +16,13 @@ from app.domain.model.request_identity import RequestIdentity, StoredReceipt, re
 from app.domain.model.table import Table
 from app.errors import Code, Problem, RejectedInput, TemporarilyUnavailable
 from app.ingest.backlog import BacklogWatch
+from app.ingest.columnar_reader import PlainReader
+from app.ingest.columnar_requests import PlainRequest, untyped_request
 from app.ingest.decoded import Decoded
-from app.ingest.directory import NotRemembered, TableDirectory
-from app.ingest.plain_reader import PlainReader
-from app.ingest.plain_requests import PlainRequest, untyped_request
-from app.ingest.source_bodies import Decode
-from app.ingest.typed_request import TypedRequest, Typist
-from app.ingest.wakeups import Waiter, Wakeups
+from app.ingest.loop_bridge import Waiter, Wakeups
+from app.ingest.readers import Decode
+from app.ingest.request_typing import TypedRequest, Typist
+from app.ingest.table_cache import NotRemembered, TableDirectory
 from app.staging.database import Engine, translated_errors
 from app.staging.dead_letters import Settlement, TableLetters
 from app.staging.group_commit import GroupCommit

@@ -1,0 +1,1 @@
+"""Replicate metadata and tables."""
