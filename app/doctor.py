@@ -23,9 +23,9 @@ from app.domain.preflight.machine_findings import (
 )
 from app.domain.preflight.zone_findings import ZoneCheck, judge_zone
 from app.errors import Code, MirrorgateError, Misconfigured
+from app.landing.adls.address import StorageOptions
 from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.probe import probe_zone
-from app.landing.storage_address import StorageOptions
 from app.resource_watch import memory_limit, raise_descriptor_limit
 from app.settings import Settings, unknown_variables
 from app.staging.database import open_engine

@@ -7,8 +7,8 @@ of the installation keeps two drains of one database from claiming different zon
 from app.domain.preflight.zone_findings import Seen
 from app.domain.publication.landing_zone import KnownZone
 from app.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
+from app.landing.adls.retries import TryAgain
 from app.landing.open_zone import ZonePlace
-from app.landing.retries import TryAgain
 from app.landing.zone import ScratchRevoked
 from app.landing.zone_owner import claim_zone, look_at_owner
 from app.staging.database import Engine, installation_id, translated_errors

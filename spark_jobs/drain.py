@@ -22,10 +22,10 @@ from app.domain.publication.drain_plan import FileLimits
 from app.domain.publication.failure import described
 from app.drain_metrics import LEASE_FAILURES, LEASE_RENEWED, serve_metrics
 from app.errors import Code, InvariantBroken, Misconfigured, TemporarilyUnavailable
+from app.landing.adls.retries import TryAgain
 from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.parquet_file import FileLayout
 from app.landing.publish import announce_partner
-from app.landing.retries import TryAgain
 from app.landing.zone import PathKind
 from app.resource_watch import ResourceWatch, raise_descriptor_limit
 from app.settings import Settings

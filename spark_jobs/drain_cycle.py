@@ -19,7 +19,6 @@ from app.domain.publication.failure import described
 from app.drain_metrics import FAILED_TRIES, PUBLISH_SECONDS
 from app.errors import Code, InvariantBroken, TemporarilyUnavailable
 from app.landing.open_zone import open_zone
-from app.landing.own_zone import OwnZone
 from app.landing.publish import (
     Scratch,
     remove_table_folder,
@@ -28,6 +27,7 @@ from app.landing.publish import (
 )
 from app.landing.scratch_sweep import newest_epoch
 from app.landing.zone import LandingZone
+from app.landing.zone_presence import OwnZone
 from app.staging.database import Connection, Engine, answer_within, installation_id, open_engine, translated_errors
 from app.staging.file_plans import plan_next_files
 from app.staging.landing_ledger import files_to_repair, record_repaired, tables_to_repair

@@ -13,8 +13,8 @@ import structlog
 from app.domain.model.table import Epoch, FileNumber, Table
 from app.errors import Code, InvariantBroken
 from app.landing.folder_marker import MARKER, FolderMarker, is_damaged
+from app.landing.landed_state import difference, find_file, numbers_beyond
 from app.landing.publish import Scratch
-from app.landing.stock import difference, find_file, numbers_beyond
 from app.landing.zone import LandingZone, PathKind
 from app.staging.database import Engine
 from app.staging.landing_ledger import LedgerEntry, list_files, recorded_number

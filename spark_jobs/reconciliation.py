@@ -15,7 +15,7 @@ from app.domain.model.landing_file import BuiltFile, PlannedFile
 from app.domain.model.table import Epoch, FileNumber, Table
 from app.errors import Code, InvariantBroken
 from app.landing.folder_marker import require_marker
-from app.landing.stock import facts_under, identity_under, numbers_beyond, take_stock
+from app.landing.landed_state import facts_under, identity_under, numbers_beyond, take_stock
 from app.landing.zone import LandingZone
 from app.staging.database import Connection, Engine
 from app.staging.file_plans import adopt_file

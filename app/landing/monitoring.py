@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from app.landing.adls.address import StorageAddress
 from app.landing.local_zone import open_regular
 from app.landing.open_zone import ZonePlace, open_remote
-from app.landing.storage_address import StorageAddress
 
 _FOLDER: Final = "Monitoring"
 _FILE: Final = "tables.json"

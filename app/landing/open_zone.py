@@ -6,9 +6,9 @@ from importlib import import_module
 from pathlib import Path
 
 from app.errors import Code, Misconfigured
+from app.landing.adls.address import StorageAddress, StorageOptions
+from app.landing.adls.retries import Retries
 from app.landing.local_zone import LocalZone
-from app.landing.retries import Retries
-from app.landing.storage_address import StorageAddress, StorageOptions
 from app.landing.zone import LandingZone
 
 
@@ -32,7 +32,7 @@ class ZonePlace:
     def check_credential(self) -> None:
         """Raise Misconfigured for a remote place that nothing on this machine gives access to."""
         if self.is_remote:
-            from app.landing.adls_client import require_credential
+            from app.landing.adls.client import require_credential
 
             require_credential(self.options)
 
@@ -51,8 +51,8 @@ def open_zone(place: ZonePlace) -> LandingZone:
 def open_remote(address: StorageAddress, options: StorageOptions) -> LandingZone:
     """A folder of OneLake or ADLS Gen2. Raises Misconfigured `landing_zone_unusable`."""
     _require_packages()
-    from app.landing.adls_client import AdlsClient
-    from app.landing.adls_zone import AdlsZone
+    from app.landing.adls.client import AdlsClient
+    from app.landing.adls.zone import AdlsZone
 
     return AdlsZone(AdlsClient(address, options), Retries(options.retry_seconds), block_bytes=options.block_bytes)
 
@@ -60,7 +60,7 @@ def open_remote(address: StorageAddress, options: StorageOptions) -> LandingZone
 def _require_packages() -> None:
     """Import what only remote landing zones need. Raises Misconfigured `landing_zone_unusable`."""
     try:
-        import_module("app.landing.adls_client")
+        import_module("app.landing.adls.client")
     except ModuleNotFoundError as missing:
         raise Misconfigured(
             Code.LANDING_ZONE_UNUSABLE,

@@ -15,7 +15,7 @@ from app.domain.model.names import TableName
 from app.domain.model.table import Epoch, Table, TableId
 from app.errors import Code, InvariantBroken
 from app.landing.folder_marker import MARKER, FolderMarker, require_marker
-from app.landing.stock import stands
+from app.landing.landed_state import stands
 from app.landing.zone import FolderRenameUnsupported, LandingZone, PathKind, RenameOutcome
 
 SCRATCH: Final = "_scratchPad"

@@ -14,8 +14,8 @@ from app.domain.model.landing_file import file_name, parse_file_name
 from app.domain.model.names import TableName
 from app.domain.model.table import FileNumber
 from app.landing.folder_marker import MARKER
+from app.landing.landed_state import difference, find_file, folders_of
 from app.landing.publish import METADATA
-from app.landing.stock import difference, find_file, folders_of
 from app.landing.zone import LandingZone, PathKind
 
 KEPT_BY_MIRRORING: Final = timedelta(days=7)

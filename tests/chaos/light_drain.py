@@ -19,7 +19,7 @@ import structlog
 
 from app.domain.publication.drain_plan import FileLimits
 from app.errors import MirrorgateError
-from app.landing import retries
+from app.landing.adls import retries
 from app.landing.local_zone import LocalZone
 from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.parquet_file import FileLayout

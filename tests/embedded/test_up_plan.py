@@ -87,7 +87,7 @@ def test_a_wrong_key_is_two_lines_and_leaves_nothing_behind(tmp_path: Path) -> N
 def test_onelake_without_a_credential_is_refused_before_anything_is_made(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from app.landing import adls_client
+    from app.landing.adls import client as adls_client
 
     monkeypatch.setattr(adls_client, "_finds_identity", lambda: False)
     settings = Settings(port=0, landing_zone=ONELAKE)

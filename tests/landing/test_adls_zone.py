@@ -13,10 +13,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from app.landing.adls_zone import AdlsZone
+from app.landing.adls.retries import Refused, TryAgain
+from app.landing.adls.zone import AdlsZone
 from app.landing.open_zone import open_zone
 from app.landing.publish import Scratch, revoke_older_epochs
-from app.landing.retries import Refused, TryAgain
 from app.landing.zone import FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked
 from tests.support.onelake import TOKEN, Effect, Fault, OneLake, Trust, answer
 from tests.support.onelake.clients import FakeTime, adls_zone, place

@@ -16,6 +16,7 @@ from app.domain.model.table import BatchSequence, Epoch, FileNumber, Generation,
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.landing_rows import landing_rows
 from app.errors import Code, InvariantBroken
+from app.landing.landed_state import PROCESSED, Sight, look, take_stock
 from app.landing.local_zone import LocalZone
 from app.landing.parquet_file import FileLayout, write_parquet
 from app.landing.publish import (
@@ -27,7 +28,6 @@ from app.landing.publish import (
     repair_file,
     revoke_older_epochs,
 )
-from app.landing.stock import PROCESSED, Sight, look, take_stock
 from app.landing.zone import FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked, StorageFailed
 from tests.support.gateway_parts import inserts
 from tests.support.schemas import schema_of

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from app.landing.retries import Refused, TryAgain
+from app.landing.adls.retries import Refused, TryAgain
 from tests.support.onelake.clients import FakeTime
 
 

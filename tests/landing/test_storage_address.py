@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from app.errors import Code, Misconfigured
-from app.landing.adls_zone import AdlsZone
+from app.landing.adls.address import StorageAddress, StorageOptions
+from app.landing.adls.zone import AdlsZone
 from app.landing.local_zone import LocalZone
 from app.landing.open_zone import ZonePlace, open_zone
-from app.landing.storage_address import StorageAddress, StorageOptions
 from app.settings import Settings
 from tests.support.onelake import ITEM, WORKSPACE
 from tests.support.onelake.clients import FixedToken
@@ -88,7 +88,7 @@ def test_a_missing_package_and_an_unknown_version_are_told(monkeypatch: pytest.M
     url = f"https://{ONELAKE}/w/i.MirroredDatabase/Files/LandingZone"
     with pytest.raises(Misconfigured, match="MIRRORGATE_STORAGE_API_VERSION"):
         open_zone(ZonePlace(url, StorageOptions(api_version="1999-01-01", credential=FixedToken)))
-    monkeypatch.delitem(sys.modules, "app.landing.adls_client")
+    monkeypatch.delitem(sys.modules, "app.landing.adls.client")
     monkeypatch.setitem(sys.modules, "azure.identity", None)
     with pytest.raises(Misconfigured, match=r"not installed: azure\.identity"):
         ZonePlace(url).check()

@@ -24,7 +24,7 @@ def drop_look(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
 @stands_for(
     Pc.DROP_DELETE,
     "app.landing.local_zone:LocalZone.remove_folder",
-    "app.landing.adls_zone:AdlsZone.remove_folder",
+    "app.landing.adls.zone:AdlsZone.remove_folder",
 )
 def drop_delete(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """R4."""

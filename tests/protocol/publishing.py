@@ -148,7 +148,7 @@ def nominate(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     Pc.RENAME,
     "app.landing.publish:make_visible",
     "app.landing.local_zone:LocalZone.rename",
-    "app.landing.adls_zone:AdlsZone.rename",
+    "app.landing.adls.zone:AdlsZone.rename",
 )
 def rename(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """The answer may be lost, whether or not the request was carried out, or will be."""
@@ -176,7 +176,7 @@ def sync(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     yield Move(f"syncs file {drain.number}", synced(case, shared, Rule.RENAME_SYNCED), drain._replace(pc=Pc.RECORD))
 
 
-@stands_for(Pc.LOOK_AGAIN, "app.landing.publish:make_visible", "app.landing.stock:look")
+@stands_for(Pc.LOOK_AGAIN, "app.landing.publish:make_visible", "app.landing.landed_state:look")
 def look_again(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """After an unclear answer. The code gives the epoch up where the protocol may also rename again."""
     absent = IDLE

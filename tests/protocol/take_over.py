@@ -51,7 +51,7 @@ def revoke_look_again(case: Case, shared: Shared, drain: Drain) -> Iterator[Move
 
 
 @stands_for(
-    Pc.REVOKE_MOVE, "app.landing.local_zone:LocalZone.revoke_folder", "app.landing.adls_zone:AdlsZone.revoke_folder"
+    Pc.REVOKE_MOVE, "app.landing.local_zone:LocalZone.revoke_folder", "app.landing.adls.zone:AdlsZone.revoke_folder"
 )
 def revoke_move(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     request = Request(Pc.REVOKE_MOVE, drain.epoch, drain.older)
@@ -63,7 +63,7 @@ def revoke_move(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
 
 
 @stands_for(
-    Pc.REVOKE_MARK, "app.landing.local_zone:LocalZone.revoke_folder", "app.landing.adls_zone:AdlsZone.revoke_folder"
+    Pc.REVOKE_MARK, "app.landing.local_zone:LocalZone.revoke_folder", "app.landing.adls.zone:AdlsZone.revoke_folder"
 )
 def revoke_mark(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     after = mark(shared, drain.older)
@@ -88,7 +88,7 @@ def read(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     yield Move(f"reads the ledger, {'is' if looks else 'is not'} to look for file {after.number}", sealed, after)
 
 
-@stands_for(Pc.LOOK, "app.landing.stock:take_stock", "app.landing.stock:look")
+@stands_for(Pc.LOOK, "app.landing.landed_state:take_stock", "app.landing.landed_state:look")
 def look(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     yield sighted(case, shared, drain, absent=drain._replace(pc=Pc.VERIFY))
     if case.bounds.faults:
@@ -96,7 +96,7 @@ def look(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move(f"cannot read file {drain.number}", shared, after)
 
 
-@stands_for(Pc.VERIFY, "app.landing.stock:take_stock")
+@stands_for(Pc.VERIFY, "app.landing.landed_state:take_stock")
 def verify(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """The last recorded file must stand, as long as the number after it is absent: behind that one, mirroring may
     have removed it."""

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from app.drain_metrics import serve_metrics
 from app.errors import Misconfigured
-from app.landing.retries import Retries, TryAgain
+from app.landing.adls.retries import Retries, TryAgain
 from spark_jobs import maintenance
 from tests.spark.conftest import NewWorker, drain
 from tests.support import sql

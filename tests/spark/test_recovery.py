@@ -153,7 +153,7 @@ def test_a_store_that_fails_while_it_is_looked_at_only_delays(
             first.build_and_publish([claimed])
     end_lease(engine, first)
     with monkeypatch.context() as patch:
-        patch.setattr("app.landing.stock.read_identity", unreadable)
+        patch.setattr("app.landing.landed_state.read_identity", unreadable)
         assert second.prepare(claimed.table.table_id) is None
     stage_keys(engine, current(engine, "t"), [3])
     drain(second)

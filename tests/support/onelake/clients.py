@@ -8,11 +8,11 @@ from urllib.parse import urlsplit, urlunsplit
 from azure.core.credentials import AccessToken
 from azure.storage.filedatalake import DataLakeServiceClient, FileSystemClient
 
-from app.landing.adls_client import AdlsClient
-from app.landing.adls_zone import AdlsZone
+from app.landing.adls.address import StorageAddress, StorageOptions
+from app.landing.adls.client import AdlsClient
+from app.landing.adls.retries import Retries
+from app.landing.adls.zone import AdlsZone
 from app.landing.open_zone import ZonePlace
-from app.landing.retries import Retries
-from app.landing.storage_address import StorageAddress, StorageOptions
 from tests.support.onelake.endpoint import TOKEN, OneLake, Trust
 
 

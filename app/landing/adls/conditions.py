@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from uuid import uuid4
 
 from app.domain.preflight.zone_findings import Seen, ZoneCheck
-from app.landing.adls_client import AdlsClient, Found
-from app.landing.retries import Refused, Retries
+from app.landing.adls.client import AdlsClient, Found
+from app.landing.adls.retries import Refused, Retries
 from app.landing.zone import LandingZone
 
 

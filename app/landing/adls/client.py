@@ -22,8 +22,8 @@ from azure.identity import CredentialUnavailableError, DefaultAzureCredential
 from azure.storage.filedatalake import DataLakeFileClient, DataLakeServiceClient
 
 from app.errors import Code, Misconfigured
-from app.landing.retries import Refused, TryAgain
-from app.landing.storage_address import StorageAddress, StorageOptions
+from app.landing.adls.address import StorageAddress, StorageOptions
+from app.landing.adls.retries import Refused, TryAgain
 
 log = structlog.get_logger()
 

@@ -15,10 +15,10 @@ from uuid import uuid4
 import structlog
 
 from app.domain.preflight.zone_findings import Seen
-from app.landing.adls_client import AdlsClient, Found
-from app.landing.adls_conditions import heeded_conditions
-from app.landing.retries import Refused, Retries, TryAgain
-from app.landing.storage_streams import Download, Upload
+from app.landing.adls.client import AdlsClient, Found
+from app.landing.adls.conditions import heeded_conditions
+from app.landing.adls.retries import Refused, Retries, TryAgain
+from app.landing.adls.streams import Download, Upload
 from app.landing.zone import FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked, StorageFailed
 
 log = structlog.get_logger()

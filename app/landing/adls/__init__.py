@@ -1,0 +1,1 @@
+"""OneLake and ADLS Gen2."""
