@@ -48,13 +48,15 @@ from app.api.routes import table_operations as table_admin_routes
 from app.api.routes import tables as table_routes
 from app.api.server.http_protocol import BoundedHttpProtocol
 from app.api.server.problem_responses import install_problem_handlers
-from app.child_process import exit_with_parent, run_process
 from app.domain.access.rate_limit import RateLimits
 from app.domain.preflight.finding import Outcome
 from app.domain.publication.backlog import BacklogLimit
 from app.errors import Code, Misconfigured
 from app.ingest import BacklogWatch, Ingest
 from app.lean_imports import leave_out_pandas
+from app.local.child_process import exit_with_parent, run_process
+from app.local.locked_tempdir import temporary_folder
+from app.local.start_checks import check_memory, check_serving, free_port
 from app.resource_watch import ResourceWatch, memory_limit, raise_descriptor_limit
 from app.settings import LOOPBACK, Settings, unknown_variables
 from app.staging.access_journal import AccessJournal
@@ -65,9 +67,7 @@ from app.staging.schema_revision import require_migrated
 from app.staging.wake import WakeSender
 from app.staging.writer_metrics import note_writer
 from app.staging.writer_probe import WriterProbe
-from app.start_checks import check_memory, check_serving, free_port
 from app.telemetry import configure_logging
-from app.temporary_folder import temporary_folder
 
 log = structlog.get_logger()
 

@@ -22,7 +22,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.table import Table as Grid
 
 from app.errors import MirrorgateError
-from app.supervisor import stop_signals_interrupt
+from app.local.supervisor import stop_signals_interrupt
 from benchmarks.bench import Bench
 from benchmarks.comparison import compared, differing_settings
 from benchmarks.figure import BenchmarkFailed, Figure, readable

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from app.embedded import find_java
+from app.local.embedded import find_java
 from app.settings import Settings
 from app.telemetry import configure_logging
 from benchmarks.figure import BenchmarkFailed

@@ -6,7 +6,7 @@ from typing import Any
 
 import uvloop
 
-from app.child_process import exit_with_parent
+from app.local.child_process import exit_with_parent
 
 ANSWER = b'HTTP/1.1 202 Accepted\r\nContent-Length: 15\r\n\r\n{"status":"ok"}'
 

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import sqlalchemy as sa
 
 from app.client.http import GatewayClient
-from app.embedded import PrivatePostgres, find_java
+from app.local.embedded import PrivatePostgres, find_java
 from app.settings import PREFIX
 from app.staging.database import open_engine
 from app.staging.schema_revision import migrate

@@ -30,7 +30,7 @@ from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_image import StoredImage
-from app.embedded import PrivatePostgres
+from app.local.embedded import PrivatePostgres
 from app.staging.database import open_engine
 from app.staging.group_commit import GroupCommit
 from app.staging.row_images import write_images

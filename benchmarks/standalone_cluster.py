@@ -12,7 +12,7 @@ from typing import Final
 
 import pyspark
 
-from app.embedded import find_java
+from app.local.embedded import find_java
 from benchmarks.figure import BenchmarkFailed
 from benchmarks.processes import started, stop
 

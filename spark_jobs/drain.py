@@ -16,7 +16,6 @@ from uuid import UUID, uuid4
 import structlog
 from pyspark.sql import SparkSession
 
-from app.child_process import exit_with_parent, run_process
 from app.doctor import examine, landing_place, require_safe
 from app.domain.publication.drain_plan import FileLimits
 from app.domain.publication.failure import described
@@ -27,6 +26,7 @@ from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.parquet_file import FileLayout
 from app.landing.publish import announce_partner
 from app.landing.zone import PathKind
+from app.local.child_process import exit_with_parent, run_process
 from app.resource_watch import ResourceWatch, raise_descriptor_limit
 from app.settings import Settings
 from app.staging.build_activity import newest_statement_at

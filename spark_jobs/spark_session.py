@@ -16,8 +16,8 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from app.domain.publication.failure import described
+from app.local.locked_tempdir import temporary_folder
 from app.settings import Settings
-from app.temporary_folder import temporary_folder
 from spark_jobs.jvm_output import JvmOutput
 
 log = structlog.get_logger()

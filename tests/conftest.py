@@ -9,7 +9,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from app.embedded import PrivatePostgres
+from app.local.embedded import PrivatePostgres
 from app.staging.database import open_engine
 from app.staging.schema_revision import migrate
 from tests.support import hypothesis_profile as _  # noqa: F401  # loads the profile

@@ -77,7 +77,7 @@ def _plain(text: str) -> str:
 
 def _spark_findings(settings: "Settings", data_dir: Path) -> list[Finding]:
     """What a Spark driver and its executors find, in a process of its own. Raises Misconfigured `spark_failed`."""
-    from app.embedded import find_java
+    from app.local.embedded import find_java
     from app.settings import PREFIX
 
     environment = {

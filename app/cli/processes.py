@@ -65,9 +65,9 @@ def up(
 
 def _up(data_dir: Path, host: str | None, port: int | None, landing_zone: str | None) -> None:
     require_extras("up", "api", "drain")
+    from app.local.up import configure_up_logging
+    from app.local.up import up as run_up
     from app.settings import Settings
-    from app.up import configure_up_logging
-    from app.up import up as run_up
 
     settings = Settings.from_environment(host=host, port=port)
     configure_up_logging(settings, data_dir, _errors)
@@ -109,7 +109,7 @@ def drain(
     require_extras("drain", "drain")
     _set_variables({"LANDING_ZONE": landing_zone, "DATABASE_URL": database_url})
     from app.doctor import landing_place
-    from app.embedded import find_java
+    from app.local.embedded import find_java
     from app.settings import Settings
     from app.staging.database import check_database_url
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
 from typing import Final
 
-from app.embedded import find_java
+from app.local.embedded import find_java
 from benchmarks.bench import Bench, scratch_folder
 from benchmarks.figure import BenchmarkFailed, Figure, Goal, Measured, readable
 from benchmarks.gateway import Gateway

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from pydantic import SecretStr
 
 from app import main
-from app.embedded import PrivatePostgres
+from app.local.embedded import PrivatePostgres
 from app.settings import Settings
 from app.staging.database import open_engine
 from tests.api.calls import ADMIN_KEY, MAX_BODY_BYTES, Gateway

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from app.embedded import PrivatePostgres
+from app.local.embedded import PrivatePostgres
 from app.staging.database import open_engine
 from tests.api.calls import ADMIN_KEY, MAX_BODY_BYTES, Gateway, insert
 from tests.support import messages, sql

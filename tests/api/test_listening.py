@@ -15,9 +15,10 @@ import sqlalchemy as sa
 import trustme
 from pydantic import SecretStr
 
-from app import main, up
+from app import main
 from app.client.http import GatewayClient
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
+from app.local import up
 from app.settings import Settings
 from app.staging.leases import renew_lease
 from tests.api.calls import ADMIN_KEY

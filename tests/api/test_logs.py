@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from app import main
-from app.embedded import PrivatePostgres
+from app.local.embedded import PrivatePostgres
 from app.settings import Settings
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.support.databases import create_database, database_in

@@ -18,8 +18,8 @@ from structlog.testing import capture_logs
 
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, TableState
-from app.embedded import PrivatePostgres
 from app.landing.landed_state import PROCESSED
+from app.local.embedded import PrivatePostgres
 from app.staging.database import open_engine
 from app.staging.schema_revision import migrate
 from tests.chaos.history import Result

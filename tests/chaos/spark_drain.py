@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from app.embedded import find_java
+from app.local.embedded import find_java
 from app.settings import PREFIX
 from tests.support.processes import REPOSITORY
 

@@ -15,14 +15,14 @@ from pydantic import SecretStr
 from rich.console import Console
 from structlog.testing import capture_logs
 
-from app import up
 from app.cli.doctor import findings_grid
 from app.doctor import examine, not_examined, require_safe
 from app.domain.preflight.finding import Finding, Outcome
-from app.embedded import PrivatePostgres, running_url
 from app.errors import Code, Misconfigured
 from app.landing.open_zone import ZonePlace
 from app.landing.zone_owner import OWNER, claim_zone
+from app.local import up
+from app.local.embedded import PrivatePostgres, running_url
 from app.settings import Settings
 from app.staging.safety import present_installation
 from tests.support.processes import REPOSITORY

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from types import FrameType
 
-from app.child_process import exit_with_parent
+from app.local.child_process import exit_with_parent
 
 
 def main() -> None:

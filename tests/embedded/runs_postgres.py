@@ -7,7 +7,7 @@ from pathlib import Path
 import psycopg
 import structlog
 
-from app.embedded.postgres import PrivatePostgres
+from app.local.embedded.postgres import PrivatePostgres
 
 
 def main() -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import structlog
 
-from app import supervisor
-from app.child_process import CANNOT_START
-from app.log_files import ChildLog, Rotation
-from app.supervisor import Child
+from app.local import supervisor
+from app.local.child_process import CANNOT_START
+from app.local.log_files import ChildLog, Rotation
+from app.local.supervisor import Child
 
 
 def main() -> None:

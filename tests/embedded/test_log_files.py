@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from app.child_process import refusal_among
 from app.errors import Code
-from app.log_files import ChildLog, RotatingFile, Rotation
+from app.local.child_process import refusal_among
+from app.local.log_files import ChildLog, RotatingFile, Rotation
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_until
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from app.embedded import postgres as postgres_module
-from app.embedded.postgres import PrivatePostgres
 from app.errors import Code, Misconfigured
+from app.local.embedded import postgres as postgres_module
+from app.local.embedded.postgres import PrivatePostgres
 from app.staging.schema_revision import migrate
 from tests.support.processes import REPOSITORY, is_alive, read_line, started
 from tests.support.waiting import wait_until
@@ -64,7 +64,7 @@ def python_of_nobody() -> list[str]:
     """A Python of this version that another account may run; skips where there is none."""
     for interpreter in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
         try:
-            trial = run_as_nobody([interpreter, "-c", "import app.embedded, psycopg"])
+            trial = run_as_nobody([interpreter, "-c", "import app.local.embedded, psycopg"])
         except OSError:
             continue
         if trial.returncode == 0:
@@ -220,7 +220,7 @@ def test_a_server_left_by_a_killed_gateway_is_stopped_and_its_socket_removed(tmp
 def test_a_server_left_by_a_killed_gateway_that_hangs_is_killed(
     tmp_path: Path, leftover: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.embedded.leftover_postgres._STOP_WITHIN", 0.5)
+    monkeypatch.setattr("app.local.embedded.leftover_postgres._STOP_WITHIN", 0.5)
     with PrivatePostgres(tmp_path, FAST) as postgres:
         assert not is_alive(leftover)
         assert rows(postgres.url) == 1

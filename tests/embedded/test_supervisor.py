@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from app import supervisor
-from app.child_process import CANNOT_START
-from app.supervisor import Child
+from app.local import supervisor
+from app.local.child_process import CANNOT_START
+from app.local.supervisor import Child
 from tests.support.processes import is_alive, read_line, started
 from tests.support.waiting import wait_until
 

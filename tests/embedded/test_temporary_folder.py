@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from app import temporary_folder as module
-from app.temporary_folder import temporary_folder
+from app.local import locked_tempdir as module
+from app.local.locked_tempdir import temporary_folder
 from tests.support.processes import REPOSITORY
 
 HOLDS = """
 import sys
-from app.temporary_folder import temporary_folder
+from app.local.locked_tempdir import temporary_folder
 with temporary_folder("test") as folder:
     (folder / "file").touch()
     print(folder, flush=True)

@@ -15,14 +15,14 @@ import pytest
 from pydantic import SecretStr
 from rich.console import Console
 
-from app import start_checks, supervisor, up
-from app.child_process import CANNOT_START
 from app.domain.access.api_key import ApiKey
-from app.embedded import DataDirectory, PrivatePostgres
 from app.errors import Code, Misconfigured
-from app.log_files import ChildLog, Rotation
+from app.local import start_checks, supervisor, up
+from app.local.child_process import CANNOT_START
+from app.local.embedded import DataDirectory, PrivatePostgres
+from app.local.log_files import ChildLog, Rotation
+from app.local.supervisor import Child
 from app.settings import Settings
-from app.supervisor import Child
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_until
 
@@ -142,7 +142,7 @@ def test_a_child_that_cannot_start_ends_up_with_its_reason(tmp_path: Path) -> No
 def test_on_a_terminal_nobody_sees_raw_log_lines(tmp_path: Path) -> None:
     program = (
         "import io, structlog; from pathlib import Path; from rich.console import Console;"
-        "from app.settings import Settings; from app.up import configure_up_logging;"
+        "from app.settings import Settings; from app.local.up import configure_up_logging;"
         "out = io.StringIO(); console = Console(file=out, force_terminal=True, color_system=None, width=80);"
         f"configure_up_logging(Settings(), Path({str(tmp_path)!r}), console); log = structlog.get_logger();"
         "log.info('postgres_started', pid=1);"

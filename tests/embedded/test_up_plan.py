@@ -12,10 +12,10 @@ from typing import Final
 import pytest
 
 from app.cli import extras, main
-from app.embedded import postgres
 from app.errors import Code, Misconfigured
+from app.local.embedded import postgres
+from app.local.up_plan import plan_up
 from app.settings import Settings
-from app.up_plan import plan_up
 from tests.support.processes import REPOSITORY
 
 ONELAKE: Final = "abfss://w@onelake.dfs.fabric.microsoft.com/i.MirroredDatabase/Files/LandingZone"

@@ -9,7 +9,7 @@ from pathlib import Path
 import structlog
 from rich.console import Console
 
-from app.embedded import PrivatePostgres
+from app.local.embedded import PrivatePostgres
 from app.staging.database import open_engine
 from app.staging.schema_revision import migrate
 from tests.overload.run import Outcome, overload

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from app import cli
 from app.cli import app
 from app.domain.access.api_key import ApiKey
-from app.embedded import PrivatePostgres
 from app.errors import Code, RejectedInput
+from app.local.embedded import PrivatePostgres
 from app.settings import PREFIX, Settings
 from app.staging.schema_revision import migrate as run_migrations
 from app.staging.schema_revision import program_revision
@@ -60,7 +60,7 @@ def test_migrate_says_what_it_did(postgres: PrivatePostgres) -> None:
     assert said == [f"database: r0009 -> {program_revision()}", f"database: up to date: {program_revision()}"]
 
 
-@pytest.mark.parametrize("module", ["app.cli", "app.up"])
+@pytest.mark.parametrize("module", ["app.cli", "app.local.up"])
 def test_ctrl_c_while_the_program_imports_shows_no_traceback(module: str) -> None:
     """The real entry point of `mirrorgate up`, interrupted when it imports this module."""
     program = f"""

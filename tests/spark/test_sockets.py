@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from app.local.locked_tempdir import temporary_folder
 from app.settings import Settings
-from app.temporary_folder import temporary_folder
 from spark_jobs import spark_session
 from tests.support.processes import REPOSITORY
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from app.embedded import PrivatePostgres
+from app.local.embedded import PrivatePostgres
 from app.staging.database import installation_id, open_engine
 from app.staging.schema_revision import migrate, require_migrated
 from app.staging.table_status import count_tables

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
-from app.embedded import PrivatePostgres
 from app.errors import Code, RejectedInput
+from app.local.embedded import PrivatePostgres
 from app.staging.database import open_engine, translated_errors
 from tests.support import sql
 from tests.support.databases import create_database, database_in

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.embedded import PrivatePostgres
+from app.local.embedded import PrivatePostgres
 from app.staging.backlog import SELECT_LAGGING, SUM_BLOCKS
 from app.staging.database import open_engine
 from app.staging.dead_letters import SELECT_NEXT, SELECT_WAITING

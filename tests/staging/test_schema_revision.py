@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from app.cli import app
 from app.domain.access.api_key import hash_secret
 from app.domain.arrow.payload import payload_digest
-from app.embedded import PrivatePostgres
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
+from app.local.embedded import PrivatePostgres
 from app.staging import schema_revision
 from app.staging.api_keys import find_key, rotate_key
 from app.staging.audit_events import AuditFilter, list_audit

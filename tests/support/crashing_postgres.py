@@ -4,7 +4,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from app.embedded import PrivatePostgres
+from app.local.embedded import PrivatePostgres
 
 
 class CrashingPostgres:

@@ -18,7 +18,7 @@ from app.telemetry import configure_logging
 
 def direct_settings(landing_zone: str | None, data_dir: Path) -> Settings:
     """Return what is given and set; for the rest what a gateway that runs on the data directory uses."""
-    from app.embedded import running_url
+    from app.local.embedded import running_url
 
     settings = Settings.from_environment(landing_zone=landing_zone)
     own_zone = data_dir / "landing-zone"
@@ -50,7 +50,7 @@ def direct_parts(landing_zone: str | None, data_dir: Path) -> Iterator[tuple[Eng
 
 @contextmanager
 def _database_url(settings: Settings, data_dir: Path) -> Iterator[str]:
-    from app.embedded import DataDirectory, PrivatePostgres
+    from app.local.embedded import DataDirectory, PrivatePostgres
 
     if settings.database_url is not None or not (data_dir / "postgres").is_dir():
         yield settings.require_database_url()

@@ -17,21 +17,21 @@ from typing import Final
 
 from rich.console import Console
 
-from app import supervisor
 from app.certificates import trusting_only
-from app.child_process import refusal_among
 from app.doctor import examine, require_safe
 from app.domain.access.api_key import ApiKey, format_key
-from app.embedded import DataDirectory, PrivatePostgres, find_java
 from app.errors import Code, Misconfigured, RejectedInput
-from app.log_files import ChildLog, RotatingFile, Rotation
+from app.local import supervisor
+from app.local.child_process import refusal_among
+from app.local.embedded import DataDirectory, PrivatePostgres, find_java
+from app.local.log_files import ChildLog, RotatingFile, Rotation
+from app.local.start_checks import check_memory, check_space
+from app.local.supervisor import Child
+from app.local.up_plan import UpPlan, plan_up
 from app.resource_watch import ResourceWatch, memory_limit, raise_descriptor_limit
 from app.settings import PREFIX, LogFormat, Settings
 from app.staging.schema_revision import migrate
-from app.start_checks import check_memory, check_space
-from app.supervisor import Child
 from app.telemetry import Event, configure_logging
-from app.up_plan import UpPlan, plan_up
 
 GATEWAY_FILE: Final = "gateway.json"
 ADMIN_KEY_FILE: Final = "admin.key"

@@ -20,12 +20,12 @@ from urllib.parse import quote
 
 import structlog
 
-from app.embedded.deadline import holds_within
-from app.embedded.leftover_postgres import LockFile, stop_leftover
-from app.embedded.postgres_account import SYSTEM_ENVIRONMENT, PostgresAccount, choose_account
-from app.embedded.socket_folder import make_socket_folder, remove_socket_folder
 from app.errors import Code, Misconfigured
-from app.log_files import ChildLog
+from app.local.embedded.deadline import holds_within
+from app.local.embedded.leftover_postgres import LockFile, stop_leftover
+from app.local.embedded.postgres_account import SYSTEM_ENVIRONMENT, PostgresAccount, choose_account
+from app.local.embedded.socket_folder import make_socket_folder, remove_socket_folder
+from app.local.log_files import ChildLog
 
 _log = structlog.get_logger()
 

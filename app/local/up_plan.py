@@ -9,12 +9,12 @@ from pathlib import Path
 
 from app.cli.extras import require_extras
 from app.doctor import landing_place
-from app.embedded import DataDirectory, find_programs, require_java
 from app.errors import Code, Misconfigured
 from app.landing.open_zone import ZonePlace
+from app.local.embedded import DataDirectory, find_programs, require_java
+from app.local.start_checks import check_serving, free_port
 from app.settings import Settings
 from app.staging.database import check_database_url
-from app.start_checks import check_serving, free_port
 
 
 @dataclass(frozen=True, slots=True)

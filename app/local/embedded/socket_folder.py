@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from app.embedded.postgres_account import PostgresAccount
+from app.local.embedded.postgres_account import PostgresAccount
 
 _PREFIX: Final = "mirrorgate-"
 _LONGEST: Final = 107 - len("/.s.PGSQL.5432.lock")

@@ -9,8 +9,8 @@ from typing import Final, Self
 
 import structlog
 
-from app.embedded.deadline import holds_within
 from app.errors import Code, Misconfigured
+from app.local.embedded.deadline import holds_within
 
 _log = structlog.get_logger()
 _STOP_WITHIN: Final = 30.0

@@ -1,7 +1,7 @@
 """Keeps the processes of `mirrorgate up` running, and lets none outlive it.
 
 Every child has a session of its own, so that Ctrl-C in a terminal reaches the supervisor alone, which stops
-the children in order. If the supervisor dies without doing so, each child notices (`app.child_process`).
+the children in order. If the supervisor dies without doing so, each child notices (`app.local.child_process`).
 """
 
 import os
@@ -17,8 +17,8 @@ from typing import Final, NoReturn, Self
 
 import structlog
 
-from app.child_process import CANNOT_START
-from app.log_files import ChildLog
+from app.local.child_process import CANNOT_START
+from app.local.log_files import ChildLog
 
 _log = structlog.get_logger()
 
