@@ -26,7 +26,7 @@ from app.errors import Code, MirrorgateError, Misconfigured
 from app.landing.adls.address import StorageOptions
 from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.probe import probe_zone
-from app.resource_watch import memory_limit, raise_descriptor_limit
+from app.observability.resource_watch import memory_limit, raise_descriptor_limit
 from app.settings import Settings, unknown_variables
 from app.staging.database import open_engine
 from app.staging.safety import database_facts

@@ -57,7 +57,8 @@ from app.lean_imports import leave_out_pandas
 from app.local.child_process import exit_with_parent, run_process
 from app.local.locked_tempdir import temporary_folder
 from app.local.start_checks import check_memory, check_serving, free_port
-from app.resource_watch import ResourceWatch, memory_limit, raise_descriptor_limit
+from app.observability.resource_watch import ResourceWatch, memory_limit, raise_descriptor_limit
+from app.observability.telemetry import configure_logging
 from app.settings import LOOPBACK, Settings, unknown_variables
 from app.staging.access_journal import AccessJournal
 from app.staging.api_keys import count_valid_keys
@@ -67,7 +68,6 @@ from app.staging.schema_revision import require_migrated
 from app.staging.wake import WakeSender
 from app.staging.writer_metrics import note_writer
 from app.staging.writer_probe import WriterProbe
-from app.telemetry import configure_logging
 
 log = structlog.get_logger()
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from app.local.embedded import find_java
+from app.observability.telemetry import configure_logging
 from app.settings import Settings
-from app.telemetry import configure_logging
 from benchmarks.figure import BenchmarkFailed
 from benchmarks.processes import started
 from spark_jobs.spark_session import running_spark

@@ -20,9 +20,9 @@ from app.domain.preflight.zone_findings import Seen, ZoneCheck, judge_seen
 from app.errors import MirrorgateError
 from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.probe import clean_up, probe_folder
+from app.observability.telemetry import configure_logging
 from app.settings import Settings
 from app.staging.database import installation_id, open_engine, translated_errors
-from app.telemetry import configure_logging
 from spark_jobs.spark_session import running_spark
 
 _RESULT = pa.schema([("facts", pa.string())])

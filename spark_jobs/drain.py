@@ -19,7 +19,6 @@ from pyspark.sql import SparkSession
 from app.doctor import examine, landing_place, require_safe
 from app.domain.publication.drain_plan import FileLimits
 from app.domain.publication.failure import described
-from app.drain_metrics import LEASE_FAILURES, LEASE_RENEWED, serve_metrics
 from app.errors import Code, InvariantBroken, Misconfigured, TemporarilyUnavailable
 from app.landing.adls.retries import TryAgain
 from app.landing.open_zone import ZonePlace, open_zone
@@ -27,7 +26,9 @@ from app.landing.parquet_file import FileLayout
 from app.landing.publish import announce_partner
 from app.landing.zone import PathKind
 from app.local.child_process import exit_with_parent, run_process
-from app.resource_watch import ResourceWatch, raise_descriptor_limit
+from app.observability.drain_metrics import LEASE_FAILURES, LEASE_RENEWED, serve_metrics
+from app.observability.resource_watch import ResourceWatch, raise_descriptor_limit
+from app.observability.telemetry import configure_logging, log_crashes
 from app.settings import Settings
 from app.staging.build_activity import newest_statement_at
 from app.staging.database import answer_within, open_engine, pin_marker_position, translated_errors
@@ -35,7 +36,6 @@ from app.staging.leases import give_up_lease, renew_lease
 from app.staging.retention import RetentionLimits
 from app.staging.schema_revision import require_migrated
 from app.staging.wake import WakeListener
-from app.telemetry import configure_logging, log_crashes
 from spark_jobs.bounded_stop import BoundedStop
 from spark_jobs.build_files import BuildPlace
 from spark_jobs.drain_cycle import DrainCycle

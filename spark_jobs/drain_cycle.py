@@ -16,7 +16,6 @@ from app.domain.model.landing_file import BuiltFile, PlannedFile
 from app.domain.model.table import Epoch, Table, TableId, TableState
 from app.domain.publication.drain_plan import FileLimits
 from app.domain.publication.failure import described
-from app.drain_metrics import FAILED_TRIES, PUBLISH_SECONDS
 from app.errors import Code, InvariantBroken, TemporarilyUnavailable
 from app.landing.open_zone import open_zone
 from app.landing.publish import (
@@ -28,6 +27,7 @@ from app.landing.publish import (
 from app.landing.scratch_sweep import newest_epoch
 from app.landing.zone import LandingZone
 from app.landing.zone_presence import OwnZone
+from app.observability.drain_metrics import FAILED_TRIES, PUBLISH_SECONDS
 from app.staging.database import Connection, Engine, answer_within, installation_id, open_engine, translated_errors
 from app.staging.file_plans import plan_next_files
 from app.staging.landing_ledger import files_to_repair, record_repaired, tables_to_repair

@@ -14,9 +14,9 @@ from typing import Final
 import structlog
 
 from app.domain.publication.failure import described
-from app.drain_metrics import MAINTENANCE_FAILURES
 from app.landing.publish import Scratch
 from app.landing.scratch_sweep import find_markers, remove_markers, sweep_dropped, sweep_prepared, sweep_scratch
+from app.observability.drain_metrics import MAINTENANCE_FAILURES
 from app.staging.database import open_engine, translated_errors
 from app.staging.leases import HeldTable, forget_epochs, held_tables
 from app.staging.retention import RetentionLimits, run_retention

@@ -38,7 +38,7 @@ def doctor(
     """
     from app.cli.tables.direct import direct_settings
     from app.doctor import examine, examine_machine, landing_place, not_examined  # they import Arrow and SQLAlchemy
-    from app.telemetry import configure_logging
+    from app.observability.telemetry import configure_logging
 
     settings = direct_settings(landing_zone, data_dir)
     configure_logging(settings)

@@ -18,9 +18,9 @@ from app.domain.rows.columnar_rows import landing_rows_of_plain
 from app.formats.arcion.columnar import PlainBody, decode_plain, rows_of_plain
 from app.ingest.decoded import Decoded
 from app.ingest.table_cache import NotRemembered, TableDirectory
+from app.observability.telemetry import WRONG_HASHES
 from app.staging.typed_batch import TypedBatch
 from app.staging.untyped_request import UntypedRequest
-from app.telemetry import WRONG_HASHES
 
 
 def untyped_request(

@@ -23,6 +23,7 @@ from app.ingest.loop_bridge import Waiter, Wakeups
 from app.ingest.readers import Decode
 from app.ingest.request_typing import TypedRequest, Typist
 from app.ingest.table_cache import NotRemembered, TableDirectory
+from app.observability.telemetry import DUPLICATE_CHANGES
 from app.staging.database import Engine, translated_errors
 from app.staging.dead_letters import Settlement, TableLetters
 from app.staging.group_commit import GroupCommit
@@ -30,7 +31,6 @@ from app.staging.letter_book import full
 from app.staging.request_receipts import read_receipts
 from app.staging.typed_batch import AlreadyStaged, Receipt, TableMoved, TypedBatch
 from app.staging.untyped_request import TypeAlone
-from app.telemetry import DUPLICATE_CHANGES
 
 _ATTEMPTS: Final = 5
 """How often a request is typed anew because its tables keep moving; then the caller retries."""

@@ -25,7 +25,7 @@ from app.ingest.columnar_requests import PlainRequest
 from app.ingest.decoded import Decoded, SourceChanges
 from app.ingest.replicate.tables import EarlierReading, ReplicateTables
 from app.ingest.table_cache import TableDirectory
-from app.telemetry import WRONG_HASHES
+from app.observability.telemetry import WRONG_HASHES
 
 SMALL_BODY: Final = 2**14
 """Bytes of a body that is decoded where it arrives, and typed together with others."""

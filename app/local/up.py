@@ -28,10 +28,10 @@ from app.local.log_files import ChildLog, RotatingFile, Rotation
 from app.local.start_checks import check_memory, check_space
 from app.local.supervisor import Child
 from app.local.up_plan import UpPlan, plan_up
-from app.resource_watch import ResourceWatch, memory_limit, raise_descriptor_limit
+from app.observability.resource_watch import ResourceWatch, memory_limit, raise_descriptor_limit
+from app.observability.telemetry import Event, configure_logging
 from app.settings import PREFIX, LogFormat, Settings
 from app.staging.schema_revision import migrate
-from app.telemetry import Event, configure_logging
 
 GATEWAY_FILE: Final = "gateway.json"
 ADMIN_KEY_FILE: Final = "admin.key"

@@ -14,9 +14,9 @@ import sqlalchemy as sa
 import structlog
 
 from app.domain.access.rejections import Refusal, RefusalBook
+from app.observability.telemetry import current_request_id
 from app.staging.api_keys import note_use
 from app.staging.audit_events import count_refusals
-from app.telemetry import current_request_id
 
 log = structlog.get_logger()
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from app.domain.access.rejections import CountedRefusal
 from app.domain.model.names import TableName
-from app.telemetry import current_request_id
+from app.observability.telemetry import current_request_id
 
 INSERT_ACT = sa.text("""
     INSERT INTO mirrorgate.audit_events (request_id, subject, action, folded_name, details)

@@ -21,6 +21,7 @@ import structlog
 
 from app.domain.model.request_identity import RequestIdentity
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
+from app.observability.telemetry import REPEATED_INSERTS
 from app.staging.bounded_connection import answer_within
 from app.staging.commit_outcome import OpenTransaction, committed, open_transaction
 from app.staging.database_errors import for_caller
@@ -31,7 +32,6 @@ from app.staging.typed_batch import Receipt, StagingRequest, TypedBatch
 from app.staging.untyped_request import UntypedRequest
 from app.staging.waiting_request import Waiter, WaitingRequest, parts_of, typed_requests
 from app.staging.writer_state import WriterRecord, WriterState
-from app.telemetry import REPEATED_INSERTS
 
 log = structlog.get_logger()
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from app.domain.model.names import TableName
 from app.domain.model.table import Table
-from app.telemetry import current_request_id
+from app.observability.telemetry import current_request_id
 
 INSERT_EVENT = sa.text("""
     INSERT INTO mirrorgate.table_events (table_id, folded_name, generation, actor, action, reason, details, request_id)

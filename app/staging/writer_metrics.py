@@ -4,8 +4,14 @@ import time
 
 import sqlalchemy as sa
 
+from app.observability.telemetry import (
+    DATABASE_CONNECTIONS,
+    LAST_COMMIT,
+    OLDEST_WAITING,
+    WAITING_REQUESTS,
+    WRITER_FAILS,
+)
 from app.staging.writer_state import WriterState
-from app.telemetry import DATABASE_CONNECTIONS, LAST_COMMIT, OLDEST_WAITING, WAITING_REQUESTS, WRITER_FAILS
 
 
 def note_writer(engine: sa.Engine, state: WriterState) -> None:

@@ -97,7 +97,7 @@ def test_what_is_no_http_has_its_line_with_the_id_of_its_answer(conversation: Co
 
 def test_a_warning_of_another_library_is_a_json_line_too() -> None:
     script = (
-        "import logging; from app.settings import Settings; from app.telemetry import configure_logging;"
+        "import logging; from app.settings import Settings; from app.observability.telemetry import configure_logging;"
         "configure_logging(Settings.model_construct());"
         "logging.getLogger('another').warning('look at %s', 'this')"
     )

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 
 from app.errors import Code
 from app.ingest import replicate_json
-from app.telemetry import DUPLICATE_CHANGES
+from app.observability.telemetry import DUPLICATE_CHANGES
 from tests.support.gate import Gate
 from tests.support.messages import Message, data, metadata
 from tests.support.refusals import refused

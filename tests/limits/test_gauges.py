@@ -8,7 +8,7 @@ from uvicorn.supervisors import Multiprocess
 
 from app import main
 from app.api.middleware.memory_budget import Allowance, MemoryBudget, Reservation
-from app.telemetry import BODY_BYTES, CHANGE_REQUESTS
+from app.observability.telemetry import BODY_BYTES, CHANGE_REQUESTS
 from tests.limits.conftest import Serve
 
 

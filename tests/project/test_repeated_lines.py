@@ -4,7 +4,7 @@ import logging
 
 import structlog
 
-from app.repeated_lines import RepeatedLines
+from app.observability.repeated_lines import RepeatedLines
 
 
 class Clock:

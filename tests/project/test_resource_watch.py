@@ -20,7 +20,7 @@ from app.domain.preflight.machine_findings import (
 )
 from app.errors import Code, Misconfigured
 from app.local.start_checks import check_memory, check_space
-from app.resource_watch import ResourceWatch, memory_limit, open_descriptors
+from app.observability.resource_watch import ResourceWatch, memory_limit, open_descriptors
 from app.settings import Settings
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_until
@@ -30,7 +30,7 @@ MIB = 2**20
 RUNS_OUT = """
 import os, resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (300, 1200))
-from app.resource_watch import ResourceWatch, raise_descriptor_limit
+from app.observability.resource_watch import ResourceWatch, raise_descriptor_limit
 print(raise_descriptor_limit())
 watch = ResourceWatch()
 watch.look()
@@ -106,7 +106,7 @@ def test_space_that_is_short_is_said_once_a_minute_in_mebibytes(
 ) -> None:
     now, free = [0.0], [14 * MIB]
     disk = type("Disk", (), {"total": 100 * 2**30, "free": property(lambda _: free[0])})()
-    monkeypatch.setattr("app.resource_watch.shutil.disk_usage", lambda _: disk)
+    monkeypatch.setattr("app.observability.resource_watch.shutil.disk_usage", lambda _: disk)
     watch = ResourceWatch({"zone_space": tmp_path}, least_free=2**30, clock=lambda: now[0])
     with capture_logs() as logs:
         for _ in range(25):
@@ -146,7 +146,7 @@ def test_too_little_memory_is_said_with_the_settings_to_lower_and_refused_where_
 def test_the_memory_limit_is_the_smallest_that_holds() -> None:
     program = (
         f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({1_500 * MIB}, {1_500 * MIB}));"
-        "from app.resource_watch import memory_limit; print(memory_limit())"
+        "from app.observability.resource_watch import memory_limit; print(memory_limit())"
     )
     ran = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert int(ran.stdout) == min(1_500 * MIB, memory_limit() or sys.maxsize)

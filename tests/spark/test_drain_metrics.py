@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.drain_metrics import serve_metrics
 from app.errors import Misconfigured
 from app.landing.adls.retries import Retries, TryAgain
+from app.observability.drain_metrics import serve_metrics
 from spark_jobs import maintenance
 from tests.spark.conftest import NewWorker, drain
 from tests.support import sql

@@ -11,7 +11,7 @@ from typing import Final
 from fastapi import Request
 from starlette.types import Scope
 
-from app.telemetry import WAITING_BODIES
+from app.observability.telemetry import WAITING_BODIES
 
 LARGE_BODY: Final = 2**20
 """Bytes beyond which a body takes a turn."""

@@ -12,7 +12,7 @@ from typing import Final
 from fastapi import Request
 
 from app.errors import Code, TemporarilyUnavailable
-from app.telemetry import BODY_BYTES, CHANGE_REQUESTS
+from app.observability.telemetry import BODY_BYTES, CHANGE_REQUESTS
 
 RESERVATION: Final = "mirrorgate.reservation"
 WINDOW: Final = 256 * 2**10

@@ -17,7 +17,7 @@ from app.api.middleware.admission import CHANGES
 from app.api.middleware.request_facts import RequestFacts, facts_of
 from app.api.server.problem_responses import problem_response
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
-from app.telemetry import REQUEST_SECONDS, REQUESTS
+from app.observability.telemetry import REQUEST_SECONDS, REQUESTS
 
 log = structlog.get_logger()
 

@@ -37,7 +37,7 @@ from app.domain.access.rights import Principal, Right
 from app.domain.model.names import TableName
 from app.errors import Code, RejectedInput
 from app.ingest import Accepted, ArrowLoad, Decode, arcion_csv, arcion_json, rehearse, replicate_json
-from app.telemetry import ACCEPTED_CHANGES, DEAD_LETTERS
+from app.observability.telemetry import ACCEPTED_CHANGES, DEAD_LETTERS
 
 router = APIRouter(prefix="/v1/changes", tags=["changes"])
 

@@ -12,7 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from app.api.server.lingering_close import Lingering
 from app.api.server.problem_responses import problem_response
 from app.errors import MirrorgateError
-from app.telemetry import REQUESTS
+from app.observability.telemetry import REQUESTS
 
 log = structlog.get_logger()
 

@@ -18,7 +18,7 @@ from app.api.routes.body_errors import RefusedReading
 from app.api.server.validation_messages import words_of
 from app.errors import Code, Kind, MirrorgateError, Problem, RejectedInput, TemporarilyUnavailable
 from app.errors.catalogue import CATALOGUE
-from app.telemetry import REJECTED_REQUESTS, current_request_id
+from app.observability.telemetry import REJECTED_REQUESTS, current_request_id
 
 log = structlog.get_logger()
 

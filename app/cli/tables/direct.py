@@ -10,10 +10,10 @@ from pathlib import Path
 
 from app.doctor import landing_place
 from app.landing.open_zone import ZonePlace
+from app.observability.telemetry import configure_logging
 from app.settings import Settings
 from app.staging.database import Engine, open_engine
 from app.staging.schema_revision import require_migrated
-from app.telemetry import configure_logging
 
 
 def direct_settings(landing_zone: str | None, data_dir: Path) -> Settings:

@@ -7,8 +7,8 @@ from typing import Final, TypeVar
 
 import structlog
 
-from app.drain_metrics import STORAGE_GIVEN_UP, STORAGE_RETRIES
 from app.landing.zone import StorageFailed
+from app.observability.drain_metrics import STORAGE_GIVEN_UP, STORAGE_RETRIES
 
 log = structlog.get_logger()
 

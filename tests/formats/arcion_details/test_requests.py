@@ -8,8 +8,8 @@ import pytest
 from pydantic import SecretStr
 
 from app import main
+from app.observability.telemetry import WRONG_HASHES
 from app.settings import Settings
-from app.telemetry import WRONG_HASHES
 
 KEY = "mg_0000000000000001_" + "a-secret-only-for-tests-of-arcion"
 TABLE = {

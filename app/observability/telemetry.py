@@ -14,7 +14,7 @@ import msgspec
 import structlog
 from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
 
-from app.repeated_lines import RepeatedLines
+from app.observability.repeated_lines import RepeatedLines
 from app.settings import LogFormat, Settings
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # it drops a series of its own for each counter, which nobody reads
