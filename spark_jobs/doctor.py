@@ -13,7 +13,7 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from app.doctor import installed_versions, landing_place
+from app.checks.preflight import installed_versions, landing_place
 from app.domain.preflight.finding import Finding
 from app.domain.preflight.machine_findings import ExecutorFacts, judge_executors
 from app.domain.preflight.zone_findings import Seen, ZoneCheck, judge_seen

@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 import structlog
 from pyspark.sql import SparkSession
 
-from app.doctor import examine, landing_place, require_safe
+from app.checks.preflight import examine, landing_place, require_safe
 from app.domain.publication.drain_plan import FileLimits
 from app.domain.publication.failure import described
 from app.errors import Code, InvariantBroken, Misconfigured, TemporarilyUnavailable

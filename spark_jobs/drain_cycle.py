@@ -12,6 +12,7 @@ from uuid import UUID
 import structlog
 from pyspark.sql import SparkSession
 
+from app.checks.zone_claim import claim_landing_zone
 from app.domain.model.landing_file import BuiltFile, PlannedFile
 from app.domain.model.table import Epoch, Table, TableId, TableState
 from app.domain.publication.drain_plan import FileLimits
@@ -44,7 +45,6 @@ from app.staging.mirror_states import note_folder_gone
 from app.staging.table_failures import FAILING_AFTER, clear_failures, has_failed, record_failure
 from app.staging.table_rebirth import finish_drop
 from app.staging.table_registry import find_table_by_id, find_tables_by_id, note_drop_trouble, quarantine_table
-from app.zone_claim import claim_landing_zone
 from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files
 from spark_jobs.marker_rewrite import MarkerRewrite
 from spark_jobs.mirror_watch import is_mirrored

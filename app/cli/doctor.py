@@ -36,8 +36,13 @@ def doctor(
     What is set in the environment is examined, else the gateway that `mirrorgate up` runs on the data directory. The
     landing zone is tried out below `_scratchPad`, which mirroring does not look at, and nothing is left there.
     """
+    from app.checks.preflight import (  # they import Arrow and SQLAlchemy
+        examine,
+        examine_machine,
+        landing_place,
+        not_examined,
+    )
     from app.cli.tables.direct import direct_settings
-    from app.doctor import examine, examine_machine, landing_place, not_examined  # they import Arrow and SQLAlchemy
     from app.observability.telemetry import configure_logging
 
     settings = direct_settings(landing_zone, data_dir)

@@ -45,13 +45,13 @@ def move(zone: LandingZone = None, data_dir: DataDir = _HOME) -> None:
     A zone that is only mounted elsewhere needs no move: it brings its id along. A new, empty zone has no table folders,
     so each table that has published files stops with `landing_folder_lost` until it is recreated and loaded anew.
     """
+    from app.checks.zone_claim import move_landing_zone
     from app.cli.tables.direct import direct_parts  # it imports SQLAlchemy and Arrow
     from app.landing.open_zone import open_zone
     from app.landing.zone import PathKind
     from app.staging.database import translated_errors
     from app.staging.landing_ledger import recorded_number
     from app.staging.table_registry import list_tables
-    from app.zone_claim import move_landing_zone
 
     with direct_parts(zone, data_dir) as (engine, place):
         former, now = move_landing_zone(engine, place)

@@ -108,7 +108,7 @@ def drain(
         return
     require_extras("drain", "drain")
     _set_variables({"LANDING_ZONE": landing_zone, "DATABASE_URL": database_url})
-    from app.doctor import landing_place
+    from app.checks.preflight import landing_place
     from app.local.embedded import find_java
     from app.settings import Settings
     from app.staging.database import check_database_url

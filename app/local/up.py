@@ -18,7 +18,7 @@ from typing import Final
 from rich.console import Console
 
 from app.certificates import trusting_only
-from app.doctor import examine, require_safe
+from app.checks.preflight import examine, require_safe
 from app.domain.access.api_key import ApiKey, format_key
 from app.errors import Code, Misconfigured, RejectedInput
 from app.local import supervisor

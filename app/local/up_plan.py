@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.checks.preflight import landing_place
 from app.cli.extras import require_extras
-from app.doctor import landing_place
 from app.errors import Code, Misconfigured
 from app.landing.open_zone import ZonePlace
 from app.local.embedded import DataDirectory, find_programs, require_java

@@ -15,8 +15,8 @@ from pydantic import SecretStr
 from rich.console import Console
 from structlog.testing import capture_logs
 
+from app.checks.preflight import examine, not_examined, require_safe
 from app.cli.doctor import findings_grid
-from app.doctor import examine, not_examined, require_safe
 from app.domain.preflight.finding import Finding, Outcome
 from app.errors import Code, Misconfigured
 from app.landing.open_zone import ZonePlace

@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from app import cli
-from app.doctor import examine
+from app.checks.preflight import examine
 from app.domain.preflight.finding import Outcome
 from app.landing.open_zone import ZonePlace
 from app.staging.landing_zone import present_zone

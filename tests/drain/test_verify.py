@@ -10,10 +10,10 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
+from app.checks.verify_tables import require_own_zone, verify_table
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber
 from app.landing.local_zone import LocalZone
-from app.verify_tables import require_own_zone, verify_table
 from tests.drain.conftest import NewDrain
 from tests.drain.test_landing_zone_command import Terminal, terminal
 from tests.support import sql

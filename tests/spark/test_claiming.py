@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
-from app import zone_claim
+from app.checks import zone_claim
 from app.domain.publication.landing_zone import KnownZone
 from app.errors import Code, Misconfigured
 from app.landing import zone_owner

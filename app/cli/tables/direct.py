@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.doctor import landing_place
+from app.checks.preflight import landing_place
 from app.landing.open_zone import ZonePlace
 from app.observability.telemetry import configure_logging
 from app.settings import Settings

@@ -12,9 +12,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from app.cli.common import tables
 
 if TYPE_CHECKING:
+    from app.checks.verify_tables import Verified
     from app.domain.model.table import Table
     from app.staging.database import Engine
-    from app.verify_tables import Verified
 
 _HOME: Final = Path(".mirrorgate")
 _console = Console()
@@ -36,8 +36,8 @@ def verify(
     It reads the database and the landing zone itself, as a drain does, and changes nothing. Files that mirroring has
     consumed count where it keeps them; those that it has removed since are only counted.
     """
+    from app.checks.verify_tables import files_to_compare, require_own_zone, verify_table
     from app.cli.tables.direct import direct_parts  # it imports SQLAlchemy and Arrow
-    from app.verify_tables import files_to_compare, require_own_zone, verify_table
 
     if every == (table is not None):
         raise typer.BadParameter("name a table, or give --all")

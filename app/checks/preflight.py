@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from app.checks.zone_claim import look_at_zone
 from app.domain.preflight.database_findings import judge_clock, judge_database
 from app.domain.preflight.finding import Finding, Outcome, unsafe_among
 from app.domain.preflight.machine_findings import (
@@ -30,7 +31,6 @@ from app.observability.resource_watch import memory_limit, raise_descriptor_limi
 from app.settings import Settings, unknown_variables
 from app.staging.database import open_engine
 from app.staging.safety import database_facts
-from app.zone_claim import look_at_zone
 
 log = structlog.get_logger()
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from app.checks.zone_claim import look_at_zone
 from app.domain.model.table import FileNumber, Table, TableState
 from app.domain.preflight.zone_findings import ZoneCheck
 from app.errors import Code, Misconfigured
@@ -21,7 +22,6 @@ from app.landing.verification import (
 from app.staging.database import Engine, installation_id, translated_errors
 from app.staging.landing_ledger import LedgerEntry, list_files, recorded_number
 from app.staging.table_registry import find_table_by_id
-from app.zone_claim import look_at_zone
 
 _PAGE: Final = 1_000
 
