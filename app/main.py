@@ -60,8 +60,8 @@ from app.local.start_checks import check_memory, check_serving, free_port
 from app.observability.resource_watch import ResourceWatch, memory_limit, raise_descriptor_limit
 from app.observability.telemetry import configure_logging
 from app.settings import LOOPBACK, Settings, unknown_variables
-from app.staging.access_journal import AccessJournal
-from app.staging.api_keys import count_valid_keys
+from app.staging.access.api_keys import count_valid_keys
+from app.staging.access.audit_writer import AccessJournal
 from app.staging.database import driver_url, open_engine, pin_marker_position, translated_errors
 from app.staging.group_commit import GroupCommit
 from app.staging.schema_revision import require_migrated

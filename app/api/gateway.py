@@ -10,7 +10,7 @@ from app.api.auth.authenticator import Authenticator
 from app.domain.model.input_limits import InputLimits
 from app.ingest import Ingest
 from app.settings import Settings
-from app.staging.access_journal import AccessJournal
+from app.staging.access.audit_writer import AccessJournal
 from app.staging.database import Engine
 from app.staging.writer_probe import WriterProbe
 

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 
 from app.domain.model.schema_change import schema_change
-from app.staging.audit_events import record_act
+from app.staging.access.audit_events import record_act
 from app.staging.table_events import record_event
 from app.staging.table_registration import Registration, RegistrationOutcome
 

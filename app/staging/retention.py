@@ -12,8 +12,8 @@ from typing import Final
 import sqlalchemy as sa
 import structlog
 
-from app.staging.api_keys import purge_former_secrets
-from app.staging.audit_events import purge_audit
+from app.staging.access.api_keys import purge_former_secrets
+from app.staging.access.audit_events import purge_audit
 from app.staging.database import translated_errors
 from app.staging.dead_letters import discard_ended, purge_letters
 from app.staging.history_purge import (

@@ -14,8 +14,8 @@ from app.cli import app
 from app.domain.access.api_key import format_key, hash_secret
 from app.domain.access.rights import Credential, Grant, Right
 from app.errors import Code
-from app.staging.access_journal import AccessJournal
-from app.staging.api_keys import delete_key, insert_key, rotate_key
+from app.staging.access.api_keys import delete_key, insert_key, rotate_key
+from app.staging.access.audit_writer import AccessJournal
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.api.conftest import ClientWith
 from tests.support import sql

@@ -15,7 +15,7 @@ from app.domain.access.api_key import format_key, hash_secret
 from app.domain.access.rights import Right
 from app.main import create_app
 from app.settings import Settings
-from app.staging.api_keys import delete_key, insert_key
+from app.staging.access.api_keys import delete_key, insert_key
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.support import sql
 from tests.support.databases import clear

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from app.domain.access.api_key import hash_secret
 from app.domain.access.rights import Credential, Grant, Right
-from app.staging.api_keys import (
+from app.staging.access.api_keys import (
     StoredKey,
     count_valid_keys,
     delete_key,

@@ -15,8 +15,8 @@ from app.domain.arrow.payload import payload_digest
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.local.embedded import PrivatePostgres
 from app.staging import schema_revision
-from app.staging.api_keys import find_key, rotate_key
-from app.staging.audit_events import AuditFilter, list_audit
+from app.staging.access.api_keys import find_key, rotate_key
+from app.staging.access.audit_events import AuditFilter, list_audit
 from app.staging.database import open_engine
 from app.staging.schema_revision import MIGRATIONS, migrate, program_revision, require_migrated
 from tests.support import sql

@@ -21,8 +21,8 @@ from app.domain.access.token_claims import SUBJECT_PREFIX
 from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
 from app.errors import Code, MirrorgateError, RejectedInput
-from app.staging.access_journal import AccessJournal
-from app.staging.api_keys import StoredKey, find_key
+from app.staging.access.api_keys import StoredKey, find_key
+from app.staging.access.audit_writer import AccessJournal
 from app.staging.database import Engine, translated_errors
 
 CACHE_SECONDS: Final = 5.0

@@ -23,8 +23,8 @@ from app.domain.access.api_key import format_key, hash_secret
 from app.domain.access.rate_limit import RateLimits
 from app.domain.access.rights import Right
 from app.errors import Code, Problem, RejectedInput
-from app.staging.api_keys import StoredKey, delete_key, find_key, insert_key, list_keys, rotate_key, set_limits
-from app.staging.audit_events import record_act
+from app.staging.access.api_keys import StoredKey, delete_key, find_key, insert_key, list_keys, rotate_key, set_limits
+from app.staging.access.audit_events import record_act
 from app.staging.database import translated_errors
 
 router = APIRouter(prefix="/v1/keys", tags=["keys"])

@@ -15,8 +15,8 @@ import structlog
 
 from app.domain.access.rejections import Refusal, RefusalBook
 from app.observability.telemetry import current_request_id
-from app.staging.api_keys import note_use
-from app.staging.audit_events import count_refusals
+from app.staging.access.api_keys import note_use
+from app.staging.access.audit_events import count_refusals
 
 log = structlog.get_logger()
 
