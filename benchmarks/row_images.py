@@ -31,12 +31,12 @@ from app.domain.model.table_schema import Column, ColumnType, TableSchema
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_image import StoredImage
 from app.local.embedded import PrivatePostgres
+from app.staging.batches.batch import TypedBatch
+from app.staging.batches.row_images import write_images
 from app.staging.database import open_engine
 from app.staging.group_commit import GroupCommit
-from app.staging.row_images import write_images
 from app.staging.schema_revision import migrate
 from app.staging.table_registration import register_table
-from app.staging.typed_batch import TypedBatch
 
 COLUMNS: Final = 16
 NAMES: Final = [f"column_{number:02d}" for number in range(COLUMNS)]

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 from app.ingest.columnar_requests import PlainRequest, read_plain
 from app.ingest.loop_bridge import Waiter
 from app.ingest.table_cache import TableDirectory
-from app.staging.typed_batch import TypedBatch
+from app.staging.batches.batch import TypedBatch
 
 MOST_BYTES: Final = 2**20
 """Of bodies that are read together; a longer one is read alone."""

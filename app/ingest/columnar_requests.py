@@ -19,8 +19,8 @@ from app.formats.arcion.columnar import PlainBody, decode_plain, rows_of_plain
 from app.ingest.decoded import Decoded
 from app.ingest.table_cache import NotRemembered, TableDirectory
 from app.observability.telemetry import WRONG_HASHES
-from app.staging.typed_batch import TypedBatch
-from app.staging.untyped_request import UntypedRequest
+from app.staging.batches.batch import TypedBatch
+from app.staging.batches.pending_request import UntypedRequest
 
 
 def untyped_request(

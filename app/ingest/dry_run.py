@@ -16,10 +16,10 @@ from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.ingest.readers import Decode
 from app.ingest.request_typing import Typist
 from app.ingest.table_cache import TableDirectory
+from app.staging.batches.batch import StagingRequest, TableMoved, TypedBatch
+from app.staging.batches.sequence_lock import wait_briefly
+from app.staging.batches.stage_transaction import StagedBatch, encode_blocks, stage_requests
 from app.staging.database import Connection, Engine, translated_errors
-from app.staging.sequence_lock import wait_briefly
-from app.staging.stage_requests import StagedBatch, encode_blocks, stage_requests
-from app.staging.typed_batch import StagingRequest, TableMoved, TypedBatch
 
 _ATTEMPTS: Final = 5
 

@@ -14,7 +14,7 @@ from app.domain.rows.snapshot_rows import snapshot_rows
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.formats.arrow.stream import decode_arrow_stream
 from app.ingest.pipeline import Accepted, Ingest
-from app.staging.typed_batch import TableMoved, TypedBatch
+from app.staging.batches.batch import TableMoved, TypedBatch
 
 _ATTEMPTS: Final = 5
 

@@ -24,13 +24,13 @@ from app.ingest.readers import Decode
 from app.ingest.request_typing import TypedRequest, Typist
 from app.ingest.table_cache import NotRemembered, TableDirectory
 from app.observability.telemetry import DUPLICATE_CHANGES
+from app.staging.batches.batch import AlreadyStaged, Receipt, TableMoved, TypedBatch
+from app.staging.batches.dead_letter_transaction import full
+from app.staging.batches.dead_letters import Settlement, TableLetters
+from app.staging.batches.idempotency import read_receipts
+from app.staging.batches.pending_request import TypeAlone
 from app.staging.database import Engine, translated_errors
-from app.staging.dead_letters import Settlement, TableLetters
 from app.staging.group_commit import GroupCommit
-from app.staging.letter_book import full
-from app.staging.request_receipts import read_receipts
-from app.staging.typed_batch import AlreadyStaged, Receipt, TableMoved, TypedBatch
-from app.staging.untyped_request import TypeAlone
 
 _ATTEMPTS: Final = 5
 """How often a request is typed anew because its tables keep moving; then the caller retries."""

@@ -14,11 +14,11 @@ from app.domain.model.table import Table
 from app.errors import Code, RejectedInput
 from app.ingest.pipeline import Ingest
 from app.ingest.readers import kept_message
+from app.staging.batches.batch import Receipt
+from app.staging.batches.dead_letter_transaction import GONE, ended, settled, unknown
+from app.staging.batches.dead_letters import Settlement, find_letter, next_waiting, read_message, renew_errors
 from app.staging.database import translated_errors
-from app.staging.dead_letters import Settlement, find_letter, next_waiting, read_message, renew_errors
-from app.staging.letter_book import GONE, ended, settled, unknown
 from app.staging.table_registry import find_table
-from app.staging.typed_batch import Receipt
 
 
 @dataclass(frozen=True, slots=True)

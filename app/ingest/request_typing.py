@@ -23,13 +23,13 @@ from app.domain.rows.source_order import in_source_order
 from app.errors import Code, Problem, RejectedInput
 from app.ingest.decoded import Decoded, SourceChanges
 from app.ingest.table_cache import TableDirectory
+from app.staging.batches.batch import SourceAdvance, TableMoved, TypedBatch
+from app.staging.batches.source_positions import source_positions
+from app.staging.batches.stage_transaction import check_gaps
 from app.staging.database import translated_errors
 from app.staging.registration_events import record_registration
-from app.staging.source_positions import source_positions
-from app.staging.stage_requests import check_gaps
 from app.staging.table_registration import RegistrationOutcome, evolve_table
 from app.staging.table_registry import pin_arcion_catalog
-from app.staging.typed_batch import SourceAdvance, TableMoved, TypedBatch
 
 log = structlog.get_logger()
 

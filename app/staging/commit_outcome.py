@@ -12,9 +12,9 @@ from typing import Final
 import sqlalchemy as sa
 
 from app.errors import Code, TemporarilyUnavailable
+from app.staging.batches.batch import BatchPlace
 from app.staging.bounded_connection import answer_within
 from app.staging.driver_statements import driver_rows
-from app.staging.typed_batch import BatchPlace
 
 SELECT_TRANSACTION: Final = "SELECT CAST(pg_current_xact_id() AS text)"
 

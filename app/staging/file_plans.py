@@ -9,10 +9,10 @@ import sqlalchemy as sa
 from app.domain.model.landing_file import FileIdentity, PlannedFile, content_digest, seed_identity
 from app.domain.model.table import BatchSequence, FileNumber, Table, TableId
 from app.domain.publication.drain_plan import FileLimits, PendingBlock, plan_files_for, range_of
+from app.staging.batches.sequence_lock import wait_briefly
+from app.staging.batches.staged_blocks import pending_blocks
 from app.staging.landing_ledger import unrecorded_files
 from app.staging.leases import Claim, check_epochs
-from app.staging.sequence_lock import wait_briefly
-from app.staging.staged_blocks import pending_blocks
 
 SELECT_LAST_FILES = sa.text("""
     SELECT c.table_id, f.number, f.last_sequence, f.state = 'planned' AS is_unrecorded,

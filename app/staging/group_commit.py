@@ -22,14 +22,14 @@ import structlog
 from app.domain.model.request_identity import RequestIdentity
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 from app.observability.telemetry import REPEATED_INSERTS
+from app.staging.batches.batch import Receipt, StagingRequest, TypedBatch
+from app.staging.batches.dead_letters import Settlement, TableLetters
+from app.staging.batches.pending_request import UntypedRequest
+from app.staging.batches.stage_transaction import Outcome, encode_blocks, stage_requests
 from app.staging.bounded_connection import answer_within
 from app.staging.commit_outcome import OpenTransaction, committed, open_transaction
 from app.staging.database_errors import for_caller
-from app.staging.dead_letters import Settlement, TableLetters
 from app.staging.kept_connection import KeptConnection
-from app.staging.stage_requests import Outcome, encode_blocks, stage_requests
-from app.staging.typed_batch import Receipt, StagingRequest, TypedBatch
-from app.staging.untyped_request import UntypedRequest
 from app.staging.waiting_request import Waiter, WaitingRequest, parts_of, typed_requests
 from app.staging.writer_state import WriterRecord, WriterState
 

@@ -14,8 +14,9 @@ import structlog
 
 from app.staging.access.api_keys import purge_former_secrets
 from app.staging.access.audit_events import purge_audit
+from app.staging.batches.dead_letters import discard_ended, purge_letters
+from app.staging.batches.idempotency import purge_receipts
 from app.staging.database import translated_errors
-from app.staging.dead_letters import discard_ended, purge_letters
 from app.staging.history_purge import (
     generations_with_old_blocks,
     generations_with_old_files,
@@ -37,7 +38,6 @@ from app.staging.payload_buckets import (
     needed_bytes,
     open_next_bucket,
 )
-from app.staging.request_receipts import purge_receipts
 
 log = structlog.get_logger()
 

@@ -20,12 +20,12 @@ from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.domain.publication.metadata_chain import seed
 from app.domain.rows.landing_rows import RowRules, landing_rows
 from app.domain.rows.row_image import decode_image
+from app.staging.batches.row_images import move_images, scan_images
+from app.staging.batches.sequence_lock import lock_counters
+from app.staging.batches.staged_blocks import BatchBorders, NewBlock, stage_block
 from app.staging.database import installation_id
 from app.staging.leases import check_epoch
 from app.staging.metadata_blocks import append_block
-from app.staging.row_images import move_images, scan_images
-from app.staging.sequence_lock import lock_counters
-from app.staging.staged_blocks import BatchBorders, NewBlock, stage_block
 from app.staging.table_events import record_event
 from app.staging.table_registration import insert_version, set_options
 from app.staging.table_registry import find_table_by_id

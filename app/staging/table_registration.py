@@ -17,10 +17,10 @@ from app.domain.model.table_options import DEFAULT_OPTIONS, InitialLoad, TableOp
 from app.domain.model.table_schema import SchemaVersion, TableSchema, evolve
 from app.domain.publication.metadata_chain import seed, set_data_schema
 from app.errors import Code, RejectedInput
+from app.staging.batches.row_images import clear_images
+from app.staging.batches.sequence_lock import lock_counters
 from app.staging.database import installation_id
 from app.staging.metadata_blocks import append_block
-from app.staging.row_images import clear_images
-from app.staging.sequence_lock import lock_counters
 from app.staging.table_registry import find_table, find_table_by_id
 from app.staging.table_routing import SELECT_SOURCE_OWNER, lock_routing, losing_tables, set_sources
 

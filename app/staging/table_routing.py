@@ -9,7 +9,7 @@ from app.domain.model.source_name import SourceName
 from app.domain.model.table import TableId
 from app.domain.model.table_options import TableOptions, bad_option
 from app.errors import RejectedInput
-from app.staging.sequence_lock import lock_counters
+from app.staging.batches.sequence_lock import lock_counters
 from app.staging.table_registry import find_route, find_table
 
 DELETE_SOURCES = sa.text("DELETE FROM mirrorgate.table_sources WHERE table_id = :table_id")

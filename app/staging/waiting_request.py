@@ -6,8 +6,8 @@ from typing import Final, Protocol
 
 from app.domain.model.table import TableId
 from app.errors import Code, TemporarilyUnavailable
-from app.staging.typed_batch import Receipt, StagingRequest
-from app.staging.untyped_request import UntypedRequest, typed_together
+from app.staging.batches.batch import Receipt, StagingRequest
+from app.staging.batches.pending_request import UntypedRequest, typed_together
 
 MOST_ROWS_OF_CHANGE: Final = 2
 """An update that changes the key deletes one row and inserts another."""

@@ -13,7 +13,7 @@ from app.domain.model.request_identity import RequestIdentity
 from app.errors import Code
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.ingest import Accepted, arcion_json
-from app.staging import letter_book
+from app.staging.batches import dead_letter_transaction as letter_book
 from tests.ingest.test_moving_tables import interrupt
 from tests.support import sql
 from tests.support.dead_letters import codes, letters, messages, waiting

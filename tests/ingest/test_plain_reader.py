@@ -21,7 +21,7 @@ from app.ingest.columnar_requests import PlainRequest, read_plain
 from app.ingest.loop_bridge import Waiter, Wakeups
 from app.ingest.readers import SMALL_BODY
 from app.ingest.table_cache import NotRemembered, TableDirectory
-from app.staging.typed_batch import TypedBatch
+from app.staging.batches.batch import TypedBatch
 from tests.formats.test_arcion_plain import messages, partial_updates
 from tests.fuzz.decoders import TABLE
 from tests.support.gate import ADMIN, Gate

@@ -15,7 +15,7 @@ from app.errors import Code, RejectedInput
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.replicate.history import MAX_EARLIER_VERSIONS
 from app.ingest.replay import ReplayedLetters
-from app.staging.dead_letters import discard_letters
+from app.staging.batches.dead_letters import discard_letters
 from app.staging.table_lifecycle import begin_drop
 from app.staging.table_rebirth import finish_drop
 from tests.ingest.test_dead_letters import FAIL_ON_LETTERS, SUCCEED_AGAIN

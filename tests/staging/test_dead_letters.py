@@ -10,7 +10,7 @@ from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.table import BatchSequence, Table
 from app.domain.model.table_options import DeadLetters, TableOptions
 from app.errors import Code, Problem
-from app.staging.dead_letters import (
+from app.staging.batches.dead_letters import (
     Settlement,
     TableLetters,
     discard_letters,

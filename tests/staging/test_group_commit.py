@@ -12,10 +12,10 @@ from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence, Table
 from app.domain.model.table_schema import TableSchema
 from app.errors import Code, TemporarilyUnavailable
+from app.staging.batches.batch import Receipt, TableMoved, TypedBatch
+from app.staging.batches.pending_request import TypeAlone, UntypedRequest
+from app.staging.batches.staged_blocks import read_payloads
 from app.staging.group_commit import MANY, GroupCommit
-from app.staging.staged_blocks import read_payloads
-from app.staging.typed_batch import Receipt, TableMoved, TypedBatch
-from app.staging.untyped_request import TypeAlone, UntypedRequest
 from tests.support import sql
 from tests.support.changes import update
 from tests.support.gateway_parts import inserts, registered, stage, typed

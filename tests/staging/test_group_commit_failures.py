@@ -12,11 +12,11 @@ import sqlalchemy as sa
 from app.domain.model.table import Table
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.staging import database
+from app.staging.batches.batch import BlockKey, Receipt, SourceAdvance, StagingRequest, TypedBatch
+from app.staging.batches.stage_transaction import encode_blocks
 from app.staging.commit_outcome import OpenTransaction, committed, open_transaction
 from app.staging.database import open_engine
 from app.staging.group_commit import GroupCommit
-from app.staging.stage_requests import encode_blocks
-from app.staging.typed_batch import BlockKey, Receipt, SourceAdvance, StagingRequest, TypedBatch
 from tests.support import sql
 from tests.support.gateway_parts import inserts, registered, stage, typed
 from tests.support.schemas import schema_of

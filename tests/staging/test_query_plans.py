@@ -9,15 +9,15 @@ import sqlalchemy as sa
 
 from app.local.embedded import PrivatePostgres
 from app.staging.backlog import SELECT_LAGGING, SUM_BLOCKS
+from app.staging.batches.dead_letters import SELECT_NEXT, SELECT_WAITING
+from app.staging.batches.row_images import SELECT_IMAGES, SELECT_PRESENT
+from app.staging.batches.source_positions import SELECT_POSITIONS
+from app.staging.batches.staged_blocks import SELECT_BATCH, SELECT_PENDING, SELECT_RANGE
 from app.staging.database import open_engine
-from app.staging.dead_letters import SELECT_NEXT, SELECT_WAITING
 from app.staging.file_plans import SELECT_LAST_FILES
 from app.staging.landing_ledger import SELECT_FILE_POSITIONS, SELECT_TABLES_TO_REPAIR, SELECT_UNRECORDED
 from app.staging.metadata_blocks import SELECT_LAST_BLOCKS
 from app.staging.replicate_sources import SELECT_BY_SCHEMA_ID, SELECT_SOURCE
-from app.staging.row_images import SELECT_IMAGES, SELECT_PRESENT
-from app.staging.source_positions import SELECT_POSITIONS
-from app.staging.staged_blocks import SELECT_BATCH, SELECT_PENDING, SELECT_RANGE
 from app.staging.table_registry import SELECT_BY_IDS, SELECT_BY_NAME, SELECT_BY_ROUTE
 from app.staging.table_routing import DELETE_SOURCES, SELECT_SOURCE_OWNER
 from tests.support import sql

@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.table import Table
 from app.errors import Code, RejectedInput
+from app.staging.batches.batch import AlreadyStaged, Receipt, TypedBatch
+from app.staging.batches.idempotency import find_producer, purge_receipts
 from app.staging.group_commit import GroupCommit
-from app.staging.request_receipts import find_producer, purge_receipts
-from app.staging.typed_batch import AlreadyStaged, Receipt, TypedBatch
 from tests.support import sql
 from tests.support.gateway_parts import inserts, registered, typed
 from tests.support.schemas import schema_of

@@ -12,11 +12,11 @@ from app.domain.model.table import BatchSequence, Table
 from app.domain.model.table_options import BinaryEncoding, ColumnOverride, TableOptions
 from app.domain.rows.row_image import StoredImage
 from app.errors import Code
+from app.staging.batches.batch import StagingRequest, TableMoved, TypedBatch
+from app.staging.batches.row_images import clear_images, count_images, read_images, write_images
+from app.staging.batches.stage_transaction import stage_requests
 from app.staging.database import open_engine
 from app.staging.group_commit import GroupCommit
-from app.staging.row_images import clear_images, count_images, read_images, write_images
-from app.staging.stage_requests import stage_requests
-from app.staging.typed_batch import StagingRequest, TableMoved, TypedBatch
 from tests.support import sql
 from tests.support.changes import delete, insert, update
 from tests.support.gateway_parts import registered, stage, typed
@@ -55,8 +55,8 @@ def priced(table: Table, total: int, key: int = 1) -> list[TypedBatch]:
 def test_images_that_would_fill_the_memory_are_not_read(
     engine: sa.Engine, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.staging.row_images.MAX_COMPLETED_BYTES", 25_000)
-    monkeypatch.setattr("app.staging.row_images.MOST_ROWS", 2)
+    monkeypatch.setattr("app.staging.batches.row_images.MAX_COMPLETED_BYTES", 25_000)
+    monkeypatch.setattr("app.staging.batches.row_images.MOST_ROWS", 2)
     place = (table.table_id, table.generation)
     images = {bytes([number]): StoredImage(b"x" * 10_000, BatchSequence(number + 1)) for number in range(3)}
     with engine.begin() as connection:
@@ -87,7 +87,7 @@ def test_requests_that_complete_too_much_together_are_staged_apart(
 def test_images_are_written_read_and_counted_in_pieces(
     engine: sa.Engine, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.staging.row_images.MOST_ROWS", 3)
+    monkeypatch.setattr("app.staging.batches.row_images.MOST_ROWS", 3)
     place = (table.table_id, table.generation)
     images = {bytes([number]): StoredImage(b"%d" % number, BatchSequence(number + 1)) for number in range(8)}
     changed = images | {b"\1": None, b"\7": None, b"\2": StoredImage(b"new", BatchSequence(9))}

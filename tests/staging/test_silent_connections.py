@@ -11,11 +11,11 @@ import sqlalchemy as sa
 from app.domain.model.table import Table
 from app.errors import Code, TemporarilyUnavailable
 from app.staging import bounded_connection, kept_connection
+from app.staging.batches.batch import BlockKey, StagingRequest
+from app.staging.batches.stage_transaction import encode_blocks
 from app.staging.bounded_connection import KEEPALIVES
 from app.staging.database import answer_within, open_engine, translated_errors
 from app.staging.group_commit import GroupCommit
-from app.staging.stage_requests import encode_blocks
-from app.staging.typed_batch import BlockKey, StagingRequest
 from tests.support import sql
 from tests.support.gateway_parts import inserts, registered, typed
 from tests.support.schemas import schema_of

@@ -9,8 +9,8 @@ from app.domain.model.dead_letter import LetterState
 from app.domain.model.names import TableName
 from app.ingest import Replays
 from app.ingest.replay import ReplayedLetters
-from app.staging.dead_letters import StoredLetter, list_letters, read_message
-from app.staging.typed_batch import Receipt
+from app.staging.batches.batch import Receipt
+from app.staging.batches.dead_letters import StoredLetter, list_letters, read_message
 from tests.support.gate import ADMIN, Gate
 
 

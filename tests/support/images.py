@@ -11,9 +11,9 @@ from app.domain.model.change import SourceValue
 from app.domain.model.table import Table
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.rows.row_image import decode_image
+from app.staging.batches.batch import Receipt, TypedBatch
 from app.staging.group_commit import GroupCommit
 from app.staging.table_registry import schema_of_version
-from app.staging.typed_batch import Receipt, TypedBatch
 from tests.support import sql
 
 COMPLETE: Final = TableOptions(partial_updates=PartialUpdates.COMPLETE)

@@ -7,9 +7,9 @@ import sqlalchemy as sa
 from app.domain.arrow.payload import decode_payload, payload_digest
 from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence, Table
+from app.staging.batches.staged_blocks import read_payloads
 from app.staging.payload_buckets import find_buckets
 from app.staging.retention import RetentionLimits, RetentionReport, run_retention
-from app.staging.staged_blocks import read_payloads
 from tests.support import sql
 
 AT_ONCE = RetentionLimits(keep_seconds=0, keep_bytes=2**40, quiet_seconds=0)

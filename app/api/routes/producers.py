@@ -9,8 +9,8 @@ from app.api.gateway import GatewayOf
 from app.api.openapi.document import problems
 from app.api.schemas.changes import ProducerModel
 from app.errors import Code, RejectedInput
+from app.staging.batches.idempotency import find_producer
 from app.staging.database import translated_errors
-from app.staging.request_receipts import find_producer
 
 router = APIRouter(prefix="/v1/producers", tags=["changes"])
 

@@ -12,7 +12,7 @@ from app.domain.model.change import Change
 from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.table import Table
 from app.domain.rows.landing_rows import landing_rows_of_each
-from app.staging.typed_batch import StagingRequest, TypedBatch
+from app.staging.batches.batch import StagingRequest, TypedBatch
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 
 from app.domain.model.request_identity import Answer, RequestIdentity, StoredReceipt, check_producer_sequence, replayed
-from app.staging.request_receipts import ProducerId, ReceiptId, lock_producers, lock_receipts, store_receipts
-from app.staging.typed_batch import AlreadyStaged, StagingRequest
+from app.staging.batches.batch import AlreadyStaged, StagingRequest
+from app.staging.batches.idempotency import ProducerId, ReceiptId, lock_producers, lock_receipts, store_receipts
 
 
 @dataclass

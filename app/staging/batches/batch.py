@@ -8,7 +8,7 @@ from app.domain.model.request_identity import Answer, RequestIdentity
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.landing_rows import LandingRows
-from app.staging.dead_letters import Settlement, TableLetters
+from app.staging.batches.dead_letters import Settlement, TableLetters
 
 BlockKey: TypeAlias = tuple[TableId, Generation, SchemaVersion]
 BatchPlace: TypeAlias = tuple[TableId, Generation, BatchSequence]

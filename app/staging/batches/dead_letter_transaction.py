@@ -10,7 +10,8 @@ from app.domain.model.dead_letter import MOST_WAITING, MOST_WAITING_BYTES, Lette
 from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.table import BatchSequence, TableId
 from app.errors import Code, RejectedInput
-from app.staging.dead_letters import (
+from app.staging.batches.batch import Receipt, StagingRequest
+from app.staging.batches.dead_letters import (
     LetterPlace,
     Settlement,
     TableLetters,
@@ -19,7 +20,6 @@ from app.staging.dead_letters import (
     lock_letters,
     settle_replayed,
 )
-from app.staging.typed_batch import Receipt, StagingRequest
 
 GONE: Final = frozenset({Code.UNKNOWN_DEAD_LETTER, Code.DEAD_LETTER_SETTLED})
 """Refusals that say that there is no waiting letter."""
