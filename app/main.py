@@ -63,11 +63,11 @@ from app.settings import LOOPBACK, Settings, unknown_variables
 from app.staging.access.api_keys import count_valid_keys
 from app.staging.access.audit_writer import AccessJournal
 from app.staging.database import driver_url, open_engine, pin_marker_position, translated_errors
-from app.staging.group_commit import GroupCommit
 from app.staging.schema_revision import require_migrated
 from app.staging.wake import WakeSender
-from app.staging.writer_metrics import note_writer
-from app.staging.writer_probe import WriterProbe
+from app.staging.writer.group_commit import GroupCommit
+from app.staging.writer.metrics import note_writer
+from app.staging.writer.probe import WriterProbe
 
 log = structlog.get_logger()
 

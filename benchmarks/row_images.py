@@ -34,9 +34,9 @@ from app.local.embedded import PrivatePostgres
 from app.staging.batches.batch import TypedBatch
 from app.staging.batches.row_images import write_images
 from app.staging.database import open_engine
-from app.staging.group_commit import GroupCommit
 from app.staging.schema_revision import migrate
 from app.staging.table_registration import register_table
+from app.staging.writer.group_commit import GroupCommit
 
 COLUMNS: Final = 16
 NAMES: Final = [f"column_{number:02d}" for number in range(COLUMNS)]

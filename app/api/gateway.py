@@ -12,7 +12,7 @@ from app.ingest import Ingest
 from app.settings import Settings
 from app.staging.access.audit_writer import AccessJournal
 from app.staging.database import Engine
-from app.staging.writer_probe import WriterProbe
+from app.staging.writer.probe import WriterProbe
 
 if TYPE_CHECKING:
     from app.api.routes.probes import StatusProbe

@@ -30,7 +30,7 @@ from app.staging.batches.dead_letters import Settlement, TableLetters
 from app.staging.batches.idempotency import read_receipts
 from app.staging.batches.pending_request import TypeAlone
 from app.staging.database import Engine, translated_errors
-from app.staging.group_commit import GroupCommit
+from app.staging.writer.group_commit import GroupCommit
 
 _ATTEMPTS: Final = 5
 """How often a request is typed anew because its tables keep moving; then the caller retries."""

@@ -9,7 +9,7 @@ import pytest
 
 from app.errors import Code, TemporarilyUnavailable
 from app.staging.batches.batch import Receipt
-from app.staging.group_commit import GroupCommit
+from app.staging.writer.group_commit import GroupCommit
 from tests.support import sql
 from tests.support.gate import Gate
 from tests.support.messages import arcion, data

@@ -9,10 +9,10 @@ import pytest
 import sqlalchemy as sa
 
 from app.errors import Code, TemporarilyUnavailable
-from app.staging.commit_outcome import SELECT_STATUS, open_transaction
 from app.staging.database import open_engine
-from app.staging.group_commit import GroupCommit
 from app.staging.schema_revision import migrate
+from app.staging.writer.commit_verification import SELECT_STATUS, open_transaction
+from app.staging.writer.group_commit import GroupCommit
 from tests.support import sql
 from tests.support.crashing_postgres import CrashingPostgres
 from tests.support.gateway_parts import inserts, registered, stage, typed

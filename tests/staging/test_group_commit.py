@@ -15,7 +15,7 @@ from app.errors import Code, TemporarilyUnavailable
 from app.staging.batches.batch import Receipt, TableMoved, TypedBatch
 from app.staging.batches.pending_request import TypeAlone, UntypedRequest
 from app.staging.batches.staged_blocks import read_payloads
-from app.staging.group_commit import MANY, GroupCommit
+from app.staging.writer.group_commit import MANY, GroupCommit
 from tests.support import sql
 from tests.support.changes import update
 from tests.support.gateway_parts import inserts, registered, stage, typed
@@ -313,8 +313,8 @@ def test_a_small_request_for_a_table_that_has_moved_is_sent_back(engine: sa.Engi
 
 def test_the_groups_are_cut_at_the_caps(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     table = registered(engine, "t", IDS)
-    monkeypatch.setattr("app.staging.group_commit.MAX_GROUP_REQUESTS", 2)
-    monkeypatch.setattr("app.staging.group_commit.MAX_GROUP_ROWS", 3)
+    monkeypatch.setattr("app.staging.writer.group_commit.MAX_GROUP_REQUESTS", 2)
+    monkeypatch.setattr("app.staging.writer.group_commit.MAX_GROUP_ROWS", 3)
     requests = [[batch(table, *range(rows))] for rows in (1, 1, 1, 9, 1, 2, 1)]
     together(engine, *requests)
     assert sql.rows(engine, "SELECT batch_rows FROM mirrorgate.staged_blocks ORDER BY first_sequence") == [

@@ -14,9 +14,9 @@ from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.staging import database
 from app.staging.batches.batch import BlockKey, Receipt, SourceAdvance, StagingRequest, TypedBatch
 from app.staging.batches.stage_transaction import encode_blocks
-from app.staging.commit_outcome import OpenTransaction, committed, open_transaction
 from app.staging.database import open_engine
-from app.staging.group_commit import GroupCommit
+from app.staging.writer.commit_verification import OpenTransaction, committed, open_transaction
+from app.staging.writer.group_commit import GroupCommit
 from tests.support import sql
 from tests.support.gateway_parts import inserts, registered, stage, typed
 from tests.support.schemas import schema_of
@@ -139,7 +139,7 @@ def test_a_commit_that_nobody_can_tell_about_leaves_the_outcome_open(
         nowhere = open_engine("postgresql://nobody@127.0.0.1:1/none")
         return committed(nowhere, OpenTransaction("1", None, None), patience_seconds=0)
 
-    monkeypatch.setattr("app.staging.group_commit.committed", unknown)
+    monkeypatch.setattr("app.staging.writer.group_commit.committed", unknown)
     sa.event.listen(engine, "commit", lose_answer)
     refusal = refusal_of(engine, table)
     sa.event.remove(engine, "commit", lose_answer)
@@ -199,7 +199,7 @@ def test_a_fault_of_ours_over_one_request_fails_it_alone(
             raise ZeroDivisionError
         return encode_blocks(requests)
 
-    monkeypatch.setattr("app.staging.group_commit.encode_blocks", encode)
+    monkeypatch.setattr("app.staging.writer.group_commit.encode_blocks", encode)
     writer = GroupCommit(engine)
     bad = writer.submit([typed(table, inserts([{"id": 1}]))], ignored=1)
     good = writer.submit([typed(table, inserts([{"id": 2}]))])

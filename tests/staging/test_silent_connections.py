@@ -15,7 +15,7 @@ from app.staging.batches.batch import BlockKey, StagingRequest
 from app.staging.batches.stage_transaction import encode_blocks
 from app.staging.bounded_connection import KEEPALIVES
 from app.staging.database import answer_within, open_engine, translated_errors
-from app.staging.group_commit import GroupCommit
+from app.staging.writer.group_commit import GroupCommit
 from tests.support import sql
 from tests.support.gateway_parts import inserts, registered, typed
 from tests.support.schemas import schema_of
@@ -141,7 +141,7 @@ def test_a_request_that_waits_too_long_to_be_begun_is_refused(
         goes_on.wait(WITHIN)
         return encode_blocks(requests)
 
-    monkeypatch.setattr("app.staging.group_commit.encode_blocks", slow)
+    monkeypatch.setattr("app.staging.writer.group_commit.encode_blocks", slow)
     writer = GroupCommit(engine, deadline_seconds=0.2)
     writer.start()
     first = writer.submit([typed(table, inserts([{"id": 1}]))])

@@ -7,7 +7,7 @@ from app.domain.arrow.payload import decode_payload, payload_digest
 from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence, Generation
 from app.staging.batches.staged_blocks import BatchStatus, find_batch, pending_blocks, read_payloads
-from app.staging.group_commit import GroupCommit
+from app.staging.writer.group_commit import GroupCommit
 from tests.support import sql
 from tests.support.gateway_parts import inserts, registered, typed
 from tests.support.ledger import ONE_BLOCK_A_FILE, Owned, owned_table, plan, publish

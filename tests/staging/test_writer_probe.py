@@ -8,10 +8,10 @@ import sqlalchemy as sa
 from app.domain.model.table import Table
 from app.domain.preflight.readiness import FAILURE_COUNTS_SECONDS, OK, judge_writer
 from app.errors import Code, TemporarilyUnavailable
-from app.staging import writer_probe
 from app.staging.database import open_engine
-from app.staging.group_commit import GroupCommit
-from app.staging.writer_probe import WriterProbe
+from app.staging.writer import probe as writer_probe
+from app.staging.writer.group_commit import GroupCommit
+from app.staging.writer.probe import WriterProbe
 from tests.support import sql
 from tests.support.gateway_parts import inserts, registered, typed
 from tests.support.schemas import schema_of

@@ -15,10 +15,10 @@ from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import TableSchema
 from app.domain.rows.landing_rows import landing_rows
 from app.staging.batches.batch import Receipt, TypedBatch
-from app.staging.group_commit import GroupCommit
 from app.staging.table_lifecycle import begin_drop
 from app.staging.table_registration import register_table
 from app.staging.table_registry import find_table
+from app.staging.writer.group_commit import GroupCommit
 from demo.landing_reader import landing_files, table_folder
 
 

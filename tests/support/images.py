@@ -12,8 +12,8 @@ from app.domain.model.table import Table
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.rows.row_image import decode_image
 from app.staging.batches.batch import Receipt, TypedBatch
-from app.staging.group_commit import GroupCommit
 from app.staging.table_registry import schema_of_version
+from app.staging.writer.group_commit import GroupCommit
 from tests.support import sql
 
 COMPLETE: Final = TableOptions(partial_updates=PartialUpdates.COMPLETE)

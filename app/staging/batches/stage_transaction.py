@@ -25,7 +25,7 @@ from app.staging.batches.row_images import read_images, read_present, write_imag
 from app.staging.batches.sequence_lock import Counters, Gate, lock_counters, read_gates
 from app.staging.batches.source_positions import record_source_position, source_positions
 from app.staging.batches.staged_blocks import BatchBorders, NewBlock, stage_block
-from app.staging.commit_outcome import OpenTransaction
+from app.staging.writer.commit_verification import OpenTransaction
 
 
 @dataclass(frozen=True, slots=True)

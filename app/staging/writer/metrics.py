@@ -11,7 +11,7 @@ from app.observability.telemetry import (
     WAITING_REQUESTS,
     WRITER_FAILS,
 )
-from app.staging.writer_state import WriterState
+from app.staging.writer.state import WriterState
 
 
 def note_writer(engine: sa.Engine, state: WriterState) -> None:

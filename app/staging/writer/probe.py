@@ -12,8 +12,8 @@ import sqlalchemy as sa
 
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 from app.staging.driver_statements import driver_rows
-from app.staging.group_commit import GroupCommit
-from app.staging.writer_state import WriterState
+from app.staging.writer.group_commit import GroupCommit
+from app.staging.writer.state import WriterState
 
 FRESH_SECONDS: Final = 1.0
 """An answer that Postgres gave the writer so lately need not be asked for again."""
