@@ -62,9 +62,9 @@ from app.observability.telemetry import configure_logging
 from app.settings import LOOPBACK, Settings, unknown_variables
 from app.staging.access.api_keys import count_valid_keys
 from app.staging.access.audit_writer import AccessJournal
-from app.staging.database import driver_url, open_engine, pin_marker_position, translated_errors
-from app.staging.schema_revision import require_migrated
-from app.staging.wake import WakeSender
+from app.staging.connection.database import driver_url, open_engine, pin_marker_position, translated_errors
+from app.staging.connection.notifications import WakeSender
+from app.staging.connection.schema_revision import require_migrated
 from app.staging.writer.group_commit import GroupCommit
 from app.staging.writer.metrics import note_writer
 from app.staging.writer.probe import WriterProbe

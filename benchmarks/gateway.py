@@ -22,8 +22,8 @@ import sqlalchemy as sa
 from app.client.http import GatewayClient
 from app.local.embedded import PrivatePostgres, find_java
 from app.settings import PREFIX
-from app.staging.database import open_engine
-from app.staging.schema_revision import migrate
+from app.staging.connection.database import open_engine
+from app.staging.connection.schema_revision import migrate
 from benchmarks.figure import BenchmarkFailed
 from benchmarks.processes import started
 from benchmarks.workloads import Workload

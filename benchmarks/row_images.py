@@ -33,8 +33,8 @@ from app.domain.rows.row_image import StoredImage
 from app.local.embedded import PrivatePostgres
 from app.staging.batches.batch import TypedBatch
 from app.staging.batches.row_images import write_images
-from app.staging.database import open_engine
-from app.staging.schema_revision import migrate
+from app.staging.connection.database import open_engine
+from app.staging.connection.schema_revision import migrate
 from app.staging.table_registration import register_table
 from app.staging.writer.group_commit import GroupCommit
 

@@ -6,7 +6,7 @@ It cannot tell this container's drain from another one on the same database.
 import sys
 
 from app.settings import Settings
-from app.staging.database import open_engine
+from app.staging.connection.database import open_engine
 from app.staging.leases import live_workers
 
 engine = open_engine(Settings.from_environment().require_database_url())

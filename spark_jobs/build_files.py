@@ -25,7 +25,7 @@ from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.parquet_file import FileLayout, read_identity, write_parquet
 from app.landing.publish import Scratch
 from app.staging.batches.staged_blocks import read_payloads
-from app.staging.database import Connection, Engine, open_engine
+from app.staging.connection.database import Connection, Engine, open_engine
 from app.staging.table_registry import schema_of_version
 from spark_jobs.bins import MOST_BINS, balance
 from spark_jobs.spark_health import SparkCalls

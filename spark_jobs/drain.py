@@ -31,11 +31,11 @@ from app.observability.resource_watch import ResourceWatch, raise_descriptor_lim
 from app.observability.telemetry import configure_logging, log_crashes
 from app.settings import Settings
 from app.staging.build_activity import newest_statement_at
-from app.staging.database import answer_within, open_engine, pin_marker_position, translated_errors
+from app.staging.connection.database import answer_within, open_engine, pin_marker_position, translated_errors
+from app.staging.connection.notifications import WakeListener
+from app.staging.connection.schema_revision import require_migrated
 from app.staging.leases import give_up_lease, renew_lease
 from app.staging.retention import RetentionLimits
-from app.staging.schema_revision import require_migrated
-from app.staging.wake import WakeListener
 from spark_jobs.bounded_stop import BoundedStop
 from spark_jobs.build_files import BuildPlace
 from spark_jobs.drain_cycle import DrainCycle

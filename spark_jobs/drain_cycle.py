@@ -29,7 +29,14 @@ from app.landing.scratch_sweep import newest_epoch
 from app.landing.zone import LandingZone
 from app.landing.zone_presence import OwnZone
 from app.observability.drain_metrics import FAILED_TRIES, PUBLISH_SECONDS
-from app.staging.database import Connection, Engine, answer_within, installation_id, open_engine, translated_errors
+from app.staging.connection.database import (
+    Connection,
+    Engine,
+    answer_within,
+    installation_id,
+    open_engine,
+    translated_errors,
+)
 from app.staging.file_plans import plan_next_files
 from app.staging.landing_ledger import files_to_repair, record_repaired, tables_to_repair
 from app.staging.landing_zone import known_zone

@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy as sa
 
 from app.local.embedded import PrivatePostgres
-from app.staging.database import open_engine
-from app.staging.schema_revision import migrate
+from app.staging.connection.database import open_engine
+from app.staging.connection.schema_revision import migrate
 from tests.support import hypothesis_profile as _  # noqa: F401  # loads the profile
 from tests.support.databases import create_database, database_in, emptied
 

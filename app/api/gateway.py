@@ -11,7 +11,7 @@ from app.domain.model.input_limits import InputLimits
 from app.ingest import Ingest
 from app.settings import Settings
 from app.staging.access.audit_writer import AccessJournal
-from app.staging.database import Engine
+from app.staging.connection.database import Engine
 from app.staging.writer.probe import WriterProbe
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from prometheus_client.registry import Collector
 from app.api.gateway import Gateway
 from app.domain.access.rights import Principal
 from app.domain.model.table import Table, TableId, TableState
-from app.staging.database import Connection
+from app.staging.connection.database import Connection
+from app.staging.connection.schema_revision import program_revision
 from app.staging.leases import live_workers
 from app.staging.mirror_states import mirror_states
-from app.staging.schema_revision import program_revision
 from app.staging.table_failures import failing_tables
 from app.staging.table_registry import list_tables
 from app.staging.table_status import TableCounts, count_tables

@@ -29,8 +29,8 @@ from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.probe import probe_zone
 from app.observability.resource_watch import memory_limit, raise_descriptor_limit
 from app.settings import Settings, unknown_variables
-from app.staging.database import open_engine
-from app.staging.safety import database_facts
+from app.staging.connection.database import open_engine
+from app.staging.connection.server_settings import database_facts
 
 log = structlog.get_logger()
 

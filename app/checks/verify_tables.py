@@ -19,7 +19,7 @@ from app.landing.verification import (
     note_marker,
     note_unexpected,
 )
-from app.staging.database import Engine, installation_id, translated_errors
+from app.staging.connection.database import Engine, installation_id, translated_errors
 from app.staging.landing_ledger import LedgerEntry, list_files, recorded_number
 from app.staging.table_registry import find_table_by_id
 

@@ -27,7 +27,7 @@ def show(
 ) -> None:
     """Print the id of the zone, and the address under which a drain last used it."""
     from app.cli.tables.direct import direct_parts  # it imports SQLAlchemy and Arrow
-    from app.staging.database import translated_errors
+    from app.staging.connection.database import translated_errors
     from app.staging.landing_zone import known_zone
 
     with direct_parts(zone, data_dir) as (engine, _), translated_errors(), engine.begin() as connection:
@@ -49,7 +49,7 @@ def move(zone: LandingZone = None, data_dir: DataDir = _HOME) -> None:
     from app.cli.tables.direct import direct_parts  # it imports SQLAlchemy and Arrow
     from app.landing.open_zone import open_zone
     from app.landing.zone import PathKind
-    from app.staging.database import translated_errors
+    from app.staging.connection.database import translated_errors
     from app.staging.landing_ledger import recorded_number
     from app.staging.table_registry import list_tables
 

@@ -111,7 +111,7 @@ def drain(
     from app.checks.preflight import landing_place
     from app.local.embedded import find_java
     from app.settings import Settings
-    from app.staging.database import check_database_url
+    from app.staging.connection.database import check_database_url
 
     settings = Settings.from_environment()
     check_database_url(settings.require_database_url())
@@ -127,8 +127,8 @@ def migrate(
 ) -> None:
     """Bring the database of MIRRORGATE_DATABASE_URL to this program's schema; safe to repeat."""
     from app.settings import Settings
-    from app.staging.schema_revision import check_revisions
-    from app.staging.schema_revision import migrate as run_migrations
+    from app.staging.connection.schema_revision import check_revisions
+    from app.staging.connection.schema_revision import migrate as run_migrations
 
     url = Settings.from_environment(database_url=database_url).require_database_url()
     if check:

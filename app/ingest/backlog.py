@@ -11,7 +11,7 @@ import structlog
 from app.domain.model.table import Table, TableLife
 from app.domain.publication.backlog import Amount, Backlog, BacklogLimit
 from app.staging.backlog import BacklogReader
-from app.staging.database import Engine
+from app.staging.connection.database import Engine
 
 log = structlog.get_logger()
 

@@ -19,7 +19,7 @@ from app.ingest.table_cache import TableDirectory
 from app.staging.batches.batch import StagingRequest, TableMoved, TypedBatch
 from app.staging.batches.sequence_lock import wait_briefly
 from app.staging.batches.stage_transaction import StagedBatch, encode_blocks, stage_requests
-from app.staging.database import Connection, Engine, translated_errors
+from app.staging.connection.database import Connection, Engine, translated_errors
 
 _ATTEMPTS: Final = 5
 

@@ -29,7 +29,7 @@ from app.staging.batches.dead_letter_transaction import full
 from app.staging.batches.dead_letters import Settlement, TableLetters
 from app.staging.batches.idempotency import read_receipts
 from app.staging.batches.pending_request import TypeAlone
-from app.staging.database import Engine, translated_errors
+from app.staging.connection.database import Engine, translated_errors
 from app.staging.writer.group_commit import GroupCommit
 
 _ATTEMPTS: Final = 5

@@ -17,7 +17,7 @@ from app.ingest.readers import kept_message
 from app.staging.batches.batch import Receipt
 from app.staging.batches.dead_letter_transaction import GONE, ended, settled, unknown
 from app.staging.batches.dead_letters import Settlement, find_letter, next_waiting, read_message, renew_errors
-from app.staging.database import translated_errors
+from app.staging.connection.database import translated_errors
 from app.staging.table_registry import find_table
 
 

@@ -10,7 +10,7 @@ from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
 from app.domain.model.source_routing import Route
 from app.domain.model.table import Table
-from app.staging.database import Connection, translated_errors
+from app.staging.connection.database import Connection, translated_errors
 from app.staging.table_registry import find_route
 
 Begin: TypeAlias = Callable[[], AbstractContextManager[Connection]]

@@ -31,7 +31,7 @@ from app.local.up_plan import UpPlan, plan_up
 from app.observability.resource_watch import ResourceWatch, memory_limit, raise_descriptor_limit
 from app.observability.telemetry import Event, configure_logging
 from app.settings import PREFIX, LogFormat, Settings
-from app.staging.schema_revision import migrate
+from app.staging.connection.schema_revision import migrate
 
 GATEWAY_FILE: Final = "gateway.json"
 ADMIN_KEY_FILE: Final = "admin.key"

@@ -14,7 +14,7 @@ from app.landing.open_zone import ZonePlace
 from app.local.embedded import DataDirectory, find_programs, require_java
 from app.local.start_checks import check_serving, free_port
 from app.settings import Settings
-from app.staging.database import check_database_url
+from app.staging.connection.database import check_database_url
 
 
 @dataclass(frozen=True, slots=True)

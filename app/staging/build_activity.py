@@ -4,7 +4,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from app.staging.database import translated_errors
+from app.staging.connection.database import translated_errors
 
 SELECT_NEWEST_STATEMENT = sa.text("""
     SELECT max(query_start) FROM pg_stat_activity

@@ -6,7 +6,7 @@ Without it a drain that is given another zone would find no folder of any table 
 import sqlalchemy as sa
 
 from app.domain.publication.landing_zone import KnownZone
-from app.staging.database import translated_errors
+from app.staging.connection.database import translated_errors
 
 LOCK_INSTALLATION = sa.text("SELECT FROM mirrorgate.installation FOR NO KEY UPDATE")
 

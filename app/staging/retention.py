@@ -16,7 +16,7 @@ from app.staging.access.api_keys import purge_former_secrets
 from app.staging.access.audit_events import purge_audit
 from app.staging.batches.dead_letters import discard_ended, purge_letters
 from app.staging.batches.idempotency import purge_receipts
-from app.staging.database import translated_errors
+from app.staging.connection.database import translated_errors
 from app.staging.history_purge import (
     generations_with_old_blocks,
     generations_with_old_files,

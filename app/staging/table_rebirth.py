@@ -23,7 +23,7 @@ from app.domain.rows.row_image import decode_image
 from app.staging.batches.row_images import move_images, scan_images
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.batches.staged_blocks import BatchBorders, NewBlock, stage_block
-from app.staging.database import installation_id
+from app.staging.connection.database import installation_id
 from app.staging.leases import check_epoch
 from app.staging.metadata_blocks import append_block
 from app.staging.table_events import record_event

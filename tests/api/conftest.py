@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from app import main
 from app.local.embedded import PrivatePostgres
 from app.settings import Settings
-from app.staging.database import open_engine
+from app.staging.connection.database import open_engine
 from tests.api.calls import ADMIN_KEY, MAX_BODY_BYTES, Gateway
 from tests.support.databases import clear, create_database, database_in
 from tests.support.server import served

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.local.embedded import PrivatePostgres
-from app.staging.database import open_engine
+from app.staging.connection.database import open_engine
 from tests.api.calls import ADMIN_KEY, MAX_BODY_BYTES, Gateway, insert
 from tests.support import messages, sql
 from tests.support.databases import create_database, database_in

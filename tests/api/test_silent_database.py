@@ -30,8 +30,8 @@ def proxy(database_url: str) -> Iterator[SwallowingProxy]:
 def gateway(proxy: SwallowingProxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
     settings = Settings(database_url=SecretStr(proxy.url), admin_key=SecretStr(ADMIN_KEY), database_seconds=SECONDS)
     monkeypatch.setattr(main, "configure_logging", lambda _: None)
-    monkeypatch.setattr("app.staging.database._PING_SECONDS", 0.3)
-    monkeypatch.setattr("app.staging.wake._SILENCE_SECONDS", 0.5)
+    monkeypatch.setattr("app.staging.connection.database._PING_SECONDS", 0.3)
+    monkeypatch.setattr("app.staging.connection.notifications._SILENCE_SECONDS", 0.5)
     monkeypatch.setattr(probe_routes, "ANSWER_SECONDS", 0.3)
     with served(settings) as address, Gateway.at(address, ADMIN_KEY) as client:
         client.register("t", {"id": "int64"}).raise_for_status()

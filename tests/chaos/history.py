@@ -12,8 +12,8 @@ from typing import Final
 
 from app.errors import MirrorgateError
 from app.landing.open_zone import ZonePlace
-from app.staging.database import open_engine, translated_errors
-from app.staging.schema_revision import migrate
+from app.staging.connection.database import open_engine, translated_errors
+from app.staging.connection.schema_revision import migrate
 from tests.chaos.client import Caller, TableClient
 from tests.chaos.database_faults import DatabaseFaults
 from tests.chaos.journal import Contradiction, Journal

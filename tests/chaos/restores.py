@@ -20,8 +20,8 @@ from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, TableState
 from app.landing.landed_state import PROCESSED
 from app.local.embedded import PrivatePostgres
-from app.staging.database import open_engine
-from app.staging.schema_revision import migrate
+from app.staging.connection.database import open_engine
+from app.staging.connection.schema_revision import migrate
 from tests.chaos.history import Result
 from tests.chaos.oracle import Violation
 from tests.support import sql

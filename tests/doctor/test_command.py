@@ -24,7 +24,7 @@ from app.landing.zone_owner import OWNER, claim_zone
 from app.local import up
 from app.local.embedded import PrivatePostgres, running_url
 from app.settings import Settings
-from app.staging.safety import present_installation
+from app.staging.connection.server_settings import present_installation
 from tests.support.processes import REPOSITORY
 
 OTHER = UUID(int=2)

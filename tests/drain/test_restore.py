@@ -11,7 +11,7 @@ from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, TableState
 from app.domain.model.table_options import TableOptions
 from app.landing.landed_state import PROCESSED
-from app.staging.database import open_engine
+from app.staging.connection.database import open_engine
 from tests.drain.conftest import NewDrain
 from tests.support import sql
 from tests.support.databases import clone_database

@@ -15,7 +15,7 @@ from tests.support.swallowing_proxy import swallowing_proxy
 def test_a_drain_publishes_on_after_its_connections_fell_silent(
     engine: sa.Engine, database_url: str, landing_zone: Path, new_drain: NewDrain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.staging.database._PING_SECONDS", 0.3)
+    monkeypatch.setattr("app.staging.connection.database._PING_SECONDS", 0.3)
     table = registered(engine, "t", schema_of({"id": "int64"}, ["id"]))
     with swallowing_proxy(database_url) as proxy:
         cycle = new_drain(url=proxy.url)

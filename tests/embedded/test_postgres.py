@@ -16,7 +16,7 @@ import pytest
 from app.errors import Code, Misconfigured
 from app.local.embedded import postgres as postgres_module
 from app.local.embedded.postgres import PrivatePostgres
-from app.staging.schema_revision import migrate
+from app.staging.connection.schema_revision import migrate
 from tests.support.processes import REPOSITORY, is_alive, read_line, started
 from tests.support.waiting import wait_until
 

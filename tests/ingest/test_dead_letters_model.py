@@ -13,7 +13,7 @@ from app.domain.model.names import TableName
 from app.errors import RejectedInput
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.ingest import Decode, arcion_csv, arcion_json, replicate_json
-from app.staging.database import open_engine
+from app.staging.connection.database import open_engine
 from tests.support.dead_letters import letters, messages
 from tests.support.gate import Gate, opened
 from tests.support.messages import data

@@ -10,8 +10,8 @@ import structlog
 from rich.console import Console
 
 from app.local.embedded import PrivatePostgres
-from app.staging.database import open_engine
-from app.staging.schema_revision import migrate
+from app.staging.connection.database import open_engine
+from app.staging.connection.schema_revision import migrate
 from tests.overload.run import Outcome, overload
 
 console = Console(highlight=False, markup=False, soft_wrap=True)

@@ -16,8 +16,8 @@ from app.domain.access.api_key import ApiKey
 from app.errors import Code, RejectedInput
 from app.local.embedded import PrivatePostgres
 from app.settings import PREFIX, Settings
-from app.staging.schema_revision import migrate as run_migrations
-from app.staging.schema_revision import program_revision
+from app.staging.connection.schema_revision import migrate as run_migrations
+from app.staging.connection.schema_revision import program_revision
 from tests.project.facts import REPOSITORY
 from tests.support.databases import create_database, database_in
 

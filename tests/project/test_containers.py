@@ -14,7 +14,7 @@ from app.cli import app as command_line
 from app.domain.access.api_key import ApiKey
 from app.errors import Code, Misconfigured
 from app.settings import PREFIX, Settings
-from app.staging.database import Engine
+from app.staging.connection.database import Engine
 from app.staging.leases import renew_lease
 from tests.project.facts import REPOSITORY, project_table
 

@@ -19,7 +19,7 @@ from app.landing import zone_owner
 from app.landing.open_zone import ZonePlace
 from app.landing.zone_owner import OWNER, claim_zone
 from app.settings import Settings
-from app.staging.database import installation_id
+from app.staging.connection.database import installation_id
 from spark_jobs import drain as drains
 from spark_jobs.drain import run_drain
 from spark_jobs.drain_cycle import DrainCycle

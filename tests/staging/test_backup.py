@@ -7,8 +7,8 @@ import pytest
 import sqlalchemy as sa
 
 from app.local.embedded import PrivatePostgres
-from app.staging.database import installation_id, open_engine
-from app.staging.schema_revision import migrate, require_migrated
+from app.staging.connection.database import installation_id, open_engine
+from app.staging.connection.schema_revision import migrate, require_migrated
 from app.staging.table_status import count_tables
 from tests.support import sql
 from tests.support.backup import dump, restore

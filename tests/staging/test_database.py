@@ -7,14 +7,14 @@ import sqlalchemy as sa
 
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.local.embedded import PrivatePostgres
-from app.staging.database import (
+from app.staging.connection.database import (
     driver_url,
     installation_id,
     open_engine,
     pin_marker_position,
     translated_errors,
 )
-from app.staging.schema_revision import migrate, require_migrated
+from app.staging.connection.schema_revision import migrate, require_migrated
 from tests.support import sql
 from tests.support.databases import create_database, database_in
 

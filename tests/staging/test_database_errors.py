@@ -5,8 +5,8 @@ import pytest
 import sqlalchemy as sa
 
 from app.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
-from app.staging.database import open_engine, translated_errors
-from app.staging.database_errors import meaning_of
+from app.staging.connection.database import open_engine, translated_errors
+from app.staging.connection.database_errors import meaning_of
 from tests.support import sql
 
 

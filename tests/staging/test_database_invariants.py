@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from app.errors import Code, RejectedInput
 from app.local.embedded import PrivatePostgres
-from app.staging.database import open_engine, translated_errors
+from app.staging.connection.database import open_engine, translated_errors
 from tests.support import sql
 from tests.support.databases import create_database, database_in
 from tests.support.ledger import Owned, owned_table, plan

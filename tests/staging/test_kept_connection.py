@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
-from app.staging.database import open_engine
-from app.staging.kept_connection import KeptConnection
+from app.staging.connection.database import open_engine
+from app.staging.connection.persistent_connection import KeptConnection
 from tests.support import sql
 
 MARK = "INSERT INTO mirrorgate.producers (principal, producer) VALUES ('p', 'q')"

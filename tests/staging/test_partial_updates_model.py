@@ -20,7 +20,7 @@ from app.domain.rows.column_conversion import convert
 from app.domain.rows.row_image import WIDTH, by_position, known_values
 from app.errors import Code, RejectedInput
 from app.staging.batches.batch import Receipt, TableMoved, TypedBatch
-from app.staging.database import open_engine
+from app.staging.connection.database import open_engine
 from app.staging.writer.group_commit import GroupCommit
 from tests.support import sql
 from tests.support.changes import delete, insert, update, upsert

@@ -13,7 +13,7 @@ from app.staging.batches.dead_letters import SELECT_NEXT, SELECT_WAITING
 from app.staging.batches.row_images import SELECT_IMAGES, SELECT_PRESENT
 from app.staging.batches.source_positions import SELECT_POSITIONS
 from app.staging.batches.staged_blocks import SELECT_BATCH, SELECT_PENDING, SELECT_RANGE
-from app.staging.database import open_engine
+from app.staging.connection.database import open_engine
 from app.staging.file_plans import SELECT_LAST_FILES
 from app.staging.landing_ledger import SELECT_FILE_POSITIONS, SELECT_TABLES_TO_REPAIR, SELECT_UNRECORDED
 from app.staging.metadata_blocks import SELECT_LAST_BLOCKS

@@ -15,7 +15,7 @@ from app.errors import Code
 from app.staging.batches.batch import StagingRequest, TableMoved, TypedBatch
 from app.staging.batches.row_images import clear_images, count_images, read_images, write_images
 from app.staging.batches.stage_transaction import stage_requests
-from app.staging.database import open_engine
+from app.staging.connection.database import open_engine
 from app.staging.writer.group_commit import GroupCommit
 from tests.support import sql
 from tests.support.changes import delete, insert, update

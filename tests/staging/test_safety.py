@@ -4,8 +4,8 @@ import sqlalchemy as sa
 
 from app.domain.preflight.database_findings import DatabaseFacts, judge_database
 from app.domain.preflight.finding import Outcome
-from app.staging.database import open_engine
-from app.staging.safety import database_facts
+from app.staging.connection.database import open_engine
+from app.staging.connection.server_settings import database_facts
 from tests.support import sql
 from tests.support.pooler import pooled
 

@@ -14,11 +14,11 @@ from app.domain.access.api_key import hash_secret
 from app.domain.arrow.payload import payload_digest
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.local.embedded import PrivatePostgres
-from app.staging import schema_revision
 from app.staging.access.api_keys import find_key, rotate_key
 from app.staging.access.audit_events import AuditFilter, list_audit
-from app.staging.database import open_engine
-from app.staging.schema_revision import MIGRATIONS, migrate, program_revision, require_migrated
+from app.staging.connection import schema_revision
+from app.staging.connection.database import open_engine
+from app.staging.connection.schema_revision import MIGRATIONS, migrate, program_revision, require_migrated
 from tests.support import sql
 from tests.support.databases import create_database, database_in
 from tests.support.gateway_parts import current

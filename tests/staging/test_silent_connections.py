@@ -10,11 +10,12 @@ import sqlalchemy as sa
 
 from app.domain.model.table import Table
 from app.errors import Code, TemporarilyUnavailable
-from app.staging import bounded_connection, kept_connection
 from app.staging.batches.batch import BlockKey, StagingRequest
 from app.staging.batches.stage_transaction import encode_blocks
-from app.staging.bounded_connection import KEEPALIVES
-from app.staging.database import answer_within, open_engine, translated_errors
+from app.staging.connection import bounded_connection
+from app.staging.connection import persistent_connection as kept_connection
+from app.staging.connection.bounded_connection import KEEPALIVES
+from app.staging.connection.database import answer_within, open_engine, translated_errors
 from app.staging.writer.group_commit import GroupCommit
 from tests.support import sql
 from tests.support.gateway_parts import inserts, registered, typed
@@ -39,7 +40,7 @@ def proxy(database_url: str) -> Iterator[SwallowingProxy]:
 
 @pytest.fixture
 def through_proxy(proxy: SwallowingProxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa.Engine]:
-    monkeypatch.setattr("app.staging.database._PING_SECONDS", 0.2)
+    monkeypatch.setattr("app.staging.connection.database._PING_SECONDS", 0.2)
     monkeypatch.setattr(bounded_connection, "CONNECT_SECONDS", 1)
     engine = open_engine(proxy.url, silence_seconds=DEADLINE, bound_statements=True)
     yield engine

@@ -10,8 +10,8 @@ from app.domain.model.names import TableName
 from app.domain.model.table import Generation, TableId, TableState
 from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.errors import Code, TemporarilyUnavailable
-from app.staging import database
-from app.staging.database import open_engine, translated_errors
+from app.staging.connection import database
+from app.staging.connection.database import open_engine, translated_errors
 from app.staging.replicate_sources import names_with_schema_id, record_replicate_metadata, replicate_metadata
 from app.staging.table_registration import Registration, RegistrationOutcome, register_table
 from app.staging.table_registry import (

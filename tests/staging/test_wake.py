@@ -7,8 +7,8 @@ from threading import Event
 
 import pytest
 
-from app.staging import wake
-from app.staging.wake import WakeListener, WakeSender
+from app.staging.connection import notifications as wake
+from app.staging.connection.notifications import WakeListener, WakeSender
 from tests.support.swallowing_proxy import swallowing_proxy
 from tests.support.waiting import wait_until
 

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from app.domain.model.table import Table
 from app.domain.preflight.readiness import FAILURE_COUNTS_SECONDS, OK, judge_writer
 from app.errors import Code, TemporarilyUnavailable
-from app.staging.database import open_engine
+from app.staging.connection.database import open_engine
 from app.staging.writer import probe as writer_probe
 from app.staging.writer.group_commit import GroupCommit
 from app.staging.writer.probe import WriterProbe

@@ -3,8 +3,8 @@
 import sqlalchemy as sa
 
 from app.errors import Misconfigured
-from app.staging.database import open_engine
-from app.staging.schema_revision import require_migrated
+from app.staging.connection.database import open_engine
+from app.staging.connection.schema_revision import require_migrated
 
 _KEPT = frozenset({"alembic_version", "installation", "payload_buckets"})
 

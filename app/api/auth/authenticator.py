@@ -23,7 +23,7 @@ from app.domain.model.source_name import SourceName
 from app.errors import Code, MirrorgateError, RejectedInput
 from app.staging.access.api_keys import StoredKey, find_key
 from app.staging.access.audit_writer import AccessJournal
-from app.staging.database import Engine, translated_errors
+from app.staging.connection.database import Engine, translated_errors
 
 CACHE_SECONDS: Final = 5.0
 """How long a looked-up key is believed: a deleted, expired or rotated key stops working within this time."""

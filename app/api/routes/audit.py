@@ -11,7 +11,7 @@ from app.api.schemas.audit import AuditEventModel, AuditModel, Outcome
 from app.api.schemas.common import AwareMoment
 from app.domain.model.names import TableName
 from app.staging.access.audit_events import AuditEvent, AuditFilter, list_audit
-from app.staging.database import translated_errors
+from app.staging.connection.database import translated_errors
 
 router = APIRouter(prefix="/v1/audit", tags=["audit"])
 

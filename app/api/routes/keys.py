@@ -25,7 +25,7 @@ from app.domain.access.rights import Right
 from app.errors import Code, Problem, RejectedInput
 from app.staging.access.api_keys import StoredKey, delete_key, find_key, insert_key, list_keys, rotate_key, set_limits
 from app.staging.access.audit_events import record_act
-from app.staging.database import translated_errors
+from app.staging.connection.database import translated_errors
 
 router = APIRouter(prefix="/v1/keys", tags=["keys"])
 

@@ -10,7 +10,7 @@ from app.api.auth.authenticator import Reader
 from app.api.gateway import GatewayOf
 from app.api.openapi.document import problems
 from app.api.table_metrics import TableMetrics
-from app.staging.database import translated_errors
+from app.staging.connection.database import translated_errors
 
 router = APIRouter(tags=["status"])
 

@@ -15,7 +15,7 @@ from app.api.gateway import Gateway, GatewayOf
 from app.api.schemas.probes import GatewayStatusModel, HealthModel, ReadinessModel, WriterModel
 from app.domain.preflight.readiness import OK, GatewayFacts, judge_backlog, judge_gateway, judge_writer
 from app.errors import MirrorgateError
-from app.staging.database import answer_within, translated_errors
+from app.staging.connection.database import answer_within, translated_errors
 from app.staging.gateway_status import gateway_facts
 
 router = APIRouter(tags=["status"])

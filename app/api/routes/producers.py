@@ -10,7 +10,7 @@ from app.api.openapi.document import problems
 from app.api.schemas.changes import ProducerModel
 from app.errors import Code, RejectedInput
 from app.staging.batches.idempotency import find_producer
-from app.staging.database import translated_errors
+from app.staging.connection.database import translated_errors
 
 router = APIRouter(prefix="/v1/producers", tags=["changes"])
 

@@ -18,7 +18,7 @@ from app.domain.model.table_options import TableOptions
 from app.errors import Code, RejectedInput
 from app.staging.batches.row_images import count_images
 from app.staging.batches.staged_blocks import find_batch
-from app.staging.database import Connection, translated_errors
+from app.staging.connection.database import Connection, translated_errors
 from app.staging.landing_ledger import list_files
 from app.staging.registration_events import record_registration
 from app.staging.table_registration import RegistrationOutcome, register_table

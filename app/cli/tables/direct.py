@@ -12,8 +12,8 @@ from app.checks.preflight import landing_place
 from app.landing.open_zone import ZonePlace
 from app.observability.telemetry import configure_logging
 from app.settings import Settings
-from app.staging.database import Engine, open_engine
-from app.staging.schema_revision import require_migrated
+from app.staging.connection.database import Engine, open_engine
+from app.staging.connection.schema_revision import require_migrated
 
 
 def direct_settings(landing_zone: str | None, data_dir: Path) -> Settings:

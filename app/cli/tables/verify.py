@@ -14,7 +14,7 @@ from app.cli.common import tables
 if TYPE_CHECKING:
     from app.checks.verify_tables import Verified
     from app.domain.model.table import Table
-    from app.staging.database import Engine
+    from app.staging.connection.database import Engine
 
 _HOME: Final = Path(".mirrorgate")
 _console = Console()
@@ -65,7 +65,7 @@ def _chosen(engine: "Engine", table: str | None) -> "list[Table]":
     from app.domain.model.names import TableName
     from app.domain.model.table import TableState
     from app.errors import Code, RejectedInput
-    from app.staging.database import translated_errors
+    from app.staging.connection.database import translated_errors
     from app.staging.table_registry import find_table, list_tables
 
     with translated_errors(), engine.begin() as connection:

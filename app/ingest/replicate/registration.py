@@ -13,7 +13,7 @@ from app.formats.replicate.metadata import TableMetadata
 from app.formats.replicate.renames import columns_in_another_case, renamed_columns
 from app.ingest.table_cache import TableDirectory
 from app.staging.batches.sequence_lock import lock_counters
-from app.staging.database import Connection, translated_errors
+from app.staging.connection.database import Connection, translated_errors
 from app.staging.registration_events import record_registration
 from app.staging.replicate_sources import record_replicate_metadata, replicate_metadata
 from app.staging.table_registration import (

@@ -20,7 +20,7 @@ from app.formats.replicate.metadata import TableMetadata, by_table
 from app.formats.replicate.versions import SchemaAnnouncements, TableConversation, named_table, table_of
 from app.ingest.replicate.registration import refusal, register_versions
 from app.ingest.table_cache import TableDirectory
-from app.staging.database import translated_errors
+from app.staging.connection.database import translated_errors
 from app.staging.replicate_sources import (
     SourceFacts,
     names_with_schema_id,

@@ -12,7 +12,7 @@ from app.domain.model.table import BatchSequence, Generation, TableId
 from app.domain.rows.completed_bytes import MAX_COMPLETED_BYTES
 from app.domain.rows.row_image import StoredImage
 from app.errors import Code, RejectedInput
-from app.staging.database import BINARY_RESULT
+from app.staging.connection.database import BINARY_RESULT
 
 # In the driver's own placeholders, of which %()b sends arrays in binary form: as text they would be twice as long.
 SELECT_IMAGES: Final = """

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from app.domain.model.table import BatchSequence, FileNumber, Generation, Table, TableId, TableState
 from app.domain.model.table_schema import SchemaVersion
-from app.staging.driver_statements import driver_rows, numbers
+from app.staging.connection.raw_sql import driver_rows, numbers
 
 LOCK_COUNTERS: Final = """
     SELECT table_id, last_sequence, next_file_number, recorded_file_number, published_through, cdc_started

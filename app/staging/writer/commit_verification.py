@@ -13,8 +13,8 @@ import sqlalchemy as sa
 
 from app.errors import Code, TemporarilyUnavailable
 from app.staging.batches.batch import BatchPlace
-from app.staging.bounded_connection import answer_within
-from app.staging.driver_statements import driver_rows
+from app.staging.connection.bounded_connection import answer_within
+from app.staging.connection.raw_sql import driver_rows
 
 SELECT_TRANSACTION: Final = "SELECT CAST(pg_current_xact_id() AS text)"
 

@@ -11,7 +11,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
-from app.staging.driver_statements import driver_rows
+from app.staging.connection.raw_sql import driver_rows
 from app.staging.writer.group_commit import GroupCommit
 from app.staging.writer.state import WriterState
 

@@ -7,8 +7,8 @@ import psycopg
 import sqlalchemy as sa
 
 from app.errors import Code, Misconfigured
-from app.staging.bounded_connection import CONNECT_SECONDS, KEEPALIVES, BoundedConnection, answer_within
-from app.staging.database_errors import ends_session, translated_errors
+from app.staging.connection.bounded_connection import CONNECT_SECONDS, KEEPALIVES, BoundedConnection, answer_within
+from app.staging.connection.database_errors import ends_session, translated_errors
 
 __all__ = [
     "BINARY_RESULT",

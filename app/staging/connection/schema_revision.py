@@ -17,7 +17,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
-from app.staging.database import open_engine, translated_errors
+from app.staging.connection.database import open_engine, translated_errors
 
 log = structlog.get_logger()
 

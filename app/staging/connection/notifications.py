@@ -10,7 +10,7 @@ from typing import Final
 import psycopg
 import structlog
 
-from app.staging.bounded_connection import CONNECT_SECONDS, KEEPALIVES, BoundedConnection
+from app.staging.connection.bounded_connection import CONNECT_SECONDS, KEEPALIVES, BoundedConnection
 
 log = structlog.get_logger()
 

@@ -9,8 +9,8 @@ from typing import Final, TypeVar
 
 import sqlalchemy as sa
 
-from app.staging.bounded_connection import answer_within
-from app.staging.driver_statements import driver_rows
+from app.staging.connection.bounded_connection import answer_within
+from app.staging.connection.raw_sql import driver_rows
 
 Result = TypeVar("Result")
 

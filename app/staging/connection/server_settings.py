@@ -10,13 +10,13 @@ from psycopg import sql
 
 from app.domain.preflight.database_findings import DatabaseFacts
 from app.errors import Code, TemporarilyUnavailable
-from app.staging.database import (
+from app.staging.connection.database import (
     driver_url,
     installation_id,
     session_settings,
     translated_errors,
 )
-from app.staging.schema_revision import present_revision, program_revision, serves_this_program
+from app.staging.connection.schema_revision import present_revision, program_revision, serves_this_program
 
 SELECT_SETTINGS = sa.text("SELECT name, setting FROM pg_settings WHERE name = ANY(:names)")
 

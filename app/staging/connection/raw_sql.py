@@ -10,7 +10,7 @@ from typing import Any, LiteralString
 import psycopg
 import sqlalchemy as sa
 
-from app.staging.database_errors import ends_session
+from app.staging.connection.database_errors import ends_session
 
 
 def driver_rows(
