@@ -7,7 +7,7 @@ import sys
 
 from app.settings import Settings
 from app.staging.connection.database import open_engine
-from app.staging.leases import live_workers
+from app.staging.ledger.leases import live_workers
 
 engine = open_engine(Settings.from_environment().require_database_url())
 try:

@@ -30,11 +30,11 @@ from app.observability.drain_metrics import LEASE_FAILURES, LEASE_RENEWED, serve
 from app.observability.resource_watch import ResourceWatch, raise_descriptor_limit
 from app.observability.telemetry import configure_logging, log_crashes
 from app.settings import Settings
-from app.staging.build_activity import newest_statement_at
 from app.staging.connection.database import answer_within, open_engine, pin_marker_position, translated_errors
 from app.staging.connection.notifications import WakeListener
 from app.staging.connection.schema_revision import require_migrated
-from app.staging.leases import give_up_lease, renew_lease
+from app.staging.ledger.build_activity import newest_statement_at
+from app.staging.ledger.leases import give_up_lease, renew_lease
 from app.staging.retention import RetentionLimits
 from spark_jobs.bounded_stop import BoundedStop
 from spark_jobs.build_files import BuildPlace

@@ -37,10 +37,11 @@ from app.staging.connection.database import (
     open_engine,
     translated_errors,
 )
-from app.staging.file_plans import plan_next_files
-from app.staging.landing_ledger import files_to_repair, record_repaired, tables_to_repair
-from app.staging.landing_zone import known_zone
-from app.staging.leases import (
+from app.staging.ledger.fabric_status import note_folder_gone
+from app.staging.ledger.failures import FAILING_AFTER, clear_failures, has_failed, record_failure
+from app.staging.ledger.files import files_to_repair, record_repaired, tables_to_repair
+from app.staging.ledger.landing_zone import known_zone
+from app.staging.ledger.leases import (
     Claim,
     check_epoch,
     claim_table,
@@ -48,8 +49,7 @@ from app.staging.leases import (
     raise_epoch,
     revoked_through,
 )
-from app.staging.mirror_states import note_folder_gone
-from app.staging.table_failures import FAILING_AFTER, clear_failures, has_failed, record_failure
+from app.staging.ledger.planning import plan_next_files
 from app.staging.table_rebirth import finish_drop
 from app.staging.table_registry import find_table_by_id, find_tables_by_id, note_drop_trouble, quarantine_table
 from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files

@@ -17,8 +17,8 @@ from app.landing.landed_state import difference, find_file, numbers_beyond
 from app.landing.publish import Scratch
 from app.landing.zone import LandingZone, PathKind
 from app.staging.connection.database import Engine
-from app.staging.landing_ledger import LedgerEntry, list_files, recorded_number
-from app.staging.quarantine_release import end_marker_rewrite, is_marker_to_be_rewritten
+from app.staging.ledger.files import LedgerEntry, list_files, recorded_number
+from app.staging.ledger.quarantine_release import end_marker_rewrite, is_marker_to_be_rewritten
 
 log = structlog.get_logger()
 

@@ -12,7 +12,7 @@ from app.domain.publication.failure import described
 from app.landing.monitoring import read_tables_json
 from app.landing.open_zone import ZonePlace
 from app.staging.connection.database import Engine, translated_errors
-from app.staging.mirror_states import claim_reading, record_mirrored
+from app.staging.ledger.fabric_status import claim_reading, record_mirrored
 from app.staging.table_registry import list_tables
 
 log = structlog.get_logger()

@@ -20,7 +20,7 @@ from app.landing.zone import LandingZone
 from app.landing.zone_presence import OwnZone
 from app.observability.drain_metrics import LAST_PUBLISHED, PUBLISHED_FILES, PUBLISHED_ROWS
 from app.staging.connection.database import Engine, translated_errors
-from app.staging.landing_ledger import nominate, record_published
+from app.staging.ledger.files import nominate, record_published
 from spark_jobs.build_files import BuildFailure
 
 log = structlog.get_logger()

@@ -18,9 +18,9 @@ from app.landing.folder_marker import require_marker
 from app.landing.landed_state import facts_under, identity_under, numbers_beyond, take_stock
 from app.landing.zone import LandingZone
 from app.staging.connection.database import Connection, Engine
-from app.staging.file_plans import adopt_file
-from app.staging.landing_ledger import is_nominated, nominate, recorded_number, unrecorded_files
-from app.staging.leases import Claim, check_epoch
+from app.staging.ledger.files import is_nominated, nominate, recorded_number, unrecorded_files
+from app.staging.ledger.leases import Claim, check_epoch
+from app.staging.ledger.planning import adopt_file
 
 log = structlog.get_logger()
 

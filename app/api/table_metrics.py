@@ -12,9 +12,9 @@ from app.domain.access.rights import Principal
 from app.domain.model.table import Table, TableId, TableState
 from app.staging.connection.database import Connection
 from app.staging.connection.schema_revision import program_revision
-from app.staging.leases import live_workers
-from app.staging.mirror_states import mirror_states
-from app.staging.table_failures import failing_tables
+from app.staging.ledger.fabric_status import mirror_states
+from app.staging.ledger.failures import failing_tables
+from app.staging.ledger.leases import live_workers
 from app.staging.table_registry import list_tables
 from app.staging.table_status import TableCounts, count_tables
 

@@ -13,7 +13,7 @@ from app.landing.zone import ScratchRevoked
 from app.landing.zone_owner import claim_zone, look_at_owner
 from app.staging.connection.database import Engine, installation_id, translated_errors
 from app.staging.connection.server_settings import present_installation
-from app.staging.landing_zone import end_all_epochs, known_zone, lock_known_zone, present_zone, remember_zone
+from app.staging.ledger.landing_zone import end_all_epochs, known_zone, lock_known_zone, present_zone, remember_zone
 
 
 def claim_landing_zone(engine: Engine, place: ZonePlace) -> KnownZone:

@@ -28,7 +28,7 @@ def show(
     """Print the id of the zone, and the address under which a drain last used it."""
     from app.cli.tables.direct import direct_parts  # it imports SQLAlchemy and Arrow
     from app.staging.connection.database import translated_errors
-    from app.staging.landing_zone import known_zone
+    from app.staging.ledger.landing_zone import known_zone
 
     with direct_parts(zone, data_dir) as (engine, _), translated_errors(), engine.begin() as connection:
         known = known_zone(connection)
@@ -50,7 +50,7 @@ def move(zone: LandingZone = None, data_dir: DataDir = _HOME) -> None:
     from app.landing.open_zone import open_zone
     from app.landing.zone import PathKind
     from app.staging.connection.database import translated_errors
-    from app.staging.landing_ledger import recorded_number
+    from app.staging.ledger.files import recorded_number
     from app.staging.table_registry import list_tables
 
     with direct_parts(zone, data_dir) as (engine, place):

@@ -5,8 +5,8 @@ import time
 import sqlalchemy as sa
 
 from app.domain.preflight.readiness import GatewayFacts
-from app.staging.leases import IS_ALIVE
-from app.staging.table_failures import FAILING_AFTER, IS_FAILING
+from app.staging.ledger.failures import FAILING_AFTER, IS_FAILING
+from app.staging.ledger.leases import IS_ALIVE
 
 SELECT_FACTS = sa.text(f"""
     SELECT

@@ -25,7 +25,7 @@ from app.staging.history_purge import (
     purge_ended_positions,
     purge_files,
 )
-from app.staging.leases import forget_dead_workers
+from app.staging.ledger.leases import forget_dead_workers
 from app.staging.payload_buckets import (
     Bucket,
     Place,

@@ -16,7 +16,7 @@ from app.domain.model.names import TableName
 from app.domain.model.table import FileNumber, Generation, Table, TableState
 from app.errors import Code, RejectedInput
 from app.staging.batches.sequence_lock import lock_counters
-from app.staging.leases import LOCK_LEASE
+from app.staging.ledger.leases import LOCK_LEASE
 from app.staging.table_events import record_event
 from app.staging.table_registry import find_table
 from app.staging.table_routing import lock_routing

@@ -24,8 +24,8 @@ from app.staging.batches.row_images import move_images, scan_images
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.batches.staged_blocks import BatchBorders, NewBlock, stage_block
 from app.staging.connection.database import installation_id
-from app.staging.leases import check_epoch
-from app.staging.metadata_blocks import append_block
+from app.staging.ledger.leases import check_epoch
+from app.staging.ledger.metadata_chain import append_block
 from app.staging.table_events import record_event
 from app.staging.table_registration import insert_version, set_options
 from app.staging.table_registry import find_table_by_id

@@ -20,7 +20,7 @@ from app.errors import Code, RejectedInput
 from app.staging.batches.row_images import clear_images
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.database import installation_id
-from app.staging.metadata_blocks import append_block
+from app.staging.ledger.metadata_chain import append_block
 from app.staging.table_registry import find_table, find_table_by_id
 from app.staging.table_routing import SELECT_SOURCE_OWNER, lock_routing, losing_tables, set_sources
 

@@ -20,7 +20,7 @@ from app.client.http import GatewayClient
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.local import up
 from app.settings import Settings
-from app.staging.leases import renew_lease
+from app.staging.ledger.leases import renew_lease
 from tests.api.calls import ADMIN_KEY
 from tests.support.processes import REPOSITORY
 from tests.support.server import api_process

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from app.cli import app
 from app.domain.model.table import Generation
 from app.errors import Code
-from app.staging.quarantine_release import quarantined_by, release_if_still
+from app.staging.ledger.quarantine_release import quarantined_by, release_if_still
 from app.staging.table_registry import quarantine_table
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.api.conftest import ClientWith

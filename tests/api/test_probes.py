@@ -8,8 +8,8 @@ import sqlalchemy as sa
 from app.api.routes import probes as probe_routes
 from app.domain.publication.failure import Failure
 from app.errors import Code
-from app.staging.leases import renew_lease
-from app.staging.table_failures import record_failure
+from app.staging.ledger.failures import record_failure
+from app.staging.ledger.leases import renew_lease
 from app.staging.table_registry import quarantine_table
 from tests.api.calls import Gateway, insert
 from tests.support import sql

@@ -16,7 +16,7 @@ from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.landing.open_zone import ZonePlace, open_zone
 from app.landing.parquet_file import FileLayout
 from app.landing.zone import LandingZone
-from app.staging.leases import renew_lease
+from app.staging.ledger.leases import renew_lease
 from spark_jobs.build_files import BuildPlace
 from spark_jobs.drain_cycle import DrainCycle
 from tests.chaos.building import builds_in_process

@@ -17,7 +17,7 @@ from pydantic import SecretStr
 
 from app import main
 from app.settings import Settings
-from app.staging.leases import renew_lease
+from app.staging.ledger.leases import renew_lease
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.support.processes import REPOSITORY
 from tests.support.server import served

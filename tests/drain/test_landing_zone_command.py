@@ -10,7 +10,7 @@ from app import cli
 from app.checks.preflight import examine
 from app.domain.preflight.finding import Outcome
 from app.landing.open_zone import ZonePlace
-from app.staging.landing_zone import present_zone
+from app.staging.ledger.landing_zone import present_zone
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import registered, stage_keys
 from tests.support.schemas import schema_of

@@ -9,7 +9,7 @@ from app.checks.zone_claim import claim_landing_zone, move_landing_zone
 from app.domain.model.table import TableState
 from app.errors import Code, Misconfigured
 from app.landing.open_zone import ZonePlace
-from app.staging.landing_zone import present_zone
+from app.staging.ledger.landing_zone import present_zone
 from tests.drain.conftest import NewDrain
 from tests.support import sql
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys

@@ -7,7 +7,7 @@ import pytest
 
 from app.domain.arrow.schema_flatbuffer import schema_from_bytes
 from app.errors import Code, RejectedInput
-from app.staging.metadata_blocks import read_chain
+from app.staging.ledger.metadata_chain import read_chain
 from tests.support.gate import Gate
 from tests.support.messages import Message, arcion, data
 from tests.support.refusals import refused

@@ -15,7 +15,7 @@ from app.domain.access.api_key import ApiKey
 from app.errors import Code, Misconfigured
 from app.settings import PREFIX, Settings
 from app.staging.connection.database import Engine
-from app.staging.leases import renew_lease
+from app.staging.ledger.leases import renew_lease
 from tests.project.facts import REPOSITORY, project_table
 
 SETTINGS: Final = {f"{PREFIX}{name.upper()}" for name in Settings.model_fields}

@@ -27,7 +27,7 @@ from tests.protocol.store import carry_out, find_temp, put, recorded_amiss
     Pc.PLAN,
     "spark_jobs.drain_cycle:DrainCycle._prepare",
     "spark_jobs.drain_cycle:DrainCycle.prepare_held",
-    "app.staging.file_plans:plan_next_files",
+    "app.staging.ledger.planning:plan_next_files",
     "app.domain.publication.drain_plan:plan_files",
 )
 def plan(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
@@ -133,7 +133,7 @@ def folder_check(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move("checks the folder's marker", shared, drain._replace(pc=Pc.NOMINATE, seen=seen))
 
 
-@stands_for(Pc.NOMINATE, "app.staging.landing_ledger:nominate")
+@stands_for(Pc.NOMINATE, "app.staging.ledger.files:nominate")
 def nominate(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     if is_stale(case, shared, drain, Rule.EPOCH_NOMINATE) or shared.generation != drain.generation:
         yield Move("nominates nothing: its epoch is over", shared, IDLE)
@@ -191,7 +191,7 @@ def look_again(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     yield move
 
 
-@stands_for(Pc.RECORD, "spark_jobs.publishing:Publishing.record", "app.staging.landing_ledger:record_published")
+@stands_for(Pc.RECORD, "spark_jobs.publishing:Publishing.record", "app.staging.ledger.files:record_published")
 def record(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     number = drain.number
     if is_stale(case, shared, drain, Rule.EPOCH_RECORD):

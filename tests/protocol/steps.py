@@ -37,7 +37,7 @@ def stands_for(pc: Pc, *code: str) -> Callable[[Step], Step]:
 
 
 def is_stale(case: Case, shared: Shared, drain: Drain, rule: Rule) -> bool:
-    """`app.staging.leases:check_epoch`, where the rule asks for it."""
+    """`app.staging.ledger.leases:check_epoch`, where the rule asks for it."""
     return case.holds(rule) and shared.epoch != drain.epoch
 
 

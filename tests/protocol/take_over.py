@@ -8,7 +8,7 @@ from tests.protocol.steps import is_stale, send_late, sighted, standing, stands_
 from tests.protocol.store import carry_out, mark
 
 
-@stands_for(Pc.CLAIM, "app.staging.leases:claim_table", "app.staging.leases:due_tables")
+@stands_for(Pc.CLAIM, "app.staging.ledger.leases:claim_table", "app.staging.ledger.leases:due_tables")
 def claim(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """A claim by another than the owner stands for the end of the owner's lease as well, unless leases have steps."""
     owned = shared.lapsed or drain.epoch == shared.epoch or not case.bounds.leases or not case.holds(Rule.LEASE)
@@ -73,7 +73,7 @@ def revoke_mark(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move(f"finds epoch {drain.older} there again", after, drain._replace(pc=Pc.REVOKE_LOOK))
 
 
-@stands_for(Pc.READ, "spark_jobs.drain_cycle:DrainCycle._take_over", "app.staging.leases:check_epoch")
+@stands_for(Pc.READ, "spark_jobs.drain_cycle:DrainCycle._take_over", "app.staging.ledger.leases:check_epoch")
 def read(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """From here on, no owner of an older epoch may change anything visible."""
     if is_stale(case, shared, drain, Rule.EPOCH_LOOK) or shared.mode is Mode.QUARANTINED:

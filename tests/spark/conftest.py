@@ -12,7 +12,7 @@ from app.domain.publication.drain_plan import FileLimits
 from app.landing.open_zone import ZonePlace
 from app.landing.parquet_file import FileLayout
 from app.settings import Settings
-from app.staging.leases import renew_lease
+from app.staging.ledger.leases import renew_lease
 from spark_jobs.build_files import BuildPlace
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_loop import Drain

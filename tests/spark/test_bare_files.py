@@ -11,7 +11,7 @@ from app.domain.arrow.schema_flatbuffer import schema_from_bytes
 from app.domain.model.names import TableName
 from app.domain.model.table_options import TableOptions
 from app.domain.publication.metadata_chain import verify_chain
-from app.staging.metadata_blocks import read_chain
+from app.staging.ledger.metadata_chain import read_chain
 from app.staging.table_registration import register_table
 from tests.spark.conftest import NewWorker, drain
 from tests.support.gate import opened

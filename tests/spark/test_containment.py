@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from app.staging.leases import renew_lease
+from app.staging.ledger.leases import renew_lease
 from spark_jobs import drain as drains
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_loop import Drain

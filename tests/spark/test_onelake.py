@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.table import FileNumber, TableState
-from app.staging.landing_ledger import list_files
+from app.staging.ledger.files import list_files
 from app.staging.table_lifecycle import begin_drop
 from tests.spark.conftest import NewWorker, drain, end_lease
 from tests.spark.test_recovery import Died, die

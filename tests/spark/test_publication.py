@@ -13,8 +13,8 @@ from app.domain.model.change import Change, Operation
 from app.domain.model.names import TableName
 from app.domain.model.table import FileNumber
 from app.domain.publication.metadata_chain import verify_chain
-from app.staging.landing_ledger import list_files
-from app.staging.metadata_blocks import read_chain
+from app.staging.ledger.files import list_files
+from app.staging.ledger.metadata_chain import read_chain
 from tests.spark.conftest import NewWorker, drain
 from tests.support.gateway_parts import current, inserts, landed_keys, registered, stage, stage_keys, typed
 from tests.support.schemas import schema_of

@@ -9,8 +9,8 @@ from app.domain.preflight.finding import Outcome
 from app.domain.publication.drain_plan import FileLimits
 from app.staging.backlog import BacklogReader
 from app.staging.connection.server_settings import database_facts
-from app.staging.leases import due_tables, live_workers
-from app.staging.mirror_states import claim_reading
+from app.staging.ledger.fabric_status import claim_reading
+from app.staging.ledger.leases import due_tables, live_workers
 from app.staging.table_lifecycle import request_flush
 from app.staging.table_status import count_tables
 from tests.support import sql

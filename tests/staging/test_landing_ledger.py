@@ -9,8 +9,8 @@ from app.domain.model.table import Epoch, FileNumber
 from app.domain.publication.drain_plan import FileLimits
 from app.domain.publication.metadata_chain import verify_chain
 from app.errors import Code, InvariantBroken
-from app.staging.landing_ledger import LedgerEntry, list_files, record_published, unrecorded_files
-from app.staging.metadata_blocks import read_chain
+from app.staging.ledger.files import LedgerEntry, list_files, record_published, unrecorded_files
+from app.staging.ledger.metadata_chain import read_chain
 from tests.support import sql
 from tests.support.gateway_parts import inserts, registered, stage, stage_keys, typed
 from tests.support.ledger import (

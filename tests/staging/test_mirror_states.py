@@ -4,7 +4,13 @@ import sqlalchemy as sa
 
 from app.domain.model.table import Generation, Table, TableId
 from app.domain.publication.fabric_status import MirroredTable
-from app.staging.mirror_states import MirrorState, claim_reading, mirror_states, note_folder_gone, record_mirrored
+from app.staging.ledger.fabric_status import (
+    MirrorState,
+    claim_reading,
+    mirror_states,
+    note_folder_gone,
+    record_mirrored,
+)
 from tests.support import sql
 from tests.support.gateway_parts import dropping, registered
 from tests.support.schemas import schema_of

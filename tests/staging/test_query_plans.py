@@ -14,9 +14,9 @@ from app.staging.batches.row_images import SELECT_IMAGES, SELECT_PRESENT
 from app.staging.batches.source_positions import SELECT_POSITIONS
 from app.staging.batches.staged_blocks import SELECT_BATCH, SELECT_PENDING, SELECT_RANGE
 from app.staging.connection.database import open_engine
-from app.staging.file_plans import SELECT_LAST_FILES
-from app.staging.landing_ledger import SELECT_FILE_POSITIONS, SELECT_TABLES_TO_REPAIR, SELECT_UNRECORDED
-from app.staging.metadata_blocks import SELECT_LAST_BLOCKS
+from app.staging.ledger.files import SELECT_FILE_POSITIONS, SELECT_TABLES_TO_REPAIR, SELECT_UNRECORDED
+from app.staging.ledger.metadata_chain import SELECT_LAST_BLOCKS
+from app.staging.ledger.planning import SELECT_LAST_FILES
 from app.staging.replicate_sources import SELECT_BY_SCHEMA_ID, SELECT_SOURCE
 from app.staging.table_registry import SELECT_BY_IDS, SELECT_BY_NAME, SELECT_BY_ROUTE
 from app.staging.table_routing import DELETE_SOURCES, SELECT_SOURCE_OWNER

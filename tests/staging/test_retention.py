@@ -9,7 +9,7 @@ from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, FileNumber, Generation, TableState
 from app.staging.batches.staged_blocks import BatchStatus, find_batch
-from app.staging.landing_ledger import list_files
+from app.staging.ledger.files import list_files
 from app.staging.table_lifecycle import begin_drop, request_repair, set_publishing
 from app.staging.table_rebirth import finish_drop
 from app.staging.table_status import TableCounts, count_tables

@@ -12,9 +12,9 @@ from app.domain.model.table_options import TableOptions
 from app.domain.publication.drain_plan import FileLimits
 from app.domain.publication.metadata_chain import verify_chain
 from app.staging.batches.staged_blocks import find_batch
-from app.staging.landing_ledger import unrecorded_files
-from app.staging.leases import due_tables
-from app.staging.metadata_blocks import read_chain
+from app.staging.ledger.files import unrecorded_files
+from app.staging.ledger.leases import due_tables
+from app.staging.ledger.metadata_chain import read_chain
 from app.staging.table_lifecycle import request_repair
 from app.staging.table_registration import register_table
 from app.staging.table_status import count_tables

@@ -12,7 +12,7 @@ from app.domain.model.table_options import TableOptions
 from app.errors import Code, InvariantBroken
 from app.staging.batches.batch import TableMoved
 from app.staging.batches.row_images import count_images
-from app.staging.quarantine_release import release
+from app.staging.ledger.quarantine_release import release
 from app.staging.table_events import list_events
 from app.staging.table_lifecycle import begin_drop, request_flush, request_repair, set_publishing
 from app.staging.table_rebirth import FinishedDrop, finish_drop

@@ -8,9 +8,9 @@ import sqlalchemy as sa
 from app.domain.model.landing_file import BuiltFile, PlannedFile
 from app.domain.model.table import Epoch, Table, TableId
 from app.domain.publication.drain_plan import FileLimits
-from app.staging.file_plans import plan_next_files
-from app.staging.landing_ledger import nominate, record_published
-from app.staging.leases import Claim, claim_table, renew_lease
+from app.staging.ledger.files import nominate, record_published
+from app.staging.ledger.leases import Claim, claim_table, renew_lease
+from app.staging.ledger.planning import plan_next_files
 from tests.support.gateway_parts import registered, stage_keys
 from tests.support.schemas import schema_of
 

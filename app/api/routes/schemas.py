@@ -11,7 +11,7 @@ from app.api.routes.tables import TablePath, found_table
 from app.api.schemas.tables import BlockModel, ChainModel, ColumnModel, SchemaModel
 from app.domain.arrow.schema_flatbuffer import schema_to_flatbuffer
 from app.staging.connection.database import translated_errors
-from app.staging.metadata_blocks import read_chain
+from app.staging.ledger.metadata_chain import read_chain
 
 router = APIRouter(prefix="/v1", tags=["tables"])
 

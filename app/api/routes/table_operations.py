@@ -18,7 +18,7 @@ from app.domain.model.names import TableName
 from app.domain.model.table import FileNumber, Generation, Table, TableState
 from app.domain.model.table_options import TableOptions
 from app.staging.connection.database import Connection, translated_errors
-from app.staging.quarantine_release import release
+from app.staging.ledger.quarantine_release import release
 from app.staging.table_events import list_events
 from app.staging.table_lifecycle import begin_drop, request_flush, request_repair, set_publishing
 

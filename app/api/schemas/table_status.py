@@ -19,8 +19,8 @@ from app.domain.model.table import FileNumber, Table
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
 from app.errors import Code, Problem, RejectedInput
 from app.staging.connection.database import Connection
-from app.staging.mirror_states import MirrorState, mirror_states
-from app.staging.table_failures import TableFailure, failing_tables
+from app.staging.ledger.fabric_status import MirrorState, mirror_states
+from app.staging.ledger.failures import TableFailure, failing_tables
 from app.staging.table_status import TableCounts, count_tables
 
 

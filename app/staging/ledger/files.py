@@ -17,8 +17,8 @@ from app.domain.model.table_schema import SchemaVersion
 from app.domain.publication.metadata_chain import add_data
 from app.errors import Code, InvariantBroken
 from app.staging.batches.sequence_lock import lock_counters, wait_briefly
-from app.staging.leases import check_epoch, check_epochs
-from app.staging.metadata_blocks import append_blocks
+from app.staging.ledger.leases import check_epoch, check_epochs
+from app.staging.ledger.metadata_chain import append_blocks
 
 _FILE_COLUMNS = """f.number, f.first_sequence, f.last_sequence, f.schema_version, f.row_count, f.change_count,
     f.digest, f.state, f.nominated_epoch, f.nominated_temp, f.file_bytes, f.file_sha256, f.published_at"""

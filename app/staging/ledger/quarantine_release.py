@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from app.domain.model.names import TableName
 from app.domain.model.table import Epoch, Generation, Table, TableId, TableState
 from app.errors import Code, RejectedInput
-from app.staging.leases import check_epoch
+from app.staging.ledger.leases import check_epoch
 from app.staging.table_events import record_event
 from app.staging.table_lifecycle import locked_table
 

@@ -11,8 +11,8 @@ from app.domain.model.table import BatchSequence, FileNumber, Table, TableId
 from app.domain.publication.drain_plan import FileLimits, PendingBlock, plan_files_for, range_of
 from app.staging.batches.sequence_lock import wait_briefly
 from app.staging.batches.staged_blocks import pending_blocks
-from app.staging.landing_ledger import unrecorded_files
-from app.staging.leases import Claim, check_epochs
+from app.staging.ledger.files import unrecorded_files
+from app.staging.ledger.leases import Claim, check_epochs
 
 SELECT_LAST_FILES = sa.text("""
     SELECT c.table_id, f.number, f.last_sequence, f.state = 'planned' AS is_unrecorded,
