@@ -35,7 +35,7 @@ from app.staging.connection.notifications import WakeListener
 from app.staging.connection.schema_revision import require_migrated
 from app.staging.ledger.build_activity import newest_statement_at
 from app.staging.ledger.leases import give_up_lease, renew_lease
-from app.staging.retention import RetentionLimits
+from app.staging.retention.rounds import RetentionLimits
 from spark_jobs.bounded_stop import BoundedStop
 from spark_jobs.build_files import BuildPlace
 from spark_jobs.drain_cycle import DrainCycle

@@ -3,7 +3,7 @@
 import time
 from typing import Final
 
-from app.staging.retention import RetentionLimits, run_retention
+from app.staging.retention.rounds import RetentionLimits, run_retention
 from benchmarks.bench import Bench
 from benchmarks.figure import BenchmarkFailed, Figure, Goal, Measured
 from benchmarks.gateway import Gateway

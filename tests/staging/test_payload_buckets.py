@@ -10,10 +10,10 @@ import sqlalchemy as sa
 
 from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence, Table
-from app.staging import retention
 from app.staging.batches.staged_blocks import SELECT_PAYLOADS, read_payloads
-from app.staging.payload_buckets import find_buckets
-from app.staging.retention import TRY_LOCK, run_retention
+from app.staging.retention import rounds as retention
+from app.staging.retention.payload_partitions import find_buckets
+from app.staging.retention.rounds import TRY_LOCK, run_retention
 from tests.staging.test_query_plans import nodes
 from tests.support import sql
 from tests.support.gateway_parts import inserts, registered, stage, stage_keys, typed

@@ -8,8 +8,8 @@ from app.domain.arrow.payload import decode_payload, payload_digest
 from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence, Table
 from app.staging.batches.staged_blocks import read_payloads
-from app.staging.payload_buckets import find_buckets
-from app.staging.retention import RetentionLimits, RetentionReport, run_retention
+from app.staging.retention.payload_partitions import find_buckets
+from app.staging.retention.rounds import RetentionLimits, RetentionReport, run_retention
 from tests.support import sql
 
 AT_ONCE = RetentionLimits(keep_seconds=0, keep_bytes=2**40, quiet_seconds=0)

@@ -17,7 +17,8 @@ from app.staging.access.audit_events import purge_audit
 from app.staging.batches.dead_letters import discard_ended, purge_letters
 from app.staging.batches.idempotency import purge_receipts
 from app.staging.connection.database import translated_errors
-from app.staging.history_purge import (
+from app.staging.ledger.leases import forget_dead_workers
+from app.staging.retention.history_purge import (
     generations_with_old_blocks,
     generations_with_old_files,
     purge_blocks,
@@ -25,8 +26,7 @@ from app.staging.history_purge import (
     purge_ended_positions,
     purge_files,
 )
-from app.staging.ledger.leases import forget_dead_workers
-from app.staging.payload_buckets import (
+from app.staging.retention.payload_partitions import (
     Bucket,
     Place,
     attach_next_bucket,
