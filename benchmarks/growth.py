@@ -17,7 +17,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from app.domain.model.table import Table, TableState
 from app.local.supervisor import stop_signals_interrupt
-from app.staging.table_registry import list_tables
+from app.staging.tables.registry import list_tables
 from benchmarks.bench import Bench
 from benchmarks.figure import BenchmarkFailed
 from benchmarks.gateway import Api, Gateway, forget_settings

@@ -35,7 +35,7 @@ from app.staging.batches.batch import TypedBatch
 from app.staging.batches.row_images import write_images
 from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import migrate
-from app.staging.table_registration import register_table
+from app.staging.tables.registration import register_table
 from app.staging.writer.group_commit import GroupCommit
 
 COLUMNS: Final = 16

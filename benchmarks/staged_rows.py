@@ -16,8 +16,8 @@ from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
 from app.domain.rows.landing_rows import LandingRows
 from app.staging.batches.batch import TypedBatch
-from app.staging.table_lifecycle import set_publishing
-from app.staging.table_registration import register_table
+from app.staging.tables.operations import set_publishing
+from app.staging.tables.registration import register_table
 from app.staging.writer.group_commit import GroupCommit
 from benchmarks.workloads import FIRST_KEY, TableSpec
 

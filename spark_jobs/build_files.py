@@ -26,7 +26,7 @@ from app.landing.parquet_file import FileLayout, read_identity, write_parquet
 from app.landing.publish import Scratch
 from app.staging.batches.staged_blocks import read_payloads
 from app.staging.connection.database import Connection, Engine, open_engine
-from app.staging.table_registry import schema_of_version
+from app.staging.tables.registry import schema_of_version
 from spark_jobs.bins import MOST_BINS, balance
 from spark_jobs.spark_health import SparkCalls
 

@@ -50,8 +50,8 @@ from app.staging.ledger.leases import (
     revoked_through,
 )
 from app.staging.ledger.planning import plan_next_files
-from app.staging.table_rebirth import finish_drop
-from app.staging.table_registry import find_table_by_id, find_tables_by_id, note_drop_trouble, quarantine_table
+from app.staging.tables.drop_completion import finish_drop
+from app.staging.tables.registry import find_table_by_id, find_tables_by_id, note_drop_trouble, quarantine_table
 from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files
 from spark_jobs.marker_rewrite import MarkerRewrite
 from spark_jobs.mirror_watch import is_mirrored

@@ -20,7 +20,7 @@ from app.observability.drain_metrics import MAINTENANCE_FAILURES
 from app.staging.connection.database import open_engine, translated_errors
 from app.staging.ledger.leases import HeldTable, forget_epochs, held_tables
 from app.staging.retention.rounds import RetentionLimits, run_retention
-from app.staging.table_registry import dropped_tables
+from app.staging.tables.registry import dropped_tables
 from spark_jobs.drain_cycle import DrainCycle
 
 log = structlog.get_logger()

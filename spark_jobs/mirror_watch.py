@@ -13,7 +13,7 @@ from app.landing.monitoring import read_tables_json
 from app.landing.open_zone import ZonePlace
 from app.staging.connection.database import Engine, translated_errors
 from app.staging.ledger.fabric_status import claim_reading, record_mirrored
-from app.staging.table_registry import list_tables
+from app.staging.tables.registry import list_tables
 
 log = structlog.get_logger()
 

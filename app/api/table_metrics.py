@@ -15,8 +15,8 @@ from app.staging.connection.schema_revision import program_revision
 from app.staging.ledger.fabric_status import mirror_states
 from app.staging.ledger.failures import failing_tables
 from app.staging.ledger.leases import live_workers
-from app.staging.table_registry import list_tables
-from app.staging.table_status import TableCounts, count_tables
+from app.staging.tables.registry import list_tables
+from app.staging.tables.status import TableCounts, count_tables
 
 _FAILING: Final = "failing"
 _STATES: Final = (*(state.value for state in TableState if state is not TableState.DROPPED), _FAILING)

@@ -21,7 +21,7 @@ from app.landing.verification import (
 )
 from app.staging.connection.database import Engine, installation_id, translated_errors
 from app.staging.ledger.files import LedgerEntry, list_files, recorded_number
-from app.staging.table_registry import find_table_by_id
+from app.staging.tables.registry import find_table_by_id
 
 _PAGE: Final = 1_000
 

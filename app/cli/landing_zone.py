@@ -51,7 +51,7 @@ def move(zone: LandingZone = None, data_dir: DataDir = _HOME) -> None:
     from app.landing.zone import PathKind
     from app.staging.connection.database import translated_errors
     from app.staging.ledger.files import recorded_number
-    from app.staging.table_registry import list_tables
+    from app.staging.tables.registry import list_tables
 
     with direct_parts(zone, data_dir) as (engine, place):
         former, now = move_landing_zone(engine, place)

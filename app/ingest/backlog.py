@@ -10,8 +10,8 @@ import structlog
 
 from app.domain.model.table import Table, TableLife
 from app.domain.publication.backlog import Amount, Backlog, BacklogLimit
-from app.staging.backlog import BacklogReader
 from app.staging.connection.database import Engine
+from app.staging.tables.backlog import BacklogReader
 
 log = structlog.get_logger()
 

@@ -18,7 +18,7 @@ from app.staging.batches.batch import Receipt
 from app.staging.batches.dead_letter_transaction import GONE, ended, settled, unknown
 from app.staging.batches.dead_letters import Settlement, find_letter, next_waiting, read_message, renew_errors
 from app.staging.connection.database import translated_errors
-from app.staging.table_registry import find_table
+from app.staging.tables.registry import find_table
 
 
 @dataclass(frozen=True, slots=True)

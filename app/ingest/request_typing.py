@@ -27,9 +27,9 @@ from app.staging.batches.batch import SourceAdvance, TableMoved, TypedBatch
 from app.staging.batches.source_positions import source_positions
 from app.staging.batches.stage_transaction import check_gaps
 from app.staging.connection.database import translated_errors
-from app.staging.registration_events import record_registration
-from app.staging.table_registration import RegistrationOutcome, evolve_table
-from app.staging.table_registry import pin_arcion_catalog
+from app.staging.tables.registration import RegistrationOutcome, evolve_table
+from app.staging.tables.registration_events import record_registration
+from app.staging.tables.registry import pin_arcion_catalog
 
 log = structlog.get_logger()
 

@@ -11,7 +11,7 @@ from app.domain.model.source_name import SourceName
 from app.domain.model.source_routing import Route
 from app.domain.model.table import Table
 from app.staging.connection.database import Connection, translated_errors
-from app.staging.table_registry import find_route
+from app.staging.tables.registry import find_route
 
 Begin: TypeAlias = Callable[[], AbstractContextManager[Connection]]
 """Opens a transaction that ends with the block: `Engine.begin`, or a savepoint of a transaction to be given up."""

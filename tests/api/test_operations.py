@@ -12,7 +12,7 @@ from app.cli import app
 from app.domain.model.table import Generation
 from app.errors import Code
 from app.staging.ledger.quarantine_release import quarantined_by, release_if_still
-from app.staging.table_registry import quarantine_table
+from app.staging.tables.registry import quarantine_table
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.api.conftest import ClientWith
 from tests.support import sql

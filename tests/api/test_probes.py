@@ -10,7 +10,7 @@ from app.domain.publication.failure import Failure
 from app.errors import Code
 from app.staging.ledger.failures import record_failure
 from app.staging.ledger.leases import renew_lease
-from app.staging.table_registry import quarantine_table
+from app.staging.tables.registry import quarantine_table
 from tests.api.calls import Gateway, insert
 from tests.support import sql
 from tests.support.gateway_parts import current

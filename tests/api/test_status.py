@@ -11,7 +11,7 @@ from app.api.routes import tables as table_routes
 from app.domain.publication.fabric_status import MirroredTable
 from app.staging.ledger.fabric_status import record_mirrored
 from app.staging.ledger.leases import renew_lease
-from app.staging.table_registry import quarantine_table
+from app.staging.tables.registry import quarantine_table
 from tests.api.calls import Gateway, insert, problem
 from tests.support.gateway_parts import current
 from tests.support.ledger import Owned, claim_by, plan, publish

@@ -2,8 +2,8 @@
 
 import sqlalchemy as sa
 
-from app.staging.table_registry import list_tables
-from app.staging.table_status import count_tables
+from app.staging.tables.registry import list_tables
+from app.staging.tables.status import count_tables
 from tests.chaos.journal import Life
 from tests.chaos.oracle import Counts
 

@@ -16,7 +16,7 @@ from app.domain.model.names import TableName
 from app.domain.model.table import TableState
 from app.errors import MirrorgateError
 from app.ingest import Accepted, arcion_json, replicate_json
-from app.staging.table_lifecycle import begin_drop, request_flush, set_publishing
+from app.staging.tables.operations import begin_drop, request_flush, set_publishing
 from demo.workload import Post, stock_metadata
 from tests.chaos.database_faults import set_clock_back
 from tests.chaos.journal import Journal

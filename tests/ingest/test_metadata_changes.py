@@ -6,7 +6,7 @@ import pytest
 
 from app.domain.model.names import TableName
 from app.errors import Code
-from app.staging.table_events import list_events
+from app.staging.tables.events import list_events
 from tests.support.gate import Gate
 from tests.support.messages import data, metadata
 from tests.support.refusals import refused

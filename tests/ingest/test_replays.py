@@ -16,8 +16,8 @@ from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.replicate.history import MAX_EARLIER_VERSIONS
 from app.ingest.replay import ReplayedLetters
 from app.staging.batches.dead_letters import discard_letters
-from app.staging.table_lifecycle import begin_drop
-from app.staging.table_rebirth import finish_drop
+from app.staging.tables.drop_completion import finish_drop
+from app.staging.tables.operations import begin_drop
 from tests.ingest.test_dead_letters import FAIL_ON_LETTERS, SUCCEED_AGAIN
 from tests.ingest.test_moving_tables import interrupt
 from tests.support import sql

@@ -39,7 +39,7 @@ def drop_delete(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move("deletes the folder, late", sent, after)
 
 
-@stands_for(Pc.RECREATE, "app.staging.table_rebirth:finish_drop")
+@stands_for(Pc.RECREATE, "app.staging.tables.drop_completion:finish_drop")
 def recreate(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """R6."""
     if is_stale(case, shared, drain, Rule.EPOCH_RECREATE):

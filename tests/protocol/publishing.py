@@ -208,7 +208,7 @@ def record(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     yield Move(f"records file {number}", after, following, recorded_amiss(after))
 
 
-@stands_for(Pc.QUARANTINE, "spark_jobs.drain_cycle:DrainCycle._fail", "app.staging.table_registry:quarantine_table")
+@stands_for(Pc.QUARANTINE, "spark_jobs.drain_cycle:DrainCycle._fail", "app.staging.tables.registry:quarantine_table")
 def quarantine(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """A table that is being dropped stays so, with the reason shown, and is tried again."""
     if is_stale(case, shared, drain, Rule.EPOCH_QUARANTINE) or shared.mode is not Mode.ACTIVE:

@@ -67,7 +67,7 @@ def mirroring(case: Case, shared: Shared) -> Iterator[Event]:
 
 
 def dropped(case: Case, shared: Shared) -> Shared:
-    """R1, in one transaction: `app.staging.table_lifecycle:begin_drop`."""
+    """R1, in one transaction: `app.staging.tables.operations:begin_drop`."""
     after = shared._replace(mode=Mode.DROPPING, drops=shared.drops + 1)
     if not case.holds(Rule.DROP_EPOCH):
         return after

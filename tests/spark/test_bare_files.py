@@ -12,7 +12,7 @@ from app.domain.model.names import TableName
 from app.domain.model.table_options import TableOptions
 from app.domain.publication.metadata_chain import verify_chain
 from app.staging.ledger.metadata_chain import read_chain
-from app.staging.table_registration import register_table
+from app.staging.tables.registration import register_table
 from tests.spark.conftest import NewWorker, drain
 from tests.support.gate import opened
 from tests.support.gateway_parts import current

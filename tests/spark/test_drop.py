@@ -11,8 +11,8 @@ from app.domain.model.names import TableName
 from app.domain.model.table import FileNumber, Generation, TableState
 from app.domain.model.table_options import TableOptions
 from app.landing.local_zone import LocalZone
-from app.staging.table_lifecycle import begin_drop, request_flush, request_repair, set_publishing
-from app.staging.table_registration import register_table
+from app.staging.tables.operations import begin_drop, request_flush, request_repair, set_publishing
+from app.staging.tables.registration import register_table
 from spark_jobs.drain_cycle import DrainCycle
 from tests.spark.conftest import NewWorker, drain, end_lease
 from tests.support import sql

@@ -11,7 +11,7 @@ from app.domain.model.table import FileNumber, Generation, TableState
 from app.errors import Code
 from app.landing.local_zone import LocalZone
 from app.staging.retention import rounds as retention
-from app.staging.table_lifecycle import request_repair, set_publishing
+from app.staging.tables.operations import request_repair, set_publishing
 from spark_jobs import maintenance
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.maintenance import maintain, maintained, try_maintain

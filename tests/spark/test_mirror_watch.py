@@ -11,7 +11,7 @@ from app.api.schemas.table_status import table_statuses
 from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.table import Table, TableState
 from app.landing.open_zone import ZonePlace
-from app.staging.table_lifecycle import begin_drop
+from app.staging.tables.operations import begin_drop
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.mirror_watch import note_mirror_states
 from tests.spark.conftest import NewWorker, drain, end_lease

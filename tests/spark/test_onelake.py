@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.table import FileNumber, TableState
 from app.staging.ledger.files import list_files
-from app.staging.table_lifecycle import begin_drop
+from app.staging.tables.operations import begin_drop
 from tests.spark.conftest import NewWorker, drain, end_lease
 from tests.spark.test_recovery import Died, die
 from tests.support.gateway_parts import current, registered, stage_keys

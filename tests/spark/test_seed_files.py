@@ -12,8 +12,8 @@ from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.names import TableName
 from app.domain.model.table import FileNumber, Generation, Table
 from app.domain.model.table_options import TableOptions
-from app.staging.table_lifecycle import begin_drop, request_repair
-from app.staging.table_registration import register_table
+from app.staging.tables.operations import begin_drop, request_repair
+from app.staging.tables.registration import register_table
 from tests.spark.conftest import NewWorker, drain, end_lease
 from tests.spark.test_recovery import Died, die
 from tests.support.gateway_parts import current, inserts, landed_keys, stage, typed

@@ -16,7 +16,7 @@ from app.errors import Code, TemporarilyUnavailable
 from app.landing.publish import make_visible
 from app.landing.zone import LandingZone
 from app.staging.ledger import planning as file_plans
-from app.staging.table_lifecycle import begin_drop, request_repair, set_publishing
+from app.staging.tables.operations import begin_drop, request_repair, set_publishing
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.publishing import ClaimedTable, Publishing
 from tests.spark.conftest import NewWorker, drain

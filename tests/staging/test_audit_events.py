@@ -13,7 +13,7 @@ from app.domain.model.names import TableName
 from app.domain.model.table import Generation, TableState
 from app.staging.access.audit_events import AuditEvent, AuditFilter, count_refusals, list_audit, record_act
 from app.staging.access.audit_writer import USE_SECONDS, AccessJournal
-from app.staging.table_lifecycle import set_publishing
+from app.staging.tables.operations import set_publishing
 from tests.support import sql
 from tests.support.gateway_parts import registered
 from tests.support.retention import AT_ONCE, purge

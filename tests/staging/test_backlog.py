@@ -7,8 +7,8 @@ import sqlalchemy as sa
 
 from app.domain.model.table import TableLife
 from app.domain.publication.backlog import Amount
-from app.staging.backlog import BacklogReader, Lagging
-from app.staging.table_status import count_tables
+from app.staging.tables.backlog import BacklogReader, Lagging
+from app.staging.tables.status import count_tables
 from tests.support import sql
 from tests.support.gateway_parts import dropping, stage_keys
 from tests.support.ledger import Owned, owned_table, plan, publish

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from app.local.embedded import PrivatePostgres
 from app.staging.connection.database import installation_id, open_engine
 from app.staging.connection.schema_revision import migrate, require_migrated
-from app.staging.table_status import count_tables
+from app.staging.tables.status import count_tables
 from tests.support import sql
 from tests.support.backup import dump, restore
 from tests.support.databases import create_database, database_in

@@ -7,12 +7,12 @@ import sqlalchemy as sa
 from app.domain.preflight.database_findings import judge_database
 from app.domain.preflight.finding import Outcome
 from app.domain.publication.drain_plan import FileLimits
-from app.staging.backlog import BacklogReader
 from app.staging.connection.server_settings import database_facts
 from app.staging.ledger.fabric_status import claim_reading
 from app.staging.ledger.leases import due_tables, live_workers
-from app.staging.table_lifecycle import request_flush
-from app.staging.table_status import count_tables
+from app.staging.tables.backlog import BacklogReader
+from app.staging.tables.operations import request_flush
+from app.staging.tables.status import count_tables
 from tests.support import sql
 from tests.support.ledger import Owned, claim, owned_table, plan
 

@@ -17,9 +17,9 @@ from app.staging.batches.dead_letters import (
     insert_letters,
     settle_replayed,
 )
-from app.staging.table_lifecycle import begin_drop
-from app.staging.table_rebirth import finish_drop
-from app.staging.table_status import TableCounts, count_tables
+from app.staging.tables.drop_completion import finish_drop
+from app.staging.tables.operations import begin_drop
+from app.staging.tables.status import TableCounts, count_tables
 from tests.support import sql
 from tests.support.gateway_parts import current, registered
 from tests.support.ledger import claim_by

@@ -12,7 +12,7 @@ from app.domain.model.table import Epoch, TableId
 from app.domain.publication.drain_plan import FileLimits
 from app.errors import Code, InvariantBroken
 from app.staging.ledger.leases import check_epoch, claim_table, due_tables, give_up_lease, live_workers, renew_lease
-from app.staging.table_lifecycle import request_flush
+from app.staging.tables.operations import request_flush
 from tests.support import sql
 from tests.support.gateway_parts import dropping, registered, stage_keys
 from tests.support.ledger import Owned, claim, owned_table, plan, publish

@@ -8,7 +8,6 @@ import pytest
 import sqlalchemy as sa
 
 from app.local.embedded import PrivatePostgres
-from app.staging.backlog import SELECT_LAGGING, SUM_BLOCKS
 from app.staging.batches.dead_letters import SELECT_NEXT, SELECT_WAITING
 from app.staging.batches.row_images import SELECT_IMAGES, SELECT_PRESENT
 from app.staging.batches.source_positions import SELECT_POSITIONS
@@ -17,9 +16,10 @@ from app.staging.connection.database import open_engine
 from app.staging.ledger.files import SELECT_FILE_POSITIONS, SELECT_TABLES_TO_REPAIR, SELECT_UNRECORDED
 from app.staging.ledger.metadata_chain import SELECT_LAST_BLOCKS
 from app.staging.ledger.planning import SELECT_LAST_FILES
-from app.staging.replicate_sources import SELECT_BY_SCHEMA_ID, SELECT_SOURCE
-from app.staging.table_registry import SELECT_BY_IDS, SELECT_BY_NAME, SELECT_BY_ROUTE
-from app.staging.table_routing import DELETE_SOURCES, SELECT_SOURCE_OWNER
+from app.staging.tables.backlog import SELECT_LAGGING, SUM_BLOCKS
+from app.staging.tables.registry import SELECT_BY_IDS, SELECT_BY_NAME, SELECT_BY_ROUTE
+from app.staging.tables.replicate_sources import SELECT_BY_SCHEMA_ID, SELECT_SOURCE
+from app.staging.tables.sources import DELETE_SOURCES, SELECT_SOURCE_OWNER
 from tests.support import sql
 from tests.support.databases import create_database, database_in
 from tests.support.gateway_parts import registered

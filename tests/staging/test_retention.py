@@ -10,9 +10,9 @@ from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, FileNumber, Generation, TableState
 from app.staging.batches.staged_blocks import BatchStatus, find_batch
 from app.staging.ledger.files import list_files
-from app.staging.table_lifecycle import begin_drop, request_repair, set_publishing
-from app.staging.table_rebirth import finish_drop
-from app.staging.table_status import TableCounts, count_tables
+from app.staging.tables.drop_completion import finish_drop
+from app.staging.tables.operations import begin_drop, request_repair, set_publishing
+from app.staging.tables.status import TableCounts, count_tables
 from tests.support import sql
 from tests.support.gateway_parts import current, registered, stage_keys
 from tests.support.ledger import Owned, claim, owned_table, plan, publish

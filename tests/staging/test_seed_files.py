@@ -15,9 +15,9 @@ from app.staging.batches.staged_blocks import find_batch
 from app.staging.ledger.files import unrecorded_files
 from app.staging.ledger.leases import due_tables
 from app.staging.ledger.metadata_chain import read_chain
-from app.staging.table_lifecycle import request_repair
-from app.staging.table_registration import register_table
-from app.staging.table_status import count_tables
+from app.staging.tables.operations import request_repair
+from app.staging.tables.registration import register_table
+from app.staging.tables.status import count_tables
 from tests.support import sql
 from tests.support.gateway_parts import current, stage_keys
 from tests.support.ledger import ALL_IN_ONE_FILE, Owned, claim, claim_by, owned_table, plan, publish

@@ -12,15 +12,15 @@ from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.errors import Code, TemporarilyUnavailable
 from app.staging.connection import database
 from app.staging.connection.database import open_engine, translated_errors
-from app.staging.replicate_sources import names_with_schema_id, record_replicate_metadata, replicate_metadata
-from app.staging.table_registration import Registration, RegistrationOutcome, register_table
-from app.staging.table_registry import (
+from app.staging.tables.registration import Registration, RegistrationOutcome, register_table
+from app.staging.tables.registry import (
     find_table,
     find_table_by_id,
     list_tables,
     quarantine_table,
     schema_of_version,
 )
+from app.staging.tables.replicate_sources import names_with_schema_id, record_replicate_metadata, replicate_metadata
 from tests.support import sql
 from tests.support.gateway_parts import current, dropping
 from tests.support.refusals import refused

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 
 from app.domain.model.table import TableId
-from app.staging.table_status import TableCounts, count_tables
+from app.staging.tables.status import TableCounts, count_tables
 from tests.support.changes import update
 from tests.support.gateway_parts import registered, stage, typed
 from tests.support.ledger import Owned, owned_table, plan, publish

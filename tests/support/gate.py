@@ -18,8 +18,8 @@ from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.formats.arcion.csv import CsvLayout
 from app.ingest import Accepted, Decode, Ingest, arcion_csv, arcion_json, rehearse, replicate_json
 from app.ingest.dry_run import Rehearsal
-from app.staging.table_registration import Registration, register_table
-from app.staging.table_registry import schema_of_version
+from app.staging.tables.registration import Registration, register_table
+from app.staging.tables.registry import schema_of_version
 from app.staging.writer.group_commit import GroupCommit
 from tests.support.gateway_parts import current
 

@@ -15,9 +15,9 @@ from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import TableSchema
 from app.domain.rows.landing_rows import landing_rows
 from app.staging.batches.batch import Receipt, TypedBatch
-from app.staging.table_lifecycle import begin_drop
-from app.staging.table_registration import register_table
-from app.staging.table_registry import find_table
+from app.staging.tables.operations import begin_drop
+from app.staging.tables.registration import register_table
+from app.staging.tables.registry import find_table
 from app.staging.writer.group_commit import GroupCommit
 from demo.landing_reader import landing_files, table_folder
 

@@ -28,8 +28,8 @@ from app.observability.telemetry import REPLAYED_LETTERS
 from app.staging.batches.dead_letter_transaction import unknown
 from app.staging.batches.dead_letters import StoredLetter, discard_letters, find_letter, list_letters, read_message
 from app.staging.connection.database import Connection, translated_errors
-from app.staging.table_events import record_event
-from app.staging.table_lifecycle import locked_table
+from app.staging.tables.events import record_event
+from app.staging.tables.operations import locked_table
 
 router = APIRouter(prefix="/v1/tables/{table}/dead-letters", tags=["dead letters"])
 

@@ -16,7 +16,7 @@ from app.api.schemas.probes import GatewayStatusModel, HealthModel, ReadinessMod
 from app.domain.preflight.readiness import OK, GatewayFacts, judge_backlog, judge_gateway, judge_writer
 from app.errors import MirrorgateError
 from app.staging.connection.database import answer_within, translated_errors
-from app.staging.gateway_status import gateway_facts
+from app.staging.tables.gateway_status import gateway_facts
 
 router = APIRouter(tags=["status"])
 

@@ -20,9 +20,9 @@ from app.staging.batches.row_images import count_images
 from app.staging.batches.staged_blocks import find_batch
 from app.staging.connection.database import Connection, translated_errors
 from app.staging.ledger.files import list_files
-from app.staging.registration_events import record_registration
-from app.staging.table_registration import RegistrationOutcome, register_table
-from app.staging.table_registry import find_table, list_tables
+from app.staging.tables.registration import RegistrationOutcome, register_table
+from app.staging.tables.registration_events import record_registration
+from app.staging.tables.registry import find_table, list_tables
 
 router = APIRouter(prefix="/v1", tags=["tables"])
 

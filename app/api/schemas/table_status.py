@@ -21,7 +21,7 @@ from app.errors import Code, Problem, RejectedInput
 from app.staging.connection.database import Connection
 from app.staging.ledger.fabric_status import MirrorState, mirror_states
 from app.staging.ledger.failures import TableFailure, failing_tables
-from app.staging.table_status import TableCounts, count_tables
+from app.staging.tables.status import TableCounts, count_tables
 
 
 def table_statuses(connection: Connection, tables: list[Table]) -> list[TableModel]:

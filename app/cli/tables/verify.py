@@ -66,7 +66,7 @@ def _chosen(engine: "Engine", table: str | None) -> "list[Table]":
     from app.domain.model.table import TableState
     from app.errors import Code, RejectedInput
     from app.staging.connection.database import translated_errors
-    from app.staging.table_registry import find_table, list_tables
+    from app.staging.tables.registry import find_table, list_tables
 
     with translated_errors(), engine.begin() as connection:
         if table is None:

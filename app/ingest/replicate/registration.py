@@ -14,14 +14,14 @@ from app.formats.replicate.renames import columns_in_another_case, renamed_colum
 from app.ingest.table_cache import TableDirectory
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.database import Connection, translated_errors
-from app.staging.registration_events import record_registration
-from app.staging.replicate_sources import record_replicate_metadata, replicate_metadata
-from app.staging.table_registration import (
+from app.staging.tables.registration import (
     Registration,
     RegistrationOutcome,
     register_table,
 )
-from app.staging.table_registry import find_table
+from app.staging.tables.registration_events import record_registration
+from app.staging.tables.registry import find_table
+from app.staging.tables.replicate_sources import record_replicate_metadata, replicate_metadata
 
 log = structlog.get_logger()
 

@@ -21,7 +21,7 @@ from app.formats.replicate.versions import SchemaAnnouncements, TableConversatio
 from app.ingest.replicate.registration import refusal, register_versions
 from app.ingest.table_cache import TableDirectory
 from app.staging.connection.database import translated_errors
-from app.staging.replicate_sources import (
+from app.staging.tables.replicate_sources import (
     SourceFacts,
     names_with_schema_id,
     record_replicate_metadata,

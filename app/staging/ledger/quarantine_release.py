@@ -13,8 +13,8 @@ from app.domain.model.names import TableName
 from app.domain.model.table import Epoch, Generation, Table, TableId, TableState
 from app.errors import Code, RejectedInput
 from app.staging.ledger.leases import check_epoch
-from app.staging.table_events import record_event
-from app.staging.table_lifecycle import locked_table
+from app.staging.tables.events import record_event
+from app.staging.tables.operations import locked_table
 
 RELEASE = sa.text("""
     UPDATE mirrorgate.tables SET state = 'active', state_reason = NULL, rewrite_marker = :rewrite_marker

@@ -13,8 +13,8 @@ from app.domain.access.rights import Principal, Right
 from app.domain.model.names import TableName
 from app.errors import Code
 from app.ingest import Accepted, Ingest, replicate_json
-from app.staging.replicate_sources import replicate_metadata
-from app.staging.table_registry import find_table
+from app.staging.tables.registry import find_table
+from app.staging.tables.replicate_sources import replicate_metadata
 from app.staging.writer.group_commit import GroupCommit
 from tests.support.refusals import refused
 

@@ -26,10 +26,10 @@ from app.staging.batches.staged_blocks import BatchBorders, NewBlock, stage_bloc
 from app.staging.connection.database import installation_id
 from app.staging.ledger.leases import check_epoch
 from app.staging.ledger.metadata_chain import append_block
-from app.staging.table_events import record_event
-from app.staging.table_registration import insert_version, set_options
-from app.staging.table_registry import find_table_by_id
-from app.staging.table_routing import set_sources
+from app.staging.tables.events import record_event
+from app.staging.tables.registration import insert_version, set_options
+from app.staging.tables.registry import find_table_by_id
+from app.staging.tables.sources import set_sources
 
 SELECT_UNPUBLISHED = sa.text("""
     SELECT coalesce(sum(cardinality(batch_rows)), 0)::bigint AS batches,

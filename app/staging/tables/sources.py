@@ -10,7 +10,7 @@ from app.domain.model.table import TableId
 from app.domain.model.table_options import TableOptions, bad_option
 from app.errors import RejectedInput
 from app.staging.batches.sequence_lock import lock_counters
-from app.staging.table_registry import find_route, find_table
+from app.staging.tables.registry import find_route, find_table
 
 DELETE_SOURCES = sa.text("DELETE FROM mirrorgate.table_sources WHERE table_id = :table_id")
 

@@ -17,9 +17,9 @@ from app.domain.model.table import FileNumber, Generation, Table, TableState
 from app.errors import Code, RejectedInput
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.ledger.leases import LOCK_LEASE
-from app.staging.table_events import record_event
-from app.staging.table_registry import find_table
-from app.staging.table_routing import lock_routing
+from app.staging.tables.events import record_event
+from app.staging.tables.registry import find_table
+from app.staging.tables.sources import lock_routing
 
 BEGIN_DROP = sa.text("""
     UPDATE mirrorgate.tables SET state = 'dropping', state_reason = NULL, drop_plan = CAST(:plan AS jsonb)

@@ -4,8 +4,8 @@ import sqlalchemy as sa
 
 from app.domain.model.schema_change import schema_change
 from app.staging.access.audit_events import record_act
-from app.staging.table_events import record_event
-from app.staging.table_registration import Registration, RegistrationOutcome
+from app.staging.tables.events import record_event
+from app.staging.tables.registration import Registration, RegistrationOutcome
 
 
 def record_registration(

@@ -11,7 +11,7 @@ from app.domain.model.source_routing import Route, route
 from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema
-from app.staging.table_events import record_event
+from app.staging.tables.events import record_event
 
 _SELECT_TABLES = """
     SELECT t.table_id, t.name, t.generation, t.state, t.schema_version, t.options, t.revision, t.column_stays,

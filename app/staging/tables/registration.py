@@ -21,8 +21,8 @@ from app.staging.batches.row_images import clear_images
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.database import installation_id
 from app.staging.ledger.metadata_chain import append_block
-from app.staging.table_registry import find_table, find_table_by_id
-from app.staging.table_routing import SELECT_SOURCE_OWNER, lock_routing, losing_tables, set_sources
+from app.staging.tables.registry import find_table, find_table_by_id
+from app.staging.tables.sources import SELECT_SOURCE_OWNER, lock_routing, losing_tables, set_sources
 
 INSERT_TABLE = sa.text("""
     INSERT INTO mirrorgate.tables (name, folded_name, options) VALUES (:name, :folded_name, CAST(:options AS jsonb))
