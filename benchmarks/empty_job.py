@@ -18,7 +18,7 @@ from app.observability.telemetry import configure_logging
 from app.settings import Settings
 from benchmarks.figure import BenchmarkFailed
 from benchmarks.processes import started
-from spark_jobs.spark_session import running_spark
+from spark_jobs.spark.session import running_spark
 
 
 class EmptyJobs:

@@ -27,8 +27,8 @@ from app.landing.publish import Scratch
 from app.staging.batches.staged_blocks import read_payloads
 from app.staging.connection.database import Connection, Engine, open_engine
 from app.staging.tables.registry import schema_of_version
-from spark_jobs.bins import MOST_BINS, balance
-from spark_jobs.spark_health import SparkCalls
+from spark_jobs.spark.health import SparkCalls
+from spark_jobs.worker_slots import MOST_BINS, balance
 
 SLICE_BYTES: Final = 16 * 2**20
 """Compressed payload bytes that a task reads from Postgres at once."""

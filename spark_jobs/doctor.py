@@ -23,7 +23,7 @@ from app.landing.probe import clean_up, probe_folder
 from app.observability.telemetry import configure_logging
 from app.settings import Settings
 from app.staging.connection.database import installation_id, open_engine, translated_errors
-from spark_jobs.spark_session import running_spark
+from spark_jobs.spark.session import running_spark
 
 _RESULT = pa.schema([("facts", pa.string())])
 

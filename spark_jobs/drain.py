@@ -36,14 +36,14 @@ from app.staging.connection.schema_revision import require_migrated
 from app.staging.ledger.build_activity import newest_statement_at
 from app.staging.ledger.leases import give_up_lease, renew_lease
 from app.staging.retention.rounds import RetentionLimits
-from spark_jobs.bounded_stop import BoundedStop
 from spark_jobs.build_files import BuildPlace
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_loop import Drain
+from spark_jobs.fabric_watch import note_mirror_states, watch_mirror
 from spark_jobs.maintenance import maintained, try_maintain
-from spark_jobs.mirror_watch import note_mirror_states, watch_mirror
-from spark_jobs.spark_health import SparkPing, SparkWatch
-from spark_jobs.spark_session import running_spark
+from spark_jobs.spark.bounded_stop import BoundedStop
+from spark_jobs.spark.health import SparkPing, SparkWatch
+from spark_jobs.spark.session import running_spark
 
 log = structlog.get_logger()
 

@@ -53,11 +53,11 @@ from app.staging.ledger.planning import plan_next_files
 from app.staging.tables.drop_completion import finish_drop
 from app.staging.tables.registry import find_table_by_id, find_tables_by_id, note_drop_trouble, quarantine_table
 from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files
+from spark_jobs.fabric_watch import is_mirrored
 from spark_jobs.marker_rewrite import MarkerRewrite
-from spark_jobs.mirror_watch import is_mirrored
 from spark_jobs.publishing import TOGETHER, ClaimedTable, Failures, Publishing
 from spark_jobs.reconciliation import Reconciliation
-from spark_jobs.spark_health import SparkCalls
+from spark_jobs.spark.health import SparkCalls
 
 log = structlog.get_logger()
 

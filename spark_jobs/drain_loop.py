@@ -10,9 +10,9 @@ import structlog
 
 from app.domain.model.table import TableId
 from app.domain.publication.failure import described
-from spark_jobs.bins import MOST_BINS, balance
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.publishing import TOGETHER, ClaimedTable
+from spark_jobs.worker_slots import MOST_BINS, balance
 
 log = structlog.get_logger()
 

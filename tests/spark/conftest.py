@@ -16,7 +16,7 @@ from app.staging.ledger.leases import renew_lease
 from spark_jobs.build_files import BuildPlace
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_loop import Drain
-from spark_jobs.spark_session import running_spark
+from spark_jobs.spark.session import running_spark
 from tests.support.onelake.fixtures import new_onelake, onelake, trust
 
 __all__ = ["new_onelake", "onelake", "trust"]

@@ -13,7 +13,7 @@ from app.domain.model.table import Table, TableState
 from app.landing.open_zone import ZonePlace
 from app.staging.tables.operations import begin_drop
 from spark_jobs.drain_cycle import DrainCycle
-from spark_jobs.mirror_watch import note_mirror_states
+from spark_jobs.fabric_watch import note_mirror_states
 from tests.spark.conftest import NewWorker, drain, end_lease
 from tests.support import sql
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from app.local.locked_tempdir import temporary_folder
 from app.settings import Settings
-from spark_jobs import spark_session
+from spark_jobs.spark import session as spark_session
 from tests.support.processes import REPOSITORY
 
 pytestmark = pytest.mark.skipif(not Path("/proc/net/unix").exists(), reason="looks for sockets in /proc")
@@ -27,7 +27,7 @@ PROGRAM = """
 import json, os, sys
 os.umask(0)
 from app.settings import Settings
-from spark_jobs.spark_session import running_spark
+from spark_jobs.spark.session import running_spark
 from tests.spark.test_sockets import socket_files, use
 with running_spark(Settings(spark_master="local[1]")) as spark:
     use(spark)

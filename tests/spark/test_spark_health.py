@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from app.errors import Code, TemporarilyUnavailable
 from app.settings import PREFIX
 from benchmarks.processes import started
-from spark_jobs.spark_health import SparkCalls, SparkWatch
+from spark_jobs.spark.health import SparkCalls, SparkWatch
 from tests.support import sql
 from tests.support.gateway_parts import landed_keys, registered, stage_keys
 from tests.support.processes import REPOSITORY, is_alive
@@ -23,7 +23,7 @@ from tests.support.waiting import wait_until
 
 HANGS = """
 import threading, time
-from spark_jobs.bounded_stop import BoundedStop
+from spark_jobs.spark.bounded_stop import BoundedStop
 with BoundedStop(within=0.05) as stop:
     stop.last_acts.append(threading.Event().wait)
     stop.ask()

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from app.settings import PREFIX
 from benchmarks.processes import started
 from benchmarks.standalone_cluster import standalone_cluster
-from spark_jobs.spark_session import spark_options
+from spark_jobs.spark.session import spark_options
 from tests.support import sql
 from tests.support.gateway_parts import landed_keys, registered, stage_keys
 from tests.support.schemas import schema_of

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from app.domain.publication.failure import described
 from app.local.locked_tempdir import temporary_folder
 from app.settings import Settings
-from spark_jobs.jvm_output import JvmOutput
+from spark_jobs.spark.jvm_output import JvmOutput
 
 log = structlog.get_logger()
 
