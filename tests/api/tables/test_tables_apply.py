@@ -1,0 +1,200 @@
+"""`mirrorgate tables apply` and `export` against the real API."""
+
+import io
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.cli.tables.apply import present_tables
+from app.client.http import GatewayClient
+from app.client.table_manifest.export import written
+from app.client.table_manifest.table_plan import Action, plan_tables
+from app.client.table_manifest.tables_file import read_tables
+from app.domain.model.names import TableName
+from tests.api.calls import ADMIN_KEY, Gateway
+from tests.api.commands import Ended, Terminal
+from tests.client.table_manifest.tables import declared_tables
+from tests.support.processes import REPOSITORY
+
+ORDERS = """\
+tables:
+  - name: sales.orders
+    key_columns: [id]
+    columns:
+      - {name: id, type: int64, nullable: false}
+      - {name: note, type: string}
+  - name: sales.lines
+    columns: [{name: number, type: int32}]
+    options: {new_columns: add_as_string}
+"""
+
+
+Run = Callable[..., Ended]
+
+
+class Answering(io.StringIO):
+    """A terminal at which somebody answers."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def run(
+    gateway: Gateway,
+    api_address: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Run:
+    """Runs `mirrorgate tables …` in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    terminal = Terminal(api_address, monkeypatch, capsys)
+    return lambda *arguments: terminal.run("tables", *arguments)
+
+
+def test_tables_become_as_declared_and_the_same_again_does_nothing(gateway: Gateway, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "tables.yaml"
+    file.write_text(ORDERS)
+    ended = run("apply", "tables.yaml", "--yes")
+    assert (ended.status, ended.errors) == (0, "")
+    assert "+ sales.orders\n    + key (id)\n    + column id int64 required\n    + column note string\n" in ended.output
+    assert "done: sales.orders, sales.lines" in ended.output
+    assert gateway.status("sales.lines")["options"]["new_columns"] == "add_as_string"
+
+    assert run("apply", "tables.yaml").output == "0 to create, 0 to change, 2 as declared, 0 refused\n"
+
+    file.write_text(
+        ORDERS.replace("    options: {new_columns: add_as_string}\n", "").replace(
+            "int32}", "int32}, {name: x, type: date}"
+        )
+    )
+    ended = run("apply", "tables.yaml", "--yes")
+    assert "~ sales.lines\n    + column x date\n    ~ option new_columns: add_as_string -> reject\n" in ended.output
+    assert run("apply", "tables.yaml").output.startswith("0 to create, 0 to change")
+
+
+def test_the_documented_file_has_the_documented_plan_and_refusal(run: Run, tmp_path: Path) -> None:
+    section = (REPOSITORY / "docs/tables.md").read_text().partition("\n## Tables in a file\n")[2].partition("\n## ")[0]
+    declared, _, plan, refusal = re.findall(r"```\w+\n(.*?)```", section, re.DOTALL)
+    (tmp_path / "tables.yaml").write_text(declared)
+    assert run("apply", "tables.yaml", "--yes").output == plan
+    (tmp_path / "tables.yaml").write_text(declared.replace('"decimal(8,3)"', "decimals"))
+    assert run("apply", "tables.yaml").errors == refusal
+
+
+def test_a_plan_changes_nothing_and_can_tell_by_its_exit_status(gateway: Gateway, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "tables.yaml").write_text(ORDERS)
+    assert run("apply", "tables.yaml", "--plan").status == 0
+    assert run("apply", "tables.yaml", "--dry-run", "--detailed-exitcode").status == 2
+    assert gateway.get("/v1/tables").json() == {"tables": []}
+    assert run("apply", "tables.yaml", "--yes").status == 0
+    assert run("apply", "tables.yaml", "--plan", "--detailed-exitcode").status == 0
+
+
+def test_what_needs_a_new_folder_is_shown_with_its_command_and_holds_up_everything(
+    gateway: Gateway, run: Run, tmp_path: Path
+) -> None:
+    gateway.register("sales.orders", {"id": "string"}, ["id"])
+    (tmp_path / "tables.yaml").write_text(ORDERS)
+    ended = run("apply", "tables.yaml", "--yes")
+    assert ended.status == 1
+    assert "    ! column 'id' is string and cannot become int64\n" in ended.output
+    command = "mirrorgate tables recreate sales.orders --generation 1 --file tables.yaml"
+    assert command in ended.output
+    assert "error incompatible_schema: nothing was done, because of sales.orders" in ended.errors
+    assert [table["table"] for table in gateway.get("/v1/tables").json()["tables"]] == ["sales.orders"]
+
+    assert run(*command.split()[2:], "--no-wait").status == 0
+    assert gateway.status("sales.orders")["state"] == "dropping"
+    ended = run("apply", "tables.yaml", "--plan")
+    assert (ended.status, "! the table is dropping" in ended.output) == (1, True)
+
+
+def test_a_table_that_fails_stops_it_and_the_same_command_goes_on(gateway: Gateway, run: Run, tmp_path: Path) -> None:
+    gateway.register("taken", {"id": "int64"})
+    gateway.put("/v1/tables/taken", json={"options": {"sources": ["sales.lines"]}}).raise_for_status()
+    (tmp_path / "tables.yaml").write_text(ORDERS + "  - {name: z, columns: [{name: id, type: date}]}\n")
+    ended = run("apply", "tables.yaml", "--yes")
+    assert ended.status == 1
+    assert "done: sales.orders\n" in ended.output
+    assert "failed at sales.lines; not done: sales.lines, z\nrun the same command again to go on\n" in ended.errors
+    assert "error bad_name: sales.lines is a source of another table" in ended.errors
+
+    gateway.put("/v1/tables/taken", json={"options": {"sources": []}}).raise_for_status()
+    ended = run("apply", "tables.yaml", "--yes", "--json")
+    assert ended.status == 0
+    report = ended.report
+    assert (report["done"], report["left"], report["complete"]) == (["sales.lines", "z"], [], True)
+    assert report["not_in_file"] == ["taken"]
+    assert [table["action"] for table in report["tables"]] == ["nothing", "create", "create"]
+
+
+def test_nobody_is_asked_who_cannot_answer(
+    gateway: Gateway, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tables.yaml").write_text(ORDERS)
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    ended = run("apply", "tables.yaml")
+    assert (ended.status, "Give --yes to do it" in ended.errors) == (1, True)
+    monkeypatch.setattr("sys.stdin", Answering("n\n"))
+    assert run("apply", "tables.yaml").status == 1
+    assert gateway.get("/v1/tables").json() == {"tables": []}
+    monkeypatch.setattr("sys.stdin", Answering("y\n"))
+    assert run("apply", "tables.yaml").status == 0
+    assert len(gateway.get("/v1/tables").json()["tables"]) == 2
+
+
+def test_a_wrong_file_is_refused_before_anything_is_done(gateway: Gateway, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "tables.yaml").write_text(ORDERS.replace("int32", "int33"))
+    ended = run("apply", "tables.yaml", "--yes")
+    assert ended.status == 1
+    assert "error bad_type: tables.yaml, line 8: tables[1].columns[0].type: 'int33' is no type" in ended.errors
+    assert gateway.get("/v1/tables").json() == {"tables": []}
+
+
+def test_what_is_exported_can_be_applied_through_a_pipe(
+    gateway: Gateway, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway.register("a %23 b", {"no": "decimal(5,0)", "x": "json"}, ["no"])
+    gateway.register("other", {"x": "json"})
+    exported = run("export", "A # B").output
+    assert exported == (
+        "tables:\n- name: 'a # b'\n  key_columns: ['no']\n  columns:\n"
+        "  - {name: 'no', type: 'decimal(5,0)', nullable: false}\n  - {name: x, type: json}\n"
+    )
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(exported.encode())))
+    ended = run("apply", "-")
+    assert ended.output == ("not in the file, left alone: other\n0 to create, 0 to change, 1 as declared, 0 refused\n")
+    assert "unknown_table" in run("export", "missing").errors
+
+
+@given(data=st.data())
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_the_gateway_took_is_exported_and_found_unchanged(
+    gateway: Gateway, api_address: str, data: st.DataObject, numbers: "count[int]"
+) -> None:
+    first, second = data.draw(declared_tables()), data.draw(declared_tables())
+    name = TableName.parse(f"t{next(numbers)}")
+    with GatewayClient(api_address, ADMIN_KEY) as client:
+        for wanted in (first, second):
+            declared = replace(wanted, name=name, options=replace(wanted.options, sources=()))
+            (plan,) = plan_tables([declared], present_tables(client, [name])[0], "f").tables
+            if plan.request is not None:
+                client.put(f"/v1/tables/{name}", plan.request)
+            there = present_tables(client, [name])[0]
+            assert plan.request is None or plan_tables([declared], there, "f").tables[0].action is Action.NOTHING
+            (exported,) = read_tables(written(there), "f")
+            assert plan_tables([exported], there, "f").tables[0].action is Action.NOTHING
+
+
+@pytest.fixture(scope="module")
+def numbers() -> "count[int]":
+    return count()

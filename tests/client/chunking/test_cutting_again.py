@@ -1,0 +1,48 @@
+"""A part is cut again as it was, from its first message and its end alone, whatever the limits and pieces are now."""
+
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from app.client.chunking.parts import Limits, Part
+from app.formats.arcion.csv_layout import CsvLayout
+from tests.client.chunking import test_csv_records as csv
+from tests.client.chunking import test_json_messages as json
+
+LIMITS = st.builds(Limits, st.integers(1, 200), st.none() | st.integers(1, 3))
+
+
+def check_cut_again(parts: list[Part], again: list[Part], part: Part) -> None:
+    assert (again[0].body, again[0].first, again[0].after) == (part.body, part.first, part.after)
+    assert again[-1].after == parts[-1].after
+    assert all(before.after == after.first for before, after in pairwise(again))
+
+
+@example(([{}], b"[{} ]"), ([1], [300]), Limits(200), Limits(200), 0)
+@given(json.streams(), st.tuples(json.SIZES, json.SIZES), LIMITS, LIMITS, st.integers(0, 5))
+def test_json_is_cut_again(
+    stream: tuple[list[Any], bytes], sizes: tuple[list[int], list[int]], then: Limits, now: Limits, which: int
+) -> None:
+    _, body = stream
+    parts = json.split(body, sizes[0], then)
+    part = parts[which % len(parts)]
+    limits = Limits(now.part_bytes, now.part_messages, first_end=part.end)
+    check_cut_again(parts, json.split(body, sizes[1], limits, part.first), part)
+
+
+@given(csv.streams(), st.tuples(csv.SIZES, csv.SIZES), LIMITS, LIMITS, st.integers(0, 5))
+def test_csv_is_cut_again(
+    stream: tuple[bytes, CsvLayout],
+    sizes: tuple[list[int], list[int]],
+    then: Limits,
+    now: Limits,
+    which: int,
+) -> None:
+    body, layout = stream
+    parts = csv.split(body, layout, sizes[0], then)
+    if parts:
+        part = parts[which % len(parts)]
+        limits = Limits(now.part_bytes, now.part_messages, first_end=part.end)
+        check_cut_again(parts, csv.split(body, layout, sizes[1], limits, part.first), part)

@@ -1,0 +1,180 @@
+"""JSON streams are cut between messages, however they are framed and however they arrive."""
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from app.client.chunking.json_messages import split_json
+from app.client.chunking.parts import Limits, Part, places_of
+from app.errors import Code
+from app.formats.json.decoder import MessageDecoder
+from tests.client.chunking.chunks import check_parts, outcome, pieces
+from tests.support.refusals import refused
+
+DECODER: MessageDecoder[dict[str, Any]] = MessageDecoder(dict[str, Any])
+TEXTS = st.text('{}[]",:\\/ \n\u00e9\u5c71\U0001f600a', max_size=5)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 10**20) | TEXTS,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXTS, inner, max_size=2),
+    max_leaves=4,
+)
+MESSAGES = st.lists(st.dictionaries(TEXTS, VALUES, max_size=2), min_size=1, max_size=6)
+BLANKS = st.text(" \t\r\n", max_size=2).map(str.encode)
+SIZES = st.lists(st.integers(0, 9), max_size=4).map(lambda sizes: [*sizes, 1]) | st.integers(1, 300).map(lambda n: [n])
+
+
+@st.composite
+def streams(draw: st.DrawFn) -> tuple[list[Any], bytes]:
+    """Messages and one way of writing them down."""
+    messages = draw(MESSAGES)
+    written = [
+        json.dumps(message, ensure_ascii=draw(st.booleans()), indent=draw(st.sampled_from([None, 0, 2]))).encode()
+        for message in messages
+    ]
+    match draw(st.sampled_from(["array", "lines", "objects"])):
+        case "array":
+            text = b"[" + b",".join(draw(BLANKS) + one + draw(BLANKS) for one in written) + b"]"
+        case "lines":
+            text = b"".join(
+                json.dumps(message).encode() + draw(st.sampled_from([b"\n", b"\r\n", b"\n\n"])) for message in messages
+            )
+        case _:
+            text = b"".join(one + draw(BLANKS) for one in written)
+    return messages, draw(st.sampled_from([b"", b"\xef\xbb\xbf"])) + draw(BLANKS) + text + draw(BLANKS)
+
+
+def split(body: bytes, sizes: list[int], limits: Limits, skip: int = 0) -> list[Part]:
+    return list(split_json(pieces(body, sizes), limits, skip))
+
+
+@given(streams(), SIZES, st.integers(1, 200), st.none() | st.integers(1, 3))
+def test_the_parts_hold_the_messages_of_the_whole(
+    stream: tuple[list[Any], bytes], sizes: list[int], limit: int, most: int | None
+) -> None:
+    messages, body = stream
+    parts = split(body, sizes, Limits(limit, most))
+    check_parts(parts, body, limit)
+    assert [message for part in parts for message in DECODER.decode(part.body)] == messages
+    assert all(len(DECODER.decode(part.body)) == part.messages for part in parts)
+    assert most is None or all(part.messages <= most for part in parts)
+
+
+@given(streams(), SIZES, st.integers(1, 200))
+def test_a_limit_is_filled_before_the_next_part_begins(
+    stream: tuple[list[Any], bytes], sizes: list[int], limit: int
+) -> None:
+    parts = split(stream[1], sizes, Limits(limit))
+    alone = split(stream[1], sizes, Limits(1))
+    for part, following in pairwise(parts):
+        assert alone[following.first].end - part.start + 2 * part.opening > limit
+
+
+@given(streams(), SIZES, st.integers(1, 200), st.integers(0, 7))
+def test_messages_that_are_left_out_are_counted(
+    stream: tuple[list[Any], bytes], sizes: list[int], limit: int, skip: int
+) -> None:
+    messages, body = stream
+    parts = split(body, sizes, Limits(limit), skip)
+    check_parts(parts, body, limit, first=skip)
+    assert [message for part in parts for message in DECODER.decode(part.body)] == messages[skip:]
+
+
+@given(st.text('{}[]",:\\nul \n1', max_size=40).map(str.encode) | streams().map(lambda s: s[1][:-1]), SIZES)
+@example(b"[{},]", [1])
+@example(b"[,{}]", [1])
+@example(b"[{}{}]", [1])
+@example(b"[{}]{}", [1])
+@example(b'{}}{"a":1}', [1])
+@example(b'{"a":\n{}\n}\n{"b":\n{}}\n', [5])
+@example(b'{}\n{"a":"\n{}\n"}\n{}', [50])
+@example(b'{}"\n{}\n', [50])
+def test_splitting_neither_heals_nor_breaks_a_text(body: bytes, sizes: list[int]) -> None:
+    whole = outcome(lambda: DECODER.decode(body))
+    for limit in (1, 8, 100):
+        parts = outcome(lambda limit=limit: split(body, sizes, Limits(limit)))  # type: ignore[misc]
+        decoded = [outcome(lambda part=part: DECODER.decode(part.body)) for part in parts or []]  # type: ignore[misc]
+        if whole is None:
+            assert not decoded or None in decoded
+        else:
+            assert [message for messages in decoded for message in messages or [None]] == whole
+
+
+@given(streams(), SIZES, st.integers(1, 200))
+def test_every_message_is_found_again_in_the_stream(
+    stream: tuple[list[Any], bytes], sizes: list[int], limit: int
+) -> None:
+    messages, body = stream
+    for part in split(body, sizes, Limits(limit)):
+        places = places_of(part, range(part.messages), split_json)
+        assert sorted(places) == list(range(part.messages))
+        for index, place in places.items():
+            assert place.message == part.first + index
+            message, _ = json.JSONDecoder().raw_decode(body[place.byte :].decode())
+            assert message == messages[place.message]
+            assert place.line == body.count(b"\n", 0, place.byte) + 1
+
+
+def test_a_null_between_lines_is_a_message_and_begins_no_part() -> None:
+    body = b'{"a":1}\nnull\nnull\n{"b":2}\nnull\n'
+    parts = split(body, [3], Limits(1))
+    assert [(part.body, part.first, part.messages) for part in parts] == [
+        (b'{"a":1}\nnull\nnull\n', 0, 3),
+        (b'{"b":2}\nnull\n', 3, 2),
+    ]
+
+
+@pytest.mark.parametrize("body", [b"", b"\xef\xbb\xbf \n", b"[]", b"[ \n ]\n"])
+def test_a_stream_without_messages_has_no_parts(body: bytes) -> None:
+    assert split(body, [1], Limits(100)) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "detail", "before"),
+    [
+        (b"PAR1", "starts with neither", 0),
+        (b'{"a":1}\n{"b":', "the object that starts at byte 8 does not end", 1),
+        (b'{"a":1}\n{"b":"}', "the object that starts at byte 8 does not end", 1),
+        (b'[{"a":1},{"b":2},{"c"', "the array does not end", 2),
+        (b'[{"a":1},{"b":2}]\n{"c":3}', "unexpected text after the array at byte 18", 2),
+    ],
+)
+def test_a_stream_that_is_cut_off_or_goes_on_is_refused_after_the_parts_before(
+    body: bytes, detail: str, before: int
+) -> None:
+    parts = split_json(pieces(body, [4]), Limits(10))
+    for _ in range(before):
+        next(parts)
+    with refused() as refusal:
+        list(parts)
+    assert refusal.code == Code.MALFORMED_JSON
+    assert detail in refusal.detail
+
+
+@pytest.mark.parametrize("body", [b'{"a":1}{"b":"' + b"x" * 500, b'[{"a":1},{"b":{"c":' + b"[" * 500])
+def test_a_message_without_an_end_is_not_read_for_ever(body: bytes) -> None:
+    given_out = iter([body] + [b"x"] * 10_000)
+    with refused() as refusal:
+        list(split_json(given_out, Limits(10, message_bytes=600)))
+    assert refusal.code == Code.BODY_TOO_LARGE
+    assert len(list(given_out)) > 9_000
+
+
+def test_only_what_a_part_needs_is_held() -> None:
+    line = b'{"a":"' + b"x" * 90 + b'"}\n'
+    read = 0
+
+    def endless() -> Any:
+        nonlocal read
+        while True:
+            read += len(line)
+            yield line
+
+    sent = 0
+    for number, part in zip(range(1_000), split_json(endless(), Limits(1_000)), strict=False):
+        sent += len(part.body)
+        assert read - sent < 3_000
+        assert part.first == number * 10

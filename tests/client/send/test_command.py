@@ -1,0 +1,197 @@
+"""`mirrorgate send` as a process: standard input, Ctrl-C, and what it says at the end."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from app.cli import app
+from tests.client.send.fake_gateway import FakeGateway, accepts, answer, fake_gateway, refuses
+from tests.support.processes import REPOSITORY, started
+
+ENDED_BY_CTRL_C = 130
+
+
+@contextmanager
+def sending(gateway: FakeGateway, *arguments: str, text: str) -> Iterator["subprocess.Popen[str]"]:
+    """The command, its standard input open behind `text`."""
+    connection = ("--url", gateway.url, "--key", "mg_a_key")
+    with started(
+        "app.cli", "send", "-", "--format", "arcion", *connection, *arguments, stdin=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(text)
+        process.stdin.flush()
+        yield process
+
+
+def waits_for(release: threading.Event) -> Any:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        release.wait(30)
+        accepts(handler)
+
+    return answer
+
+
+def lines_until(process: "subprocess.Popen[str]", text: str) -> str:
+    """What standard error says up to the line that holds `text`."""
+    assert process.stderr is not None
+    said = ""
+    while text not in said:
+        line = process.stderr.readline()
+        assert line, said
+        said += line
+    return said
+
+
+def test_standard_input_is_sent_as_it_comes() -> None:
+    with fake_gateway() as gateway, sending(gateway, "--batch", "1", "--json", text='{"a":1}\n{"b":2}\n') as process:
+        assert gateway.arrived.acquire(timeout=30)
+        assert gateway.bodies == [b'{"a":1}\n']
+        output, errors = process.communicate('{"c":3}\n', timeout=30)
+    assert (process.returncode, errors) == (0, "")
+    assert gateway.bodies[1:] == [b'{"b":2}\n', b'{"c":3}\n']
+    assert json.loads(output) == {
+        "complete": True,
+        "next_message": 3,
+        "requests": 3,
+        "changes": 3,
+        "ignored": 0,
+        "duplicates": 0,
+        "repeated": 0,
+        "files": 1,
+        "bytes": 24,
+        "tables": {"t": {"generation": 1, "last_sequence": 7, "changes": 3, "rows": 3}},
+        "in_doubt": None,
+        "producer": None,
+        "error": None,
+    }
+
+
+def test_a_refusal_says_what_was_accepted_and_how_to_go_on() -> None:
+    refusal = refuses(422, "bad_value")
+    with (
+        fake_gateway(accepts, refusal) as gateway,
+        sending(gateway, "--batch", "1", text='{"a":1}\n{"b":2}') as process,
+    ):
+        output, errors = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert output.startswith("accepted: 1 change in 1 request")
+    assert "error bad_value: as the test says" in errors
+    assert "--from-message 1" in errors
+
+
+def test_ctrl_c_waits_for_the_answer_under_way() -> None:
+    release = threading.Event()
+    with (
+        fake_gateway(accepts, waits_for(release)) as gateway,
+        sending(gateway, "--batch", "1", text='{"a":1}\n{"b":2}\n{"c":3}\n') as process,
+    ):
+        assert gateway.arrived.acquire(timeout=30) and gateway.arrived.acquire(timeout=30)
+        process.send_signal(signal.SIGINT)
+        lines_until(process, "Ending after the answer")
+        release.set()
+        output, errors = process.communicate(timeout=30)
+    assert process.returncode == ENDED_BY_CTRL_C
+    assert output.startswith("accepted: 2 changes in 2 requests")
+    assert errors == "interrupted: the messages before 2 were accepted\nthe rest: --from-message 2\n"
+
+
+def test_a_second_ctrl_c_ends_at_once_and_tells_what_is_in_doubt() -> None:
+    release = threading.Event()
+    with (
+        fake_gateway(accepts, waits_for(release)) as gateway,
+        sending(gateway, "--batch", "1", "--json", text='{"a":1}\n{"b":2}\n{"c":3}\n') as process,
+    ):
+        assert gateway.arrived.acquire(timeout=30) and gateway.arrived.acquire(timeout=30)
+        process.send_signal(signal.SIGINT)
+        lines_until(process, "Ending after the answer")
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=30)
+        release.set()
+    assert process.returncode == ENDED_BY_CTRL_C
+    assert json.loads(output)["in_doubt"] == [1, 1]
+    assert "the messages before 1 were accepted; messages 1 to 1 may have been accepted too" in errors
+
+
+def test_ctrl_c_while_nothing_comes_in_ends_at_once() -> None:
+    with fake_gateway() as gateway, sending(gateway, "--batch", "1", text='{"a":1}\n{"b":2}\n') as process:
+        assert gateway.arrived.acquire(timeout=30)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == ENDED_BY_CTRL_C
+        assert process.stderr is not None
+        assert "the rest: --from-message 1" in process.stderr.read()
+
+
+def test_the_page_on_sending_names_options_that_there_are() -> None:
+    command = typer.main.get_command(app).commands["send"]  # type: ignore[attr-defined]
+    options = {option for parameter in command.params for option in parameter.opts}
+    named = set(re.findall(r"--[a-z]+(?:-[a-z]+)*", (REPOSITORY / "docs/send.md").read_text()))
+    assert named <= options
+    follow = {"--follow", "--once", "--sort", "--only", "--ignore", "--settle", "--done-marker", "--done-dir", "--poll"}
+    assert {"--producer", "--state-dir", *follow} <= named
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--format", "csv", "--table", "t"], "needs --table and --mode"),
+        (["--format", "arcion", "--delimiter", ";"], "--delimiter is for --format csv"),
+        (["--format", "csv", "--table", "t", "--mode", "snapshot"], "columns_required"),
+        (["--format", "arcion", "nowhere.json"], "nowhere.json cannot be read: No such file"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(arguments: list[str], said: str) -> None:
+    file = () if "nowhere.json" in arguments else ("-",)
+    with started("app.cli", "send", *file, *arguments, "--key", "mg_a_key", stdin=subprocess.DEVNULL) as process:
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode in (1, 2)
+    assert said in " ".join(errors.replace("│", "").split())
+
+
+def run(gateway: FakeGateway, *options: str) -> "subprocess.CompletedProcess[str]":
+    """Send one message; both outputs go into one pipe, as in `mirrorgate send … | less`."""
+    command = [sys.executable, "-m", "app.cli", "send", "-", "--format", "arcion", "--url", gateway.url, *options]
+    return subprocess.run(
+        [*command, "--key", "mg_a_key"], cwd=REPOSITORY, input='{"a":1}\n{"b":2}\n', text=True, timeout=60,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+    )  # fmt: skip
+
+
+def test_a_refusal_is_said_once_and_nothing_is_called_accepted() -> None:
+    error = {"index": 0, "pointer": "/after/a", "code": "bad_value", "detail": "value is not a number"}
+    problem = {"code": "bad_value", "detail": "value is not a number", "remedy": "Correct it.", "errors": [error]}
+    with fake_gateway(lambda handler: answer(handler, 422, problem)) as gateway:
+        ran = run(gateway)
+    assert ran.returncode == 1
+    assert ran.stdout.splitlines() == [
+        "error bad_value: message 0 /after/a: byte 0, line 1: value is not a number",
+        "remedy: Correct it.",
+    ]
+
+
+def test_what_was_accepted_comes_before_the_refusal_and_is_counted_right() -> None:
+    with fake_gateway(accepts, refuses(422, "bad_value")) as gateway:
+        lines = run(gateway, "--batch", "1").stdout.splitlines()
+    assert lines[0] == "accepted: 1 change in 1 request"
+    assert lines[3] == "error bad_value: as the test says"
+    assert len(lines) == 5
+
+
+def test_without_a_gateway_the_remedy_is_to_start_one(tmp_path: Path) -> None:
+    with started(
+        "app.cli", "status", "--url", "http://127.0.0.1:1", "--key", "mg_a_key", "--data-dir", tmp_path
+    ) as process:
+        _, errors = process.communicate(timeout=60)
+    assert errors.startswith("error not_ready: no gateway answers at http://127.0.0.1:1\nremedy: Start one with ")
+    assert "mirrorgate up" in errors and "--url" in errors

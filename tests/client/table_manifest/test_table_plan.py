@@ -1,0 +1,206 @@
+"""A plan makes a gateway's tables as the file declares them, or says why it cannot."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.client.table_manifest.export import written
+from app.client.table_manifest.table_plan import Action, PresentTable, TablePlan, plan_tables
+from app.client.table_manifest.tables_file import DeclaredTable, read_tables
+from app.domain.model.names import TableName
+from app.domain.model.table import Generation, TableState
+from app.domain.model.table_options import (
+    DEFAULT_OPTIONS,
+    ColumnOverride,
+    InitialLoad,
+    NewColumns,
+    PartialUpdates,
+    TableOptions,
+)
+from app.domain.model.table_schema import TableSchema, evolve
+from tests.client.table_manifest.tables import as_registered, declared_tables, earlier_tables
+from tests.support.schemas import schema_of
+
+IDS = schema_of({"id": "int64", "note": "string"}, ["id"], ["id"])
+KEYLESS = schema_of({"id": "int64", "note": "string"})
+
+
+def declared(schema: TableSchema, name: str = "t", **options: object) -> DeclaredTable:
+    return DeclaredTable(TableName.parse(name), schema, TableOptions(**options), "f, line 1")  # type: ignore[arg-type]
+
+
+def present(
+    schema: TableSchema, name: str = "t", state: TableState = TableState.ACTIVE, **options: object
+) -> PresentTable:
+    return PresentTable(name, Generation(3), state, schema, TableOptions(**options))  # type: ignore[arg-type]
+
+
+def planned(wanted: DeclaredTable, *there: PresentTable) -> TablePlan:
+    (table,) = plan_tables([wanted], there, "my tables.yaml").tables
+    return table
+
+
+@given(declared_tables(), st.booleans())
+def test_what_was_exported_plans_nothing(table: DeclaredTable, all_options: bool) -> None:
+    there = as_registered(table)
+    assert planned(table, there).action is Action.NOTHING
+    (read,) = read_tables(written([there], all_options=all_options), "f")
+    assert (read.schema, read.options) == (there.schema, there.options)
+    assert planned(read, there).action is Action.NOTHING
+
+
+@given(st.data(), declared_tables())
+def test_what_was_carried_out_plans_nothing_more(data: st.DataObject, table: DeclaredTable) -> None:
+    there = data.draw(earlier_tables(table))
+    plan = planned(table, there)
+    if plan.action is Action.REFUSED:
+        return
+    if plan.request is not None and "columns" in plan.request:
+        asked = TableSchema.from_json({**plan.request, "bare": False})
+        there = replace(there, schema=evolve(there.schema, table.options.declared(asked)))
+    assert planned(table, replace(there, options=table.options)).action is Action.NOTHING
+
+
+def test_a_table_that_is_not_there_is_created() -> None:
+    plan = planned(declared(IDS, partial_updates=PartialUpdates.COMPLETE), present(IDS, "other"))
+    assert plan.action is Action.CREATE
+    assert plan.added == (
+        "key (id)",
+        "column id int64 required",
+        "column note string",
+        "option partial_updates: complete",
+    )
+
+
+def test_tables_that_the_file_does_not_name_are_left_alone_and_told() -> None:
+    plan = plan_tables([declared(IDS)], [present(IDS), present(IDS, "b"), present(IDS, "a")], "f")
+    assert (plan.to_do, plan.not_in_file) == ([], ("b", "a"))
+
+
+def test_a_name_in_another_letter_case_is_the_same_table() -> None:
+    assert planned(declared(IDS, "Sales.T"), present(IDS, "sales.t")).action is Action.NOTHING
+
+
+def test_new_columns_and_first_keys_are_added_and_options_changed() -> None:
+    wide = schema_of({"id": "int64", "note": "string", "seen": "date"}, ["id"])
+    plan = planned(declared(wide, seed_file=True), present(KEYLESS, source_timezone="Europe/Berlin"))
+    assert plan.action is Action.CHANGE
+    assert plan.added == ("key (id)", "column seen date")
+    assert plan.changed == ("option seed_file: false -> true", "option source_timezone: Europe/Berlin -> UTC")
+    assert plan.request is not None
+    assert [column["name"] for column in plan.request["columns"]] == ["id", "note", "seen"]
+
+
+def test_options_alone_are_changed_without_naming_columns() -> None:
+    plan = planned(declared(IDS, seed_file=True), present(IDS))
+    assert plan.request == {"options": {**DEFAULT_OPTIONS.to_json(), "seed_file": True}}
+
+
+def test_forgetting_row_images_is_told() -> None:
+    plan = planned(declared(IDS), present(IDS, partial_updates=PartialUpdates.COMPLETE))
+    assert plan.notes == ("a change of partial_updates forgets all row images of the table",)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "there", "detail", "remedy"),
+    [
+        (
+            schema_of({"id": "int32"}),
+            schema_of({"id": "int64"}),
+            "column 'id' is int64 and cannot become int32",
+            "recreate t",
+        ),
+        (
+            schema_of({"id": "int64"}, ["id"]),
+            schema_of({"id": "int64"}, ["id"], ["id"]),
+            "the key column 'id' is required and cannot become nullable",
+            "recreate t",
+        ),
+        (
+            schema_of({"id": "int64"}, (), ["id"]),
+            schema_of({"id": "int64"}),
+            "column 'id' is nullable and cannot become required",
+            "recreate t",
+        ),
+        (
+            schema_of({"id": "int64"}),
+            schema_of({"id": "int64"}, ["id"]),
+            "its key is (id) and cannot become none",
+            "recreate t",
+        ),
+        (
+            schema_of({"a": "date", "b": "date"}, ["b", "a"]),
+            schema_of({"a": "date", "b": "date"}, ["a", "b"]),
+            "its key is (a, b) and cannot become (b, a)",
+            "recreate t",
+        ),
+        (schema_of({"id": "int64"}), KEYLESS, "column note string is in the table, and not in the file", "exclude"),
+        (schema_of({"note": "string"}), IDS, "column id int64 required is in the table, and not", "Add it to the file"),
+        (schema_of({"ID": "int64", "note": "string"}), KEYLESS, "column 'ID' is 'id' in the table", "Write 'id'"),
+        (
+            schema_of({"id": "int64", "note": "string", "x": "date"}, (), ["x"]),
+            KEYLESS,
+            "'x' is new and required",
+            "Leave",
+        ),
+    ],
+)
+def test_what_only_a_new_folder_could_settle_is_refused_with_a_way_out(
+    wanted: TableSchema, there: TableSchema, detail: str, remedy: str
+) -> None:
+    plan = planned(declared(wanted), present(there))
+    assert plan.action is Action.REFUSED
+    assert plan.request is None
+    assert detail in " ".join(refusal.detail for refusal in plan.refusals)
+    assert remedy in " ".join(refusal.remedy for refusal in plan.refusals)
+
+
+def test_the_command_that_recreates_can_be_copied() -> None:
+    wide = schema_of({"id": "date"})
+    (refusal,) = planned(declared(wide, "my t"), present(schema_of({"id": "int64"}), "my t")).refusals
+    assert refusal.remedy.endswith("mirrorgate tables recreate 'my t' --generation 3 --file 'my tables.yaml'")
+
+
+def test_an_option_that_cannot_come_later_is_refused() -> None:
+    (refusal,) = planned(declared(IDS, initial_load=InitialLoad.BARE), present(IDS)).refusals
+    assert refusal.detail == "initial_load=bare is for a table's first registration"
+
+
+def test_a_required_column_may_become_nullable() -> None:
+    there = present(schema_of({"id": "int64", "note": "string"}, ["id"], ["id", "note"]))
+    plan = planned(declared(schema_of({"id": "int64", "note": "string"}, ["id"], ["id"])), there)
+    assert (plan.changed, plan.refusals) == (("column note: required -> nullable",), ())
+    assert plan.request is not None
+    assert plan.request["columns"][1]["nullable"]
+
+
+def test_an_override_that_came_after_its_column_holds_up_new_columns_only() -> None:
+    options = {"columns": {"note": ColumnOverride(nullable=False)}}
+    there = present(KEYLESS, **options)
+    assert planned(declared(KEYLESS, **options), there).action is Action.NOTHING
+    wide = schema_of({"id": "int64", "note": "string", "seen": "date"})
+    (refusal,) = planned(declared(wide, **options), there).refusals
+    assert refusal.detail == "column 'note' is nullable and cannot become required"
+
+
+def test_columns_that_messages_added_stay_where_the_option_lets_them() -> None:
+    options = {"new_columns": NewColumns.ADD_AS_STRING}
+    wanted = schema_of({"id": "int64", "seen": "date"})
+    plan = planned(declared(wanted, **options), present(KEYLESS, **options))
+    assert plan.action is Action.CHANGE
+    assert plan.notes == ("column note string is not in the file; messages may add columns",)
+    assert plan.request is not None
+    assert [column["name"] for column in plan.request["columns"]] == ["id", "seen", "note"]
+
+
+def test_a_column_that_left_stays_once_it_is_excluded() -> None:
+    plan = planned(declared(schema_of({"id": "int64"}), exclude=("note",)), present(KEYLESS))
+    assert (plan.action, plan.changed) == (Action.CHANGE, ("option exclude: none -> note",))
+
+
+@pytest.mark.parametrize("state", [TableState.DROPPING, TableState.PAUSED])
+def test_a_table_that_is_being_dropped_is_waited_for(state: TableState) -> None:
+    plan = planned(declared(IDS, seed_file=True), present(IDS, state=state))
+    assert (plan.action is Action.REFUSED) == (state is TableState.DROPPING)

@@ -1,0 +1,233 @@
+"""The screen before the exact look: it never clears a body that must be refused, and clears what the tools write."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.model.names import TableName
+from app.errors import Code, RejectedInput
+from app.formats.arcion.address import Namespace, TableAddress
+from app.formats.arcion.messages import ArcionMessage, decode_arcion
+from app.formats.json import decoder as strict_json
+from app.formats.json import duplicate_key_prefilter as member_screen
+from app.formats.json.duplicate_key_prefilter import is_suspicious
+from app.formats.replicate.envelope import Headers, ReplicateMessage
+from app.formats.replicate.messages import decode_replicate
+from app.formats.replicate.metadata import ColumnFacts, Lineage, TableStructure
+from tests.formats.json.odd_json import NAMES, VALUES, arcion_messages, bodies, members_of, replicate_messages, writers
+from tests.support.refusals import refused
+
+SAMPLES = Path(__file__).parents[1] / "samples"
+OBJECTS_AS_VALUES = {"legacy_data_list", "legacy_before_data_list"}
+TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"')
+COMPACT: dict[str, Any] = {"separators": (",", ":"), "ensure_ascii": False}
+LAYOUTS: dict[str, dict[str, Any]] = {"compact": COMPACT, "one line": {}, "indented": {"indent": 1}}
+WAYS = {"as short": {"_SHORT": 2**30}, "as long, in small slices": {"_SHORT": 0, "_SLICE": 5}}
+either_format = pytest.mark.parametrize(
+    ("decode", "messages"),
+    [(decode_arcion, arcion_messages()), (decode_replicate, replicate_messages())],
+    ids=["Arcion", "Replicate"],
+)
+each_way = pytest.mark.parametrize("way", WAYS)
+
+
+@contextmanager
+def screened(way: str) -> Iterator[None]:
+    """Bodies of any length are screened as short ones are, or as long ones."""
+    with patch.multiple(member_screen, **WAYS[way]):
+        yield
+
+
+@either_format
+@each_way
+@given(data=st.data())
+def test_a_member_that_stands_twice_anywhere_is_refused(
+    decode: Callable[[bytes], object], messages: st.SearchStrategy[Any], way: str, data: st.DataObject
+) -> None:
+    body, _ = data.draw(bodies(messages, twice=True))
+    with screened(way), refused() as refusal:
+        decode(body)
+    assert refusal.code == Code.DUPLICATE_MEMBER
+
+
+@each_way
+@given(arcion=bodies(arcion_messages(), twice=False), replicate=bodies(replicate_messages(), twice=False))
+def test_a_clean_body_is_never_refused_whatever_its_texts(
+    way: str, arcion: tuple[bytes, int], replicate: tuple[bytes, int]
+) -> None:
+    with screened(way):
+        assert len(decode_arcion(arcion[0], TableName(None, "t"))) == arcion[1]
+        request = decode_replicate(replicate[0])
+    assert len(request.metadata) + len(request.changes) == replicate[1]
+
+
+@either_format
+@each_way
+@given(data=st.data(), wrong=st.sampled_from([b"\xff", b"\xed\xa0\x80", b"\\ud800", b"\\uDC00x", b"\\u0000"]))
+def test_what_is_no_text_is_refused_in_any_name_or_value(
+    decode: Callable[[bytes], object], messages: st.SearchStrategy[Any], way: str, data: st.DataObject, wrong: bytes
+) -> None:
+    body, _ = data.draw(bodies(messages, twice=False))
+    text = data.draw(st.sampled_from(list(TEXT.finditer(body))))
+    with screened(way), refused() as refusal:
+        decode(body[: text.start() + 1] + wrong + body[text.start() + 1 :])
+    assert refusal.code == Code.MALFORMED_JSON
+
+
+@each_way
+@given(value=st.dictionaries(NAMES, VALUES, max_size=3), write=writers())
+def test_no_body_is_cleared_that_holds_more_members_than_were_decoded(
+    way: str, value: dict[str, Any], write: Callable[..., str]
+) -> None:
+    body = write(value).encode()
+    with screened(way):
+        for decoded in range(len(members_of(value))):
+            assert is_suspicious(body, decoded)
+
+
+@pytest.mark.parametrize("name", ["", "a", "\\", "a\\\\", "\\\\\\", 'a"', 'a\\"', 'a\\\\"', 'a":', "12:30", "é"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@each_way
+def test_a_member_is_counted_once_whatever_its_name(name: str, layout: str, way: str) -> None:
+    body = json.dumps({name: {f"b{name}": name, "c": f"{name}\\"}}, **LAYOUTS[layout]).encode()
+    with screened(way):
+        assert [is_suspicious(body, members) for members in range(5)] == [True, True, True, False, True]
+
+
+def gets_exact_look(decode: Callable[[bytes], object], message: Any, layout: dict[str, Any] = COMPACT) -> bool:
+    """Whatever else is wrong with the message."""
+    with patch.object(strict_json, "check_members") as look, suppress(RejectedInput):
+        decode(json.dumps(message, **layout).encode())
+    return bool(look.called)
+
+
+@pytest.mark.parametrize(
+    ("decode", "folder"), [(decode_arcion, "arcion"), (decode_replicate, "replicate")], ids=["Arcion", "Replicate"]
+)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@each_way
+def test_what_the_tools_write_gets_no_exact_look(
+    decode: Callable[[bytes], object], folder: str, layout: str, way: str
+) -> None:
+    paths = [path for path in (SAMPLES / folder).glob("*.json") if path.stem not in OBJECTS_AS_VALUES]
+    samples = [json.loads(path.read_bytes()) for path in paths]
+    messages = [message for sample in samples for key in ("earlier", "messages") for message in sample.get(key, [])]
+    assert messages
+    with screened(way):
+        assert [message for message in messages if gets_exact_look(decode, message, LAYOUTS[layout])] == []
+
+
+HEADERS = {
+    "operation": "INSERT",
+    "changeSequence": "20260105093000000000000000000000001",
+    "timestamp": "2026-01-05T09:30:00.000",
+    "streamPosition": "00000017.0a1b2c3d.00000001",
+    "transactionId": "00000000000000000000000A0B0C0D0E",
+    "changeMask": "01",
+    "columnMask": "01",
+    "externalSchemaId": "5",
+    "transactionEventCounter": 1,
+    "transactionLastEvent": True,
+}
+FLATTENED = {f"headers_{name}": value for name, value in HEADERS.items()}
+FIELDS = [{"name": f"c{number}", "type": ["null", {"type": "array", "items": "int"}]} for number in range(30)]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"data": {"a": 1}, "beforeData": None, "headers": HEADERS},
+        {"data": {"a": 1}, "beforeData": {"a": 2}, "schema": "s", "table": "t"} | FLATTENED,
+        {"lineage": {"table": "t"}, "tableStructure": {"tableColumns": {}}, "dataSchema": json.dumps(FIELDS)},
+        {"lineage": {"table": "t"}, "tableStructure": {"tableColumns": {}}, "dataSchema": json.dumps(FIELDS, indent=1)},
+        {"lineage": {"table": "t"}, "tableStructure": {"tableColumns": {}}, "dataSchema": None},
+    ],
+    ids=["object", "flattened", "Avro schema", "Avro schema, indented", "no Avro schema"],
+)
+@pytest.mark.parametrize("enveloped", [True, False])
+@each_way
+def test_every_member_that_qlik_documents_is_known(message: dict[str, Any], enveloped: bool, way: str) -> None:
+    kind = "MD" if "lineage" in message else "DT"
+    facts = {"headers": None, "messageSchemaId": None, "messageSchema": None}
+    with screened(way):
+        assert not gets_exact_look(
+            decode_replicate, {"magic": "atMSG", "type": kind} | facts | {"message": message} if enveloped else message
+        )
+
+
+def test_metadata_of_many_columns_gets_no_exact_look() -> None:
+    columns = {f"c{number}": {"ordinal": number, "type": "STRING", "length": 9} for number in range(1, 200)}
+    message = {"lineage": {"table": "t"}, "tableStructure": {"tableColumns": columns}}
+    for layout in LAYOUTS.values():
+        assert not gets_exact_look(decode_replicate, message | {"dataSchema": json.dumps(FIELDS * 9, **layout)})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "12:30",
+        'a "b": c',
+        '{"a":1,"b":{"c":[1,[2,[3]]]}}',
+        "C:\\",
+        "[INFO], [a]",
+        'é": ',
+        "{",
+        json.dumps({"a": json.dumps({"b": 1})}),
+        "a: [b]",
+    ],
+)
+@each_way
+def test_a_usual_text_gets_no_exact_look(text: str, way: str) -> None:
+    message = {
+        "tableName": {"name": "t"},
+        "opType": "I",
+        "exists": {"a": "1", f"{text}!": "1"},
+        "after": {"a": text * 4, f"{text}!": text},
+        "cursor": {"position": text},
+    }
+    with screened(way):
+        assert not gets_exact_look(decode_arcion, message)
+
+
+def nested(opening: str, closing: str, levels: int) -> dict[str, Any]:
+    value: Any = json.loads(opening * levels + "1" + closing * levels)
+    return {"data": {"a": value}, "headers": {"operation": "INSERT"}}
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"x":', "}"), ('[{"x":', "}]"), ("[1, [", "]]")])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@each_way
+def test_deep_nesting_is_never_cleared(opening: str, closing: str, layout: str, way: str) -> None:
+    levels = 62 if len(opening) + len(closing) < 6 else 31
+    with screened(way):
+        for deep in (levels + 1, 2 * levels):
+            assert gets_exact_look(decode_replicate, nested(opening, closing, deep), LAYOUTS[layout])
+
+
+@pytest.mark.parametrize("text", ["\0", "a\0", "\\\0"])
+@pytest.mark.parametrize("count", [1, 400])
+@each_way
+def test_u0000_is_never_cleared(text: str, count: int, way: str) -> None:
+    clean = {"headers": {"operation": "INSERT"}, "data": {"a": "\\u00e9\u00e9"}}
+    wrong = {"headers": {"operation": "INSERT"}, "data": {"a": text}}
+    body = json.dumps([*[clean] * count, wrong]).encode()
+    with screened(way), refused() as refusal:
+        decode_replicate(body)
+    assert refusal.code == Code.MALFORMED_JSON
+
+
+@pytest.mark.parametrize(
+    "struct", [ArcionMessage, TableAddress, Namespace, ReplicateMessage, Headers, Lineage, TableStructure, ColumnFacts]
+)
+def test_a_member_that_was_not_written_is_never_counted(struct: type[msgspec.Struct]) -> None:
+    for field in msgspec.structs.fields(struct):
+        assert field.required or field.default is msgspec.UNSET, field.name

@@ -1,0 +1,36 @@
+"""Every rule of the Replicate format, one file each: messages and the rows or the error they give."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.formats.replicate.conversation import Tables
+from tests.support.refusals import refused
+from tests.support.schemas import schema_of
+
+SAMPLES = sorted((Path(__file__).parents[2] / "samples" / "replicate").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
+def test_messages_give_these_rows_or_this_error(path: Path) -> None:
+    """`declared` tables were registered by PUT; `earlier` are the messages of requests before, one each."""
+    sample: dict[str, Any] = json.loads(path.read_bytes())
+    tables = Tables()
+    for name, declared in sample.get("declared", {}).items():
+        tables.schemas[name.casefold()] = schema_of(declared["columns"], declared.get("keys", []))
+    for message in sample.get("earlier", []):
+        tables.post(json.dumps(message).encode(), sample.get("table"))
+    body = json.dumps(sample["messages"]).encode()
+    if "error" not in sample:
+        rows, ignored = tables.post(body, sample.get("table"))
+        assert (rows, ignored) == (sample["rows"], sample.get("ignored", 0))
+        return
+    with refused() as refusal:
+        tables.post(body, sample.get("table"))
+    expected = {"index": None, "pointer": None, "column": None} | sample["error"]
+    places = refusal.places or [(refusal.code, None, None, None)]
+    fields = ("code", "index", "pointer", "column")
+    assert dict(zip(fields, places[0], strict=True)) == expected
+    assert len(places) == sample.get("problems", 1)

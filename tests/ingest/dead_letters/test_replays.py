@@ -1,0 +1,280 @@
+"""Replaying dead letters: once, atomically, read as they were read in their request."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app.domain.model.dead_letter import LetterState
+from app.domain.model.drop_plan import DropAction, DropPlan
+from app.domain.model.names import TableName
+from app.domain.model.table import Generation
+from app.errors import Code, RejectedInput
+from app.formats.arcion.csv_layout import CsvLayout, CsvMode
+from app.formats.replicate.history import MAX_EARLIER_VERSIONS
+from app.ingest.replay import ReplayedLetters
+from app.staging.batches.dead_letters import discard_letters
+from app.staging.tables.drop_completion import finish_drop
+from app.staging.tables.operations import begin_drop
+from tests.ingest.dead_letters.test_dead_letters import FAIL_ON_LETTERS, SUCCEED_AGAIN
+from tests.ingest.routing.test_moving_tables import interrupt
+from tests.support import sql
+from tests.support.dead_letters import letters, messages, replay, replay_all, waiting
+from tests.support.gate import Gate
+from tests.support.ledger import claim_by
+from tests.support.messages import arcion, data, metadata
+from tests.support.refusals import refused
+from tests.support.schemas import schema_of
+
+SCHEMA = schema_of({"id": "int64", "n": "int64"}, ["id"], ["id"])
+WIDER = schema_of({"id": "int64", "n": "int64", "m": "int64"}, ["id"], ["id"])
+BAD = arcion("t", None, {"id": "2", "n": "x"})
+UNKNOWN = arcion("t", None, {"id": "3", "n": "1", "m": "7"})
+
+
+@pytest.fixture
+def keeping(gate: Gate) -> Gate:
+    gate.put("t", SCHEMA, dead_letters="accept")
+    return gate
+
+
+def left(gate: Gate, *sent: Any, table: str = "t") -> list[int]:
+    """The ids of the letters that Arcion messages leave."""
+    gate.arcion(*sent, keep_refused=True)
+    return [letter.letter_id for letter in waiting(gate.engine, table)]
+
+
+def correct(**after: str) -> bytes:
+    return json.dumps(arcion("t", None, after)).encode()
+
+
+def states(gate: Gate) -> list[LetterState]:
+    return [letter.state for letter in letters(gate.engine)]
+
+
+def recreate(engine: sa.Engine) -> None:
+    with engine.begin() as connection:
+        table = begin_drop(connection, TableName.parse("t"), Generation(1), DropPlan(DropAction.RECREATE), "test")
+    _, epoch = claim_by(engine, table.table_id)
+    with engine.begin() as connection:
+        finish_drop(connection, table, epoch, marker_first=False)
+
+
+def test_a_letter_replayed_after_its_table_was_fixed_lands_behind_what_came_since(keeping: Gate) -> None:
+    [letter_id] = left(keeping, UNKNOWN)
+    keeping.arcion(arcion("t", None, {"id": "9", "n": "9"}))
+    keeping.put("t", WIDER)
+    receipt = replay(keeping, letter_id)
+    assert (receipt.sequence, receipt.changes) == (2, 1)
+    assert keeping.landed("t", "id", "m") == [[0, 9, None], [0, 3, 7]]
+    [letter] = letters(keeping.engine)
+    assert (letter.state, letter.replayed_sequence, letter.settled_by) == (LetterState.REPLAYED, 2, "test")
+    assert not letter.corrected
+
+
+def test_a_corrected_message_lands_in_place_of_the_kept_one(keeping: Gate) -> None:
+    [letter_id] = left(keeping, BAD)
+    replay(keeping, letter_id, correct(id="2", n="22"))
+    [letter] = letters(keeping.engine)
+    assert (letter.corrected, keeping.landed("t", "id", "n")) == (True, [[0, 2, 22]])
+    assert messages(keeping.engine) == [json.dumps(BAD).encode()]
+
+
+def test_a_letter_that_is_refused_again_waits_on_with_what_is_wrong_now(keeping: Gate) -> None:
+    [letter_id] = left(keeping, arcion("t", None, {"id": "3", "n": "1", "m": "x"}))
+    keeping.put("t", WIDER)
+    with refused() as refusal:
+        replay(keeping, letter_id)
+    [letter] = waiting(keeping.engine)
+    assert (refusal.places, keeping.rows("t")) == ([(Code.BAD_VALUE, 0, "/after/m", "m")], [])
+    assert [error["code"] for error in letter.errors] == ["bad_value"]
+
+
+def test_a_refused_correction_leaves_the_letter_as_it_was(keeping: Gate) -> None:
+    [letter_id] = left(keeping, BAD)
+    with refused() as refusal:
+        replay(keeping, letter_id, correct(id="2", strange="1"))
+    [letter] = waiting(keeping.engine)
+    assert refusal.code is Code.UNKNOWN_COLUMN
+    assert [error["code"] for error in letter.errors] == ["bad_value"]
+
+
+@pytest.mark.parametrize(
+    ("correction", "code"),
+    [
+        (json.dumps(arcion("u", None, {"id": "1"})).encode(), Code.TABLE_MISMATCH),
+        (json.dumps([arcion("t", None, {"id": "1"})] * 2).encode(), Code.BAD_REQUEST),
+        (b"{", Code.MALFORMED_JSON),
+        (b"[]", Code.EMPTY_REQUEST),
+    ],
+    ids=["for another table", "two changes", "not JSON", "no change"],
+)
+def test_a_correction_is_one_change_of_the_same_table(keeping: Gate, correction: bytes, code: Code) -> None:
+    keeping.put("u", SCHEMA)
+    [letter_id] = left(keeping, BAD)
+    with refused() as refusal:
+        replay(keeping, letter_id, correction)
+    assert (refusal.code, states(keeping)) == (code, [LetterState.WAITING])
+
+
+def test_a_letter_is_replayed_once(keeping: Gate) -> None:
+    [letter_id] = left(keeping, BAD)
+    replay(keeping, letter_id, correct(id="2"))
+    for again in (lambda: replay(keeping, letter_id), lambda: replay(keeping, letter_id, correct(id="2"))):
+        with refused() as refusal:
+            again()
+        assert refusal.code is Code.DEAD_LETTER_SETTLED
+    assert len(keeping.rows("t")) == 1
+
+
+def test_of_many_replays_at_once_one_lands(keeping: Gate, other_gate: Gate) -> None:
+    [letter_id] = left(keeping, BAD)
+
+    def attempt(gate: Gate) -> Code | None:
+        try:
+            replay(gate, letter_id, correct(id="2"))
+        except RejectedInput as error:
+            return error.code
+        return None
+
+    with ThreadPoolExecutor(6) as pool:
+        outcomes = [*pool.map(attempt, [keeping, other_gate] * 3)]
+    assert sorted(outcomes, key=str) == [None, *[Code.DEAD_LETTER_SETTLED] * 5]
+    assert (len(keeping.rows("t")), states(keeping)) == (1, [LetterState.REPLAYED])
+
+
+def test_a_letter_that_is_discarded_while_it_is_replayed_does_not_land(keeping: Gate) -> None:
+    [letter_id] = left(keeping, BAD)
+    table = keeping.table("t")
+
+    def discard() -> None:
+        with keeping.engine.begin() as connection:
+            ends = {"first": letter_id, "last": letter_id}
+            assert discard_letters(connection, table.table_id, table.generation, principal="test", **ends) == 1
+
+    interrupt(keeping, discard)
+    with refused() as refusal:
+        replay(keeping, letter_id, correct(id="2"))
+    assert (refusal.code, keeping.rows("t")) == (Code.DEAD_LETTER_SETTLED, [])
+    assert states(keeping) == [LetterState.DISCARDED]
+
+
+def test_a_batch_and_the_settling_of_its_letter_are_durable_together_or_not_at_all(keeping: Gate) -> None:
+    [letter_id] = left(keeping, BAD)
+    sql.run(keeping.engine, FAIL_ON_LETTERS)
+    with pytest.raises(sa.exc.DBAPIError):
+        replay(keeping, letter_id, correct(id="2"))
+    assert (keeping.rows("t"), states(keeping)) == ([], [LetterState.WAITING])
+    sql.run(keeping.engine, SUCCEED_AGAIN)
+    assert replay(keeping, letter_id, correct(id="2")).sequence == 1
+
+
+def test_all_waiting_letters_are_replayed_in_order_and_a_refused_one_holds_no_other_back(keeping: Gate) -> None:
+    unknown = [arcion("t", None, {"id": str(key), "n": "1", "m": "7"}) for key in range(5)]
+    ids = left(keeping, unknown[0], unknown[1], BAD, unknown[2], unknown[3])
+    keeping.put("t", WIDER)
+    first = replay_all(keeping, most=3)
+    assert first == ReplayedLetters(replayed=2, refused=1, next_after=ids[2])
+    assert replay_all(keeping, after=ids[2], most=3) == ReplayedLetters(replayed=2, refused=0, next_after=None)
+    assert [row["id"] for row in keeping.rows("t")] == [0, 1, 2, 3]
+    assert [letter.letter_id for letter in waiting(keeping.engine)] == [ids[2]]
+
+
+def test_replaying_all_stops_at_what_concerns_the_table(keeping: Gate) -> None:
+    left(keeping, BAD, BAD)
+    with keeping.engine.begin() as connection:
+        begin_drop(connection, TableName.parse("t"), Generation(1), DropPlan(DropAction.DROP), "test")
+    with refused() as refusal:
+        replay_all(keeping)
+    assert (refusal.code, states(keeping)) == (Code.TABLE_NOT_ACCEPTING, [LetterState.WAITING] * 2)
+
+
+def test_a_letter_of_an_ended_generation_is_readable_and_cannot_be_replayed(keeping: Gate) -> None:
+    [letter_id] = left(keeping, BAD)
+    recreate(keeping.engine)
+    keeping.ingest.directory.forget_table(TableName.parse("t"))
+    with refused() as refusal:
+        replay(keeping, letter_id, correct(id="2"))
+    assert (refusal.code, keeping.rows("t")) == (Code.GENERATION_MISMATCH, [])
+    assert [letter.generation for letter in letters(keeping.engine)] == [1]
+    assert messages(keeping.engine) == [json.dumps(BAD).encode()]
+    assert replay_all(keeping) == ReplayedLetters(0, 0, None)
+
+
+def test_a_generation_that_ends_while_a_letter_is_replayed_keeps_it_out(keeping: Gate) -> None:
+    [letter_id] = left(keeping, BAD)
+    interrupt(keeping, lambda: recreate(keeping.engine))
+    with refused() as refusal:
+        replay(keeping, letter_id, correct(id="2"))
+    assert (refusal.code, keeping.rows("t")) == (Code.GENERATION_MISMATCH, [])
+
+
+def test_a_letter_for_an_overridden_table_is_read_as_before(keeping: Gate) -> None:
+    message = arcion("elsewhere", None, {"id": "3", "n": "1", "m": "7"})
+    keeping.arcion(message, table="t", override=True, keep_refused=True)
+    keeping.put("t", WIDER)
+    [letter] = waiting(keeping.engine)
+    replay(keeping, letter.letter_id)
+    assert keeping.landed("t", "id", "m") == [[0, 3, 7]]
+
+
+@pytest.mark.parametrize("header", [True, False])
+def test_a_csv_record_is_read_with_the_columns_and_signs_of_its_request(keeping: Gate, header: bool) -> None:
+    columns = () if header else ("n", "id")
+    layout = CsvLayout(CsvMode.SNAPSHOT, columns, header, ";", "'", "\\")
+    keeping.csv("n;id\n" * header + "'1\\'';'2'\n3;3\n", "t", layout, keep_refused=True)
+    [letter] = waiting(keeping.engine)
+    assert messages(keeping.engine) == [b"'1\\'';'2'\n"]
+    replay(keeping, letter.letter_id, b"'1';'2'")
+    assert keeping.landed("t", "id", "n") == [[0, 3, 3], [0, 2, 1]]
+
+
+def test_the_masks_of_a_replicate_message_count_the_columns_of_its_own_metadata(gate: Gate) -> None:
+    """Column `n` is gone from the later metadata, where bit 1 stands for another column."""
+    gate.replicate(metadata("t", {"id": "INT8", "n": "INT4", "m": "INT8"}, version=1))
+    gate.put("t", dead_letters="accept")
+    message = data("UPDATE", {"id": 1, "n": "x", "m": 5}, {"id": 1}, schema_id="t-1", columnMask="07")
+    gate.replicate(message, keep_refused=True)
+    gate.replicate(metadata("t", {"id": "INT8", "m": "INT8"}, version=2))
+    [letter] = waiting(gate.engine)
+    message["message"]["data"]["n"] = 4
+    replay(gate, letter.letter_id, json.dumps(message).encode())
+    assert gate.landed("t", "id", "n", "m") == [[1, 1, 4, 5]]
+
+
+def test_a_replicate_message_from_before_any_metadata_is_read_without_it(gate: Gate) -> None:
+    gate.put("t", SCHEMA, dead_letters="accept")
+    gate.replicate(data("INSERT", {"id": 1, "n": "x"}, columnMask="03"), table="t", keep_refused=True)
+    gate.replicate(metadata("t", {"id": "INT8", "n": "INT8", "m": "INT8"}))
+    [letter] = waiting(gate.engine)
+    replay(gate, letter.letter_id, json.dumps(data("INSERT", {"id": 1, "n": 2})).encode())
+    assert gate.landed("t", "id", "n", "m") == [[0, 1, 2, None]]
+
+
+def test_a_message_whose_metadata_is_forgotten_is_refused_and_metadata_cannot_be_replayed(gate: Gate) -> None:
+    gate.replicate(metadata("t", {"id": "INT8"}))
+    gate.put("t", dead_letters="accept")
+    gate.replicate(data("INSERT", {"id": "x"}, schema_id="t-1"), keep_refused=True)
+    [letter] = waiting(gate.engine)
+    with refused() as refusal:
+        replay(gate, letter.letter_id, json.dumps(metadata("t", {"id": "INT8", "n": "INT8"}, version=2)).encode())
+    assert (refusal.code, gate.table("t").schema.names) == (Code.BAD_REQUEST, ("id",))
+    for version in range(2, MAX_EARLIER_VERSIONS + 3):
+        gate.replicate(metadata("t", {"id": "INT8"}, version=version))
+    with refused() as refusal:
+        replay(gate, letter.letter_id, json.dumps(data("INSERT", {"id": 1})).encode())
+    assert (refusal.code, states(gate)) == (Code.SCHEMA_MISMATCH, [LetterState.WAITING])
+
+
+def test_a_table_that_enforces_the_order_by_now_takes_no_older_change(gate: Gate) -> None:
+    gate.put("t", SCHEMA, dead_letters="accept")
+    gate.replicate(data("INSERT", {"id": 1, "n": "x"}, sequence=1), table="t", keep_refused=True)
+    gate.put("t", source_order="enforce")
+    gate.replicate(data("INSERT", {"id": 2, "n": 2}, sequence=2), table="t")
+    [letter] = waiting(gate.engine)
+    with refused() as refusal:
+        replay(gate, letter.letter_id, json.dumps(data("INSERT", {"id": 1, "n": 1}, sequence=1)).encode())
+    assert (refusal.code, gate.landed("t", "id")) == (Code.OUT_OF_ORDER, [[0, 2]])
+    assert states(gate) == [LetterState.WAITING]

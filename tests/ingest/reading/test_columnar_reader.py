@@ -1,0 +1,159 @@
+"""Plain bodies that wait for their reader are read together, and come out as if each had been read alone."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from threading import Event
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.domain.model.input_limits import UNLIMITED
+from app.domain.model.source_name import SourceName
+from app.errors import Code, RejectedInput
+from app.ingest import arcion_json
+from app.ingest import columnar_reader as plain_reader
+from app.ingest.columnar_reader import MOST_BYTES, PlainReader
+from app.ingest.columnar_requests import PlainRequest, read_plain
+from app.ingest.loop_bridge import Waiter, Wakeups
+from app.ingest.readers import SMALL_BODY
+from app.ingest.table_cache import NotRemembered, TableDirectory
+from app.staging.batches.batch import TypedBatch
+from tests.formats.arcion.test_columnar import messages, partial_updates
+from tests.fuzz.decoders import TABLE
+from tests.support.gate import ADMIN, Gate
+from tests.support.messages import arcion
+
+WAIT_SECONDS = 60
+
+
+def request(*of_body: Any) -> PlainRequest:
+    return PlainRequest(json.dumps(of_body).encode(), None, False, UNLIMITED, ADMIN)
+
+
+@pytest.fixture
+def directory(gate: Gate) -> TableDirectory:
+    """It remembers two tables without row images and one with them."""
+    gate.put("tpch.t", TABLE)
+    gate.put("tpch.u", TABLE)
+    gate.put("tpch.v", TABLE, partial_updates="complete")
+    for name in ("tpch.t", "tpch.u", "tpch.v"):
+        gate.ingest.directory.route(SourceName.parse(name))
+    return gate.ingest.directory
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    bodies=st.lists(
+        st.tuples(st.sampled_from("ttuvx"), st.lists(messages() | partial_updates(), min_size=1, max_size=3)),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_bodies_read_together_are_what_each_is_alone(
+    directory: TableDirectory, bodies: list[tuple[str, list[dict[str, Any]]]]
+) -> None:
+    requests = []
+    for name, of_body in bodies:
+        for message in of_body:
+            message["tableName"]["name"] = name
+        requests.append(request(*of_body))
+    together = read_plain(requests, directory)
+    for outcome, (alone,) in zip(together, [read_plain([one], directory) for one in requests], strict=True):
+        if isinstance(outcome, TypedBatch) and isinstance(alone, TypedBatch):
+            assert outcome.rows.batch.equals(alone.rows.batch)
+            assert replace(outcome, rows=replace(outcome.rows, batch=alone.rows.batch)) == alone
+        else:
+            assert type(outcome) is type(alone)
+
+
+def test_bodies_that_come_at_once_are_staged_and_refused_each_by_itself(gate: Gate) -> None:
+    gate.put("t", TABLE)
+    note = "n" * SMALL_BODY
+    rows = [{"id": str(number), "name": "a", "note": note} for number in range(20)]
+    rows[7]["id"] = "seven"
+
+    async def post_all() -> list[Any]:
+        bodies = [json.dumps([arcion("t", None, row)]).encode() for row in rows]
+        return await asyncio.gather(
+            *(gate.ingest.accept(arcion_json(body), ADMIN) for body in bodies), return_exceptions=True
+        )
+
+    answers = asyncio.run(post_all())
+    refusal = answers.pop(7)
+    assert isinstance(refusal, RejectedInput)
+    assert [(problem.code, problem.index, problem.pointer) for problem in refusal.problems] == [
+        (Code.BAD_VALUE, 0, "/after/id")
+    ]
+    sequences = [answer.receipts[0].sequence for answer in answers]
+    assert sorted(sequences) == list(range(1, 20))
+    landed = {sequence: row["id"] for sequence, row in enumerate(gate.rows("t"), 1)}
+    expected = [number for number in range(20) if number != 7]
+    assert [landed[sequence] for sequence in sequences] == expected
+
+
+class _Recorded:
+    """Stands for the reading itself: notes what is read together, and holds the first until it is let go."""
+
+    def __init__(self) -> None:
+        self.began, self.may_go = Event(), Event()
+        self.groups: list[list[int]] = []
+
+    def __call__(self, requests: Sequence[PlainRequest], _: TableDirectory) -> list[TypedBatch | NotRemembered | None]:
+        self.groups.append([len(one.body) for one in requests])
+        self.began.set()
+        assert self.may_go.wait(WAIT_SECONDS)
+        if len(requests[0].body) == 1:
+            raise MemoryError
+        return [None] * len(requests)
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> _Recorded:
+    recorded = _Recorded()
+    monkeypatch.setattr(plain_reader, "read_plain", recorded)
+    return recorded
+
+
+def read_sizes(gate: Gate, recorded: _Recorded, sizes: list[int], gone: int | None = None) -> list[object]:
+    """What becomes of bodies of these sizes that wait while another one is read; the caller of one may be `gone`."""
+
+    async def read() -> list[object]:
+        reader, wakeups = PlainReader(gate.ingest.directory), Wakeups(asyncio.get_running_loop())
+
+        def submitted(size: int) -> "asyncio.Task[TypedBatch | None]":
+            waiter: Waiter[TypedBatch | None] = Waiter(wakeups)
+            reader.submit(PlainRequest(bytes(size), None, False, UNLIMITED, ADMIN), waiter)
+            return asyncio.ensure_future(waiter.result())
+
+        first = submitted(0)
+        assert await asyncio.to_thread(recorded.began.wait, WAIT_SECONDS)
+        waiting = [submitted(size) for size in sizes]
+        await asyncio.sleep(0)
+        if gone is not None:
+            waiting[gone].cancel()
+            await asyncio.sleep(0)
+        recorded.may_go.set()
+        return (await asyncio.gather(first, *waiting, return_exceptions=True))[1:]
+
+    return asyncio.run(asyncio.wait_for(read(), WAIT_SECONDS))
+
+
+def test_what_waits_is_read_together_up_to_a_size(gate: Gate, recorded: _Recorded) -> None:
+    part = MOST_BYTES // 2
+    read_sizes(gate, recorded, [part, part, part, 2 * MOST_BYTES, 10, 20])
+    assert recorded.groups == [[0], [part, part], [part], [2 * MOST_BYTES], [10, 20]]
+
+
+def test_a_body_whose_caller_has_gone_is_not_read(gate: Gate, recorded: _Recorded) -> None:
+    outcomes = read_sizes(gate, recorded, [10, 20, 30], gone=1)
+    assert recorded.groups == [[0], [10, 30]]
+    assert [type(outcome) for outcome in outcomes] == [type(None), asyncio.CancelledError, type(None)]
+
+
+def test_a_fault_reaches_all_who_wait_and_the_next_are_read(gate: Gate, recorded: _Recorded) -> None:
+    outcomes = read_sizes(gate, recorded, [1, 2, MOST_BYTES])
+    assert [type(outcome) for outcome in outcomes] == [MemoryError, MemoryError, type(None)]

@@ -1,0 +1,49 @@
+"""One gateway per data directory."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from app.errors import Code, Misconfigured
+from app.local.embedded import DataDirectory
+from tests.support.processes import read_line, started
+
+
+def test_it_is_made_private_with_its_parents(tmp_path: Path) -> None:
+    with DataDirectory(tmp_path / "a" / "b") as directory:
+        assert directory.path == tmp_path / "a" / "b"
+        assert directory.path.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_second_holder_is_refused_and_told_where_and_whom(tmp_path: Path) -> None:
+    with DataDirectory(tmp_path), pytest.raises(Misconfigured) as refusal, DataDirectory(tmp_path):
+        pass
+    assert refusal.value.code == Code.ALREADY_RUNNING
+    assert str(tmp_path) in refusal.value.detail
+    assert str(os.getpid()) in refusal.value.detail
+
+
+def test_it_can_be_taken_again_after_it_was_given_back(tmp_path: Path) -> None:
+    with DataDirectory(tmp_path):
+        pass
+    with DataDirectory(tmp_path):
+        assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
+
+
+def test_the_death_of_the_holder_gives_it_back(tmp_path: Path) -> None:
+    with started("tests.local.holds_data_directory", tmp_path) as holder:
+        pid = read_line(holder)
+        with pytest.raises(Misconfigured, match=f"pid {pid} "), DataDirectory(tmp_path):
+            pass
+        holder.kill()
+        holder.wait(timeout=30)
+        with DataDirectory(tmp_path):
+            pass
+
+
+def test_a_path_that_cannot_be_a_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Misconfigured) as refusal, DataDirectory(tmp_path / "file" / "data"):
+        pass
+    assert refusal.value.code == Code.BAD_SETTING

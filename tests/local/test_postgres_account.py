@@ -1,0 +1,99 @@
+"""Which account Postgres gets, and what is said where root cannot give it one."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from app.errors import Code, Misconfigured
+from app.local.embedded import postgres_account
+from app.local.embedded.postgres import PrivatePostgres
+from app.local.embedded.postgres_account import choose_account
+
+ALL = (1 << 41) - 1
+DOCKER = sum(1 << number for number in (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31))
+DAC_OVERRIDE, SETUID = 1, 7
+
+
+def bounded_by(monkeypatch: pytest.MonkeyPatch, held: int) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(postgres_account, "_capabilities", lambda: held)
+    monkeypatch.setattr(postgres_account, "_usable_setpriv", lambda: "/usr/bin/setpriv")
+
+
+def test_root_gives_the_narrowest_capability_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bounded_by(monkeypatch, ALL)
+    assert "--ambient-caps=-all,+dac_read_search" in choose_account(tmp_path / "postgres").prefix
+
+
+def test_in_a_container_root_gives_the_wider_capability_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bounded_by(monkeypatch, DOCKER)
+    assert "--ambient-caps=-all,+dac_override" in choose_account(tmp_path / "postgres").prefix
+
+
+def test_root_without_any_capability_for_it_is_told_which_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bounded_by(monkeypatch, DOCKER & ~(1 << DAC_OVERRIDE) & ~(1 << SETUID))
+    with pytest.raises(Misconfigured) as refusal:
+        choose_account(tmp_path / "postgres")
+    assert refusal.value.code == Code.POSTGRES_FAILED
+    assert refusal.value.detail.endswith(": setuid, dac_read_search or dac_override")
+    assert "MIRRORGATE_DATABASE_URL" in refusal.value.remedy
+
+
+def test_root_without_setpriv_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bounded_by(monkeypatch, ALL)
+    monkeypatch.setattr(postgres_account, "_usable_setpriv", lambda: None)
+    with pytest.raises(Misconfigured) as refusal:
+        choose_account(tmp_path / "postgres")
+    assert refusal.value.code == Code.POSTGRES_FAILED
+    assert "setpriv" in refusal.value.detail
+    assert "ordinary user" in refusal.value.remedy
+
+
+def test_an_ordinary_user_without_setpriv_still_starts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(postgres_account, "_usable_setpriv", lambda: None)
+    account = choose_account(tmp_path / "postgres")
+    assert account.prefix == ()
+    assert account.owner is None
+
+
+def test_the_data_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "postgres").mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
+    with pytest.raises(Misconfigured) as refusal:
+        choose_account(tmp_path / "postgres")
+    assert refusal.value.code == Code.POSTGRES_FAILED
+
+
+def test_the_wider_capability_is_enough_to_run_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid() != 0 or sys.platform != "linux" or shutil.which("setpriv") is None:
+        pytest.skip("needs root on Linux with setpriv")
+    monkeypatch.setattr(postgres_account, "_capabilities", lambda: DOCKER)
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    with PrivatePostgres(closed, {"fsync": "off"}) as postgres, psycopg.connect(postgres.url) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_in_a_container_like_bounding_set_it_runs(tmp_path: Path) -> None:
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("needs root with setpriv")
+    names = "chown,dac_override,fowner,fsetid,kill,setgid,setuid,setpcap,net_bind_service,sys_chroot"
+    only = "-all,+" + names.replace(",", ",+")
+    command = ["setpriv", f"--bounding-set={only}", sys.executable, "-m", "tests.local.runs_postgres"]
+    done = subprocess.run([*command, str(tmp_path / "data"), "--stop"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_user_id_without_a_name_is_refused_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 2_000_000_123)
+    with pytest.raises(Misconfigured, match="2000000123") as refusal:
+        choose_account(tmp_path / "postgres")
+    assert "/etc/passwd" in refusal.value.remedy

@@ -1,0 +1,262 @@
+"""Payload buckets are opened in time, dropped whole, and nobody who stages or reads waits for it."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from app.domain.model.landing_file import BatchRange
+from app.domain.model.table import BatchSequence, Table
+from app.staging.batches.staged_blocks import SELECT_PAYLOADS, read_payloads
+from app.staging.retention import rounds as retention
+from app.staging.retention.payload_partitions import find_buckets
+from app.staging.retention.rounds import TRY_LOCK, run_retention
+from tests.staging.connection.test_query_plans import nodes
+from tests.support import sql
+from tests.support.gateway_parts import inserts, registered, stage, stage_keys, typed
+from tests.support.ledger import Owned, owned_table, plan, publish
+from tests.support.retention import AT_ONCE, WEEK, bucket_states, buckets_of_payloads, count, kept_keys, purge
+from tests.support.schemas import schema_of
+from tests.support.waiting import wait_until
+
+DAY = 86_400.0
+NO_PATIENCE = replace(AT_ONCE, detach_seconds=0.1)
+
+
+class Died(BaseException):
+    """The process is gone: nothing after this point runs."""
+
+
+def die(*_: object, **__: object) -> None:
+    raise Died
+
+
+def publish_all(engine: sa.Engine, owned: Owned) -> None:
+    for file in plan(engine, owned):
+        publish(engine, owned, file)
+
+
+def open_since(engine: sa.Engine, days: float) -> None:
+    moved = "UPDATE mirrorgate.payload_buckets SET opened_at = now() - make_interval(secs => :s) WHERE state = 'open'"
+    sql.run(engine, moved, s=days * DAY)
+
+
+def closed_since(engine: sa.Engine, days: float) -> None:
+    moved = "UPDATE mirrorgate.payload_buckets SET closed_at = now() - make_interval(secs => :s) WHERE state = 'closed'"
+    sql.run(engine, moved, s=days * DAY)
+
+
+def staged_bytes(engine: sa.Engine, table: Table, rows: int) -> None:
+    stage(engine, [typed(table, inserts([{"id": key} for key in range(rows)]))])
+
+
+def test_a_bucket_is_closed_when_it_is_a_seventh_of_the_period_old_and_dropped_a_period_later(
+    engine: sa.Engine,
+) -> None:
+    owned = owned_table(engine, [1])
+    publish_all(engine, owned)
+    [first, *_] = bucket_states(engine)
+    open_since(engine, 0.99)
+    purge(engine, WEEK)
+    assert bucket_states(engine)[first] == "open"
+    open_since(engine, 1.01)
+    purge(engine, WEEK)
+    assert list(bucket_states(engine).values()) == ["closed", "open", "ahead"]
+    closed_since(engine, 6.99)
+    purge(engine, WEEK)
+    assert kept_keys(engine, owned.table) == [1]
+    closed_since(engine, 7.01)
+    assert purge(engine, WEEK).dropped_buckets == 1
+    assert list(bucket_states(engine).values()) == ["open", "ahead"]
+    assert first not in bucket_states(engine)
+
+
+def test_an_empty_bucket_stays_open(engine: sa.Engine) -> None:
+    states = bucket_states(engine)
+    open_since(engine, 400)
+    purge(engine, WEEK)
+    assert bucket_states(engine) == states
+
+
+def test_a_bucket_that_was_just_closed_is_left_to_those_who_may_still_write_into_it(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1])
+    publish_all(engine, owned)
+    cautious = replace(AT_ONCE, quiet_seconds=60)
+    assert purge(engine, cautious).dropped_buckets == 0
+    closed_since(engine, 61 / DAY)
+    assert purge(engine, cautious).dropped_buckets == 1
+
+
+def test_beyond_the_byte_cap_the_oldest_published_payloads_go_and_unpublished_ones_never(engine: sa.Engine) -> None:
+    owned = owned_table(engine)
+    capped = replace(WEEK, keep_bytes=900_000)
+    for _ in range(6):
+        staged_bytes(engine, owned.table, 30_000)
+        publish_all(engine, owned)
+        purge(engine, capped)
+    kept = sql.value(engine, "SELECT array_agg(first_sequence ORDER BY 1) FROM mirrorgate.block_payloads")
+    assert 1 not in kept
+    assert kept[-1] == 6
+    assert sum(bucket_bytes(engine)) <= capped.keep_bytes + capped.keep_bytes / 8
+
+    backlog = [7, 8, 9, 10, 11, 12, 13]
+    for _ in backlog:
+        staged_bytes(engine, owned.table, 30_000)
+        assert purge(engine, capped).moved_payloads == 0
+    kept = sql.value(engine, "SELECT array_agg(first_sequence ORDER BY 1) FROM mirrorgate.block_payloads")
+    assert kept == backlog
+
+
+def bucket_bytes(engine: sa.Engine) -> list[int]:
+    with engine.begin() as connection:
+        return [bucket.total_bytes for bucket in find_buckets(connection)]
+
+
+def test_the_room_on_disk_comes_back(engine: sa.Engine) -> None:
+    owned = owned_table(engine)
+    empty = sum(bucket_bytes(engine))
+    for _ in range(3):
+        staged_bytes(engine, owned.table, 30_000)
+    publish_all(engine, owned)
+    full = sum(bucket_bytes(engine))
+    assert purge(engine).freed_bytes > (full - empty) / 2
+    assert full > empty + 150_000
+    assert sum(bucket_bytes(engine)) <= empty
+
+
+STEPS: list[tuple[str, Callable[..., Any]]] = [
+    ("open_next_bucket", retention.open_next_bucket),
+    ("attach_next_bucket", retention.attach_next_bucket),
+    ("move_needed", retention.move_needed),
+    ("detach", retention.detach),
+    ("drop_detached", retention.drop_detached),
+    ("purge_blocks", retention.purge_blocks),
+    ("purge_files", retention.purge_files),
+]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(("name", "step"), STEPS, ids=[name for name, _ in STEPS])
+def test_a_round_that_died_at_any_step_is_completed_by_the_next(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch, name: str, step: Callable[..., Any], after: bool
+) -> None:
+    owned = owned_table(engine, [1], [2], [3], [4])
+    for file in plan(engine, owned)[:3]:
+        publish(engine, owned, file)
+    with monkeypatch.context() as patch:
+        patch.setattr(retention, name, (lambda *a, **k: (step(*a, **k), die())) if after else die)
+        with pytest.raises(Died):
+            run_retention(engine, AT_ONCE)
+    purge(engine)
+    assert kept_keys(engine, owned.table, first=4) == [4]
+    assert (count(engine, "staged_blocks"), count(engine, "landing_files")) == (1, 2)
+    assert list(bucket_states(engine).values()) == ["open", "ahead"]
+    assert tables_of_buckets(engine) == sorted(bucket_states(engine))
+    totals = sql.rows(engine, "SELECT through_sequence, rows, files, file_rows FROM mirrorgate.purged_totals")
+    assert totals == [(3, 3, 2, 2)]
+
+
+def tables_of_buckets(engine: sa.Engine) -> list[int]:
+    tables = "SELECT relname FROM pg_class WHERE relname ~ '^block_payloads_[0-9]+$' AND relkind = 'r'"
+    return sorted(int(name.rpartition("_")[2]) for (name,) in sql.rows(engine, tables))
+
+
+def test_staging_and_reading_go_on_while_an_old_transaction_keeps_a_bucket_from_going(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1], [2])
+    publish(engine, owned, plan(engine, owned)[0])
+    with sql.locked(engine, "SELECT count(*) FROM mirrorgate.block_payloads"):
+        assert purge(engine, NO_PATIENCE).dropped_buckets == 0
+        assert "detaching" in bucket_states(engine).values()
+        stage_keys(engine, owned.table, [3])
+        assert kept_keys(engine, owned.table, first=2) == [2, 3]
+        assert purge(engine, NO_PATIENCE).dropped_buckets == 0
+        stage_keys(engine, owned.table, [4])
+    assert purge(engine).dropped_buckets >= 1
+    assert "detaching" not in bucket_states(engine).values()
+    assert kept_keys(engine, owned.table, first=2) == [2, 3, 4]
+
+
+def test_a_payload_that_comes_to_be_needed_while_its_bucket_goes_is_rescued(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owned = owned_table(engine, [1])
+    publish_all(engine, owned)
+    detach = retention.detach
+
+    def staged_late(alone: sa.Connection, bucket: Any, **limits: float) -> bool:
+        if owned.table.generation and count(engine, "staged_blocks") == 1:
+            stage_keys(engine, owned.table, [2])
+            late = "UPDATE mirrorgate.{} SET bucket = :bucket WHERE first_sequence = 2"
+            for name in ("staged_blocks", "block_payloads"):
+                sql.run(engine, late.format(name), bucket=bucket.number)
+        return detach(alone, bucket, **limits)
+
+    monkeypatch.setattr(retention, "detach", staged_late)
+    report = purge(engine)
+    assert (report.dropped_buckets, report.moved_payloads) == (1, 1)
+    assert kept_keys(engine, owned.table, first=2) == [2]
+    assert list(buckets_of_payloads(engine)) == [2]
+
+
+def test_a_reader_that_knows_the_old_place_finds_a_payload_that_has_moved(engine: sa.Engine) -> None:
+    owned = owned_table(engine, [1], [2])
+    whole = BatchRange(BatchSequence(1), BatchSequence(2))
+    with engine.begin() as connection:
+        blocks = read_payloads(connection, owned.table.table_id, owned.table.generation, whole, slice_bytes=1)
+        next(blocks)
+        mover = threading.Thread(target=run_retention, args=(engine, NO_PATIENCE))
+        mover.start()
+        mover.join()
+        assert len(list(blocks)) == 1
+
+
+def test_many_rounds_beside_a_busy_writer_lose_nothing(engine: sa.Engine) -> None:
+    owned = owned_table(engine)
+    stop = threading.Event()
+    rounds = []
+
+    def purge_again_and_again() -> None:
+        while not stop.is_set():
+            rounds.append(purge(engine))
+
+    thread = threading.Thread(target=purge_again_and_again)
+    thread.start()
+    for key in range(60):
+        stage_keys(engine, owned.table, [key])
+        if key % 3 == 0:
+            for file in plan(engine, owned)[:2]:
+                publish(engine, owned, file)
+    stop.set()
+    thread.join()
+    through = sql.value(engine, "SELECT published_through FROM mirrorgate.table_counters")
+    assert kept_keys(engine, owned.table, first=through + 1) == list(range(through, 60))
+    assert sum(report.dropped_buckets for report in rounds) > 1
+
+
+def test_only_one_process_is_at_it_and_one_that_died_is_followed_by_another(engine: sa.Engine) -> None:
+    with engine.connect() as other:
+        assert other.execute(TRY_LOCK).scalar_one()
+        assert run_retention(engine, AT_ONCE) is None
+        other.invalidate()
+    wait_until(lambda: run_retention(engine, AT_ONCE), within=30, what="the lock goes with its connection")
+
+
+def test_reading_payloads_touches_only_buckets_from_theirs_on(engine: sa.Engine) -> None:
+    table = registered(engine, "t", schema_of({"id": "int64"}, ["id"]))
+    for key in range(10):
+        stage_keys(engine, table, [key])
+        open_since(engine, 2)
+        purge(engine, WEEK)
+    assert len(bucket_states(engine)) == 12
+    sql.run(engine, "ANALYZE mirrorgate.block_payloads")
+    newest = buckets_of_payloads(engine)[10]
+    with engine.begin() as connection:
+        [answer] = connection.execute(
+            sa.text(f"EXPLAIN (ANALYZE, FORMAT JSON) {SELECT_PAYLOADS.text}"),
+            {"table_id": 1, "generation": 1, "first_sequence": 10, "last_sequence": 10, "bucket": newest},
+        ).scalar_one()
+    touched = {node["Relation Name"] for node in nodes(answer["Plan"]) if "Relation Name" in node}
+    assert touched == {f"block_payloads_{newest + offset}" for offset in range(3)}
