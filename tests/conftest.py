@@ -13,7 +13,7 @@ from app.local.embedded import PrivatePostgres
 from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import migrate
 from tests.support import hypothesis_profile as _  # noqa: F401  # loads the profile
-from tests.support.databases import create_database, database_in, emptied
+from tests.support.postgres.databases import create_database, database_in, emptied
 
 _NUMBERS = itertools.count(1)
 

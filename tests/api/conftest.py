@@ -13,8 +13,8 @@ from app.local.embedded import PrivatePostgres
 from app.settings import Settings
 from app.staging.connection.database import open_engine
 from tests.api.calls import ADMIN_KEY, MAX_BODY_BYTES, Gateway
-from tests.support.databases import clear, create_database, database_in
-from tests.support.server import served
+from tests.support.http.server import served
+from tests.support.postgres.databases import clear, create_database, database_in
 
 
 class ClientWith(Protocol):

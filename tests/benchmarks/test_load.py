@@ -18,7 +18,7 @@ from benchmarks.gateway import Api
 from benchmarks.load import empty_server, load_on
 from benchmarks.load_client import take_answer
 from benchmarks.workloads import WORKLOADS, find_workload
-from tests.support.server import served
+from tests.support.http.server import served
 
 KEY = "mg_0123abcd_" + "x" * 43
 

@@ -15,8 +15,8 @@ from benchmarks.peers.runner import write_source
 from benchmarks.published import Drained, LedgerFile
 from benchmarks.staged_rows import registered, stage_rows
 from benchmarks.workloads import TableSpec, find_workload
-from tests.support import sql
 from tests.support.gateway_parts import current
+from tests.support.postgres import sql
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 

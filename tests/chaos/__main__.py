@@ -15,8 +15,8 @@ import structlog
 from rich.console import Console
 from rich.table import Table as Grid
 
+from tests.chaos.faults.restores import run_restores
 from tests.chaos.history import History, Result
-from tests.chaos.restores import run_restores
 
 PLACE: Final = Path(__file__).resolve().parents[2] / ".chaos"
 STORES: Final = ("local", "onelake", "restore", "local", "onelake", "spark")

@@ -11,8 +11,8 @@ from uuid import UUID
 import httpx
 
 from demo.workload import Post, StreamTable, stock_metadata
-from tests.chaos.journal import Journal
-from tests.chaos.oracle import Violation
+from tests.chaos.checks.journal import Journal
+from tests.chaos.checks.oracle import Violation
 from tests.chaos.workload import bad_post, registration
 
 GIVE_UP: Final = 60.0

@@ -14,20 +14,20 @@ from app.errors import MirrorgateError
 from app.landing.open_zone import ZonePlace
 from app.staging.connection.database import open_engine, translated_errors
 from app.staging.connection.schema_revision import migrate
+from tests.chaos.checks.consumer_view import LocalSight
+from tests.chaos.checks.journal import Contradiction, Journal
+from tests.chaos.checks.ledger_view import counts_of, recorded_files
+from tests.chaos.checks.oracle import Oracle, Violation
 from tests.chaos.client import Caller, TableClient
-from tests.chaos.database_faults import DatabaseFaults
-from tests.chaos.journal import Contradiction, Journal
-from tests.chaos.ledger_view import counts_of, recorded_files
-from tests.chaos.light_drain import DrainPlan, Notes
-from tests.chaos.lost_mount import Mount
-from tests.chaos.onelake import OneLakeZone
-from tests.chaos.oracle import Oracle, Violation
-from tests.chaos.processes import ADMIN_KEY, ApiProcess, LightDrains
-from tests.chaos.sight import LocalSight
+from tests.chaos.faults.database_faults import DatabaseFaults
+from tests.chaos.faults.lost_mount import Mount
+from tests.chaos.faults.onelake import OneLakeZone
+from tests.chaos.parts.light_drain import DrainPlan, Notes
+from tests.chaos.parts.processes import ADMIN_KEY, ApiProcess, LightDrains
+from tests.chaos.parts.spark_drain import SparkDrain
 from tests.chaos.simulation import RECREATED
-from tests.chaos.spark_drain import SparkDrain
 from tests.chaos.workload import chaos_tables, twin_tables
-from tests.support.crashing_postgres import CrashingPostgres
+from tests.support.postgres.crashing_postgres import CrashingPostgres
 
 TICK: Final = 0.05
 CLIENT_PAUSE: Final = 0.02

@@ -18,16 +18,16 @@ from app.errors import MirrorgateError
 from app.ingest import Accepted, arcion_json, replicate_json
 from app.staging.tables.operations import begin_drop, request_flush, set_publishing
 from demo.workload import Post, stock_metadata
-from tests.chaos.database_faults import set_clock_back
-from tests.chaos.journal import Journal
-from tests.chaos.ledger_view import counts_of, recorded_files
-from tests.chaos.oracle import Oracle, Violation
-from tests.chaos.sight import LocalSight
-from tests.chaos.simulated_drains import SimulatedDrains
+from tests.chaos.checks.consumer_view import LocalSight
+from tests.chaos.checks.journal import Journal
+from tests.chaos.checks.ledger_view import counts_of, recorded_files
+from tests.chaos.checks.oracle import Oracle, Violation
+from tests.chaos.faults.database_faults import set_clock_back
+from tests.chaos.parts.simulated_drains import SimulatedDrains
 from tests.chaos.workload import bad_post, chaos_tables, registration
-from tests.support.gate import ADMIN, Gate, opened
 from tests.support.gateway_parts import current
-from tests.support.schemas import schema_of
+from tests.support.ingest_harness import ADMIN, Gate, opened
+from tests.support.samples.schemas import schema_of
 
 RECREATED: Final = "shop.orders"
 MOST_TURNS: Final = 200

@@ -13,8 +13,8 @@ from app.domain.model.names import TableName
 from app.landing.local_zone import LocalZone
 from app.landing.publish import Scratch
 from app.landing.zone import LandingZone, RenameOutcome
-from tests.chaos.journal import Contradiction, Journal
-from tests.chaos.oracle import Violation
+from tests.chaos.checks.journal import Contradiction, Journal
+from tests.chaos.checks.oracle import Violation
 from tests.chaos.simulation import Simulation, simulation
 
 TABLE = "shop.customers"

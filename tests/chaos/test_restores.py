@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.restores import RestoredHistory
+from tests.chaos.faults.restores import RestoredHistory
 
 
 @pytest.mark.parametrize("seed", [1, 2])

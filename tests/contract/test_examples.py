@@ -12,7 +12,7 @@ from app import main
 from app.settings import Settings
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.contract.reading import Example, Operation, examples, load_contract, operations, resolved, validator
-from tests.support.server import served
+from tests.support.http.server import served
 
 CONTRACT = load_contract()
 FIRST = ["create_key", "register_table", "post_arcion_changes", "post_replicate_changes"]

@@ -19,8 +19,8 @@ from app import main
 from app.settings import Settings
 from app.staging.ledger.leases import renew_lease
 from tests.api.calls import ADMIN_KEY, Gateway
+from tests.support.http.server import served
 from tests.support.processes import REPOSITORY
-from tests.support.server import served
 from tools.openapi import CONTRACT
 
 CONFIGURATION = Path(__file__).with_name("schemathesis.toml")

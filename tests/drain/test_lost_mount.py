@@ -15,9 +15,9 @@ from spark_jobs import drain_cycle, publishing
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_loop import Drain
 from tests.drain.conftest import NewDrain
-from tests.support import sql
 from tests.support.gateway_parts import current, dropping, landed_keys, registered, stage_keys
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.samples.schemas import schema_of
 from tests.support.small_drain import publish_pending
 from tests.support.waiting import wait_until
 

@@ -13,9 +13,9 @@ from app.domain.model.table import FileNumber, TableState
 from app.staging.ledger.quarantine_release import release
 from spark_jobs.drain_cycle import DrainCycle
 from tests.drain.conftest import NewDrain
-from tests.support import sql
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.samples.schemas import schema_of
 from tests.support.small_drain import publish_pending
 
 ID = schema_of({"id": "int64"}, ["id"])

@@ -12,10 +12,10 @@ from app.domain.model.table import FileNumber, TableState
 from app.landing.local_zone import LocalZone, open_regular
 from app.landing.zone import PathKind
 from tests.drain.conftest import NewDrain
-from tests.support import sql
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
-from tests.support.odd_files import ODD_FILES
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.samples.odd_files import ODD_FILES
+from tests.support.samples.schemas import schema_of
 from tests.support.small_drain import publish_pending
 
 ID = schema_of({"id": "int64"}, ["id"])

@@ -13,10 +13,10 @@ from app.domain.model.table_options import TableOptions
 from app.landing.landed_state import PROCESSED
 from app.staging.connection.database import open_engine
 from tests.drain.conftest import NewDrain
-from tests.support import sql
-from tests.support.databases import clone_database
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.postgres.databases import clone_database
+from tests.support.samples.schemas import schema_of
 from tests.support.small_drain import publish_pending
 
 ID = schema_of({"id": "int64"}, ["id"])

@@ -7,9 +7,9 @@ import sqlalchemy as sa
 
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import landed_keys, registered, stage_keys
-from tests.support.schemas import schema_of
+from tests.support.postgres.swallowing_proxy import swallowing_proxy
+from tests.support.samples.schemas import schema_of
 from tests.support.small_drain import publish_pending
-from tests.support.swallowing_proxy import swallowing_proxy
 
 
 def test_a_drain_publishes_on_after_its_connections_fell_silent(

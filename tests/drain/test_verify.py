@@ -16,12 +16,12 @@ from app.domain.model.table import FileNumber
 from app.landing.local_zone import LocalZone
 from tests.drain.conftest import NewDrain
 from tests.drain.test_landing_zone_command import Terminal, terminal
-from tests.support import sql
 from tests.support.gateway_parts import current, registered, stage_keys
 from tests.support.onelake import Trust
 from tests.support.onelake.clients import place
 from tests.support.onelake.fixtures import NewOneLake, new_onelake, trust
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.samples.schemas import schema_of
 from tests.support.small_drain import publish_pending
 
 __all__ = ["new_onelake", "terminal", "trust"]

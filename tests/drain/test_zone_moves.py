@@ -11,9 +11,9 @@ from app.errors import Code, Misconfigured
 from app.landing.open_zone import ZonePlace
 from app.staging.ledger.landing_zone import present_zone
 from tests.drain.conftest import NewDrain
-from tests.support import sql
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.samples.schemas import schema_of
 from tests.support.small_drain import publish_pending
 
 ID = schema_of({"id": "int64"}, ["id"])

@@ -13,8 +13,8 @@ from pydantic import SecretStr
 from app import main
 from app.settings import Settings
 from tests.support.documents import Answer, Example, examples, shell_blocks
+from tests.support.http.server import served
 from tests.support.processes import REPOSITORY
-from tests.support.server import served
 
 KEY = "mg_0000000000000001_" + "a-secret-only-for-tests-of-the-documents"
 NAMES = ("formats.md", "tables.md", "producers.md", "security.md", "dead-letters.md")

@@ -19,9 +19,9 @@ from app import main
 from app.settings import Settings
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.sdk.toolchains import node_modules
-from tests.support.dropping_proxy import DroppingProxy, dropping_proxy
+from tests.support.http.dropping_proxy import DroppingProxy, dropping_proxy
+from tests.support.http.server import served
 from tests.support.processes import REPOSITORY, read_line
-from tests.support.server import served
 from tests.support.waiting import wait_until
 
 TABLE = "sales.orders"

@@ -15,8 +15,8 @@ from app.domain.model.input_limits import InputLimits
 from app.errors import Code, RejectedInput
 from app.formats.arrow.stream import MAX_ARRAYS, decode_arrow_stream
 from tests.fuzz.arrow_mutants import made, messages
-from tests.support.arrow_streams import hostile_streams, repeated_metadata, rows_of_nothing, stream
-from tests.support.refusals import refused
+from tests.support.rejections import refused
+from tests.support.samples.arrow_streams import hostile_streams, repeated_metadata, rows_of_nothing, stream
 
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", None, "c"]})
 LIMITS = InputLimits(messages=1_000, value_bytes=1_000)
@@ -110,7 +110,7 @@ def test_streams_made_to_harm_leave_the_process_alive() -> None:
 import resource
 resource.setrlimit(resource.RLIMIT_DATA, (2**30, 2**30))
 from tests.fuzz.decoders import tried
-from tests.support.arrow_streams import hostile_streams, repeated_metadata
+from tests.support.samples.arrow_streams import hostile_streams, repeated_metadata
 for name, body in [*hostile_streams().items(), ("metadata", repeated_metadata(20_000))]:
     print(name, flush=True)
     tried("arrow_stream", body)

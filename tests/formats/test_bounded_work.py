@@ -10,7 +10,7 @@ from app.errors import Code
 from app.formats.arcion.csv import MAX_FIELDS, decode_arcion_csv
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.arcion.messages import decode_arcion
-from tests.support.refusals import refused
+from tests.support.rejections import refused
 
 TIMES = 100_000
 LIMITS = InputLimits(messages=1_000, value_bytes=1_000)

@@ -16,8 +16,16 @@ from app.domain.rows.image_overlay import ImageOverlay
 from app.domain.rows.landing_rows import RowRules, landing_rows
 from app.domain.rows.row_builder import RowMarker
 from app.formats.replicate.messages import decode_replicate
-from tests.support.renderings import Rendering, arcion_csv, arcion_full, arcion_partial, described, replicate, schema
-from tests.support.source_histories import History, SourceTable, State, histories
+from tests.support.samples.renderings import (
+    Rendering,
+    arcion_csv,
+    arcion_full,
+    arcion_partial,
+    described,
+    replicate,
+    schema,
+)
+from tests.support.samples.source_histories import History, SourceTable, State, histories
 
 
 def landed(history: History, render: Rendering, **options: Any) -> list[dict[str, Any]]:

@@ -16,8 +16,8 @@ from app.domain.rows.image_overlay import ImageOverlay
 from app.domain.rows.landing_rows import RowRules, landing_rows, landing_rows_of_each
 from app.domain.rows.row_builder import RowMarker
 from app.errors import Code, RejectedInput
-from tests.support.renderings import Rendering, arcion_csv, arcion_full, arcion_partial, replicate, schema
-from tests.support.source_histories import Event, Row, SourceTable
+from tests.support.samples.renderings import Rendering, arcion_csv, arcion_full, arcion_partial, replicate, schema
+from tests.support.samples.source_histories import Event, Row, SourceTable
 
 TABLE: Final = SourceTable({"id": "int64", "seat": "string", "name": "string"}, keys=2)
 Request = list[Event]

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tests.support.arrow_streams import hostile_streams
+from tests.support.samples.arrow_streams import hostile_streams
 
 SHARE_NOT_TAKEN: Final = 0.1
 """The share of columns whose type is refused before anything is read."""

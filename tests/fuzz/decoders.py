@@ -29,7 +29,7 @@ from app.formats.replicate.history import follow
 from app.formats.replicate.messages import decode_replicate
 from app.formats.replicate.metadata import by_table
 from app.formats.replicate.versions import SchemaAnnouncements, TableConversation, table_of
-from tests.support.schemas import schema_of
+from tests.support.samples.schemas import schema_of
 
 LAYOUTS: Final = (
     CsvLayout(CsvMode.SNAPSHOT, ("a", "b")),

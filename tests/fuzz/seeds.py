@@ -12,7 +12,7 @@ import pyarrow as pa
 from app.domain.arrow.schema_flatbuffer import schema_to_flatbuffer
 from tests.fuzz.arrow_mutants import made
 from tests.fuzz.decoders import LAYOUTS, TYPES
-from tests.support.arrow_streams import hostile_streams
+from tests.support.samples.arrow_streams import hostile_streams
 
 CORPUS: Final = Path(__file__).parent / "corpus"
 _TESTS: Final = Path(__file__).parents[1]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
-from tests.support.gate import Gate, opened
+from tests.support.ingest_harness import Gate, opened
 
 
 @pytest.fixture

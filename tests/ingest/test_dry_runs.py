@@ -11,11 +11,11 @@ from app.errors import Code, TemporarilyUnavailable
 from app.formats.arcion.csv import CsvLayout, CsvMode
 from app.ingest import Decode, arcion_csv, arcion_json, replicate_json
 from app.ingest.dry_run import Rehearsal
-from tests.support import sql
-from tests.support.gate import Gate
-from tests.support.messages import Message, arcion, data, metadata
-from tests.support.refusals import refused
-from tests.support.schemas import schema_of
+from tests.support.ingest_harness import Gate
+from tests.support.postgres import sql
+from tests.support.rejections import refused
+from tests.support.samples.messages import Message, arcion, data, metadata
+from tests.support.samples.schemas import schema_of
 
 SCHEMA = schema_of({"id": "int64", "name": "string"}, ["id"], ["id"])
 ADA = {"id": "1", "name": "Ada"}

@@ -7,10 +7,10 @@ import sqlalchemy as sa
 from app.errors import Code
 from app.ingest import replicate_json
 from app.observability.telemetry import DUPLICATE_CHANGES
-from tests.support.gate import Gate
-from tests.support.messages import Message, data, metadata
-from tests.support.refusals import refused
-from tests.support.schemas import schema_of
+from tests.support.ingest_harness import Gate
+from tests.support.rejections import refused
+from tests.support.samples.messages import Message, data, metadata
+from tests.support.samples.schemas import schema_of
 
 ID = schema_of({"id": "int64"}, ["id"], ["id"])
 

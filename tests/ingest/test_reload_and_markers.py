@@ -8,10 +8,10 @@ import pytest
 from app.domain.arrow.schema_flatbuffer import schema_from_bytes
 from app.errors import Code, RejectedInput
 from app.staging.ledger.metadata_chain import read_chain
-from tests.support.gate import Gate
-from tests.support.messages import Message, arcion, data
-from tests.support.refusals import refused
-from tests.support.schemas import schema_of
+from tests.support.ingest_harness import Gate
+from tests.support.rejections import refused
+from tests.support.samples.messages import Message, arcion, data
+from tests.support.samples.schemas import schema_of
 
 ID = schema_of({"id": "int64", "name": "string"}, ["id"], ["id"])
 

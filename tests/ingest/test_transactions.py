@@ -3,11 +3,11 @@
 import pytest
 
 from app.domain.publication.drain_plan import FileLimits
-from tests.support import sql
-from tests.support.gate import Gate
-from tests.support.ledger import Owned, claim_by, plan
-from tests.support.messages import Message, data
-from tests.support.schemas import schema_of
+from tests.support.ingest_harness import Gate
+from tests.support.postgres import sql
+from tests.support.postgres.ledger import Owned, claim_by, plan
+from tests.support.samples.messages import Message, data
+from tests.support.samples.schemas import schema_of
 
 ID = schema_of({"id": "int64"}, ["id"], ["id"])
 

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 import pytest
 
 from app.errors import Code
-from tests.support.gate import Gate
-from tests.support.messages import arcion, data, metadata
-from tests.support.refusals import refused
-from tests.support.schemas import schema_of
+from tests.support.ingest_harness import Gate
+from tests.support.rejections import refused
+from tests.support.samples.messages import arcion, data, metadata
+from tests.support.samples.schemas import schema_of
 
 TIMED = schema_of({"id": "int64", "at": "timestamp"}, ["id"], ["id"])
 BYTES = schema_of({"id": "int64", "a": "binary", "b": "binary"}, ["id"], ["id"])

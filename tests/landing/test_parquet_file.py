@@ -17,9 +17,9 @@ from app.domain.rows.landing_rows import landing_rows
 from app.landing import parquet_file
 from app.landing.parquet_file import FileLayout, WrittenFile, read_identity, write_parquet
 from app.settings import Compression
-from tests.support.changes import delete
 from tests.support.gateway_parts import inserts
-from tests.support.schemas import schema_of
+from tests.support.samples.changes import delete
+from tests.support.samples.schemas import schema_of
 
 LAST = FileLayout(marker_first=False, compression="zstd")
 IDS = schema_of({"id": "int64"}, ["id"])

@@ -30,7 +30,7 @@ from app.landing.publish import (
 )
 from app.landing.zone import FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked, StorageFailed
 from tests.support.gateway_parts import inserts
-from tests.support.schemas import schema_of
+from tests.support.samples.schemas import schema_of
 
 INSTALLATION, OTHER_INSTALLATION = UUID(int=1), UUID(int=2)
 KEYLESS = schema_of({"id": "int64"})

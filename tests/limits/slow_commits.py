@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import sqlalchemy as sa
 
-from tests.support import sql
+from tests.support.postgres import sql
 from tests.support.waiting import wait_until
 
 _LOCK = 7246999

@@ -13,7 +13,7 @@ from app.api.middleware.memory_budget import WINDOW, Allowance, MemoryBudget, Re
 from app.errors import Code, TemporarilyUnavailable
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.limits.conftest import Serve
-from tests.support.raw_http import RawClient, chunk, connected, head
+from tests.support.http.raw_http import RawClient, chunk, connected, head
 from tests.support.waiting import wait_until
 
 PATH = "/v1/changes/arcion"

@@ -9,9 +9,9 @@ import sqlalchemy as sa
 from app.ingest import backlog
 from tests.api.calls import Gateway, insert, problem
 from tests.limits.conftest import Serve
-from tests.support import sql
 from tests.support.gateway_parts import current
-from tests.support.ledger import Owned, claim_by, plan, publish
+from tests.support.postgres import sql
+from tests.support.postgres.ledger import Owned, claim_by, plan, publish
 from tests.support.waiting import wait_until
 
 

@@ -10,7 +10,7 @@ import zstandard
 
 from tests.api.calls import Gateway, insert, problem
 from tests.limits.conftest import Serve
-from tests.support.messages import data, metadata
+from tests.support.samples.messages import data, metadata
 
 PATH = "/v1/changes/arcion"
 MESSAGE = json.dumps(insert("t", id="1")).encode()

@@ -15,7 +15,7 @@ from app.api.middleware.body_semaphore import LARGE_BODY, Turn, Turns
 from tests.api.calls import ADMIN_KEY, insert
 from tests.limits.conftest import Serve
 from tests.limits.slow_commits import commit_freely, held_commits, wait_for_a_held_commit
-from tests.support.raw_http import connected, head
+from tests.support.http.raw_http import connected, head
 
 PATH = "/v1/changes/arcion"
 SIZE = LARGE_BODY + 1_000

@@ -7,7 +7,7 @@ import pytest
 from app.api.server import lingering_close as lingering
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.limits.conftest import Serve
-from tests.support.raw_http import connected, head
+from tests.support.http.raw_http import connected, head
 
 PATH = "/v1/changes/arcion"
 BODY = json.dumps(insert("t", id="1")).encode()

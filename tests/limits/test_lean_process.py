@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.api.calls import ADMIN_KEY, Gateway, insert
-from tests.support.server import api_process
+from tests.support.http.server import api_process
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])

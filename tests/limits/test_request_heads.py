@@ -10,7 +10,7 @@ from uvicorn.server import ServerState
 from app.api.server import http_protocol
 from tests.api.calls import ADMIN_KEY, Gateway, problem
 from tests.limits.conftest import Serve
-from tests.support.raw_http import RawAnswer, connected
+from tests.support.http.raw_http import RawAnswer, connected
 
 MOST = http_protocol.MOST_HEAD_BYTES
 

@@ -16,9 +16,9 @@ import sqlalchemy as sa
 from app.settings import PREFIX
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.limits.slow_commits import commit_freely, held_commits, wait_for_a_held_commit
-from tests.support import sql
+from tests.support.http.raw_http import connected, head, request
+from tests.support.postgres import sql
 from tests.support.processes import started
-from tests.support.raw_http import connected, head, request
 from tests.support.waiting import wait_until
 
 PATH = "/v1/changes/arcion"

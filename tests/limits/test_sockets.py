@@ -8,7 +8,7 @@ import pytest
 from app.api.server import http_protocol
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.limits.conftest import Serve
-from tests.support.raw_http import RawAnswer, RawClient, chunk, connected, head, request
+from tests.support.http.raw_http import RawAnswer, RawClient, chunk, connected, head, request
 
 PATH = "/v1/changes/arcion"
 BODY = json.dumps([insert("t", id="1"), insert("t", id="2")]).encode()

@@ -23,7 +23,7 @@ from tests.api.calls import ADMIN_KEY, Gateway
 from tests.overload.callers import TABLE_COLUMNS, Journal, Load, body_of, run_for
 from tests.overload.verdict import violations
 from tests.support.gateway_parts import current
-from tests.support.ledger import ALL_IN_ONE_FILE, Owned, claim_by, plan, publish
+from tests.support.postgres.ledger import ALL_IN_ONE_FILE, Owned, claim_by, plan, publish
 from tests.support.processes import started
 from tests.support.waiting import wait_until
 

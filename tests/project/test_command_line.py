@@ -19,7 +19,7 @@ from app.settings import PREFIX, Settings
 from app.staging.connection.schema_revision import migrate as run_migrations
 from app.staging.connection.schema_revision import program_revision
 from tests.project.facts import REPOSITORY
-from tests.support.databases import create_database, database_in
+from tests.support.postgres.databases import create_database, database_in
 
 RUNNER = CliRunner()
 

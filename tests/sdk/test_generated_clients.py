@@ -13,8 +13,8 @@ from app.settings import Settings
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.sdk.toolchains import NPM_FILES, node_modules, python_programs, run
 from tests.support.documents import blocks
+from tests.support.http.server import served
 from tests.support.processes import REPOSITORY
-from tests.support.server import served
 
 DOCUMENT = (REPOSITORY / "docs" / "clients.md").read_text(encoding="utf-8")
 

@@ -13,10 +13,10 @@ from app.landing.adls.retries import Retries, TryAgain
 from app.observability.drain_metrics import serve_metrics
 from spark_jobs import maintenance
 from tests.spark.conftest import NewWorker, drain
-from tests.support import sql
 from tests.support.gateway_parts import registered, stage_keys
-from tests.support.retention import WEEK
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.postgres.retention import WEEK
+from tests.support.samples.schemas import schema_of
 
 
 def served(port: int) -> dict[str, float]:

@@ -15,10 +15,10 @@ from app.staging.tables.operations import begin_drop, request_flush, request_rep
 from app.staging.tables.registration import register_table
 from spark_jobs.drain_cycle import DrainCycle
 from tests.spark.conftest import NewWorker, drain, end_lease
-from tests.support import sql
-from tests.support.changes import insert, update
 from tests.support.gateway_parts import current, landed_keys, registered, stage, stage_keys, typed
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.samples.changes import insert, update
+from tests.support.samples.schemas import schema_of
 
 ID = schema_of({"id": "int64"}, ["id"])
 T = TableName.parse("t")

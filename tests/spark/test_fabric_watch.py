@@ -15,12 +15,12 @@ from app.staging.tables.operations import begin_drop
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.fabric_watch import note_mirror_states
 from tests.spark.conftest import NewWorker, drain, end_lease
-from tests.support import sql
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
 from tests.support.onelake import OneLake, Trust
 from tests.support.onelake.clients import place
 from tests.support.onelake.mirror import Mirror
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.samples.schemas import schema_of
 
 ID = schema_of({"id": "int64"}, ["id"])
 

@@ -16,11 +16,11 @@ from spark_jobs import maintenance
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.maintenance import maintain, maintained, try_maintain
 from tests.spark.conftest import NewWorker, drain, end_lease
-from tests.support import sql
 from tests.support.gateway_parts import current, dropping, landed_keys, registered, stage_keys
-from tests.support.refusals import refused
-from tests.support.retention import AT_ONCE, count
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.postgres.retention import AT_ONCE, count
+from tests.support.rejections import refused
+from tests.support.samples.schemas import schema_of
 from tests.support.waiting import wait_until
 
 ID = schema_of({"id": "int64"}, ["id"])

@@ -15,7 +15,7 @@ from app.staging.ledger.leases import renew_lease
 from spark_jobs.build_files import BuildPlace
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_loop import Drain
-from tests.chaos.building import builds_in_process
+from tests.chaos.parts.building import builds_in_process
 
 
 @contextmanager

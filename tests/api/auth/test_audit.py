@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from app.cli import app
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.api.conftest import ClientWith
-from tests.support import sql
+from tests.support.postgres import sql
 from tests.support.waiting import wait_until
 
 COLUMNS = {"id": "int64"}

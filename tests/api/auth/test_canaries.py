@@ -13,10 +13,11 @@ import sqlalchemy as sa
 from app.local.embedded import PrivatePostgres
 from app.staging.connection.database import open_engine
 from tests.api.calls import ADMIN_KEY, MAX_BODY_BYTES, Gateway, insert
-from tests.support import messages, sql
-from tests.support.databases import create_database, database_in
-from tests.support.issuer import AUDIENCE, Issuer, issuing
-from tests.support.server import api_process, stopped
+from tests.support.http.issuer import AUDIENCE, Issuer, issuing
+from tests.support.http.server import api_process, stopped
+from tests.support.postgres import sql
+from tests.support.postgres.databases import create_database, database_in
+from tests.support.samples import messages
 from tests.support.waiting import wait_until
 
 Call = Callable[[Gateway, str], httpx.Response]

@@ -18,8 +18,8 @@ from app.staging.access.api_keys import delete_key, insert_key, rotate_key
 from app.staging.access.audit_writer import AccessJournal
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.api.conftest import ClientWith
-from tests.support import sql
-from tests.support.refusals import refused
+from tests.support.postgres import sql
+from tests.support.rejections import refused
 from tests.support.waiting import wait_until
 
 TOMORROW = datetime.now(UTC) + timedelta(days=1)

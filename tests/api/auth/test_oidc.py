@@ -21,9 +21,9 @@ from app.domain.access.rights import Grant, Right
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
 from app.settings import Settings
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
-from tests.support.issuer import AUDIENCE, DISCOVERY, KEYS, Issuer, issuing
-from tests.support.refusals import refused
-from tests.support.server import served
+from tests.support.http.issuer import AUDIENCE, DISCOVERY, KEYS, Issuer, issuing
+from tests.support.http.server import served
+from tests.support.rejections import refused
 from tests.support.waiting import wait_until
 
 RIGHTS = {

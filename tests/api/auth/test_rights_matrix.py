@@ -17,8 +17,8 @@ from app.main import create_app
 from app.settings import Settings
 from app.staging.access.api_keys import delete_key, insert_key
 from tests.api.calls import ADMIN_KEY, Gateway, insert
-from tests.support import sql
-from tests.support.databases import clear
+from tests.support.postgres import sql
+from tests.support.postgres.databases import clear
 
 TABLE: Final = "sales.orders"
 PATTERNS: Final = {"every table": "*", "within": "sales.*", "outside": "other.*"}

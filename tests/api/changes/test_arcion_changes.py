@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from tests.api.calls import NATION, REGION, Gateway, insert, problem
 from tests.support.gateway_parts import current
-from tests.support.ledger import Owned, claim_by, plan, publish
+from tests.support.postgres.ledger import Owned, claim_by, plan, publish
 
 NATION_COLUMNS = {"n_nationkey": "int32", "n_name": "string", "n_regionkey": "int32", "n_comment": "string"}
 REGION_COLUMNS = {"r_regionkey": "int32", "r_name": "string", "r_comment": "string"}

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from app.api.middleware.body_limit import ARROW_STREAM
 from tests.api.calls import Gateway, insert, problem
-from tests.support.arrow_streams import hostile_streams
+from tests.support.samples.arrow_streams import hostile_streams
 
 COLUMNS = {"id": "int64", "name": "string"}
 ROWS = pa.table({"name": ["a", "b", None], "id": [1, 2, 3]})

@@ -11,8 +11,8 @@ import pytest
 import sqlalchemy as sa
 
 from tests.api.calls import ADMIN_KEY, Gateway, insert
-from tests.support import sql
-from tests.support.server import api_process
+from tests.support.http.server import api_process
+from tests.support.postgres import sql
 
 THREADS = 16
 REQUESTS = 12

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from app.cli import app
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.api.conftest import ClientWith
-from tests.support import sql
+from tests.support.postgres import sql
 
 LETTERS = "/v1/tables/t/dead-letters"
 SECRET = "a-value-nobody-logs"

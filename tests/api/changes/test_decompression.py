@@ -8,7 +8,7 @@ import zstandard
 
 from app.api.middleware.decompression import MAX_MEMBERS, decompress
 from app.errors import Code
-from tests.support.refusals import refused
+from tests.support.rejections import refused
 
 SKIPPABLE = b"\x50\x2a\x4d\x18" + bytes(4)
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress}

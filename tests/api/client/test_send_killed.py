@@ -8,8 +8,8 @@ import sqlalchemy as sa
 
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import lines, staged
+from tests.support.http.holding_proxy import Held, proxy
 from tests.support.processes import started
-from tests.support.proxy import Held, proxy
 
 PART = 10
 

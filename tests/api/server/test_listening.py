@@ -22,8 +22,8 @@ from app.local import up
 from app.settings import Settings
 from app.staging.ledger.leases import renew_lease
 from tests.api.calls import ADMIN_KEY
+from tests.support.http.server import api_process
 from tests.support.processes import REPOSITORY
-from tests.support.server import api_process
 
 Files = tuple[Path, Path]
 

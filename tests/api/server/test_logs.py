@@ -18,9 +18,9 @@ from app import main
 from app.local.embedded import PrivatePostgres
 from app.settings import Settings
 from tests.api.calls import ADMIN_KEY, Gateway, insert
-from tests.support.databases import create_database, database_in
+from tests.support.http.server import api_process, stopped
+from tests.support.postgres.databases import create_database, database_in
 from tests.support.processes import REPOSITORY
-from tests.support.server import api_process, stopped
 
 
 @dataclass

@@ -12,8 +12,8 @@ from app.staging.ledger.failures import record_failure
 from app.staging.ledger.leases import renew_lease
 from app.staging.tables.registry import quarantine_table
 from tests.api.calls import Gateway, insert
-from tests.support import sql
 from tests.support.gateway_parts import current
+from tests.support.postgres import sql
 
 
 @pytest.fixture(autouse=True)

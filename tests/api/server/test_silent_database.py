@@ -12,8 +12,8 @@ from app import main
 from app.api.routes import probes as probe_routes
 from app.settings import Settings
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
-from tests.support.server import served
-from tests.support.swallowing_proxy import SwallowingProxy, swallowing_proxy
+from tests.support.http.server import served
+from tests.support.postgres.swallowing_proxy import SwallowingProxy, swallowing_proxy
 from tests.support.waiting import wait_until
 
 SECONDS = 1.0

@@ -8,7 +8,7 @@ from pydantic import SecretStr
 from app import main
 from app.settings import Settings
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
-from tests.support.server import served
+from tests.support.http.server import served
 
 
 @pytest.fixture(scope="module")

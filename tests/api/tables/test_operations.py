@@ -15,8 +15,8 @@ from app.staging.ledger.quarantine_release import quarantined_by, release_if_sti
 from app.staging.tables.registry import quarantine_table
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.api.conftest import ClientWith
-from tests.support import sql
 from tests.support.gateway_parts import current
+from tests.support.postgres import sql
 from tests.support.waiting import wait_until
 
 COLUMNS = {"id": "int64"}

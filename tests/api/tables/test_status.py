@@ -14,8 +14,8 @@ from app.staging.ledger.leases import renew_lease
 from app.staging.tables.registry import quarantine_table
 from tests.api.calls import Gateway, insert, problem
 from tests.support.gateway_parts import current
-from tests.support.ledger import Owned, claim_by, plan, publish
-from tests.support.retention import purge
+from tests.support.postgres.ledger import Owned, claim_by, plan, publish
+from tests.support.postgres.retention import purge
 
 
 def test_health_and_readiness_and_the_contract_need_no_key(anonymous: Gateway) -> None:

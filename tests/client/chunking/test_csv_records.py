@@ -13,7 +13,7 @@ from app.errors import Code
 from app.formats.arcion.csv import CsvChanges, decode_arcion_csv
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from tests.client.chunking.chunks import check_parts, outcome, pieces
-from tests.support.refusals import refused
+from tests.support.rejections import refused
 
 SIGNS = st.sampled_from([(",", '"', '"'), (";", "'", "'"), ("\t", '"', "\\"), ("|", "^", "\\"), ("]", "[", "[")])
 SIZES = st.lists(st.integers(0, 9), max_size=4).map(lambda sizes: [*sizes, 1]) | st.integers(1, 300).map(lambda n: [n])

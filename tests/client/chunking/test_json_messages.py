@@ -13,7 +13,7 @@ from app.client.chunking.parts import Limits, Part, places_of
 from app.errors import Code
 from app.formats.json.decoder import MessageDecoder
 from tests.client.chunking.chunks import check_parts, outcome, pieces
-from tests.support.refusals import refused
+from tests.support.rejections import refused
 
 DECODER: MessageDecoder[dict[str, Any]] = MessageDecoder(dict[str, Any])
 TEXTS = st.text('{}[]",:\\/ \n\u00e9\u5c71\U0001f600a', max_size=5)

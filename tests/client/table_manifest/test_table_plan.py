@@ -21,7 +21,7 @@ from app.domain.model.table_options import (
 )
 from app.domain.model.table_schema import TableSchema, evolve
 from tests.client.table_manifest.tables import as_registered, declared_tables, earlier_tables
-from tests.support.schemas import schema_of
+from tests.support.samples.schemas import schema_of
 
 IDS = schema_of({"id": "int64", "note": "string"}, ["id"], ["id"])
 KEYLESS = schema_of({"id": "int64", "note": "string"})

@@ -6,7 +6,7 @@ from app.domain.access.api_key import ApiKey, format_key, hash_secret
 from app.domain.access.rights import Grant, Principal, Right
 from app.domain.model.names import TableName
 from app.errors import Code
-from tests.support.refusals import refused
+from tests.support.rejections import refused
 
 SECRET = "s3cret-s3cret_s3cret-s3cret"
 

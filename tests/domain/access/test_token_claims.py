@@ -8,7 +8,7 @@ from app.domain.access.rights import Credential, Grant, Principal, Right
 from app.domain.access.token_claims import credential_of, subject_of
 from app.domain.model.names import TableName
 from app.errors import Code
-from tests.support.refusals import refused
+from tests.support.rejections import refused
 
 SENDER = Grant(frozenset({Right.INGEST}), ("*",))
 OWNER = Grant(frozenset({Right.INGEST, Right.REGISTER}), ("sales.*",))

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from app.domain.arrow.payload import decode_payload, encode_payload, payload_digest
-from tests.support.schemas import schema_of
+from tests.support.samples.schemas import schema_of
 
 VALUES: dict[str, list[Any]] = {
     "boolean": [True, False],

@@ -14,8 +14,8 @@ from app.domain.rows.snapshot_rows import snapshot_rows
 from app.errors import Code, RejectedInput
 from app.formats.arrow.stream import decode_arrow_stream
 from tests.fuzz.arrow_mutants import TAKEN, messages
-from tests.support.arrow_streams import repeated_metadata, stream
-from tests.support.schemas import schema_of
+from tests.support.samples.arrow_streams import repeated_metadata, stream
+from tests.support.samples.schemas import schema_of
 
 DECLARED = [
     "boolean",

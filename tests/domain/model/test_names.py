@@ -5,8 +5,8 @@ import pytest
 from app.domain.model.names import TableName, check_column_name, check_new_column_name, check_new_table_name
 from app.domain.model.table_schema import evolve
 from app.errors import Code
-from tests.support.refusals import refused
-from tests.support.schemas import schema_of
+from tests.support.rejections import refused
+from tests.support.samples.schemas import schema_of
 
 LONGEST = "é" * 64
 

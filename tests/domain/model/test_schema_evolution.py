@@ -4,8 +4,8 @@ import pytest
 
 from app.domain.model.table_schema import TableSchema, evolve
 from app.errors import Code
-from tests.support.refusals import refused
-from tests.support.schemas import schema_of
+from tests.support.rejections import refused
+from tests.support.samples.schemas import schema_of
 
 KEYED = schema_of({"id": "int64", "name": "string", "total": "decimal(9,2)"}, ["id"], required=["id"])
 KEYLESS = schema_of({"id": "int64", "name": "string"})

@@ -5,8 +5,8 @@ import pytest
 
 from app.domain.model.table_schema import ROW_MARKER_FIELD, Column, ColumnType, TableSchema
 from app.errors import Code
-from tests.support.refusals import refused
-from tests.support.schemas import schema_of
+from tests.support.rejections import refused
+from tests.support.samples.schemas import schema_of
 
 ARROW_TYPES = {
     "boolean": pa.bool_(),

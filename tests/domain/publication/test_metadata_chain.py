@@ -14,7 +14,7 @@ from app.domain.model.landing_file import FileIdentity
 from app.domain.model.table import BatchSequence, FileNumber, Generation
 from app.domain.publication.metadata_chain import Block, Event, add_data, seed, set_data_schema, verify_chain
 from app.errors import Code, InvariantBroken
-from tests.support.schemas import schema_of
+from tests.support.samples.schemas import schema_of
 
 MOMENT = datetime(2026, 1, 5, 8, 30, tzinfo=UTC)
 SCHEMA = schema_of({"id": "int64"}, ["id"]).file_schema(marker_first=False)

@@ -19,9 +19,9 @@ from app.domain.rows.image_overlay import ImageOverlay, Layer
 from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_image import StoredImage, decode_image
 from app.errors import Code
-from tests.support.changes import delete, insert, update, upsert
-from tests.support.refusals import refused
-from tests.support.schemas import schema_of
+from tests.support.rejections import refused
+from tests.support.samples.changes import delete, insert, update, upsert
+from tests.support.samples.schemas import schema_of
 
 COMPLETE: Final = TableOptions(partial_updates=PartialUpdates.COMPLETE)
 NARROW: Final = schema_of({"id": "int64", "name": "string"}, ["id"], required=["id"])

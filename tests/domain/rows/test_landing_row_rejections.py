@@ -9,9 +9,9 @@ from app.domain.model.table_options import IncompleteInserts, TableOptions
 from app.domain.model.table_schema import TableSchema
 from app.domain.rows.landing_rows import RowRules, landing_rows, landing_rows_of_each
 from app.errors import Code
-from tests.support.changes import change, delete, insert, update, upsert
-from tests.support.refusals import Place, refused
-from tests.support.schemas import schema_of
+from tests.support.rejections import Place, refused
+from tests.support.samples.changes import change, delete, insert, update, upsert
+from tests.support.samples.schemas import schema_of
 
 SCHEMA = schema_of({"id": "int64", "name": "string", "day": "date"}, ["id"], required=["id", "name"])
 KEYLESS = schema_of({"id": "int64"})

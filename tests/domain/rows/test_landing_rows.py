@@ -8,8 +8,8 @@ import pytest
 
 from app.domain.model.change import Change, Image, Operation
 from app.domain.rows.landing_rows import landing_rows
-from tests.support.changes import change, delete, insert, update, upsert
-from tests.support.schemas import schema_of
+from tests.support.samples.changes import change, delete, insert, update, upsert
+from tests.support.samples.schemas import schema_of
 
 SCHEMA = schema_of({"id": "int64", "name": "string", "total": "decimal(9,2)"}, ["id"], required=["id"])
 ADA: Image = {"id": "1", "name": "Ada", "total": "1.5"}

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from app.domain.model.change import Change, Image, Operation
 from app.domain.rows.landing_rows import RowMarker, landing_rows
-from tests.support.changes import change, delete, insert, update, upsert
-from tests.support.schemas import schema_of
+from tests.support.samples.changes import change, delete, insert, update, upsert
+from tests.support.samples.schemas import schema_of
 
 SCHEMA = schema_of({"name": "string", "id": "int64", "total": "decimal(9,2)"}, ["id"])
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from app.domain.model.change import Change, Operation
 from app.domain.rows.landing_rows import LandingRows, RowRules, landing_rows, landing_rows_of_each
 from app.errors import RejectedInput
-from tests.support.changes import change, delete, insert, update, upsert
-from tests.support.schemas import schema_of
+from tests.support.samples.changes import change, delete, insert, update, upsert
+from tests.support.samples.schemas import schema_of
 
 RULES = RowRules(schema_of({"name": "string", "id": "int64", "total": "decimal(9,2)"}, ["id"]))
 

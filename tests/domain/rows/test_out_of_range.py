@@ -9,7 +9,7 @@ from app.domain.model.table_schema import ColumnType
 from app.domain.rows.column_conversion import BadValues, convert
 from app.domain.rows.value_reading import reading_of
 from app.errors import Code
-from tests.support.refusals import refused
+from tests.support.rejections import refused
 
 FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 SENTINELS = [

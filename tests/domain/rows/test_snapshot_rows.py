@@ -15,9 +15,9 @@ from app.domain.rows.snapshot_rows import ROWS_AT_ONCE, snapshot_rows, source_va
 from app.errors import Code, RejectedInput
 from tests.fuzz.arrow_mutants import TAKEN
 from tests.fuzz.decoders import TYPES
-from tests.support.changes import insert
-from tests.support.refusals import refused
-from tests.support.schemas import schema_of
+from tests.support.rejections import refused
+from tests.support.samples.changes import insert
+from tests.support.samples.schemas import schema_of
 
 SCHEMA = schema_of({"id": "int64", "name": "string", "total": "decimal(9,2)", "at": "timestamp", "day": "date"}, ["id"])
 RULES = RowRules(SCHEMA)

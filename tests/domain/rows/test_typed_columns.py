@@ -10,8 +10,8 @@ from app.domain.model.table_options import BinaryEncoding, ColumnOverride, Table
 from app.domain.rows import typed_columns
 from app.domain.rows.landing_rows import RowRules, landing_rows
 from app.errors import RejectedInput
-from tests.support.changes import insert
-from tests.support.schemas import schema_of
+from tests.support.samples.changes import insert
+from tests.support.samples.schemas import schema_of
 
 TYPES = {
     "id": "int64",

@@ -12,7 +12,7 @@ from app.domain.model.change import Operation
 from app.errors import Code, RejectedInput
 from app.formats.arcion.csv import csv_records, decode_arcion_csv
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
-from tests.support.refusals import refused
+from tests.support.rejections import refused
 
 COLUMNS = ("a", "b")
 SNAPSHOT = CsvLayout(CsvMode.SNAPSHOT, COLUMNS)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from app.errors import Code, RejectedInput
 from app.formats.arcion.messages import decode_arcion
 from app.formats.json.decoder import MessageDecoder
-from tests.support.refusals import refused
+from tests.support.rejections import refused
 
 ANY = MessageDecoder(dict[str, Any])
 NAMES = st.text('a":\\ {é', max_size=3)

@@ -11,7 +11,7 @@ from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
 from app.errors import Code
 from app.formats.arcion.messages import AddressedChange, decode_arcion
-from tests.support.refusals import refused
+from tests.support.rejections import refused
 
 NATION = TableName("tpch_scale_0_01", "nation")
 REGION = TableName("io_blitzz", "region")

@@ -11,8 +11,8 @@ from app.domain.rows.landing_rows import landing_rows
 from app.formats.arcion.csv import decode_arcion_csv
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.arcion.messages import decode_arcion
-from tests.support.refusals import refused
-from tests.support.schemas import schema_of
+from tests.support.rejections import refused
+from tests.support.samples.schemas import schema_of
 
 SAMPLES = sorted((Path(__file__).parents[2] / "samples" / "arcion").glob("*.json"))
 

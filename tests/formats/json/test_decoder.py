@@ -12,8 +12,8 @@ from app.errors import Code
 from app.formats.arcion.messages import decode_arcion
 from app.formats.json.decoder import MessageDecoder
 from app.formats.replicate.messages import decode_replicate
-from tests.support.messages import metadata
-from tests.support.refusals import refused
+from tests.support.rejections import refused
+from tests.support.samples.messages import metadata
 
 
 class Pair(msgspec.Struct):

@@ -24,7 +24,7 @@ from app.formats.replicate.envelope import Headers, ReplicateMessage
 from app.formats.replicate.messages import decode_replicate
 from app.formats.replicate.metadata import ColumnFacts, Lineage, TableStructure
 from tests.formats.json.odd_json import NAMES, VALUES, arcion_messages, bodies, members_of, replicate_messages, writers
-from tests.support.refusals import refused
+from tests.support.rejections import refused
 
 SAMPLES = Path(__file__).parents[1] / "samples"
 OBJECTS_AS_VALUES = {"legacy_data_list", "legacy_before_data_list"}

@@ -12,7 +12,7 @@ from app.formats.arcion.columnar import decode_plain
 from app.formats.arcion.messages import decode_arcion
 from app.formats.json.nested_values import MAX_NESTED_VALUES, check_nested_values
 from app.formats.replicate.messages import decode_replicate
-from tests.support.refusals import refused
+from tests.support.rejections import refused
 
 MANY = b"[" + b"[]," * (MAX_NESTED_VALUES + 9) + b"[]]"
 LIMITS = InputLimits(messages=1, value_bytes=2**24)

@@ -17,9 +17,9 @@ from app.domain.rows.written_number import keep_minus_zeros
 from app.errors import Code
 from app.formats.arcion.messages import decode_arcion
 from app.formats.replicate.messages import decode_replicate
-from tests.support.changes import insert, update
-from tests.support.refusals import refused
-from tests.support.schemas import schema_of
+from tests.support.rejections import refused
+from tests.support.samples.changes import insert, update
+from tests.support.samples.schemas import schema_of
 
 SCHEMA: Final = schema_of({"id": "int64", "s": "string", "j": "json", "f": "float64"}, ["id"], ["id"])
 COMPLETE: Final = TableOptions(partial_updates=PartialUpdates.COMPLETE)

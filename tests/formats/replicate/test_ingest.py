@@ -16,7 +16,7 @@ from app.ingest import Accepted, Ingest, replicate_json
 from app.staging.tables.registry import find_table
 from app.staging.tables.replicate_sources import replicate_metadata
 from app.staging.writer.group_commit import GroupCommit
-from tests.support.refusals import refused
+from tests.support.rejections import refused
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "replicate"
 ADMIN = Principal("test", frozenset({Right.ADMIN}), ("*",))

@@ -11,8 +11,8 @@ from app.domain.model.source_name import SourceName
 from app.errors import Code
 from app.formats.replicate.messages import DataChange, ReplicateRequest, decode_replicate
 from app.formats.replicate.metadata import SourceColumn, TableMetadata
-from tests.support.refusals import refused
-from tests.support.schemas import schema_of
+from tests.support.rejections import refused
+from tests.support.samples.schemas import schema_of
 
 EMPLOYEES = SourceName(None, "HR", "EMPLOYEES")
 SCHEMA_ID = "6ec0b9d2-6b1f-4f3a-9d3c-5a6a2f4f7f10"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.formats.replicate.conversation import Tables
-from tests.support.refusals import refused
-from tests.support.schemas import schema_of
+from tests.support.rejections import refused
+from tests.support.samples.schemas import schema_of
 
 SAMPLES = sorted((Path(__file__).parents[2] / "samples" / "replicate").glob("*.json"))
 

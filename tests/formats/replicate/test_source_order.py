@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from app.domain.model.change import Change, Operation
 from app.domain.rows.source_order import in_source_order, order_key
 from app.errors import Code
-from tests.support.refusals import refused
+from tests.support.rejections import refused
 
 
 def sequence(number: int) -> str:

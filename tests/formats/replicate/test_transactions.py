@@ -6,7 +6,7 @@ import pytest
 
 from app.domain.rows.landing_rows import landing_rows
 from app.formats.replicate.messages import decode_replicate
-from tests.support.schemas import schema_of
+from tests.support.samples.schemas import schema_of
 
 SCHEMA = schema_of({"a": "int32"})
 

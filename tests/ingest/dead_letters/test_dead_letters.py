@@ -15,12 +15,12 @@ from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.ingest import Accepted, arcion_json
 from app.staging.batches import dead_letter_transaction as letter_book
 from tests.ingest.routing.test_moving_tables import interrupt
-from tests.support import sql
-from tests.support.dead_letters import codes, letters, messages, waiting
-from tests.support.gate import ADMIN, Gate, named
-from tests.support.messages import arcion, data, metadata
-from tests.support.refusals import refused
-from tests.support.schemas import schema_of
+from tests.support.ingest_harness import ADMIN, Gate, named
+from tests.support.postgres import sql
+from tests.support.postgres.dead_letters import codes, letters, messages, waiting
+from tests.support.rejections import refused
+from tests.support.samples.messages import arcion, data, metadata
+from tests.support.samples.schemas import schema_of
 
 SCHEMA = schema_of({"id": "int64", "n": "int64"}, ["id"], ["id"])
 GOOD = arcion("t", None, {"id": "1", "n": "1"})

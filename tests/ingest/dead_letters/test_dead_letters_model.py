@@ -14,10 +14,10 @@ from app.errors import RejectedInput
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.ingest import Decode, arcion_csv, arcion_json, replicate_json
 from app.staging.connection.database import open_engine
-from tests.support.dead_letters import letters, messages
-from tests.support.gate import Gate, opened
-from tests.support.messages import data
-from tests.support.schemas import schema_of
+from tests.support.ingest_harness import Gate, opened
+from tests.support.postgres.dead_letters import letters, messages
+from tests.support.samples.messages import data
+from tests.support.samples.schemas import schema_of
 
 SCHEMA: Final = schema_of({"id": "int64", "a": "string", "b": "int64"}, ["id"], ["id"])
 OPTIONS: Final = {"partial_updates": "complete", "dead_letters": "accept"}

@@ -20,13 +20,13 @@ from app.staging.tables.drop_completion import finish_drop
 from app.staging.tables.operations import begin_drop
 from tests.ingest.dead_letters.test_dead_letters import FAIL_ON_LETTERS, SUCCEED_AGAIN
 from tests.ingest.routing.test_moving_tables import interrupt
-from tests.support import sql
-from tests.support.dead_letters import letters, messages, replay, replay_all, waiting
-from tests.support.gate import Gate
-from tests.support.ledger import claim_by
-from tests.support.messages import arcion, data, metadata
-from tests.support.refusals import refused
-from tests.support.schemas import schema_of
+from tests.support.ingest_harness import Gate
+from tests.support.postgres import sql
+from tests.support.postgres.dead_letters import letters, messages, replay, replay_all, waiting
+from tests.support.postgres.ledger import claim_by
+from tests.support.rejections import refused
+from tests.support.samples.messages import arcion, data, metadata
+from tests.support.samples.schemas import schema_of
 
 SCHEMA = schema_of({"id": "int64", "n": "int64"}, ["id"], ["id"])
 WIDER = schema_of({"id": "int64", "n": "int64", "m": "int64"}, ["id"], ["id"])

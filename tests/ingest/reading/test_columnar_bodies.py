@@ -5,10 +5,10 @@ import pytest
 from app.errors import Code
 from app.ingest import readers as source_bodies
 from app.ingest.readers import SMALL_BODY
-from tests.support.gate import Gate
-from tests.support.messages import Message, arcion
-from tests.support.refusals import refused
-from tests.support.schemas import schema_of
+from tests.support.ingest_harness import Gate
+from tests.support.rejections import refused
+from tests.support.samples.messages import Message, arcion
+from tests.support.samples.schemas import schema_of
 
 SCHEMA = schema_of({"id": "int64", "note": "string"}, ["id"], ["id"])
 NOTE = "n" * SMALL_BODY

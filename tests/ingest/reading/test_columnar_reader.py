@@ -24,8 +24,8 @@ from app.ingest.table_cache import NotRemembered, TableDirectory
 from app.staging.batches.batch import TypedBatch
 from tests.formats.arcion.test_columnar import messages, partial_updates
 from tests.fuzz.decoders import TABLE
-from tests.support.gate import ADMIN, Gate
-from tests.support.messages import arcion
+from tests.support.ingest_harness import ADMIN, Gate
+from tests.support.samples.messages import arcion
 
 WAIT_SECONDS = 60
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from app.errors import Code, RejectedInput
 from app.ingest.readers import SMALL_BODY
 from app.ingest.request_typing import Typist
-from tests.support.dead_letters import waiting
-from tests.support.gate import Gate
-from tests.support.images import stored_images
-from tests.support.messages import Message, arcion
-from tests.support.refusals import refused
-from tests.support.schemas import schema_of
+from tests.support.ingest_harness import Gate
+from tests.support.postgres.dead_letters import waiting
+from tests.support.rejections import refused
+from tests.support.samples.images import stored_images
+from tests.support.samples.messages import Message, arcion
+from tests.support.samples.schemas import schema_of
 
 SCHEMA: Final = schema_of({"id": "int64", "name": "string", "total": "decimal(9,2)"}, ["id"], ["id", "name"])
 _NAMES: Final = (f"t{number}" for number in itertools.count())

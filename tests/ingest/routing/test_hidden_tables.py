@@ -7,7 +7,7 @@ from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
 from app.ingest.table_cache import TableDirectory
 from tests.support.gateway_parts import registered
-from tests.support.schemas import schema_of
+from tests.support.samples.schemas import schema_of
 
 
 def test_a_hidden_table_takes_as_many_questions_to_the_database_as_a_missing_one(engine: sa.Engine) -> None:

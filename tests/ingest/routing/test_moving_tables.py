@@ -10,11 +10,11 @@ import pytest
 from app.errors import Code, TemporarilyUnavailable
 from app.staging.batches.batch import Receipt
 from app.staging.writer.group_commit import GroupCommit
-from tests.support import sql
-from tests.support.gate import Gate
-from tests.support.messages import arcion, data
-from tests.support.refusals import refused
-from tests.support.schemas import schema_of
+from tests.support.ingest_harness import Gate
+from tests.support.postgres import sql
+from tests.support.rejections import refused
+from tests.support.samples.messages import arcion, data
+from tests.support.samples.schemas import schema_of
 
 SCHEMA = schema_of({"id": "int64", "name": "string"}, ["id"], ["id"])
 ADA = {"id": "1", "name": "Ada"}

@@ -1,10 +1,10 @@
 """Option `dropped_columns=keep`: a nullable column that leaves the source stays and lands NULL."""
 
 from app.errors import Code
-from tests.support.gate import Gate
-from tests.support.messages import arcion, data, metadata
-from tests.support.refusals import refused
-from tests.support.schemas import schema_of
+from tests.support.ingest_harness import Gate
+from tests.support.rejections import refused
+from tests.support.samples.messages import arcion, data, metadata
+from tests.support.samples.schemas import schema_of
 
 WIDE = schema_of({"id": "int64", "name": "string", "fax": "string"}, ["id"], ["id"])
 NARROW = schema_of({"id": "int64", "name": "string"}, ["id"], ["id"])

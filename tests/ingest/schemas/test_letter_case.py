@@ -6,11 +6,11 @@ import pytest
 
 from app.domain.access.rights import Principal, Right
 from app.errors import Code
-from tests.support import sql
-from tests.support.gate import Gate
-from tests.support.messages import Message, arcion, data, metadata
-from tests.support.refusals import refused
-from tests.support.schemas import schema_of
+from tests.support.ingest_harness import Gate
+from tests.support.postgres import sql
+from tests.support.rejections import refused
+from tests.support.samples.messages import Message, arcion, data, metadata
+from tests.support.samples.schemas import schema_of
 
 ID = schema_of({"id": "int64"}, ["id"], ["id"])
 

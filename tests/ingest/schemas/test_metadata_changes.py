@@ -7,10 +7,10 @@ import pytest
 from app.domain.model.names import TableName
 from app.errors import Code
 from app.staging.tables.events import list_events
-from tests.support.gate import Gate
-from tests.support.messages import data, metadata
-from tests.support.refusals import refused
-from tests.support.schemas import schema_of
+from tests.support.ingest_harness import Gate
+from tests.support.rejections import refused
+from tests.support.samples.messages import data, metadata
+from tests.support.samples.schemas import schema_of
 
 OLD = {"id": "INT8", "a": "WSTRING", "n": "INT4"}
 RENAMED = {"id": "INT8", "b": "WSTRING", "n": "INT4"}

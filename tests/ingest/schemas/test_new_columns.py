@@ -6,10 +6,10 @@ import pytest
 
 from app.errors import Code
 from app.formats.arcion.csv import CsvLayout, CsvMode
-from tests.support.gate import Gate
-from tests.support.messages import arcion, data, metadata
-from tests.support.refusals import refused
-from tests.support.schemas import schema_of
+from tests.support.ingest_harness import Gate
+from tests.support.rejections import refused
+from tests.support.samples.messages import arcion, data, metadata
+from tests.support.samples.schemas import schema_of
 
 ID = schema_of({"id": "int64"}, ["id"], ["id"])
 NAMED = schema_of({"id": "int64", "name": "string"}, ["id"], ["id"])

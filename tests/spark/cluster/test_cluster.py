@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from tests.support.gateway_parts import landed_keys, registered, stage_keys
 from tests.support.processes import REPOSITORY
-from tests.support.schemas import schema_of
+from tests.support.samples.schemas import schema_of
 
 
 @pytest.mark.slow

@@ -15,10 +15,10 @@ from app.errors import Code, TemporarilyUnavailable
 from app.settings import PREFIX
 from benchmarks.processes import started
 from spark_jobs.spark.health import SparkCalls, SparkWatch
-from tests.support import sql
 from tests.support.gateway_parts import landed_keys, registered, stage_keys
+from tests.support.postgres import sql
 from tests.support.processes import REPOSITORY, is_alive
-from tests.support.schemas import schema_of
+from tests.support.samples.schemas import schema_of
 from tests.support.waiting import wait_until
 
 HANGS = """

@@ -12,9 +12,9 @@ from app.settings import PREFIX
 from benchmarks.processes import started
 from benchmarks.standalone_cluster import standalone_cluster
 from spark_jobs.spark.session import spark_options
-from tests.support import sql
 from tests.support.gateway_parts import landed_keys, registered, stage_keys
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.samples.schemas import schema_of
 from tests.support.waiting import wait_until
 
 SETTINGS = {"TARGET_FILE_ROWS": "1", "MAX_DELAY_SECONDS": "0", "SPARK_JOB_MIN_BYTES": "0", "ALLOW_UNSAFE": "true"}

@@ -14,10 +14,10 @@ from app.domain.publication.metadata_chain import verify_chain
 from app.staging.ledger.metadata_chain import read_chain
 from app.staging.tables.registration import register_table
 from tests.spark.conftest import NewWorker, drain
-from tests.support.gate import opened
 from tests.support.gateway_parts import current
-from tests.support.messages import arcion
-from tests.support.schemas import schema_of
+from tests.support.ingest_harness import opened
+from tests.support.samples.messages import arcion
+from tests.support.samples.schemas import schema_of
 
 SCHEMA = schema_of({"id": "int64", "name": "string"}, ["id"], ["id"])
 ADA, BOB = {"id": "1", "name": "Ada"}, {"id": "2", "name": "Bob"}

@@ -16,7 +16,7 @@ from tests.support.onelake import Effect, Fault, OneLake, Trust
 from tests.support.onelake.clients import place
 from tests.support.onelake.fixtures import NewOneLake
 from tests.support.onelake.mirror import PROCESSED, Mirror
-from tests.support.schemas import schema_of
+from tests.support.samples.schemas import schema_of
 
 ID = schema_of({"id": "int64"}, ["id"])
 

@@ -17,7 +17,7 @@ from app.staging.ledger.files import list_files
 from app.staging.ledger.metadata_chain import read_chain
 from tests.spark.conftest import NewWorker, drain
 from tests.support.gateway_parts import current, inserts, landed_keys, registered, stage, stage_keys, typed
-from tests.support.schemas import schema_of
+from tests.support.samples.schemas import schema_of
 
 ID = schema_of({"id": "int64"}, ["id"])
 

@@ -20,7 +20,7 @@ from tests.support.gateway_parts import current, inserts, landed_keys, stage, ty
 from tests.support.onelake import OneLake, Trust
 from tests.support.onelake.clients import place
 from tests.support.onelake.mirror import Mirror
-from tests.support.schemas import schema_of
+from tests.support.samples.schemas import schema_of
 
 T = TableName.parse("t")
 SCHEMA = schema_of({"id": "int64", "amount": "decimal(12,2)", "at": "timestamp"}, ["id"])

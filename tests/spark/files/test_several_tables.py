@@ -20,9 +20,9 @@ from app.staging.tables.operations import begin_drop, request_repair, set_publis
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.publishing import ClaimedTable, Publishing
 from tests.spark.conftest import NewWorker, drain
-from tests.support import sql
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.samples.schemas import schema_of
 
 ID = schema_of({"id": "int64"}, ["id"])
 NAMES = ("a", "b", "c", "d")

@@ -13,7 +13,7 @@ from spark_jobs.drain_loop import Drain
 from spark_jobs.publishing import ClaimedTable
 from tests.spark.conftest import NewWorker
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
-from tests.support.schemas import schema_of
+from tests.support.samples.schemas import schema_of
 
 ID = schema_of({"id": "int64"}, ["id"])
 PLENTY = 2**20

@@ -24,7 +24,7 @@ from spark_jobs import drain as drains
 from spark_jobs.drain import run_drain
 from spark_jobs.drain_cycle import DrainCycle
 from tests.support.gateway_parts import landed_keys, registered, stage_keys
-from tests.support.schemas import schema_of
+from tests.support.samples.schemas import schema_of
 
 ID = schema_of({"id": "int64"}, ["id"])
 OTHER = UUID(int=2)

@@ -15,9 +15,9 @@ from spark_jobs import drain as drains
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_loop import Drain
 from tests.spark.conftest import NewWorker, drain
-from tests.support import sql
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.samples.schemas import schema_of
 from tests.support.waiting import wait_until
 
 ID = schema_of({"id": "int64"}, ["id"])

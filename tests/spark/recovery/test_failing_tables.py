@@ -14,9 +14,9 @@ from app.errors import Code, TemporarilyUnavailable
 from app.landing.zone import ScratchRevoked, StorageFailed
 from spark_jobs.drain_cycle import DrainCycle
 from tests.spark.conftest import NewWorker, drain
-from tests.support import sql
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.samples.schemas import schema_of
 
 ID = schema_of({"id": "int64"}, ["id"])
 ADVICE = "Free space or inodes"

@@ -13,7 +13,7 @@ from app.errors import Code, InvariantBroken
 from app.landing.local_zone import LocalZone
 from tests.spark.conftest import NewWorker, drain, end_lease
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
-from tests.support.schemas import schema_of
+from tests.support.samples.schemas import schema_of
 
 ID = schema_of({"id": "int64"}, ["id"])
 

@@ -18,8 +18,8 @@ from app.staging.access.api_keys import (
     list_keys,
     rotate_key,
 )
-from tests.support import sql
-from tests.support.retention import purge
+from tests.support.postgres import sql
+from tests.support.postgres.retention import purge
 from tests.support.waiting import wait_until
 
 HASH = hash_secret("secret")

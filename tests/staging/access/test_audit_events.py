@@ -14,10 +14,10 @@ from app.domain.model.table import Generation, TableState
 from app.staging.access.audit_events import AuditEvent, AuditFilter, count_refusals, list_audit, record_act
 from app.staging.access.audit_writer import USE_SECONDS, AccessJournal
 from app.staging.tables.operations import set_publishing
-from tests.support import sql
 from tests.support.gateway_parts import registered
-from tests.support.retention import AT_ONCE, purge
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.postgres.retention import AT_ONCE, purge
+from tests.support.samples.schemas import schema_of
 from tests.support.waiting import wait_until
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)

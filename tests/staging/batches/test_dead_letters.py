@@ -20,11 +20,11 @@ from app.staging.batches.dead_letters import (
 from app.staging.tables.drop_completion import finish_drop
 from app.staging.tables.operations import begin_drop
 from app.staging.tables.status import TableCounts, count_tables
-from tests.support import sql
 from tests.support.gateway_parts import current, registered
-from tests.support.ledger import claim_by
-from tests.support.retention import AT_ONCE, WEEK, count, purge
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.postgres.ledger import claim_by
+from tests.support.postgres.retention import AT_ONCE, WEEK, count, purge
+from tests.support.samples.schemas import schema_of
 
 INSERT = """
     INSERT INTO mirrorgate.dead_letters (table_id, generation, format, reading, message, errors, message_index,

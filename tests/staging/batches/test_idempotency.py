@@ -15,9 +15,9 @@ from app.errors import Code, RejectedInput
 from app.staging.batches.batch import AlreadyStaged, Receipt, TypedBatch
 from app.staging.batches.idempotency import find_producer, purge_receipts
 from app.staging.writer.group_commit import GroupCommit
-from tests.support import sql
 from tests.support.gateway_parts import inserts, registered, typed
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.samples.schemas import schema_of
 
 ID = schema_of({"id": "int64"}, ["id"])
 

@@ -22,11 +22,11 @@ from app.errors import Code, RejectedInput
 from app.staging.batches.batch import Receipt, TableMoved, TypedBatch
 from app.staging.connection.database import open_engine
 from app.staging.writer.group_commit import GroupCommit
-from tests.support import sql
-from tests.support.changes import delete, insert, update, upsert
 from tests.support.gateway_parts import registered, stage, typed
-from tests.support.images import COMPLETE, staged_batches, stored_images, together
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.samples.changes import delete, insert, update, upsert
+from tests.support.samples.images import COMPLETE, staged_batches, stored_images, together
+from tests.support.samples.schemas import schema_of
 
 TYPES: Final = {"a": "string", "b": "decimal(9,2)", "c": "json", "d": "int64"}
 VALUES: Final[dict[str, list[tuple[Any, Any]]]] = {

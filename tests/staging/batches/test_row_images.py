@@ -17,12 +17,12 @@ from app.staging.batches.row_images import clear_images, count_images, read_imag
 from app.staging.batches.stage_transaction import stage_requests
 from app.staging.connection.database import open_engine
 from app.staging.writer.group_commit import GroupCommit
-from tests.support import sql
-from tests.support.changes import delete, insert, update
 from tests.support.gateway_parts import registered, stage, typed
-from tests.support.images import COMPLETE, staged_batches, stored_images, together
-from tests.support.refusals import refused
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.rejections import refused
+from tests.support.samples.changes import delete, insert, update
+from tests.support.samples.images import COMPLETE, staged_batches, stored_images, together
+from tests.support.samples.schemas import schema_of
 from tests.support.waiting import wait_until
 
 NARROW = schema_of({"id": "int64", "name": "string"}, ["id"])

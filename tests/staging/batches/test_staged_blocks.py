@@ -8,10 +8,10 @@ from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence, Generation
 from app.staging.batches.staged_blocks import BatchStatus, find_batch, pending_blocks, read_payloads
 from app.staging.writer.group_commit import GroupCommit
-from tests.support import sql
 from tests.support.gateway_parts import inserts, registered, typed
-from tests.support.ledger import ONE_BLOCK_A_FILE, Owned, owned_table, plan, publish
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.postgres.ledger import ONE_BLOCK_A_FILE, Owned, owned_table, plan, publish
+from tests.support.samples.schemas import schema_of
 
 
 def status(engine: sa.Engine, owned: Owned, sequence: int, generation: int = 1) -> BatchStatus | None:

@@ -10,12 +10,12 @@ from app.local.embedded import PrivatePostgres
 from app.staging.connection.database import installation_id, open_engine
 from app.staging.connection.schema_revision import migrate, require_migrated
 from app.staging.tables.status import count_tables
-from tests.support import sql
-from tests.support.backup import dump, restore
-from tests.support.databases import create_database, database_in
 from tests.support.gateway_parts import current, stage_keys
-from tests.support.ledger import Owned, owned_table, plan, publish
-from tests.support.retention import AT_ONCE, bucket_states, buckets_of_payloads, kept_keys, purge
+from tests.support.postgres import sql
+from tests.support.postgres.backup import dump, restore
+from tests.support.postgres.databases import create_database, database_in
+from tests.support.postgres.ledger import Owned, owned_table, plan, publish
+from tests.support.postgres.retention import AT_ONCE, bucket_states, buckets_of_payloads, kept_keys, purge
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from app.staging.ledger.leases import due_tables, live_workers
 from app.staging.tables.backlog import BacklogReader
 from app.staging.tables.operations import request_flush
 from app.staging.tables.status import count_tables
-from tests.support import sql
-from tests.support.ledger import Owned, claim, owned_table, plan
+from tests.support.postgres import sql
+from tests.support.postgres.ledger import Owned, claim, owned_table, plan
 
 PATIENT = FileLimits(payload_bytes=2**30, rows=2**30, max_delay_seconds=3600)
 

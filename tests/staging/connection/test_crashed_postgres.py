@@ -13,10 +13,10 @@ from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import migrate
 from app.staging.writer.commit_verification import SELECT_STATUS, open_transaction
 from app.staging.writer.group_commit import GroupCommit
-from tests.support import sql
-from tests.support.crashing_postgres import CrashingPostgres
 from tests.support.gateway_parts import inserts, registered, stage, typed
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.postgres.crashing_postgres import CrashingPostgres
+from tests.support.samples.schemas import schema_of
 from tests.support.waiting import wait_until
 
 

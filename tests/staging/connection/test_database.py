@@ -15,8 +15,8 @@ from app.staging.connection.database import (
     translated_errors,
 )
 from app.staging.connection.schema_revision import migrate, require_migrated
-from tests.support import sql
-from tests.support.databases import create_database, database_in
+from tests.support.postgres import sql
+from tests.support.postgres.databases import create_database, database_in
 
 
 def test_migrating_twice_changes_nothing(engine: sa.Engine, database_url: str) -> None:

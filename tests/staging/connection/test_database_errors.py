@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from app.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
 from app.staging.connection.database import open_engine, translated_errors
 from app.staging.connection.database_errors import meaning_of
-from tests.support import sql
+from tests.support.postgres import sql
 
 
 def meaning(state: str) -> MirrorgateError | None:

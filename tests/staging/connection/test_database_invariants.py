@@ -8,9 +8,9 @@ import sqlalchemy as sa
 from app.errors import Code, RejectedInput
 from app.local.embedded import PrivatePostgres
 from app.staging.connection.database import open_engine, translated_errors
-from tests.support import sql
-from tests.support.databases import create_database, database_in
-from tests.support.ledger import Owned, owned_table, plan
+from tests.support.postgres import sql
+from tests.support.postgres.databases import create_database, database_in
+from tests.support.postgres.ledger import Owned, owned_table, plan
 
 INSERT_FILE = """
     INSERT INTO mirrorgate.landing_files (table_id, generation, number, first_sequence, last_sequence,

@@ -9,7 +9,7 @@ import pytest
 
 from app.staging.connection import notifications as wake
 from app.staging.connection.notifications import WakeListener, WakeSender
-from tests.support.swallowing_proxy import swallowing_proxy
+from tests.support.postgres.swallowing_proxy import swallowing_proxy
 from tests.support.waiting import wait_until
 
 

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from app.staging.connection.database import open_engine
 from app.staging.connection.persistent_connection import KeptConnection
-from tests.support import sql
+from tests.support.postgres import sql
 
 MARK = "INSERT INTO mirrorgate.producers (principal, producer) VALUES ('p', 'q')"
 MARKS = "SELECT count(*) FROM mirrorgate.producers"

@@ -20,10 +20,10 @@ from app.staging.tables.backlog import SELECT_LAGGING, SUM_BLOCKS
 from app.staging.tables.registry import SELECT_BY_IDS, SELECT_BY_NAME, SELECT_BY_ROUTE
 from app.staging.tables.replicate_sources import SELECT_BY_SCHEMA_ID, SELECT_SOURCE
 from app.staging.tables.sources import DELETE_SOURCES, SELECT_SOURCE_OWNER
-from tests.support import sql
-from tests.support.databases import create_database, database_in
 from tests.support.gateway_parts import registered
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.postgres.databases import create_database, database_in
+from tests.support.samples.schemas import schema_of
 
 READ_IMAGES, READ_PRESENT = (
     sa.text(re.sub(r"%\((\w+)\)[sb]", r":\1", statement)) for statement in (SELECT_IMAGES, SELECT_PRESENT)

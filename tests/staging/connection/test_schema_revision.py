@@ -19,11 +19,11 @@ from app.staging.access.audit_events import AuditFilter, list_audit
 from app.staging.connection import schema_revision
 from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import MIGRATIONS, migrate, program_revision, require_migrated
-from tests.support import sql
-from tests.support.databases import create_database, database_in
 from tests.support.gateway_parts import current
-from tests.support.ledger import Owned, claim_by, plan, publish
-from tests.support.retention import buckets_of_payloads, count, purge
+from tests.support.postgres import sql
+from tests.support.postgres.databases import create_database, database_in
+from tests.support.postgres.ledger import Owned, claim_by, plan, publish
+from tests.support.postgres.retention import buckets_of_payloads, count, purge
 from tests.support.waiting import wait_until
 
 REGISTER_IN_R0006 = """

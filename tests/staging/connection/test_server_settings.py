@@ -6,8 +6,8 @@ from app.domain.preflight.database_findings import DatabaseFacts, judge_database
 from app.domain.preflight.finding import Outcome
 from app.staging.connection.database import open_engine
 from app.staging.connection.server_settings import database_facts
-from tests.support import sql
-from tests.support.pooler import pooled
+from tests.support.postgres import sql
+from tests.support.postgres.pooler import pooled
 
 
 def outcomes(facts: DatabaseFacts) -> dict[str, Outcome]:

@@ -17,10 +17,10 @@ from app.staging.connection import persistent_connection as kept_connection
 from app.staging.connection.bounded_connection import KEEPALIVES
 from app.staging.connection.database import answer_within, open_engine, translated_errors
 from app.staging.writer.group_commit import GroupCommit
-from tests.support import sql
 from tests.support.gateway_parts import inserts, registered, typed
-from tests.support.schemas import schema_of
-from tests.support.swallowing_proxy import SwallowingProxy, swallowing_proxy
+from tests.support.postgres import sql
+from tests.support.postgres.swallowing_proxy import SwallowingProxy, swallowing_proxy
+from tests.support.samples.schemas import schema_of
 
 DEADLINE = 0.4
 WITHIN = 10

@@ -11,9 +11,9 @@ from app.staging.ledger.fabric_status import (
     note_folder_gone,
     record_mirrored,
 )
-from tests.support import sql
 from tests.support.gateway_parts import dropping, registered
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.samples.schemas import schema_of
 
 ID = schema_of({"id": "int64"})
 

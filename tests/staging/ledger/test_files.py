@@ -11,9 +11,9 @@ from app.domain.publication.metadata_chain import verify_chain
 from app.errors import Code, InvariantBroken
 from app.staging.ledger.files import LedgerEntry, list_files, record_published, unrecorded_files
 from app.staging.ledger.metadata_chain import read_chain
-from tests.support import sql
 from tests.support.gateway_parts import inserts, registered, stage, stage_keys, typed
-from tests.support.ledger import (
+from tests.support.postgres import sql
+from tests.support.postgres.ledger import (
     ALL_IN_ONE_FILE,
     Owned,
     built,
@@ -24,7 +24,7 @@ from tests.support.ledger import (
     publish,
     record,
 )
-from tests.support.schemas import schema_of
+from tests.support.samples.schemas import schema_of
 
 
 def entries(engine: sa.Engine, owned: Owned, after: int = 0, most: int = 100) -> list[LedgerEntry]:

@@ -13,10 +13,10 @@ from app.domain.publication.drain_plan import FileLimits
 from app.errors import Code, InvariantBroken
 from app.staging.ledger.leases import check_epoch, claim_table, due_tables, give_up_lease, live_workers, renew_lease
 from app.staging.tables.operations import request_flush
-from tests.support import sql
 from tests.support.gateway_parts import dropping, registered, stage_keys
-from tests.support.ledger import Owned, claim, owned_table, plan, publish
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.postgres.ledger import Owned, claim, owned_table, plan, publish
+from tests.support.samples.schemas import schema_of
 from tests.support.waiting import wait_until
 
 NOW = FileLimits(payload_bytes=2**30, rows=2**30, max_delay_seconds=0)

@@ -18,10 +18,10 @@ from app.staging.ledger.metadata_chain import read_chain
 from app.staging.tables.operations import request_repair
 from app.staging.tables.registration import register_table
 from app.staging.tables.status import count_tables
-from tests.support import sql
 from tests.support.gateway_parts import current, stage_keys
-from tests.support.ledger import ALL_IN_ONE_FILE, Owned, claim, claim_by, owned_table, plan, publish
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.postgres.ledger import ALL_IN_ONE_FILE, Owned, claim, claim_by, owned_table, plan, publish
+from tests.support.samples.schemas import schema_of
 
 SEEDED = TableOptions.parse({"seed_file": True})
 PATIENT = FileLimits(payload_bytes=2**30, rows=2**30, max_delay_seconds=3600)

@@ -15,11 +15,11 @@ from app.staging.retention import rounds as retention
 from app.staging.retention.payload_partitions import find_buckets
 from app.staging.retention.rounds import TRY_LOCK, run_retention
 from tests.staging.connection.test_query_plans import nodes
-from tests.support import sql
 from tests.support.gateway_parts import inserts, registered, stage, stage_keys, typed
-from tests.support.ledger import Owned, owned_table, plan, publish
-from tests.support.retention import AT_ONCE, WEEK, bucket_states, buckets_of_payloads, count, kept_keys, purge
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.postgres.ledger import Owned, owned_table, plan, publish
+from tests.support.postgres.retention import AT_ONCE, WEEK, bucket_states, buckets_of_payloads, count, kept_keys, purge
+from tests.support.samples.schemas import schema_of
 from tests.support.waiting import wait_until
 
 DAY = 86_400.0

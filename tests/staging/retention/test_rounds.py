@@ -13,11 +13,11 @@ from app.staging.ledger.files import list_files
 from app.staging.tables.drop_completion import finish_drop
 from app.staging.tables.operations import begin_drop, request_repair, set_publishing
 from app.staging.tables.status import TableCounts, count_tables
-from tests.support import sql
 from tests.support.gateway_parts import current, registered, stage_keys
-from tests.support.ledger import Owned, claim, owned_table, plan, publish
-from tests.support.retention import AT_ONCE, WEEK, bucket_states, buckets_of_payloads, count, kept_keys, purge
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.postgres.ledger import Owned, claim, owned_table, plan, publish
+from tests.support.postgres.retention import AT_ONCE, WEEK, bucket_states, buckets_of_payloads, count, kept_keys, purge
+from tests.support.samples.schemas import schema_of
 
 T = TableName.parse("t")
 

@@ -9,9 +9,9 @@ from app.domain.model.table import TableLife
 from app.domain.publication.backlog import Amount
 from app.staging.tables.backlog import BacklogReader, Lagging
 from app.staging.tables.status import count_tables
-from tests.support import sql
 from tests.support.gateway_parts import dropping, stage_keys
-from tests.support.ledger import Owned, owned_table, plan, publish
+from tests.support.postgres import sql
+from tests.support.postgres.ledger import Owned, owned_table, plan, publish
 
 BLOCKS = """
     INSERT INTO mirrorgate.staged_blocks (table_id, generation, first_sequence, last_sequence, schema_version,

@@ -19,11 +19,11 @@ from app.staging.tables.operations import begin_drop, request_flush, request_rep
 from app.staging.tables.registration import register_table
 from app.staging.tables.registry import find_table, find_table_by_id, quarantine_table
 from app.staging.writer.group_commit import GroupCommit
-from tests.support import sql
 from tests.support.gateway_parts import current, inserts, registered, stage, stage_keys, typed
-from tests.support.refusals import refused
-from tests.support.retention import purge
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.postgres.retention import purge
+from tests.support.rejections import refused
+from tests.support.samples.schemas import schema_of
 
 ID = schema_of({"id": "int64"}, ["id"])
 WIDE = schema_of({"id": "string", "note": "string"}, ["id"])

@@ -21,10 +21,10 @@ from app.staging.tables.registry import (
     schema_of_version,
 )
 from app.staging.tables.replicate_sources import names_with_schema_id, record_replicate_metadata, replicate_metadata
-from tests.support import sql
 from tests.support.gateway_parts import current, dropping
-from tests.support.refusals import refused
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.rejections import refused
+from tests.support.samples.schemas import schema_of
 
 ORDERS = TableName.parse("sales.Orders")
 FIRST = schema_of({"id": "int64", "total": "decimal(9,2)", "made": "timestamp"}, ["id"], required=["id"])

@@ -4,10 +4,10 @@ import sqlalchemy as sa
 
 from app.domain.model.table import TableId
 from app.staging.tables.status import TableCounts, count_tables
-from tests.support.changes import update
 from tests.support.gateway_parts import registered, stage, typed
-from tests.support.ledger import Owned, owned_table, plan, publish
-from tests.support.schemas import schema_of
+from tests.support.postgres.ledger import Owned, owned_table, plan, publish
+from tests.support.samples.changes import update
+from tests.support.samples.schemas import schema_of
 
 
 def counts_of(engine: sa.Engine, table_id: TableId) -> TableCounts:

@@ -16,10 +16,10 @@ from app.staging.batches.batch import Receipt, TableMoved, TypedBatch
 from app.staging.batches.pending_request import TypeAlone, UntypedRequest
 from app.staging.batches.staged_blocks import read_payloads
 from app.staging.writer.group_commit import MANY, GroupCommit
-from tests.support import sql
-from tests.support.changes import update
 from tests.support.gateway_parts import inserts, registered, stage, typed
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.samples.changes import update
+from tests.support.samples.schemas import schema_of
 from tests.support.waiting import wait_until
 
 IDS = schema_of({"id": "int64"}, ["id"])

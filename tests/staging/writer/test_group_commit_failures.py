@@ -17,9 +17,9 @@ from app.staging.connection import database
 from app.staging.connection.database import open_engine
 from app.staging.writer.commit_verification import OpenTransaction, committed, open_transaction
 from app.staging.writer.group_commit import GroupCommit
-from tests.support import sql
 from tests.support.gateway_parts import inserts, registered, stage, typed
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.samples.schemas import schema_of
 
 HOLD_COUNTERS = "SELECT FROM mirrorgate.table_counters WHERE table_id = :table_id FOR UPDATE"
 

@@ -12,10 +12,10 @@ from app.staging.connection.database import open_engine
 from app.staging.writer import probe as writer_probe
 from app.staging.writer.group_commit import GroupCommit
 from app.staging.writer.probe import WriterProbe
-from tests.support import sql
 from tests.support.gateway_parts import inserts, registered, typed
-from tests.support.schemas import schema_of
-from tests.support.swallowing_proxy import SwallowingProxy, swallowing_proxy
+from tests.support.postgres import sql
+from tests.support.postgres.swallowing_proxy import SwallowingProxy, swallowing_proxy
+from tests.support.samples.schemas import schema_of
 
 NO_SPACE = """
     CREATE FUNCTION public.no_space() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -4,8 +4,8 @@ import sqlalchemy as sa
 
 from app.staging.tables.registry import list_tables
 from app.staging.tables.status import count_tables
-from tests.chaos.journal import Life
-from tests.chaos.oracle import Counts
+from tests.chaos.checks.journal import Life
+from tests.chaos.checks.oracle import Counts
 
 RECORDED = sa.text("""
     SELECT t.name, t.generation, c.recorded_file_number FROM mirrorgate.tables t

@@ -8,7 +8,7 @@ from typing import Final
 import psycopg
 import sqlalchemy as sa
 
-from tests.support.swallowing_proxy import swallowing_proxy
+from tests.support.postgres.swallowing_proxy import swallowing_proxy
 
 READ_ONLY_SECONDS: Final = 1.0
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
-from tests.chaos.oracle import Violation
+from tests.chaos.checks.oracle import Violation
 
 SCRATCH = "_scratchPad"
 

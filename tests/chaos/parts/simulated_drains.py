@@ -19,10 +19,10 @@ from app.landing.zone import LandingZone
 from app.staging.ledger.leases import renew_lease
 from spark_jobs.build_files import BuildPlace
 from spark_jobs.drain_cycle import DrainCycle
-from tests.chaos.building import builds_in_process
-from tests.chaos.failpoints import CONTAINED, failpoints
-from tests.chaos.faulty_zone import FaultyZone, Trouble, Troubles
-from tests.chaos.lost_mount import Mount
+from tests.chaos.faults.failpoints import CONTAINED, failpoints
+from tests.chaos.faults.faulty_zone import FaultyZone, Trouble, Troubles
+from tests.chaos.faults.lost_mount import Mount
+from tests.chaos.parts.building import builds_in_process
 
 END_LEASE: Final = sa.text("UPDATE mirrorgate.workers SET lease_until = clock_timestamp() WHERE worker_id = :worker_id")
 LEASE_SECONDS: Final = 600.0

@@ -11,7 +11,7 @@ from app.ingest import Replays
 from app.ingest.replay import ReplayedLetters
 from app.staging.batches.batch import Receipt
 from app.staging.batches.dead_letters import StoredLetter, list_letters, read_message
-from tests.support.gate import ADMIN, Gate
+from tests.support.ingest_harness import ADMIN, Gate
 
 
 def letters(engine: sa.Engine, table: str = "t", state: LetterState | None = None) -> list[StoredLetter]:

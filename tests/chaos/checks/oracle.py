@@ -11,8 +11,8 @@ from hashlib import sha256
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.chaos.journal import Journal, Life, Row, plain
-from tests.chaos.sight import SeenFile, SeenFolder
+from tests.chaos.checks.consumer_view import SeenFile, SeenFolder
+from tests.chaos.checks.journal import Journal, Life, Row, plain
 
 MARKER_COLUMN = "__rowMarker__"
 

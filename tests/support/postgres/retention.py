@@ -10,7 +10,7 @@ from app.domain.model.table import BatchSequence, Table
 from app.staging.batches.staged_blocks import read_payloads
 from app.staging.retention.payload_partitions import find_buckets
 from app.staging.retention.rounds import RetentionLimits, RetentionReport, run_retention
-from tests.support import sql
+from tests.support.postgres import sql
 
 AT_ONCE = RetentionLimits(keep_seconds=0, keep_bytes=2**40, quiet_seconds=0)
 """Everything is old as soon as it is there: each round closes the open bucket and drops it."""

@@ -22,12 +22,12 @@ from app.landing.landed_state import PROCESSED
 from app.local.embedded import PrivatePostgres
 from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import migrate
+from tests.chaos.checks.oracle import Violation
 from tests.chaos.history import Result
-from tests.chaos.oracle import Violation
-from tests.support import sql
-from tests.support.databases import clone_database, create_database, database_in
 from tests.support.gateway_parts import current, registered, stage_keys
-from tests.support.schemas import schema_of
+from tests.support.postgres import sql
+from tests.support.postgres.databases import clone_database, create_database, database_in
+from tests.support.samples.schemas import schema_of
 from tests.support.small_drain import publish_pending, small_drain
 
 TABLES: Final = ("a", "b", "c", "d")

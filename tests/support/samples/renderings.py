@@ -10,9 +10,9 @@ from app.formats.arcion.csv import CsvLayout, CsvMode, decode_arcion_csv
 from app.formats.arcion.messages import decode_arcion
 from app.formats.replicate.messages import decode_replicate
 from app.formats.replicate.versions import TableConversation
-from tests.support.messages import Message, arcion, data, metadata
-from tests.support.schemas import schema_of
-from tests.support.source_histories import TYPES, Event, Row, SourceTable, as_json, as_text
+from tests.support.samples.messages import Message, arcion, data, metadata
+from tests.support.samples.schemas import schema_of
+from tests.support.samples.source_histories import TYPES, Event, Row, SourceTable, as_json, as_text
 
 Rendering = Callable[[SourceTable, Sequence[Event]], Sequence[Change]]
 """Writes a transaction as a tool does, and decodes it."""

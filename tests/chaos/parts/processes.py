@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Final
 
 from app.settings import PREFIX
-from tests.chaos.api_process import run_api
-from tests.chaos.failpoints import POINTS
-from tests.chaos.light_drain import DATABASE_SECONDS, LEASE_SECONDS, DrainPlan, run_light_drain
+from tests.chaos.faults.failpoints import POINTS
+from tests.chaos.parts.api_process import run_api
+from tests.chaos.parts.light_drain import DATABASE_SECONDS, LEASE_SECONDS, DrainPlan, run_light_drain
 
 ADMIN_KEY: Final = f"mg_00c4a05c_{'k' * 43}"
 _fork_server = get_context("forkserver")
-_fork_server.set_forkserver_preload(["tests.chaos.light_drain", "tests.chaos.api_process"])
+_fork_server.set_forkserver_preload(["tests.chaos.parts.light_drain", "tests.chaos.parts.api_process"])
 
 
 class ApiProcess:

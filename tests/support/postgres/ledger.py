@@ -12,7 +12,7 @@ from app.staging.ledger.files import nominate, record_published
 from app.staging.ledger.leases import Claim, claim_table, renew_lease
 from app.staging.ledger.planning import plan_next_files
 from tests.support.gateway_parts import registered, stage_keys
-from tests.support.schemas import schema_of
+from tests.support.samples.schemas import schema_of
 
 ONE_BLOCK_A_FILE = FileLimits(payload_bytes=1, rows=1, max_delay_seconds=0)
 ALL_IN_ONE_FILE = FileLimits(payload_bytes=2**30, rows=2**30, max_delay_seconds=0)

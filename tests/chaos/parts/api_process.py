@@ -6,7 +6,7 @@ from pathlib import Path
 
 from app.main import serve
 from app.settings import Settings
-from tests.chaos.light_drain import end_with
+from tests.chaos.parts.light_drain import end_with
 
 
 def run_api(environment: Mapping[str, str], log: Path, parent: int) -> None:

@@ -29,9 +29,9 @@ from spark_jobs.build_files import BuildPlace
 from spark_jobs.drain import kept_lease
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_loop import Drain
-from tests.chaos.building import builds_in_process
-from tests.chaos.failpoints import failpoints
-from tests.chaos.faulty_zone import FaultyZone, Troubles
+from tests.chaos.faults.failpoints import failpoints
+from tests.chaos.faults.faulty_zone import FaultyZone, Troubles
+from tests.chaos.parts.building import builds_in_process
 
 LEASE_SECONDS: Final = 1.0
 POLL_SECONDS: Final = 0.1

@@ -14,7 +14,7 @@ from app.domain.rows.row_image import decode_image
 from app.staging.batches.batch import Receipt, TypedBatch
 from app.staging.tables.registry import schema_of_version
 from app.staging.writer.group_commit import GroupCommit
-from tests.support import sql
+from tests.support.postgres import sql
 
 COMPLETE: Final = TableOptions(partial_updates=PartialUpdates.COMPLETE)
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.landing.open_zone import ZonePlace
-from tests.chaos.oracle import Violation
-from tests.chaos.sight import PROCESSED, SeenFile, SeenFolder
+from tests.chaos.checks.consumer_view import PROCESSED, SeenFile, SeenFolder
+from tests.chaos.checks.oracle import Violation
 from tests.support.onelake.clients import place
 from tests.support.onelake.endpoint import OneLake, certificates, served
 from tests.support.onelake.faults import Effect, Fault, Faults
