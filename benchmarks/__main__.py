@@ -24,12 +24,21 @@ from rich.table import Table as Grid
 from app.errors import MirrorgateError
 from app.local.supervisor import stop_signals_interrupt
 from benchmarks.bench import Bench
-from benchmarks.comparison import compared, differing_settings
-from benchmarks.figure import BenchmarkFailed, Figure, readable
 from benchmarks.figures import NAMES, Measure, described_figures, find_figures
 from benchmarks.gateway import forget_settings
-from benchmarks.machine import CACHE, REPOSITORY, find_machine, find_versions
-from benchmarks.results import HEADINGS, Results, cells, markdown, missed, read_results, setting_lines, write_results
+from benchmarks.machine.description import CACHE, REPOSITORY, find_machine, find_versions
+from benchmarks.reports.comparison import compared, differing_settings
+from benchmarks.reports.figure import BenchmarkFailed, Figure, readable
+from benchmarks.reports.results import (
+    HEADINGS,
+    Results,
+    cells,
+    markdown,
+    missed,
+    read_results,
+    setting_lines,
+    write_results,
+)
 
 RESULTS: Final = REPOSITORY / "benchmarks" / "results"
 INTERRUPTED: Final = 130

@@ -24,9 +24,9 @@ from app.local.embedded import PrivatePostgres, find_java
 from app.settings import PREFIX
 from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import migrate
-from benchmarks.figure import BenchmarkFailed
-from benchmarks.processes import started
-from benchmarks.workloads import Workload
+from benchmarks.loads.workloads import Workload
+from benchmarks.machine.processes import started
+from benchmarks.reports.figure import BenchmarkFailed
 
 _READY_WITHIN: Final = 120.0
 _LOOK_EVERY: Final = 0.02

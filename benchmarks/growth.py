@@ -19,14 +19,14 @@ from app.domain.model.table import Table, TableState
 from app.local.supervisor import stop_signals_interrupt
 from app.staging.tables.registry import list_tables
 from benchmarks.bench import Bench
-from benchmarks.figure import BenchmarkFailed
 from benchmarks.gateway import Api, Gateway, forget_settings
-from benchmarks.growth_results import Growth, Point, Series, write_growth
-from benchmarks.load import load_on
-from benchmarks.machine import CACHE, REPOSITORY, find_machine, find_versions
-from benchmarks.plots import draw
-from benchmarks.staged_rows import registered, set_states, stage_rows
-from benchmarks.workloads import TableSpec, Workload, find_workload
+from benchmarks.loads.driver import load_on
+from benchmarks.loads.staged_rows import registered, set_states, stage_rows
+from benchmarks.loads.workloads import TableSpec, Workload, find_workload
+from benchmarks.machine.description import CACHE, REPOSITORY, find_machine, find_versions
+from benchmarks.reports.figure import BenchmarkFailed
+from benchmarks.reports.growth_results import Growth, Point, Series, write_growth
+from benchmarks.reports.plots import draw
 
 FILE: Final = REPOSITORY / "benchmarks" / "results" / "growth.json"
 CHANGES: Final = (10_000, 100_000, 1_000_000, 10_000_000)

@@ -5,7 +5,7 @@ from importlib import import_module
 from typing import Final, TypeAlias
 
 from benchmarks.bench import Bench
-from benchmarks.figure import Figure
+from benchmarks.reports.figure import Figure
 
 Measure: TypeAlias = Callable[[Bench], list[Figure]]
 

@@ -5,10 +5,10 @@ from itertools import chain
 from typing import Final
 
 from benchmarks.bench import Bench
-from benchmarks.figure import Figure, Goal, Measured
-from benchmarks.published import Drained, drain_paused
-from benchmarks.staged_rows import PER_BATCH, registered, stage_rows
-from benchmarks.workloads import TableSpec
+from benchmarks.ledger_query import Drained, drain_paused
+from benchmarks.loads.staged_rows import PER_BATCH, registered, stage_rows
+from benchmarks.loads.workloads import TableSpec
+from benchmarks.reports.figure import Figure, Goal, Measured
 
 ROWS: Final = 10_000_000
 FILES: Final = 160

@@ -4,11 +4,11 @@ from contextlib import ExitStack
 from typing import Final
 
 from benchmarks.bench import Bench
-from benchmarks.decoding import decoding_rate
-from benchmarks.figure import Figure, Goal, Measured
 from benchmarks.gateway import Api
-from benchmarks.load import Load, described, described_ceiling, load_on, send_at_once
-from benchmarks.workloads import find_workload
+from benchmarks.loads.decoding import decoding_rate
+from benchmarks.loads.driver import Load, described, described_ceiling, load_on, send_at_once
+from benchmarks.loads.workloads import find_workload
+from benchmarks.reports.figure import Figure, Goal, Measured
 
 CONNECTIONS: Final = 8
 

@@ -10,14 +10,14 @@ import msgspec
 from app.domain.model.table import Table, TableState
 from benchmarks.bench import Bench
 from benchmarks.costs import Costs
-from benchmarks.decoding import decoding_rate
-from benchmarks.figure import Figure, Measured, readable
 from benchmarks.gateway import Gateway
-from benchmarks.load import load_on
-from benchmarks.meter import Reading
-from benchmarks.published import drain_paused
-from benchmarks.staged_rows import registered, set_state, stage_rows
-from benchmarks.workloads import find_workload
+from benchmarks.ledger_query import drain_paused
+from benchmarks.loads.decoding import decoding_rate
+from benchmarks.loads.driver import load_on
+from benchmarks.loads.staged_rows import registered, set_state, stage_rows
+from benchmarks.loads.workloads import find_workload
+from benchmarks.machine.resource_usage import Reading
+from benchmarks.reports.figure import Figure, Measured, readable
 
 CONNECTIONS: Final = 8
 ROWS: Final = 4_000_000

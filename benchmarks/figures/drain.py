@@ -5,11 +5,11 @@ from itertools import chain
 from typing import Final
 
 from benchmarks.bench import Bench
-from benchmarks.figure import Figure, Goal, Measured
-from benchmarks.plain_drain import PlainOrder, plain_rate
-from benchmarks.published import drain_paused
-from benchmarks.staged_rows import registered, stage_rows
-from benchmarks.workloads import TableSpec
+from benchmarks.ledger_query import drain_paused
+from benchmarks.limits.plain_drain import PlainOrder, plain_rate
+from benchmarks.loads.staged_rows import registered, stage_rows
+from benchmarks.loads.workloads import TableSpec
+from benchmarks.reports.figure import Figure, Goal, Measured
 
 ROWS: Final = 20_000_000
 WARM_UP_ROWS: Final = 100_000

@@ -8,11 +8,11 @@ from typing import Final
 
 from app.local.embedded import find_java
 from benchmarks.bench import Bench, scratch_folder
-from benchmarks.figure import BenchmarkFailed, Figure, Goal, Measured, readable
+from benchmarks.competitors.runner import PeerOrder, find_peers, write_source
 from benchmarks.gateway import Gateway
-from benchmarks.load import load_on, send_at_once
-from benchmarks.peers.runner import PeerOrder, find_peers, write_source
-from benchmarks.workloads import find_workload
+from benchmarks.loads.driver import load_on, send_at_once
+from benchmarks.loads.workloads import find_workload
+from benchmarks.reports.figure import BenchmarkFailed, Figure, Goal, Measured, readable
 
 CORES: Final = 2
 API_PROCESSES: Final = 2

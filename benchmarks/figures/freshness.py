@@ -9,11 +9,11 @@ from typing import Final
 import httpx
 
 from benchmarks.bench import Bench
-from benchmarks.empty_job import empty_jobs
-from benchmarks.figure import BenchmarkFailed, Figure, Goal, Measured
 from benchmarks.gateway import Api, Gateway
-from benchmarks.load import percentile
-from benchmarks.workloads import Workload, find_workload
+from benchmarks.limits.empty_job import empty_jobs
+from benchmarks.loads.driver import percentile
+from benchmarks.loads.workloads import Workload, find_workload
+from benchmarks.reports.figure import BenchmarkFailed, Figure, Goal, Measured
 
 PER_SECOND: Final = 100
 JOBS: Final = 30

@@ -4,10 +4,10 @@ import time
 from typing import Final
 
 from benchmarks.bench import Bench
-from benchmarks.figure import Figure, Measured
-from benchmarks.load import described, load_on
-from benchmarks.staged_rows import registered, stage_rows
-from benchmarks.workloads import TableSpec, find_workload
+from benchmarks.loads.driver import described, load_on
+from benchmarks.loads.staged_rows import registered, stage_rows
+from benchmarks.loads.workloads import TableSpec, find_workload
+from benchmarks.reports.figure import Figure, Measured
 
 CONNECTIONS: Final = 4
 """Producers that load the table together."""

@@ -3,10 +3,10 @@
 from typing import Final
 
 from benchmarks.bench import Bench
-from benchmarks.figure import Figure, Goal, Measured, Of, readable
-from benchmarks.load import described, load_on
-from benchmarks.process_facts import resident
-from benchmarks.workloads import find_workload
+from benchmarks.loads.driver import described, load_on
+from benchmarks.loads.workloads import find_workload
+from benchmarks.machine.process_facts import resident
+from benchmarks.reports.figure import Figure, Goal, Measured, Of, readable
 
 CONNECTIONS: Final = 8
 

@@ -3,9 +3,9 @@
 from typing import Final
 
 from benchmarks.bench import Bench
-from benchmarks.figure import Figure, Goal, Measured
-from benchmarks.load import described, load_on
-from benchmarks.workloads import PARTIAL_ROWS, find_workload
+from benchmarks.loads.driver import described, load_on
+from benchmarks.loads.workloads import PARTIAL_ROWS, find_workload
+from benchmarks.reports.figure import Figure, Goal, Measured
 
 CONNECTIONS: Final = 4
 

@@ -5,10 +5,10 @@ from typing import Final
 
 from app.staging.retention.rounds import RetentionLimits, run_retention
 from benchmarks.bench import Bench
-from benchmarks.figure import BenchmarkFailed, Figure, Goal, Measured
 from benchmarks.gateway import Gateway
-from benchmarks.staged_rows import registered, stage_rows
-from benchmarks.workloads import TableSpec
+from benchmarks.loads.staged_rows import registered, stage_rows
+from benchmarks.loads.workloads import TableSpec
+from benchmarks.reports.figure import BenchmarkFailed, Figure, Goal, Measured
 
 ROWS: Final = 10_000_000
 AT_ONCE: Final = RetentionLimits(keep_seconds=0, keep_bytes=2**40, quiet_seconds=0)

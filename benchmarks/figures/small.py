@@ -3,9 +3,9 @@
 from typing import Final
 
 from benchmarks.bench import Bench
-from benchmarks.figure import Figure, Goal, Measured
-from benchmarks.load import described, described_ceiling, load_on
-from benchmarks.workloads import find_workload
+from benchmarks.loads.driver import described, described_ceiling, load_on
+from benchmarks.loads.workloads import find_workload
+from benchmarks.reports.figure import Figure, Goal, Measured
 
 CONNECTIONS: Final = 32
 

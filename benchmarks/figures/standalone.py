@@ -4,13 +4,13 @@ from itertools import chain
 from typing import Final
 
 from benchmarks.bench import Bench
-from benchmarks.figure import Figure, Measured
 from benchmarks.gateway import Gateway
-from benchmarks.process_facts import resident_below
-from benchmarks.published import Drained, drain_paused
-from benchmarks.staged_rows import PER_BATCH, registered, stage_rows
-from benchmarks.standalone_cluster import standalone_cluster
-from benchmarks.workloads import TableSpec
+from benchmarks.ledger_query import Drained, drain_paused
+from benchmarks.loads.staged_rows import PER_BATCH, registered, stage_rows
+from benchmarks.loads.workloads import TableSpec
+from benchmarks.machine.process_facts import resident_below
+from benchmarks.machine.standalone_cluster import standalone_cluster
+from benchmarks.reports.figure import Figure, Measured
 
 ROWS: Final = 4_000_000
 FILES: Final = 8

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import sqlalchemy as sa
 
 from benchmarks.bench import Bench
-from benchmarks.figure import Figure, Goal, Measured, Of
 from benchmarks.gateway import Gateway
-from benchmarks.staged_rows import registered, row_batch
-from benchmarks.workloads import FIRST_KEY, TABLES, TableSpec, find_workload
+from benchmarks.loads.staged_rows import registered, row_batch
+from benchmarks.loads.workloads import FIRST_KEY, TABLES, TableSpec, find_workload
+from benchmarks.reports.figure import Figure, Goal, Measured, Of
 
 PLAIN_FILES: Final = 200
 

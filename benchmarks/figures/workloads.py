@@ -3,11 +3,11 @@
 from typing import Final
 
 from benchmarks.bench import Bench
-from benchmarks.decoding import decoding_rate
-from benchmarks.figure import Figure, Measured
 from benchmarks.gateway import Api, Gateway
-from benchmarks.load import described, load_on
-from benchmarks.workloads import find_workload
+from benchmarks.loads.decoding import decoding_rate
+from benchmarks.loads.driver import described, load_on
+from benchmarks.loads.workloads import find_workload
+from benchmarks.reports.figure import Figure, Measured
 
 CONNECTIONS: Final = 32
 TITLES: Final = {

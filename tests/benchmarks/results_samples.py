@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import msgspec
 
 from benchmarks.costs import Costs
-from benchmarks.figure import Figure, Goal, Measured
-from benchmarks.growth_results import Growth, Point, Series
-from benchmarks.machine import Machine, Versions
-from benchmarks.results import Results
+from benchmarks.machine.description import Machine, Versions
+from benchmarks.reports.figure import Figure, Goal, Measured
+from benchmarks.reports.growth_results import Growth, Point, Series
+from benchmarks.reports.results import Results
 
 
 def figure(

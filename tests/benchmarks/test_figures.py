@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks.figure import Goal, Measured, Of, readable
-from benchmarks.load import percentile
+from benchmarks.loads.driver import percentile
+from benchmarks.reports.figure import Goal, Measured, Of, readable
 from tests.benchmarks.results_samples import figure
 
 

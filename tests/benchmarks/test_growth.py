@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.figure import BenchmarkFailed
-from benchmarks.growth_results import exponent, read_growth, write_growth
+from benchmarks.reports.figure import BenchmarkFailed
+from benchmarks.reports.growth_results import exponent, read_growth, write_growth
 from tests.benchmarks.results_samples import growth
 
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from app.client.http import GatewayClient
 from app.settings import Settings
-from benchmarks.figure import BenchmarkFailed
 from benchmarks.gateway import Api
-from benchmarks.load import empty_server, load_on
-from benchmarks.load_client import take_answer
-from benchmarks.workloads import WORKLOADS, find_workload
+from benchmarks.loads.client import take_answer
+from benchmarks.loads.driver import empty_server, load_on
+from benchmarks.loads.workloads import WORKLOADS, find_workload
+from benchmarks.reports.figure import BenchmarkFailed
 from tests.support.http.server import served
 
 KEY = "mg_0123abcd_" + "x" * 43

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.figure import BenchmarkFailed
-from benchmarks.process_facts import (
+from benchmarks.machine.process_facts import (
     children,
     cpu_seconds,
     descendants,
@@ -18,6 +17,7 @@ from benchmarks.process_facts import (
     resident_below,
     tree_cpu_seconds,
 )
+from benchmarks.reports.figure import BenchmarkFailed
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 

@@ -6,13 +6,21 @@ import msgspec
 import pytest
 
 from benchmarks.__main__ import parse_arguments
-from benchmarks.comparison import compared, differing_settings
-from benchmarks.figure import BenchmarkFailed, Goal
 from benchmarks.figures import NAMES
-from benchmarks.machine import find_machine, find_versions
-from benchmarks.obstacles import OBSTACLES
-from benchmarks.report import page
-from benchmarks.results import MISSED, caveats, markdown, markdown_table, one_notation, read_results, write_results
+from benchmarks.machine.description import find_machine, find_versions
+from benchmarks.reports.bottlenecks import OBSTACLES
+from benchmarks.reports.comparison import compared, differing_settings
+from benchmarks.reports.figure import BenchmarkFailed, Goal
+from benchmarks.reports.report import page
+from benchmarks.reports.results import (
+    MISSED,
+    caveats,
+    markdown,
+    markdown_table,
+    one_notation,
+    read_results,
+    write_results,
+)
 from tests.benchmarks.results_samples import figure, results
 
 

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from benchmarks.figure import BenchmarkFailed
-from benchmarks.sizing import BUSY, Sizing, find_costs, sizing_tables
+from benchmarks.reports.figure import BenchmarkFailed
+from benchmarks.reports.sizing import BUSY, Sizing, find_costs, sizing_tables
 from tests.benchmarks.results_samples import costs, figure, results
 
 

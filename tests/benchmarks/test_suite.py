@@ -9,8 +9,8 @@ from rich.console import Console
 
 from benchmarks.__main__ import INTERRUPTED, Suite
 from benchmarks.bench import Bench
-from benchmarks.figure import BenchmarkFailed, Figure
-from benchmarks.results import read_results
+from benchmarks.reports.figure import BenchmarkFailed, Figure
+from benchmarks.reports.results import read_results
 from tests.benchmarks.results_samples import figure
 from tests.support.processes import is_alive, started
 from tests.support.waiting import wait_until

@@ -9,12 +9,12 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.model.table import TableState
+from benchmarks.competitors import json_pandas
+from benchmarks.competitors.runner import write_source
 from benchmarks.figures.backlog import tenth_rates
-from benchmarks.peers import json_pandas
-from benchmarks.peers.runner import write_source
-from benchmarks.published import Drained, LedgerFile
-from benchmarks.staged_rows import registered, stage_rows
-from benchmarks.workloads import TableSpec, find_workload
+from benchmarks.ledger_query import Drained, LedgerFile
+from benchmarks.loads.staged_rows import registered, stage_rows
+from benchmarks.loads.workloads import TableSpec, find_workload
 from tests.support.gateway_parts import current
 from tests.support.postgres import sql
 

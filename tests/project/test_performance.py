@@ -1,19 +1,19 @@
 """docs/performance.md and docs/sizing.md say what the committed benchmark results say."""
 
-from benchmarks.figure import Goal
-from benchmarks.report import PAGE, REFERENCE_SIZING, SIZING_PAGE, committed_page, page, sizing_page
-from benchmarks.results import read_results
+from benchmarks.reports.figure import Goal
+from benchmarks.reports.report import PAGE, REFERENCE_SIZING, SIZING_PAGE, committed_page, page, sizing_page
+from benchmarks.reports.results import read_results
 from tests.benchmarks.results_samples import figure, growth, results
 
 
 def test_the_page_is_what_the_committed_results_render() -> None:
     written = PAGE.read_text(encoding="utf-8") if PAGE.exists() else None
-    assert written == committed_page(), "run `python -m benchmarks.report`"
+    assert written == committed_page(), "run `python -m benchmarks.reports.report`"
 
 
 def test_the_tables_of_the_sizing_page_are_what_the_committed_results_give() -> None:
     written = SIZING_PAGE.read_text(encoding="utf-8")
-    assert written == sizing_page(written, read_results(REFERENCE_SIZING)), "run `python -m benchmarks.report`"
+    assert written == sizing_page(written, read_results(REFERENCE_SIZING)), "run `python -m benchmarks.reports.report`"
 
 
 def test_the_page_has_each_figure_beside_its_limit_with_machine_and_commit() -> None:

@@ -9,8 +9,8 @@ import pytest
 import sqlalchemy as sa
 
 from app.settings import PREFIX
-from benchmarks.processes import started
-from benchmarks.standalone_cluster import standalone_cluster
+from benchmarks.machine.processes import started
+from benchmarks.machine.standalone_cluster import standalone_cluster
 from spark_jobs.spark.session import spark_options
 from tests.support.gateway_parts import landed_keys, registered, stage_keys
 from tests.support.postgres import sql

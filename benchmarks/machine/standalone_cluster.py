@@ -13,8 +13,8 @@ from typing import Final
 import pyspark
 
 from app.local.embedded import find_java
-from benchmarks.figure import BenchmarkFailed
-from benchmarks.processes import started, stop
+from benchmarks.machine.processes import started, stop
+from benchmarks.reports.figure import BenchmarkFailed
 
 SPARK_HOME: Final = Path(pyspark.__file__).parent
 _READY_WITHIN: Final = 60.0

@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
-from benchmarks.figure import BenchmarkFailed
-from benchmarks.machine import REPOSITORY
+from benchmarks.machine.description import REPOSITORY
+from benchmarks.reports.figure import BenchmarkFailed
 
 _STOP_WITHIN: Final = 20.0
 

@@ -1,13 +1,13 @@
-"""Drawing growth: `python -m benchmarks.plots FILE FOLDER` with matplotlib, in an environment of its own."""
+"""Drawing growth: `python -m benchmarks.reports.plots FILE FOLDER` with matplotlib, in an environment of its own."""
 
 import sys
 from pathlib import Path
 from typing import Final
 
-from benchmarks.growth_results import Series, read_growth
-from benchmarks.machine import REPOSITORY
-from benchmarks.own_environment import own_environment
-from benchmarks.processes import run_to_end
+from benchmarks.machine.description import REPOSITORY
+from benchmarks.machine.processes import run_to_end
+from benchmarks.machine.venv import own_environment
+from benchmarks.reports.growth_results import Series, read_growth
 
 MATPLOTLIB: Final = "matplotlib==3.11.2"
 DOCS: Final = REPOSITORY / "docs"
@@ -20,7 +20,7 @@ def plot_name(series: Series) -> str:
 def draw(file: Path, folder: Path = DOCS) -> list[Path]:
     """Write one SVG per series of a growth file. Raises BenchmarkFailed when matplotlib cannot be installed."""
     python = own_environment("plots", [MATPLOTLIB, "msgspec"])
-    run_to_end("drawing", [str(python), "-m", "benchmarks.plots", str(file), str(folder)])
+    run_to_end("drawing", [str(python), "-m", "benchmarks.reports.plots", str(file), str(folder)])
     return [folder / plot_name(series) for series in read_growth(file).series]
 
 

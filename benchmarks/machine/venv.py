@@ -4,9 +4,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.figure import BenchmarkFailed
-from benchmarks.machine import CACHE
-from benchmarks.processes import run_to_end
+from benchmarks.machine.description import CACHE
+from benchmarks.machine.processes import run_to_end
+from benchmarks.reports.figure import BenchmarkFailed
 
 
 def own_environment(name: str, packages: Sequence[str]) -> Path:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from benchmarks.figure import BenchmarkFailed
+from benchmarks.reports.figure import BenchmarkFailed
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 

@@ -1,4 +1,4 @@
-"""The limit of draining: `python -m benchmarks.plain_drain`, one process, one loop, no guarantee.
+"""The limit of draining: `python -m benchmarks.limits.plain_drain`, one process, one loop, no guarantee.
 
 It reads the same payloads from Postgres and writes the same Parquet files with the same settings: without fsync,
 digests, a ledger, or a file's name being its turn.
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.landing.parquet_file import DICTIONARY_BYTES, ROW_GROUP_BYTES
-from benchmarks.processes import run_to_end
+from benchmarks.machine.processes import run_to_end
 
 
 class PlainOrder(msgspec.Struct, frozen=True):
@@ -83,7 +83,7 @@ def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]
 def plain_rate(order: PlainOrder) -> float:
     """Rows a second of the plain loop, in a process of its own that is warm before its clock runs."""
     said = run_to_end(
-        "the plain loop", [sys.executable, "-m", "benchmarks.plain_drain"], given=msgspec.json.encode(order)
+        "the plain loop", [sys.executable, "-m", "benchmarks.limits.plain_drain"], given=msgspec.json.encode(order)
     )
     return float(said)
 

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.report`: writes docs/performance.md and the tables of docs/sizing.md from committed results.
+"""`python -m benchmarks.reports.report`: writes docs/performance.md and the tables of docs/sizing.md from committed results.
 
 With files it first makes them the committed ones: results of the suite with --results, of the growth with --growth,
 results with the figure `costs` for the sizing with --sizing.
@@ -10,20 +10,28 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from benchmarks.figure import BenchmarkFailed
-from benchmarks.growth_results import Growth, Series, read_growth
-from benchmarks.machine import REPOSITORY
-from benchmarks.plots import draw, plot_name
-from benchmarks.results import Results, caveats, detail_lines, markdown_table, missed, read_results, setting_lines
-from benchmarks.sizing import find_costs, sizing_tables
+from benchmarks.machine.description import REPOSITORY
+from benchmarks.reports.figure import BenchmarkFailed
+from benchmarks.reports.growth_results import Growth, Series, read_growth
+from benchmarks.reports.plots import draw, plot_name
+from benchmarks.reports.results import (
+    Results,
+    caveats,
+    detail_lines,
+    markdown_table,
+    missed,
+    read_results,
+    setting_lines,
+)
+from benchmarks.reports.sizing import find_costs, sizing_tables
 
 REFERENCE: Final = REPOSITORY / "benchmarks" / "results" / "reference.json"
 REFERENCE_GROWTH: Final = REPOSITORY / "benchmarks" / "results" / "reference-growth.json"
 REFERENCE_SIZING: Final = REPOSITORY / "benchmarks" / "results" / "reference-sizing.json"
 PAGE: Final = REPOSITORY / "docs" / "performance.md"
 SIZING_PAGE: Final = REPOSITORY / "docs" / "sizing.md"
-BEGIN: Final = "<!-- Written by `python -m benchmarks.report`. -->\n"
-END: Final = "<!-- End of what `python -m benchmarks.report` wrote. -->\n"
+BEGIN: Final = "<!-- Written by `python -m benchmarks.reports.report`. -->\n"
+END: Final = "<!-- End of what `python -m benchmarks.reports.report` wrote. -->\n"
 
 _BEFORE: Final = """\
 # Performance
@@ -93,7 +101,7 @@ def sizing_page(text: str, results: Results) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.reports.report", description=__doc__)
     parser.add_argument("--results", type=Path, metavar="FILE", help="results to commit, from now on")
     parser.add_argument("--growth", type=Path, metavar="FILE", help="growth to commit, from now on")
     parser.add_argument("--sizing", type=Path, metavar="FILE", help="results to reckon sizes from, from now on")

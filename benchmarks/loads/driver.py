@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from benchmarks.figure import BenchmarkFailed, readable
-from benchmarks.load_client import Order, Sent, Target
-from benchmarks.processes import started
+from benchmarks.loads.client import Order, Sent, Target
+from benchmarks.machine.processes import started
+from benchmarks.reports.figure import BenchmarkFailed, readable
 
 Answer = TypeVar("Answer")
 
@@ -53,7 +53,7 @@ def load_on(url: str, key: str, workload: str, connections: int, *, pipelined: i
     """A load generator in a process of its own; it ends with the block."""
     parts = urlsplit(url)
     target = Target(str(parts.hostname), int(parts.port or 80), key, workload, connections, pipelined)
-    command = [sys.executable, "-m", "benchmarks.load_client"]
+    command = [sys.executable, "-m", "benchmarks.loads.client"]
     with started("load", command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         process.stdin.write(msgspec.json.encode(target) + b"\n")
@@ -71,7 +71,7 @@ def send_at_once(loads: Sequence[Load], seconds: float) -> list[Sent]:
 @contextmanager
 def empty_server() -> Iterator[str]:
     """The address of a server that answers every request at once without looking at it."""
-    with started("sink", [sys.executable, "-m", "benchmarks.empty_server"], stdout=subprocess.PIPE) as process:
+    with started("sink", [sys.executable, "-m", "benchmarks.limits.empty_server"], stdout=subprocess.PIPE) as process:
         yield f"http://127.0.0.1:{_read(process, int)}"
 
 

@@ -1,4 +1,4 @@
-"""The load generator's process: `python -m benchmarks.load_client`, driven by `benchmarks.load` over pipes.
+"""The load generator's process: `python -m benchmarks.loads.client`, driven by `benchmarks.loads.driver` over pipes.
 
 Requests are made before the clock runs; then each connection sends the next one as soon as its last answer is there,
 over raw sockets on uvloop. Nothing of an answer is looked at but its status and length.
@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 import uvloop
 
-from benchmarks.workloads import find_workload
+from benchmarks.loads.workloads import find_workload
 
 
 class Target(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.empty_server`: answers every request at once; prints its port. Ends with its parent."""
+"""`python -m benchmarks.limits.empty_server`: answers every request at once; prints its port. Ends with its parent."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""The limit of freshness: Spark jobs of the drain's kind that build nothing, `python -m benchmarks.empty_job`.
+"""The limit of freshness: Spark jobs of the drain's kind that build nothing, `python -m benchmarks.limits.empty_job`.
 
 Prints one line when the session is warm, and for each line that it reads the median seconds of so many jobs.
 """
@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from app.local.embedded import find_java
 from app.observability.telemetry import configure_logging
 from app.settings import Settings
-from benchmarks.figure import BenchmarkFailed
-from benchmarks.processes import started
+from benchmarks.machine.processes import started
+from benchmarks.reports.figure import BenchmarkFailed
 from spark_jobs.spark.session import running_spark
 
 
@@ -47,7 +47,7 @@ def empty_jobs(folder: Path, environment: dict[str, str]) -> Iterator[EmptyJobs]
     """The session lives as long as the block."""
     pipe = subprocess.PIPE
     java = {"JAVA_HOME": str(find_java(folder, environment))}
-    command = [sys.executable, "-m", "benchmarks.empty_job"]
+    command = [sys.executable, "-m", "benchmarks.limits.empty_job"]
     with started("spark", command, environment=java, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
         yield EmptyJobs(process)
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from benchmarks.figure import Figure
+from benchmarks.reports.figure import Figure
 
 OBSTACLES: Final[Mapping[str, str]] = {
     "bulk": (

@@ -9,7 +9,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from benchmarks.messages import (
+from benchmarks.loads.messages import (
     arcion_insert,
     arcion_update,
     column_names,

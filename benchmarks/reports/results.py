@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from benchmarks.figure import BenchmarkFailed, Figure, Measured, readable
-from benchmarks.machine import Machine, Versions
-from benchmarks.obstacles import obstacle_lines
+from benchmarks.machine.description import Machine, Versions
+from benchmarks.reports.bottlenecks import obstacle_lines
+from benchmarks.reports.figure import BenchmarkFailed, Figure, Measured, readable
 
 
 class Results(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from app.staging.batches.batch import TypedBatch
 from app.staging.tables.operations import set_publishing
 from app.staging.tables.registration import register_table
 from app.staging.writer.group_commit import GroupCommit
-from benchmarks.workloads import FIRST_KEY, TableSpec
+from benchmarks.loads.workloads import FIRST_KEY, TableSpec
 
 PER_BATCH: Final = 1_000
 _IN_FLIGHT: Final = 4

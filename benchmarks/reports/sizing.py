@@ -7,8 +7,8 @@ from typing import Final
 
 from app.settings import Settings
 from benchmarks.costs import Costs
-from benchmarks.figure import BenchmarkFailed, Figure, readable
-from benchmarks.results import Results, caveats, one_notation, setting_lines
+from benchmarks.reports.figure import BenchmarkFailed, Figure, readable
+from benchmarks.reports.results import Results, caveats, one_notation, setting_lines
 from spark_jobs.drain_cycle import FILES_PER_ROUND
 
 RATE: Final = 1_000_000

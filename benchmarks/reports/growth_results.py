@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.figure import BenchmarkFailed
-from benchmarks.machine import Machine, Versions
+from benchmarks.machine.description import Machine, Versions
+from benchmarks.reports.figure import BenchmarkFailed
 
 
 class Point(msgspec.Struct, frozen=True):

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from benchmarks.figure import Figure
-from benchmarks.results import Results
+from benchmarks.reports.figure import Figure
+from benchmarks.reports.results import Results
 
 
 @dataclass(frozen=True, slots=True)

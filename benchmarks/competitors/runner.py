@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from benchmarks.own_environment import own_environment
-from benchmarks.processes import run_to_end
-from benchmarks.workloads import Workload
+from benchmarks.loads.workloads import Workload
+from benchmarks.machine.processes import run_to_end
+from benchmarks.machine.venv import own_environment
 
 DLT: Final = "dlt[filesystem,parquet]==1.31.0"
 CHANGES_PER_FILE: Final = 8_000
@@ -36,7 +36,7 @@ class Peer:
     def rate(self, order: PeerOrder, environment: Mapping[str, str]) -> float:
         """Changes a second. Raises BenchmarkFailed when the program fails, or cannot be installed."""
         python = own_environment(self.module, self.packages) if self.packages else sys.executable
-        command = [str(python), "-m", f"benchmarks.peers.{self.module}"]
+        command = [str(python), "-m", f"benchmarks.competitors.{self.module}"]
         said = run_to_end(self.name, command, given=msgspec.json.encode(order), environment=environment)
         return float(said.split()[-1])
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from benchmarks.gateway import Gateway
-from benchmarks.process_facts import tree_cpu_seconds
+from benchmarks.machine.process_facts import tree_cpu_seconds
 
 SELECT_LOG_BYTES = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8"
 

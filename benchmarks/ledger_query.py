@@ -5,7 +5,7 @@ from datetime import datetime
 
 from app.domain.model.table import Table, TableState
 from benchmarks.gateway import Gateway
-from benchmarks.staged_rows import set_state
+from benchmarks.loads.staged_rows import set_state
 
 SELECT_FILES = """
     SELECT first_sequence, last_sequence, row_count, published_at FROM mirrorgate.landing_files

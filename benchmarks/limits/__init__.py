@@ -1,0 +1,1 @@
+"""What a figure is set beside: programs that do the least possible work."""

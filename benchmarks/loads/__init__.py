@@ -1,0 +1,1 @@
+"""What is sent: workloads, messages, and the load generator's process."""

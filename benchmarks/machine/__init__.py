@@ -1,0 +1,1 @@
+"""The machine, the processes and what they use."""

@@ -1,0 +1,1 @@
+"""Results, their comparison, and the pages written from them."""
