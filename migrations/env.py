@@ -1,4 +1,4 @@
-"""Alembic's environment: runs the revisions on the connection that `app.staging.connection.schema_revision.migrate` opened."""
+"""Alembic's environment: runs the revisions on the connection that `schema_revision.migrate` opened."""
 
 from alembic import context
 

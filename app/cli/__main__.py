@@ -10,7 +10,7 @@ _INTERRUPTED: Final = 130
 def main() -> NoReturn:
     """Run the command line. The imports take the first second, and Ctrl-C may come then, too."""
     try:
-        from app.cli import main as run
+        from app.cli.main import main as run
 
         run()
     except KeyboardInterrupt:
@@ -18,3 +18,7 @@ def main() -> NoReturn:
         sys.exit(_INTERRUPTED)
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the interpreter's own end takes a moment, too
+
+
+if __name__ == "__main__":
+    main()

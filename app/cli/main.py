@@ -14,7 +14,7 @@ from app.cli.keys import audit, keys
 from app.cli.landing_zone import landing_zone
 from app.cli.processes import api, drain, list_settings, migrate, up
 from app.cli.send import send
-from app.cli.tables import verify as cli_verify  # noqa: F401  # they add their commands to `tables`
+from app.cli.tables import manifest, operations, release, verify  # noqa: F401  # they add their commands to `tables`
 from app.errors import Code, MirrorgateError
 from app.errors.catalogue import CATALOGUE
 

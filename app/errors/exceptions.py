@@ -10,17 +10,6 @@ from dataclasses import dataclass
 from app.errors.catalogue import CATALOGUE
 from app.errors.codes import Code, Kind
 
-__all__ = [
-    "Code",
-    "InvariantBroken",
-    "Kind",
-    "MirrorgateError",
-    "Misconfigured",
-    "Problem",
-    "RejectedInput",
-    "TemporarilyUnavailable",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Problem:

@@ -1,4 +1,6 @@
-"""`python -m benchmarks.reports.report`: writes docs/performance.md and the tables of docs/sizing.md from committed results.
+"""Write docs/performance.md and the tables of docs/sizing.md from the committed results.
+
+Run it as `python -m benchmarks.reports.report`.
 
 With files it first makes them the committed ones: results of the suite with --results, of the growth with --growth,
 results with the figure `costs` for the sizing with --sizing.

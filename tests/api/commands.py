@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from app import cli
+from app.cli import main as cli
 from app.domain.arrow.payload import decode_payload
 from tests.api.calls import ADMIN_KEY, insert
 from tests.support.gateway_parts import current

@@ -110,13 +110,14 @@ def test_up_on_the_landing_zone_of_another_gateway_starts_nothing(database_url: 
 def test_retries_on_the_way_are_no_part_of_the_json(tmp_path: Path) -> None:
     program = """
 import sys, typer
-from app import cli_doctor, doctor
+from app.checks import preflight
+from app.cli import doctor
 from app.landing.local_zone import LocalZone
 def noisy(place):
-    doctor.log.info("storage_retry", detail="x")
+    preflight.log.info("storage_retry", detail="x")
     return LocalZone(__import__("pathlib").Path(place.location))
-doctor.open_zone = noisy
-typer.run(cli_doctor.doctor)
+preflight.open_zone = noisy
+typer.run(doctor.doctor)
 """
     command = [sys.executable, "-c", program, "--json", "--landing-zone", str(tmp_path), "--data-dir", str(tmp_path)]
     ran = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60)

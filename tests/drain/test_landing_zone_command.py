@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from app import cli
 from app.checks.preflight import examine
+from app.cli import main as cli
 from app.domain.preflight.finding import Outcome
 from app.landing.open_zone import ZonePlace
 from app.staging.ledger.landing_zone import present_zone

@@ -66,7 +66,8 @@ def test_a_log_that_cannot_be_written_stops_nobody(tmp_path: Path) -> None:
         assert run(log, "print('x' * 3_000_000)") == 0
     script = (
         "import os, sys; r, w = os.pipe(); os.close(r); os.dup2(w, 2);"
-        "from app.settings import Settings; from app.observability.telemetry import configure_logging; import structlog;"
+        "from app.settings import Settings; from app.observability.telemetry import configure_logging;"
+        "import structlog;"
         "configure_logging(Settings.model_construct()); structlog.get_logger().info('nobody reads this'); os._exit(7)"
     )
     assert subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, check=False).returncode == 7

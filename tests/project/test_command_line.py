@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from app import cli
-from app.cli import app
+from app.cli import main as cli
+from app.cli.main import app
 from app.domain.access.api_key import ApiKey
 from app.errors import Code, RejectedInput
 from app.local.embedded import PrivatePostgres
@@ -60,7 +60,7 @@ def test_migrate_says_what_it_did(postgres: PrivatePostgres) -> None:
     assert said == [f"database: r0009 -> {program_revision()}", f"database: up to date: {program_revision()}"]
 
 
-@pytest.mark.parametrize("module", ["app.cli", "app.local.up"])
+@pytest.mark.parametrize("module", ["app.cli.main", "app.local.up"])
 def test_ctrl_c_while_the_program_imports_shows_no_traceback(module: str) -> None:
     """The real entry point of `mirrorgate up`, interrupted when it imports this module."""
     program = f"""
@@ -102,6 +102,6 @@ def test_an_unknown_table_is_answered_with_commands(
 
 def test_help_waits_for_no_heavy_import() -> None:
     heavy = {"alembic", "pyarrow", "pydantic_settings", "sqlalchemy"}
-    script = f"import sys, app.cli; print(*sorted({heavy!r} & {{*sys.modules}}))"
+    script = f"import sys, app.cli.main; print(*sorted({heavy!r} & {{*sys.modules}}))"
     ran = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert ran.stdout == "\n"

@@ -10,7 +10,7 @@ import typer.main
 import yaml
 from sqlalchemy import make_url
 
-from app.cli import app as command_line
+from app.cli.main import app as command_line
 from app.domain.access.api_key import ApiKey
 from app.errors import Code, Misconfigured
 from app.settings import PREFIX, Settings

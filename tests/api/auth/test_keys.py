@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from app.api.auth.authenticator import CACHE_SECONDS, TRY_AGAIN_SECONDS, Authenticator
-from app.cli import app
+from app.cli.main import app
 from app.domain.access.api_key import format_key, hash_secret
 from app.domain.access.rights import Credential, Grant, Right
 from app.errors import Code

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from app.api.middleware.rate_limits import KeyMeter, RateLimiter
 from app.api.middleware.request_facts import RequestFacts
-from app.cli import app
+from app.cli.main import app
 from app.domain.access.rate_limit import RateLimits
 from app.domain.access.rights import Credential
 from app.errors import Code, TemporarilyUnavailable

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
-from app.cli import app
+from app.cli.main import app
 from app.domain.model.table import Generation
 from app.errors import Code
 from app.staging.ledger.quarantine_release import quarantined_by, release_if_still

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import typer
 
-from app.cli import app
+from app.cli.main import app
 from tests.client.send.fake_gateway import FakeGateway, accepts, answer, fake_gateway, refuses
 from tests.support.processes import REPOSITORY, started
 

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
-from app.cli import app
+from app.cli.main import app
 from app.domain.access.api_key import hash_secret
 from app.domain.arrow.payload import payload_digest
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
