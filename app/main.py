@@ -23,13 +23,15 @@ from uvicorn.supervisors import Multiprocess
 
 from app.api.auth.authenticator import AuthenticatedBodies, Authenticator
 from app.api.auth.tokens import token_verifier
+from app.api.cached_answer import CachedAnswer
 from app.api.gateway import Gateway
+from app.api.limits.body_semaphore import Turns
+from app.api.limits.memory_budget import Allowance, MemoryBudget
+from app.api.limits.rate_limits import RateLimiter
 from app.api.middleware.admission import Admission
 from app.api.middleware.body_limit import BodyLimit
-from app.api.middleware.body_semaphore import Turns
+from app.api.middleware.error_handlers import install_problem_handlers
 from app.api.middleware.fast_dispatch import DirectRoutes
-from app.api.middleware.memory_budget import Allowance, MemoryBudget
-from app.api.middleware.rate_limits import RateLimiter
 from app.api.middleware.request_log import RequestLog
 from app.api.middleware.upload_timeout import Pace, SlowBodies
 from app.api.middleware.well_formed_url import WellFormedUrl
@@ -46,8 +48,8 @@ from app.api.routes import releases as release_routes
 from app.api.routes import schemas as schema_routes
 from app.api.routes import table_operations as table_admin_routes
 from app.api.routes import tables as table_routes
+from app.api.schemas.probes import GatewayStatusModel
 from app.api.server.http_protocol import BoundedHttpProtocol
-from app.api.server.problem_responses import install_problem_handlers
 from app.domain.access.rate_limit import RateLimits
 from app.domain.preflight.finding import Outcome
 from app.domain.publication.backlog import BacklogLimit
@@ -56,10 +58,10 @@ from app.ingest import BacklogWatch, Ingest
 from app.lean_imports import leave_out_pandas
 from app.local.child_process import exit_with_parent, run_process
 from app.local.locked_tempdir import temporary_folder
-from app.local.start_checks import check_memory, check_serving, free_port
 from app.observability.resource_watch import ResourceWatch, memory_limit, raise_descriptor_limit
 from app.observability.telemetry import configure_logging
 from app.settings import LOOPBACK, Settings, unknown_variables
+from app.settings.start_checks import check_memory, check_serving, free_port
 from app.staging.access.api_keys import count_valid_keys
 from app.staging.access.audit_writer import AccessJournal
 from app.staging.connection.database import driver_url, open_engine, pin_marker_position, translated_errors
@@ -104,7 +106,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         )
         backlog = BacklogWatch(watching, *_backlog_limits(settings))
         ingest = Ingest(engine, group_commit, settings.marker_first, backlog)
-        writer, statusz = WriterProbe(group_commit), probe_routes.StatusProbe()
+        writer, statusz = WriterProbe(group_commit), CachedAnswer[GatewayStatusModel]()
         app.state.gateway = Gateway(settings, engine, authenticator, journal, ingest, writer, statusz, staged)
         wake.start()
         group_commit.start()

@@ -28,7 +28,7 @@ from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, Table
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
-from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.landing_rows import RowRules, landing_rows
 from app.domain.rows.row_image import StoredImage
 from app.local.embedded import PrivatePostgres
 from app.staging.batches.batch import TypedBatch
@@ -73,7 +73,7 @@ def registered(engine: sa.Engine, name: str) -> Table:
 
 def typed_batches(table: Table, rows: int, per_batch: int, operation: Operation) -> list[TypedBatch]:
     return [
-        TypedBatch(table, landing_rows(changes(first, per_batch, operation), table.row_rules))
+        TypedBatch(table, landing_rows(changes(first, per_batch, operation), RowRules.of(table)))
         for first in range(0, rows, per_batch)
     ]
 

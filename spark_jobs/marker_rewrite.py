@@ -18,7 +18,7 @@ from app.landing.publish import Scratch
 from app.landing.zone import LandingZone, PathKind
 from app.staging.connection.database import Engine
 from app.staging.ledger.files import LedgerEntry, list_files, recorded_number
-from app.staging.ledger.quarantine_release import end_marker_rewrite, is_marker_to_be_rewritten
+from app.staging.tables.quarantine_release import end_marker_rewrite, is_marker_to_be_rewritten
 
 log = structlog.get_logger()
 

@@ -6,7 +6,7 @@ from typing import Final
 from app.api.server.problem_responses import STATUS
 from app.errors import Kind
 from app.errors.catalogue import CATALOGUE
-from app.settings import settings_table
+from app.settings.model import settings_table
 from tools.change_codes import change_codes_table
 
 DOCS: Final = Path(__file__).resolve().parents[1] / "docs"

@@ -2,20 +2,19 @@
 
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from fastapi import Depends, Request
 
 from app.api.auth.authenticator import Authenticator
+from app.api.cached_answer import CachedAnswer
+from app.api.schemas.probes import GatewayStatusModel
 from app.domain.model.input_limits import InputLimits
 from app.ingest import Ingest
 from app.settings import Settings
 from app.staging.access.audit_writer import AccessJournal
 from app.staging.connection.database import Engine
 from app.staging.writer.probe import WriterProbe
-
-if TYPE_CHECKING:
-    from app.api.routes.probes import StatusProbe
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,7 @@ class Gateway:
     journal: AccessJournal
     ingest: Ingest
     writer: WriterProbe
-    statusz: "StatusProbe"
+    statusz: CachedAnswer[GatewayStatusModel]
     staged: threading.Event
     """Set after a commit that the drain should look at soon."""
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 
-from app.cli.extras import require_extras
+from app.extras import require_extras
 
 _HOME: Final = Path(".mirrorgate")
 _INTERRUPTED: Final = 130

@@ -11,10 +11,10 @@ import typer
 from rich.console import Console
 
 from app.cli.common import AsJson, DataDir, Key, Url
+from app.cli.send_report import described, grid, interruption, summary
 from app.client.chunking.parts import Limits
 from app.client.http import GatewayClient
 from app.client.send.folder import UNFINISHED_NAMES, Folder, Order
-from app.client.send.report import described, grid, interruption, summary
 from app.client.send.run import Run
 from app.client.send.source import Source, SourceFormat
 from app.client.send.watch import Watch

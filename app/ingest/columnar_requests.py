@@ -15,6 +15,7 @@ from app.domain.model.source_name import SourceName
 from app.domain.model.table import Table
 from app.domain.model.table_options import NewColumns, PartialUpdates, SourceOrder
 from app.domain.rows.columnar_rows import landing_rows_of_plain
+from app.domain.rows.landing_rows import RowRules
 from app.formats.arcion.columnar import PlainBody, decode_plain, rows_of_plain
 from app.ingest.decoded import Decoded
 from app.ingest.table_cache import NotRemembered, TableDirectory
@@ -97,7 +98,7 @@ def _batches(table: Table, bodies: Sequence[PlainBody]) -> Sequence[TypedBatch |
 
 def _typed(table: Table, bodies: Sequence[PlainBody]) -> list[TypedBatch] | None:
     """One batch for each body, None where one of them is not plain, or holds a value that does not fit."""
-    rules = table.row_rules
+    rules = RowRules.of(table)
     rows = rows_of_plain(bodies, table.schema.names, table.schema.key_columns, rules.fillable)
     landing = landing_rows_of_plain(rows, rules) if rows else None
     if landing is None:

@@ -10,6 +10,7 @@ from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.domain.model.names import TableName
 from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.source_name import SourceName
+from app.domain.rows.landing_rows import RowRules
 from app.domain.rows.snapshot_rows import snapshot_rows
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.formats.arrow.stream import decode_arrow_stream
@@ -53,4 +54,4 @@ class ArrowLoad:
         if not table.state.accepts_changes:
             raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
         given = decode_arrow_stream(self.body, self.limits)
-        return TypedBatch(table, snapshot_rows(given, table.row_rules, self.limits.value_bytes, self.hold))
+        return TypedBatch(table, snapshot_rows(given, RowRules.of(table), self.limits.value_bytes, self.hold))

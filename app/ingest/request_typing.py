@@ -17,7 +17,7 @@ from app.domain.model.source_routing import case_detail, is_named
 from app.domain.model.table import Table, TableId
 from app.domain.model.table_options import DeadLetters, SourceOrder
 from app.domain.model.table_schema import TableSchema
-from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.landing_rows import RowRules, landing_rows
 from app.domain.rows.schema_needs import needed_schema
 from app.domain.rows.source_order import in_source_order
 from app.errors import Code, Problem, RejectedInput
@@ -209,7 +209,7 @@ def _typed(decoded: Decoded, routed: _Routed, admit: Admit) -> TypedRequest:
                 schema = needed_schema(changes, table)
                 if schema != table.schema:
                     needs.append((table, schema))
-                rows = landing_rows(changes, replace(table.row_rules, schema=schema))
+                rows = landing_rows(changes, replace(RowRules.of(table), schema=schema))
                 batches.append(TypedBatch(replace(table, schema=schema), rows, advances))
         except RejectedInput as error:
             found = error.problems or [Problem(error.code, error.detail)]

@@ -25,12 +25,12 @@ from app.local import supervisor
 from app.local.child_process import refusal_among
 from app.local.embedded import DataDirectory, PrivatePostgres, find_java
 from app.local.log_files import ChildLog, RotatingFile, Rotation
-from app.local.start_checks import check_memory, check_space
 from app.local.supervisor import Child
 from app.local.up_plan import UpPlan, plan_up
 from app.observability.resource_watch import ResourceWatch, memory_limit, raise_descriptor_limit
 from app.observability.telemetry import Event, configure_logging
 from app.settings import PREFIX, LogFormat, Settings
+from app.settings.start_checks import check_memory, check_space
 from app.staging.connection.schema_revision import migrate
 
 GATEWAY_FILE: Final = "gateway.json"

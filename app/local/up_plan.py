@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.checks.preflight import landing_place
-from app.cli.extras import require_extras
 from app.errors import Code, Misconfigured
+from app.extras import require_extras
 from app.landing.open_zone import ZonePlace
 from app.local.embedded import DataDirectory, find_programs, require_java
-from app.local.start_checks import check_serving, free_port
 from app.settings import Settings
+from app.settings.start_checks import check_serving, free_port
 from app.staging.connection.database import check_database_url
 
 

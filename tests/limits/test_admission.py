@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 import httpx
 import pytest
 
-from app.api.middleware.memory_budget import WINDOW, Allowance, MemoryBudget, Reservation
+from app.api.limits.memory_budget import WINDOW, Allowance, MemoryBudget, Reservation
 from app.errors import Code, TemporarilyUnavailable
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.limits.conftest import Serve

@@ -7,7 +7,7 @@ import pytest
 from uvicorn.supervisors import Multiprocess
 
 from app import main
-from app.api.middleware.memory_budget import Allowance, MemoryBudget, Reservation
+from app.api.limits.memory_budget import Allowance, MemoryBudget, Reservation
 from app.observability.telemetry import BODY_BYTES, CHANGE_REQUESTS
 from tests.limits.conftest import Serve
 

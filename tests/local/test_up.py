@@ -17,12 +17,12 @@ from rich.console import Console
 
 from app.domain.access.api_key import ApiKey
 from app.errors import Code, Misconfigured
-from app.local import start_checks, supervisor, up
+from app.local import supervisor, up
 from app.local.child_process import CANNOT_START
 from app.local.embedded import DataDirectory, PrivatePostgres
 from app.local.log_files import ChildLog, Rotation
 from app.local.supervisor import Child
-from app.settings import Settings
+from app.settings import Settings, start_checks
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_until
 

@@ -11,7 +11,8 @@ from typing import Final
 
 import pytest
 
-from app.cli import extras, main
+from app import extras
+from app.cli import main
 from app.errors import Code, Misconfigured
 from app.local.embedded import postgres
 from app.local.up_plan import plan_up

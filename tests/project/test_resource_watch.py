@@ -19,9 +19,9 @@ from app.domain.preflight.machine_findings import (
     judge_space,
 )
 from app.errors import Code, Misconfigured
-from app.local.start_checks import check_memory, check_space
 from app.observability.resource_watch import ResourceWatch, memory_limit, open_descriptors
 from app.settings import Settings
+from app.settings.start_checks import check_memory, check_space
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_until
 

@@ -13,7 +13,7 @@ from app.domain.model.names import TableName
 from app.domain.model.table import Table
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import TableSchema
-from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.landing_rows import RowRules, landing_rows
 from app.staging.batches.batch import Receipt, TypedBatch
 from app.staging.tables.operations import begin_drop
 from app.staging.tables.registration import register_table
@@ -49,7 +49,7 @@ def inserts(rows: Sequence[dict[str, Any]]) -> list[Change]:
 
 
 def typed(table: Table, changes: Sequence[Change]) -> TypedBatch:
-    return TypedBatch(table, landing_rows(changes, table.row_rules))
+    return TypedBatch(table, landing_rows(changes, RowRules.of(table)))
 
 
 def stage(engine: sa.Engine, *requests: Sequence[TypedBatch]) -> list[Receipt]:

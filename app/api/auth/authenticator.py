@@ -10,10 +10,10 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.middleware.memory_budget import reservation_of
-from app.api.middleware.rate_limits import RateLimiter
-from app.api.middleware.request_facts import declared_length, facts_of
-from app.api.routes.body_errors import RefusedReading
+from app.api.limits.memory_budget import reservation_of
+from app.api.limits.rate_limits import RateLimiter
+from app.api.server.body_errors import RefusedReading
+from app.api.server.request_facts import declared_length, facts_of
 from app.domain.access.api_key import ApiKey, hash_secret, looks_like_a_token
 from app.domain.access.rate_limit import NO_LIMITS
 from app.domain.access.rights import EVERY_TABLE, Credential, Grant, Principal, Right

@@ -11,7 +11,7 @@ import msgspec
 import structlog
 
 from app.errors import Code, TemporarilyUnavailable
-from app.local.start_checks import is_safe_address
+from app.settings.start_checks import is_safe_address
 
 log = structlog.get_logger()
 

@@ -2,8 +2,8 @@
 
 from app.api.auth.authenticator import TokenVerifier
 from app.domain.access.rights import Grant, Right
-from app.local.start_checks import check_tokens
 from app.settings import Settings
+from app.settings.start_checks import check_tokens
 
 
 def token_verifier(settings: Settings) -> TokenVerifier | None:

@@ -4,10 +4,10 @@ from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.middleware.body_semaphore import Turns, with_turn
-from app.api.middleware.memory_budget import RESERVATION, WINDOW, MemoryBudget, Reservation
-from app.api.middleware.request_facts import declared_length, facts_of
-from app.api.routes.body_errors import RefusedReading
+from app.api.limits.body_semaphore import Turns, with_turn
+from app.api.limits.memory_budget import RESERVATION, WINDOW, MemoryBudget, Reservation
+from app.api.server.body_errors import RefusedReading
+from app.api.server.request_facts import declared_length, facts_of
 from app.errors import TemporarilyUnavailable
 
 CHANGES: Final = "/v1/changes/"

@@ -9,13 +9,13 @@ from typing import Final
 from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.api.limits.body_semaphore import LARGE_BODY, UNKNOWN_LENGTH, expected_size, turn_of
+from app.api.limits.memory_budget import reservation_of
 from app.api.middleware.admission import CHANGES
-from app.api.middleware.body_semaphore import LARGE_BODY, UNKNOWN_LENGTH, expected_size, turn_of
 from app.api.middleware.decompression import ENCODINGS, decompress
-from app.api.middleware.memory_budget import reservation_of
-from app.api.middleware.request_facts import declared_length, facts_of
-from app.api.routes.body_errors import RefusedReading
+from app.api.server.body_errors import RefusedReading
 from app.api.server.query_parameters import query_of
+from app.api.server.request_facts import declared_length, facts_of
 from app.api.server.validation_messages import shown
 from app.errors import Code, RejectedInput
 from app.settings import Settings

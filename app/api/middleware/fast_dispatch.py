@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api.server.problem_responses import answer_deliberate, answer_framework, answer_validation
+from app.api.middleware.error_handlers import answer_deliberate, answer_framework, answer_validation
 from app.errors import MirrorgateError
 
 

@@ -14,8 +14,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.middleware.admission import CHANGES
-from app.api.middleware.request_facts import RequestFacts, facts_of
 from app.api.server.problem_responses import problem_response
+from app.api.server.request_facts import RequestFacts, facts_of
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 from app.observability.telemetry import REQUEST_SECONDS, REQUESTS
 

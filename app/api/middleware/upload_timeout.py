@@ -2,16 +2,12 @@
 
 import asyncio
 from dataclasses import dataclass
-from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.middleware.request_facts import declared_length
-from app.api.routes.body_errors import RefusedReading
+from app.api.server.body_errors import RefusedReading
+from app.api.server.request_facts import BODY_IS_THERE, declared_length
 from app.errors import Code, RejectedInput
-
-BODY_IS_THERE: Final = "mirrorgate.body_is_there"
-"""In the scope of a request once all of its body has come: nothing is waited for any more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from urllib.parse import unquote_to_bytes
 from fastapi import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api.server.problem_responses import answer_deliberate
+from app.api.middleware.error_handlers import answer_deliberate
 from app.errors import Code, RejectedInput
 
 

@@ -19,7 +19,6 @@ from app.api.middleware.body_limit import (
     is_csv,
     read_body,
 )
-from app.api.middleware.request_facts import facts_of
 from app.api.openapi.document import problems
 from app.api.openapi.message_bodies import ARCION_BODY, ARROW_BODY, REPLICATE_BODY
 from app.api.routes.change_parameters import (
@@ -33,6 +32,7 @@ from app.api.routes.change_parameters import (
 from app.api.routes.identity_headers import IdentityHeaders
 from app.api.schemas.changes import AcceptedModel, DryRunModel
 from app.api.server.query_parameters import query_of, read_parameters
+from app.api.server.request_facts import facts_of
 from app.domain.access.rights import Principal, Right
 from app.domain.model.names import TableName
 from app.errors import Code, RejectedInput

@@ -4,9 +4,8 @@ None needs a key, and none names a table.
 """
 
 import asyncio
-import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 from fastapi import APIRouter, Response
@@ -64,25 +63,10 @@ async def statusz(gateway: GatewayOf, response: Response) -> GatewayStatusModel:
     """Adds to `/readyz` the drains, tables that do not publish, full backlogs, what Fabric reports, and clocks. Counts
     only: `/v1/tables` and `/metrics` have the names. An answer may be a second old.
     """
-    answer = await asyncio.get_running_loop().run_in_executor(_THREADS, gateway.statusz.look, gateway)
+    look = partial(gateway.statusz.get, partial(_gateway_status, gateway), KEPT_SECONDS)
+    answer = await asyncio.get_running_loop().run_in_executor(_THREADS, look)
     response.status_code = 200 if answer.ready else 503
     return answer
-
-
-class StatusProbe:
-    """The last answer on the whole gateway; those who ask while it is made wait for it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._answer: GatewayStatusModel | None = None
-        self._made_at = 0.0
-
-    def look(self, gateway: Gateway) -> GatewayStatusModel:
-        with self._lock:
-            if self._answer is None or time.monotonic() - self._made_at > KEPT_SECONDS:
-                self._answer = _gateway_status(gateway)
-                self._made_at = time.monotonic()
-            return self._answer
 
 
 def _readiness(gateway: Gateway) -> ReadinessModel:

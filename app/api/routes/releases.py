@@ -7,7 +7,7 @@ from app.api.gateway import GatewayOf
 from app.api.openapi.document import problems
 from app.api.schemas.operations import ReleasedModel, ReleasedTable, ReleaseTables
 from app.staging.connection.database import translated_errors
-from app.staging.ledger.quarantine_release import quarantined_by, release_if_still
+from app.staging.tables.quarantine_release import quarantined_by, release_if_still
 
 router = APIRouter(prefix="/v1/releases", tags=["operations"])
 

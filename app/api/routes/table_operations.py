@@ -18,9 +18,9 @@ from app.domain.model.names import TableName
 from app.domain.model.table import FileNumber, Generation, Table, TableState
 from app.domain.model.table_options import TableOptions
 from app.staging.connection.database import Connection, translated_errors
-from app.staging.ledger.quarantine_release import release
 from app.staging.tables.events import list_events
 from app.staging.tables.operations import begin_drop, request_flush, request_repair, set_publishing
+from app.staging.tables.quarantine_release import release
 
 router = APIRouter(prefix="/v1/tables/{table}", tags=["operations"])
 

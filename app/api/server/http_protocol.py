@@ -7,9 +7,9 @@ it is read.
 import asyncio
 from typing import Final
 
-from app.api.middleware.upload_timeout import BODY_IS_THERE
 from app.api.server.lingering_close import Lingering
 from app.api.server.problem_protocol import ProblemProtocol
+from app.api.server.request_facts import BODY_IS_THERE
 from app.errors import Code, RejectedInput
 
 MOST_HEAD_BYTES: Final = 64 * 2**10

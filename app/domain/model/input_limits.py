@@ -7,9 +7,9 @@ from typing import Final
 import msgspec
 
 from app.domain.model.change import Change, SourceValue
-from app.domain.model.json_pointer import pointer_to
-from app.domain.rows.written_number import as_json
+from app.domain.model.written_number import as_json
 from app.errors import Code, Problem, RejectedInput
+from app.errors.json_pointer import pointer_to
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
 _MOST_BYTES_OF_A_CHARACTER: Final = 4

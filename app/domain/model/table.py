@@ -9,7 +9,6 @@ from app.domain.model.drop_plan import DropPlan
 from app.domain.model.names import TableName
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema
-from app.domain.rows.landing_rows import RowRules
 
 TableId = NewType("TableId", int)
 """The database's number for a table; it keeps its meaning through renames."""
@@ -75,7 +74,3 @@ class Table:
 
     drop_plan: DropPlan | None = None
     """What comes after, while the table is being dropped."""
-
-    @property
-    def row_rules(self) -> RowRules:
-        return RowRules(self.schema, self.options, self.left_columns, self.cdc_started)

@@ -10,10 +10,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from app.domain.model.json_pointer import pointer_to
 from app.domain.model.source_name import SourceName
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
 from app.errors import Code, Problem, RejectedInput
+from app.errors.json_pointer import pointer_to
 
 
 class PartialUpdates(StrEnum):

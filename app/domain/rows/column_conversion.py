@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 from app.domain.model.change import SourceValue
 from app.domain.model.table_options import BinaryEncoding
 from app.domain.model.table_schema import MAX_DECIMAL_DIGITS, ColumnType, TypeName
+from app.domain.model.written_number import as_json
 from app.domain.rows.value_reading import PLAIN, UTC_NAME, ValueReading
-from app.domain.rows.written_number import as_json
 
 INTEGER_BITS: Final = {TypeName.INT16: 16, TypeName.INT32: 32, TypeName.INT64: 64}
 _NONE: Final = type(None)

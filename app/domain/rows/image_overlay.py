@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.domain.model.change import SourceValue
-from app.domain.model.json_pointer import pointer_to
 from app.domain.model.table import BatchSequence, Table
 from app.domain.rows.column_conversion import convert
 from app.domain.rows.completed_bytes import CompletedBytes
@@ -29,6 +28,7 @@ from app.domain.rows.row_image import (
 from app.domain.rows.typed_columns import chosen_rows
 from app.domain.rows.value_reading import reading_of
 from app.errors import Code, Problem, RejectedInput
+from app.errors.json_pointer import pointer_to
 
 Layer: TypeAlias = Mapping[bytes, bytes | None]
 """What one batch leaves: the image of each key it touched, None where it deleted the row."""

@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count, pairwise
 from operator import eq
+from typing import Self
 
 import pyarrow as pa
 
 from app.domain.model.change import Change
 from app.domain.model.input_limits import MAX_CELLS, check_cells
+from app.domain.model.table import Table
 from app.domain.model.table_options import DEFAULT_OPTIONS, PartialUpdates, TableOptions
 from app.domain.model.table_schema import TableSchema
 from app.domain.rows.key_changes import KeyChange, KeyChanges
@@ -28,6 +30,11 @@ class RowRules:
     """Nullable columns that the source no longer has: NULL where a message does not give them."""
     cdc_started: bool = False
     """Whether changes other than snapshot rows were accepted before."""
+
+    @classmethod
+    def of(cls, table: Table) -> Self:
+        """Return the rules of a table as it is now."""
+        return cls(table.schema, table.options, table.left_columns, table.cdc_started)
 
     @property
     def fillable(self) -> frozenset[str]:

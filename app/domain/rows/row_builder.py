@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from app.domain.model.change import Change, Image, Operation, SourceValue
-from app.domain.model.json_pointer import pointer_to
 from app.domain.model.names import ROW_MARKER
 from app.domain.model.table_options import IncompleteInserts, InsertMarker, PartialUpdates, Reload, TableOptions
 from app.domain.model.table_schema import Column, TableSchema
@@ -22,6 +21,7 @@ from app.domain.rows.key_changes import KeyChange
 from app.domain.rows.row_image import Gap
 from app.domain.rows.value_reading import reading_of
 from app.errors import Code, Problem
+from app.errors.json_pointer import pointer_to
 
 
 class RowMarker(IntEnum):

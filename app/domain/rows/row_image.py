@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.domain.model.change import SourceValue
+from app.domain.model.written_number import as_kept, fraction
 from app.domain.rows.key_changes import KeyChange
-from app.domain.rows.written_number import as_kept, fraction
 
 MAX_KEY_BYTES: Final = 256
 """A longer row key is kept as its digest, behind a zero byte, which no text begins with."""

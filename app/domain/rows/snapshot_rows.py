@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from app.domain.model.change import SourceValue
 from app.domain.model.input_limits import UNLIMITED
-from app.domain.model.json_pointer import pointer_to
 from app.domain.model.table_options import BinaryEncoding, InsertMarker, PartialUpdates, Reload
 from app.domain.model.table_schema import Column, TableSchema, TypeName
 from app.domain.rows.column_conversion import BadValues, beyond_calendar, convert, hold_any
@@ -19,6 +18,7 @@ from app.domain.rows.landing_rows import LandingRows, RowRules
 from app.domain.rows.row_builder import RowMarker
 from app.domain.rows.row_image import ImageRows, encode_image, row_keys
 from app.errors import Code, Problem, RejectedInput
+from app.errors.json_pointer import pointer_to
 
 MOST_ROWS_NAMED: Final = 100
 

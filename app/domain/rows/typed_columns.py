@@ -8,13 +8,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.domain.model.change import SourceValue
-from app.domain.model.json_pointer import pointer_to
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
 from app.domain.rows.column_conversion import BadValues, convert, convert_texts
 from app.domain.rows.row_builder import RowBuilder, RowMarker
 from app.domain.rows.value_reading import ValueReading, reading_of
 from app.errors import Code, Problem
+from app.errors.json_pointer import pointer_to
 
 MOST_TOGETHER: Final = 1_000
 """Rows up to which columns of one type are converted in one go: what a kernel costs, however short the column."""

@@ -14,11 +14,11 @@ from msgspec import UNSET, UnsetType
 from app.domain.model.change import Change, Image, Operation
 from app.domain.model.dead_letter import RefusedMessage, is_kept
 from app.domain.model.input_limits import UNLIMITED, InputLimits
-from app.domain.model.json_pointer import pointer_to
 from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
-from app.domain.rows.written_number import as_json
+from app.domain.model.written_number import as_json
 from app.errors import Code, Problem, RejectedInput
+from app.errors.json_pointer import pointer_to
 from app.formats.arcion.address import AddressBook, TableAddress, members_of_address
 from app.formats.json.decoder import MessageDecoder
 

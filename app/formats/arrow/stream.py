@@ -9,8 +9,8 @@ import pyarrow as pa
 from app.domain.arrow.fields import ArrowField, read_fields
 from app.domain.arrow.flatbuffer import Damaged
 from app.domain.model.input_limits import UNLIMITED, InputLimits
-from app.domain.model.json_pointer import pointer_to
 from app.errors import Code, Problem, RejectedInput
+from app.errors.json_pointer import pointer_to
 from app.formats.arrow.messages import SCHEMA, ArrowMessage, BatchLayout, layout_of, messages_of
 
 MAX_ARRAYS: Final = 2**18

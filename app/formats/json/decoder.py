@@ -11,9 +11,9 @@ from typing import Final, Generic, TypeAlias, TypeVar
 import msgspec
 
 from app.domain.model.input_limits import UNLIMITED, InputLimits
-from app.domain.model.json_pointer import pointer_to
-from app.domain.rows.written_number import fraction, keep_minus_zeros
+from app.domain.model.written_number import fraction, keep_minus_zeros
 from app.errors import Code, Problem, RejectedInput
+from app.errors.json_pointer import pointer_to
 from app.formats.json.duplicate_key_prefilter import is_suspicious
 from app.formats.json.duplicate_keys import check_members
 from app.formats.json.nested_values import check_nested_values

@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from app.domain.model.change import Change, Image, Operation, SourceValue
-from app.domain.model.json_pointer import pointer_to
 from app.errors import Code, Problem, RejectedInput
+from app.errors.json_pointer import pointer_to
 from app.formats.replicate.metadata import SourceColumn
 
 _HEX: Final = re.compile(r"[0-9a-f]+", re.ASCII | re.IGNORECASE)

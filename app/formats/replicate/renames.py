@@ -6,10 +6,10 @@ under the new name for ever.
 
 from collections.abc import Iterable
 
-from app.domain.model.json_pointer import pointer_to
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import TableSchema
 from app.errors import Code, Problem
+from app.errors.json_pointer import pointer_to
 from app.formats.replicate.history import SourceVersion
 from app.formats.replicate.metadata import TableMetadata
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from app.domain.model.change import Change
 from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.table import Table
-from app.domain.rows.landing_rows import landing_rows_of_each
+from app.domain.rows.landing_rows import RowRules, landing_rows_of_each
 from app.staging.batches.batch import StagingRequest, TypedBatch
 
 
@@ -47,7 +47,7 @@ def _type(requests: Sequence[UntypedRequest], typed: dict[UntypedRequest, Typed]
     """Type requests for one table; halves find the one that is wrong among many."""
     table = requests[0].table
     try:
-        all_rows = landing_rows_of_each([request.changes for request in requests], table.row_rules)
+        all_rows = landing_rows_of_each([request.changes for request in requests], RowRules.of(table))
     except Exception:  # noqa: BLE001  # a fault of ours over one request fails that one alone, where it is logged
         all_rows = None
     if all_rows is not None:

@@ -19,13 +19,13 @@ from app.domain.rows.image_overlay import ImageOverlay, Layer
 from app.domain.rows.landing_rows import LandingRows
 from app.errors import RejectedInput
 from app.staging.batches.batch import AlreadyStaged, BlockKey, Receipt, StagingRequest, TableMoved, TypedBatch
+from app.staging.batches.commit_verification import OpenTransaction
 from app.staging.batches.dead_letter_transaction import LetterBook
 from app.staging.batches.idempotency_transaction import ReceiptBook
 from app.staging.batches.row_images import read_images, read_present, write_images
 from app.staging.batches.sequence_lock import Counters, Gate, lock_counters, read_gates
 from app.staging.batches.source_positions import record_source_position, source_positions
 from app.staging.batches.staged_blocks import BatchBorders, NewBlock, stage_block
-from app.staging.writer.commit_verification import OpenTransaction
 
 
 @dataclass(frozen=True, slots=True)

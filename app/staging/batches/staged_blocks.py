@@ -15,9 +15,9 @@ from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence, Generation, TableId, TableLife
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.publication.drain_plan import PendingBlock
+from app.staging.batches.commit_verification import OpenTransaction
 from app.staging.connection.database import BINARY_RESULT
 from app.staging.connection.raw_sql import driver_rows, numbers
-from app.staging.writer.commit_verification import OpenTransaction
 
 STAGE_BLOCK: Final = """
     WITH counted AS (

@@ -23,13 +23,13 @@ from app.domain.model.request_identity import RequestIdentity
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 from app.observability.telemetry import REPEATED_INSERTS
 from app.staging.batches.batch import Receipt, StagingRequest, TypedBatch
+from app.staging.batches.commit_verification import OpenTransaction, committed, open_transaction
 from app.staging.batches.dead_letters import Settlement, TableLetters
 from app.staging.batches.pending_request import UntypedRequest
 from app.staging.batches.stage_transaction import Outcome, encode_blocks, stage_requests
 from app.staging.connection.bounded_connection import answer_within
 from app.staging.connection.database_errors import for_caller
 from app.staging.connection.persistent_connection import KeptConnection
-from app.staging.writer.commit_verification import OpenTransaction, committed, open_transaction
 from app.staging.writer.state import WriterRecord, WriterState
 from app.staging.writer.waiting_request import Waiter, WaitingRequest, parts_of, typed_requests
 

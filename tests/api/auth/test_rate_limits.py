@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
-from app.api.middleware.rate_limits import KeyMeter, RateLimiter
-from app.api.middleware.request_facts import RequestFacts
+from app.api.limits.rate_limits import KeyMeter, RateLimiter
+from app.api.server.request_facts import RequestFacts
 from app.cli.main import app
 from app.domain.access.rate_limit import RateLimits
 from app.domain.access.rights import Credential

@@ -10,9 +10,9 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Scope
 
+from app.api.middleware.error_handlers import install_problem_handlers
 from app.api.middleware.fast_dispatch import DirectRoutes
 from app.api.routes import changes as change_routes
-from app.api.server.problem_responses import install_problem_handlers
 from app.errors import Code, MirrorgateError, Problem, RejectedInput, TemporarilyUnavailable
 
 ISSUE = {"type": "bool_parsing", "loc": ("query", "dry_run"), "msg": "not a boolean", "input": "x"}

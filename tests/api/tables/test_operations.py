@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from app.cli.main import app
 from app.domain.model.table import Generation
 from app.errors import Code
-from app.staging.ledger.quarantine_release import quarantined_by, release_if_still
+from app.staging.tables.quarantine_release import quarantined_by, release_if_still
 from app.staging.tables.registry import quarantine_table
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.api.conftest import ClientWith

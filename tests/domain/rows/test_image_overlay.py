@@ -16,7 +16,7 @@ from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.domain.rows.completed_bytes import TooMuchTogether
 from app.domain.rows.image_overlay import ImageOverlay, Layer
-from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.landing_rows import RowRules, landing_rows
 from app.domain.rows.row_image import StoredImage, decode_image
 from app.errors import Code
 from tests.support.rejections import refused
@@ -38,7 +38,7 @@ def table_with(schema: TableSchema = SCHEMA, **members: Any) -> Table:
 
 def complete(overlay: ImageOverlay, changes: Sequence[Change]) -> tuple[list[dict[str, Any]], Layer]:
     """The rows as they land, and what the batch leaves."""
-    rows, layer = overlay.complete(landing_rows(changes, overlay.table.row_rules))
+    rows, layer = overlay.complete(landing_rows(changes, RowRules.of(overlay.table)))
     rows.batch.validate(full=True)
     return rows.batch.to_pylist(), layer
 
@@ -269,7 +269,7 @@ def test_an_insert_of_a_key_that_has_a_row_lands_as_an_upsert_and_is_counted(
 ) -> None:
     overlay = ImageOverlay(table_with(), {})
     overlay.adopt(complete(overlay, [insert(CY)])[1], BatchSequence(1))
-    rows, _ = overlay.complete(landing_rows(again, overlay.table.row_rules))
+    rows, _ = overlay.complete(landing_rows(again, RowRules.of(overlay.table)))
     assert [row["__rowMarker__"] for row in rows.batch.to_pylist()] == markers
     assert rows.repeated_inserts == 1
 

@@ -4,11 +4,11 @@ import pytest
 
 from app.domain.model.change import Change, Image, Operation
 from app.domain.model.input_limits import MAX_CELLS
-from app.domain.model.json_pointer import pointer_to
 from app.domain.model.table_options import IncompleteInserts, TableOptions
 from app.domain.model.table_schema import TableSchema
 from app.domain.rows.landing_rows import RowRules, landing_rows, landing_rows_of_each
 from app.errors import Code
+from app.errors.json_pointer import pointer_to
 from tests.support.rejections import Place, refused
 from tests.support.samples.changes import change, delete, insert, update, upsert
 from tests.support.samples.schemas import schema_of

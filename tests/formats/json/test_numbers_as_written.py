@@ -11,9 +11,9 @@ from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import SchemaVersion
+from app.domain.model.written_number import keep_minus_zeros
 from app.domain.rows.image_overlay import ImageOverlay
-from app.domain.rows.landing_rows import landing_rows
-from app.domain.rows.written_number import keep_minus_zeros
+from app.domain.rows.landing_rows import RowRules, landing_rows
 from app.errors import Code
 from app.formats.arcion.messages import decode_arcion
 from app.formats.replicate.messages import decode_replicate
@@ -58,7 +58,7 @@ def test_a_number_lands_in_text_columns_byte_for_byte(
     overlay = ImageOverlay(Table(*place, SCHEMA, COMPLETE), {})
 
     def landed(changes: list[Change]) -> list[dict[str, Any]]:
-        rows, layer = overlay.complete(landing_rows(changes, overlay.table.row_rules))
+        rows, layer = overlay.complete(landing_rows(changes, RowRules.of(overlay.table)))
         overlay.adopt(layer, BatchSequence(1))
         found: list[dict[str, Any]] = rows.batch.to_pylist()
         return found

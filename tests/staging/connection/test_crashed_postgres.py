@@ -9,9 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 from app.errors import Code, TemporarilyUnavailable
+from app.staging.batches.commit_verification import SELECT_STATUS, open_transaction
 from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import migrate
-from app.staging.writer.commit_verification import SELECT_STATUS, open_transaction
 from app.staging.writer.group_commit import GroupCommit
 from tests.support.gateway_parts import inserts, registered, stage, typed
 from tests.support.postgres import sql

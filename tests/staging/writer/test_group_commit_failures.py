@@ -12,10 +12,10 @@ import sqlalchemy as sa
 from app.domain.model.table import Table
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.staging.batches.batch import BlockKey, Receipt, SourceAdvance, StagingRequest, TypedBatch
+from app.staging.batches.commit_verification import OpenTransaction, committed, open_transaction
 from app.staging.batches.stage_transaction import encode_blocks
 from app.staging.connection import database
 from app.staging.connection.database import open_engine
-from app.staging.writer.commit_verification import OpenTransaction, committed, open_transaction
 from app.staging.writer.group_commit import GroupCommit
 from tests.support.gateway_parts import inserts, registered, stage, typed
 from tests.support.postgres import sql

@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import Request
 
 from app.api.gateway import gateway_of
-from app.api.middleware.request_facts import facts_of
+from app.api.server.request_facts import facts_of
 from app.domain.access.rejections import Refusal
 from app.domain.model.names import TableName
 from app.errors import Kind, MirrorgateError, RejectedInput

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from math import ceil
 from typing import Final
 
-from app.api.middleware.request_facts import RequestFacts
+from app.api.server.request_facts import RequestFacts
 from app.domain.access.rate_limit import NO_LIMITS, RateLimits, TokenBucket
 from app.domain.access.rights import Credential
 from app.errors import Code, TemporarilyUnavailable

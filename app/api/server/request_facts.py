@@ -8,6 +8,9 @@ from starlette.types import Scope
 
 _FACTS: Final = "mirrorgate.facts"
 
+BODY_IS_THERE: Final = "mirrorgate.body_is_there"
+"""In the scope of a request once all of its body has come: nothing is waited for any more."""
+
 
 @dataclass(slots=True)
 class RequestFacts:
