@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-REPOSITORY: Final = Path(__file__).resolve().parents[1]
+REPOSITORY: Final = Path(__file__).resolve().parents[2]
 CACHE: Final = REPOSITORY / ".bench"
 """Beside the checkout, so that it lies on a disk: where /tmp is memory, an fsync there costs nothing."""
 _PACKAGES: Final = ("pyspark", "pyarrow", "msgspec", "orjson", "pandas", "uvicorn", "uvloop", "psycopg")

@@ -47,7 +47,7 @@ def test_a_figure_that_fails_is_told_and_the_others_are_kept(tmp_path: Path) -> 
 def test_an_interrupted_run_leaves_no_process(tmp_path: Path) -> None:
     output = tmp_path / "results.json"
     with started("benchmarks", "--only", "small", "--seconds", 120, "--output", output) as suite:
-        wait_until(lambda: "load_client" in " ".join(children(suite.pid).values()), within=60, what="load is on")
+        wait_until(lambda: "loads.client" in " ".join(children(suite.pid).values()), within=60, what="load is on")
         seen = children(suite.pid)
         suite.send_signal(signal.SIGINT)
         said, _ = suite.communicate(timeout=60)

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from app import extras
-from app.cli import main
+from app.cli.main import main
 from app.errors import Code, Misconfigured
 from app.local.embedded import postgres
 from app.local.up_plan import plan_up

@@ -21,7 +21,7 @@ from app.staging.connection.database import open_engine, translated_errors
 
 log = structlog.get_logger()
 
-MIGRATIONS: Final = Path(__file__).resolve().parents[2] / "migrations"
+MIGRATIONS: Final = Path(__file__).resolve().parents[3] / "migrations"
 
 LOCK_MIGRATION = sa.text("SELECT pg_advisory_xact_lock(7246011002)")
 """Two programs that migrate at once take turns."""

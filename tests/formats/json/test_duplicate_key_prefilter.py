@@ -26,7 +26,7 @@ from app.formats.replicate.metadata import ColumnFacts, Lineage, TableStructure
 from tests.formats.json.odd_json import NAMES, VALUES, arcion_messages, bodies, members_of, replicate_messages, writers
 from tests.support.rejections import refused
 
-SAMPLES = Path(__file__).parents[1] / "samples"
+SAMPLES = Path(__file__).parents[2] / "samples"
 OBJECTS_AS_VALUES = {"legacy_data_list", "legacy_before_data_list"}
 TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"')
 COMPACT: dict[str, Any] = {"separators": (",", ":"), "ensure_ascii": False}
