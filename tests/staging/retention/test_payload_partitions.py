@@ -14,7 +14,6 @@ from app.staging.batches.staged_blocks import SELECT_PAYLOADS, read_payloads
 from app.staging.retention import rounds as retention
 from app.staging.retention.payload_partitions import find_buckets
 from app.staging.retention.rounds import TRY_LOCK, run_retention
-from app.staging.retention import rounds as retention
 from tests.staging.connection.test_query_plans import nodes
 from tests.support.gateway_parts import inserts, registered, stage, stage_keys, typed
 from tests.support.postgres import sql
