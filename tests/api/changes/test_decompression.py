@@ -19,7 +19,9 @@ def expanded(body: bytes, encoding: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "empty"), [*((name, of(b"")) for name, of in COMPRESS.items()), ("zstd", SKIPPABLE)]
+    ("encoding", "empty"),
+    [*((name, of(b"")) for name, of in COMPRESS.items()), ("zstd", SKIPPABLE)],
+    ids=["gzip", "zstd", "zstd skippable"],
 )
 def test_a_body_of_many_empty_frames_is_refused(encoding: str, empty: bytes) -> None:
     end = COMPRESS[encoding](b"x")
