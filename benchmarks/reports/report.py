@@ -38,7 +38,7 @@ END: Final = "<!-- End of what `python -m benchmarks.reports.report` wrote. -->\
 _BEFORE: Final = """\
 # Performance
 
-`python -m benchmarks.report` writes this page from the committed results; a test compares them.
+`python -m benchmarks.reports.report` writes this page from the committed results; a test compares them.
 
 Each figure is shown with its limit. Both are measured in turn, in the same run on the same machine. The ratio carries
 over to another machine; the absolute rate does not. `make bench` measures all figures, `make bench ARGS="--list"` lists
