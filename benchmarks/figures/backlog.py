@@ -34,7 +34,7 @@ def measure(bench: Bench) -> list[Figure]:
     return [
         Figure(
             "backlog",
-            f"Backlog of {rows:,} rows: the last tenth",
+            f"Backlog of {rows:,} rows: rate of the last tenth",
             "rows/s",
             Measured.of(last),
             Measured.of(first),

@@ -1,4 +1,4 @@
-"""Bulk: durable changes a second at 1,000 changes a request, beside only decoding the same bytes."""
+"""Bulk: durable changes a second at 1,000 changes per request, beside only decoding the same bytes."""
 
 from contextlib import ExitStack
 from typing import Final
@@ -43,7 +43,7 @@ def measure(bench: Bench) -> list[Figure]:
     return [
         Figure(
             "bulk",
-            f"Bulk: durable changes, {workload.per_request:,} a request, one API process",
+            f"Bulk: durable changes, {workload.per_request:,} per request, one API process",
             "changes/s",
             Measured.of(one),
             Measured.of(decoded),

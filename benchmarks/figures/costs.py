@@ -51,7 +51,7 @@ def measure(bench: Bench) -> list[Figure]:
     return [
         Figure(
             "costs",
-            f"Processor time of a change, {workload.per_request:,} a request, all parts together",
+            f"Processor time of a change, {workload.per_request:,} per request, all parts together",
             "µs",
             Measured.of([costs.processors for costs in found]),
             Measured.of(decoded),

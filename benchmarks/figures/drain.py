@@ -48,6 +48,6 @@ def measure(bench: Bench) -> list[Figure]:
             Measured.of(plain),
             "a plain single-process loop, the same payloads into the same Parquet",
             Goal(1.2, at_least=True),
-            {"rows a run": f"{rows:,}", "files a run": str(len(found.files))},
+            {"rows per run": f"{rows:,}", "files per run": str(len(found.files))},
         )
     ]

@@ -44,7 +44,7 @@ def measure(bench: Bench) -> list[Figure]:
             "changes/s",
             published,
             Measured.of([peers[best]] * len(published.runs)),
-            f"the best of its peers: {best}",
+            f"the fastest competitor: {best}",
             Goal(3.0, at_least=True),
             details | {name: f"{readable(rate)} changes/s" for name, rate in peers.items()} | reasons,
         )

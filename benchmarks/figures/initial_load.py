@@ -36,7 +36,7 @@ def measure(bench: Bench) -> list[Figure]:
     return [
         Figure(
             "initial-load",
-            f"Initial load as Arrow streams, {workload.per_request:,} rows a request, {CONNECTIONS} producers",
+            f"Initial load as Arrow streams, {workload.per_request:,} rows per request, {CONNECTIONS} producers",
             "rows/s",
             value,
             Measured.of(alone),

@@ -28,12 +28,12 @@ def measure(bench: Bench) -> list[Figure]:
     return [
         Figure(
             "memory",
-            f"Memory of the API process at its largest, bodies of 16 MB, {CONNECTIONS} connections",
+            f"Peak memory of the API process, bodies of 16 MB, {CONNECTIONS} connections",
             "MB",
             Measured.of(peaks),
             Measured.of(idle),
             "the same process before the first request",
             Goal(400, at_least=False, of=Of.VALUE),
-            described(sent) | {"meanwhile": f"{readable(rate)} changes/s"},
+            described(sent) | {"rate at the same time": f"{readable(rate)} changes/s"},
         )
     ]

@@ -50,9 +50,9 @@ def measure(bench: Bench) -> list[Figure]:
             Measured.of(in_local_mode),
             f"the same in local mode with {WORKERS} cores",
             details={
-                "rows a run": f"{rows:,}",
-                "files a run": str(FILES),
-                "an executor with its Python at its largest": f"{memory:,.0f} MB",
+                "rows per run": f"{rows:,}",
+                "files per run": str(FILES),
+                "peak memory of an executor with its Python worker": f"{memory:,.0f} MB",
             },
         )
     ]

@@ -56,7 +56,7 @@ def measure(bench: Bench) -> list[Figure]:
             Measured.of(plain),
             "one file of one row written, fsynced and renamed, and one commit",
             Goal(10, at_least=False, of=Of.VALUE),
-            {"the first cycle, which makes the folders": f"{first:.2f} ms a table"},
+            {"first cycle, which creates the folders": f"{first:.2f} ms per table"},
         )
     ]
 

@@ -11,11 +11,11 @@ from benchmarks.reports.figure import Figure, Measured
 
 CONNECTIONS: Final = 32
 TITLES: Final = {
-    "small-10": "10 changes a request",
-    "small-100": "100 changes a request",
-    "wide": "200 columns, 100 changes a request",
-    "many-tables": "1,000 tables in turn, 10 changes a request",
-    "replicate": "Replicate, 1,000 changes a request",
+    "small-10": "10 changes per request",
+    "small-100": "100 changes per request",
+    "wide": "200 columns, 100 changes per request",
+    "many-tables": "1,000 tables in turn, 10 changes per request",
+    "replicate": "Replicate, 1,000 changes per request",
 }
 
 
