@@ -8,7 +8,7 @@ from app.errors import Code, Misconfigured
 
 _MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "api": ("fastapi", "httptools", "uvicorn", "uvloop"),
-    "drain": ("pandas", "pyspark"),
+    "drain": ("pyspark",),
 }
 """By extra: modules that its packages bring."""
 

@@ -55,7 +55,6 @@ from app.domain.preflight.finding import Outcome
 from app.domain.publication.backlog import BacklogLimit
 from app.errors import Code, Misconfigured
 from app.ingest import BacklogWatch, Ingest
-from app.lean_imports import leave_out_pandas
 from app.local.child_process import exit_with_parent, run_process
 from app.local.locked_tempdir import temporary_folder
 from app.observability.resource_watch import ResourceWatch, memory_limit, raise_descriptor_limit
@@ -163,7 +162,6 @@ def served_app() -> FastAPI:
     All that is there when it starts stays, and is nothing to look for garbage in: a look at it takes a tenth of a
     second, and many small requests make one necessary each second.
     """
-    leave_out_pandas()
     settings = Settings.from_environment()
     if settings.api_processes > 1 and (parent := multiprocessing.parent_process()):
         exit_with_parent(parent.pid)  # an orphan would keep the port

@@ -38,7 +38,6 @@ PACKAGES: Final = (
     "mirrorgate",
     "pyarrow",
     "pyspark",
-    "pandas",
     "psycopg",
     "sqlalchemy",
     "azure-storage-file-datalake",

@@ -1,4 +1,7 @@
-"""The script that one writes by hand: json.loads a line, a DataFrame a table and file, to_parquet."""
+"""The script that one writes by hand: json.loads a line, a DataFrame a table and file, to_parquet.
+
+It runs with the packages of its own environment, because nothing else needs pandas.
+"""
 
 import itertools
 import json

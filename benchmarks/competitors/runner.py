@@ -13,6 +13,7 @@ from benchmarks.machine.processes import run_to_end
 from benchmarks.machine.venv import own_environment
 
 DLT: Final = "dlt[filesystem,parquet]==1.31.0"
+PANDAS: Final = ("pandas==2.3.3", "pyarrow==26.0.1")
 CHANGES_PER_FILE: Final = 8_000
 
 
@@ -43,7 +44,7 @@ class Peer:
 
 def find_peers() -> list[Peer]:
     return [
-        Peer("a json and pandas script", "json_pandas"),
+        Peer("a json and pandas script", "json_pandas", PANDAS),
         Peer("Spark's own JSON to Parquet", "spark_json"),
         Peer("dlt", "dlt_pipeline", (DLT,)),
     ]

