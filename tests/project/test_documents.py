@@ -93,6 +93,25 @@ def test_every_decision_is_listed_under_its_title() -> None:
     assert [(number, name, f"{number}: {title}") for number, name, title in listed] == titles
 
 
+def test_the_architecture_page_lists_every_thread_by_its_name() -> None:
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    named = r"""threading\.Thread\([^()]*name=f?"([\w-]+)|ThreadPoolExecutor\([^()]*"([a-z-]+)"\)"""
+    found = {next(filter(None, names)) for source in _sources() for names in re.findall(named, source)}
+    assert len(found) >= 20
+    assert [name for name in sorted(found) if f"`{name}" not in page] == []
+
+
+def test_the_protocol_page_defines_every_step_that_the_code_names() -> None:
+    page = (DOCS / "publication-protocol.md").read_text(encoding="utf-8")
+    defined = set(re.findall(r"^\| ([WR]\d) ", page, re.MULTILINE))
+    named = {step for source in _sources() for step in re.findall(r"\b[WR][1-9]\b", source)}
+    assert named <= defined == {f"W{step}" for step in range(1, 10)} | {f"R{step}" for step in range(1, 8)}
+
+
+def _sources() -> list[str]:
+    return [path.read_text() for part in ("app", "spark_jobs") for path in (REPOSITORY / part).rglob("*.py")]
+
+
 @pytest.mark.parametrize("record", DECISIONS, ids=lambda path: path.stem)
 def test_a_decision_record_is_short_and_has_its_three_parts(record: Path) -> None:
     text = record.read_text()
