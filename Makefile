@@ -80,7 +80,7 @@ lock: .venv ## Pin the newest versions that fit pyproject.toml, with the SHA-256
 
 clean: ## Remove .venv and everything else that can be made again; keeps .mirrorgate
 	@rm -rf .venv build dist .bench .chaos .demo .fuzz .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	@rm -rf spark-warehouse metastore_db derby.log *.egg-info
+	@rm -rf spark-warehouse metastore_db derby.log *.egg-info examples/typescript/build examples/typescript/node_modules
 	@find . -name .mirrorgate -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Two levels of one environment: what the gateway needs to run, and the development tools on top.

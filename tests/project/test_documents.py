@@ -8,6 +8,7 @@ from typing import get_type_hints
 
 import pytest
 
+from app.api.schemas.tables import OptionsModel
 from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.errors import Code
 from app.settings import PREFIX, Settings
@@ -15,6 +16,7 @@ from tests.project.facts import REPOSITORY, direct_requirements
 from tools.change_codes import CHANGE_CODES
 from tools.reference import DOCS, errors_table, render_documents
 
+PAGES = [*sorted(REPOSITORY.glob("*.md")), REPOSITORY / "examples" / "README.md", *sorted(DOCS.rglob("*.md"))]
 DECISIONS = sorted((DOCS / "decisions").glob("[0-9]*.md"))
 
 
@@ -72,6 +74,7 @@ def test_the_options_of_tables_are_listed_with_their_values_and_defaults() -> No
         assert not isinstance(option_type, EnumType) or values[0] == default
         expected[name] = ", ".join(f"`{value}`" for value in values)
     assert listed == expected
+    assert OptionsModel.model_fields.keys() == expected.keys(), "the API's model of options lacks one, or has one more"
 
 
 def test_every_direct_dependency_has_its_reason() -> None:
@@ -121,7 +124,7 @@ def test_a_decision_record_is_short_and_has_its_three_parts(record: Path) -> Non
 
 @pytest.mark.parametrize(
     "document",
-    [*sorted(REPOSITORY.glob("*.md")), REPOSITORY / "examples" / "README.md", *sorted(DOCS.rglob("*.md"))],
+    PAGES,
     ids=lambda p: p.name,
 )
 def test_every_link_into_the_repository_leads_somewhere(document: Path) -> None:
@@ -152,3 +155,10 @@ def test_the_changelog_keeps_the_form_of_keep_a_changelog() -> None:
     assert set(re.findall(r"^### (.+)$", text, re.MULTILINE)) <= kinds
     named = re.findall(r"^## (\[[^\]]+\])", text, re.MULTILINE)
     assert re.findall(r"^(\[[^\]]+\]): https://", text, re.MULTILINE) == named, "each version needs its link"
+
+
+@pytest.mark.parametrize("document", PAGES, ids=lambda path: path.name)
+def test_every_path_that_a_page_names_exists(document: Path) -> None:
+    places = "app|benchmarks|demo|docs|examples|migrations|openapi|requirements|spark_jobs|tests|tools"
+    for path in re.findall(rf"`((?:{places})/[\w./-]*)`", document.read_text(encoding="utf-8")):
+        assert (REPOSITORY / path).exists(), path
