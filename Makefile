@@ -70,6 +70,7 @@ docs: .venv ## Write the tables of docs/ that come from the code
 
 lock: .venv ## Pin the newest versions that fit pyproject.toml, with the SHA-256 of their files
 	@$(COMPILE) pyproject.toml --upgrade --extra dev --output-file requirements/dev.lock
+	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --output-file requirements/client.lock
 	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra api --extra oidc \
 		--output-file requirements/api.lock
 	@$(COMPILE) pyproject.toml --constraint requirements/dev.lock --no-annotate --extra drain --extra onelake \

@@ -1,4 +1,4 @@
-"""Which packages a command needs beyond the base installation."""
+"""Which packages a command needs beyond the base installation, which is the client."""
 
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -6,11 +6,23 @@ from typing import Final
 
 from app.errors import Code, Misconfigured
 
+_SERVER: Final = (
+    "alembic",
+    "numpy",
+    "prometheus_client",
+    "psycopg",
+    "pyarrow",
+    "pydantic_settings",
+    "sqlalchemy",
+    "structlog",
+)
+
 _MODULES: Final[Mapping[str, tuple[str, ...]]] = {
-    "api": ("fastapi", "httptools", "uvicorn", "uvloop"),
-    "drain": ("pyspark",),
+    "server": _SERVER,
+    "api": (*_SERVER, "fastapi", "httptools", "uvicorn", "uvloop"),
+    "drain": (*_SERVER, "pyspark"),
 }
-"""By extra: modules that its packages bring."""
+"""Modules that the packages of an extra bring, by extra."""
 
 
 def require_extras(command: str, *extras: str) -> None:

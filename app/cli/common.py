@@ -140,7 +140,7 @@ def show_chain(
     data_dir: DataDir = _HOME,
 ) -> None:
     """The metadata chain: what the files hold, told before they are written, each block bound to the last by hash."""
-    from app.domain.publication.metadata_chain import Block, verify_chain  # Arrow takes a quarter of a second to import
+    from app.domain.publication.metadata_chain import Block, verify_chain
 
     blocks: list[Block] = []
     with GatewayClient.find(url, key, data_dir) as client:

@@ -13,6 +13,7 @@ from rich.table import Table as Grid
 
 from app.domain.preflight.finding import Finding, Outcome, unsafe_among
 from app.errors import Code, Misconfigured
+from app.extras import require_extras
 
 if TYPE_CHECKING:
     from app.settings import Settings
@@ -36,6 +37,9 @@ def doctor(
     What is set in the environment is examined, else the gateway that `mirrorgate up` runs on the data directory. The
     landing zone is tried out below `_scratchPad`, which mirroring does not look at, and nothing is left there.
     """
+    require_extras("doctor", "server")
+    if spark:
+        require_extras("doctor --spark", "drain")
     from app.checks.preflight import (  # they import Arrow and SQLAlchemy
         examine,
         examine_machine,

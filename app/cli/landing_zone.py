@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from app.extras import require_extras
+
 LandingZone = Annotated[
     str | None,
     typer.Option("--landing-zone", help="Folder or OneLake address; unset: MIRRORGATE_LANDING_ZONE."),
@@ -26,6 +28,7 @@ def show(
     data_dir: DataDir = _HOME,
 ) -> None:
     """Print the id of the zone, and the address under which a drain last used it."""
+    require_extras("landing-zone show", "server")
     from app.cli.tables.direct import direct_parts  # it imports SQLAlchemy and Arrow
     from app.staging.connection.database import translated_errors
     from app.staging.ledger.landing_zone import known_zone
@@ -45,6 +48,7 @@ def move(zone: LandingZone = None, data_dir: DataDir = _HOME) -> None:
     A zone that is only mounted elsewhere needs no move: it brings its id along. A new, empty zone has no table folders,
     so each table that has published files stops with `landing_folder_lost` until it is recreated and loaded anew.
     """
+    require_extras("landing-zone move", "server")
     from app.checks.zone_claim import move_landing_zone
     from app.cli.tables.direct import direct_parts  # it imports SQLAlchemy and Arrow
     from app.landing.open_zone import open_zone

@@ -126,6 +126,7 @@ def migrate(
     database_url: DatabaseUrl = None,
 ) -> None:
     """Bring the database of MIRRORGATE_DATABASE_URL to this program's schema; safe to repeat."""
+    require_extras("migrate", "server")
     from app.settings import Settings
     from app.staging.connection.schema_revision import check_revisions
     from app.staging.connection.schema_revision import migrate as run_migrations
@@ -144,6 +145,7 @@ def migrate(
 
 def list_settings() -> None:
     """List every MIRRORGATE_* variable with its default and what it means."""
+    require_extras("settings", "server")
     from app.settings import PREFIX, Settings
 
     for name, field in Settings.model_fields.items():

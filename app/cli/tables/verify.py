@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from app.cli.common import tables
+from app.extras import require_extras
 
 if TYPE_CHECKING:
     from app.checks.verify_tables import Verified
@@ -36,6 +37,7 @@ def verify(
     It reads the database and the landing zone itself, as a drain does, and changes nothing. Files that mirroring has
     consumed count where it keeps them; those that it has removed since are only counted.
     """
+    require_extras("tables verify", "server")
     from app.checks.verify_tables import files_to_compare, require_own_zone, verify_table
     from app.cli.tables.direct import direct_parts  # it imports SQLAlchemy and Arrow
 

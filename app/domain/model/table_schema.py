@@ -1,21 +1,24 @@
-"""The numbered column list of a table, its Arrow form in landing files, and how it may evolve."""
+"""The numbered column list of a table, its Arrow form in landing files, and how it may evolve.
+
+PyArrow is imported where a schema's Arrow form is asked for: the client plans tables without it.
+"""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property
-from typing import Any, Final, NewType, assert_never
-
-import pyarrow as pa
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, Final, NewType, assert_never
 
 from app.domain.model.names import ROW_MARKER, check_column_name, check_new_column_name
 from app.errors import Code, RejectedInput
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 SchemaVersion = NewType("SchemaVersion", int)
 """Number of a column list within a generation, from 1."""
 
-ROW_MARKER_FIELD: Final = pa.field(ROW_MARKER, pa.int32(), nullable=False)
 _DECIMAL: Final = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)", re.ASCII)
 MAX_DECIMAL_DIGITS: Final = 38
 
@@ -64,32 +67,9 @@ class ColumnType:
         return f"decimal({self.precision},{self.scale})" if self.name is TypeName.DECIMAL else str(self.name)
 
     @property
-    def arrow(self) -> pa.DataType:
+    def arrow(self) -> "pa.DataType":
         """The Arrow type in staged payloads and landing files: timestamps in UTC microseconds, JSON as string."""
-        match self.name:
-            case TypeName.BOOLEAN:
-                return pa.bool_()
-            case TypeName.INT16:
-                return pa.int16()
-            case TypeName.INT32:
-                return pa.int32()
-            case TypeName.INT64:
-                return pa.int64()
-            case TypeName.FLOAT32:
-                return pa.float32()
-            case TypeName.FLOAT64:
-                return pa.float64()
-            case TypeName.DECIMAL:
-                return pa.decimal128(self.precision, self.scale)
-            case TypeName.DATE:
-                return pa.date32()
-            case TypeName.TIMESTAMP:
-                return pa.timestamp("us", tz="UTC")
-            case TypeName.STRING | TypeName.JSON:
-                return pa.string()
-            case TypeName.BINARY:
-                return pa.binary()
-        assert_never(self.name)
+        return _arrow_type(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,19 +127,60 @@ class TableSchema:
         return frozenset(self.key_columns)
 
     @cached_property
-    def arrow(self) -> pa.Schema:
+    def arrow(self) -> "pa.Schema":
         """Schema of staged payloads: the columns, then the row marker.
 
         Only keys are required there: a delete row holds NULL in every other column.
         """
+        import pyarrow as pa
+
         keys = set(self.key_columns)
         fields = [pa.field(column.name, column.type.arrow, column.name not in keys) for column in self.columns]
-        return pa.schema([*fields, ROW_MARKER_FIELD])
+        return pa.schema([*fields, row_marker_field()])
 
-    def file_schema(self, *, marker_first: bool) -> pa.Schema:
+    def file_schema(self, *, marker_first: bool) -> "pa.Schema":
         """Schema of landing files: `arrow` with the row marker where the landing zone's layout has it, if at all."""
+        import pyarrow as pa
+
         *columns, marker = self.arrow
         return pa.schema(columns if self.bare else [marker, *columns] if marker_first else [*columns, marker])
+
+
+@cache
+def _arrow_type(column_type: ColumnType) -> "pa.DataType":
+    import pyarrow as pa
+
+    match column_type.name:
+        case TypeName.BOOLEAN:
+            return pa.bool_()
+        case TypeName.INT16:
+            return pa.int16()
+        case TypeName.INT32:
+            return pa.int32()
+        case TypeName.INT64:
+            return pa.int64()
+        case TypeName.FLOAT32:
+            return pa.float32()
+        case TypeName.FLOAT64:
+            return pa.float64()
+        case TypeName.DECIMAL:
+            return pa.decimal128(column_type.precision, column_type.scale)
+        case TypeName.DATE:
+            return pa.date32()
+        case TypeName.TIMESTAMP:
+            return pa.timestamp("us", tz="UTC")
+        case TypeName.STRING | TypeName.JSON:
+            return pa.string()
+        case TypeName.BINARY:
+            return pa.binary()
+    assert_never(column_type.name)
+
+
+def row_marker_field() -> "pa.Field":
+    """The Arrow field of the row marker: an int32 that is never NULL."""
+    import pyarrow as pa
+
+    return pa.field(ROW_MARKER, pa.int32(), nullable=False)
 
 
 def evolve(current: TableSchema, wanted: TableSchema) -> TableSchema:

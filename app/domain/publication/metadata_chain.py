@@ -15,9 +15,6 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 from uuid import UUID
 
-import pyarrow as pa
-
-from app.domain.arrow.schema_flatbuffer import schema_to_flatbuffer
 from app.domain.model.landing_file import FileIdentity
 from app.domain.model.table import Generation
 from app.errors import Code, InvariantBroken
@@ -55,9 +52,9 @@ def seed(table: str, generation: Generation, installation_id: UUID) -> Event:
     return {"kind": "Seed", "table": table, "generation": generation, "installationId": str(installation_id)}
 
 
-def set_data_schema(schema: pa.Schema) -> Event:
-    """The schema of every file that follows, until the next such event."""
-    return {"kind": "SetDataSchema", "schema": base64.b64encode(schema_to_flatbuffer(schema)).decode()}
+def set_data_schema(flatbuffer: bytes) -> Event:
+    """The schema of every file that follows, as `schema_to_flatbuffer` writes it, until the next such event."""
+    return {"kind": "SetDataSchema", "schema": base64.b64encode(flatbuffer).decode()}
 
 
 def add_data(identity: FileIdentity, file_bytes: int, file_sha256: str, source_position: str | None) -> Event:

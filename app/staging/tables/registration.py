@@ -11,6 +11,7 @@ from enum import StrEnum
 
 import sqlalchemy as sa
 
+from app.domain.arrow.schema_flatbuffer import schema_to_flatbuffer
 from app.domain.model.names import TableName, check_new_column_name, check_new_table_name
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.domain.model.table_options import DEFAULT_OPTIONS, InitialLoad, TableOptions
@@ -250,7 +251,8 @@ def insert_version(
     connection.execute(
         INSERT_VERSION, {**parameters, "table_id": table_id, "generation": generation, "version": version}
     )
-    append_block(connection, table_id, generation, set_data_schema(schema.file_schema(marker_first=marker_first)))
+    in_files = schema_to_flatbuffer(schema.file_schema(marker_first=marker_first))
+    append_block(connection, table_id, generation, set_data_schema(in_files))
 
 
 def _must_find(connection: sa.Connection, name: TableName) -> Table:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from app.domain.arrow.schema_flatbuffer import schema_from_bytes, schema_to_flatbuffer
-from app.domain.model.table_schema import ROW_MARKER_FIELD
+from app.domain.model.table_schema import row_marker_field
 from app.domain.publication.metadata_chain import Block, verify_chain
 from tests.api.calls import Gateway, problem
 
@@ -37,7 +37,7 @@ def test_the_served_flatbuffer_is_the_schema_of_the_landing_files(gateway: Gatew
     gateway.register("t", {"id": "int64", "paid": "decimal(12,2)"}, ["id"])
     answer = gateway.get("/v1/tables/t/schema", headers={"Accept": FLATBUFFER})
     assert answer.headers["content-type"] == FLATBUFFER
-    assert schema_from_bytes(answer.content) == ARROW.append(ROW_MARKER_FIELD)
+    assert schema_from_bytes(answer.content) == ARROW.append(row_marker_field())
 
 
 def test_registering_again_by_the_served_schema_changes_nothing(gateway: Gateway) -> None:

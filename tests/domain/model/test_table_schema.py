@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from app.domain.model.table_schema import ROW_MARKER_FIELD, Column, ColumnType, TableSchema
+from app.domain.model.table_schema import Column, ColumnType, TableSchema, row_marker_field
 from app.errors import Code
 from tests.support.rejections import refused
 from tests.support.samples.schemas import schema_of
@@ -74,7 +74,7 @@ def test_the_row_marker_is_the_last_field_and_only_it_and_keys_are_required_in_a
             pa.field("__rowMarker__", pa.int32(), nullable=False),
         ]
     )
-    assert schema.arrow.field(3) == ROW_MARKER_FIELD
+    assert schema.arrow.field(3) == row_marker_field()
 
 
 def test_keys_keep_their_own_order() -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from app.domain.arrow.schema_flatbuffer import schema_from_bytes
+from app.domain.arrow.schema_flatbuffer import schema_from_bytes, schema_to_flatbuffer
 from app.domain.model.landing_file import FileIdentity
 from app.domain.model.table import BatchSequence, FileNumber, Generation
 from app.domain.publication.metadata_chain import Block, Event, add_data, seed, set_data_schema, verify_chain
@@ -34,11 +34,11 @@ def chain(*events: Event) -> list[Block]:
 
 
 def test_a_chain_of_schema_and_files_holds_together() -> None:
-    assert verify_chain(chain(SEED, set_data_schema(SCHEMA), data(1), data(2))) == 4
+    assert verify_chain(chain(SEED, set_data_schema(schema_to_flatbuffer(SCHEMA)), data(1), data(2))) == 4
 
 
 def test_the_schema_event_has_only_the_schema_and_it_reads_back() -> None:
-    event = set_data_schema(SCHEMA)
+    event = set_data_schema(schema_to_flatbuffer(SCHEMA))
     assert set(event) == {"kind", "schema"}
     assert schema_from_bytes(base64.b64decode(event["schema"])) == SCHEMA
 
@@ -61,13 +61,13 @@ BREAK: dict[str, Callable[[list[Block]], list[Block]]] = {
     "swapped blocks": lambda blocks: [*blocks[:2], blocks[3], blocks[2]],
     "data before schema": lambda _: chain(SEED, data(1)),
     "a second seed": lambda _: chain(SEED, SEED),
-    "a file number left out": lambda _: chain(SEED, set_data_schema(SCHEMA), data(2)),
+    "a file number left out": lambda _: chain(SEED, set_data_schema(schema_to_flatbuffer(SCHEMA)), data(2)),
 }
 
 
 @pytest.mark.parametrize("how", BREAK)
 def test_a_tampered_chain_does_not_verify(how: str) -> None:
-    tampered = BREAK[how](chain(SEED, set_data_schema(SCHEMA), data(1), data(2)))
+    tampered = BREAK[how](chain(SEED, set_data_schema(schema_to_flatbuffer(SCHEMA)), data(1), data(2)))
     with pytest.raises(InvariantBroken) as broken:
         verify_chain(tampered)
     assert broken.value.code is Code.BROKEN_CHAIN
