@@ -7,10 +7,9 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
 from pydantic import SecretStr
@@ -26,7 +25,6 @@ from tests.support.waiting import wait_until
 
 TABLE = "sales.orders"
 EXAMPLES = REPOSITORY / "examples"
-Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
@@ -46,7 +44,7 @@ def proxy(gateway: Gateway) -> Iterator[DroppingProxy]:
 
 @pytest.fixture
 def key(gateway: Gateway) -> str:
-    """A key that may post changes, and no more."""
+    """Create a key that may post changes, and no more."""
     return new_key(gateway)
 
 
@@ -57,7 +55,7 @@ def outbox(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The TypeScript program as JavaScript; skips without Node."""
+    """Compile the TypeScript program; skip without Node."""
     folder = tmp_path_factory.mktemp("typescript")
     (folder / "node_modules").symlink_to(node_modules())
     for name in ("producer.mts", "package.json", "tsconfig.json"):
@@ -71,7 +69,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["python", pytest.param("typescript", marks=pytest.mark.slow)])
 def program(request: pytest.FixtureRequest) -> list[str]:
-    """The command of one producer, without its arguments."""
+    """Return the command of one producer, without its arguments."""
     if request.param == "python":
         return [sys.executable, str(EXAMPLES / "python" / "producer.py")]
     return ["node", str(request.getfixturevalue("compiled"))]
@@ -106,7 +104,7 @@ def produce(program: list[str], outbox: Path, url: str, key: str) -> "subprocess
 
 @contextmanager
 def following(program: list[str], outbox: Path, url: str, key: str) -> Iterator["subprocess.Popen[str]"]:
-    """A producer that waits for more lines; killed at the end of the block."""
+    """Start a producer that waits for more lines, and kill it at the end of the block."""
     with subprocess.Popen(
         [*program, str(outbox), "--follow"],
         env=environment(url, key),

@@ -34,7 +34,7 @@ def address(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A folder with what the commands of the page name: the examples, `.venv` and the administrator's key."""
+    """Make a folder with what the commands of the page name: the examples, `.venv`, the administrator's key."""
     made_by_compiling = shutil.ignore_patterns("node_modules", "build")
     shutil.copytree(EXAMPLES, tmp_path / "examples", ignore=made_by_compiling)
     (tmp_path / ".venv").symlink_to(sys.prefix)
@@ -58,7 +58,7 @@ def run(commands: str, checkout: Path, **environment: str) -> str:
 
 
 def answers(output: str) -> list[dict[str, Any]]:
-    """The answers of the gateway that curl printed, each on a line of its own."""
+    """Return the answers of the gateway, which curl printed one per line."""
     return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
 
 
