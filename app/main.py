@@ -283,7 +283,7 @@ def listening(settings: Settings) -> dict[str, Any]:
 
 
 def check_start(settings: Settings) -> None:
-    """Refuse to start on a database of another revision, or in public without TLS or any key."""
+    """Reject to start on a database of another revision, or in public without TLS or any key."""
     configure_logging(settings)
     raise_descriptor_limit()
     memory = check_memory(settings, memory_limit())

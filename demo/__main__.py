@@ -19,12 +19,12 @@ from rich.table import Table as Grid
 from rich.tree import Tree
 
 from app.cli.output import status_grid
-from app.client.http import GatewayClient, RefusedByGateway
+from app.client.http import GatewayClient, RejectedByGateway
 from app.errors import MirrorgateError
 from demo.gateway import GatewayDidNotStart, admin_key, running_gateway
 from demo.landing_reader import ROW_MARKER, all_rows, landing_files, landing_rows, table_folder
 from demo.poster import Poster, persistently
-from demo.samples import REFUSED, SAMPLE_TABLES, sample_posts
+from demo.samples import REJECTED, SAMPLE_TABLES, sample_posts
 from demo.workload import Row, stock_metadata, stream, stream_tables
 
 HOME = Path(".demo")
@@ -69,7 +69,7 @@ def run(client: GatewayClient, landing_zone: Path, changes: int) -> None:
     expected: dict[str, list[Row]] = {}
     poster = Poster(client)
     post_samples(client, poster, expected)
-    show_refusals(client)
+    show_rejections(client)
     seconds = post_stream(client, poster, changes, expected)
     wait_until_published(client)
     landed = time.monotonic()
@@ -111,20 +111,20 @@ def table_states(client: GatewayClient) -> list[dict[str, Any]]:
     return found
 
 
-def show_refusals(client: GatewayClient) -> None:
+def show_rejections(client: GatewayClient) -> None:
     """Bad input is answered at once with index, pointer and remedy; nothing of it is staged."""
-    for source_format, body, code in REFUSED:
+    for source_format, body, code in REJECTED:
         try:
             persistently(partial(client.post_changes, source_format, body))
-        except RefusedByGateway as refusal:
-            if refusal.code != code:
+        except RejectedByGateway as rejection:
+            if rejection.code != code:
                 raise
-            first = refusal.errors[0]
+            first = rejection.errors[0]
             where = f"message {first['index']} at {first['pointer']}"
-            say(f"Refused, as it must be: {first['code']} in {where}: {first['detail']}.")
-            console.print(f"  Remedy: {refusal.remedy}", style="dim")
+            say(f"Rejected, as it must be: {first['code']} in {where}: {first['detail']}.")
+            console.print(f"  Remedy: {rejection.remedy}", style="dim")
         else:
-            raise DoesNotAddUp(f"a request that must be refused with {code} was accepted")
+            raise DoesNotAddUp(f"a request that must be rejected with {code} was accepted")
 
 
 class Times:

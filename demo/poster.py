@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 from uuid import uuid4
 
-from app.client.http import GatewayClient, RefusedByGateway
+from app.client.http import GatewayClient, RejectedByGateway
 from app.errors import MirrorgateError, TemporarilyUnavailable
 from demo.workload import Post
 
@@ -30,7 +30,7 @@ def persistently(call: Callable[[], Answer]) -> Answer:
 
 def is_passing(error: MirrorgateError) -> bool:
     """Whether the same call can succeed later."""
-    return isinstance(error, TemporarilyUnavailable) or (isinstance(error, RefusedByGateway) and error.status == 503)
+    return isinstance(error, TemporarilyUnavailable) or (isinstance(error, RejectedByGateway) and error.status == 503)
 
 
 class Poster:
@@ -41,7 +41,7 @@ class Poster:
         self.interruptions = 0
 
     def post(self, post: Post) -> None:
-        """Return once the request is durable. Raises RefusedByGateway when the gateway will not have it."""
+        """Return once the request is durable. Raises RejectedByGateway when the gateway will not have it."""
         key = uuid4().hex
         persistently(lambda: self._post(post, key))
 

@@ -56,7 +56,7 @@ _EMPLOYEES: Final[list[Row]] = [
     (DELETE, 3, None, None, None, None, None),
 ]
 
-REFUSED: Final[list[tuple[str, bytes, str]]] = [
+REJECTED: Final[list[tuple[str, bytes, str]]] = [
     # The documentation's realtime update is partial: landing it would write NULL over r_name.
     ("arcion", (FOLDER / "arcion/realtime_update.json").read_bytes(), "incomplete_update"),
     (
@@ -65,7 +65,7 @@ REFUSED: Final[list[tuple[str, bytes, str]]] = [
         "bad_value",
     ),
 ]
-"""Requests that must be refused, each with its code."""
+"""Requests that must be rejected, each with its code."""
 
 
 def sample_posts() -> Iterator[Post]:

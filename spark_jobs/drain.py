@@ -192,7 +192,7 @@ def _spark_watched(ping: SparkPing, cycle: DrainCycle, stop: BoundedStop, stuck_
 
 
 def _check_start(settings: Settings) -> None:
-    """Refuse a database of another revision, a landing zone that cannot be one, and what is unsafe, before Spark
+    """Reject a database of another revision, a landing zone that cannot be one, and what is unsafe, before Spark
     starts."""
     configure_logging(settings)
     raise_descriptor_limit()

@@ -45,16 +45,16 @@ class MarkerRewrite:
             recorded = recorded_number(connection, table.table_id)
             after = FileNumber(max(0, recorded - PROOF_FILES))
             files = list_files(connection, table.table_id, table.generation, after=after, most=PROOF_FILES)
-        refusal = self._unproven(table, recorded, files)
-        if refusal is None and is_damaged(self.zone, table.name.folder):
+        rejection = self._unproven(table, recorded, files)
+        if rejection is None and is_damaged(self.zone, table.name.folder):
             prepared = Scratch(table.table_id, epoch).path(f"{MARKER}-{uuid4().hex}")
             self.zone.create_file(prepared, FolderMarker.of(table, self.installation_id).content())
             self.zone.replace_file(prepared, f"{table.name.folder}/{MARKER}")
             log.warning("marker_rewritten", table=str(table.name), generation=table.generation)
         with self.engine.begin() as connection:
             end_marker_rewrite(connection, table.table_id, epoch)
-        if refusal is not None:
-            raise InvariantBroken(Code.LANDING_FOLDER_LOST, f"{MARKER} was not written again: {refusal}")
+        if rejection is not None:
+            raise InvariantBroken(Code.LANDING_FOLDER_LOST, f"{MARKER} was not written again: {rejection}")
 
     def _unproven(self, table: Table, recorded: FileNumber, files: list[LedgerEntry]) -> str | None:
         """Why the folder may be somebody else's; None when it is the table's for certain."""

@@ -38,7 +38,7 @@ class Reconciliation:
     """W8."""
 
     def run(self, table: Table, epoch: Epoch) -> None:
-        """Record each file beyond the ledger that the ledger's own batches made; refuse any other.
+        """Record each file beyond the ledger that the ledger's own batches made; reject any other.
 
         A process that dies inside leaves the rest to the next owner. Raises InvariantBroken `foreign_file`,
         `landing_folder_lost`, or `ledger_behind_zone` with the numbers that were seen.
@@ -54,7 +54,7 @@ class Reconciliation:
             require_marker(self.zone, table, self.installation_id)
             adopted = None if unrecorded is not None else self._adopt(table, epoch, ahead, recorded)
             if adopted is None:
-                raise self._refusal(table, recorded, ahead)
+                raise self._rejection(table, recorded, ahead)
             recorded, unrecorded = self._record_found(table, adopted, epoch)
 
     def _adopt(self, table: Table, epoch: Epoch, ahead: list[FileNumber], recorded: FileNumber) -> PlannedFile | None:
@@ -81,7 +81,7 @@ class Reconciliation:
         with self.engine.begin() as connection:
             return planned.identity.number, _next_unrecorded(connection, table)
 
-    def _refusal(self, table: Table, recorded: FileNumber, ahead: list[FileNumber]) -> InvariantBroken:
+    def _rejection(self, table: Table, recorded: FileNumber, ahead: list[FileNumber]) -> InvariantBroken:
         first = identity_under(self.zone, table.name, ahead[0])
         if first is None or (first.table, first.generation) != (str(table.name), table.generation):
             return InvariantBroken(Code.FOREIGN_FILE, f"another file stands under number {ahead[0]}")

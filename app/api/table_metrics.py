@@ -70,7 +70,7 @@ class TableMetrics(Collector):
 
     def _backlog(self, tables: list[Table]) -> Metric:
         """`table` is empty for all tables together."""
-        what = "The backlog as a share of its limit; at 1 changes are refused"
+        what = "The backlog as a share of its limit; at 1 changes are rejected"
         family = GaugeMetricFamily("mirrorgate_backlog_limit_ratio", what, labels=["table"])
         if (backlog := self._gateway.ingest.backlog) is not None:
             family.add_metric([""], backlog.total_share())

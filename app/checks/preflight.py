@@ -44,7 +44,7 @@ PACKAGES: Final = (
     "azure-identity",
 )
 
-_REFUSED_ANYWAY: Final[Mapping[str, Code]] = {
+_REJECTED_ANYWAY: Final[Mapping[str, Code]] = {
     ZoneCheck.OWNER: Code.LANDING_ZONE_TAKEN,
     ZoneCheck.KNOWN: Code.LANDING_ZONE_CHANGED,
 }
@@ -85,7 +85,7 @@ def require_safe(findings: list[Finding], *, allow_unsafe: bool) -> None:
         if finding.outcome is Outcome.WARNING:
             log.warning("start_check", check=finding.check, detail=finding.detail, remedy=finding.remedy)
     for finding in unsafe:
-        if (code := _REFUSED_ANYWAY.get(finding.check)) is not None:
+        if (code := _REJECTED_ANYWAY.get(finding.check)) is not None:
             raise Misconfigured(code, finding.detail, remedy=finding.remedy)
     if unsafe and not allow_unsafe:
         remedies = dict.fromkeys(str(finding.remedy) for finding in unsafe)

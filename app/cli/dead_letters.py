@@ -1,4 +1,4 @@
-"""Commands for dead letters: see why messages were refused, read them, replay or discard them."""
+"""Commands for dead letters: see why messages were rejected, read them, replay or discard them."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ _REPLAYED_AT_ONCE: Final = 100
 _console = Console()
 
 dead_letters = typer.Typer(
-    help="Look at the refused messages that tables keep, and replay or discard them.", no_args_is_help=True
+    help="Look at the rejected messages that tables keep, and replay or discard them.", no_args_is_help=True
 )
 
 LetterId = Annotated[int, typer.Argument(min=1, help="The id, as `dead-letters list` shows it.")]
@@ -35,7 +35,7 @@ def list_letters(
     data_dir: DataDir = _HOME,
     as_json: AsJson = False,
 ) -> None:
-    """List what was refused, when and why, of one table or of all; never with a value."""
+    """List what was rejected, when and why, of one table or of all; never with a value."""
     with GatewayClient.find(url, key, data_dir) as client:
         names = [table] if table is not None else [one["table"] for one in client.get("/v1/tables")["tables"]]
         found = [{"table": name, **letter} for name in names for letter in _letters(client, name, state)]
@@ -85,7 +85,7 @@ def replay(
     key: Key = None,
     data_dir: DataDir = _HOME,
 ) -> None:
-    """Accept kept messages after all. They land now, behind all that was accepted since. Exit 1 if one is refused."""
+    """Accept kept messages after all. They land now, behind all that was accepted since. Exit 1 if one is rejected."""
     if corrected is not None and letter_id is None:
         raise typer.BadParameter("a corrected message is for one letter: give its id")
     with GatewayClient.find(url, key, data_dir) as client:
@@ -95,9 +95,9 @@ def replay(
             receipt = answer["receipt"]
             _console.print(f"{receipt['table']}: dead letter {letter_id} is batch {receipt['sequence']}")
             return
-        replayed, refused = _replay_all(client, table)
-    _console.print(f"{table}: {replayed:,} replayed, {refused:,} refused again")
-    if refused:
+        replayed, rejected = _replay_all(client, table)
+    _console.print(f"{table}: {replayed:,} replayed, {rejected:,} rejected again")
+    if rejected:
         raise typer.Exit(1)
 
 
@@ -137,13 +137,13 @@ def _letters(client: GatewayClient, table: str, state: LetterState | None) -> li
 
 
 def _replay_all(client: GatewayClient, table: str) -> tuple[int, int]:
-    """How many were replayed and how many refused again."""
-    replayed = refused = 0
+    """How many were replayed and how many rejected again."""
+    replayed = rejected = 0
     after: int | None = 0
     with _console.status(f"{table}: replaying") as line:
         while after is not None:
             path = f"/v1/tables/{table}/dead-letters/replay"
             done = client.post(path, None, after=after, limit=_REPLAYED_AT_ONCE)
-            replayed, refused, after = replayed + done["replayed"], refused + done["refused"], done["next_after"]
-            line.update(f"{table}: {replayed:,} replayed, {refused:,} refused again")
-    return replayed, refused
+            replayed, rejected, after = replayed + done["replayed"], rejected + done["rejected"], done["next_after"]
+            line.update(f"{table}: {replayed:,} replayed, {rejected:,} rejected again")
+    return replayed, rejected

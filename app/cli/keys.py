@@ -30,7 +30,7 @@ KeyId = Annotated[str, typer.Argument(help="The id, as `keys list` shows it.")]
 
 class Outcome(StrEnum):
     DONE = "done"
-    REFUSED = "refused"
+    REJECTED = "rejected"
 
 
 @keys.command("create")
@@ -130,14 +130,14 @@ def audit(
     subject: Annotated[str | None, typer.Option(help="Only this key id, or `oidc:<subject>`.")] = None,
     table: Annotated[str | None, typer.Option(help="Only events about tables of this name.")] = None,
     outcome: Annotated[
-        Outcome | None, typer.Option(help="Only acts that were done, or calls that were refused.")
+        Outcome | None, typer.Option(help="Only acts that were done, or calls that were rejected.")
     ] = None,
     url: Url = None,
     key: Key = None,
     data_dir: DataDir = _HOME,
     as_json: AsJson = False,
 ) -> None:
-    """Who did what to keys and tables, and who was refused, oldest first."""
+    """Who did what to keys and tables, and who was rejected, oldest first."""
     wanted = {"subject": subject, "table": table, "outcome": outcome}
     filters = {name: value for name, value in wanted.items() if value is not None}
     since = (datetime.now(UTC) - timedelta(hours=hours)).isoformat()
@@ -157,16 +157,16 @@ def audit(
 def _audit_grid(events: list[dict[str, Any]]) -> Grid:
     grid = Grid(("when", "who", "what", "table", "outcome", "times", "details"), right=("times",), text=True)
     for event in events:
-        refused = f"{event['status']} {event['code']}"
+        rejected = f"{event['status']} {event['code']}"
         grid.add(
             moment(event["happened_at"]),
             event["subject"] or "-",
             event["action"],
             event["table"] or "",
-            refused if event["outcome"] == "refused" else "done",
+            rejected if event["outcome"] == "rejected" else "done",
             str(event["times"]),
             "" if not event["details"] else json.dumps(event["details"]),
-            style="red" if event["outcome"] == "refused" else "",
+            style="red" if event["outcome"] == "rejected" else "",
         )
     return grid
 

@@ -113,14 +113,14 @@ def send(
     """Send changes: a file, standard input, or the files of a folder as they come (--follow).
 
     They are cut into requests between messages, which go out in order, each durable before the next begins. A
-    request is accepted whole or not at all. After a refusal the requests before it stay accepted; mend the file and
-    go on with --from-message, as the refusal says.
+    request is accepted whole or not at all. After a rejection the requests before it stay accepted; mend the file and
+    go on with --from-message, as the rejection says.
 
     With --producer a journal on this machine and the gateway together know what is durable. Whatever ended the
-    command (a refusal, kill -9, a power cut), the same command goes on exactly there; nothing is sent twice, nothing is
-    left out. A file is sent once.
+    command (a rejection, kill -9, a power cut), the same command goes on exactly there; nothing is sent twice,
+    nothing is left out. A file is sent once.
 
-    Exit status: 0 all accepted; 1 refused; 2 wrong usage; 3 given up, the gateway was away, busy or did not answer;
+    Exit status: 0 all accepted; 1 rejected; 2 wrong usage; 3 given up, the gateway was away, busy or did not answer;
     130 interrupted by Ctrl-C or SIGTERM.
     """
     csv = _csv_parameters(mode, columns, header, delimiter, quote, escape)

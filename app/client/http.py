@@ -23,7 +23,7 @@ _BROKEN_OFF: Final = (
 )
 
 
-class RefusedByGateway(MirrorgateError):
+class RejectedByGateway(MirrorgateError):
     """The gateway answered with problem details; `errors` are its first ones, `retry_after` the seconds it asks for."""
 
     def __init__(self, problem: dict[str, Any], status: int, retry_after: int = 0) -> None:
@@ -43,7 +43,7 @@ class AnswerLost(TemporarilyUnavailable):
 
 
 class GatewayClient:
-    """Calls one gateway with one key. Methods raise RefusedByGateway, or TemporarilyUnavailable when none answers."""
+    """Calls one gateway with one key. Methods raise RejectedByGateway, or TemporarilyUnavailable when none answers."""
 
     def __init__(self, url: str, key: str, certificate: Path | None = None) -> None:
         """`certificate` is the one that a gateway on this machine must show, whatever name is in it."""
@@ -148,4 +148,4 @@ class GatewayClient:
         except json.JSONDecodeError:
             problem = {}
         seconds = answer.headers.get("Retry-After", "")
-        raise RefusedByGateway(problem, answer.status_code, int(seconds) if seconds.isdecimal() else 0)
+        raise RejectedByGateway(problem, answer.status_code, int(seconds) if seconds.isdecimal() else 0)

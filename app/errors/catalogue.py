@@ -109,7 +109,7 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
     ),
     Code.DEAD_LETTERS_FULL: CodeFacts(
         Kind.CONFLICT,
-        "The refused messages cannot be kept: too many dead letters of the table wait, or a message is too long.",
+        "The rejected messages cannot be kept: too many dead letters of the table wait, or a message is too long.",
         "Replay or discard the table's dead letters, or correct the messages; nothing of the request was staged.",
     ),
     Code.UNKNOWN_FILE: CodeFacts(

@@ -1,10 +1,10 @@
-"""The stable error codes, and what sort of refusal there is. What each means: `app.errors.catalogue`."""
+"""The stable error codes, and what sort of rejection there is. What each means: `app.errors.catalogue`."""
 
 from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What sort of refusal a code is; the API maps each kind to one HTTP status."""
+    """What sort of rejection a code is; the API maps each kind to one HTTP status."""
 
     MALFORMED = "malformed"
     UNAUTHENTICATED = "unauthenticated"

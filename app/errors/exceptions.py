@@ -61,7 +61,7 @@ class RejectedInput(MirrorgateError):
     def of(
         cls, problems: tuple[Problem, ...], *, remedy: str | None = None, withheld: str | None = None
     ) -> "RejectedInput":
-        """The refusal of a request whose messages have these problems; the first one leads, with its column."""
+        """The rejection of a request whose messages have these problems; the first one leads, with its column."""
         first = problems[0]
         is_named = first.column is None or first.column in first.detail.replace(":", " ").split()
         detail = first.detail if is_named else f"{first.detail}, column {first.column}"

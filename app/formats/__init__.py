@@ -1,1 +1,1 @@
-"""Source bytes -> changes. Pure: no I/O, no clock; every refusal says which message, where and why."""
+"""Source bytes -> changes. Pure: no I/O, no clock; every rejection says which message, where and why."""

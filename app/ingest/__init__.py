@@ -3,7 +3,7 @@
 `accept` takes a request through decoding, routing, typing and staging; `source_bodies` decodes, into `decoded`;
 `directory` knows the tables as last seen; `replicate_tables` does what metadata messages say; `typed_request` makes
 typed batches, `plain_requests` faster for those that ask nothing of their table, which `plain_reader` reads together
-where many wait; `backlog` refuses what a table, or the gateway, may not take for now; `rehearsal` does all that and
+where many wait; `backlog` rejects what a table, or the gateway, may not take for now; `rehearsal` does all that and
 takes it back; `replay` sends kept messages the same way again. `load` takes Arrow streams.
 """
 

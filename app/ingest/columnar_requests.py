@@ -1,7 +1,7 @@
 """Requests that ask nothing of their table before they are staged: neither its schema nor its positions.
 
 Nearly all are. Small ones are typed together when they are staged, large ones without a look at each change; the
-others, and every request that is to be refused, take the way of `Typist`.
+others, and every request that is to be rejected, take the way of `Typist`.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ def untyped_request(
     if len(decoded.sources) != 1 or decoded.lines:
         return None
     (entry,) = decoded.sources
-    if entry.refused:
+    if entry.rejected:
         return None
     table = _plain_table(entry.source, decoded.requested, directory, principal)
     if table is None or table.options.partial_updates is PartialUpdates.COMPLETE:

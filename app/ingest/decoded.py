@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from app.domain.model.change import Change
-from app.domain.model.dead_letter import RefusedMessage, WrittenMessage, to_set_aside
+from app.domain.model.dead_letter import RejectedMessage, WrittenMessage, to_set_aside
 from app.domain.model.source_name import SourceName
 from app.errors import Problem, RejectedInput
 
@@ -20,19 +20,19 @@ class SourceChanges:
     source: SourceName
     changes: list[Change] = field(default_factory=list)
     task: str = ""
-    refused: list[RefusedMessage] = field(default_factory=list)
+    rejected: list[RejectedMessage] = field(default_factory=list)
     """Messages that are left out."""
 
     @property
     def indexes(self) -> list[int]:
         """Of all its messages."""
-        return [change.index for change in self.changes] + [entry.index for entry in self.refused]
+        return [change.index for change in self.changes] + [entry.index for entry in self.rejected]
 
-    def without(self, refused: Mapping[int, RefusedMessage]) -> "SourceChanges":
+    def without(self, rejected: Mapping[int, RejectedMessage]) -> "SourceChanges":
         """The same, these messages left out."""
-        out = [refused[change.index] for change in self.changes if change.index in refused]
-        kept = [change for change in self.changes if change.index not in refused]
-        return replace(self, changes=kept, refused=self.refused + out)
+        out = [rejected[change.index] for change in self.changes if change.index in rejected]
+        kept = [change for change in self.changes if change.index not in rejected]
+        return replace(self, changes=kept, rejected=self.rejected + out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +46,16 @@ class Decoded:
     requested: SourceName | None = None
     """A name of the table that every source must feed."""
     written: Written | None = None
-    """Where refused messages become dead letters; without, they refuse the request."""
+    """Where rejected messages become dead letters; without, they reject the request."""
     most_value_bytes: int | None = None
     """What no value may be longer than; None where the body is not."""
 
-    def refusal(
-        self, problems: Sequence[Problem], refused: Sequence[RefusedMessage] = (), *, withheld: str | None = None
+    def rejection(
+        self, problems: Sequence[Problem], rejected: Sequence[RejectedMessage] = (), *, withheld: str | None = None
     ) -> RejectedInput:
         """Problems found later than decoding, each with its line where there are lines, and those of messages that
         were left out before."""
-        known = [problem for entry in refused for problem in entry.problems]
+        known = [problem for entry in rejected for problem in entry.problems]
         table_of = {index: str(entry.source.plain) for entry in self.sources for index in entry.indexes}
         named = [
             problem if problem.table or problem.index is None else replace(problem, table=table_of.get(problem.index))
@@ -64,16 +64,16 @@ class Decoded:
         ordered = sorted(named, key=lambda problem: problem.index or 0)
         return RejectedInput.of(tuple(ordered), withheld=withheld)
 
-    def setting_aside(self, refusal: RejectedInput) -> "Decoded":
-        """The request without the messages that were refused, to be tried next. Raises the refusal where it is
+    def setting_aside(self, rejection: RejectedInput) -> "Decoded":
+        """The request without the messages that were rejected, to be tried next. Raises the rejection where it is
         of the whole request, or its messages are no dead letters."""
         if self.written is None:
-            raise refusal
+            raise rejection
         present = {change.index for entry in self.sources for change in entry.changes}
-        refused = {one.index: one for one in to_set_aside(refusal.problems) if one.index in present}
-        if not refused:
-            raise refusal
-        return replace(self, sources=[entry.without(refused) for entry in self.sources])
+        rejected = {one.index: one for one in to_set_aside(rejection.problems) if one.index in present}
+        if not rejected:
+            raise rejection
+        return replace(self, sources=[entry.without(rejected) for entry in self.sources])
 
     def _with_line(self, problem: Problem) -> Problem:
         if not self.lines or problem.index is None:

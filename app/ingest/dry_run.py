@@ -82,7 +82,7 @@ def _rehearse(engine: Engine, decode: Decode, principal: Principal, marker_first
             requests = [StagingRequest(typed.batches)]
             [outcome] = stage_requests(connection, requests, encode_blocks(requests)).outcomes
             if isinstance(outcome, RejectedInput):
-                raise decoded.refusal(outcome.problems)
+                raise decoded.rejection(outcome.problems)
             if not isinstance(outcome, list):
                 raise outcome
             tables = [

@@ -44,7 +44,7 @@ class Accepted:
     """What became of a request: one receipt per table, after commit.
 
     `ignored` messages had no body; `duplicates` are changes that a table with `source_order=enforce` had accepted
-    before; `dead_letters` messages were refused and are kept.
+    before; `dead_letters` messages were rejected and are kept.
     """
 
     receipts: list[Receipt]
@@ -215,7 +215,7 @@ class _Staging:
     settles: Settlement | None
 
     async def stage(self, decoded: Decoded) -> Accepted:
-        """Without the messages that are refused, where those are kept: each round leaves out at least one more.
+        """Without the messages that are rejected, where those are kept: each round leaves out at least one more.
 
         Raises RejectedInput, TableMoved or AlreadyStaged.
         """
@@ -247,19 +247,19 @@ class _Staging:
         except RejectedInput as error:
             if not error.problems or error.code is Code.DEAD_LETTERS_FULL:
                 raise
-            raise decoded.refusal(error.problems) from error
+            raise decoded.rejection(error.problems) from error
 
     def _letters(self, decoded: Decoded, typed: TypedRequest) -> list[TableLetters]:
-        """The refused messages as they stand in the body. Raises RejectedInput `dead_letters_full` for a long one."""
-        if decoded.written is None or not typed.refused:
+        """The rejected messages as they stand in the body. Raises RejectedInput `dead_letters_full` for a long one."""
+        if decoded.written is None or not typed.rejected:
             return []
-        written = decoded.written([entry.index for _, refused in typed.refused for entry in refused])
+        written = decoded.written([entry.index for _, rejected in typed.rejected for entry in rejected])
         key_id = self.typist.principal.key_id
         letters = [
-            TableLetters(table, [NewLetter(entry, written[entry.index]) for entry in refused], key_id)
-            for table, refused in typed.refused
+            TableLetters(table, [NewLetter(entry, written[entry.index]) for entry in rejected], key_id)
+            for table, rejected in typed.rejected
         ]
         for entry in letters:
             if any(len(letter.written.content) > MOST_BYTES for letter in entry.letters):
-                raise full(entry, f"a refused message is longer than the {MOST_BYTES} bytes that are kept")
+                raise full(entry, f"a rejected message is longer than the {MOST_BYTES} bytes that are kept")
         return letters

@@ -1,6 +1,6 @@
 """The bodies of requests, by format: each function makes what `Ingest.accept` calls to read one body.
 
-With `keep_refused`, messages that are refused become dead letters where their table accepts that.
+With `keep_rejected`, messages that are rejected become dead letters where their table accepts that.
 """
 
 from collections.abc import Callable, Collection
@@ -51,7 +51,7 @@ def arcion_json(
     *,
     override: bool = False,
     limits: InputLimits = UNLIMITED,
-    keep_refused: bool = False,
+    keep_rejected: bool = False,
 ) -> Decode:
     """Reads an Arcion JSON body. `table` must be the one that the messages feed, unless it is to `override` what
     they say."""
@@ -60,7 +60,7 @@ def arcion_json(
     def decode(directory: TableDirectory, principal: Principal, marker_first: bool) -> Decoded:
         if override and table is None:
             raise RejectedInput(Code.BAD_REQUEST, "override=true needs `table`")
-        messages = decode_arcion(body, table if override else None, limits, keep_refused=keep_refused)
+        messages = decode_arcion(body, table if override else None, limits, keep_rejected=keep_rejected)
         WRONG_HASHES.inc(messages.wrong_hashes)
         sources: dict[int, SourceChanges] = {}
         for entry in messages:  # an address is one object, so that its name need not be folded for each message
@@ -68,12 +68,14 @@ def arcion_json(
             if found is None:
                 found = sources[id(entry.source)] = SourceChanges(entry.source)
             found.changes.append(entry.change)
-        for source, refused in messages.refused:
-            sources.setdefault(id(source), SourceChanges(source)).refused.append(refused)
+        for source, rejected in messages.rejected:
+            sources.setdefault(id(source), SourceChanges(source)).rejected.append(rejected)
         return Decoded(
             list(sources.values()),
             requested=requested,
-            written=partial(_written_json, body, LetterFormat.ARCION, {"override": override}) if keep_refused else None,
+            written=partial(_written_json, body, LetterFormat.ARCION, {"override": override})
+            if keep_rejected
+            else None,
             most_value_bytes=_most_value_bytes(body, limits),
         )
 
@@ -87,7 +89,7 @@ def arcion_csv(
     layout: CsvLayout,
     *,
     limits: InputLimits = UNLIMITED,
-    keep_refused: bool = False,
+    keep_rejected: bool = False,
 ) -> Decode:
     """Reads an Arcion CSV body for one table."""
 
@@ -98,9 +100,9 @@ def arcion_csv(
             withheld = directory.withheld(source, principal)
             raise RejectedInput(Code.UNKNOWN_TABLE, f"table {table} is not registered", withheld=withheld)
         trimmed = frozenset(column.name for column in found.schema.columns if column.type.name not in _TEXT)
-        decoded = decode_arcion_csv(body, layout, trimmed, limits, keep_refused=keep_refused)
-        written = partial(_written_csv, body, layout, decoded.columns) if keep_refused else None
-        changes = SourceChanges(source, decoded.changes, refused=decoded.refused)
+        decoded = decode_arcion_csv(body, layout, trimmed, limits, keep_rejected=keep_rejected)
+        written = partial(_written_csv, body, layout, decoded.columns) if keep_rejected else None
+        changes = SourceChanges(source, decoded.changes, rejected=decoded.rejected)
         most = _most_value_bytes(body, limits)
         return Decoded([changes], lines=decoded.lines, written=written, most_value_bytes=most)
 
@@ -113,7 +115,7 @@ def replicate_json(
     *,
     partition: str | None = None,
     limits: InputLimits = UNLIMITED,
-    keep_refused: bool = False,
+    keep_rejected: bool = False,
 ) -> Decode:
     """Reads a Replicate body, and registers what its metadata messages declare.
 
@@ -121,9 +123,9 @@ def replicate_json(
     """
 
     def decode(directory: TableDirectory, principal: Principal, marker_first: bool) -> Decoded:
-        request = decode_replicate(body, limits, keep_refused=keep_refused)
-        tables = ReplicateTables(directory, principal, marker_first, keep_refused=keep_refused)
-        written = partial(_written_replicate, body, tables, request, table) if keep_refused else None
+        request = decode_replicate(body, limits, keep_rejected=keep_rejected)
+        tables = ReplicateTables(directory, principal, marker_first, keep_rejected=keep_rejected)
+        written = partial(_written_replicate, body, tables, request, table) if keep_rejected else None
         most = _most_value_bytes(body, limits)
         sources = _settled(tables, request, table, partition)
         ignored = request.ignored + tables.repeated
@@ -175,7 +177,9 @@ def _settled(
         SourceChanges(SourceName.address(name), changes, order_key(task, partition))
         for name, task, changes in tables.settle(request, table)
     ]
-    return sources + [SourceChanges(SourceName.address(name), refused=[refused]) for name, refused in tables.refused]
+    return sources + [
+        SourceChanges(SourceName.address(name), rejected=[rejected]) for name, rejected in tables.rejected
+    ]
 
 
 def _written_json(

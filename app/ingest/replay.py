@@ -1,7 +1,7 @@
 """Dead letters on the way of any other change, once more.
 
 A letter is settled in the transaction that stages its message: dying before it leaves both undone, after it both
-done. One that is refused again waits on, with what is wrong with it now.
+done. One that is rejected again waits on, with what is wrong with it now.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class ReplayedLetters:
     """What became of letters that were replayed one after the other."""
 
     replayed: int
-    refused: int
+    rejected: int
     next_after: int | None
     """The last letter looked at, where more wait behind it."""
 
@@ -52,10 +52,10 @@ class Replays:
             raise
 
     async def replay_waiting(self, name: TableName, principal: Principal, *, after: int, most: int) -> ReplayedLetters:
-        """Replay the oldest `most` waiting letters beyond letter `after`, in order; one that is refused again waits
+        """Replay the oldest `most` waiting letters beyond letter `after`, in order; one that is rejected again waits
         on and holds no other back."""
         table, letter_ids = await asyncio.to_thread(self._next, name, after, most + 1)
-        replayed = refused = 0
+        replayed = rejected = 0
         for letter_id in letter_ids[:most]:
             try:
                 await self.replay(table.name, letter_id, principal)
@@ -65,8 +65,8 @@ class Replays:
                     continue  # somebody else has settled it meanwhile
                 if not error.problems:
                     raise
-                refused += 1
-        return ReplayedLetters(replayed, refused, letter_ids[most - 1] if len(letter_ids) > most else None)
+                rejected += 1
+        return ReplayedLetters(replayed, rejected, letter_ids[most - 1] if len(letter_ids) > most else None)
 
     def _waiting(self, name: TableName, letter_id: int) -> WrittenMessage:
         """The message of a letter that waits in the table's present generation."""

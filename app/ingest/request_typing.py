@@ -10,7 +10,7 @@ import structlog
 
 from app.domain.access.rights import Principal
 from app.domain.model.change import Change
-from app.domain.model.dead_letter import RefusedMessage
+from app.domain.model.dead_letter import RejectedMessage
 from app.domain.model.input_limits import long_values
 from app.domain.model.source_name import SourceName
 from app.domain.model.source_routing import case_detail, is_named
@@ -45,7 +45,7 @@ class TypedRequest:
     duplicates: int = 0
     needs: Sequence[tuple[Table, TableSchema]] = ()
     """The schemas that tables must have first."""
-    refused: Sequence[tuple[Table, Sequence[RefusedMessage]]] = ()
+    rejected: Sequence[tuple[Table, Sequence[RejectedMessage]]] = ()
     """The messages to keep as dead letters, by table."""
 
 
@@ -60,8 +60,8 @@ class _Feed:
     positions: Mapping[str, str]
 
     @property
-    def refused(self) -> list[RefusedMessage]:
-        return sorted((entry for part in self.parts for entry in part.refused), key=attrgetter("index"))
+    def rejected(self) -> list[RejectedMessage]:
+        return sorted((entry for part in self.parts for entry in part.rejected), key=attrgetter("index"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Typist:
     def type_request(self, decoded: Decoded) -> TypedRequest:
         """Typed batches of every table. Raises RejectedInput with all problems of the whole request.
 
-        A refusal counts only when the tables still are as they were last seen; otherwise the present ones decide.
+        A rejection counts only when the tables still are as they were last seen; otherwise the present ones decide.
         Raises TableMoved when a table was given what the changes need and then lacks it again.
         """
         routed = self._route(decoded)
@@ -161,7 +161,7 @@ class Typist:
     def _prepare(self, decoded: Decoded, typed: TypedRequest, routed: _Routed) -> bool:
         """Give tables what typed changes need of them; whether there was anything to give.
 
-        No table changes for a request that staging would refuse.
+        No table changes for a request that staging would reject.
         """
         pins = [(feed.table, feed.new_catalog) for feed in routed.feeds if feed.new_catalog is not None]
         if not typed.needs and not pins:
@@ -170,7 +170,7 @@ class Typist:
             with translated_errors(), self.directory.begin() as connection:
                 check_gaps(connection, typed.batches)
         except RejectedInput as error:
-            raise decoded.refusal(error.problems) from error
+            raise decoded.rejection(error.problems) from error
         for table, schema in typed.needs:
             with translated_errors(), self.directory.begin() as connection:
                 registration = evolve_table(connection, table, schema, marker_first=self.marker_first)
@@ -188,17 +188,17 @@ def _typed(decoded: Decoded, routed: _Routed, admit: Admit) -> TypedRequest:
     batches: list[TypedBatch] = []
     needs: list[tuple[Table, TableSchema]] = []
     problems = [*routed.problems]
-    refused: list[tuple[Table, Sequence[RefusedMessage]]] = []
-    not_kept: list[RefusedMessage] = []
+    rejected: list[tuple[Table, Sequence[RejectedMessage]]] = []
+    not_kept: list[RejectedMessage] = []
     duplicates = 0
     for feed in routed.feeds:
         table = feed.table
         if not table.state.accepts_changes:
             raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
         if table.options.dead_letters is not DeadLetters.ACCEPT:
-            not_kept += feed.refused
-        elif feed.refused:
-            refused.append((table, feed.refused))
+            not_kept += feed.rejected
+        elif feed.rejected:
+            rejected.append((table, feed.rejected))
         try:
             changes, advances, known = _in_order(feed)
             duplicates += known
@@ -215,8 +215,8 @@ def _typed(decoded: Decoded, routed: _Routed, admit: Admit) -> TypedRequest:
             found = error.problems or [Problem(error.code, error.detail)]
             problems.extend(replace(problem, table=str(table.name)) for problem in found)
     if problems or not_kept:
-        raise decoded.refusal(problems, not_kept, withheld=routed.withheld)
-    return TypedRequest(batches, duplicates, needs, refused)
+        raise decoded.rejection(problems, not_kept, withheld=routed.withheld)
+    return TypedRequest(batches, duplicates, needs, rejected)
 
 
 def _in_order(feed: _Feed) -> tuple[Sequence[Change], Sequence[SourceAdvance], int]:

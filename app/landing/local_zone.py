@@ -129,7 +129,7 @@ class LocalZone:
         target.parent.mkdir(parents=True, exist_ok=True)
         while not _blocks_folder(target):
             aside = target.with_name(f"revoked-{target.name}-{uuid4().hex}")
-            # The slash makes the system refuse anything but a folder: not the plain file of another revocation.
+            # The slash makes the system reject anything but a folder: not the plain file of another revocation.
             with suppress(FileNotFoundError, NotADirectoryError):
                 os.rename(f"{target}/", aside)  # noqa: PTH104  # a Path has no final slash
             # A stale worker may recreate its folder between the two steps: the loop takes that one away too.

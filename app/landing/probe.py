@@ -79,7 +79,7 @@ def _rename(zone: LandingZone, folder: str) -> str | None:
     outcome = zone.rename(f"{folder}/new", f"{folder}/existing")
     if outcome is RenameOutcome.DESTINATION_EXISTS and _holds(zone, f"{folder}/existing"):
         return None
-    return f"a rename onto an existing file was not refused: {outcome}"
+    return f"a rename onto an existing file was not rejected: {outcome}"
 
 
 def _revoke(zone: LandingZone, folder: str) -> str | None:

@@ -57,7 +57,7 @@ def prepare_folder(
     """W6: the table folder with its metadata and marker, renamed in as a whole, before any data.
 
     A process that dies inside leaves either no folder or a complete one; where folders cannot be renamed, perhaps
-    one without its marker, which the next owner refuses. Raises InvariantBroken `landing_folder_lost` when the
+    one without its marker, which the next owner rejects. Raises InvariantBroken `landing_folder_lost` when the
     folder is another's, or gone although files were published into it, FileNotFoundError when the scratch is lost
     (the next epoch prepares it again).
     """

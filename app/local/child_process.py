@@ -16,7 +16,7 @@ from app.errors import Code, MirrorgateError, Misconfigured
 CANNOT_START: Final = 78
 """Exit status (EX_CONFIG of sysexits.h) of a process that an operator has to configure before it can start."""
 
-REFUSAL: Final = "start_refused"
+REJECTION: Final = "start_rejected"
 """The event of the log line that gives the reason."""
 
 _PARENT_LOOKS: Final = 0.5
@@ -25,33 +25,33 @@ _PARENT_LOOKS: Final = 0.5
 def run_process(main: Callable[[], None], *, is_child: bool) -> NoReturn:
     """Run a process's main function; turn a deliberate error into one line and an exit status, never a traceback.
 
-    A child of `mirrorgate up` writes one log line (event `start_refused`), which `up` shows; a process that a person
+    A child of `mirrorgate up` writes one log line (event `start_rejected`), which `up` shows; a process that a person
     started writes text. Status 0, or 78 for a Misconfigured, or 1.
     """
     try:
         main()
     except MirrorgateError as error:
         if is_child:
-            sys.stderr.write(_refusal(error) + "\n")
+            sys.stderr.write(_rejection(error) + "\n")
         else:
             sys.stderr.write(f"error {error.code}: {error.detail}\nremedy: {error.remedy}\n")
         sys.exit(CANNOT_START if isinstance(error, Misconfigured) else 1)
     sys.exit(0)
 
 
-def _refusal(error: MirrorgateError) -> str:
+def _rejection(error: MirrorgateError) -> str:
     """A log line, whatever log format is set: a setting that is not valid may be that one."""
     moment = datetime.now(UTC).isoformat()
-    facts = {"event": REFUSAL, "code": error.code, "detail": error.detail, "remedy": error.remedy}
+    facts = {"event": REJECTION, "code": error.code, "detail": error.detail, "remedy": error.remedy}
     return json.dumps({**facts, "level": "error", "timestamp": moment})
 
 
-def refusal_among(lines: Iterable[bytes]) -> Misconfigured | None:
+def rejection_among(lines: Iterable[bytes]) -> Misconfigured | None:
     """The reason in the last lines of a process that ended with CANNOT_START; None where it gave none."""
     for line in reversed([*lines]):
         with suppress(ValueError, KeyError, TypeError):
             facts = json.loads(line)
-            if facts["event"] == REFUSAL:
+            if facts["event"] == REJECTION:
                 return Misconfigured(Code(facts["code"]), facts["detail"], remedy=facts["remedy"])
     return None
 

@@ -42,7 +42,7 @@ class Child:
     running: "subprocess.Popen[bytes] | None" = None
 
 
-class ChildRefused(Exception):
+class ChildRejected(Exception):
     """A child ended because it cannot start as it is configured, and was never of use before."""
 
     def __init__(self, child: Child) -> None:
@@ -63,7 +63,7 @@ def run(
     `on_trouble` is called for a child that has died three times in a row soon after its start. Call it in the
     main thread. If the process dies here, the children end by themselves.
 
-    Raises ChildRefused, once the others have been stopped, for a child that ends with CANNOT_START and was never of
+    Raises ChildRejected, once the others have been stopped, for a child that ends with CANNOT_START and was never of
     use: it neither lived for half a minute nor saw everything ready. Starting it again would change nothing. Later the
     same exit status is a death like any other, because the others serve.
     """
@@ -139,11 +139,11 @@ class _Kept:
         return self.process is None or self.process.poll() is not None
 
     def tend(self) -> None:
-        """Notice that the process has ended, and start it when it is time to. Raises ChildRefused."""
+        """Notice that the process has ended, and start it when it is time to. Raises ChildRejected."""
         if self.process is not None and self.process.poll() is not None:
             self.was_of_use |= time.monotonic() - self._started_at >= _LIVED_WELL
             if self.process.returncode == CANNOT_START and not self.was_of_use:
-                raise ChildRefused(self.child)
+                raise ChildRejected(self.child)
             self._plan_restart(f"exit code {self.process.returncode}")
             self.kill_group()
         if self.process is None and time.monotonic() >= self._start_at:

@@ -22,7 +22,7 @@ from app.checks.preflight import examine, require_safe
 from app.domain.access.api_key import ApiKey, format_key
 from app.errors import Code, Misconfigured, RejectedInput
 from app.local import supervisor
-from app.local.child_process import refusal_among
+from app.local.child_process import rejection_among
 from app.local.embedded import DataDirectory, PrivatePostgres, find_java
 from app.local.log_files import ChildLog, RotatingFile, Rotation
 from app.local.supervisor import Child
@@ -114,7 +114,7 @@ def _run(plan: UpPlan, console: Console, environment: Mapping[str, str]) -> None
             "JAVA_HOME": str(java_home),
         }
         children = [*postgres, *_children(log_of, children_environment)]
-        with _gateway_file(data_dir / GATEWAY_FILE, plan.url, plan.certificate), _refusals_named():
+        with _gateway_file(data_dir / GATEWAY_FILE, plan.url, plan.certificate), _rejections_named():
             supervisor.run(
                 children,
                 is_ready=lambda: _answers_ready(plan.address, plan.port, plan.certificate),
@@ -133,13 +133,13 @@ def _zone_folder(plan: UpPlan) -> dict[str, Path]:
 
 
 @contextmanager
-def _refusals_named() -> Iterator[None]:
+def _rejections_named() -> Iterator[None]:
     """Raise what a child said that keeps it from starting."""
     try:
         yield
-    except supervisor.ChildRefused as refused:
-        name, log = refused.child.name, refused.child.log
-        said = None if log is None else refusal_among(log.recent())
+    except supervisor.ChildRejected as rejected:
+        name, log = rejected.child.name, rejected.child.log
+        said = None if log is None else rejection_among(log.recent())
         raise said or Misconfigured(
             Code.BAD_SETTING, f"{name} cannot start", remedy=f"Read {log and log.path}."
         ) from None

@@ -31,9 +31,11 @@ DUPLICATE_CHANGES: Final = Counter(
 REPEATED_INSERTS: Final = Counter(
     "mirrorgate_repeated_inserts_total", "Inserts landed as upserts because a row image says that their key has a row"
 )
-DEAD_LETTERS: Final = Counter("mirrorgate_dead_letters_total", "Refused messages that were kept, by format", ["format"])
+DEAD_LETTERS: Final = Counter(
+    "mirrorgate_dead_letters_total", "Rejected messages that were kept, by format", ["format"]
+)
 REPLAYED_LETTERS: Final = Counter("mirrorgate_replayed_dead_letters_total", "Dead letters made durable after all")
-REJECTED_REQUESTS: Final = Counter("mirrorgate_rejected_requests_total", "Requests refused, by error code", ["code"])
+REJECTED_REQUESTS: Final = Counter("mirrorgate_rejected_requests_total", "Requests rejected, by error code", ["code"])
 CHANGE_REQUESTS: Final = Gauge(
     "mirrorgate_change_requests_in_flight", "Change requests that are worked on now", multiprocess_mode="livesum"
 )

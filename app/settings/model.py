@@ -308,7 +308,8 @@ class Settings(BaseSettings):
         ),
     ] = 64 * 2**30
     audit_days: Annotated[
-        float, Field(gt=0, description="Audit events (acts on keys, registrations, refusals) are kept this many days.")
+        float,
+        Field(gt=0, description="Audit events (acts on keys, registrations, rejections) are kept this many days."),
     ] = 90.0
     partner_name: Annotated[str, Field(min_length=1, description="`partnerName` in `_partnerEvents.json`.")] = (
         "Mirrorgate"
@@ -416,7 +417,7 @@ class Settings(BaseSettings):
     @field_validator("max_bytes_in_memory")
     @classmethod
     def _room_for_one(cls, value: int | None, others: ValidationInfo) -> int | None:
-        """A compressed body and what it expands to must fit, or it would be refused for ever."""
+        """A compressed body and what it expands to must fit, or it would be rejected for ever."""
         if value is not None and value < 2 * others.data.get("max_body_bytes", 0):
             raise ValueError(f"must be at least twice {PREFIX}MAX_BODY_BYTES")
         return value

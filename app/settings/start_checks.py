@@ -1,4 +1,4 @@
-"""What must be right before the API listens: address, port, TLS files, token settings. Each refusal names the variable.
+"""What must be right before the API listens: address, port, TLS files, tokens. Each rejection names the variable.
 
 `mirrorgate up` checks all of it before it starts Postgres, and the API checks it again when it starts.
 """

@@ -45,7 +45,7 @@ class Sent(msgspec.Struct, frozen=True):
     cpu_seconds: float
     latencies: tuple[float, ...]
     """Seconds, in the order of the answers."""
-    refused: str = ""
+    rejected: str = ""
     """The first answer that was no success."""
 
 
@@ -69,7 +69,7 @@ class Run:
         self._in_flight = 0
         self._started = self._ended = 0.0
         self._latencies: list[float] = []
-        self._refused = ""
+        self._rejected = ""
         self._done = asyncio.get_running_loop().create_future()
 
     async def over(self, connections: Sequence["Connection"], pipelined: int) -> Sent:
@@ -83,12 +83,12 @@ class Run:
             await self._done
         cpu = time.process_time() - cpu
         return Sent(
-            len(self._latencies), self._ended - self._started, cpu, tuple(self._latencies), refused=self._refused
+            len(self._latencies), self._ended - self._started, cpu, tuple(self._latencies), rejected=self._rejected
         )
 
     def send_next(self, connection: "Connection") -> None:
         now = time.perf_counter()
-        over = self._refused or (self._seconds is not None and now - self._started >= self._seconds)
+        over = self._rejected or (self._seconds is not None and now - self._started >= self._seconds)
         request = None if over else next(self._requests, None)
         if request is not None:
             self._in_flight += 1
@@ -100,7 +100,7 @@ class Run:
         if 200 <= status < 300:
             self._latencies.append(self._ended - sent_at)
         else:
-            self._refused = self._refused or f"{status} {content.decode(errors='replace')}"
+            self._rejected = self._rejected or f"{status} {content.decode(errors='replace')}"
         self.send_next(connection)
         if not self._in_flight and not self._done.done():
             self._done.set_result(None)

@@ -26,7 +26,7 @@ class Load:
     process: "subprocess.Popen[bytes]"
 
     def send(self, seconds: float) -> Sent:
-        """Send the workload's requests again and again for so long. Raises BenchmarkFailed when one is refused."""
+        """Send the workload's requests again and again for so long. Raises BenchmarkFailed when one is rejected."""
         return self._order(Order(seconds))
 
     def send_each_once(self) -> Sent:
@@ -41,8 +41,8 @@ class Load:
         self.process.stdin.write(msgspec.json.encode(order) + b"\n")
         self.process.stdin.flush()
         sent = _read(self.process, Sent)
-        if sent.refused:
-            raise BenchmarkFailed(f"the server refused a request: {sent.refused}")
+        if sent.rejected:
+            raise BenchmarkFailed(f"the server rejected a request: {sent.rejected}")
         if not sent.requests:
             raise BenchmarkFailed("the server answered no request in time")
         return sent

@@ -48,7 +48,7 @@ def insert(table: str, **after: Any) -> dict[str, Any]:
 
 
 def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    """The problem details of a refusal, which must have this status and code."""
+    """The problem details of a rejection, which must have this status and code."""
     assert response.headers["content-type"] == "application/problem+json"
     details: dict[str, Any] = response.json()
     assert (response.status_code, details["status"], details["code"]) == (status, status, code), details

@@ -12,7 +12,7 @@ def test_a_quantity_is_its_median_with_its_lowest_and_highest_run() -> None:
     assert (measured.median, measured.low, measured.high) == (2.0, 1.0, 3.0)
 
 
-def test_a_quantity_without_a_run_is_refused() -> None:
+def test_a_quantity_without_a_run_is_rejected() -> None:
     with pytest.raises(ValueError, match="at least one run"):
         Measured.of([])
 

@@ -1,4 +1,4 @@
-"""The load generator: it counts whole answers, says what was refused, and sends what the gateway takes."""
+"""The load generator: it counts whole answers, says what was rejected, and sends what the gateway takes."""
 
 import json
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def test_answers_are_found_wherever_the_bytes_are_cut(answers: list[tuple[int, b
     assert (found, received) == (answers, b"")
 
 
-def test_an_answer_without_a_length_is_refused() -> None:
+def test_an_answer_without_a_length_is_rejected() -> None:
     with pytest.raises(ValueError, match="Content-Length"):
         take_answer(bytearray(b"HTTP/1.1 200 OK\r\n\r\n"))
 
@@ -78,7 +78,7 @@ def test_each_different_request_is_sent_once() -> None:
     assert sorted(got) == sorted(find_workload("bulk").bodies())
 
 
-def test_a_refusal_ends_the_run_with_what_the_server_said() -> None:
+def test_a_rejection_ends_the_run_with_what_the_server_said() -> None:
     with (
         answering(503) as (url, _),
         load_on(url, KEY, "small-10", connections=2) as load,

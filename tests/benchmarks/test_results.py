@@ -99,7 +99,7 @@ def test_figures_are_chosen_by_name() -> None:
         (["--run", "3", "--fast"], "--fast"),
     ],
 )
-def test_an_option_that_makes_no_sense_is_refused_with_what_would(
+def test_an_option_that_makes_no_sense_is_rejected_with_what_would(
     words: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):

@@ -42,6 +42,6 @@ def test_the_tables_have_costs_sizes_and_the_figures_that_were_measured() -> Non
     assert "| 10 changes |" not in text, "was not measured"
 
 
-def test_results_without_costs_are_refused() -> None:
+def test_results_without_costs_are_rejected() -> None:
     with pytest.raises(BenchmarkFailed, match="costs"):
         find_costs(results(figure()))

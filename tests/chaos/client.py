@@ -88,7 +88,7 @@ class TableClient:
         key = self._new_key(post)
         answer = self._send(post, key, impatient=self._source.random() < 0.1)
         if answer.status_code == 409:
-            self._journal.refused(key, 409, answer.json()["code"])
+            self._journal.rejected(key, 409, answer.json()["code"])
             self._table.live[:] = live
             return
         self._accept(key, answer)
@@ -101,8 +101,8 @@ class TableClient:
         key = self._new_key(post)
         answer = self._send(post, key)
         _require(answer, 400, 409, 422)
-        self._journal.refused(key, answer.status_code, answer.json()["code"])
-        self.events["requests refused"] += 1
+        self._journal.rejected(key, answer.status_code, answer.json()["code"])
+        self.events["requests rejected"] += 1
 
     def _new_key(self, post: Post) -> str:
         key = UUID(int=self._source.getrandbits(128)).hex
@@ -126,7 +126,7 @@ class TableClient:
         self.events[f"act {act}"] += 1
 
     def _recreate(self) -> None:
-        """A new generation; meanwhile the table is posted to, and refuses."""
+        """A new generation; meanwhile the table is posted to, and rejects."""
         before = self._generation()
         while self._generation() == before:
             _require(self._caller.call("POST", f"{self._path}/recreate", params={"generation": before}), 200, 202, 409)

@@ -101,7 +101,7 @@ class Simulation:
             self._recreate()
         elif act == "flush":
             table = current(self.gate.engine, name)
-            with self._refusable(), self.gate.engine.begin() as connection:
+            with self._rejectable(), self.gate.engine.begin() as connection:
                 request_flush(connection, table.name, table.generation, "test")
         else:
             self._set_state(name, TableState.PAUSED if act == "pause" else TableState.ACTIVE)
@@ -124,7 +124,7 @@ class Simulation:
         try:
             accepted = self._accept(post)
         except MirrorgateError as error:
-            self.journal.refused(key, 409, error.code)
+            self.journal.rejected(key, 409, error.code)
             if not bad and error.code != "table_not_accepting":
                 raise
             return False
@@ -139,18 +139,18 @@ class Simulation:
     def _recreate(self) -> None:
         table = current(self.gate.engine, RECREATED)
         plan = DropPlan(DropAction.RECREATE)
-        with self._refusable(), self.gate.engine.begin() as connection:
+        with self._rejectable(), self.gate.engine.begin() as connection:
             begin_drop(connection, table.name, table.generation, plan, "test")
             next(table for table in self.tables if table.name == RECREATED).live.clear()
 
     def _set_state(self, name: str, state: TableState) -> None:
         table = current(self.gate.engine, name)
-        with self._refusable(), self.gate.engine.begin() as connection:
+        with self._rejectable(), self.gate.engine.begin() as connection:
             set_publishing(connection, TableName.parse(name), table.generation, state, "test")
 
     @contextmanager
-    def _refusable(self) -> Iterator[None]:
-        """Acts that a table's state does not allow are refused."""
+    def _rejectable(self) -> Iterator[None]:
+        """Acts that a table's state does not allow are rejected."""
         try:
             yield
         except MirrorgateError as error:

@@ -27,7 +27,7 @@ PARAMETERS = {
 }
 """What a body needs beside it, as its description says."""
 
-REFUSED = {"repair_file": "unknown_file", "release_table": "wrong_table_state"}
+REJECTED = {"repair_file": "unknown_file", "release_table": "wrong_table_state"}
 """Acts for states that a table does not come into without a drain."""
 
 
@@ -107,7 +107,7 @@ def test_every_example_of_a_body_is_accepted_and_every_operation_answers_as_the_
         for example in snapshot_first([example for example in named if example.operation == operation]) or [None]:
             response = call(gateway, operation, at, example)
             check(operation, response)
-            expected = REFUSED.get(str(operation))
+            expected = REJECTED.get(str(operation))
             if expected is not None:
                 assert response.json()["code"] == expected, (str(operation), response.text)
             elif example is not None:

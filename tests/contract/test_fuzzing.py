@@ -1,7 +1,7 @@
 """Schemathesis sends what fits the contract and what does not, to every call of a running gateway.
 
 It fails for a server error, an answer that the contract does not have, content that does not fit its schema, an
-accepted request that breaks the contract, a refused one that fits it, a method that is not refused with 405.
+accepted request that breaks the contract, a rejected one that fits it, a method that is not rejected with 405.
 """
 
 import os

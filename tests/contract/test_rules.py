@@ -81,7 +81,7 @@ def test_a_parameter_is_described_plain_and_never_has_a_default(operation: Opera
 
 
 @each_operation
-def test_an_operation_documents_its_success_and_its_refusals_as_problems(operation: Operation) -> None:
+def test_an_operation_documents_its_success_and_its_rejections_as_problems(operation: Operation) -> None:
     statuses = operation.responses.keys()
     assert any(status.startswith("2") for status in statuses)
     assert "500" in statuses

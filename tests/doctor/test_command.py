@@ -101,9 +101,9 @@ def test_the_command_says_whose_a_landing_zone_is_and_claims_none(
 def test_up_on_the_landing_zone_of_another_gateway_starts_nothing(database_url: str, tmp_path: Path) -> None:
     claim_zone(ZonePlace(str(tmp_path / "zone")), OTHER)
     settings = Settings(port=0, database_url=SecretStr(database_url), allow_unsafe=True)
-    with pytest.raises(Misconfigured) as refusal:
+    with pytest.raises(Misconfigured) as rejection:
         up.up(settings, tmp_path / "data", str(tmp_path / "zone"), Console(file=io.StringIO()), environment=os.environ)
-    assert refusal.value.code is Code.LANDING_ZONE_TAKEN
+    assert rejection.value.code is Code.LANDING_ZONE_TAKEN
     assert not (tmp_path / "data" / "gateway.json").exists()
 
 
@@ -128,9 +128,9 @@ typer.run(doctor.doctor)
 @pytest.mark.slow
 def test_up_on_an_unsafe_database_starts_nothing(database_url: str, tmp_path: Path) -> None:
     settings = Settings(port=0, database_url=SecretStr(database_url))
-    with pytest.raises(Misconfigured) as refusal:
+    with pytest.raises(Misconfigured) as rejection:
         up.up(settings, tmp_path, None, Console(file=io.StringIO()), environment={})
-    assert refusal.value.code == Code.UNSAFE_SETUP
+    assert rejection.value.code == Code.UNSAFE_SETUP
     assert not (tmp_path / "gateway.json").exists()
 
 
@@ -148,16 +148,16 @@ def test_a_database_and_a_zone_that_cannot_be_reached_are_unsafe(tmp_path: Path)
     assert "Check that Postgres runs" in str(found["postgres"].remedy)
 
 
-def test_unsafe_is_refused_unless_allowed_and_then_said_loudly() -> None:
+def test_unsafe_is_rejected_unless_allowed_and_then_said_loudly() -> None:
     findings = [
         Finding("a", Outcome.OK, "well"),
         Finding("b", Outcome.WARNING, "odd", "look"),
         Finding("c", Outcome.UNSAFE, "bad", "mend it"),
     ]
-    with capture_logs() as logs, pytest.raises(Misconfigured) as refusal:
+    with capture_logs() as logs, pytest.raises(Misconfigured) as rejection:
         require_safe(findings, allow_unsafe=False)
-    assert (refusal.value.code, refusal.value.detail) == (Code.UNSAFE_SETUP, "c: bad")
-    assert refusal.value.remedy.startswith("mend it ")
+    assert (rejection.value.code, rejection.value.detail) == (Code.UNSAFE_SETUP, "c: bad")
+    assert rejection.value.remedy.startswith("mend it ")
     assert [entry["check"] for entry in logs] == ["b"]
     with capture_logs() as logs:
         require_safe(findings, allow_unsafe=True)

@@ -58,9 +58,9 @@ def ledger(engine: sa.Engine) -> list[tuple[object, ...]]:
 
 
 def expect_away(act: Callable[[], object]) -> None:
-    with pytest.raises(TemporarilyUnavailable) as refused:
+    with pytest.raises(TemporarilyUnavailable) as rejected:
         act()
-    assert refused.value.code is Code.LANDING_ZONE_AWAY
+    assert rejected.value.code is Code.LANDING_ZONE_AWAY
 
 
 @pytest.mark.parametrize("empty", [True, False], ids=["an empty folder in its place", "nothing in its place"])

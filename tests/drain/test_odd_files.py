@@ -79,9 +79,9 @@ def test_an_odd_file_is_seen_as_such_never_opened_and_revoked_like_a_plain_file(
     ODD_FILES[odd](path)
     assert zone.kind("scratch/1") is PathKind.SPECIAL
     assert zone.kinds("scratch") == {"1": PathKind.SPECIAL}
-    with pytest.raises(OSError) as refused, open_regular(path):
+    with pytest.raises(OSError) as rejected, open_regular(path):
         pass
-    assert refused.value.errno in {errno.EINVAL, errno.ENXIO, errno.ELOOP}
+    assert rejected.value.errno in {errno.EINVAL, errno.ENXIO, errno.ELOOP}
     zone.revoke_folder("scratch/1")
     assert zone.kind("scratch/1") in {PathKind.FILE, PathKind.SPECIAL}
     assert not path.is_symlink()

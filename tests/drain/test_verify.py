@@ -179,7 +179,9 @@ def test_a_file_that_is_published_meanwhile_is_neither_missing_nor_unexpected(
     assert (status, entry["compared"], entry["differences"]) == (0, 4, [])
 
 
-def test_another_zone_is_refused_instead_of_reported_as_empty(terminal: Terminal, folder: Path, tmp_path: Path) -> None:
+def test_another_zone_is_rejected_instead_of_reported_as_empty(
+    terminal: Terminal, folder: Path, tmp_path: Path
+) -> None:
     assert terminal.run("tables", "verify", "--all", "--landing-zone", tmp_path / "other") == (1, "")
     assert terminal.run("tables", "verify", "none")[0] == 1
     assert terminal.run("tables", "verify")[0] == 2

@@ -1,4 +1,4 @@
-"""A database remembers its landing zone: another one is refused until an operator moves it there."""
+"""A database remembers its landing zone: another one is rejected until an operator moves it there."""
 
 from pathlib import Path
 
@@ -19,17 +19,17 @@ from tests.support.small_drain import publish_pending
 ID = schema_of({"id": "int64"}, ["id"])
 
 
-def test_a_drain_with_another_zone_is_refused_and_stops_no_table(
+def test_a_drain_with_another_zone_is_rejected_and_stops_no_table(
     engine: sa.Engine, landing_zone: Path, tmp_path: Path, new_drain: NewDrain
 ) -> None:
     stage_keys(engine, registered(engine, "t", ID), [1])
     publish_pending(new_drain())
     stage_keys(engine, current(engine, "t"), [2])
-    with pytest.raises(Misconfigured) as refused:
+    with pytest.raises(Misconfigured) as rejected:
         new_drain(zone=tmp_path / "other")
-    assert refused.value.code is Code.LANDING_ZONE_CHANGED
-    assert str(landing_zone) in refused.value.detail
-    assert "mirrorgate landing-zone move" in refused.value.remedy
+    assert rejected.value.code is Code.LANDING_ZONE_CHANGED
+    assert str(landing_zone) in rejected.value.detail
+    assert "mirrorgate landing-zone move" in rejected.value.remedy
     assert not (tmp_path / "other").exists()
     assert current(engine, "t").state is TableState.ACTIVE
 

@@ -20,7 +20,7 @@ KEY = "mg_0000000000000001_" + "a-secret-only-for-tests-of-the-documents"
 NAMES = ("formats.md", "tables.md", "producers.md", "security.md", "dead-letters.md")
 DOCUMENTS = [REPOSITORY / "docs" / name for name in NAMES]
 NOT_PRINTED = {"type", "title", "status", "remedy", "request_id"}
-"""Members of a refusal that the documents leave out."""
+"""Members of a rejection that the documents leave out."""
 
 Reader = Callable[[str], list[Answer]]
 
@@ -52,8 +52,8 @@ def reader(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def printed(body: str, status: str) -> Answer:
     """An answer as the documents print it."""
     content = json.loads(body)
-    is_refusal = int(status) >= 400
-    shown = {name: value for name, value in content.items() if not (is_refusal and name in NOT_PRINTED)}
+    is_rejection = int(status) >= 400
+    shown = {name: value for name, value in content.items() if not (is_rejection and name in NOT_PRINTED)}
     return Answer(int(status), shown)
 
 

@@ -1,4 +1,4 @@
-"""Whatever bytes arrive, the answer is changes or a refusal."""
+"""Whatever bytes arrive, the answer is changes or a rejection."""
 
 import json
 from collections.abc import Callable
@@ -78,6 +78,6 @@ BODIES = (
 def test_no_bytes_make_a_decoder_fail(decode: Callable[[bytes], object], body: bytes) -> None:
     try:
         decode(body)
-    except RejectedInput as refusal:
-        for problem in refusal.problems:
+    except RejectedInput as rejection:
+        for problem in rejection.problems:
             assert problem.index is not None

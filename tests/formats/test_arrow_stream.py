@@ -1,4 +1,4 @@
-"""Arrow streams from outside: whole, plain and valid, or refused."""
+"""Arrow streams from outside: whole, plain and valid, or rejected."""
 
 import struct
 import subprocess
@@ -15,7 +15,7 @@ from app.domain.model.input_limits import InputLimits
 from app.errors import Code, RejectedInput
 from app.formats.arrow.stream import MAX_ARRAYS, decode_arrow_stream
 from tests.fuzz.arrow_mutants import made, messages
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.arrow_streams import hostile_streams, repeated_metadata, rows_of_nothing, stream
 
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", None, "c"]})
@@ -54,40 +54,40 @@ def test_a_stream_reads_as_arrows_own_reader_reads_it(seed: int) -> None:
     ],
 )
 def test_what_is_no_whole_stream_is_malformed(spoilt: Callable[[bytes], bytes]) -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         decode_arrow_stream(spoilt(stream(ROWS)))
-    assert refusal.code is Code.MALFORMED_ARROW
+    assert rejection.code is Code.MALFORMED_ARROW
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])
-def test_compressed_buffers_are_refused_since_they_say_how_large_they_get(compression: str) -> None:
-    with refused() as refusal:
+def test_compressed_buffers_are_rejected_since_they_say_how_large_they_get(compression: str) -> None:
+    with rejected() as rejection:
         decode_arrow_stream(stream(pa.table({"zeros": [0] * 100_000}), compression=compression, rows_a_batch=100_000))
-    assert refusal.code is Code.MALFORMED_ARROW
-    assert "Content-Encoding" in refusal.text
+    assert rejection.code is Code.MALFORMED_ARROW
+    assert "Content-Encoding" in rejection.text
 
 
-def test_two_columns_of_one_name_are_refused() -> None:
+def test_two_columns_of_one_name_are_rejected() -> None:
     twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["id", "id"])
-    with refused() as refusal:
+    with rejected() as rejection:
         decode_arrow_stream(stream(twice))
-    assert refusal.code is Code.MALFORMED_ARROW
+    assert rejection.code is Code.MALFORMED_ARROW
 
 
 def test_a_stream_without_rows_is_empty() -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         decode_arrow_stream(stream(ROWS.slice(0, 0)))
-    assert refusal.code is Code.EMPTY_REQUEST
+    assert rejection.code is Code.EMPTY_REQUEST
 
 
-def test_texts_that_are_not_utf8_are_refused() -> None:
-    with refused() as refusal:
+def test_texts_that_are_not_utf8_are_rejected() -> None:
+    with rejected() as rejection:
         decode_arrow_stream(stream(pa.table({"name": ["abcdefgh"]})).replace(b"abcdefgh", b"abc\xffefgh"))
-    assert refusal.code is Code.MALFORMED_ARROW
+    assert rejection.code is Code.MALFORMED_ARROW
 
 
 @given(place=st.integers(0, len(stream(ROWS)) - 1), byte=st.integers(0, 255))
-def test_a_changed_byte_is_read_or_refused(place: int, byte: int) -> None:
+def test_a_changed_byte_is_read_or_rejected(place: int, byte: int) -> None:
     body = bytearray(stream(ROWS))
     body[place] = byte
     try:
@@ -98,14 +98,14 @@ def test_a_changed_byte_is_read_or_refused(place: int, byte: int) -> None:
 
 
 @pytest.mark.parametrize("name", hostile_streams())
-def test_a_stream_made_to_harm_is_refused(name: str) -> None:
-    with refused() as refusal:
+def test_a_stream_made_to_harm_is_rejected(name: str) -> None:
+    with rejected() as rejection:
         decode_arrow_stream(hostile_streams()[name], LIMITS)
-    assert refusal.code in {Code.MALFORMED_ARROW, Code.SCHEMA_MISMATCH, Code.TOO_MANY_MESSAGES}
+    assert rejection.code in {Code.MALFORMED_ARROW, Code.SCHEMA_MISMATCH, Code.TOO_MANY_MESSAGES}
 
 
 def test_streams_made_to_harm_leave_the_process_alive() -> None:
-    """In a process of its own, which has little memory: each of them lands or is refused."""
+    """In a process of its own, which has little memory: each of them lands or is rejected."""
     code = """
 import resource
 resource.setrlimit(resource.RLIMIT_DATA, (2**30, 2**30))
@@ -124,30 +124,30 @@ def test_the_types_that_are_not_taken_are_named_by_column_before_any_row_is_read
     wrong = stream(pa.table({"id": [1], "a": pa.array([[1]]), "b": pa.array(["x"], pa.string_view())}))
     end_of_schema = wrong.index(b"\xff\xff\xff\xff", 8)
     for body in (wrong, wrong[:end_of_schema] + b"what is no message at all"):
-        with refused() as refusal:
+        with rejected() as rejection:
             decode_arrow_stream(body)
-        assert [(code, column) for code, _, _, column in refusal.places] == [
+        assert [(code, column) for code, _, _, column in rejection.places] == [
             (Code.SCHEMA_MISMATCH, "a"),
             (Code.SCHEMA_MISMATCH, "b"),
         ]
-        assert "plain type" in refusal.text
+        assert "plain type" in rejection.text
 
 
 def test_rows_are_limited_as_messages_are_however_few_bytes_they_take() -> None:
     assert decode_arrow_stream(rows_of_nothing(1_000), LIMITS).num_rows == 1_000
     two_batches = stream(pa.table({"id": range(1_001)}), rows_a_batch=1_000)
     for body in (two_batches, rows_of_nothing(1_001)):
-        with refused() as refusal:
+        with rejected() as rejection:
             decode_arrow_stream(body, LIMITS)
-        assert refusal.code is Code.TOO_MANY_MESSAGES
+        assert rejection.code is Code.TOO_MANY_MESSAGES
 
 
 def test_columns_of_all_batches_are_limited() -> None:
     """Empty ones too: each takes time and memory."""
     schema, batch, end = messages(stream(pa.table({f"c{number}": ["a"] for number in range(1_000)})))
-    with refused() as refusal:
+    with rejected() as rejection:
         decode_arrow_stream(schema + batch * (MAX_ARRAYS // 1_000 + 1) + end)
-    assert "larger batches" in refusal.detail
+    assert "larger batches" in rejection.detail
 
 
 def test_metadata_is_passed_over_though_it_repeats_itself() -> None:
@@ -158,6 +158,6 @@ def test_a_record_batch_has_the_columns_of_the_schema() -> None:
     """Neither fewer nor more, nor more buffers than they need."""
     one, two = (messages(stream(pa.table({name: ["x"] for name in names}))) for names in ("a", "ab"))
     for body in ((one[0], two[1], two[2]), (two[0], one[1], one[2])):
-        with refused() as refusal:
+        with rejected() as rejection:
             decode_arrow_stream(b"".join(body))
-        assert (refusal.code, "number of columns" in refusal.detail) == (Code.MALFORMED_ARROW, True)
+        assert (rejection.code, "number of columns" in rejection.detail) == (Code.MALFORMED_ARROW, True)

@@ -10,7 +10,7 @@ from app.errors import Code
 from app.formats.arcion.csv import MAX_FIELDS, decode_arcion_csv
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.arcion.messages import decode_arcion
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 
 TIMES = 100_000
 LIMITS = InputLimits(messages=1_000, value_bytes=1_000)
@@ -25,13 +25,13 @@ TWO_COLUMNS = CsvLayout(CsvMode.SNAPSHOT, ("a", "b"))
 def test_a_wrong_body_of_tiny_messages_takes_little_memory(body: bytes) -> None:
     tracemalloc.start()
     try:
-        with refused() as refusal:
+        with rejected() as rejection:
             decode_arcion(body, limits=LIMITS)
         assert tracemalloc.get_traced_memory()[1] < 5 * len(body)
     finally:
         tracemalloc.stop()
-    assert refusal.code is Code.MALFORMED_MESSAGE
-    assert [index for _, index, _, _ in refusal.places] == [0]
+    assert rejection.code is Code.MALFORMED_MESSAGE
+    assert [index for _, index, _, _ in rejection.places] == [0]
 
 
 @pytest.mark.parametrize(
@@ -42,13 +42,13 @@ def test_a_wrong_body_of_tiny_messages_takes_little_memory(body: bytes) -> None:
     ],
     ids=["lines without anything", "a record of fields without end"],
 )
-def test_csv_of_nothing_is_refused_long_before_its_end(decode: Callable[[], object], code: Code) -> None:
-    with refused() as refusal:
+def test_csv_of_nothing_is_rejected_long_before_its_end(decode: Callable[[], object], code: Code) -> None:
+    with rejected() as rejection:
         decode()
-    assert refusal.code is code
+    assert rejection.code is code
 
 
 def test_a_record_of_many_fields_is_counted() -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         decode_arcion_csv(b"," * (MAX_FIELDS - 1), TWO_COLUMNS)
-    assert refusal.code is Code.CSV_FIELD_COUNT
+    assert rejection.code is Code.CSV_FIELD_COUNT

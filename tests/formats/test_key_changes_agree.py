@@ -139,7 +139,7 @@ def test_every_path_lands_the_same_order(stream: tuple[list[Request], State]) ->
 
 
 @given(keys=st.permutations([1, 2, 3, 4, 5]), targets=st.permutations([1, 2, 3, 4, 5, 6, 7]))
-def test_what_neither_images_nor_before_images_decide_is_refused_or_right(
+def test_what_neither_images_nor_before_images_decide_is_rejected_or_right(
     keys: Sequence[int], targets: Sequence[int]
 ) -> None:
     rows = {key: (key, "a", f"row {key}") for key in keys}

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tests.support.samples.arrow_streams import hostile_streams
 
 SHARE_NOT_TAKEN: Final = 0.1
-"""The share of columns whose type is refused before anything is read."""
+"""The share of columns whose type is rejected before anything is read."""
 
 _COLUMNS: Final = ("a", "b", "c", "id", "name", "é")
 _TEXTS: Final = ("", "a", "null", '{"a": 1}', "é" * 9, "x" * 40, None)

@@ -1,4 +1,4 @@
-"""What takes bytes from outside: each makes something of them or refuses them, and raises nothing else."""
+"""What takes bytes from outside: each makes something of them or rejects them, and raises nothing else."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -135,17 +135,17 @@ def arrow_schema(content: bytes) -> None:
 def arrow_stream(body: bytes) -> None:
     """Whatever is taken lands in tables of the types that it may be for, and can be staged and read again."""
     given = decode_arrow_stream(body, ARROW_LIMITS)
-    refusals = []
+    rejections = []
     for rules in _tables_for(given.schema):
         try:
             rows = snapshot_rows(given, rules, most_value_bytes=1_000, hold=_hold_little)
         except RejectedInput as error:
-            refusals.append(error)
+            rejections.append(error)
         else:
             staged = decode_payload(encode_payload([rows.batch]), rules.schema.arrow)
             assert repr(staged.to_pylist()) == repr(rows.batch.to_pylist())
-    if refusals:
-        raise refusals[0]
+    if rejections:
+        raise rejections[0]
 
 
 def _tables_for(given: pa.Schema) -> Iterator[RowRules]:
@@ -206,6 +206,6 @@ DECODERS: Final[dict[str, Callable[[bytes], None]]] = {
 
 
 def tried(decoder: str, data: bytes) -> None:
-    """Give the bytes to the decoder. Raises whatever is not a declared refusal."""
+    """Give the bytes to the decoder. Raises whatever is not a declared rejection."""
     with suppress(RejectedInput):
         DECODERS[decoder](data)

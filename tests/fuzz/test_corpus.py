@@ -13,7 +13,7 @@ SECONDS_AT_MOST = 1.0
 
 
 @pytest.mark.parametrize("decoder", DECODERS)
-def test_every_kept_input_is_taken_or_refused_in_time(decoder: str) -> None:
+def test_every_kept_input_is_taken_or_rejected_in_time(decoder: str) -> None:
     inputs = sorted((CORPUS / decoder).iterdir())
     assert inputs
     for path in inputs:

@@ -1,4 +1,4 @@
-"""A dry run answers what would land, refuses what would be refused, and leaves nothing behind."""
+"""A dry run answers what would land, rejects what would be rejected, and leaves nothing behind."""
 
 import json
 from typing import Any
@@ -13,7 +13,7 @@ from app.ingest import Decode, arcion_csv, arcion_json, replicate_json
 from app.ingest.dry_run import Rehearsal
 from tests.support.ingest_harness import Gate
 from tests.support.postgres import sql
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.messages import Message, arcion, data, metadata
 from tests.support.samples.schemas import schema_of
 
@@ -66,14 +66,14 @@ def test_a_dry_run_shows_what_then_lands_and_leaves_nothing(gate: Gate, decode: 
 
 
 def test_nothing_is_registered_pinned_or_evolved(gate: Gate) -> None:
-    gate.put("s.t", SCHEMA, new_columns="add_as_string", initial_load="bare")
+    gate.put("s.t", SCHEMA, new_columns="add_as_string", initial_load="without_marker")
     before = contents(gate.engine)
     update = arcion("s.t", ADA, ADA | {"note": "x"}, catalog="c")
     for _ in range(2):
         [table] = gate.rehearse(json_of(update)).tables
         assert (table.schema_version, table.rows[0]["note"], table.rows[0]["__rowMarker__"]) == (2, "x", 1)
         described = replicate_of(metadata("S.NEW", {"id": "INT8"}), data("INSERT", {"id": 1}, schema_id="S.NEW-1"), {})
-        with refused():
+        with rejected():
             gate.rehearse(described)
         described = replicate_of(metadata("S.NEW", {"id": "INT8"}), data("INSERT", {"id": 1}, schema_id="S.NEW-1"))
         assert gate.rehearse(described).tables[0].rows == [{"id": 1, "__rowMarker__": 0}]
@@ -103,15 +103,15 @@ def test_a_partial_update_is_shown_complete_and_its_image_stays(gate: Gate) -> N
     ],
     ids=["values", "table", "image", "csv", "csv table", "schema id", "metadata", "reload"],
 )
-def test_what_is_refused_is_refused_alike(gate: Gate, decode: Decode) -> None:
+def test_what_is_rejected_is_rejected_alike(gate: Gate, decode: Decode) -> None:
     gate.put("t", SCHEMA)
     gate.put("c", SCHEMA, partial_updates="complete")
     gate.put("started", SCHEMA)
     gate.arcion(arcion("started", None, ADA))
     before = contents(gate.engine)
-    with refused() as dry:
+    with rejected() as dry:
         gate.rehearse(decode)
-    with refused() as real:
+    with rejected() as real:
         gate.accept(decode)
     assert dry == real
     assert contents(gate.engine) == before

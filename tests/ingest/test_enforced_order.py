@@ -8,7 +8,7 @@ from app.errors import Code
 from app.ingest import replicate_json
 from app.observability.telemetry import DUPLICATE_CHANGES
 from tests.support.ingest_harness import Gate
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.messages import Message, data, metadata
 from tests.support.samples.schemas import schema_of
 
@@ -52,12 +52,15 @@ def test_by_default_changes_land_as_they_arrive(gate: Gate) -> None:
     assert (keys(gate), positions(gate, "t")) == ([2, 1, 2], {})
 
 
-def test_a_request_out_of_order_or_without_sequences_is_refused_whole(gate: Gate) -> None:
+def test_a_request_out_of_order_or_without_sequences_is_rejected_whole(gate: Gate) -> None:
     gate.put("t", ID, source_order="enforce")
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.replicate(insert(5), insert(7), insert(6), insert(8, sequence=None), table="t")
     pointer = "/message/headers/changeSequence"
-    assert [place[:3] for place in refusal.places] == [(Code.OUT_OF_ORDER, 2, pointer), (Code.BAD_SEQUENCE, 3, pointer)]
+    assert [place[:3] for place in rejection.places] == [
+        (Code.OUT_OF_ORDER, 2, pointer),
+        (Code.BAD_SEQUENCE, 3, pointer),
+    ]
     assert (keys(gate), positions(gate, "t")) == ([], {})
 
 
@@ -69,9 +72,9 @@ def test_full_load_rows_pass_whatever_was_accepted(gate: Gate) -> None:
     assert gate.landed("t", "id") == [[0, 1], [0, 5], [4, 1], [4, 1], [4, 1]]
 
 
-def test_a_refused_request_moves_no_position(gate: Gate) -> None:
+def test_a_rejected_request_moves_no_position(gate: Gate) -> None:
     gate.put("t", ID, source_order="enforce")
-    with refused():
+    with rejected():
         gate.replicate(insert(5), data("INSERT", {"id": "x"}, sequence=6), table="t")
     assert positions(gate, "t") == {}
     assert gate.replicate(insert(5), table="t").receipts[0].changes == 1
@@ -95,10 +98,10 @@ def test_each_task_has_an_order_of_its_own_also_within_a_request(gate: Gate) -> 
     again = gate.replicate(one, insert(50, "1"), insert(51, "1"), two, insert(8, "2"), insert(9, "2"))
     assert (again.duplicates, keys(gate, "S.T")) == (2, [50, 7, 8, 51, 9])
     assert positions(gate, "S.T") == {"srv/one": 51, "srv/two": 9}
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.replicate(one, insert(53, "1"), insert(52, "1"), two, insert(10, "2"), insert(6, "2"))
-    assert refusal.places[0][:2] == (Code.OUT_OF_ORDER, 2)
-    assert [place[1] for place in refusal.places] == [2, 5]
+    assert rejection.places[0][:2] == (Code.OUT_OF_ORDER, 2)
+    assert [place[1] for place in rejection.places] == [2, 5]
 
 
 def test_each_partition_of_a_task_has_an_order_of_its_own(gate: Gate, other_gate: Gate) -> None:

@@ -9,7 +9,7 @@ from app.domain.arrow.schema_flatbuffer import schema_from_bytes
 from app.errors import Code, RejectedInput
 from app.staging.ledger.metadata_chain import read_chain
 from tests.support.ingest_harness import Gate
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.messages import Message, arcion, data
 from tests.support.samples.schemas import schema_of
 
@@ -38,14 +38,14 @@ def test_inserted_and_snapshot_rows_land_as_upserts_where_the_source_repeats_its
 @pytest.mark.parametrize(
     "change", [insert(9), update(9), data("DELETE", {"id": 9})], ids=["insert", "update", "delete"]
 )
-def test_a_reload_is_refused_or_lands_as_upserts_once_changes_have_come(gate: Gate, change: Message) -> None:
+def test_a_reload_is_rejected_or_lands_as_upserts_once_changes_have_come(gate: Gate, change: Message) -> None:
     for table, options in (("t", {}), ("u", {"reload": "upsert"})):
         gate.put(table, ID, **options)
         gate.replicate(refresh(1), refresh(2), table=table)
         gate.replicate(refresh(3), change, table=table)
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.replicate(refresh(4), refresh(5), table="t")
-    places = [(place[0], place[1]) for place in refusal.places]
+    places = [(place[0], place[1]) for place in rejection.places]
     assert places == [(Code.RELOAD_REQUIRES_RECREATE, 0), (Code.RELOAD_REQUIRES_RECREATE, 1)]
     gate.replicate(refresh(1), refresh(4), table="u")
     assert [row[:2] for row in gate.landed("u", "id")[-2:]] == [[4, 1], [4, 4]]
@@ -54,22 +54,22 @@ def test_a_reload_is_refused_or_lands_as_upserts_once_changes_have_come(gate: Ga
 
 def test_a_reload_within_a_request_is_one_from_the_first_other_change_on(gate: Gate) -> None:
     gate.put("t", ID)
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.replicate(refresh(1), insert(2), refresh(3), table="t")
-    assert [place[:2] for place in refusal.places] == [(Code.RELOAD_REQUIRES_RECREATE, 2)]
+    assert [place[:2] for place in rejection.places] == [(Code.RELOAD_REQUIRES_RECREATE, 2)]
     assert not gate.table("t").cdc_started
     gate.put("t", reload="upsert")
     gate.replicate(refresh(1), insert(2), refresh(3), table="t")
     assert gate.landed("t", "id") == [[0, 1], [0, 2], [4, 3]]
 
 
-def test_a_process_that_has_not_seen_the_changes_refuses_the_reload_too(gate: Gate, other_gate: Gate) -> None:
+def test_a_process_that_has_not_seen_the_changes_rejects_the_reload_too(gate: Gate, other_gate: Gate) -> None:
     gate.put("t", ID)
     other_gate.replicate(refresh(1), table="t")
     gate.replicate(insert(2), table="t")
-    with refused() as refusal:
+    with rejected() as rejection:
         other_gate.replicate(refresh(3), table="t")
-    assert refusal.code is Code.RELOAD_REQUIRES_RECREATE
+    assert rejection.code is Code.RELOAD_REQUIRES_RECREATE
 
 
 def test_snapshot_rows_and_changes_that_race_never_land_a_snapshot_row_after_a_change(
@@ -113,7 +113,7 @@ def files_have_marker(gate: Gate, table: str = "t") -> list[bool]:
     ids=["update", "delete", "reload within", "reload"],
 )
 def test_a_bare_table_gets_its_marker_with_the_first_change_that_is_no_insert(gate: Gate, last: list[Message]) -> None:
-    gate.put("t", ID, initial_load="bare", reload="upsert")
+    gate.put("t", ID, initial_load="without_marker", reload="upsert")
     gate.replicate(refresh(1), refresh(2), insert(3), table="t")
     assert (gate.table("t").schema.bare, gate.table("t").schema_version, files_have_marker(gate)) == (True, 1, [False])
     gate.replicate(*last, table="t")
@@ -122,10 +122,10 @@ def test_a_bare_table_gets_its_marker_with_the_first_change_that_is_no_insert(ga
     assert (gate.table("t").schema_version, files_have_marker(gate)) == (2, [False, True])
 
 
-def test_a_new_column_keeps_a_table_bare_and_a_refused_change_too(gate: Gate) -> None:
-    gate.put("t", ID, initial_load="bare", new_columns="add_as_string")
+def test_a_new_column_keeps_a_table_bare_and_a_rejected_change_too(gate: Gate) -> None:
+    gate.put("t", ID, initial_load="without_marker", new_columns="add_as_string")
     gate.replicate(data("INSERT", {"id": 1, "name": "a", "note": "x"}), table="t")
-    with refused():
+    with rejected():
         gate.replicate(update(1), data("INSERT", {"id": "x", "name": "a"}), table="t")
     wider = schema_of({"id": "int64", "name": "string", "n": "int64"}, ["id"], ["id"])
     assert gate.put("t", wider).table.schema.bare
@@ -134,18 +134,18 @@ def test_a_new_column_keeps_a_table_bare_and_a_refused_change_too(gate: Gate) ->
 
 def test_a_table_is_bare_from_its_first_registration_or_never(gate: Gate) -> None:
     gate.put("t", ID)
-    with refused() as refusal:
-        gate.put("t", initial_load="bare")
-    assert refusal.places == [(Code.BAD_OPTION, None, "/options/initial_load", None)]
-    gate.put("u", ID, initial_load="bare")
-    assert not gate.put("u", initial_load="marked").table.schema.bare
-    with refused() as refusal:
-        gate.put("v", ID, initial_load="bare", insert_marker="upsert")
-    assert refusal.places == [(Code.BAD_OPTION, None, "/options/initial_load", None)]
+    with rejected() as rejection:
+        gate.put("t", initial_load="without_marker")
+    assert rejection.places == [(Code.BAD_OPTION, None, "/options/initial_load", None)]
+    gate.put("u", ID, initial_load="without_marker")
+    assert not gate.put("u", initial_load="with_marker").table.schema.bare
+    with rejected() as rejection:
+        gate.put("v", ID, initial_load="without_marker", insert_marker="upsert")
+    assert rejection.places == [(Code.BAD_OPTION, None, "/options/initial_load", None)]
 
 
 @pytest.mark.parametrize("option", [{"insert_marker": "upsert"}, {"reload": "upsert"}, {"partial_updates": "complete"}])
-def test_what_needs_keys_is_refused_without_them(gate: Gate, option: dict[str, str]) -> None:
-    with refused() as refusal:
+def test_what_needs_keys_is_rejected_without_them(gate: Gate, option: dict[str, str]) -> None:
+    with rejected() as rejection:
         gate.put("t", schema_of({"id": "int64"}), **option)
-    assert refusal.places == [(Code.BAD_OPTION, None, f"/options/{next(iter(option))}", None)]
+    assert rejection.places == [(Code.BAD_OPTION, None, f"/options/{next(iter(option))}", None)]

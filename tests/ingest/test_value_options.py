@@ -6,7 +6,7 @@ import pytest
 
 from app.errors import Code
 from tests.support.ingest_harness import Gate
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.messages import arcion, data, metadata
 from tests.support.samples.schemas import schema_of
 
@@ -37,17 +37,17 @@ def test_timestamps_without_an_offset_are_of_the_sources_zone(gate: Gate, text: 
 def test_a_local_time_that_the_clocks_skip_is_a_bad_value(gate: Gate) -> None:
     gate.put("t", TIMED, source_timezone="Europe/Berlin")
     good, bad = ({"id": "1", "at": f"2024-03-31 0{hour}:30:00"} for hour in (1, 2))
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.arcion(arcion("t", None, good), arcion("t", None, bad))
-    assert refusal.places == [(Code.BAD_VALUE, 1, "/after/at", "at")]
-    assert "go forward" in refusal.detail
+    assert rejection.places == [(Code.BAD_VALUE, 1, "/after/at", "at")]
+    assert "go forward" in rejection.detail
 
 
 @pytest.mark.parametrize("zone", ["Europe/Atlantis", "", "../UTC", "/etc/localtime", "+01:00"])
-def test_a_zone_that_there_is_not_is_refused(gate: Gate, zone: str) -> None:
-    with refused() as refusal:
+def test_a_zone_that_there_is_not_is_rejected(gate: Gate, zone: str) -> None:
+    with rejected() as rejection:
         gate.put("t", TIMED, source_timezone=zone)
-    assert refusal.places == [(Code.BAD_OPTION, None, "/options/source_timezone", None)]
+    assert rejection.places == [(Code.BAD_OPTION, None, "/options/source_timezone", None)]
 
 
 def test_bytes_are_hexadecimal_or_base64_by_table_and_by_column(gate: Gate) -> None:
@@ -63,16 +63,16 @@ def test_bytes_are_hexadecimal_or_base64_by_table_and_by_column(gate: Gate) -> N
 @pytest.mark.parametrize("text", ["AQI", "AQI==", "A", "AQ\nI=", "-_==", "AQ I=", "AQI=AQI=", "=", "\u0664"])
 def test_what_is_no_base64_is_a_bad_value(gate: Gate, text: str) -> None:
     gate.put("t", BYTES, columns={"a": {"encoding": "base64"}})
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.arcion(arcion("t", None, {"id": "1", "a": text, "b": "01"}))
-    assert refusal.places == [(Code.BAD_VALUE, 0, "/after/a", "a")]
+    assert rejection.places == [(Code.BAD_VALUE, 0, "/after/a", "a")]
 
 
 def test_a_numeric_without_precision_lands_as_the_override_says(gate: Gate) -> None:
     keyed = schema_of({"id": "int64"}, ["id"], ["id"])
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.replicate(metadata("S.T", NUMERIC))
-    assert refusal.places == [(Code.INCOMPATIBLE_SCHEMA, 0, "/message/tableStructure/tableColumns/n", "n")]
+    assert rejection.places == [(Code.INCOMPATIBLE_SCHEMA, 0, "/message/tableStructure/tableColumns/n", "n")]
     for table, of, landed in (("S.F", "float64", 0.1), ("S.S", "string", "0.1")):
         gate.put(table, keyed, columns={"n": {"type": of}})
         gate.replicate(metadata(table, NUMERIC), data("INSERT", {"id": 1, "n": "0.1"}, schema_id=f"{table}-1"))
@@ -86,26 +86,26 @@ def test_an_override_decides_type_and_nullability_of_what_is_declared(gate: Gate
     again = gate.replicate(metadata("S.T", {"id": "INT8", "name": "NCLOB"}))
     assert (again.receipts, gate.table("S.T")) == ([], table)
     gate.arcion(arcion("S.T", None, {"id": "007", "name": "{}"}))
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.arcion(arcion("S.T", None, {"id": "007", "name": "null"}))
-    assert refusal.places == [(Code.NULL_VALUE, 0, "/after/name", "name")]
+    assert rejection.places == [(Code.NULL_VALUE, 0, "/after/name", "name")]
 
 
 @pytest.mark.parametrize("with_columns", [True, False])
 def test_an_override_cannot_change_the_type_of_a_column_that_there_is(gate: Gate, with_columns: bool) -> None:
     before = gate.put("t", TIMED).table
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.put("t", TIMED if with_columns else None, columns={"at": {"type": "string"}})
-    assert refusal.code is Code.INCOMPATIBLE_SCHEMA
+    assert rejection.code is Code.INCOMPATIBLE_SCHEMA
     assert gate.table("t") == before
 
 
 def test_metadata_of_another_type_is_no_conflict_once_overridden(gate: Gate) -> None:
     gate.put("S.T", schema_of({"id": "int64", "n": "int32"}, ["id"], ["id"]))
     wider = metadata("S.T", {"id": "INT8", "n": "INT8"})
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.replicate(wider)
-    assert refusal.places == [(Code.INCOMPATIBLE_SCHEMA, 0, "/message/tableStructure", None)]
+    assert rejection.places == [(Code.INCOMPATIBLE_SCHEMA, 0, "/message/tableStructure", None)]
     gate.put("S.T", columns={"n": {"type": "int32"}})
     gate.replicate(wider, data("INSERT", {"id": 1, "n": 5}, schema_id="S.T-1"))
     assert gate.landed("S.T", "n") == [[0, 5]]
@@ -123,7 +123,7 @@ def test_how_values_are_read_stays_while_they_are_kept_as_they_were_written(
     gate: Gate, options: dict[str, object], place: str
 ) -> None:
     gate.put("t", BYTES, partial_updates="complete")
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.put("t", partial_updates="complete", **options)
-    assert refusal.places == [(Code.BAD_OPTION, None, f"/options/{place}", None)]
+    assert rejection.places == [(Code.BAD_OPTION, None, f"/options/{place}", None)]
     assert gate.put("t", **options).outcome == "configured"

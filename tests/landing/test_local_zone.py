@@ -19,13 +19,13 @@ def unsupported(*_: object) -> int:
     return -1
 
 
-@pytest.fixture(params=["renameat2", "link and unlink", "renameat2 refused"])
+@pytest.fixture(params=["renameat2", "link and unlink", "renameat2 rejected"])
 def zone(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalZone:
     """A zone in `tmp_path` with the folder `scratch`, once per way of renaming."""
     match request.param:
         case "link and unlink":
             monkeypatch.setattr(local_zone, "_renameat2", None)
-        case "renameat2 refused":
+        case "renameat2 rejected":
             monkeypatch.setattr(local_zone, "_renameat2", unsupported)
     zone = LocalZone(tmp_path / "zone")
     zone.create_folder("scratch")

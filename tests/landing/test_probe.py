@@ -67,7 +67,7 @@ def test_onelake_is_well_with_its_conditions_and_mirroring_sees_nothing(new_onel
     ("switches", "expected"),
     [
         ({"rename_condition": "ignored"}, {"zone_rename_condition": Outcome.WARNING}),
-        ({"rename_condition": "refused"}, {"zone_rename_condition": Outcome.WARNING}),
+        ({"rename_condition": "rejected"}, {"zone_rename_condition": Outcome.WARNING}),
         ({"folder_rename": False}, {"zone_folder_rename": Outcome.WARNING}),
         ({"heeds_etags": False}, {"zone_source_etag": Outcome.UNSAFE, "zone_conditional_delete": Outcome.UNSAFE}),
         ({"files_hold_files": True}, {"zone_revocation": Outcome.UNSAFE}),
@@ -170,11 +170,11 @@ def test_an_interrupted_probe_still_tidies_up(tmp_path: Path, monkeypatch: pytes
 
 
 def test_what_cannot_be_tidied_up_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
+    def reject(*_: object) -> None:
         raise PermissionError("in use")
 
     zone = LocalZone(tmp_path)
-    monkeypatch.setattr(zone, "remove_folder", refuse)
+    monkeypatch.setattr(zone, "remove_folder", reject)
     found = {seen.check: seen.instead for seen in probe_zone(zone)}
     assert "in use" in str(found[ZoneCheck.CLEAN_UP])
     assert "_scratchPad/probe-" in str(found[ZoneCheck.CLEAN_UP])

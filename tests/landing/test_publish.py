@@ -156,21 +156,21 @@ def broken_marker(zone: LocalZone, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("foreign", [foreign_marker, older_generation, no_marker, a_file, broken_marker])
-def test_a_folder_of_another_table_generation_or_gateway_is_refused_and_left_alone(
+def test_a_folder_of_another_table_generation_or_gateway_is_rejected_and_left_alone(
     zone: LocalZone, tmp_path: Path, foreign: Callable[[LocalZone, Path], None]
 ) -> None:
     foreign(zone, tmp_path)
     before = zone.names("t")
-    with pytest.raises(InvariantBroken) as refusal:
+    with pytest.raises(InvariantBroken) as rejection:
         prepare(zone, table("t"))
-    assert refusal.value.code == Code.LANDING_FOLDER_LOST
+    assert rejection.value.code == Code.LANDING_FOLDER_LOST
     assert zone.names("t") == before
 
 
 def test_a_folder_that_is_gone_after_files_were_published_is_not_made_again(zone: LocalZone) -> None:
-    with pytest.raises(InvariantBroken) as refusal:
+    with pytest.raises(InvariantBroken) as rejection:
         prepare(zone, table("t"), published_before=True)
-    assert refusal.value.code == Code.LANDING_FOLDER_LOST
+    assert rejection.value.code == Code.LANDING_FOLDER_LOST
     assert zone.kind("t") is PathKind.ABSENT
 
 
@@ -210,9 +210,9 @@ def test_a_drop_whose_scratch_was_revoked_deletes_nothing(zone: LocalZone) -> No
 
 def test_nothing_is_repaired_in_another_gateways_folder(zone: LocalZone) -> None:
     prepare(zone, table(), installation=OTHER_INSTALLATION)
-    with pytest.raises(InvariantBroken) as refusal:
+    with pytest.raises(InvariantBroken) as rejection:
         repair_file(zone, table(), INSTALLATION, build(zone, planned()))
-    assert refusal.value.code == Code.LANDING_FOLDER_LOST
+    assert rejection.value.code == Code.LANDING_FOLDER_LOST
     assert zone.names("sales.schema/orders") == ["_gateway.json", "_metadata.json"]
 
 
@@ -271,9 +271,9 @@ def test_nothing_is_found_of_a_file_that_was_only_planned(zone: LocalZone) -> No
 def test_our_file_in_another_gateways_folder_does_not_count(zone: LocalZone) -> None:
     prepare(zone, table(), installation=OTHER_INSTALLATION)
     make_visible(zone, table().name, build(zone, planned()))
-    with pytest.raises(InvariantBroken) as refusal:
+    with pytest.raises(InvariantBroken) as rejection:
         take_stock(zone, table(), INSTALLATION, planned())
-    assert refusal.value.code == Code.LANDING_FOLDER_LOST
+    assert rejection.value.code == Code.LANDING_FOLDER_LOST
 
 
 def test_our_file_from_another_attempt_is_success_too(zone: LocalZone) -> None:
@@ -283,13 +283,13 @@ def test_our_file_from_another_attempt_is_success_too(zone: LocalZone) -> None:
 
 
 @pytest.mark.parametrize("foreign", [b"", b"not ours"])
-def test_a_foreign_file_under_the_number_is_refused_and_left_alone(zone: LocalZone, foreign: bytes) -> None:
+def test_a_foreign_file_under_the_number_is_rejected_and_left_alone(zone: LocalZone, foreign: bytes) -> None:
     prepare(zone, table())
     path = f"sales.schema/orders/{file_name(FileNumber(1))}"
     zone.create_file(path, foreign)
-    with pytest.raises(InvariantBroken) as refusal:
+    with pytest.raises(InvariantBroken) as rejection:
         make_visible(zone, table().name, build(zone, planned()))
-    assert refusal.value.code == Code.FOREIGN_FILE
+    assert rejection.value.code == Code.FOREIGN_FILE
     with zone.read_file(path) as file:
         assert file.read() == foreign
 
@@ -307,9 +307,9 @@ def test_a_folder_under_the_number_is_foreign(zone: LocalZone) -> None:
     prepare(zone, table())
     zone.create_folder(f"sales.schema/orders/{file_name(FileNumber(1))}")
     assert look(zone, table().name, planned()) is Sight.FOREIGN
-    with pytest.raises(InvariantBroken) as refusal:
+    with pytest.raises(InvariantBroken) as rejection:
         make_visible(zone, table().name, build(zone, planned()))
-    assert refusal.value.code == Code.FOREIGN_FILE
+    assert rejection.value.code == Code.FOREIGN_FILE
 
 
 def test_a_lost_temp_is_told_and_nothing_becomes_visible(zone: LocalZone, tmp_path: Path) -> None:

@@ -35,9 +35,9 @@ class Kind:
 KINDS = {
     "folder": Kind(),
     "folder without renameat2": Kind(rename=None),
-    "folder whose renameat2 is refused": Kind(rename=unsupported),
+    "folder whose renameat2 is rejected": Kind(rename=unsupported),
     "onelake": Kind({}),
-    "rename condition and metadata refused": Kind({"rename_condition": "refused", "user_metadata": "refused"}),
+    "rename condition and metadata rejected": Kind({"rename_condition": "rejected", "user_metadata": "rejected"}),
     "rename condition ignored, answers lost": Kind({"rename_condition": "ignored"}, Fault(Effect.RESET_AFTER)),
     "etags change, answers lost": Kind({"rename_keeps_etag": False}, Fault(Effect.RESET_AFTER)),
     "no metadata, small pages, folders in use": Kind(
@@ -48,7 +48,7 @@ KINDS = {
     "failing after it was done": Kind({}, Fault(Effect.ERROR_AFTER, 500, "OperationTimedOut")),
     "reset before": Kind({}, Fault(Effect.RESET_BEFORE)),
     "done late": Kind({}, Fault(Effect.LATE)),
-    "token refused": Kind({}, answer(401, "InvalidAuthenticationInfo")),
+    "token rejected": Kind({}, answer(401, "InvalidAuthenticationInfo")),
 }
 
 

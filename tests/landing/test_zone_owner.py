@@ -1,4 +1,4 @@
-"""A landing zone is one gateway's: the first to claim it has it, its own drains may always, any other is refused."""
+"""A landing zone is one gateway's: the first to claim it has it, its own drains may always, any other is rejected."""
 
 import json
 from collections.abc import Callable
@@ -28,11 +28,11 @@ def folder(tmp_path: Path) -> ZonePlace:
     return ZonePlace(str(tmp_path))
 
 
-def refusal(act: Callable[[], object]) -> Misconfigured:
-    with pytest.raises(Misconfigured) as refused:
+def rejection(act: Callable[[], object]) -> Misconfigured:
+    with pytest.raises(Misconfigured) as rejected:
         act()
-    assert refused.value.code is Code.LANDING_ZONE_TAKEN
-    return refused.value
+    assert rejected.value.code is Code.LANDING_ZONE_TAKEN
+    return rejected.value
 
 
 def content(zone: LandingZone) -> bytes:
@@ -56,9 +56,9 @@ def test_the_same_installation_may_claim_it_again_and_changes_nothing(folder: Zo
     assert look_at_owner(folder, OURS)[0].instead is None
 
 
-def test_another_installation_is_refused_and_told_whose_it_is(folder: ZonePlace, tmp_path: Path) -> None:
+def test_another_installation_is_rejected_and_told_whose_it_is(folder: ZonePlace, tmp_path: Path) -> None:
     claim_zone(folder, OTHER)
-    error = refusal(lambda: claim_zone(folder, OURS))
+    error = rejection(lambda: claim_zone(folder, OURS))
     for told in (str(tmp_path), OWNER, str(OURS), str(OTHER)):
         assert told in error.detail
     assert "docs/operations.md" in error.remedy
@@ -75,8 +75,8 @@ def test_a_database_without_an_installation_is_not_the_owner(folder: ZonePlace) 
 def test_a_marker_that_names_nobody_is_nobodys_to_take(folder: ZonePlace, tmp_path: Path, written: bytes) -> None:
     (tmp_path / SCRATCH).mkdir()
     (tmp_path / OWNER).write_bytes(written)
-    assert OWNER in refusal(lambda: claim_zone(folder, OURS)).detail
-    refusal(lambda: look_at_owner(folder, OURS))
+    assert OWNER in rejection(lambda: claim_zone(folder, OURS)).detail
+    rejection(lambda: look_at_owner(folder, OURS))
 
 
 def test_a_marker_from_before_zones_had_ids_gets_one_once(folder: ZonePlace, tmp_path: Path) -> None:
@@ -88,17 +88,17 @@ def test_a_marker_from_before_zones_had_ids_gets_one_once(folder: ZonePlace, tmp
     assert [path.name for path in (tmp_path / SCRATCH).iterdir()] == ["_gateway.json"]
 
 
-def test_another_zone_than_the_known_one_is_refused_and_left_alone(folder: ZonePlace, tmp_path: Path) -> None:
+def test_another_zone_than_the_known_one_is_rejected_and_left_alone(folder: ZonePlace, tmp_path: Path) -> None:
     known = claim_zone(ZonePlace(str(tmp_path / "known")), OURS)
     empty, other = ZonePlace(str(tmp_path / "empty")), ZonePlace(str(tmp_path / "other"))
     claim_zone(other, OURS)
     for zone, found in ((empty, "it has no"), (other, "names zone")):
-        with pytest.raises(Misconfigured) as refused:
+        with pytest.raises(Misconfigured) as rejected:
             claim_zone(zone, OURS, known)
-        assert refused.value.code is Code.LANDING_ZONE_CHANGED
-        assert str(known) in refused.value.detail
-        assert found in refused.value.detail
-        assert look_at_owner(zone, OURS, known)[1].instead == refused.value.detail
+        assert rejected.value.code is Code.LANDING_ZONE_CHANGED
+        assert str(known) in rejected.value.detail
+        assert found in rejected.value.detail
+        assert look_at_owner(zone, OURS, known)[1].instead == rejected.value.detail
     assert not (tmp_path / "empty").exists()
 
 
@@ -121,11 +121,11 @@ def claimed_meanwhile(monkeypatch: pytest.MonkeyPatch, folder: ZonePlace, by: UU
     monkeypatch.setattr(LocalZone, "rename", late)
 
 
-def test_of_two_installations_that_start_at_once_one_is_refused(
+def test_of_two_installations_that_start_at_once_one_is_rejected(
     folder: ZonePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claimed_meanwhile(monkeypatch, folder, OTHER)
-    refusal(lambda: claim_zone(folder, OURS))
+    rejection(lambda: claim_zone(folder, OURS))
     assert str(OTHER) in (tmp_path / OWNER).read_text()
 
 
@@ -153,7 +153,7 @@ def test_a_scratch_that_is_no_folder_cannot_be_claimed(folder: ZonePlace, tmp_pa
         claim_zone(folder, OURS)
 
 
-@pytest.mark.parametrize("condition", ["honoured", "ignored", "refused"])
+@pytest.mark.parametrize("condition", ["honoured", "ignored", "rejected"])
 def test_onelake_is_claimed_once_whatever_it_does_with_conditions(
     new_onelake: NewOneLake, trust: Trust, condition: str
 ) -> None:
@@ -161,7 +161,7 @@ def test_onelake_is_claimed_once_whatever_it_does_with_conditions(
     mirror, zone = Mirror(onelake), place(onelake, trust)
     claim_zone(zone, OURS)
     claim_zone(zone, OURS)
-    refusal(lambda: claim_zone(zone, OTHER))
+    rejection(lambda: claim_zone(zone, OTHER))
     assert str(OURS).encode() in content(open_zone(zone))
     assert onelake.names(SCRATCH) == ["_gateway.json"]
     mirror.check()

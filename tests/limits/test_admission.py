@@ -41,7 +41,7 @@ def rest(client: RawClient, size: int) -> int:
     return client.answer().status
 
 
-def refused(answer: httpx.Response) -> None:
+def rejected(answer: httpx.Response) -> None:
     problem(answer, 503, "overloaded")
     assert answer.headers["retry-after"] == "1"
 
@@ -51,11 +51,11 @@ def assert_status_is_answered(gateway: Gateway) -> None:
         assert gateway.get(path).status_code == 200, path
 
 
-def test_beyond_so_many_requests_others_are_refused_until_one_is_done(serve: Serve, connections: ExitStack) -> None:
+def test_beyond_so_many_requests_others_are_rejected_until_one_is_done(serve: Serve, connections: ExitStack) -> None:
     gateway = serve(max_concurrent_requests=3, max_key_share=1)
     waiting = [half(gateway, connections, len(BODY)) for _ in range(3)]
-    refused(gateway.arcion(insert("t", id="2")))
-    refused(gateway.arcion(insert("t", id="2"), dry_run="true"))
+    rejected(gateway.arcion(insert("t", id="2")))
+    rejected(gateway.arcion(insert("t", id="2"), dry_run="true"))
     assert_status_is_answered(gateway)
     assert rest(waiting[0], len(BODY)) == 202
     assert gateway.arcion(insert("t", id="2")).status_code == 202
@@ -66,7 +66,7 @@ def test_beyond_so_many_requests_others_are_refused_until_one_is_done(serve: Ser
 def test_the_declared_size_of_a_small_body_is_reserved_before_it_comes(serve: Serve, connections: ExitStack) -> None:
     gateway = serve(max_body_bytes=100_000, max_bytes_in_memory=250_000, max_key_share=1)
     waiting = [half(gateway, connections, size) for size in (100_000, 100_000, 49_000)]
-    refused(gateway.post(PATH, content=BODY.ljust(1_001), headers={"Content-Type": "application/json"}))
+    rejected(gateway.post(PATH, content=BODY.ljust(1_001), headers={"Content-Type": "application/json"}))
     assert_status_is_answered(gateway)
     small = gateway.post(PATH, content=BODY.ljust(1_000), headers={"Content-Type": "application/json"})
     assert small.status_code == 202
@@ -82,14 +82,14 @@ def test_whoever_declares_much_and_sends_little_holds_little(serve: Serve, conne
 
 
 def test_bodies_that_are_half_there_do_not_block_each_other_for_ever(serve: Serve, connections: ExitStack) -> None:
-    """Together they do not fit: some are refused, at once and while none of them is finished, and the others go on."""
+    """Together they do not fit: some are rejected, at once and while none of them is finished, and the others go on."""
     size = 4 * WINDOW
     gateway = serve(max_body_bytes=size, max_bytes_in_memory=2 * size, max_key_share=1)
     clients = [connections.enter_context(connected(str(gateway.base_url))) for _ in range(7)]
     for client in clients:
         client.send(head(PATH, ADMIN_KEY, f"Content-Length: {size}") + BODY.ljust(WINDOW))
     for client in clients:
-        with suppress(OSError):  # refused already
+        with suppress(OSError):  # rejected already
             client.send(b" " * (size - WINDOW))
     statuses = [client.answer().status for client in clients]
     assert set(statuses) <= {202, 503}
@@ -104,7 +104,7 @@ def test_one_key_gets_no_more_than_its_share(serve: Serve, connections: ExitStac
         half(gateway, connections, 50_000, key=greedy)
     with Gateway.at(str(gateway.base_url), greedy) as client:
         answer = client.post(PATH, content=BODY, headers={"Content-Type": "application/json"})
-        refused(answer)
+        rejected(answer)
         assert "its share of 100000 bytes" in answer.json()["detail"]
         assert gateway.post(PATH, content=BODY.ljust(50_000)).status_code == 202
 
@@ -115,7 +115,7 @@ def test_one_key_gets_no_more_than_its_share_of_requests(serve: Serve, connectio
     for _ in range(2):
         half(gateway, connections, len(BODY), key=greedy)
     with Gateway.at(str(gateway.base_url), greedy) as client:
-        refused(client.arcion(insert("t", id="2")))
+        rejected(client.arcion(insert("t", id="2")))
         assert gateway.arcion(insert("t", id="2")).status_code == 202
 
 
@@ -134,7 +134,7 @@ def test_a_body_without_a_length_is_reserved_as_it_comes(serve: Serve, connectio
 
 
 def fits(gateway: Gateway, size: int) -> bool:
-    """Whether a body of this size is accepted; nothing else is a reason to refuse it."""
+    """Whether a body of this size is accepted; nothing else is a reason to reject it."""
     headers = {"Content-Type": "application/json", "Idempotency-Key": f"size-{size}"}
     answer = gateway.post(PATH, content=BODY.ljust(size), headers=headers)
     assert answer.status_code in {200, 202, 503}
@@ -145,14 +145,14 @@ def test_what_a_body_expands_to_is_reserved(serve: Serve, connections: ExitStack
     gateway = serve(max_body_bytes=100_000, max_bytes_in_memory=200_000, max_key_share=1)
     half(gateway, connections, 100_000)
     headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
-    refused(gateway.post(PATH, content=gzip.compress(BODY.ljust(100_000)), headers=headers))
+    rejected(gateway.post(PATH, content=gzip.compress(BODY.ljust(100_000)), headers=headers))
     assert gateway.post(PATH, content=gzip.compress(BODY.ljust(99_000)), headers=headers).status_code == 202
 
 
 def test_the_body_of_any_call_needs_room(serve: Serve, connections: ExitStack) -> None:
     gateway = serve(max_body_bytes=50_000, max_bytes_in_memory=100_000, max_key_share=1)
     [half(gateway, connections, 50_000) for _ in range(2)]
-    refused(gateway.put("/v1/tables/t", json={}))
+    rejected(gateway.put("/v1/tables/t", json={}))
     assert_status_is_answered(gateway)
 
 
@@ -185,7 +185,7 @@ def test_whatever_becomes_of_a_request_its_room_is_given_back(serve: Serve, conn
 def test_a_budget_never_holds_more_than_it_has_and_is_empty_in_the_end() -> None:
     source = random.Random(3)
     budget, inside = MemoryBudget(Allowance(10, 1_000), Allowance(4, 400)), list[tuple[Reservation, str, int]]()
-    refusals = 0
+    rejections = 0
     for _ in range(5_000):
         act = source.random()
         try:
@@ -203,14 +203,14 @@ def test_a_budget_never_holds_more_than_it_has_and_is_empty_in_the_end() -> None
                 inside.pop(source.randrange(len(inside)))[0].leave()
         except TemporarilyUnavailable as error:
             assert error.code is Code.OVERLOADED
-            refusals += 1
+            rejections += 1
         assert len(inside) <= 10
         assert sum(held for _, _, held in inside) <= 1_000
         for key in "abc":
             own = [held for _, owner, held in inside if owner == key]
             assert len(own) <= 4
             assert sum(own) <= 400
-    assert refusals > 100
+    assert rejections > 100
     for reservation, _, _ in inside:
         reservation.leave()
     everything = [Reservation(budget) for _ in range(10)]

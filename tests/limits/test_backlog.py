@@ -27,13 +27,13 @@ def post(gateway: Gateway, table: str, *keys: int, **headers: str) -> httpx.Resp
 
 
 def full(gateway: Gateway, table: str) -> httpx.Response:
-    """The refusal of a table, once the backlog has been looked at."""
+    """The rejection of a table, once the backlog has been looked at."""
 
-    def refusal() -> httpx.Response | None:
+    def rejection() -> httpx.Response | None:
         answer = post(gateway, table, 1_000)
         return answer if answer.status_code == 429 else None
 
-    return wait_until(refusal, within=30, what="the backlog is full")
+    return wait_until(rejection, within=30, what="the backlog is full")
 
 
 def owned(engine: sa.Engine, name: str) -> Owned:
@@ -56,20 +56,20 @@ def assert_accepts_again(gateway: Gateway, table: str) -> None:
     [{"max_backlog_rows": 3}, {"max_backlog_bytes": 1}, {"max_backlog_seconds": 0.001}],
     ids=["rows", "bytes", "age"],
 )
-def test_a_full_table_is_refused_until_its_batches_are_published(
+def test_a_full_table_is_rejected_until_its_batches_are_published(
     serve: Serve, engine: sa.Engine, settings: dict[str, Any]
 ) -> None:
     gateway = serve(**settings)
     assert post(gateway, "t", 1, 2, 3).status_code == 202
-    refusal = full(gateway, "t")
-    details = problem(refusal, 429, "backlog_full")
+    rejection = full(gateway, "t")
+    details = problem(rejection, 429, "backlog_full")
     assert details["detail"].startswith("table t has ")
-    assert 1 <= int(refusal.headers["retry-after"]) <= 60
+    assert 1 <= int(rejection.headers["retry-after"]) <= 60
     publish_all(engine, owned(engine, "t"))
     assert_accepts_again(gateway, "t")
 
 
-def test_nothing_of_a_refused_request_is_staged(serve: Serve, engine: sa.Engine) -> None:
+def test_nothing_of_a_rejected_request_is_staged(serve: Serve, engine: sa.Engine) -> None:
     gateway = serve(max_backlog_rows=3)
     gateway.register("u", {"id": "int64"}, ["id"])
     post(gateway, "t", 1, 2, 3)
@@ -81,7 +81,7 @@ def test_nothing_of_a_refused_request_is_staged(serve: Serve, engine: sa.Engine)
     assert sql.value(engine, numbers) == max(gateway.status(table)["last_sequence"] for table in ("t", "u"))
 
 
-def test_a_full_table_changes_nothing_for_a_request_that_it_refuses(serve: Serve) -> None:
+def test_a_full_table_changes_nothing_for_a_request_that_it_rejects(serve: Serve) -> None:
     gateway = serve(max_backlog_rows=3)
     gateway.put("/v1/tables/t", json={"options": {"new_columns": "add_as_string"}}).raise_for_status()
     post(gateway, "t", 1, 2, 3)

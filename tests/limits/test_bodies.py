@@ -34,7 +34,7 @@ def post(gateway: Gateway, content: bytes, *encodings: str, path: str = PATH) ->
 
 
 @pytest.mark.parametrize(("encoding", "compress"), [("gzip", gzip.compress), ("zstd", zstd)])
-def test_a_body_that_expands_beyond_the_ratio_is_refused(
+def test_a_body_that_expands_beyond_the_ratio_is_rejected(
     serve: Serve, encoding: str, compress: Callable[[bytes], bytes]
 ) -> None:
     gateway = serve()
@@ -51,7 +51,7 @@ def test_the_ratio_is_a_setting_and_small_bodies_may_expand_as_they_like(serve: 
     problem(post(strict, zstd(MESSAGE.ljust(MIB + 1)), "zstd"), 413, "body_expands_too_much")
 
 
-def test_a_bomb_behind_a_true_body_is_refused(serve: Serve) -> None:
+def test_a_bomb_behind_a_true_body_is_rejected(serve: Serve) -> None:
     gateway = serve()
     content = zstd(MESSAGE) + bomb(1, zstd)
     problem(post(gateway, content, "zstd"), 413, "body_expands_too_much")
@@ -70,7 +70,7 @@ def test_no_encoding_beside_another_is_none(serve: Serve, encodings: list[str]) 
     assert post(serve(), gzip.compress(MESSAGE), *encodings).status_code == 202
 
 
-def test_more_messages_than_the_limit_are_refused_in_each_framing(serve: Serve) -> None:
+def test_more_messages_than_the_limit_are_rejected_in_each_framing(serve: Serve) -> None:
     gateway = serve(max_request_messages=3)
     for joined in (b"[%s]", b"%s"):
         separator = b"," if joined == b"[%s]" else b"\n"
@@ -80,7 +80,7 @@ def test_more_messages_than_the_limit_are_refused_in_each_framing(serve: Serve) 
     problem(post(gateway, b"[null,null,null,null]", path="/v1/changes/replicate"), 413, "too_many_messages")
 
 
-def test_more_csv_records_than_the_limit_are_refused(serve: Serve) -> None:
+def test_more_csv_records_than_the_limit_are_rejected(serve: Serve) -> None:
     gateway = serve(max_request_messages=3)
     parameters = {"table": "t", "mode": "snapshot", "columns": "id"}
     for records, code in ((4, 413), (3, 202)):
@@ -100,17 +100,19 @@ def people(serve: Serve) -> Gateway:
     return gateway
 
 
-@pytest.mark.parametrize(("value", "refused"), [("a" * 10, False), ("a" * 11, True), ("ä" * 5, False), ("ä" * 6, True)])
-def test_a_value_may_be_as_long_as_the_limit_in_bytes(people: Gateway, value: str, refused: bool) -> None:
+@pytest.mark.parametrize(
+    ("value", "rejected"), [("a" * 10, False), ("a" * 11, True), ("ä" * 5, False), ("ä" * 6, True)]
+)
+def test_a_value_may_be_as_long_as_the_limit_in_bytes(people: Gateway, value: str, rejected: bool) -> None:
     good, long = insert("p", id="1", name="Ada", note=""), insert("p", id="2", name=value, note="")
     answer = people.arcion(good, long)
-    if refused:
+    if rejected:
         details = problem(answer, 422, "value_too_large")
         [error] = details["errors"]
         assert (error["index"], error["pointer"], error["column"]) == (1, "/after/name", "name")
         assert value not in answer.text
-    assert (answer.status_code == 202) != refused
-    assert people.status("p")["staged"]["rows"] == (0 if refused else 2)
+    assert (answer.status_code == 202) != rejected
+    assert people.status("p")["staged"]["rows"] == (0 if rejected else 2)
 
 
 def test_a_long_value_of_an_excluded_column_is_no_matter(people: Gateway) -> None:
@@ -127,7 +129,7 @@ def test_a_long_value_of_a_csv_record_is_named_with_its_line(people: Gateway) ->
     assert error["detail"].startswith("line 2: ")
 
 
-def test_long_json_of_a_replicate_message_is_refused(people: Gateway) -> None:
+def test_long_json_of_a_replicate_message_is_rejected(people: Gateway) -> None:
     columns = {"id": "INT8", "doc": "NCLOB"}
     people.replicate(metadata("r", columns)).raise_for_status()
     long = data("INSERT", {"id": 1, "doc": "x" * 11}, sequence=1, table="r")

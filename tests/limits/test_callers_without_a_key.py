@@ -27,7 +27,7 @@ ROUTES = [
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-def test_a_caller_without_a_key_is_refused_before_a_byte_of_its_body_is_read(
+def test_a_caller_without_a_key_is_rejected_before_a_byte_of_its_body_is_read(
     serve: Serve, method: str, path: str
 ) -> None:
     gateway = serve()
@@ -40,7 +40,7 @@ def test_a_caller_without_a_key_is_refused_before_a_byte_of_its_body_is_read(
         assert client.answer().status in {401, 404, 405}
 
 
-def test_the_connection_of_a_refused_caller_is_closed_after_it_got_its_answer(serve: Serve) -> None:
+def test_the_connection_of_a_rejected_caller_is_closed_after_it_got_its_answer(serve: Serve) -> None:
     gateway = serve()
     with connected(str(gateway.base_url)) as client:
         client.send(head("/v1/keys", WRONG_KEY, f"Content-Length: {MIB}") + b" " * (MIB // 2))
@@ -49,7 +49,7 @@ def test_the_connection_of_a_refused_caller_is_closed_after_it_got_its_answer(se
         assert client.is_closed()
 
 
-def test_a_refused_caller_that_goes_on_sending_is_cut_off(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rejected_caller_that_goes_on_sending_is_cut_off(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lingering, "MOST_BYTES", 1_000)
     gateway = serve()
     with connected(str(gateway.base_url)) as client:
@@ -72,7 +72,7 @@ def test_bodies_of_callers_without_a_key_take_nothing_from_the_memory_of_others(
         client.__exit__(None, None, None)
 
 
-def test_a_caller_with_a_key_may_go_on_after_a_refusal_of_another_kind(serve: Serve) -> None:
+def test_a_caller_with_a_key_may_go_on_after_a_rejection_of_another_kind(serve: Serve) -> None:
     gateway = serve()
     with connected(str(gateway.base_url)) as client:
         wrong = b"{}".ljust(1_000)

@@ -51,7 +51,7 @@ async def never(scope: Scope, receive: Receive, send: Send) -> None:
     raise AssertionError("the request is not one")
 
 
-def test_a_head_beyond_the_limit_is_refused_also_when_it_comes_at_once() -> None:
+def test_a_head_beyond_the_limit_is_rejected_also_when_it_comes_at_once() -> None:
     async def written() -> bytes:
         config = uvicorn.Config(never, log_config=None)
         config.load()
@@ -67,8 +67,8 @@ def test_a_head_beyond_the_limit_is_refused_also_when_it_comes_at_once() -> None
 
 def test_the_answer_to_a_head_beyond_the_limit_arrives(gateway: Gateway) -> None:
     lines = b"GET /healthz HTTP/1.1\r\nHost: gateway\r\nX-Long: " + b"x" * 3 * MOST + b"\r\n\r\n"
-    refused = answer(gateway, lines)
-    assert (refused.status, refused.json()["code"]) == (431, "head_too_large")
+    rejected = answer(gateway, lines)
+    assert (rejected.status, rejected.json()["code"]) == (431, "head_too_large")
 
 
 def test_a_large_body_that_comes_with_its_head_is_no_large_head(gateway: Gateway) -> None:
@@ -113,7 +113,7 @@ def test_a_request_has_exactly_one_host(gateway: Gateway, request_line: str, hos
         "/%00",
     ],
 )
-def test_a_url_that_is_no_text_is_refused(gateway: Gateway, url: str) -> None:
+def test_a_url_that_is_no_text_is_rejected(gateway: Gateway, url: str) -> None:
     problem(gateway.get(url), 400, "bad_request")
 
 

@@ -1,4 +1,4 @@
-"""Limits that contradict each other, or that nothing could meet, are refused at the start."""
+"""Limits that contradict each other, or that nothing could meet, are rejected at the start."""
 
 import pytest
 
@@ -7,11 +7,11 @@ from app.settings import Settings
 
 
 def test_a_process_has_room_for_one_body_of_the_largest_size_compressed() -> None:
-    with pytest.raises(Misconfigured) as refusal:
+    with pytest.raises(Misconfigured) as rejection:
         Settings.from_environment(max_body_bytes=1_000_000, max_bytes_in_memory=1_999_999)
-    assert refusal.value.code is Code.BAD_SETTING
-    assert "MIRRORGATE_MAX_BYTES_IN_MEMORY" in refusal.value.detail
-    assert "twice MIRRORGATE_MAX_BODY_BYTES" in refusal.value.detail
+    assert rejection.value.code is Code.BAD_SETTING
+    assert "MIRRORGATE_MAX_BYTES_IN_MEMORY" in rejection.value.detail
+    assert "twice MIRRORGATE_MAX_BODY_BYTES" in rejection.value.detail
     assert (
         Settings.from_environment(max_body_bytes=1_000_000, max_bytes_in_memory=2_000_000).bytes_in_memory == 2_000_000
     )
@@ -25,6 +25,6 @@ def test_the_room_follows_from_the_largest_body_where_it_is_not_set(body: int, r
 @pytest.mark.parametrize(
     "name", ["max_expansion", "max_request_messages", "max_value_bytes", "max_concurrent_requests", "max_backlog_bytes"]
 )
-def test_a_limit_that_lets_nothing_pass_is_refused(name: str) -> None:
+def test_a_limit_that_lets_nothing_pass_is_rejected(name: str) -> None:
     with pytest.raises(Misconfigured):
         Settings.from_environment(**{name: 0})

@@ -81,7 +81,7 @@ def test_a_stopping_api_answers_what_it_has_and_takes_nothing_new(
             assert half.answer().status == 100
             wait_for_a_held_commit(engine)
             os.kill(process.pid, signal.SIGTERM)
-            wait_until(lambda: not listens(port), within=30, what="new connections are refused")
+            wait_until(lambda: not listens(port), within=30, what="new connections are rejected")
             assert idle.is_closed()
             half.send(BODY)
         for client in (sent, half):

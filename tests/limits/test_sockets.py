@@ -74,7 +74,7 @@ def test_what_stands_beyond_the_length_is_no_part_of_the_request(
         [CHUNKED, "Transfer-Encoding: chunked"],
     ],
 )
-def test_a_body_without_one_clear_length_is_refused(gateway: Gateway, client: RawClient, headers: list[str]) -> None:
+def test_a_body_without_one_clear_length_is_rejected(gateway: Gateway, client: RawClient, headers: list[str]) -> None:
     client.send(head(PATH, ADMIN_KEY, *headers) + chunk(BODY) + b"0\r\n\r\n")
     assert client.answer().status == 400
     assert client.is_closed()
@@ -109,7 +109,7 @@ def test_a_chunked_body_is_read_whole(gateway: Gateway, client: RawClient, body:
     ],
     ids=["no number", "negative", "too large a number", "no line end", "an empty size"],
 )
-def test_a_wrongly_chunked_body_is_refused(gateway: Gateway, client: RawClient, body: bytes) -> None:
+def test_a_wrongly_chunked_body_is_rejected(gateway: Gateway, client: RawClient, body: bytes) -> None:
     client.send(head(PATH, ADMIN_KEY, CHUNKED) + body)
     assert client.answer().status == 400
     assert client.is_closed()
@@ -156,7 +156,7 @@ def test_a_caller_that_asks_first_is_told_to_go_on(client: RawClient) -> None:
     assert client.answer().status == 202
 
 
-def test_a_caller_that_asks_first_need_not_send_what_will_be_refused(client: RawClient) -> None:
+def test_a_caller_that_asks_first_need_not_send_what_will_be_rejected(client: RawClient) -> None:
     client.send(head(PATH, ADMIN_KEY, f"Content-Length: {2**40}", "Expect: 100-continue"))
     answer = client.answer()
     assert (answer.status, answer.json()["code"]) == (413, "body_too_large")
@@ -210,7 +210,7 @@ def test_a_head_that_does_not_come_in_time_ends_the_connection(
     ids=["too slow", "too long"],
 )
 @pytest.mark.parametrize(("path", "method"), [(PATH, "POST"), ("/v1/tables/t", "PUT")], ids=["changes", "a table"])
-def test_half_a_body_is_refused_in_the_end_and_harms_nobody_meanwhile(
+def test_half_a_body_is_rejected_in_the_end_and_harms_nobody_meanwhile(
     serve: Serve, settings: dict[str, float], path: str, method: str
 ) -> None:
     gateway = serve(**settings)

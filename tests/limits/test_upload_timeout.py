@@ -15,7 +15,7 @@ PACE = Pace(longest=300, grace=10, rate=1024)
         (1024, 0, 11),
         (1024, 100_000, 11),
         (0, 64 * MIB, 10),
-        (13_000, 64 * MIB, 10.058),  # 1.3 KB a second for the grace: refused right after it
+        (13_000, 64 * MIB, 10.058),  # 1.3 KB a second for the grace: rejected right after it
         (32 * MIB, 64 * MIB, 160),
         (64 * MIB, 64 * MIB, 300),
     ],

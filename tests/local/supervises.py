@@ -1,7 +1,7 @@
 """Program for tests: supervises the children described by `NAME[:trait…]` arguments, all noting into FOLDER.
 
 `supervises FOLDER STOP_WITHIN NAME[:trait…]…`; the trait `dying` makes a child that ends at once,
-`refusing` one that says that it cannot start. Writes `ready`, `trouble NAME` and `refused NAME` to standard output.
+`rejecting` one that says that it cannot start. Writes `ready`, `trouble NAME` and `rejected NAME` to standard output.
 """
 
 import os
@@ -31,7 +31,7 @@ def main() -> None:
         command = [sys.executable, "-m", "tests.local.lasting_child", folder, name, str(os.getpid()), *traits]
         if "dying" in traits:
             command = [sys.executable, "-c", "raise SystemExit(3)"]
-        if "refusing" in traits:
+        if "rejecting" in traits:
             command = [sys.executable, "-c", f"raise SystemExit({CANNOT_START})"]
         return Child(name, command, dict(os.environ), log=log, stop_within=float(stop_within))
 
@@ -44,8 +44,8 @@ def main() -> None:
                 on_ready=lambda: say("ready"),
                 on_trouble=lambda one: say(f"trouble {one.name}"),
             )
-    except supervisor.ChildRefused as refused:
-        say(f"refused {refused.child.name}")
+    except supervisor.ChildRejected as rejected:
+        say(f"rejected {rejected.child.name}")
 
 
 if __name__ == "__main__":

@@ -16,12 +16,12 @@ def test_it_is_made_private_with_its_parents(tmp_path: Path) -> None:
         assert directory.path.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_second_holder_is_refused_and_told_where_and_whom(tmp_path: Path) -> None:
-    with DataDirectory(tmp_path), pytest.raises(Misconfigured) as refusal, DataDirectory(tmp_path):
+def test_a_second_holder_is_rejected_and_told_where_and_whom(tmp_path: Path) -> None:
+    with DataDirectory(tmp_path), pytest.raises(Misconfigured) as rejection, DataDirectory(tmp_path):
         pass
-    assert refusal.value.code == Code.ALREADY_RUNNING
-    assert str(tmp_path) in refusal.value.detail
-    assert str(os.getpid()) in refusal.value.detail
+    assert rejection.value.code == Code.ALREADY_RUNNING
+    assert str(tmp_path) in rejection.value.detail
+    assert str(os.getpid()) in rejection.value.detail
 
 
 def test_it_can_be_taken_again_after_it_was_given_back(tmp_path: Path) -> None:
@@ -42,8 +42,8 @@ def test_the_death_of_the_holder_gives_it_back(tmp_path: Path) -> None:
             pass
 
 
-def test_a_path_that_cannot_be_a_directory_is_refused(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_a_directory_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(Misconfigured) as refusal, DataDirectory(tmp_path / "file" / "data"):
+    with pytest.raises(Misconfigured) as rejection, DataDirectory(tmp_path / "file" / "data"):
         pass
-    assert refusal.value.code == Code.BAD_SETTING
+    assert rejection.value.code == Code.BAD_SETTING

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from app.errors import Code
-from app.local.child_process import refusal_among
+from app.local.child_process import rejection_among
 from app.local.log_files import ChildLog, RotatingFile, Rotation
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_until
@@ -95,8 +95,10 @@ def test_a_restarted_child_goes_on_in_the_same_log(tmp_path: Path) -> None:
 
 
 def test_the_reason_of_a_child_that_cannot_start_is_found_in_its_last_lines() -> None:
-    said = b'{"event": "start_refused", "code": "bad_setting", "detail": "what", "remedy": "do this", "level": "error"}'
-    found = refusal_among([b"a JVM", said, b"Traceback"])
+    said = (
+        b'{"event": "start_rejected", "code": "bad_setting", "detail": "what", "remedy": "do this", "level": "error"}'
+    )
+    found = rejection_among([b"a JVM", said, b"Traceback"])
     assert found is not None
     assert (found.code, found.detail, found.remedy) == (Code.BAD_SETTING, "what", "do this")
-    assert refusal_among([b"{", b'{"event": "start_refused"}', b"[]"]) is None
+    assert rejection_among([b"{", b'{"event": "start_rejected"}', b"[]"]) is None

@@ -253,28 +253,28 @@ def test_a_stale_lock_file_naming_a_foreign_process_does_not_stop_the_start(tmp_
 
 
 def test_a_start_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(Misconfigured) as refusal:
+    with pytest.raises(Misconfigured) as rejection:
         PrivatePostgres(tmp_path, FAST | {"max_connections": "many"}).start()
-    assert refusal.value.code == Code.POSTGRES_FAILED
-    assert "max_connections" in refusal.value.detail
+    assert rejection.value.code == Code.POSTGRES_FAILED
+    assert "max_connections" in rejection.value.detail
     assert not (tmp_path / "postgres.socket").is_symlink()
 
 
-def test_a_foreign_postgres_folder_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_foreign_postgres_folder_is_rejected_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "postgres").mkdir()
     (tmp_path / "postgres" / "precious").write_text("kept")
-    with pytest.raises(Misconfigured) as refusal:
+    with pytest.raises(Misconfigured) as rejection:
         PrivatePostgres(tmp_path, FAST).start()
-    assert refusal.value.code == Code.POSTGRES_FAILED
+    assert rejection.value.code == Code.POSTGRES_FAILED
     assert (tmp_path / "postgres" / "precious").read_text() == "kept"
 
 
 def test_a_missing_wheel_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres_module, "_WHEEL", "no_such_package_of_postgres")
-    with pytest.raises(Misconfigured) as refusal:
+    with pytest.raises(Misconfigured) as rejection:
         PrivatePostgres(tmp_path).start()
-    assert refusal.value.code == Code.POSTGRES_MISSING
-    assert "mirrorgate[embedded]" in refusal.value.remedy
+    assert rejection.value.code == Code.POSTGRES_MISSING
+    assert "mirrorgate[embedded]" in rejection.value.remedy
 
 
 @as_root

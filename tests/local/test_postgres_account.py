@@ -39,21 +39,21 @@ def test_root_without_any_capability_for_it_is_told_which_and_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bounded_by(monkeypatch, DOCKER & ~(1 << DAC_OVERRIDE) & ~(1 << SETUID))
-    with pytest.raises(Misconfigured) as refusal:
+    with pytest.raises(Misconfigured) as rejection:
         choose_account(tmp_path / "postgres")
-    assert refusal.value.code == Code.POSTGRES_FAILED
-    assert refusal.value.detail.endswith(": setuid, dac_read_search or dac_override")
-    assert "MIRRORGATE_DATABASE_URL" in refusal.value.remedy
+    assert rejection.value.code == Code.POSTGRES_FAILED
+    assert rejection.value.detail.endswith(": setuid, dac_read_search or dac_override")
+    assert "MIRRORGATE_DATABASE_URL" in rejection.value.remedy
 
 
 def test_root_without_setpriv_is_told_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bounded_by(monkeypatch, ALL)
     monkeypatch.setattr(postgres_account, "_usable_setpriv", lambda: None)
-    with pytest.raises(Misconfigured) as refusal:
+    with pytest.raises(Misconfigured) as rejection:
         choose_account(tmp_path / "postgres")
-    assert refusal.value.code == Code.POSTGRES_FAILED
-    assert "setpriv" in refusal.value.detail
-    assert "ordinary user" in refusal.value.remedy
+    assert rejection.value.code == Code.POSTGRES_FAILED
+    assert "setpriv" in rejection.value.detail
+    assert "ordinary user" in rejection.value.remedy
 
 
 def test_an_ordinary_user_without_setpriv_still_starts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,12 +64,12 @@ def test_an_ordinary_user_without_setpriv_still_starts_it(tmp_path: Path, monkey
     assert account.owner is None
 
 
-def test_the_data_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_data_of_another_user_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "postgres").mkdir()
     monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
-    with pytest.raises(Misconfigured) as refusal:
+    with pytest.raises(Misconfigured) as rejection:
         choose_account(tmp_path / "postgres")
-    assert refusal.value.code == Code.POSTGRES_FAILED
+    assert rejection.value.code == Code.POSTGRES_FAILED
 
 
 def test_the_wider_capability_is_enough_to_run_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,8 +92,8 @@ def test_in_a_container_like_bounding_set_it_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_user_id_without_a_name_is_refused_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_id_without_a_name_is_rejected_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 2_000_000_123)
-    with pytest.raises(Misconfigured, match="2000000123") as refusal:
+    with pytest.raises(Misconfigured, match="2000000123") as rejection:
         choose_account(tmp_path / "postgres")
-    assert "/etc/passwd" in refusal.value.remedy
+    assert "/etc/passwd" in rejection.value.remedy

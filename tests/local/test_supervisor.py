@@ -140,8 +140,8 @@ def test_a_child_that_keeps_dying_is_reported_once_and_stops_nothing_else(tmp_pa
 
 
 def test_a_child_that_cannot_start_ends_everything_and_is_not_started_again(tmp_path: Path) -> None:
-    with started(PROGRAM, tmp_path, LONG, "well", "wrong:refusing") as process:
-        assert read_line(process) == "refused wrong"
+    with started(PROGRAM, tmp_path, LONG, "well", "wrong:rejecting") as process:
+        assert read_line(process) == "rejected wrong"
         assert process.wait(timeout=SOON) == 0
     assert all(not is_alive(int(pid)) for pid in noted(tmp_path, "well", "started"))
 
@@ -156,7 +156,7 @@ def test_a_child_that_was_of_use_is_started_again_whatever_it_ends_with() -> Non
             kept.tend()
             assert kept.next_look() is not None
         else:
-            with pytest.raises(supervisor.ChildRefused):
+            with pytest.raises(supervisor.ChildRejected):
                 kept.tend()
 
 

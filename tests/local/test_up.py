@@ -1,4 +1,4 @@
-"""`mirrorgate up` before it serves: what it refuses, the key it makes, and how it keeps Postgres."""
+"""`mirrorgate up` before it serves: what it rejects, the key it makes, and how it keeps Postgres."""
 
 import io
 import json
@@ -31,35 +31,35 @@ pytestmark = pytest.mark.slow
 CHOSEN = "mg_0a0b0c0d_" + "s" * 43
 
 
-def refuse(settings: Settings, data_dir: Path) -> Misconfigured:
-    with pytest.raises(Misconfigured) as refusal:
+def reject(settings: Settings, data_dir: Path) -> Misconfigured:
+    with pytest.raises(Misconfigured) as rejection:
         up.up(settings, data_dir, None, Console(file=io.StringIO()), environment={})
-    return refusal.value
+    return rejection.value
 
 
-def test_a_taken_port_is_refused_before_anything_starts(tmp_path: Path) -> None:
+def test_a_taken_port_is_rejected_before_anything_starts(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        error = refuse(Settings(port=port), tmp_path / "data")
+        error = reject(Settings(port=port), tmp_path / "data")
     assert error.code == Code.BAD_SETTING
     assert str(port) in error.detail
     assert not (tmp_path / "data").exists()
 
 
-def test_an_address_that_is_none_of_a_landing_zone_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    error = refuse(Settings(port=0, landing_zone="s3://bucket/landing-zone"), tmp_path / "data")
+def test_an_address_that_is_none_of_a_landing_zone_is_rejected_before_anything_starts(tmp_path: Path) -> None:
+    error = reject(Settings(port=0, landing_zone="s3://bucket/landing-zone"), tmp_path / "data")
     assert error.code == Code.LANDING_ZONE_UNSUPPORTED
     assert not (tmp_path / "data").exists()
 
 
-def test_listening_beyond_the_machine_without_tls_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    assert refuse(Settings(host="0.0.0.0", port=0), tmp_path / "data").code == Code.PUBLIC_WITHOUT_TLS
+def test_listening_beyond_the_machine_without_tls_is_rejected_before_anything_starts(tmp_path: Path) -> None:
+    assert reject(Settings(host="0.0.0.0", port=0), tmp_path / "data").code == Code.PUBLIC_WITHOUT_TLS
     assert not (tmp_path / "data").exists()
 
 
-def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:
+def test_a_data_directory_in_use_is_rejected(tmp_path: Path) -> None:
     with DataDirectory(tmp_path):
-        assert refuse(Settings(port=0), tmp_path).code == Code.ALREADY_RUNNING
+        assert reject(Settings(port=0), tmp_path).code == Code.ALREADY_RUNNING
 
 
 def test_port_zero_takes_a_free_one() -> None:
@@ -82,12 +82,12 @@ def test_a_set_admin_key_wins_and_makes_no_file(tmp_path: Path) -> None:
     assert not file.exists()
 
 
-def test_a_damaged_admin_key_is_refused_without_being_shown(tmp_path: Path) -> None:
+def test_a_damaged_admin_key_is_rejected_without_being_shown(tmp_path: Path) -> None:
     file = tmp_path / "admin.key"
     file.write_text("mg_half")
-    with pytest.raises(Misconfigured) as refusal:
+    with pytest.raises(Misconfigured) as rejection:
         up._admin_key(Settings(), file)
-    assert "mg_half" not in str(refusal.value)
+    assert "mg_half" not in str(rejection.value)
 
 
 def test_client_commands_find_the_gateway_as_long_as_it_runs(tmp_path: Path) -> None:
@@ -130,13 +130,13 @@ def answers(url: str) -> bool:
 
 
 def test_a_child_that_cannot_start_ends_up_with_its_reason(tmp_path: Path) -> None:
-    reason = {"event": "start_refused", "code": "landing_zone_taken", "detail": "whose", "remedy": "do this"}
+    reason = {"event": "start_rejected", "code": "landing_zone_taken", "detail": "whose", "remedy": "do this"}
     command = [sys.executable, "-c", f"print({json.dumps(reason)!r}); raise SystemExit({CANNOT_START})"]
-    with ChildLog(tmp_path / "drain.log", Rotation()) as log, pytest.raises(Misconfigured) as refusal:
+    with ChildLog(tmp_path / "drain.log", Rotation()) as log, pytest.raises(Misconfigured) as rejection:
         child = Child("drain", command, dict(os.environ), log=log)
-        with up._refusals_named():
+        with up._rejections_named():
             supervisor.run([child], is_ready=lambda: False)
-    assert (refusal.value.code, refusal.value.detail) == (Code.LANDING_ZONE_TAKEN, "whose")
+    assert (rejection.value.code, rejection.value.detail) == (Code.LANDING_ZONE_TAKEN, "whose")
 
 
 def test_on_a_terminal_nobody_sees_raw_log_lines(tmp_path: Path) -> None:

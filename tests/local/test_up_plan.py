@@ -38,7 +38,7 @@ WRONG: Final[Mapping[str, Mapping[str, str]]] = {
 }
 
 
-def refused(folder: Path, given: Mapping[str, str]) -> list[str]:
+def rejected(folder: Path, given: Mapping[str, str]) -> list[str]:
     """What `mirrorgate up` prints with these settings; nothing may be left behind."""
     bare = {name: value for name, value in os.environ.items() if not name.startswith(("MIRRORGATE_", "AZURE_"))}
     environment = {"MIRRORGATE_PORT": "0", **bare, **{f"MIRRORGATE_{name}": value for name, value in given.items()}}
@@ -66,36 +66,36 @@ def test_a_setting_that_cannot_work_is_named_before_anything_is_made(
 
 
 def check(monkeypatch: pytest.MonkeyPatch, folder: Path, given: Mapping[str, str]) -> str:
-    """The refusal of a plan with these variables, in this process."""
+    """The rejection of a plan with these variables, in this process."""
     for name in [name for name in os.environ if name.startswith("MIRRORGATE_")]:
         monkeypatch.delenv(name)
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(Misconfigured) as refusal:
+    with pytest.raises(Misconfigured) as rejection:
         plan_up(Settings.from_environment(port=0), folder / "data", None, os.environ)
     assert [*folder.iterdir()] == []
-    return f"{refusal.value.detail} {refusal.value.remedy}"
+    return f"{rejection.value.detail} {rejection.value.remedy}"
 
 
 def test_a_wrong_key_is_two_lines_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    first, second = refused(tmp_path, {"ADMIN_KEY": "abc"})
+    first, second = rejected(tmp_path, {"ADMIN_KEY": "abc"})
     assert first.startswith("error bad_setting: MIRRORGATE_ADMIN_KEY: must be mg_<id>_<secret>")
     assert "mirrorgate keys generate" in first
     assert second.startswith("remedy: ")
     assert "abc" not in first + second
 
 
-def test_onelake_without_a_credential_is_refused_before_anything_is_made(
+def test_onelake_without_a_credential_is_rejected_before_anything_is_made(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from app.landing.adls import client as adls_client
 
     monkeypatch.setattr(adls_client, "_finds_identity", lambda: False)
     settings = Settings(port=0, landing_zone=ONELAKE)
-    with pytest.raises(Misconfigured) as refusal:
+    with pytest.raises(Misconfigured) as rejection:
         plan_up(settings, tmp_path / "data", None, os.environ)
-    assert refusal.value.code is Code.LANDING_ZONE_UNUSABLE
-    assert "AZURE_CLIENT_SECRET" in refusal.value.remedy
+    assert rejection.value.code is Code.LANDING_ZONE_UNUSABLE
+    assert "AZURE_CLIENT_SECRET" in rejection.value.remedy
     with pytest.raises(Misconfigured, match="AZURE_CLIENT_SECRET is set without AZURE_TENANT_ID"):
         adls_client.require_credential(
             adls_client.StorageOptions(), {"AZURE_CLIENT_SECRET": "x", "AZURE_CLIENT_ID": "y"}
@@ -105,7 +105,7 @@ def test_onelake_without_a_credential_is_refused_before_anything_is_made(
     )
 
 
-def test_a_landing_zone_that_cannot_be_made_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+def test_a_landing_zone_that_cannot_be_made_is_rejected_before_anything_is_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for place in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/mirrorgate")):
         with pytest.raises(Misconfigured, match="MIRRORGATE_LANDING_ZONE"):
@@ -126,9 +126,9 @@ def test_a_taken_port_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
     monkeypatch.setattr(postgres, "find_spec", lambda name: None)
-    with pytest.raises(Misconfigured) as refusal:
+    with pytest.raises(Misconfigured) as rejection:
         plan_up(Settings(port=0), tmp_path / "data", None, os.environ)
-    assert refusal.value.code is Code.EXTRA_MISSING
+    assert rejection.value.code is Code.EXTRA_MISSING
     assert [*tmp_path.iterdir()] == []
 
 
@@ -153,7 +153,7 @@ def test_a_child_that_cannot_start_says_why_in_one_json_line() -> None:
         ran = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=60)
         (line,) = ran.stderr.splitlines()
         said = json.loads(line)
-        assert (ran.returncode, said["event"], said["code"]) == (78, "start_refused", "bad_setting")
+        assert (ran.returncode, said["event"], said["code"]) == (78, "start_rejected", "bad_setting")
         assert "MIRRORGATE_" in said["detail"]
 
 

@@ -25,7 +25,7 @@ Place = tuple[str, int]
 
 
 def violations(engine: sa.Engine, journal: Journal) -> list[str]:
-    """Requests that were accepted and are not staged exactly once, and ones that are staged and were refused."""
+    """Requests that were accepted and are not staged exactly once, and ones that are staged and were rejected."""
     places: dict[str, list[Place]] = {}
     found: list[str] = []
     for place, rows, numbers in staged_batches(engine):
@@ -40,8 +40,8 @@ def violations(engine: sa.Engine, journal: Journal) -> list[str]:
         told = (receipt["table"], receipt["sequence"])
         if places.get(number) != [told]:
             found.append(f"request {number} was told {told} and is staged at {places.get(number)}")
-    refused = places.keys() - journal.accepted.keys() - journal.in_doubt
-    found += [f"request {number} was refused and is staged at {places[number]}" for number in refused]
+    rejected = places.keys() - journal.accepted.keys() - journal.in_doubt
+    found += [f"request {number} was rejected and is staged at {places[number]}" for number in rejected]
     found += [f"request {number} is staged twice" for number in journal.in_doubt if len(places.get(number, ())) > 1]
     return found
 

@@ -110,9 +110,9 @@ def test_the_api_image_listens_in_public_only_with_tls_or_the_word_that_a_proxy_
     compose: dict[str, Any],
 ) -> None:
     (host,) = re.findall(r"MIRRORGATE_HOST=(\S+)", only("api", "ENV"))
-    with pytest.raises(Misconfigured) as refusal:
+    with pytest.raises(Misconfigured) as rejection:
         Settings(host=host).require_safe_listening()
-    assert refusal.value.code is Code.PUBLIC_WITHOUT_TLS
+    assert rejection.value.code is Code.PUBLIC_WITHOUT_TLS
     given = compose["services"]["api"]["environment"]["MIRRORGATE_BEHIND_TLS_PROXY"]
     Settings.model_validate({"host": host, "behind_tls_proxy": given}).require_safe_listening()
 

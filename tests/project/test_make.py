@@ -53,25 +53,25 @@ def test_a_python_that_is_too_old_is_named(checkout: Path, tmp_path: Path) -> No
     folder = tmp_path / "programs"
     for name in ("python3", "python3.13", "python3.12", "python3.11", "python"):
         fake_python(folder, name, old)
-    refused = make_venv(checkout, PATH=f"{folder}:/usr/bin:/bin")
-    assert refused.returncode == 1
-    assert "Python 3.11 or newer is missing" in refused.stderr
-    assert "Found: Python 3.9.1" in refused.stderr
+    rejected = make_venv(checkout, PATH=f"{folder}:/usr/bin:/bin")
+    assert rejected.returncode == 1
+    assert "Python 3.11 or newer is missing" in rejected.stderr
+    assert "Found: Python 3.9.1" in rejected.stderr
     assert not (checkout / ".venv").exists()
 
 
 def test_a_given_python_that_does_not_work_is_named(checkout: Path) -> None:
-    refused = make_venv(checkout, PYTHON="/nowhere/python3")
-    assert refused.returncode == 1
-    assert "PYTHON=/nowhere/python3 is not a working Python 3.11 or newer" in refused.stderr
+    rejected = make_venv(checkout, PYTHON="/nowhere/python3")
+    assert rejected.returncode == 1
+    assert "PYTHON=/nowhere/python3 is not a working Python 3.11 or newer" in rejected.stderr
 
 
 def test_a_python_without_ensurepip_says_which_package_brings_it(checkout: Path, tmp_path: Path) -> None:
     lacking = 'case "$2" in *ensurepip*) exit 1 ;; *print*) echo 3.12 ;; esac'
     python = fake_python(tmp_path / "programs", "python3", lacking)
-    refused = make_venv(checkout, PYTHON=str(python))
-    assert refused.returncode == 1
-    assert "apt-get install python3.12-venv" in refused.stderr
+    rejected = make_venv(checkout, PYTHON=str(python))
+    assert rejected.returncode == 1
+    assert "apt-get install python3.12-venv" in rejected.stderr
     assert not (checkout / ".venv").exists()
 
 
@@ -137,8 +137,8 @@ def test_each_step_of_an_installation_and_its_cost_are_told(checkout: Path, leve
 
 
 def test_a_level_must_be_named(checkout: Path) -> None:
-    refused = make_venv(checkout, "everything")
-    assert (refused.returncode, refused.stderr) == (1, "error: Name a level: sh tools/make_venv.sh run|dev\n")
+    rejected = make_venv(checkout, "everything")
+    assert (rejected.returncode, rejected.stderr) == (1, "error: Name a level: sh tools/make_venv.sh run|dev\n")
 
 
 def test_the_installer_is_installed_by_its_hash_alone_and_everything_else_after_it(checkout: Path) -> None:
@@ -165,8 +165,8 @@ def test_the_installer_is_installed_by_its_hash_alone_and_everything_else_after_
 @pytest.mark.parametrize("level", LOCKS)
 def test_an_environment_whose_making_was_interrupted_is_made_anew(checkout: Path, level: str) -> None:
     fake_python(checkout / ".venv", "half-installed", "")
-    refused = make_venv(checkout, level, PYTHON="/nowhere/python3")
-    assert "is not a working Python" in refused.stderr
+    rejected = make_venv(checkout, level, PYTHON="/nowhere/python3")
+    assert "is not a working Python" in rejected.stderr
 
 
 def test_an_interrupted_addition_of_the_development_tools_leaves_no_stamp(checkout: Path) -> None:

@@ -1,4 +1,4 @@
-"""What runs out silently is said before requests and files fail; too little of it refuses the start."""
+"""What runs out silently is said before requests and files fail; too little of it rejects the start."""
 
 import json
 import os
@@ -120,17 +120,17 @@ def test_space_that_is_short_is_said_once_a_minute_in_mebibytes(
     assert told[-1]["detail"] == f"20.0 GiB are free in {tmp_path}"
 
 
-def test_up_refuses_a_disk_that_is_nearly_full_unless_the_setting_allows_it(tmp_path: Path) -> None:
+def test_up_rejects_a_disk_that_is_nearly_full_unless_the_setting_allows_it(tmp_path: Path) -> None:
     folder = tmp_path / "not" / "there yet"
-    with pytest.raises(Misconfigured) as refused:
+    with pytest.raises(Misconfigured) as rejected:
         check_space([folder], 2**60)
-    assert refused.value.code is Code.UNSAFE_SETUP
-    assert str(folder) in refused.value.detail
-    assert "MIRRORGATE_MIN_FREE_BYTES" in refused.value.remedy
+    assert rejected.value.code is Code.UNSAFE_SETUP
+    assert str(folder) in rejected.value.detail
+    assert "MIRRORGATE_MIN_FREE_BYTES" in rejected.value.remedy
     check_space([folder], 0)
 
 
-def test_too_little_memory_is_said_with_the_settings_to_lower_and_refused_where_one_body_ends_it() -> None:
+def test_too_little_memory_is_said_with_the_settings_to_lower_and_rejected_where_one_body_ends_it() -> None:
     settings = Settings(max_body_bytes=64 * MIB)
     assert judge_memory(None, 256 * MIB, 64 * MIB).outcome is Outcome.OK
     assert check_memory(settings, 4 * 2**30).outcome is Outcome.OK

@@ -64,6 +64,6 @@ def _throttled(_: bool) -> None:
 
 def test_a_taken_port_is_a_setting_to_correct_and_none_is_served_unless_it_is_set() -> None:
     assert serve_metrics(None, held=int, troubled=int) is None
-    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(Misconfigured) as refused:
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(Misconfigured) as rejected:
         serve_metrics(taken.getsockname()[1], held=int, troubled=int)
-    assert "MIRRORGATE_DRAIN_METRICS_PORT" in refused.value.detail
+    assert "MIRRORGATE_DRAIN_METRICS_PORT" in rejected.value.detail

@@ -19,7 +19,7 @@ from tests.spark.conftest import NewWorker, drain, end_lease
 from tests.support.gateway_parts import current, dropping, landed_keys, registered, stage_keys
 from tests.support.postgres import sql
 from tests.support.postgres.retention import AT_ONCE, count
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.schemas import schema_of
 from tests.support.waiting import wait_until
 
@@ -46,9 +46,9 @@ def test_a_file_whose_payloads_are_purged_is_not_repaired(engine: sa.Engine, wor
     drain(worker)
     maintain(worker, AT_ONCE, sweep=now())
     for number in (1, 2):
-        with refused() as refusal, engine.begin() as connection:
+        with rejected() as rejection, engine.begin() as connection:
             request_repair(connection, T, ONE, FileNumber(number), "operator")
-        assert refusal.code is Code.PAYLOADS_PURGED
+        assert rejection.code is Code.PAYLOADS_PURGED
 
 
 def test_publishing_goes_on_over_rounds_of_retention(engine: sa.Engine, landing_zone: Path, worker: DrainCycle) -> None:

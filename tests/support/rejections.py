@@ -1,4 +1,4 @@
-"""What a refusal says, in the form that tests compare."""
+"""What a rejection says, in the form that tests compare."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,23 +13,23 @@ Place = tuple[Code, int | None, str | None, str | None]
 
 
 @dataclass
-class Refusal:
-    """Filled when the block of `refused` has ended."""
+class Rejection:
+    """Filled when the block of `rejected` has ended."""
 
     code: Code = Code.INTERNAL
     detail: str = ""
     places: list[Place] = field(default_factory=list)
     text: str = ""
-    """Everything the refusal says, to look for what it must not say."""
+    """Everything the rejection says, to look for what it must not say."""
 
 
 @contextmanager
-def refused() -> Iterator[Refusal]:
+def rejected() -> Iterator[Rejection]:
     """The block must raise RejectedInput."""
-    refusal = Refusal()
+    rejection = Rejection()
     with pytest.raises(RejectedInput) as raised:
-        yield refusal
+        yield rejection
     error = raised.value
-    refusal.code, refusal.detail = error.code, error.detail
-    refusal.places = [(problem.code, problem.index, problem.pointer, problem.column) for problem in error.problems]
-    refusal.text = f"{error} {error.detail} {error.remedy} {error.problems}"
+    rejection.code, rejection.detail = error.code, error.detail
+    rejection.places = [(problem.code, problem.index, problem.pointer, problem.column) for problem in error.problems]
+    rejection.text = f"{error} {error.detail} {error.remedy} {error.problems}"

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.limits.memory_budget import reservation_of
 from app.api.limits.rate_limits import RateLimiter
-from app.api.server.body_errors import RefusedReading
+from app.api.server.body_errors import RejectedReading
 from app.api.server.request_facts import declared_length, facts_of
 from app.domain.access.api_key import ApiKey, hash_secret, looks_like_a_token
 from app.domain.access.rate_limit import NO_LIMITS
@@ -159,7 +159,7 @@ class Authenticator:
         return self._clock() - remembered.looked_up <= CACHE_SECONDS / 2
 
     def tried_key(self, token: str | None) -> str | None:
-        """The id in a refused key, where there is such a key; never what else a caller may claim."""
+        """The id in a rejected key, where there is such a key; never what else a caller may claim."""
         try:
             key_id = ApiKey.parse(token or "").key_id
         except RejectedInput:
@@ -193,7 +193,7 @@ class AuthenticatedBodies:
     """Lets nobody read a byte of a body before its caller has shown a valid key or token, whatever the route.
 
     The framework reads the bodies of its routes before it asks for the caller's rights. A body that cannot be read is
-    refused with 401, and the connection is closed.
+    rejected with 401, and the connection is closed.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -209,7 +209,7 @@ class AuthenticatedBodies:
                 try:
                     await authenticated(Request(scope))
                 except MirrorgateError as error:
-                    raise RefusedReading(error) from error
+                    raise RejectedReading(error) from error
             return await receive()
 
         await self._app(scope, receive_of_known_caller, send)
@@ -261,7 +261,7 @@ def _kind(credential: Credential) -> str:
 
 
 def require(right: Right, *, every_table: bool = False) -> Callable[..., Coroutine[None, None, Principal]]:
-    """A dependency that gives the caller's principal, or refuses with 401 or 403."""
+    """A dependency that gives the caller's principal, or rejects with 401 or 403."""
 
     async def dependency(
         request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]

@@ -38,10 +38,10 @@ class OidcVerifier:
 
     def _claims(self, token: str) -> dict[str, Any]:
         if len(token) > MOST_TOKEN_CHARACTERS:
-            raise _refusal("is too long")
+            raise _rejection("is too long")
         key = self._keys.find(_key_id(token))
         if key is None:
-            raise _refusal("is signed by a key that the issuer does not publish")
+            raise _rejection("is signed by a key that the issuer does not publish")
         try:
             claims: dict[str, Any] = jwt.decode(
                 token,
@@ -53,15 +53,15 @@ class OidcVerifier:
                 options={"require": ["exp", "iss", "aud"], "verify_iat": False},
             )
         except jwt.ExpiredSignatureError:
-            raise _refusal("has expired") from None
+            raise _rejection("has expired") from None
         except jwt.ImmatureSignatureError:
-            raise _refusal("is not valid yet") from None
+            raise _rejection("is not valid yet") from None
         except jwt.InvalidAudienceError:
-            raise _refusal("is meant for another audience") from None
+            raise _rejection("is meant for another audience") from None
         except jwt.InvalidIssuerError:
-            raise _refusal("is of another issuer") from None
+            raise _rejection("is of another issuer") from None
         except (jwt.PyJWTError, ValueError, RecursionError):
-            raise _refusal("is not valid") from None
+            raise _rejection("is not valid") from None
         return claims
 
 
@@ -70,14 +70,14 @@ def _key_id(token: str) -> str:
     try:
         header = jwt.get_unverified_header(token)
     except (jwt.PyJWTError, ValueError, RecursionError):
-        raise _refusal("cannot be read") from None
+        raise _rejection("cannot be read") from None
     if header.get("alg") not in ALGORITHMS:
-        raise _refusal(f"is not signed with {' or '.join(ALGORITHMS)}")
+        raise _rejection(f"is not signed with {' or '.join(ALGORITHMS)}")
     key_id = header.get("kid")
     if not isinstance(key_id, str) or not 0 < len(key_id) <= _MOST_KEY_ID_CHARACTERS:
-        raise _refusal("does not name the key that signed it")
+        raise _rejection("does not name the key that signed it")
     return key_id
 
 
-def _refusal(what: str) -> RejectedInput:
+def _rejection(what: str) -> RejectedInput:
     return RejectedInput(Code.UNAUTHENTICATED, f"the token {what}")

@@ -1,4 +1,4 @@
-"""Large bodies take turns, so that few are in memory at a time. The others wait unread, and nothing of them is refused.
+"""Weighted semaphore for large request bodies. Waiting requests stay unread on the socket; none is rejected.
 
 A body keeps its turn until its request is answered. One that does not come at once lets others in meanwhile, so that
 nobody waits for long behind a slow caller.

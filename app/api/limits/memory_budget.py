@@ -1,6 +1,6 @@
 """Memory budget of one API process: change requests under way, and bytes of the bodies of all requests.
 
-No request waits for the budget: what does not fit is refused with 503 `overloaded` at once, and what it held is free
+No request waits for the budget: what does not fit is rejected with 503 `overloaded` at once, and what it held is free
 again. So half-uploaded bodies cannot block each other, however many there are (decision 0022). The requests of one key
 together get a share of the budget, so that no key can use it up alone.
 """

@@ -6,7 +6,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.limits.body_semaphore import Turns, with_turn
 from app.api.limits.memory_budget import RESERVATION, WINDOW, MemoryBudget, Reservation
-from app.api.server.body_errors import RefusedReading
+from app.api.server.body_errors import RejectedReading
 from app.api.server.request_facts import declared_length, facts_of
 from app.errors import TemporarilyUnavailable
 
@@ -14,7 +14,7 @@ CHANGES: Final = "/v1/changes/"
 
 
 class Admission:
-    """Reserves memory for a body as it arrives, and refuses the rest of one that does not fit.
+    """Reserves memory for a body as it arrives, and rejects the rest of one that does not fit.
 
     The declared length alone reserves nothing but a small window: whoever declares much and sends little holds little.
     Status and health need no memory budget, so they are answered however full it is.
@@ -46,7 +46,7 @@ class Admission:
                     facts.spend(size)
                 reservation.hold(facts.received)
             except TemporarilyUnavailable as error:
-                raise RefusedReading(error) from error
+                raise RejectedReading(error) from error
             return message
 
         scope[RESERVATION] = reservation

@@ -13,7 +13,7 @@ from app.api.limits.body_semaphore import LARGE_BODY, UNKNOWN_LENGTH, expected_s
 from app.api.limits.memory_budget import reservation_of
 from app.api.middleware.admission import CHANGES
 from app.api.middleware.decompression import ENCODINGS, decompress
-from app.api.server.body_errors import RefusedReading
+from app.api.server.body_errors import RejectedReading
 from app.api.server.query_parameters import query_of
 from app.api.server.request_facts import declared_length, facts_of
 from app.api.server.validation_messages import shown
@@ -47,7 +47,7 @@ class BodyLimit:
             received += len(message.get("body", b""))
             most = self._most if scope["path"].startswith(CHANGES) else MOST_ELSEWHERE
             if received > most:
-                raise RefusedReading(_too_large(most))
+                raise RejectedReading(_too_large(most))
             return message
 
         await self._app(scope, bounded if scope["type"] == "http" else receive, send)
@@ -106,7 +106,7 @@ async def read_body(request: Request, settings: Settings, *, most: int | None = 
     """The decompressed body, of `most` bytes at the most.
 
     Memory is reserved for what arrives and for what it expands to, until the request ends; a body that would not fit
-    now is refused before it is read. A large one waits for its turn.
+    now is rejected before it is read. A large one waits for its turn.
 
     Raises RejectedInput where it is too large, or TemporarilyUnavailable `overloaded`.
     """

@@ -11,8 +11,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from app.api.middleware.rejection_audit import note_refusal
-from app.api.server.body_errors import RefusedReading
+from app.api.middleware.rejection_audit import note_rejection
+from app.api.server.body_errors import RejectedReading
 from app.api.server.problem_responses import STATUS, problem_response
 from app.api.server.request_facts import BODY_IS_THERE, facts_of
 from app.api.server.validation_messages import words_of
@@ -27,18 +27,18 @@ _FRAMEWORK: Final = {
     405: Code.METHOD_NOT_ALLOWED,
 }
 _CLOSING: Final = frozenset({Kind.UNAUTHENTICATED, Kind.TOO_SLOW, Kind.TOO_LARGE})
-"""Kinds of refusals after which the rest of a body is not awaited: the connection is closed."""
+"""Kinds of rejections after which the rest of a body is not awaited: the connection is closed."""
 
 
 def install_problem_handlers(app: FastAPI) -> None:
-    """Every refusal of the app, the framework's included, leaves as problem details; crashes: see RequestLog."""
+    """Every rejection of the app, the framework's included, leaves as problem details; crashes: see RequestLog."""
     app.add_exception_handler(MirrorgateError, _on_deliberate)
     app.add_exception_handler(RequestValidationError, _on_validation)
     app.add_exception_handler(HTTPException, _on_framework)
 
 
 def _note_facts(request: Request, error: MirrorgateError) -> None:
-    """Tell the log line of the request what was refused: the code, and the tables that it is about."""
+    """Tell the log line of the request what was rejected: the code, and the tables that it is about."""
     facts = facts_of(request.scope)
     facts.code = error.code
     problems = error.problems if isinstance(error, RejectedInput) else ()
@@ -48,9 +48,9 @@ def _note_facts(request: Request, error: MirrorgateError) -> None:
 
 
 def answer_deliberate(request: Request, error: MirrorgateError) -> Response:
-    """The refusal, noted for the audit where that keeps it."""
+    """The rejection, noted for the audit where that keeps it."""
     _note_facts(request, error)
-    note_refusal(request, error, STATUS[error.kind])
+    note_rejection(request, error, STATUS[error.kind])
     if error.kind in {Kind.BROKEN, Kind.MISCONFIGURED}:
         log.error("request_failed", code=error.code, detail=error.detail)
     is_unread = error.kind in _CLOSING and BODY_IS_THERE not in request.scope
@@ -72,20 +72,20 @@ def answer_validation(request: Request, error: RequestValidationError) -> Respon
         detail = words if issue["type"] == "extra_forbidden" else f"{named}: {words}"
         code = Code.BAD_OPTION if path[:1] == ["options"] else Code.BAD_REQUEST
         problems.append(Problem(code, detail, pointer=pointer))
-    refusal = RejectedInput.of(tuple(problems))
-    _note_facts(request, refusal)
-    return problem_response(refusal)
+    rejection = RejectedInput.of(tuple(problems))
+    _note_facts(request, rejection)
+    return problem_response(rejection)
 
 
 def answer_framework(request: Request, error: HTTPException) -> Response:
-    """What the framework itself refuses, or our middleware while the framework reads a body."""
-    if isinstance(error, RefusedReading):
+    """What the framework itself rejects, or our middleware while the framework reads a body."""
+    if isinstance(error, RejectedReading):
         return answer_deliberate(request, error.error)
     code = _FRAMEWORK.get(error.status_code, Code.BAD_REQUEST)
     headers = {"Allow": _methods_at(request)} if code is Code.METHOD_NOT_ALLOWED else error.headers
-    refusal = RejectedInput(code, CATALOGUE[code].meaning)
-    _note_facts(request, refusal)
-    return problem_response(refusal, headers)
+    rejection = RejectedInput(code, CATALOGUE[code].meaning)
+    _note_facts(request, rejection)
+    return problem_response(rejection, headers)
 
 
 async def _on_deliberate(request: Request, error: Exception) -> Response:

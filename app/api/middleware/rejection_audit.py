@@ -1,4 +1,4 @@
-"""Which refusals the audit keeps: a call without a valid key, without the right, or about a table out of bounds."""
+"""Which rejections the audit keeps: a call without a valid key, without the right, or about a table out of bounds."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ from fastapi import Request
 
 from app.api.gateway import gateway_of
 from app.api.server.request_facts import facts_of
-from app.domain.access.rejections import Refusal
+from app.domain.access.rejections import Rejection
 from app.domain.model.names import TableName
 from app.errors import Kind, MirrorgateError, RejectedInput
 
 
-def note_refusal(request: Request, error: MirrorgateError, status: int) -> None:
-    """Note a refusal in memory, if it is one that the audit keeps. Never waits and never fails."""
+def note_rejection(request: Request, error: MirrorgateError, status: int) -> None:
+    """Note a rejection in memory, if it is one that the audit keeps. Never waits and never fails."""
     withheld = error.withheld if isinstance(error, RejectedInput) else None
     if withheld is None and error.kind not in {Kind.UNAUTHENTICATED, Kind.FORBIDDEN}:
         return
@@ -20,7 +20,7 @@ def note_refusal(request: Request, error: MirrorgateError, status: int) -> None:
     action = f"{request.method} {getattr(route, 'path', 'unmatched')}"
     subject = facts_of(request.scope).subject
     table = withheld or (_named_table(request) if error.kind is Kind.FORBIDDEN else None)
-    gateway_of(request).journal.refused(Refusal(action, int(status), error.code, subject, table))
+    gateway_of(request).journal.rejected(Rejection(action, int(status), error.code, subject, table))
 
 
 def _named_table(request: Request) -> str | None:

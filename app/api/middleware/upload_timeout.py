@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.api.server.body_errors import RefusedReading
+from app.api.server.body_errors import RejectedReading
 from app.api.server.request_facts import BODY_IS_THERE, declared_length
 from app.errors import Code, RejectedInput
 
@@ -15,7 +15,7 @@ class Pace:
     """How long a body may take: `grace` seconds and what its bytes take at its rate, `longest` at the most.
 
     The rate is `rate` bytes a second, or more for a large body: the one that would bring all of the declared length
-    in `longest` seconds. A caller that declares much and sends little is refused soon after the grace.
+    in `longest` seconds. A caller that declares much and sends little is rejected soon after the grace.
     """
 
     longest: float
@@ -28,7 +28,7 @@ class Pace:
 
 
 class SlowBodies:
-    """Refuses with 408, and closes the connection, when the rest of a body does not come in time.
+    """Rejects with 408, and closes the connection, when the rest of a body does not come in time.
 
     Only waiting counts: what the gateway itself takes is not the caller's fault.
     """
@@ -59,7 +59,7 @@ class SlowBodies:
                 detail = (
                     f"{received} bytes of the body arrived in {waited + clock() - started:.0f} s, which is too slow"
                 )
-                raise RefusedReading(RejectedInput(Code.REQUEST_TIMEOUT, detail)) from None
+                raise RejectedReading(RejectedInput(Code.REQUEST_TIMEOUT, detail)) from None
             waited += clock() - started
             received += len(message.get("body", b""))
             whole = not message.get("more_body", False)

@@ -1,4 +1,4 @@
-"""Refuses URLs that are no text: what PostgreSQL cannot store must not come as far as a query."""
+"""Rejects URLs that are no text: what PostgreSQL cannot store must not come as far as a query."""
 
 from urllib.parse import unquote_to_bytes
 

@@ -43,7 +43,7 @@ def problem_of(description: str) -> dict[str, Any]:
     return {"description": description, "content": {PROBLEM: {"schema": schema}}}
 
 
-def without_framework_refusals(operation: dict[str, Any]) -> None:
+def without_framework_rejections(operation: dict[str, Any]) -> None:
     """Give problems their media type, and drop the framework's own 422, which the app answers as a 400."""
     responses = operation["responses"]
     for status, response in list(responses.items()):

@@ -8,7 +8,7 @@ from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
 from app.api.middleware.body_limit import require_json_body
-from app.api.openapi.contract_parts import HEADERS, answer_headers, plain, problem_of, without_framework_refusals
+from app.api.openapi.contract_parts import HEADERS, answer_headers, plain, problem_of, without_framework_rejections
 from app.api.openapi.message_bodies import message_schemas
 from app.api.schemas.common import ProblemModel
 
@@ -26,10 +26,10 @@ SERVERS: Final[list[dict[str, Any]]] = [
 TAGS: Final[list[dict[str, Any]]] = [
     {"name": "changes", "description": "Post changes, and find out how far a producer has come."},
     {"name": "tables", "description": "Register tables; their status, schema, landing files and batches."},
-    {"name": "dead letters", "description": "Refused messages that are kept: look at them, replay or discard them."},
+    {"name": "dead letters", "description": "Rejected messages that are kept: look at them, replay or discard them."},
     {"name": "operations", "description": "What operators ask of tables. Each act names the generation it means."},
     {"name": "keys", "description": "API keys: who may do what with which tables."},
-    {"name": "audit", "description": "Who did what, and what was refused."},
+    {"name": "audit", "description": "Who did what, and what was rejected."},
     {"name": "status", "description": "Health, readiness and metrics of the gateway."},
 ]
 
@@ -93,8 +93,8 @@ class GatewayApp(FastAPI):
 def _completed(contract: dict[str, Any]) -> dict[str, Any]:
     """The framework's contract with what it cannot know, and without what is only noise to a generator."""
     for operation in _operations(contract):
-        without_framework_refusals(operation)
-        for status in _refusals_of_any(operation):
+        without_framework_rejections(operation)
+        for status in _rejections_of_any(operation):
             operation["responses"].setdefault(str(status), problem_of(_TEXTS[status]))
         operation["responses"] = dict(sorted(operation["responses"].items()))
         for status, response in operation["responses"].items():
@@ -113,7 +113,7 @@ def _operations(contract: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from path.values()
 
 
-def _refusals_of_any(operation: dict[str, Any]) -> Iterator[int]:
+def _rejections_of_any(operation: dict[str, Any]) -> Iterator[int]:
     """What the framework and the middleware answer whatever the route is."""
     yield 500
     if "security" in operation:

@@ -1,4 +1,4 @@
-"""The audit: acts on keys and tables, and refused calls."""
+"""The audit: acts on keys and tables, and rejected calls."""
 
 from typing import Annotated
 
@@ -19,7 +19,7 @@ router = APIRouter(prefix="/v1/audit", tags=["audit"])
 @router.get(
     "",
     operation_id="list_audit",
-    summary="Who did what to keys and tables, and who was refused",
+    summary="Who did what to keys and tables, and who was rejected",
     response_model=AuditModel,
     responses=problems(400, 401, 403, 422, 503),
 )
@@ -35,15 +35,15 @@ def get_audit(
         Query(max_length=300, pattern=r"^[\x21-\x7e]+$", description="Events of this key id, or `oidc:<subject>`."),
     ] = None,
     table: Annotated[str | None, Query(description="Events about tables of this name.")] = None,
-    outcome: Annotated[Outcome | None, Query(description="Only acts that were `done`, or calls `refused`.")] = None,
+    outcome: Annotated[Outcome | None, Query(description="Only acts that were `done`, or calls `rejected`.")] = None,
 ) -> AuditModel:
-    """Oldest first. Refused calls are counted by the minute, so that the count of the present minute still grows."""
+    """Oldest first. Rejected calls are counted by the minute, so that the count of the present minute still grows."""
     wanted = AuditFilter(
         since=since,
         until=until,
         subject=subject,
         table=None if table is None else TableName.parse(table),
-        refused=None if outcome is None else outcome == "refused",
+        rejected=None if outcome is None else outcome is Outcome.REJECTED,
     )
     with translated_errors(), gateway.engine.begin() as connection:
         events = [_model(event) for event in list_audit(connection, wanted, after=after, most=limit)]
@@ -59,7 +59,7 @@ def _model(event: AuditEvent) -> AuditEventModel:
         action=event.action,
         table=event.table,
         generation=event.generation,
-        outcome="done" if event.code is None else "refused",
+        outcome=Outcome.DONE if event.code is None else Outcome.REJECTED,
         status=event.status,
         code=event.code,
         times=event.times,

@@ -2,7 +2,6 @@
 
 import csv
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -10,15 +9,16 @@ from pydantic import Field
 from app.api.auth.authenticator import bearer
 from app.api.routes.identity_headers import IdentityHeaders
 from app.api.server.query_parameters import Parameters, described_parameters
+from app.domain.model.table_options import OptionValue
 from app.domain.rows.source_order import MAX_PARTITION_CHARACTERS
 from app.errors import Code, RejectedInput
 from app.ingest import CsvLayout, CsvMode
 
 
-class OnReject(StrEnum):
-    """What becomes of a request with a message that is refused."""
+class OnReject(OptionValue):
+    """What becomes of a request with a message that is rejected."""
 
-    REFUSE = "refuse"
+    REJECT = "reject"
     DEAD_LETTER = "dead_letter"
 
 
@@ -36,12 +36,12 @@ class ChangeParameters(Parameters):
     on_reject: Annotated[
         OnReject,
         Field(
-            description="`dead_letter`: keep refused messages of tables with `dead_letters=accept`, accept the others."
+            description="`dead_letter`: keep rejected messages of tables with `dead_letters=accept`, accept the others."
         ),
-    ] = OnReject.REFUSE
+    ] = OnReject.REJECT
 
     @property
-    def keeps_refused(self) -> bool:
+    def keeps_rejected(self) -> bool:
         """Raises RejectedInput `bad_request` for a dry run, which names all that is wrong."""
         if self.dry_run and self.on_reject is OnReject.DEAD_LETTER:
             raise RejectedInput(Code.BAD_REQUEST, "dry_run=true and on_reject=dead_letter do not go together")

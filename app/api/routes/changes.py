@@ -65,7 +65,7 @@ _RESPONSES = {
     openapi_extra=described_change(ARCION_BODY, OverrideParameters, CsvParameters),
 )
 async def post_arcion(request: Request) -> Response:
-    """One message, an array, NDJSON, concatenated messages or CSV; all are accepted or none, unless refused
+    """One message, an array, NDJSON, concatenated messages or CSV; all are accepted or none, unless rejected
     ones are to be dead letters."""
     caller = await _caller(request)
     if is_csv(request):
@@ -155,7 +155,7 @@ async def _answer(
     gateway = gateway_of(request)
     body = await read_body(request, gateway.settings)
     identity = caller.headers.identity(request, caller.principal, body)
-    decode = decoding(body, limits=gateway.input_limits, keep_refused=given.keeps_refused)
+    decode = decoding(body, limits=gateway.input_limits, keep_rejected=given.keeps_rejected)
     if given.dry_run:
         marker_first = gateway.settings.marker_first
         rehearsal = await rehearse(gateway.engine, decode, caller.principal, marker_first=marker_first)

@@ -48,7 +48,7 @@ _MESSAGE: Final = {media_type: {"schema": _BINARY} for media_type in ("applicati
 @router.get(
     "",
     operation_id="list_dead_letters",
-    summary="Refused messages of accepted requests, and why, without their values",
+    summary="Rejected messages of accepted requests, and why, without their values",
     response_model=DeadLettersModel,
     responses=problems(400, 401, 403, 404, 422, 503),
 )
@@ -101,11 +101,11 @@ async def replay_letters(
     after: Annotated[int, Query(ge=0, le=_LARGEST, description="Letters beyond this id.")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000, description="Letters to look at.")] = 100,
 ) -> ReplayedLettersModel:
-    """Each in a transaction of its own; one that is refused again waits on and holds no other back."""
+    """Each in a transaction of its own; one that is rejected again waits on and holds no other back."""
     name = visible_name(table, principal)
     done = await Replays(gateway.ingest).replay_waiting(name, principal, after=after, most=limit)
     REPLAYED_LETTERS.inc(done.replayed)
-    return ReplayedLettersModel(replayed=done.replayed, refused=done.refused, next_after=done.next_after)
+    return ReplayedLettersModel(replayed=done.replayed, rejected=done.rejected, next_after=done.next_after)
 
 
 @router.post(
@@ -122,7 +122,7 @@ async def replay_letters(
 async def replay_letter(
     table: TablePath, letter_id: LetterPath, request: Request, gateway: GatewayOf, principal: Administrator
 ) -> Response:
-    """The change lands now, behind all that was accepted since. Refused again, the letter waits on."""
+    """The change lands now, behind all that was accepted since. Rejected again, the letter waits on."""
     name = visible_name(table, principal)
     correction = await read_body(request, gateway.settings, most=MOST_BYTES)
     receipt = await Replays(gateway.ingest).replay(name, letter_id, principal, correction or None)

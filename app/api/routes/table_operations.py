@@ -27,7 +27,7 @@ router = APIRouter(prefix="/v1/tables/{table}", tags=["operations"])
 GenerationParameter = Annotated[
     int,
     Query(
-        ge=1, le=2**31 - 1, description="The generation that is meant; another one is refused with 409.", examples=[1]
+        ge=1, le=2**31 - 1, description="The generation that is meant; another one is rejected with 409.", examples=[1]
     ),
 ]
 _RESPONSES = problems(400, 401, 403, 404, 409, 422, 503)
@@ -42,7 +42,7 @@ _RESPONSES = problems(400, 401, 403, 404, 409, 422, 503)
     responses=_RESPONSES,
 )
 def drop(table: TablePath, generation: GenerationParameter, gateway: GatewayOf, principal: Administrator) -> TableModel:
-    """Changes are refused from now on; the state is `dropping` until the folder is gone, then the table is unknown.
+    """Changes are rejected from now on; the state is `dropping` until the folder is gone, then the table is unknown.
 
     Batches that were not published yet are discarded and counted in the events.
     """

@@ -43,7 +43,7 @@ class ArcionNamespace(BaseModel):
     """`default_schema` counts as none."""
 
     hash: int | None = None
-    """Replicant's hash of the namespace; a wrong one is counted, not refused."""
+    """Replicant's hash of the namespace; a wrong one is counted, not rejected."""
 
 
 class ArcionTableName(BaseModel):
@@ -58,7 +58,7 @@ class ArcionTableName(BaseModel):
     """Null or absent: the table has no schema."""
 
     hash: int | None = None
-    """Replicant's hash of the whole name; a wrong one is counted, not refused."""
+    """Replicant's hash of the whole name; a wrong one is counted, not rejected."""
 
 
 class ArcionMessage(BaseModel):

@@ -1,18 +1,24 @@
 """The audit as it is shown."""
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from app.api.schemas.common import Model
+from app.domain.model.table_options import OptionValue
 
-Outcome = Literal["done", "refused"]
+
+class Outcome(OptionValue):
+    """What became of what an event tells."""
+
+    DONE = "done"
+    REJECTED = "rejected"
 
 
 class AuditEventModel(Model):
-    """An act that was done, or calls that were refused within one minute, `times` of them.
+    """An act that was done, or calls that were rejected within one minute, `times` of them.
 
     `subject` is the id of a key, `oidc:<subject>` for a token, `drain`, or null for calls without a valid key.
-    `action` names an act, or the method and route of refused calls; `request_id` is that of the act or the first call.
+    `action` names an act, or the method and route of rejected calls; `request_id` is that of the act or the first call.
     """
 
     id: int

@@ -25,7 +25,7 @@ class ReceiptModel(Model):
 
 
 class AcceptedModel(Model):
-    """The answer to a change request, given after commit; `dead_letters` messages were refused and are kept."""
+    """The answer to a change request, given after commit; `dead_letters` messages were rejected and are kept."""
 
     receipts: list[ReceiptModel]
     """One for each table."""
@@ -37,7 +37,7 @@ class AcceptedModel(Model):
     """Changes that were accepted before, by the source's own order."""
 
     dead_letters: int
-    """Messages that were refused and are kept."""
+    """Messages that were rejected and are kept."""
 
     replayed: bool
     """Whether the request was accepted before, and this is the answer of then."""

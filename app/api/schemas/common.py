@@ -78,7 +78,7 @@ class ProblemItemModel(Model):
 
 
 class ProblemModel(Model):
-    """Problem details (RFC 9457) of a refused request. docs/errors.md has every code with its meaning and remedy."""
+    """Problem details (RFC 9457) of a rejected request. docs/errors.md has every code with its meaning and remedy."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_PROBLEM]})
 

@@ -17,7 +17,7 @@ class LetterErrorModel(Model):
 
 
 class DeadLetterModel(Model):
-    """A refused message of an accepted request: `index` is its place there, `request` the idempotency key or the
+    """A rejected message of an accepted request: `index` is its place there, `request` the idempotency key or the
     producer, `replayed_sequence` the batch that took it in."""
 
     id: int
@@ -53,10 +53,10 @@ class ReplayedModel(Model):
 
 
 class ReplayedLettersModel(Model):
-    """`refused` letters wait on; `next_after` is the `after` of the next call, null where no more wait behind."""
+    """`rejected` letters wait on; `next_after` is the `after` of the next call, null where no more wait behind."""
 
     replayed: int
-    refused: int
+    rejected: int
     next_after: int | None
 
 

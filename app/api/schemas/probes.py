@@ -48,7 +48,7 @@ class GatewayStatusModel(Model):
     """How many tables there are by state."""
 
     backlog_share: float
-    """The fullest backlog as a share of its limit; at 1 changes are refused."""
+    """The fullest backlog as a share of its limit; at 1 changes are rejected."""
 
     clock_behind_seconds: float | None
     """How far this process's clock is behind that of Postgres; negative when it is ahead."""

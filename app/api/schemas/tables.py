@@ -70,20 +70,20 @@ class OptionsModel(Model):
     source_order: SourceOrder = SourceOrder.ARRIVAL
     """What decides which change is a duplicate."""
 
-    reload: Reload = Reload.REFUSE
+    reload: Reload = Reload.REJECT
     """Snapshot rows after other changes."""
 
     insert_marker: InsertMarker = InsertMarker.INSERT
     """The row marker of inserted rows."""
 
-    initial_load: InitialLoad = InitialLoad.MARKED
+    initial_load: InitialLoad = InitialLoad.WITH_MARKER
     """Whether the first files have row markers."""
 
     seed_file: bool = False
     """Publish a file without rows as file 1."""
 
-    dead_letters: DeadLetters = DeadLetters.REFUSE
-    """Whether refused messages may be kept."""
+    dead_letters: DeadLetters = DeadLetters.REJECT
+    """Whether rejected messages may be kept."""
 
     dropped_columns: DroppedColumns = DroppedColumns.KEEP
     """Columns that leave the source."""
@@ -101,7 +101,7 @@ class OptionsModel(Model):
     """How text stands for bytes."""
 
     incomplete_inserts: IncompleteInserts = IncompleteInserts.LAND_NULL
-    """Whether an insert that lacks a nullable column lands NULL there or is refused."""
+    """Whether an insert that lacks a nullable column lands NULL there or is rejected."""
 
     out_of_range: OutOfRange = OutOfRange.REJECT
     """Dates and timestamps beyond the years 1 to 9999."""

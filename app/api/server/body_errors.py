@@ -1,11 +1,11 @@
-"""A refusal on the way through the framework's own reading of a body."""
+"""A rejection on the way through the framework's own reading of a body."""
 
 from starlette.exceptions import HTTPException
 
 from app.errors import MirrorgateError
 
 
-class RefusedReading(HTTPException):
+class RejectedReading(HTTPException):
     """Carries a deliberate error: where the framework reads a body, it takes any other exception for a bad request."""
 
     def __init__(self, error: MirrorgateError) -> None:

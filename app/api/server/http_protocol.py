@@ -29,8 +29,8 @@ class BoundedHttpProtocol(ProblemProtocol):
     """Bytes since the last piece of a body, or the last end of a head or a request."""
     _head_timer: asyncio.TimerHandle | None = None
 
-    _refusal: RejectedInput | None = None
-    """Why the request whose head was just read is refused before it becomes one."""
+    _rejection: RejectedInput | None = None
+    """Why the request whose head was just read is rejected before it becomes one."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
@@ -48,10 +48,10 @@ class BoundedHttpProtocol(ProblemProtocol):
         self._beside_bodies += len(data)
         super().data_received(data)
         if self._beside_bodies > MOST_HEAD_BYTES and not self.lingering.is_closing():
-            self.refuse(_head_too_large())
+            self.reject(_head_too_large())
 
     def send_400_response(self, msg: str) -> None:
-        self.refuse(self._refusal or RejectedInput(Code.BAD_REQUEST, "the request is not valid HTTP/1.1"))
+        self.reject(self._rejection or RejectedInput(Code.BAD_REQUEST, "the request is not valid HTTP/1.1"))
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -60,9 +60,9 @@ class BoundedHttpProtocol(ProblemProtocol):
 
     def on_headers_complete(self) -> None:
         self._head_is_there()
-        self._refusal = self._refused_head()
-        if self._refusal is not None:
-            raise self._refusal  # which ends the parser, and comes back as send_400_response
+        self._rejection = self._rejected_head()
+        if self._rejection is not None:
+            raise self._rejection  # which ends the parser, and comes back as send_400_response
         self._beside_bodies = 0
         super().on_headers_complete()
         self.lingering.is_peer_sending = True
@@ -86,7 +86,7 @@ class BoundedHttpProtocol(ProblemProtocol):
         else:
             super().on_response_complete()
 
-    def _refused_head(self) -> RejectedInput | None:
+    def _rejected_head(self) -> RejectedInput | None:
         """What is wrong with the head of a request: its size, or not exactly one `Host`, which HTTP/1.0 may omit."""
         if self._beside_bodies > MOST_HEAD_BYTES:  # some of it may be a body that came with its head
             lines = (len(name) + len(value) + 4 for name, value in self.headers)

@@ -1,7 +1,7 @@
 """Lingering close: ends a connection whose peer is still sending, without the peer losing the answer.
 
 A socket that is closed with unread bytes is reset, and a reset discards what the peer has not read yet: it would see a
-broken connection instead of the refusal. So the answer is followed by the end of our half, and what still arrives is
+broken connection instead of the rejection. So the answer is followed by the end of our half, and what still arrives is
 thrown away for a short time.
 """
 
@@ -9,7 +9,7 @@ import asyncio
 from typing import Final
 
 SECONDS: Final = 2.0
-"""How long a refused caller may still send before its connection is closed."""
+"""How long a rejected caller may still send before its connection is closed."""
 
 MOST_BYTES: Final = 2**20
 """How much of it is thrown away before the connection is closed."""

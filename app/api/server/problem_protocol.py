@@ -1,4 +1,4 @@
-"""HTTP/1.1 as uvicorn speaks it; what is no HTTP at all is refused like everything else, with problem details.
+"""HTTP/1.1 as uvicorn speaks it; what is no HTTP at all is rejected like everything else, with problem details.
 
 Such bytes never become a request, so neither the app nor its middleware sees them.
 """
@@ -23,7 +23,7 @@ class ProblemProtocol(HttpToolsProtocol):
     lingering: Lingering
     """The connection's transport, for answers after which it is closed."""
 
-    def refuse(self, error: MirrorgateError) -> None:
+    def reject(self, error: MirrorgateError) -> None:
         """Answer what cannot become a request and close: nothing tells where a next one would begin."""
         request_id = uuid4().hex
         with structlog.contextvars.bound_contextvars(request_id=request_id):

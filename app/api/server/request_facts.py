@@ -17,11 +17,11 @@ class RequestFacts:
     """Facts of one request, filled in by whoever learns them. Never a secret and never a row value."""
 
     subject: str | None = None
-    """The id of the key, or `oidc:<subject>`; of a refused key only where there is such a key."""
+    """The id of the key, or `oidc:<subject>`; of a rejected key only where there is such a key."""
     code: str | None = None
-    """The error code of a refusal."""
+    """The error code of a rejection."""
     tables: tuple[str, ...] = ()
-    """The tables that a refusal or an acceptance is about."""
+    """The tables that a rejection or an acceptance is about."""
     received: int = 0
     """Bytes of the body that were read, as sent."""
     changes: int = 0

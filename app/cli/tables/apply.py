@@ -27,7 +27,7 @@ _CHANGES: Final = 2
 _SIGNS: Final = {
     Action.CREATE: ("+", "green"),
     Action.CHANGE: ("~", "yellow"),
-    Action.REFUSED: ("!", "red"),
+    Action.REJECTED: ("!", "red"),
     Action.NOTHING: ("=", "dim"),
 }
 
@@ -46,10 +46,10 @@ def apply_file(
         _show(plan)
     if plan_only:
         _finish(plan, [], None, as_json)
-        raise typer.Exit(1 if plan.refused else _CHANGES if detailed_exitcode and plan.to_do else 0)
-    if plan.refused:
+        raise typer.Exit(1 if plan.rejected else _CHANGES if detailed_exitcode and plan.to_do else 0)
+    if plan.rejected:
         _finish(plan, [], None, as_json)
-        names = ", ".join(table.name for table in plan.refused)
+        names = ", ".join(table.name for table in plan.rejected)
         remedy = "See the lines with ! above: correct the file, or run the command that stands there."
         raise RejectedInput(Code.INCOMPATIBLE_SCHEMA, f"nothing was done, because of {names}", remedy=remedy)
     if plan.to_do and not yes:
@@ -146,7 +146,7 @@ def _finish(plan: Plan, done: list[TablePlan], end: BaseException | None, as_jso
     if as_json:
         error = {"code": end.code, "detail": end.detail} if isinstance(end, MirrorgateError) else None
         report = {
-            "complete": not left and not plan.refused,
+            "complete": not left and not plan.rejected,
             "tables": [_reported(table) for table in plan.tables],
             "done": [table.name for table in done],
             "left": [table.name for table in left],
@@ -169,7 +169,7 @@ def _reported(table: TablePlan) -> dict[str, Any]:
         "generation": table.generation,
         "added": table.added,
         "changed": table.changed,
-        "refusals": [{"detail": refusal.detail, "remedy": refusal.remedy} for refusal in table.refusals],
+        "rejections": [{"detail": rejection.detail, "remedy": rejection.remedy} for rejection in table.rejections],
         "notes": table.notes,
     }
 
@@ -185,9 +185,9 @@ def _show(plan: Plan) -> None:
             _say(f"    + {text}", "green")
         for text in table.changed:
             _say(f"    ~ {text}", "yellow")
-        for refusal in table.refusals:
-            _say(f"    ! {refusal.detail}", "red")
-            _say(f"      {refusal.remedy}")
+        for rejection in table.rejections:
+            _say(f"    ! {rejection.detail}", "red")
+            _say(f"      {rejection.remedy}")
         for text in table.notes:
             _say(f"      {text}", "dim")
     if plan.not_in_file:
@@ -195,7 +195,7 @@ def _show(plan: Plan) -> None:
     counts = {action: sum(table.action is action for table in plan.tables) for action in Action}
     _say(
         f"{counts[Action.CREATE]} to create, {counts[Action.CHANGE]} to change, {counts[Action.NOTHING]} as declared, "
-        f"{counts[Action.REFUSED]} refused"
+        f"{counts[Action.REJECTED]} rejected"
     )
 
 

@@ -47,7 +47,7 @@ def apply(
 
     Each table is registered by itself. If one fails, the tables before it are done; run the same command again.
 
-    Exit status: 0 the tables are as declared, or --plan has shown the plan; 1 refused or failed; 2 wrong usage, or
+    Exit status: 0 the tables are as declared, or --plan has shown the plan; 1 rejected or failed; 2 wrong usage, or
     changes with --plan --detailed-exitcode; 130 interrupted.
     """
     if detailed_exitcode and not plan_only:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from app.cli.common import DataDir, Key, TableName, Url, tables
 from app.cli.output import Grid, moment
-from app.client.http import GatewayClient, RefusedByGateway
+from app.client.http import GatewayClient, RejectedByGateway
 from app.errors import Code
 
 _HOME: Final = Path(".mirrorgate")
@@ -182,7 +182,7 @@ def _state_reason(client: GatewayClient, table: str) -> str | None:
     """Why a drop goes on; None when there is nothing to tell, or no such table any more."""
     try:
         reason: str | None = client.get(f"/v1/tables/{table}")["state_reason"]
-    except RefusedByGateway as error:
+    except RejectedByGateway as error:
         if error.code is not Code.UNKNOWN_TABLE:
             raise
         return None

@@ -84,7 +84,7 @@ def gather(extents: Iterable[Extent], window: Window, limits: Limits, skip: int,
     """As many consecutive extents in each part as the limits let in. `extents` reads through `window`; what it
     refuses to read comes after everything before that."""
     gathered = _Gathered(window, limits, frame)
-    refusal: RejectedInput | None = None
+    rejection: RejectedInput | None = None
     try:
         for extent in extents:
             if gathered.messages and not gathered.has_room_for(extent):
@@ -96,11 +96,11 @@ def gather(extents: Iterable[Extent], window: Window, limits: Limits, skip: int,
             if gathered.messages and gathered.is_full:
                 yield gathered.cut()
     except RejectedInput as error:
-        refusal = error
+        rejection = error
     if gathered.messages:
         yield gathered.cut()
-    if refusal is not None:
-        raise refusal
+    if rejection is not None:
+        raise rejection
 
 
 class _Gathered:

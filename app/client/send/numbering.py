@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from app.client.chunking.parts import Part
-from app.client.http import GatewayClient, RefusedByGateway
+from app.client.http import GatewayClient, RejectedByGateway
 from app.client.send.journal import Begun, Finished, Journal
 from app.errors import Code, RejectedInput
 
@@ -41,7 +41,7 @@ def durable_number(client: GatewayClient, producer: str) -> int:
     """The producer's last durable number, 0 for a producer that the gateway does not know."""
     try:
         return int(client.get(f"/v1/producers/{producer}")["sequence"])
-    except RefusedByGateway as error:
+    except RejectedByGateway as error:
         if error.code is not Code.UNKNOWN_PRODUCER:
             raise
         return 0
@@ -123,7 +123,7 @@ class Numbering:
         """The answer of `post`; where the gateway has forgotten that of a durable number, one that tells of nothing."""
         try:
             return post()
-        except RefusedByGateway as error:
+        except RejectedByGateway as error:
             if error.code is not Code.RECEIPT_EXPIRED or self._next != self._durable_at_start:
                 raise
             return {"receipts": [], "ignored": 0, "duplicates": 0, "replayed": True}

@@ -5,7 +5,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_before_delay, wait_random_exponential
 
-from app.client.http import AnswerLost, RefusedByGateway
+from app.client.http import AnswerLost, RejectedByGateway
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 
 Pause: TypeAlias = Callable[[float], None]
@@ -32,18 +32,18 @@ def patiently(
 
 def is_final(error: MirrorgateError) -> bool:
     """Whether the gateway has looked at the request and will not have it."""
-    return isinstance(error, RefusedByGateway) and error.status < 500 and error.status not in _PASSING
+    return isinstance(error, RejectedByGateway) and error.status < 500 and error.status not in _PASSING
 
 
 def may_have_been_accepted(error: MirrorgateError) -> bool:
     """Whether the request may have been carried out although this came back."""
-    if isinstance(error, RefusedByGateway):
+    if isinstance(error, RejectedByGateway):
         return error.code is Code.COMMIT_UNKNOWN or error.status not in (408, 429, 503)
     return isinstance(error, AnswerLost)
 
 
 def _may_be_repeated(error: BaseException) -> bool:
-    if isinstance(error, RefusedByGateway):
+    if isinstance(error, RejectedByGateway):
         return error.status in _PASSING
     return isinstance(error, TemporarilyUnavailable)
 

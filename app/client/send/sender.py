@@ -33,11 +33,11 @@ class NotSent(MirrorgateError):
         super().__init__(cause.code, detail, remedy=remedy)
         self.errors = errors
         self.gave_up = not isinstance(cause, RejectedInput) and not is_final(cause)
-        """The gateway has not refused it: it was away, busy, or did not answer."""
+        """The gateway has not rejected it: it was away, busy, or did not answer."""
 
     @property
     def exit_status(self) -> int:
-        """Of the command line: a refusal needs another file, giving up only another time."""
+        """Of the command line: a rejection needs another file, giving up only another time."""
         return 3 if self.gave_up else 1
 
 
@@ -153,7 +153,7 @@ class Sender:
         try:
             answer = patiently(lambda: self._post(part, headers), self.patience, self.pause, self.on_wait)
         except MirrorgateError as error:
-            raise (self._lost if self.sent.in_doubt else self._refused)(error, part) from error
+            raise (self._lost if self.sent.in_doubt else self._rejected)(error, part) from error
         self.names.accepted()
         self.sent.record(part, answer, is_earlier=is_repeated and answer["replayed"])
         self.on_accepted(self.sent)
@@ -169,7 +169,7 @@ class Sender:
                 self.sent.in_doubt = earlier
             raise
 
-    def _refused(self, error: MirrorgateError, part: Part) -> NotSent:
+    def _rejected(self, error: MirrorgateError, part: Part) -> NotSent:
         problems = getattr(error, "errors", [])
         places = places_of(part, {problem["index"] for problem in problems if "index" in problem}, self.split)
         errors = []

@@ -1,6 +1,6 @@
 """What has to be done so that a gateway's tables are as a file declares them; nothing is done here.
 
-Only what a registration can do is planned. What would need the landing folder anew is refused and told.
+Only what a registration can do is planned. What would need the landing folder anew is rejected and told.
 """
 
 import shlex
@@ -34,11 +34,11 @@ class Action(StrEnum):
     CREATE = "create"
     CHANGE = "change"
     NOTHING = "nothing"
-    REFUSED = "refused"
+    REJECTED = "rejected"
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class Rejection:
     """A difference that a registration cannot settle."""
 
     detail: str
@@ -55,14 +55,14 @@ class TablePlan:
     generation: Generation | None = None
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
+    rejections: tuple[Rejection, ...] = ()
     notes: tuple[str, ...] = ()
     request: Mapping[str, Any] | None = None
 
     @property
     def action(self) -> Action:
-        if self.refusals:
-            return Action.REFUSED
+        if self.rejections:
+            return Action.REJECTED
         if self.request is None:
             return Action.NOTHING
         return Action.CREATE if self.generation is None else Action.CHANGE
@@ -76,8 +76,8 @@ class Plan:
     not_in_file: tuple[str, ...]
 
     @property
-    def refused(self) -> list[TablePlan]:
-        return [table for table in self.tables if table.action is Action.REFUSED]
+    def rejected(self) -> list[TablePlan]:
+        return [table for table in self.tables if table.action is Action.REJECTED]
 
     @property
     def to_do(self) -> list[TablePlan]:
@@ -87,7 +87,7 @@ class Plan:
 def plan_tables(
     declared: Iterable[DeclaredTable], present: Iterable[PresentTable], file: str, others: Iterable[str] = ()
 ) -> Plan:
-    """What makes `present` as `declared`. `file` is named in the commands that a refusal proposes; `others` are the
+    """What makes `present` as `declared`. `file` is named in the commands that a rejection proposes; `others` are the
     names of tables that are known not to be declared."""
     left = {TableName.parse(table.name).folded: table for table in present}
     plans = []
@@ -116,8 +116,8 @@ def _create(table: DeclaredTable) -> TablePlan:
 def _change(table: DeclaredTable, present: PresentTable, file: str) -> TablePlan:
     plan = TablePlan(present.name, table.place, present.generation)
     if not present.state.accepts_changes:
-        wait = Refusal(f"the table is {present.state}", "Wait until that is done, then run the same command again.")
-        return replace(plan, refusals=(wait,))
+        wait = Rejection(f"the table is {present.state}", "Wait until that is done, then run the same command again.")
+        return replace(plan, rejections=(wait,))
     recreate = (
         f"Recreate it, which empties it: mirrorgate tables recreate {shlex.quote(present.name)} "
         f"--generation {present.generation} --file {shlex.quote(file)}"
@@ -125,12 +125,12 @@ def _change(table: DeclaredTable, present: PresentTable, file: str) -> TablePlan
     wanted = _columns_wanted(table, present)
     spoken_of = {*table.schema.names, *table.options.exclude}
     beyond = tuple(column for column in present.schema.columns if column.name not in spoken_of)
-    refusals = [*_key_refusals(table, present, recreate), *_column_refusals(wanted, present, recreate)]
+    rejections = [*_key_rejections(table, present, recreate), *_column_rejections(wanted, present, recreate)]
     notes = _notes(table, present)
     if table.options.new_columns is NewColumns.ADD_AS_STRING:
         notes += [f"{_described(column)} is not in the file; messages may add columns" for column in beyond]
     else:
-        refusals += [_left_out(column, recreate) for column in beyond]
+        rejections += [_left_out(column, recreate) for column in beyond]
     added = [
         *(_keys_added(table) if not present.schema.key_columns else ()),
         *(_described(column) for column in wanted if column.name not in present.schema.names),
@@ -138,11 +138,11 @@ def _change(table: DeclaredTable, present: PresentTable, file: str) -> TablePlan
     relaxed = [column.name for column in wanted if column.nullable and column.name in _required(present)]
     changed = [f"column {name}: required -> nullable" for name in relaxed]
     changed += _options_changed(table.options, present.options)
-    if not refusals:
+    if not rejections:
         asked = table.options.declared(replace(table.schema, columns=table.schema.columns + beyond))
-        refusals = _refused_by_rules(asked if added or relaxed else present.schema, table.options, present, recreate)
-    plan = replace(plan, added=tuple(added), changed=tuple(changed), notes=tuple(notes), refusals=tuple(refusals))
-    if refusals or not (added or changed):
+        rejections = _rejected_by_rules(asked if added or relaxed else present.schema, table.options, present, recreate)
+    plan = replace(plan, added=tuple(added), changed=tuple(changed), notes=tuple(notes), rejections=tuple(rejections))
+    if rejections or not (added or changed):
         return plan
     return replace(
         plan, request=registration(table, beyond) if added or relaxed else {"options": table.options.to_json()}
@@ -168,56 +168,58 @@ def _columns_wanted(table: DeclaredTable, present: PresentTable) -> tuple[Column
     )
 
 
-def _key_refusals(table: DeclaredTable, present: PresentTable, recreate: str) -> list[Refusal]:
+def _key_rejections(table: DeclaredTable, present: PresentTable, recreate: str) -> list[Rejection]:
     now, wanted = present.schema.key_columns, table.schema.key_columns
     if not now or now == wanted:
         return []
-    return [Refusal(f"its key is {_keys(now)} and cannot become {_keys(wanted)}", recreate)]
+    return [Rejection(f"its key is {_keys(now)} and cannot become {_keys(wanted)}", recreate)]
 
 
-def _column_refusals(wanted: tuple[Column, ...], present: PresentTable, recreate: str) -> list[Refusal]:
+def _column_rejections(wanted: tuple[Column, ...], present: PresentTable, recreate: str) -> list[Rejection]:
     columns = {column.name: column for column in present.schema.columns}
     folded = {column.name.casefold(): column for column in present.schema.columns}
-    refusals = []
+    rejections = []
     for column in wanted:
         now = columns.get(column.name)
         if now is None:
             if other := folded.get(column.name.casefold()):
                 detail = f"column {column.name!r} is {other.name!r} in the table"
-                refusals.append(Refusal(detail, f"Write {other.name!r} in the file."))
+                rejections.append(Rejection(detail, f"Write {other.name!r} in the file."))
             elif not column.nullable:
                 detail = f"column {column.name!r} is new and required, and older rows do not have it"
-                refusals.append(Refusal(detail, f"Leave `nullable: false` out. Or: {recreate}"))
+                rejections.append(Rejection(detail, f"Leave `nullable: false` out. Or: {recreate}"))
         elif now.type != column.type:
             detail = f"column {column.name!r} is {now.type} and cannot become {column.type}"
-            refusals.append(Refusal(detail, recreate))
+            rejections.append(Rejection(detail, recreate))
         elif now.nullable and not column.nullable:
             detail = f"column {column.name!r} is nullable and cannot become required"
-            refusals.append(Refusal(detail, recreate))
+            rejections.append(Rejection(detail, recreate))
         elif column.nullable and not now.nullable and column.name in present.schema.key_set:
             detail = f"the key column {column.name!r} is required and cannot become nullable"
-            refusals.append(Refusal(detail, recreate))
-    return refusals
+            rejections.append(Rejection(detail, recreate))
+    return rejections
 
 
 def _required(present: PresentTable) -> set[str]:
     return {column.name for column in present.schema.columns if not column.nullable} - present.schema.key_set
 
 
-def _left_out(column: Column, recreate: str) -> Refusal:
+def _left_out(column: Column, recreate: str) -> Rejection:
     keep = "Add it to the file, as `mirrorgate tables export` prints it"
     if column.nullable:
         keep += ", or to the option `exclude`: then it stays in the files and lands NULL"
-    return Refusal(f"{_described(column)} is in the table, and not in the file", f"{keep}. Or: {recreate}")
+    return Rejection(f"{_described(column)} is in the table, and not in the file", f"{keep}. Or: {recreate}")
 
 
-def _refused_by_rules(asked: TableSchema, options: TableOptions, present: PresentTable, recreate: str) -> list[Refusal]:
+def _rejected_by_rules(
+    asked: TableSchema, options: TableOptions, present: PresentTable, recreate: str
+) -> list[Rejection]:
     """What the gateway's own rules for changing a table say; `asked` are the columns as it would understand them."""
     try:
         options.check_change(present.options)
         options.check(evolve(present.schema, asked))
     except RejectedInput as error:
-        return [Refusal(error.detail, recreate)]
+        return [Rejection(error.detail, recreate)]
     return []
 
 

@@ -135,7 +135,7 @@ def _override(entry: Entry) -> dict[str, Any]:
 
 
 def _of_option(error: RejectedInput, entry: Entry) -> Misplaced:
-    """The refusal at the option that it is about."""
+    """The rejection at the option that it is about."""
     pointer = (error.problems[0].pointer or "" if error.problems else "").removeprefix("/options")
     path = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
     return entry.below(path).wrong(error.code, error.detail, error.remedy)

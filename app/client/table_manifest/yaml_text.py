@@ -1,7 +1,7 @@
 """YAML as this program reads it: every value is text as it stands until its place says otherwise, and knows its place.
 
 So `no`, `1.10` and `2026-01-01` are names like any other. Tags, several documents and a member that stands twice are
-refused.
+rejected.
 """
 
 from collections.abc import Collection, Iterator
@@ -67,13 +67,13 @@ class Entry:
     """From 1; that of its name where it has one."""
 
     def wrong(self, code: Code, detail: str, remedy: str | None = None) -> Misplaced:
-        """The refusal of this value."""
+        """The rejection of this value."""
         where = f"{self.findings.file}, line {self.line}"
         return Misplaced(code, f"{where}: {self.path}: {detail}" if self.path else f"{where}: {detail}", remedy=remedy)
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """A refusal in the block becomes one of this value."""
+        """A rejection in the block becomes one of this value."""
         try:
             yield
         except Misplaced:

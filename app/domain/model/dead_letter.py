@@ -1,4 +1,4 @@
-"""Dead letters: refused messages of an accepted request, kept as they were written until somebody settles them."""
+"""Dead letters: rejected messages of an accepted request, kept as they were written until somebody settles them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,10 +8,10 @@ from typing import Any, Final
 from app.errors import Code, Problem
 
 MOST_BYTES: Final = 2**20
-"""Of one message; a longer one refuses its request."""
+"""Of one message; a longer one rejects its request."""
 
 MOST_WAITING: Final = 10_000
-"""Waiting letters of a table; a request that would leave more is refused."""
+"""Waiting letters of a table; a request that would leave more is rejected."""
 
 MOST_WAITING_BYTES: Final = 256 * 2**20
 """Bytes of the messages of a table that wait."""
@@ -41,7 +41,7 @@ KEPT: Final = frozenset(
         Code.UNKNOWN_COLUMN,
     }
 )
-"""Refusals that concern one message of a table that is known; any other one refuses the request."""
+"""Rejections that concern one message of a table that is known; any other one rejects the request."""
 
 
 class LetterFormat(StrEnum):
@@ -61,7 +61,7 @@ class LetterState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedMessage:
+class RejectedMessage:
     """A message that is left out of its request, and why."""
 
     index: int
@@ -81,7 +81,7 @@ class WrittenMessage:
 class NewLetter:
     """A letter to be stored."""
 
-    refused: RefusedMessage
+    rejected: RejectedMessage
     written: WrittenMessage
 
 
@@ -90,15 +90,15 @@ def is_kept(problems: Sequence[Problem]) -> bool:
     return bool(problems) and all(problem.code in KEPT and problem.index is not None for problem in problems)
 
 
-def to_set_aside(problems: Iterable[Problem]) -> list[RefusedMessage]:
+def to_set_aside(problems: Iterable[Problem]) -> list[RejectedMessage]:
     """The messages to leave out next, by index.
 
-    A value may be missing only because a refused message added its column, so such updates are left out last.
+    A value may be missing only because a rejected message added its column, so such updates are left out last.
     """
     by_index: dict[int, list[Problem]] = {}
     for problem in problems:
         by_index.setdefault(-1 if problem.index is None else problem.index, []).append(problem)
-    kept = [RefusedMessage(index, tuple(found)) for index, found in sorted(by_index.items()) if is_kept(found)]
+    kept = [RejectedMessage(index, tuple(found)) for index, found in sorted(by_index.items()) if is_kept(found)]
     certain = [one for one in kept if any(found.code is not Code.INCOMPLETE_UPDATE for found in one.problems)]
     return certain or kept
 

@@ -30,7 +30,7 @@ Epoch = NewType("Epoch", int)
 
 
 class TableState(StrEnum):
-    """*Paused* and *quarantined* stop publishing only; *dropping* and *dropped* refuse ingest."""
+    """*Paused* and *quarantined* stop publishing only; *dropping* and *dropped* reject ingest."""
 
     ACTIVE = "active"
     PAUSED = "paused"

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import reduce
-from typing import Any, Final
+from typing import Any, Final, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
@@ -15,78 +15,96 @@ from app.domain.model.table_schema import Column, ColumnType, TableSchema
 from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to
 
+_EARLIER_SPELLINGS: Final = {
+    "refuse": "reject",
+    "refused": "rejected",
+    "marked": "with_marker",
+    "bare": "without_marker",
+}
+"""Values that 0.1 still takes for the ones that replaced them; answers and stored options have the new ones."""
 
-class PartialUpdates(StrEnum):
-    """What becomes of an update that lacks new values: refused, or completed from the stored row image."""
+
+class OptionValue(StrEnum):
+    """A value that a caller chooses by name; earlier spellings are understood."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self | None:
+        """Return the member that an earlier spelling of `value` means, if this option has it."""
+        present = _EARLIER_SPELLINGS.get(value) if isinstance(value, str) else None
+        return next((member for member in cls if member.value == present), None)
+
+
+class PartialUpdates(OptionValue):
+    """What becomes of an update that lacks new values: rejected, or completed from the stored row image."""
 
     REJECT = "reject"
     COMPLETE = "complete"
 
 
-class IncompleteInserts(StrEnum):
-    """What becomes of an insert that lacks a nullable column: it lands NULL there, or is refused."""
+class IncompleteInserts(OptionValue):
+    """What becomes of an insert that lacks a nullable column: it lands NULL there, or is rejected."""
 
     LAND_NULL = "land_null"
     REJECT = "reject"
 
 
-class NewColumns(StrEnum):
-    """What becomes of a column that only a message knows: refused, or added as text."""
+class NewColumns(OptionValue):
+    """What becomes of a column that only a message knows: rejected, or added as text."""
 
     REJECT = "reject"
     ADD_AS_STRING = "add_as_string"
 
 
-class SourceOrder(StrEnum):
+class SourceOrder(OptionValue):
     """Whether the source's own order mark decides what is a duplicate."""
 
     ARRIVAL = "arrival"
     ENFORCE = "enforce"
 
 
-class Reload(StrEnum):
-    """What becomes of snapshot rows once other changes have come: refused, or landed as upserts."""
+class Reload(OptionValue):
+    """What becomes of snapshot rows once other changes have come: rejected, or landed as upserts."""
 
-    REFUSE = "refuse"
+    REJECT = "reject"
     UPSERT = "upsert"
 
 
-class InsertMarker(StrEnum):
+class InsertMarker(OptionValue):
     """The row marker of inserted rows: 0, or 4 for a source that repeats itself."""
 
     INSERT = "insert"
     UPSERT = "upsert"
 
 
-class InitialLoad(StrEnum):
+class InitialLoad(OptionValue):
     """Whether files have the row marker from the first, or only from the first change that is no insert."""
 
-    MARKED = "marked"
-    BARE = "bare"
+    WITH_MARKER = "with_marker"
+    WITHOUT_MARKER = "without_marker"
 
 
-class DeadLetters(StrEnum):
-    """Whether refused messages may be kept for repair while the rest of their request is accepted."""
+class DeadLetters(OptionValue):
+    """Whether rejected messages may be kept for repair while the rest of their request is accepted."""
 
-    REFUSE = "refuse"
+    REJECT = "reject"
     ACCEPT = "accept"
 
 
-class DroppedColumns(StrEnum):
+class DroppedColumns(OptionValue):
     """What becomes of a nullable column that leaves the source: it stays and lands NULL."""
 
     KEEP = "keep"
 
 
-class BinaryEncoding(StrEnum):
+class BinaryEncoding(OptionValue):
     """How text stands for bytes."""
 
     HEX = "hex"
     BASE64 = "base64"
 
 
-class OutOfRange(StrEnum):
-    """What becomes of a date or timestamp beyond the years 1 to 9999: refused, or landed as the first or last one."""
+class OutOfRange(OptionValue):
+    """What becomes of a date or timestamp beyond the years 1 to 9999: rejected, or landed as the first or last one."""
 
     REJECT = "reject"
     SATURATE = "saturate"
@@ -119,11 +137,11 @@ class TableOptions:
     partial_updates: PartialUpdates = PartialUpdates.REJECT
     new_columns: NewColumns = NewColumns.REJECT
     source_order: SourceOrder = SourceOrder.ARRIVAL
-    reload: Reload = Reload.REFUSE
+    reload: Reload = Reload.REJECT
     insert_marker: InsertMarker = InsertMarker.INSERT
-    initial_load: InitialLoad = InitialLoad.MARKED
+    initial_load: InitialLoad = InitialLoad.WITH_MARKER
     seed_file: bool = False
-    dead_letters: DeadLetters = DeadLetters.REFUSE
+    dead_letters: DeadLetters = DeadLetters.REJECT
     dropped_columns: DroppedColumns = DroppedColumns.KEEP
     exclude: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
@@ -202,13 +220,13 @@ class TableOptions:
                     raise bad_option(f"the required column {column.name!r} cannot be excluded", "exclude")
             elif self.columns.get(column.name, _AS_DECLARED).apply(column).type != column.type:
                 detail = f"column {column.name!r} is {column.type} and cannot become {self.columns[column.name].type}"
-                raise _refusal(Code.INCOMPATIBLE_SCHEMA, detail, "columns", column.name, "type")
+                raise _rejection(Code.INCOMPATIBLE_SCHEMA, detail, "columns", column.name, "type")
         if not schema.key_columns:
             for name, value in (("partial_updates", "complete"), ("insert_marker", "upsert"), ("reload", "upsert")):
                 if getattr(self, name) == value:
                     raise bad_option(f"{name}={value} needs key columns", name)
-        if self.initial_load is InitialLoad.BARE and self.insert_marker is InsertMarker.UPSERT:
-            detail = "initial_load=bare holds inserts only, which insert_marker=upsert does not make"
+        if self.initial_load is InitialLoad.WITHOUT_MARKER and self.insert_marker is InsertMarker.UPSERT:
+            detail = "initial_load=without_marker holds inserts only, which insert_marker=upsert does not make"
             raise bad_option(detail, "initial_load")
         if self.dead_letters is DeadLetters.ACCEPT and self.source_order is SourceOrder.ENFORCE:
             detail = "dead_letters=accept keeps changes back, which source_order=enforce would take for accepted"
@@ -216,8 +234,8 @@ class TableOptions:
 
     def check_change(self, present: "TableOptions") -> None:
         """Raises RejectedInput `bad_option` where what is stored was read with options that these would change."""
-        if self.initial_load is InitialLoad.BARE and present.initial_load is InitialLoad.MARKED:
-            raise bad_option("initial_load=bare is for a table's first registration", "initial_load")
+        if self.initial_load is InitialLoad.WITHOUT_MARKER and present.initial_load is InitialLoad.WITH_MARKER:
+            raise bad_option("initial_load=without_marker is for a table's first registration", "initial_load")
         if present.partial_updates is PartialUpdates.COMPLETE is self.partial_updates:
             detail = "cannot change while partial_updates=complete keeps values as they were written"
             for name in ("source_timezone", "binary_encoding"):
@@ -252,17 +270,17 @@ def zone_of(name: str) -> ZoneInfo:
 
 
 def bad_option(detail: str, *path: str) -> RejectedInput:
-    """The refusal of options for what stands at this path in them."""
-    return _refusal(Code.BAD_OPTION, detail, *path)
+    """The rejection of options for what stands at this path in them."""
+    return _rejection(Code.BAD_OPTION, detail, *path)
 
 
-def _refusal(code: Code, detail: str, *path: str) -> RejectedInput:
+def _rejection(code: Code, detail: str, *path: str) -> RejectedInput:
     return RejectedInput.of((Problem(code, detail, pointer=reduce(pointer_to, path, "/options")),))
 
 
 @contextmanager
 def _named(*path: str) -> Iterator[None]:
-    """A refusal in the block becomes one of the option at this path."""
+    """A rejection in the block becomes one of the option at this path."""
     try:
         yield
     except RejectedInput as error:

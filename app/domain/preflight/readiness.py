@@ -57,7 +57,7 @@ def judge_gateway(facts: GatewayFacts) -> dict[str, str]:
 
 def judge_backlog(ratio: float) -> str:
     """`ratio`: the fullest backlog as a share of its limit."""
-    return OK if ratio < 1 else "a backlog is full: its changes are refused with 429 `backlog_full`"
+    return OK if ratio < 1 else "a backlog is full: its changes are rejected with 429 `backlog_full`"
 
 
 def _drain(facts: GatewayFacts) -> str:

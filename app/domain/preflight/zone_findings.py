@@ -75,16 +75,16 @@ _RULES: Final = {
     ),
     ZoneCheck.RENAME_CONDITION: _Rule(
         Outcome.WARNING,
-        "the service itself refuses a rename onto an existing file",
+        "the service itself rejects a rename onto an existing file",
         "Let nobody else write into the landing zone: the drain looks at the new name before each rename, which "
         "protects because one worker owns a table.",
     ),
     ZoneCheck.SOURCE_ETAG: _Rule(
-        Outcome.UNSAFE, "a rename whose source has changed is refused", "Use a service that heeds conditions on ETags."
+        Outcome.UNSAFE, "a rename whose source has changed is rejected", "Use a service that heeds conditions on ETags."
     ),
     ZoneCheck.CONDITIONAL_DELETE: _Rule(
         Outcome.UNSAFE,
-        "a delete of what has changed meanwhile is refused",
+        "a delete of what has changed meanwhile is rejected",
         "Use a service that heeds conditions on ETags.",
     ),
     ZoneCheck.CLEAN_UP: _Rule(

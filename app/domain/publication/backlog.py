@@ -1,4 +1,4 @@
-"""How much may be accepted and not yet published, and when a refused request is worth another try."""
+"""How much may be accepted and not yet published, and when a rejected request is worth another try."""
 
 import math
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ class BacklogLimit:
             raise TemporarilyUnavailable(Code.BACKLOG_FULL, detail, retry_after=max(seconds))
 
     def share(self, backlog: Backlog) -> float:
-        """The backlog as a share of the limit that it is nearest to; from 1 on, changes are refused."""
+        """The backlog as a share of the limit that it is nearest to; from 1 on, changes are rejected."""
         pairs = (
             (backlog.pending.bytes, self.bytes),
             (backlog.pending.rows, self.rows),
@@ -79,7 +79,7 @@ class BacklogLimit:
         return max((amount / limit for amount, limit in pairs if limit is not None), default=0.0)
 
     def _waits(self, backlog: Backlog) -> Iterator[tuple[str, int]]:
-        """Each reason to refuse, with how long to wait."""
+        """Each reason to reject, with how long to wait."""
         pending, rate = backlog.pending, backlog.rate
         if self.bytes is not None and pending.bytes >= self.bytes:
             yield f"{pending.bytes} bytes", _seconds(pending.bytes - self.bytes, rate.bytes)

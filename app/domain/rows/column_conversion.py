@@ -1,7 +1,7 @@
 """Source values of one column -> a typed Arrow array, exactly or not at all.
 
 `scalar` below defines, value by value, what each declared type accepts. Arrow kernels do the work where
-every value is text that the kernel reads the same way; whenever a kernel refuses, or may have read more
+every value is text that the kernel reads the same way; whenever a kernel rejects, or may have read more
 than it should, the definition decides and finds the culprits. Source: the type table of the formats notes.
 """
 

@@ -23,5 +23,5 @@ class CompletedBytes:
         """Whether so many bytes more fit. Raises RejectedInput `body_too_large`, or TooMuchTogether."""
         if self.size + size > MAX_COMPLETED_BYTES:
             detail = f"the rows that the request's partial updates become take more than {MAX_COMPLETED_BYTES} bytes"
-            refusal = RejectedInput if size > MAX_COMPLETED_BYTES else TooMuchTogether
-            raise refusal(Code.BODY_TOO_LARGE, detail)
+            rejection = RejectedInput if size > MAX_COMPLETED_BYTES else TooMuchTogether
+            raise rejection(Code.BODY_TOO_LARGE, detail)

@@ -94,7 +94,7 @@ class ImageOverlay:
         return values
 
     def problem(self, incomplete: IncompleteRow, ordinal: int) -> Problem:
-        """The refusal of an update for a column that no image gives."""
+        """The rejection of an update for a column that no image gives."""
         column = self.table.schema.names[ordinal]
         detail = "new value not given, and no row image holds the old one"
         pointer = pointer_to(incomplete.pointer, column)

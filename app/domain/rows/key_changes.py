@@ -6,7 +6,7 @@ there, and the next delete would take both. So updates that change keys are exam
 a key from which another row has yet to move away begins a set-based statement: all deletes of that statement land
 first, then all inserts. One row that moves twice keeps its order.
 
-Invariant: no two rows have one key where a statement ends, or the request is refused.
+Invariant: no two rows have one key where a statement ends, or the request is rejected.
 """
 
 from bisect import bisect_left, bisect_right
@@ -74,7 +74,7 @@ class KeyChanges:
         return True if verdicts and None not in verdicts else None
 
     def problem(self, code: Code, detail: str, key_change: KeyChange) -> Problem:
-        """The refusal of one update."""
+        """The rejection of one update."""
         change, column = key_change.change, self.schema.key_columns[0]
         return Problem(code, detail, change.index, pointer_to(change.after_at, column), column)
 
@@ -153,7 +153,7 @@ class _Statement:
                 return
         last = max(self._rows_at[key][-1] for key in self._crowded) if self._crowded else place
         detail = "the new key is that of another row, which no update of the same statement moves away"
-        self._refuse(Code.KEY_IN_USE, detail, last)
+        self._reject(Code.KEY_IN_USE, detail, last)
 
     def _move(self, place: int) -> None:
         old, new = (self.keys[self.all_changes.changes[place].row + offset] for offset in (0, 1))
@@ -163,7 +163,7 @@ class _Statement:
             if row != _ORIGINAL:
                 self._links.add(place)
                 if leaving:
-                    self._refuse(Code.AMBIGUOUS_KEY_CHANGE, "two rows were moved to the old key", place)
+                    self._reject(Code.AMBIGUOUS_KEY_CHANGE, "two rows were moved to the old key", place)
             if len(leaving) < 2:
                 self._crowded.discard(old)
         if new not in self._rows_at and self.is_live(new) is None and not self._is_displaced(new, place):
@@ -191,7 +191,7 @@ class _Statement:
             return False
         if changes[later].row - changes[place].row == 2 * (later - place):
             detail = "nothing tells whether one row moved twice, or two rows moved at once"
-            self._refuse(Code.AMBIGUOUS_KEY_CHANGE, detail, place, later)
+            self._reject(Code.AMBIGUOUS_KEY_CHANGE, detail, place, later)
         return False
 
     def _next_to_leave(self, key: bytes, place: int) -> int | None:
@@ -215,6 +215,6 @@ class _Statement:
             arrived.add(self.keys[row + 1])
         return True
 
-    def _refuse(self, code: Code, detail: str, *places: int) -> NoReturn:
+    def _reject(self, code: Code, detail: str, *places: int) -> NoReturn:
         changes = self.all_changes.changes
         raise RejectedInput.of(tuple(self.all_changes.problem(code, detail, changes[place]) for place in places))

@@ -72,7 +72,7 @@ class RowBuilder:
         if change.operation is Operation.INSERT:
             self._add_row(change)
         elif not self._schema.key_columns:
-            self._refuse(change, Code.NO_KEY, f"{change.operation} on a table without key columns")
+            self._reject(change, Code.NO_KEY, f"{change.operation} on a table without key columns")
         elif change.operation is Operation.DELETE:
             self._add_delete(change)
         elif change.operation is Operation.UPDATE:
@@ -88,7 +88,7 @@ class RowBuilder:
             self._add_row(change, RowMarker.UPSERT)
         else:
             detail = "a snapshot row for a table that has changes already"
-            self._refuse(change, Code.RELOAD_REQUIRES_RECREATE, detail)
+            self._reject(change, Code.RELOAD_REQUIRES_RECREATE, detail)
 
     def _add_row(self, change: Change, marker: RowMarker | None = None, *, moved: bool = False) -> None:
         image = change.after or {}
@@ -96,13 +96,13 @@ class RowBuilder:
         try:
             row = self._row_of(image)
             if len(image) > len(row):
-                return self._refuse_unknown_columns(change, image)
+                return self._reject_unknown_columns(change, image)
         except KeyError:
             completed = self._complete(change, image, moved=moved)
             if completed is None:
                 return
             if not self._known.issuperset(image):
-                return self._refuse_unknown_columns(change, image)
+                return self._reject_unknown_columns(change, image)
             row, gap = completed
             if gap is not None:
                 self.gaps[len(self.rows)] = gap
@@ -115,7 +115,7 @@ class RowBuilder:
         if before is not None:
             unknown = [key for key in self._schema.key_columns if key in after and key not in before]
             if unknown:
-                return self._refuse(change, Code.OLD_KEY_MISSING, "old key not given", change.before_at, unknown)
+                return self._reject(change, Code.OLD_KEY_MISSING, "old key not given", change.before_at, unknown)
         if self._key_changes(change):
             self.key_changes.append(KeyChange(len(self.rows), change))
             self._add_delete(change)
@@ -125,20 +125,20 @@ class RowBuilder:
 
     def _add_delete(self, change: Change) -> None:
         if change.operation is Operation.DELETE and change.after is not None and self._key_changes(change):
-            return self._refuse(change, Code.AMBIGUOUS_DELETE, "two images with different keys", change.before_at)
+            return self._reject(change, Code.AMBIGUOUS_DELETE, "two images with different keys", change.before_at)
         try:
             key = self._key_of(change.before or {})
         except KeyError:
             missing = [name for name in self._schema.key_columns if name not in (change.before or {})]
             detail = f"the key is not complete{_twins(missing, change.before)}"
-            return self._refuse(change, Code.MISSING_KEY, detail, change.before_at, missing)
+            return self._reject(change, Code.MISSING_KEY, detail, change.before_at, missing)
         row: list[SourceValue] = [None] * len(self._names)
         for position, value in zip(self._key_positions, key, strict=True):
             row[position] = value
         self._append(row, RowMarker.DELETE, change.index, change.before_at)
 
     def _complete(self, change: Change, image: Image, *, moved: bool) -> tuple[list[SourceValue], Gap | None] | None:
-        """The row of an image that lacks columns, with the gap to fill, or a refusal.
+        """The row of an image that lacks columns, with the gap to fill, or a rejection.
 
         They are NULL where the source did not have them then, and on insert where the column allows it.
         """
@@ -146,12 +146,12 @@ class RowBuilder:
         row = [image.get(name) for name in self._names]
         source = self._sourced if change.source_columns is None else change.source_columns - self._excluded
         if change.operation in {Operation.INSERT, Operation.SNAPSHOT}:
-            return None if self._refuse_incomplete(change, missing, source) else (row, None)
+            return None if self._reject_incomplete(change, missing, source) else (row, None)
         names = [column.name for column in missing if column.name in source]
         fillable = self._completes and change.operation is Operation.UPDATE
         if names and (not fillable or not self._schema.key_set.isdisjoint(names)):
             detail = f"new value not given{_twins(names, change.after)}"
-            self._refuse(change, Code.INCOMPLETE_UPDATE, detail, change.after_at, names)
+            self._reject(change, Code.INCOMPLETE_UPDATE, detail, change.after_at, names)
             return None
         later = self._sourced.difference(source, image) if fillable and change.is_late else ()
         if not names and not later:
@@ -159,8 +159,8 @@ class RowBuilder:
         optional = tuple(sorted(map(self._names.index, later)))
         return row, Gap(tuple(sorted((*map(self._names.index, names), *optional))), moved, optional)
 
-    def _refuse_incomplete(self, change: Change, missing: Sequence[Column], source: Collection[str]) -> bool:
-        """Whether a new row is refused for the columns that it lacks."""
+    def _reject_incomplete(self, change: Change, missing: Sequence[Column], source: Collection[str]) -> bool:
+        """Whether a new row is rejected for the columns that it lacks."""
         wants_all = (
             change.operation is Operation.INSERT and self._options.incomplete_inserts is IncompleteInserts.REJECT
         )
@@ -169,7 +169,7 @@ class RowBuilder:
         ]
         if required:
             detail = f"required column not given{_twins(required, change.after)}"
-            self._refuse(change, Code.INCOMPLETE_INSERT, detail, change.after_at, required)
+            self._reject(change, Code.INCOMPLETE_INSERT, detail, change.after_at, required)
         return bool(required)
 
     def _note_unknown(self, change: Change, image: Image) -> None:
@@ -208,7 +208,7 @@ class RowBuilder:
         self.markers.append(marker)
         self.origins.append((index, pointer))
 
-    def _refuse(
+    def _reject(
         self, change: Change, code: Code, detail: str, pointer: str | None = None, columns: Sequence[str] = ()
     ) -> None:
         if not columns:
@@ -216,20 +216,20 @@ class RowBuilder:
         for column in columns:
             self.problems.append(Problem(code, detail, change.index, pointer_to(pointer or "", column), column))
 
-    def _refuse_unknown_columns(self, change: Change, image: Image) -> None:
+    def _reject_unknown_columns(self, change: Change, image: Image) -> None:
         unknown = [name for name in image if name not in self._known]
         reserved = [name for name in unknown if name.casefold() == ROW_MARKER.casefold()]
         others = [name for name in unknown if name not in reserved]
         if reserved:
             detail = "the name is that of the row marker, which landing files have themselves"
-            self._refuse(change, Code.RESERVED_NAME, detail, change.after_at, reserved)
+            self._reject(change, Code.RESERVED_NAME, detail, change.after_at, reserved)
         if others:
             detail = f"column is not in the table{_twins(others, self._known)}"
-            self._refuse(change, Code.UNKNOWN_COLUMN, detail, change.after_at, others)
+            self._reject(change, Code.UNKNOWN_COLUMN, detail, change.after_at, others)
 
 
 def _twins(names: Collection[str], given: Collection[str] | None) -> str:
-    """What to add to a refusal of these names where some differ from a given one in letter case only."""
+    """What to add to a rejection of these names where some differ from a given one in letter case only."""
     folded = {name.casefold() for name in names}
     twins = sorted(name for name in given or () if name.casefold() in folded and name not in names)
     return f"; it is {', '.join(twins)} in another letter case, which counts" if twins else ""

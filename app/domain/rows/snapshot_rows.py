@@ -107,7 +107,7 @@ def _check_columns(given: pa.Schema, rules: RowRules) -> None:
 
 def _marker(rules: RowRules) -> RowMarker:
     if rules.cdc_started:
-        if rules.options.reload is Reload.REFUSE or rules.schema.bare:
+        if rules.options.reload is Reload.REJECT or rules.schema.bare:
             detail = "snapshot rows for a table that has changes already"
             raise RejectedInput.of((Problem(Code.RELOAD_REQUIRES_RECREATE, detail),))
         return RowMarker.UPSERT
@@ -128,7 +128,7 @@ def _array(given: pa.Table, column: Column, rules: RowRules) -> pa.Array:
     is_key = column.name in rules.schema.key_set
     if (is_key or not column.nullable) and array.null_count:
         code = Code.NULL_KEY if is_key else Code.NULL_VALUE
-        raise _refused_rows(code, "required column is NULL", column, pc.is_null(array))
+        raise _rejected_rows(code, "required column is NULL", column, pc.is_null(array))
     return array
 
 
@@ -141,7 +141,7 @@ def _check_lengths(array: pa.Array, column: Column, most: int) -> None:
     if column.type.name in {TypeName.STRING, TypeName.JSON, TypeName.BINARY} and array.nbytes > most:
         too_long = pc.greater(pc.binary_length(array), most)
         if pc.any(too_long).as_py():
-            raise _refused_rows(Code.VALUE_TOO_LARGE, f"longer than {most} bytes", column, too_long)
+            raise _rejected_rows(Code.VALUE_TOO_LARGE, f"longer than {most} bytes", column, too_long)
 
 
 def _typed(given: pa.Array, column: Column) -> pa.Array:
@@ -149,18 +149,18 @@ def _typed(given: pa.Array, column: Column) -> pa.Array:
     try:
         array = given if given.type == wanted else pc.cast(given, wanted)
     except pa.ArrowInvalid:
-        raise _refused(Code.BAD_VALUE, f"a value does not fit {column.type}", column) from None
+        raise _rejected(Code.BAD_VALUE, f"a value does not fit {column.type}", column) from None
     if column.type.name is TypeName.FLOAT32 and given.type == pa.float64():
         lost = pc.xor(pc.is_inf(given), pc.is_inf(array))
         lost = pc.or_(lost, pc.and_(pc.equal(array, 0.0), pc.not_equal(given, 0.0)))
         if pc.any(lost).as_py():
-            raise _refused_rows(Code.BAD_VALUE, "value is beyond the range of float32", column, lost)
+            raise _rejected_rows(Code.BAD_VALUE, "value is beyond the range of float32", column, lost)
     if column.type.name in {TypeName.DATE, TypeName.TIMESTAMP}:
         beyond = beyond_calendar(array)
         if pc.any(beyond).as_py():
-            raise _refused_rows(Code.BAD_VALUE, "value is not a moment of the calendar", column, beyond)
+            raise _rejected_rows(Code.BAD_VALUE, "value is not a moment of the calendar", column, beyond)
     elif column.type.name in {TypeName.STRING, TypeName.JSON} and hold_any(array, b"\0"):
-        raise _refused(Code.BAD_VALUE, "a text holds the character U+0000", column)
+        raise _rejected(Code.BAD_VALUE, "a text holds the character U+0000", column)
     if column.type.name is TypeName.JSON:
         try:
             return convert(array.to_pylist(), column.type)
@@ -209,11 +209,11 @@ def source_value(value: Any, encoding: BinaryEncoding) -> SourceValue:
     return value  # type: ignore[no-any-return]  # what remains of the types is a source value as it is
 
 
-def _refused(code: Code, detail: str, column: Column) -> RejectedInput:
+def _rejected(code: Code, detail: str, column: Column) -> RejectedInput:
     return RejectedInput.of((_problem(code, detail, column),))
 
 
-def _refused_rows(code: Code, detail: str, column: Column, wrong: pa.BooleanArray) -> RejectedInput:
+def _rejected_rows(code: Code, detail: str, column: Column, wrong: pa.BooleanArray) -> RejectedInput:
     rows = pc.indices_nonzero(wrong).slice(0, MOST_ROWS_NAMED).to_pylist()
     return RejectedInput.of(tuple(_problem(code, detail, column, row) for row in rows))
 

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Final
 
 from app.domain.model.change import Change, Image, Operation
-from app.domain.model.dead_letter import RefusedMessage, is_kept
+from app.domain.model.dead_letter import RejectedMessage, is_kept
 from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.errors import Code, Problem, RejectedInput
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode, check_columns, columns_of_triplets
@@ -32,7 +32,7 @@ class CsvChanges:
 
     changes: list[Change]
     lines: list[int]
-    refused: list[RefusedMessage] = field(default_factory=list)
+    rejected: list[RejectedMessage] = field(default_factory=list)
     """Records that are left out."""
     columns: tuple[str, ...] = ()
     """In file order, as declared or as the header names them."""
@@ -52,11 +52,11 @@ def decode_arcion_csv(
     trimmed: frozenset[str] = frozenset(),
     limits: InputLimits = UNLIMITED,
     *,
-    keep_refused: bool = False,
+    keep_rejected: bool = False,
 ) -> CsvChanges:
     """Read a body. In `trimmed` columns, those that hold no text, blanks around a value are no data.
 
-    Raises RejectedInput naming records by index and line. To `keep_refused`, wrong records are left out.
+    Raises RejectedInput naming records by index and line. To `keep_rejected`, wrong records are left out.
     """
     columns, records, one_field = _start(body, layout)
     decoded = CsvChanges([], [], columns=columns)
@@ -74,8 +74,8 @@ def decode_arcion_csv(
             decoded.changes.append(_change(index, record, columns, layout.mode, trimmed))
         except WrongMessage as wrong:
             found = tuple(wrong.at(index, f"line {record.line}: "))
-            if keep_refused and is_kept(found):
-                decoded.refused.append(RefusedMessage(index, found))
+            if keep_rejected and is_kept(found):
+                decoded.rejected.append(RejectedMessage(index, found))
             else:
                 problems.extend(found)
             if len(problems) >= _MOST_PROBLEMS:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from app.domain.model.change import Change, Image, Operation
-from app.domain.model.dead_letter import RefusedMessage, is_kept
+from app.domain.model.dead_letter import RejectedMessage, is_kept
 from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
@@ -61,7 +61,7 @@ class ArcionChanges(list[AddressedChange]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.refused: list[tuple[SourceName, RefusedMessage]] = []
+        self.rejected: list[tuple[SourceName, RejectedMessage]] = []
         """Messages that are left out, with the source's table that they name."""
 
 
@@ -95,11 +95,11 @@ _DECODER: Final = MessageDecoder(ArcionMessage, count_members)
 
 
 def decode_arcion(
-    body: bytes, table: TableName | None = None, limits: InputLimits = UNLIMITED, *, keep_refused: bool = False
+    body: bytes, table: TableName | None = None, limits: InputLimits = UNLIMITED, *, keep_rejected: bool = False
 ) -> ArcionChanges:
     """The changes of a JSON body in order; with `table`, all of them are for it, whatever they are addressed to.
 
-    Raises RejectedInput naming every message that is wrong. To `keep_refused`, those of a known address are left out.
+    Raises RejectedInput naming every message that is wrong. To `keep_rejected`, those of a known address are left out.
     """
     changes = ArcionChanges()
     problems: list[Problem] = []
@@ -110,8 +110,8 @@ def decode_arcion(
             changes.append(AddressedChange(source, _change(index, message)))
         except WrongMessage as wrong:
             found = tuple(wrong.at(index))
-            if keep_refused and is_kept(found):
-                changes.refused.append((source, RefusedMessage(index, found)))
+            if keep_rejected and is_kept(found):
+                changes.rejected.append((source, RejectedMessage(index, found)))
             else:
                 problems.extend(found)
         except RejectedInput as error:

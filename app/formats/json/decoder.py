@@ -39,12 +39,12 @@ _SURROGATE_PAIR: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC
 _PATH: Final = re.compile(r" - at `(?:key in )?\$?([^`]*)`")
 _SOME_MEMBER: Final = "[...]"
 _MOST_TRIED: Final = 2**20
-"""Bytes decoded to find the member that a refusal is about."""
+"""Bytes decoded to find the member that a rejection is about."""
 
 _BYTE: Final = re.compile(r"\(byte (\d+)\)")
 _BLANKS: Final = re.compile(r"[ \t\r\n]*")
 _ELEMENT: Final = json.JSONDecoder(parse_float=str, parse_int=str)
-_OTHER_REFUSALS: Final = (ValueError, RecursionError, ArithmeticError)
+_OTHER_REJECTIONS: Final = (ValueError, RecursionError, ArithmeticError)
 """What the decoder lets through: bad UTF-8, too deep nesting, an exponent that no Decimal has."""
 
 
@@ -67,7 +67,7 @@ class MessageDecoder(Generic[Message]):
         check_nested_values(body, limits.messages)
         try:
             messages = _framed(keep_minus_zeros(body), self._one, self._many)
-        except (msgspec.DecodeError, *_OTHER_REFUSALS):
+        except (msgspec.DecodeError, *_OTHER_REJECTIONS):
             _check_texts(body, offset)
             messages = []
             for index, part in enumerate(_parts(body, offset)):
@@ -88,7 +88,7 @@ class MessageDecoder(Generic[Message]):
             if first_wrong_byte(body) is not None:
                 return None
             return _framed(_stripped(body)[0], self._one, self._many)
-        except (msgspec.DecodeError, RejectedInput, *_OTHER_REFUSALS):
+        except (msgspec.DecodeError, RejectedInput, *_OTHER_REJECTIONS):
             return None
 
     def _decode_part(self, index: int, offset: int, part: bytes) -> Message:
@@ -98,7 +98,7 @@ class MessageDecoder(Generic[Message]):
             pointer, reason = _where(str(error))
             problem = Problem(Code.MALFORMED_MESSAGE, reason, index, self._member_at(part, str(error)) or pointer)
             raise RejectedInput.of((problem,)) from None
-        except (msgspec.DecodeError, *_OTHER_REFUSALS) as error:
+        except (msgspec.DecodeError, *_OTHER_REJECTIONS) as error:
             problem = Problem(Code.MALFORMED_JSON, f"not valid JSON: {_reason(error, offset)}", index)
             raise RejectedInput.of((problem,)) from None
 
@@ -120,14 +120,14 @@ class MessageDecoder(Generic[Message]):
                 return None
             for name, value in members.items():
                 parent[last] = {name: value}
-                if self._refusal_of(msgspec.json.encode(whole)) == message:
+                if self._rejection_of(msgspec.json.encode(whole)) == message:
                     rest = behind.replace(_SOME_MEMBER, "").replace(".", "/")
                     return pointer_to(before.replace(".", "/"), name) + rest
-        except (msgspec.DecodeError, *_OTHER_REFUSALS):
+        except (msgspec.DecodeError, *_OTHER_REJECTIONS):
             pass  # what cannot be decoded without a type is named by the path alone
         return None
 
-    def _refusal_of(self, part: bytes) -> str | None:
+    def _rejection_of(self, part: bytes) -> str | None:
         try:
             self._one.decode(part)
         except msgspec.ValidationError as error:
@@ -140,7 +140,7 @@ def raw_messages(body: bytes) -> list[bytes]:
     body, offset = _stripped(body)
     try:
         return [bytes(message) for message in _framed(body, _ONE_RAW, _MANY_RAW)]
-    except (msgspec.DecodeError, *_OTHER_REFUSALS):
+    except (msgspec.DecodeError, *_OTHER_REJECTIONS):
         return [part for _, part in _parts(body, offset)]
 
 
@@ -261,7 +261,7 @@ def _malformed_element(rest: bytes, offset: int) -> RejectedInput:
     reason = "invalid character"
     try:
         msgspec.json.decode(rest, type=msgspec.Raw)
-    except (msgspec.DecodeError, *_OTHER_REFUSALS) as error:
+    except (msgspec.DecodeError, *_OTHER_REJECTIONS) as error:
         reason = _reason(error, offset)
     return RejectedInput(Code.MALFORMED_JSON, f"not valid JSON: {reason}")
 

@@ -115,12 +115,12 @@ def _end_of_blank(text: str, position: int) -> int:
     return match.end() if match else position
 
 
-def _refuse(_: str) -> Any:
+def _reject(_: str) -> Any:
     raise ValueError
 
 
 _SAME: Final[Callable[[str], Any]] = str
 _CHECKER: Final = json.JSONDecoder(
-    object_pairs_hook=_depth_of_object, parse_float=_SAME, parse_int=_SAME, parse_constant=_refuse
+    object_pairs_hook=_depth_of_object, parse_float=_SAME, parse_int=_SAME, parse_constant=_reject
 )
-_PAIRS: Final = json.JSONDecoder(object_pairs_hook=_Pairs, parse_float=_SAME, parse_int=_SAME, parse_constant=_refuse)
+_PAIRS: Final = json.JSONDecoder(object_pairs_hook=_Pairs, parse_float=_SAME, parse_int=_SAME, parse_constant=_reject)

@@ -1,7 +1,7 @@
 """Images of rows, each a JSON object with a text for every column -> columns of texts.
 
 Nearly always all images are written alike, and differ in their values alone: then the values are what stands between
-the quotes, found in one look. Any other images go to Arrow's reader, which refuses what it was not told to expect:
+the quotes, found in one look. Any other images go to Arrow's reader, which rejects what it was not told to expect:
 another column, one that stands twice, a value that is no text. Neither needs the interpreter's lock for long.
 """
 

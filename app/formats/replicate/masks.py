@@ -114,7 +114,7 @@ def apply_layout(
 
 
 def check_without_layout(change: Change, column_mask: int | None, change_mask: int | None, headers_at: str) -> None:
-    """Refuse masks that matter when no metadata tells the ordinals. Raises RejectedInput `schema_unknown`.
+    """Reject masks that matter when no metadata tells the ordinals. Raises RejectedInput `schema_unknown`.
 
     A mask of ones only, for at least as many columns as there are, leaves nothing out.
     """
@@ -172,7 +172,7 @@ def _without(image: Image | None, absent: frozenset[str]) -> Image | None:
 
 
 def _beyond(value: SourceValue, low: int, high: int) -> bool:
-    """Whether a number is out of range; what is no number is the converter's to refuse."""
+    """Whether a number is out of range; what is no number is the converter's to reject."""
     if isinstance(value, str):
         try:
             value = Decimal(value)

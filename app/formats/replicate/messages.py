@@ -64,7 +64,7 @@ class DataMessage(Protocol):
     def headers_at(self) -> str: ...
 
 
-class RefusedData(msgspec.Struct, frozen=True):
+class RejectedData(msgspec.Struct, frozen=True):
     """A DT message that is left out."""
 
     index: int
@@ -100,17 +100,17 @@ class ReplicateRequest:
     metadata: list[TableMetadata]
     changes: list[DataChange]
     ignored: int
-    refused: list[RefusedData] = field(default_factory=list)
+    rejected: list[RejectedData] = field(default_factory=list)
     """Data messages that are left out."""
 
 
 _DECODER: Final[MessageDecoder[ReplicateMessage | None]] = MessageDecoder(ReplicateMessage | None, count_members)  # type: ignore[arg-type]  # msgspec reads a union where typing wants a class
 
 
-def decode_replicate(body: bytes, limits: InputLimits = UNLIMITED, *, keep_refused: bool = False) -> ReplicateRequest:
+def decode_replicate(body: bytes, limits: InputLimits = UNLIMITED, *, keep_rejected: bool = False) -> ReplicateRequest:
     """Read a JSON body. Raises RejectedInput naming every message that is wrong.
 
-    To `keep_refused`, wrong data messages are left out.
+    To `keep_rejected`, wrong data messages are left out.
     """
     request = ReplicateRequest([], [], 0)
     problems: list[Problem] = []
@@ -129,8 +129,8 @@ def decode_replicate(body: bytes, limits: InputLimits = UNLIMITED, *, keep_refus
                 request.changes.append(_data_change(index, inner, prefix, schema_id or None))
         except RejectedInput as error:
             found = error.problems or (Problem(error.code, error.detail, index),)
-            if keep_refused and is_kept(found):
-                request.refused.append(_refused_data(index, message, found))
+            if keep_rejected and is_kept(found):
+                request.rejected.append(_rejected_data(index, message, found))
             else:
                 problems.extend(found)
     if problems:
@@ -156,12 +156,12 @@ def _unwrap(message: ReplicateMessage | None) -> tuple[Body | None, str]:
     return inner, "/message"
 
 
-def _refused_data(index: int, message: ReplicateMessage | None, problems: tuple[Problem, ...]) -> RefusedData:
+def _rejected_data(index: int, message: ReplicateMessage | None, problems: tuple[Problem, ...]) -> RejectedData:
     """Raises RejectedInput `bad_name` where the message names a table that cannot be."""
     inner, _ = _unwrap(message)
     assert message is not None
     assert inner is not None
-    return RefusedData(index, _address(inner), _text(message.messageSchemaId) or None, problems)
+    return RejectedData(index, _address(inner), _text(message.messageSchemaId) or None, problems)
 
 
 def _address(body: Body) -> SourceName | None:
@@ -174,7 +174,7 @@ def _data_change(index: int, body: Body, prefix: str, schema_id: str | None) -> 
     data, before_data = _image(body.data, index, data_at), _image(body.beforeData, index, before_at)
     operation = _OPERATIONS.get(headers.operation.upper())
     if operation is None:
-        raise _refusal(Code.BAD_OP, "unknown operation", index, f"{headers_at}operation")
+        raise _rejection(Code.BAD_OP, "unknown operation", index, f"{headers_at}operation")
     before, after, after_at = before_data, data, data_at
     if operation is Operation.DELETE:
         # The deleted row stands in data; the reverse is accepted. Of two images, landing compares the typed keys.
@@ -182,9 +182,9 @@ def _data_change(index: int, body: Body, prefix: str, schema_id: str | None) -> 
             before, after = data, None if before_data == data else before_data
             before_at, after_at = data_at, before_at
     elif data is None:
-        raise _refusal(Code.MALFORMED_MESSAGE, f"{operation} needs data", index, data_at)
+        raise _rejection(Code.MALFORMED_MESSAGE, f"{operation} needs data", index, data_at)
     if before is None and after is None:
-        raise _refusal(Code.MALFORMED_MESSAGE, "a data message needs data", index, data_at)
+        raise _rejection(Code.MALFORMED_MESSAGE, "a data message needs data", index, data_at)
     change = Change(
         index=index,
         operation=operation,
@@ -209,7 +209,7 @@ def _data_change(index: int, body: Body, prefix: str, schema_id: str | None) -> 
 
 def _image(image: WrittenImage, index: int, pointer: str) -> Image | None:
     if isinstance(image, list):
-        raise _refusal(Code.LEGACY_FORMAT, "an image is a list", index, pointer)
+        raise _rejection(Code.LEGACY_FORMAT, "an image is a list", index, pointer)
     return image if isinstance(image, dict) else None
 
 
@@ -228,13 +228,13 @@ def _headers(body: Body, index: int, prefix: str) -> tuple[Headers, _Places]:
     if body.headers:
         if flattened_operation is not None:
             detail = "headers are given both as an object and flattened"
-            raise _refusal(Code.MALFORMED_MESSAGE, detail, index, f"{prefix}/headers_operation")
+            raise _rejection(Code.MALFORMED_MESSAGE, detail, index, f"{prefix}/headers_operation")
         return body.headers, _PLACES[prefix, "/"]
     if flattened_operation is None:
-        raise _refusal(Code.MALFORMED_MESSAGE, "a data message needs headers", index, f"{prefix}/headers")
+        raise _rejection(Code.MALFORMED_MESSAGE, "a data message needs headers", index, f"{prefix}/headers")
     flattened: Mapping[str, Any] = {name: getattr(body, f"headers_{name}") for name in Headers.__struct_fields__}
     return Headers(**flattened), _PLACES[prefix, "_"]
 
 
-def _refusal(code: Code, detail: str, index: int, pointer: str) -> RejectedInput:
+def _rejection(code: Code, detail: str, index: int, pointer: str) -> RejectedInput:
     return RejectedInput.of((Problem(code, detail, index, pointer),))

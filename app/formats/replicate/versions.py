@@ -69,10 +69,10 @@ def table_of(
         return named
     if len(described) > 1:
         detail = "several tables have this schema id, and nothing else tells which one is meant"
-        raise _refusal(message, Code.AMBIGUOUS_SCHEMA_ID, detail, "/messageSchemaId")
+        raise _rejection(message, Code.AMBIGUOUS_SCHEMA_ID, detail, "/messageSchemaId")
     if not described:
         code = Code.SCHEMA_UNKNOWN if message.schema_id else Code.UNKNOWN_TABLE
-        raise _refusal(message, code, "nothing tells the table of this message", "/messageSchemaId")
+        raise _rejection(message, code, "nothing tells the table of this message", "/messageSchemaId")
     return described[0]
 
 
@@ -171,7 +171,7 @@ class TableConversation:
             return _Found(earlier, is_late=True)
         if placed and fitting is None:
             detail = "the message was written for a schema id that no metadata message of the table had"
-            raise _refusal(message, Code.SCHEMA_MISMATCH, detail, "/messageSchemaId")
+            raise _rejection(message, Code.SCHEMA_MISMATCH, detail, "/messageSchemaId")
         if fitting is not None and external_id is not None and not fitting.is_late:
             self._adopt(message, fitting.version, external_id)
         return fitting
@@ -180,7 +180,7 @@ class TableConversation:
         """Return the version at this place of the request.
 
         Before its first MD message that is the stored one, or the one that preceded this MD message when the
-        request is repeated: its metadata is kept even if its data was refused.
+        request is repeated: its metadata is kept even if its data was rejected.
         """
         place = bisect_left(self._places, index)
         return self._found[place - 1 : place] if place else self._before
@@ -205,7 +205,7 @@ class TableConversation:
     def _adopt(self, message: DataMessage, version: SourceVersion, external_schema_id: str) -> None:
         if self._external_id(version) is not None:
             detail = "the external schema id changed and no metadata message came with it"
-            raise _refusal(message, Code.SCHEMA_MISMATCH, detail, f"{message.headers_at}externalSchemaId")
+            raise _rejection(message, Code.SCHEMA_MISMATCH, detail, f"{message.headers_at}externalSchemaId")
         self.adopted[version.identity] = external_schema_id
 
     def _as_stored(self, version: SourceVersion) -> SourceVersion:
@@ -226,8 +226,8 @@ def _has_id(version: SourceVersion, schema_id: str | None) -> bool:
 
 
 def _mismatch(message: DataMessage) -> RejectedInput:
-    return _refusal(message, Code.TABLE_MISMATCH, "parts of the request name different tables", "")
+    return _rejection(message, Code.TABLE_MISMATCH, "parts of the request name different tables", "")
 
 
-def _refusal(message: DataMessage, code: Code, detail: str, pointer: str) -> RejectedInput:
+def _rejection(message: DataMessage, code: Code, detail: str, pointer: str) -> RejectedInput:
     return RejectedInput.of((Problem(code, detail, message.index, pointer),))

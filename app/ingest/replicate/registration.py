@@ -64,8 +64,8 @@ def register_versions(
     return len(accepted)
 
 
-def refusal(code: Code, detail: str, index: int, pointer: str, *, withheld: str | None = None) -> RejectedInput:
-    """The refusal of a request for one message."""
+def rejection(code: Code, detail: str, index: int, pointer: str, *, withheld: str | None = None) -> RejectedInput:
+    """The rejection of a request for one message."""
     return RejectedInput.of((Problem(code, detail, index, pointer),), withheld=withheld)
 
 
@@ -79,7 +79,7 @@ def _previous(versions: Sequence[SourceVersion], entry: TableMetadata) -> Source
 def _evolved(
     connection: Connection, entry: TableMetadata, previous: SourceVersion | None, *, marker_first: bool
 ) -> Registration:
-    """Return the table after one metadata message; a refusal names the message."""
+    """Return the table after one metadata message; a rejection names the message."""
     present = find_table(connection, entry.table)
     try:
         if present is None:
@@ -94,7 +94,7 @@ def _evolved(
     except RejectedInput as error:
         if any(problem.index is not None for problem in error.problems):
             raise
-        raise refusal(error.code, error.detail, entry.index, f"{entry.at}/tableStructure") from None
+        raise rejection(error.code, error.detail, entry.index, f"{entry.at}/tableStructure") from None
 
 
 def _check_renames(

@@ -8,17 +8,17 @@ import structlog
 
 from app.domain.access.rights import Principal, Right
 from app.domain.model.change import Change
-from app.domain.model.dead_letter import RefusedMessage, is_kept
+from app.domain.model.dead_letter import RejectedMessage, is_kept
 from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
 from app.domain.model.source_routing import case_detail
 from app.domain.model.table import Table
 from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate.history import SourceHistory, VersionId, adopt
-from app.formats.replicate.messages import DataChange, RefusedData, ReplicateRequest
+from app.formats.replicate.messages import DataChange, RejectedData, ReplicateRequest
 from app.formats.replicate.metadata import TableMetadata, by_table
 from app.formats.replicate.versions import SchemaAnnouncements, TableConversation, named_table, table_of
-from app.ingest.replicate.registration import refusal, register_versions
+from app.ingest.replicate.registration import register_versions, rejection
 from app.ingest.table_cache import TableDirectory
 from app.staging.connection.database import translated_errors
 from app.staging.tables.replicate_sources import (
@@ -61,11 +61,11 @@ class ReplicateTables:
     directory: TableDirectory
     principal: Principal
     marker_first: bool
-    keep_refused: bool = False
+    keep_rejected: bool = False
     """Leave out data messages that are wrong."""
     earlier: EarlierReading | None = None
     """For a message that is read again; metadata that came since says nothing of it."""
-    refused: list[tuple[TableName, RefusedMessage]] = field(default_factory=list)
+    rejected: list[tuple[TableName, RejectedMessage]] = field(default_factory=list)
     """What `settle` left out, by table."""
     repeated: int = 0
     """Metadata messages that `settle` ignored, because their task had left them behind before."""
@@ -105,14 +105,14 @@ class ReplicateTables:
                     route.changes[task] = changes
                 changes.append(change)
             except RejectedInput as error:
-                if route is not None and self.keep_refused and is_kept(error.problems):
-                    self.refused.append((route.table, RefusedMessage(message.index, error.problems)))
+                if route is not None and self.keep_rejected and is_kept(error.problems):
+                    self.rejected.append((route.table, RejectedMessage(message.index, error.problems)))
                 else:
                     problems.extend(error.problems)
-        for refused in request.refused:
+        for rejected in request.rejected:
             try:
-                name, _ = self._written_under(refused, requested)
-                self.refused.append((name, RefusedMessage(refused.index, refused.problems)))
+                name, _ = self._written_under(rejected, requested)
+                self.rejected.append((name, RejectedMessage(rejected.index, rejected.problems)))
             except RejectedInput as error:
                 problems.extend(error.problems)
         if problems:
@@ -127,7 +127,7 @@ class ReplicateTables:
     ) -> dict[int, VersionId | None]:
         """The versions that these data messages of a settled request were written under."""
         requested = requested and self._requested(requested)
-        messages: list[DataChange | RefusedData] = [*request.changes, *request.refused]
+        messages: list[DataChange | RejectedData] = [*request.changes, *request.rejected]
         return {
             message.index: self._written_under(message, requested)[1]
             for message in messages
@@ -135,7 +135,7 @@ class ReplicateTables:
         }
 
     def _written_under(
-        self, message: DataChange | RefusedData, requested: TableName | None
+        self, message: DataChange | RejectedData, requested: TableName | None
     ) -> tuple[TableName, VersionId | None]:
         name = self._table_of(message, requested)
         version = self._conversation(name).version_of(message)
@@ -190,7 +190,7 @@ class ReplicateTables:
             try:
                 routed.append(self._routed(entry, requested))
             except RejectedInput as error:
-                raise refusal(error.code, error.detail, entry.index, f"{entry.at}/lineage") from None
+                raise rejection(error.code, error.detail, entry.index, f"{entry.at}/lineage") from None
         for folded_name, entries in by_table(routed).items():
             self._conversations[folded_name] = self._register(entries)
         self._announced = SchemaAnnouncements(routed)
@@ -201,11 +201,11 @@ class ReplicateTables:
             known = self._conversations[name.folded] = self._remembered(name)
         return known
 
-    def _table_of(self, message: DataChange | RefusedData, requested: TableName | None) -> TableName:
+    def _table_of(self, message: DataChange | RejectedData, requested: TableName | None) -> TableName:
         try:
             own = self._own_table(message.source, requested)
         except RejectedInput as error:
-            raise refusal(error.code, error.detail, message.index, "") from None
+            raise rejection(error.code, error.detail, message.index, "") from None
         named, announced = named_table(message, requested, own), self._announced.table(message)
         return table_of(message, named, announced, lambda: self._described_by(message.schema_id))
 
@@ -264,7 +264,7 @@ class ReplicateTables:
                 then = SourceHistory(versions[:end])
                 return TableConversation(then, (), facts.excluded, facts.completes, is_behind=end < len(versions))
         detail = "the metadata that the message was written under is no longer kept"
-        raise refusal(Code.SCHEMA_MISMATCH, detail, 0, "")
+        raise rejection(Code.SCHEMA_MISMATCH, detail, 0, "")
 
     def _register(self, entries: Sequence[TableMetadata]) -> TableConversation:
         """Register or evolve the table of these MD messages; it stays so whatever becomes of the data."""
@@ -273,7 +273,7 @@ class ReplicateTables:
         destination = name if table is None else table.name
         if not self.principal.may_touch(destination):
             pointer = f"{entries[0].at}/lineage"
-            raise refusal(Code.UNKNOWN_TABLE, "no such table", entries[0].index, pointer, withheld=destination.folded)
+            raise rejection(Code.UNKNOWN_TABLE, "no such table", entries[0].index, pointer, withheld=destination.folded)
         if not self.principal.may(Right.REGISTER, destination):
             raise RejectedInput(Code.FORBIDDEN, "metadata messages need a key with the right `register`")
         facts = self._read(name, whole=True)

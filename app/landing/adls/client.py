@@ -1,7 +1,7 @@
 """The calls that a landing zone makes of the DFS service, one request each, with their answers sorted.
 
 The only module that imports azure. The SDK's own retries are off: it would repeat a rename whose answer was lost
-and report that the source is missing. What it raises becomes `Refused` or `TryAgain`.
+and report that the source is missing. What it raises becomes `Rejected` or `TryAgain`.
 """
 
 import logging
@@ -23,7 +23,7 @@ from azure.storage.filedatalake import DataLakeFileClient, DataLakeServiceClient
 
 from app.errors import Code, Misconfigured
 from app.landing.adls.address import StorageAddress, StorageOptions
-from app.landing.adls.retries import Refused, TryAgain
+from app.landing.adls.retries import Rejected, TryAgain
 
 log = structlog.get_logger()
 
@@ -102,7 +102,7 @@ class Found:
 
 
 class AdlsClient:
-    """One folder of OneLake or ADLS Gen2. Methods raise Refused and TryAgain; threads may share it."""
+    """One folder of OneLake or ADLS Gen2. Methods raise Rejected and TryAgain; threads may share it."""
 
     def __init__(self, address: StorageAddress, options: StorageOptions) -> None:
         self._address = address
@@ -216,20 +216,20 @@ class AdlsClient:
 
 @contextmanager
 def _sorted_answers(doing: str, path: str) -> Iterator[None]:
-    """Turn what the SDK raises into Refused or TryAgain, by status and code, never by its class alone."""
+    """Turn what the SDK raises into Rejected or TryAgain, by status and code, never by its class alone."""
     try:
         yield
     except ClientAuthenticationError as error:
         if error.response is not None:
             raise _sorted(doing, path, error) from error
-        raise Refused(f"{doing} {path}: no credential: {error.message}", status=401, code="") from error
+        raise Rejected(f"{doing} {path}: no credential: {error.message}", status=401, code="") from error
     except HttpResponseError as error:
         raise _sorted(doing, path, error) from error
     except AzureError as error:
         raise TryAgain(f"{doing} {path}: {type(error).__name__}", unclear=True) from error
 
 
-def _sorted(doing: str, path: str, error: HttpResponseError) -> Refused | TryAgain:
+def _sorted(doing: str, path: str, error: HttpResponseError) -> Rejected | TryAgain:
     status, code = error.status_code or 0, _code(error)
     headers: Mapping[str, str] = getattr(error.response, "headers", {})
     text = f"{doing} {path}: {status} {code} (request {headers.get('x-ms-request-id', '')})"
@@ -237,11 +237,11 @@ def _sorted(doing: str, path: str, error: HttpResponseError) -> Refused | TryAga
     if status == 429 or code in _PASSING:
         return TryAgain(text, unclear=False, retry_after=retry_after)
     if status == 401:
-        # The SDK has dropped the token that was refused: the next try goes out with a new one.
+        # The SDK has dropped the token that was rejected: the next try goes out with a new one.
         return TryAgain(text, unclear=False, few=True)
     if status in (0, 200, 206, 408) or status >= 500:
         return TryAgain(text, unclear=True, retry_after=retry_after)
-    return Refused(text, status=status, code=code)
+    return Rejected(text, status=status, code=code)
 
 
 def _code(error: HttpResponseError) -> str:

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from app.domain.preflight.zone_findings import Seen, ZoneCheck
 from app.landing.adls.client import AdlsClient, Found
-from app.landing.adls.retries import Refused, Retries
+from app.landing.adls.retries import Rejected, Retries
 from app.landing.zone import LandingZone
 
 
@@ -38,7 +38,7 @@ class _Probe:
         status = self._attempt(lambda: self._client.rename(source, target, found.etag, new_only=True))
         if not self._stands(target, existing) or not self._stands(source, found):
             return "the service ignores the condition that a rename must not replace"
-        return f"the service refuses the condition that a rename must not replace: {status}" if status == 400 else None
+        return f"the service rejects the condition that a rename must not replace: {status}" if status == 400 else None
 
     def rename_of_changed(self) -> str | None:
         source, stale, found = self._changed_file()
@@ -70,13 +70,13 @@ class _Probe:
         return found
 
     def _attempt(self, request: Callable[[], None]) -> int:
-        """The status with which the service refused, 0 when it did not."""
+        """The status with which the service rejected, 0 when it did not."""
 
         def step(_: bool) -> int:
             try:
                 request()
-            except Refused as refused:
-                return refused.status
+            except Rejected as rejected:
+                return rejected.status
             return 0
 
         return self._retries.run(step)

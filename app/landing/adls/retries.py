@@ -19,7 +19,7 @@ _LONGEST_PAUSE: Final = 8.0
 _FEW: Final = 5
 
 
-class Refused(StorageFailed):
+class Rejected(StorageFailed):
     """A clear answer: it was not done, and asking again changes nothing."""
 
     def __init__(self, text: str, *, status: int, code: str) -> None:

@@ -17,7 +17,7 @@ import structlog
 from app.domain.preflight.zone_findings import Seen
 from app.landing.adls.client import AdlsClient, Found
 from app.landing.adls.conditions import heeded_conditions
-from app.landing.adls.retries import Refused, Retries, TryAgain
+from app.landing.adls.retries import Rejected, Retries, TryAgain
 from app.landing.adls.streams import Download, Upload
 from app.landing.zone import FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked, StorageFailed
 
@@ -35,9 +35,9 @@ class AdlsZone:
         self._retries = retries
         self._block_bytes = block_bytes
         self._names_attempts = True
-        """False once the service has refused metadata on a new file."""
+        """False once the service has rejected metadata on a new file."""
         self._unconditional: set[bool] = set()
-        """For files (False) or folders (True): the service has refused the condition that a rename must not replace."""
+        """For files (False) or folders (True): the service rejected the condition that a rename must not replace."""
 
     def kind(self, path: str) -> PathKind:
         return _kind(self._look(path))
@@ -57,12 +57,12 @@ class AdlsZone:
         def create(_: bool) -> None:
             try:
                 self._client.create_folder(path)
-            except Refused as refused:
-                if refused.status != 409:
+            except Rejected as rejected:
+                if rejected.status != 409:
                     raise
                 there = self._client.head(path)
                 if there is None or not there.folder:
-                    raise self._revoked_or_again(path, refused) from refused
+                    raise self._revoked_or_again(path, rejected) from rejected
 
         self._retries.run(create)
 
@@ -154,10 +154,10 @@ class AdlsZone:
                 raise StorageFailed(f"another folder stands at {path}")
             try:
                 self._client.delete(path, there)
-            except Refused as refused:
-                if refused.status not in (404, 409, 412):
+            except Rejected as rejected:
+                if rejected.status not in (404, 409, 412):
                     raise
-                raise TryAgain(str(refused), unclear=refused.status == 404) from refused
+                raise TryAgain(str(rejected), unclear=rejected.status == 404) from rejected
 
         self._retries.run(remove)
 
@@ -168,10 +168,10 @@ class AdlsZone:
                 return
             try:
                 self._client.delete(path, there)
-            except Refused as refused:
-                if refused.status not in (404, 409, 412):
+            except Rejected as rejected:
+                if rejected.status not in (404, 409, 412):
                     raise
-                raise TryAgain(str(refused), unclear=False) from refused
+                raise TryAgain(str(rejected), unclear=False) from rejected
 
         self._retries.run(remove)
 
@@ -184,11 +184,11 @@ class AdlsZone:
                 if there is not None:
                     self._client.delete(path, there)
                 self._client.create_file(path, None)
-            except Refused as refused:
+            except Rejected as rejected:
                 # A stale worker made the folder again, or wrote into it: that one is taken away too.
-                if refused.status not in (404, 409, 412):
+                if rejected.status not in (404, 409, 412):
                     raise
-                raise TryAgain(str(refused), unclear=False) from refused
+                raise TryAgain(str(rejected), unclear=False) from rejected
 
         self._retries.run(revoke)
 
@@ -206,19 +206,19 @@ class AdlsZone:
             named = self._names_attempts
             try:
                 return self._client.create_file(path, attempt if named else None)
-            except Refused as refused:
-                if refused.status == 400 and named:
+            except Rejected as rejected:
+                if rejected.status == 400 and named:
                     self._names_attempts = False
-                    log.warning("file_metadata_refused", detail="a lost answer to a creation now fails the attempt")
-                    raise TryAgain(str(refused), unclear=False) from refused
-                if refused.status != 409:
+                    log.warning("file_metadata_rejected", detail="a lost answer to a creation now fails the attempt")
+                    raise TryAgain(str(rejected), unclear=False) from rejected
+                if rejected.status != 409:
                     raise
                 there = self._client.head(path)
                 if there is None:
-                    raise self._revoked_or_again(path, refused) from refused
+                    raise self._revoked_or_again(path, rejected) from rejected
                 if unclear and there.attempt == attempt:
                     return there.etag
-                raise FileExistsError(path) from refused
+                raise FileExistsError(path) from rejected
 
         return self._retries.run(create)
 
@@ -234,8 +234,8 @@ class AdlsZone:
             try:
                 with self._while_it_is_ours(path):
                     self._client.flush(path, size, etag)
-            except Refused as refused:
-                there = self._client.head(path) if unclear and refused.status in (400, 412) else None
+            except Rejected as rejected:
+                there = self._client.head(path) if unclear and rejected.status in (400, 412) else None
                 if there is None or there.size != size or there.attempt not in (attempt, None):
                     raise
 
@@ -244,9 +244,9 @@ class AdlsZone:
     def _read(self, path: str, start: int, length: int, etag: str) -> bytes:
         try:
             return self._retries.run(lambda _: self._client.read(path, start, length, etag))
-        except Refused as refused:
-            if refused.status == 404:
-                raise FileNotFoundError(path) from refused
+        except Rejected as rejected:
+            if rejected.status == 404:
+                raise FileNotFoundError(path) from rejected
             raise
 
     def _rename(self, source: str, destination: str, here: Found, unclear: bool) -> RenameOutcome:
@@ -254,20 +254,20 @@ class AdlsZone:
         conditional = here.folder not in self._unconditional
         try:
             self._client.rename(source, destination, here.etag, new_only=conditional)
-        except Refused as refused:
-            if refused.status == 400 and conditional:
+        except Rejected as rejected:
+            if rejected.status == 400 and conditional:
                 self._unconditional.add(here.folder)
-                log.warning("rename_condition_refused", detail="the destination is only looked at before each rename")
-                raise TryAgain(str(refused), unclear=False) from refused
-            if refused.status == 400 and here.folder:
-                raise FolderRenameUnsupported(str(refused)) from refused
-            if refused.code == "RenameDestinationParentPathNotFound":
-                raise NotADirectoryError(f"Not a directory: the folder of {destination}") from refused
-            if unclear and refused.status in (404, 409, 412):
-                raise TryAgain(str(refused), unclear=True) from refused
-            if refused.code == "PathAlreadyExists":
+                log.warning("rename_condition_rejected", detail="the destination is only looked at before each rename")
+                raise TryAgain(str(rejected), unclear=False) from rejected
+            if rejected.status == 400 and here.folder:
+                raise FolderRenameUnsupported(str(rejected)) from rejected
+            if rejected.code == "RenameDestinationParentPathNotFound":
+                raise NotADirectoryError(f"Not a directory: the folder of {destination}") from rejected
+            if unclear and rejected.status in (404, 409, 412):
+                raise TryAgain(str(rejected), unclear=True) from rejected
+            if rejected.code == "PathAlreadyExists":
                 return RenameOutcome.DESTINATION_EXISTS
-            if refused.code == "SourcePathNotFound":
+            if rejected.code == "SourcePathNotFound":
                 return RenameOutcome.SOURCE_MISSING
             raise
         return RenameOutcome.RENAMED
@@ -283,16 +283,16 @@ class AdlsZone:
         """Say in the protocol's words why a file that was there is no more."""
         try:
             yield
-        except Refused as refused:
-            if refused.status != 404 and refused.code not in _BLOCKED:
+        except Rejected as rejected:
+            if rejected.status != 404 and rejected.code not in _BLOCKED:
                 raise
             if self._is_revoked(path):
-                raise ScratchRevoked(path) from refused
-            raise FileNotFoundError(path) from refused
+                raise ScratchRevoked(path) from rejected
+            raise FileNotFoundError(path) from rejected
 
-    def _revoked_or_again(self, path: str, refused: Refused) -> Exception:
+    def _revoked_or_again(self, path: str, rejected: Rejected) -> Exception:
         """Why something could not be created where nothing stands: its folder was revoked, or it was gone again."""
-        return ScratchRevoked(path) if self._is_revoked(path) else TryAgain(str(refused), unclear=False)
+        return ScratchRevoked(path) if self._is_revoked(path) else TryAgain(str(rejected), unclear=False)
 
     def _is_revoked(self, path: str) -> bool:
         """Whether the path is, or lies below, a plain file."""

@@ -1,4 +1,4 @@
-"""The audit: who was refused, and who did what to keys and tables.
+"""The audit: who was rejected, and who did what to keys and tables.
 
 Acts are stored in their own transaction: an act without its event, or an event without its act, does not exist. Acts
 on tables are table events already; the audit shows both in the order of their ids, which come from one sequence.
@@ -12,7 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from app.domain.access.rejections import CountedRefusal
+from app.domain.access.rejections import CountedRejection
 from app.domain.model.names import TableName
 from app.observability.telemetry import current_request_id
 
@@ -20,7 +20,7 @@ INSERT_ACT = sa.text("""
     INSERT INTO mirrorgate.audit_events (request_id, subject, action, folded_name, details)
     VALUES (:request_id, :subject, :action, :folded_name, CAST(:details AS jsonb))""")
 
-COUNT_REFUSALS = sa.text("""
+COUNT_REJECTIONS = sa.text("""
     INSERT INTO mirrorgate.audit_events AS e
         (happened_at, request_id, subject, action, folded_name, status, code, times)
     VALUES (:minute, :request_id, :subject, :action, :folded_name, :status, :code, :times)
@@ -43,7 +43,7 @@ SELECT_AUDIT = sa.text("""
       AND (CAST(:until AS timestamptz) IS NULL OR happened_at < CAST(:until AS timestamptz))
       AND (CAST(:subject AS text) IS NULL OR subject = :subject)
       AND (CAST(:folded_name AS text) IS NULL OR folded_name = :folded_name)
-      AND (CAST(:refused AS boolean) IS NULL OR (code IS NOT NULL) = :refused)
+      AND (CAST(:rejected AS boolean) IS NULL OR (code IS NOT NULL) = :rejected)
     ORDER BY event_id LIMIT :most""")
 
 PURGE_AUDIT = sa.text("""
@@ -55,7 +55,7 @@ PURGE_AUDIT = sa.text("""
 
 @dataclass(frozen=True, slots=True)
 class AuditEvent:
-    """An act, or refusals of one minute: `status` and `code` are those of the refusal, None for an act."""
+    """An act, or rejections of one minute: `status` and `code` are those of the rejection, None for an act."""
 
     event_id: int
     happened_at: datetime
@@ -73,13 +73,13 @@ class AuditEvent:
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """Which events are meant; None: whatever it is. Times are compared by the minute at which refusals are counted."""
+    """Which events are meant; None: whatever it is. Times are compared by the minute, as rejections are counted."""
 
     since: datetime | None = None
     until: datetime | None = None
     subject: str | None = None
     table: TableName | None = None
-    refused: bool | None = None
+    rejected: bool | None = None
 
 
 def record_act(
@@ -100,8 +100,8 @@ def record_act(
     connection.execute(INSERT_ACT, parameters)
 
 
-def count_refusals(connection: sa.Connection, refusals: Sequence[CountedRefusal]) -> None:
-    """Add refusals to those of the same minute, of whichever process. In one order, so that none wait for each other.
+def count_rejections(connection: sa.Connection, rejections: Sequence[CountedRejection]) -> None:
+    """Add rejections to those of the same minute, of whichever process. In one order, so that none wait for each other.
 
     Dies with the transaction. Counted again after a commit whose outcome was unknown, they may count double.
     """
@@ -109,17 +109,17 @@ def count_refusals(connection: sa.Connection, refusals: Sequence[CountedRefusal]
         {
             "minute": counted.minute,
             "request_id": counted.request_id,
-            "subject": counted.refusal.subject,
-            "action": counted.refusal.action,
-            "folded_name": counted.refusal.table,
-            "status": counted.refusal.status,
-            "code": counted.refusal.code,
+            "subject": counted.rejection.subject,
+            "action": counted.rejection.action,
+            "folded_name": counted.rejection.table,
+            "status": counted.rejection.status,
+            "code": counted.rejection.code,
             "times": counted.times,
         }
-        for counted in sorted(refusals, key=lambda counted: (counted.minute, repr(counted.refusal)))
+        for counted in sorted(rejections, key=lambda counted: (counted.minute, repr(counted.rejection)))
     ]
     if rows:
-        connection.execute(COUNT_REFUSALS, rows)
+        connection.execute(COUNT_REJECTIONS, rows)
 
 
 def list_audit(connection: sa.Connection, wanted: AuditFilter, *, after: int, most: int) -> list[AuditEvent]:
@@ -131,7 +131,7 @@ def list_audit(connection: sa.Connection, wanted: AuditFilter, *, after: int, mo
         "until": wanted.until,
         "subject": wanted.subject,
         "folded_name": None if wanted.table is None else wanted.table.folded,
-        "refused": wanted.refused,
+        "rejected": wanted.rejected,
     }
     return [AuditEvent(*row) for row in connection.execute(SELECT_AUDIT, parameters)]
 

@@ -1,4 +1,4 @@
-"""What requests leave behind beside their own work: that a key was used, and that a call was refused.
+"""What requests leave behind beside their own work: that a key was used, and that a call was rejected.
 
 Both are noted in memory and written by a thread about once a second, so that no request waits for it or fails with
 it. A process that dies in between has not written the last second: an act is never among it, see `audit_events`.
@@ -13,10 +13,10 @@ from typing import Final
 import sqlalchemy as sa
 import structlog
 
-from app.domain.access.rejections import Refusal, RefusalBook
+from app.domain.access.rejections import Rejection, RejectionBook
 from app.observability.telemetry import current_request_id
 from app.staging.access.api_keys import note_use
-from app.staging.access.audit_events import count_refusals
+from app.staging.access.audit_events import count_rejections
 
 log = structlog.get_logger()
 
@@ -42,7 +42,7 @@ class AccessJournal:
         self._pause_after_failure = pause_after_failure
         self._clock = clock
         self._lock = threading.Lock()
-        self._refusals = RefusalBook()
+        self._rejections = RejectionBook()
         self._used: set[str] = set()
         self._noted: dict[str, float] = {}
         self._something = threading.Event()
@@ -69,10 +69,10 @@ class AccessJournal:
             self._used.add(key_id)
         self._something.set()
 
-    def refused(self, refusal: Refusal) -> None:
-        """A call was refused, in the request that is being served."""
+    def rejected(self, rejection: Rejection) -> None:
+        """A call was rejected, in the request that is being served."""
         with self._lock:
-            self._refusals.note(refusal, datetime.now(UTC), current_request_id())
+            self._rejections.note(rejection, datetime.now(UTC), current_request_id())
         self._something.set()
 
     def _run(self) -> None:
@@ -89,16 +89,16 @@ class AccessJournal:
         """Whether nothing is left; what could not be written is kept for the next time."""
         with self._lock:
             used, self._used = self._used, set()
-            refusals = self._refusals.take()
+            rejections = self._rejections.take()
         try:
-            if used or refusals:
+            if used or rejections:
                 with self._engine.begin() as connection:
                     note_use(connection, used)
-                    count_refusals(connection, refusals)
+                    count_rejections(connection, rejections)
         except sa.exc.SQLAlchemyError as error:
             log.warning("access_not_written", error=type(error).__name__)
             with self._lock:
                 self._used |= used
-                self._refusals.put_back(refusals)
+                self._rejections.put_back(rejections)
             return False
         return True

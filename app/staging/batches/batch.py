@@ -51,7 +51,7 @@ class StagingRequest:
     ignored: int = 0
     duplicates: int = 0
     letters: Sequence[TableLetters] = ()
-    """The refused messages to keep."""
+    """The rejected messages to keep."""
     settles: Settlement | None = None
     """The dead letter that this request replays; it has one batch."""
 

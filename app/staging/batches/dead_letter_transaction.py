@@ -22,7 +22,7 @@ from app.staging.batches.dead_letters import (
 )
 
 GONE: Final = frozenset({Code.UNKNOWN_DEAD_LETTER, Code.DEAD_LETTER_SETTLED})
-"""Refusals that say that there is no waiting letter."""
+"""Rejections that say that there is no waiting letter."""
 
 
 @dataclass
@@ -87,18 +87,18 @@ def unknown(letter_id: int) -> RejectedInput:
 
 
 def settled(letter_id: int) -> RejectedInput:
-    """The refusal to replay a letter that does not wait."""
+    """The rejection to replay a letter that does not wait."""
     return RejectedInput(Code.DEAD_LETTER_SETTLED, f"dead letter {letter_id} waits no longer")
 
 
 def full(entry: TableLetters, detail: str) -> RejectedInput:
-    """The refusal of a request whose dead letters cannot be kept, with what is wrong with its messages."""
-    problems = tuple(problem for letter in entry.letters for problem in letter.refused.problems)
+    """The rejection of a request whose dead letters cannot be kept, with what is wrong with its messages."""
+    problems = tuple(problem for letter in entry.letters for problem in letter.rejected.problems)
     return RejectedInput(Code.DEAD_LETTERS_FULL, detail, problems=problems)
 
 
 def ended(generation: int) -> RejectedInput:
-    """The refusal to replay a letter of a generation that is over."""
+    """The rejection to replay a letter of a generation that is over."""
     detail = f"the dead letter is of generation {generation}, which has ended"
     remedy = "Send the message itself again if the present generation needs it; discard the letter otherwise."
     return RejectedInput(Code.GENERATION_MISMATCH, detail, remedy=remedy)

@@ -175,7 +175,7 @@ def discard_letters(
 
 
 def renew_errors(connection: sa.Connection, letter_id: int, problems: Sequence[Problem]) -> None:
-    """Say why a letter that waits was refused again."""
+    """Say why a letter that waits was rejected again."""
     connection.execute(RENEW_ERRORS, {"letter_id": letter_id, "errors": json.dumps(errors_of(problems))})
 
 
@@ -224,8 +224,8 @@ def _row(entry: TableLetters, letter: NewLetter, identity: RequestIdentity | Non
         "format": letter.written.format,
         "reading": json.dumps(letter.written.reading),
         "message": letter.written.content,
-        "errors": json.dumps(errors_of(letter.refused.problems)),
-        "message_index": letter.refused.index,
+        "errors": json.dumps(errors_of(letter.rejected.problems)),
+        "message_index": letter.rejected.index,
         "principal": entry.principal,
         "request_name": identity.name if identity else None,
         "producer_sequence": (identity.producer_sequence or None) if identity else None,

@@ -26,7 +26,7 @@ class UntypedRequest:
 
 
 class TypeAlone(Exception):
-    """The request is not typed together with others: typed alone, it is refused with its reasons, or staged."""
+    """The request is not typed together with others: typed alone, it is rejected with its reasons, or staged."""
 
 
 Typed: TypeAlias = StagingRequest | TypeAlone

@@ -43,7 +43,7 @@ def meaning_of(error: sa.exc.DBAPIError) -> MirrorgateError | None:
         return TemporarilyUnavailable(Code.TABLE_BUSY, "the table is locked by another transaction")
     if state in _READ_ONLY:
         return TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "Postgres takes no writes: it is read-only")
-    never_sent = not state and isinstance(error, sa.exc.DataError)  # U+0000, which the driver itself refuses
+    never_sent = not state and isinstance(error, sa.exc.DataError)  # U+0000, which the driver itself rejects
     if never_sent or state[:2] in _BAD_DATA or (state == "23514" and _constraint(error).endswith(BOUNDED)):
         return RejectedInput(Code.UNSTORABLE, "Postgres cannot store a text of this request")
     passing = _PASSING.get(state) or _PASSING.get(state[:2])

@@ -1,7 +1,7 @@
 """The landing ledger: which batches make which file number, nominated once built, published once visible.
 
 Its lines are written by `file_plans`; number, batch range and digest of a planned file never change. Foreign keys
-chain each file to its predecessor's number and last sequence, so the database refuses a gap or an overlap by itself.
+chain each file to its predecessor's number and last sequence, so the database rejects a gap or an overlap by itself.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Leases: which drain may publish which table, by the database's clock.
 
 A worker keeps one heartbeat row; a table's lease names the worker and counts its claims (the epoch). A worker
-whose heartbeat has run out may lose its tables to another, and each durable step it still tries is refused
+whose heartbeat has run out may lose its tables to another, and each durable step it still tries is rejected
 because its epoch is no longer the table's.
 """
 

@@ -101,7 +101,7 @@ def finish_drop(connection: sa.Connection, table: Table, epoch: Epoch, *, marker
 def _begin_generation(connection: sa.Connection, table: Table, plan: DropPlan, *, marker_first: bool) -> Table:
     name = plan.new_name or table.name
     options = plan.options or table.options
-    schema = replace(plan.schema or table.schema, bare=options.initial_load is InitialLoad.BARE)
+    schema = replace(plan.schema or table.schema, bare=options.initial_load is InitialLoad.WITHOUT_MARKER)
     generation = Generation(table.generation + 1)
     parameters = {"table_id": table.table_id, "name": str(name), "folded_name": name.folded, "generation": generation}
     connection.execute(DELETE_ROUTES, parameters)

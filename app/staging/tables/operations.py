@@ -71,7 +71,7 @@ def begin_drop(
     *,
     given: Collection[str] | None = None,
 ) -> Table:
-    """R1: refuse changes, end the owner's epoch and say what comes after. The same again changes nothing.
+    """R1: reject changes, end the owner's epoch and say what comes after. The same again changes nothing.
 
     Where `given` names options, the plan's others are those that the table has.
     A process that dies after the commit leaves the drop to the table's next owner. Raises RejectedInput

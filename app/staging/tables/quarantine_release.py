@@ -87,6 +87,6 @@ def is_marker_to_be_rewritten(connection: sa.Connection, table_id: TableId) -> b
 
 
 def end_marker_rewrite(connection: sa.Connection, table_id: TableId, epoch: Epoch) -> None:
-    """The request is carried out, or was refused. Raises InvariantBroken `stale_epoch`."""
+    """The request is carried out, or was rejected. Raises InvariantBroken `stale_epoch`."""
     check_epoch(connection, table_id, epoch)
     connection.execute(END_REWRITE, {"table_id": table_id})

@@ -132,7 +132,7 @@ def _create(
         raise RejectedInput(Code.BAD_NAME, f"{name} is a source of another table")
     connection.execute(INSERT_COUNTERS, {"table_id": table_id})
     append_block(connection, table_id, Generation(1), seed(str(name), Generation(1), installation_id(connection)))
-    bare = replace(schema, bare=options.initial_load is InitialLoad.BARE)
+    bare = replace(schema, bare=options.initial_load is InitialLoad.WITHOUT_MARKER)
     insert_version(connection, TableId(table_id), Generation(1), SchemaVersion(1), bare, marker_first=marker_first)
     set_sources(connection, TableId(table_id), name, options)
     return _must_find(connection, name)
@@ -160,7 +160,7 @@ def _change(
         options = options.over(table.options, given)
     options.check_change(table.options)
     declared = table.schema if wanted is None else options.declared(wanted)
-    bare = table.schema.bare and options.initial_load is InitialLoad.BARE
+    bare = table.schema.bare and options.initial_load is InitialLoad.WITHOUT_MARKER
     schema = evolve(table.schema, replace(declared, bare=bare))
     options.check(schema)
     if counters[table.table_id].last_sequence:

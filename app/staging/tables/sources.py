@@ -44,7 +44,7 @@ def losing_tables(connection: sa.Connection, table_id: TableId, options: TableOp
 
 
 def set_sources(connection: sa.Connection, table_id: TableId, name: TableName, options: TableOptions) -> None:
-    """Route these source names here. One that is a table of its own, or feeds another, is refused.
+    """Route these source names here. One that is a table of its own, or feeds another, is rejected.
 
     Names that differ in letter case only may feed one table, not two.
 

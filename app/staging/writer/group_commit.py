@@ -5,8 +5,8 @@ the sequences, inserts one staged block per table and schema version, and commit
 whole or not at all, and its future resolves only after COMMIT.
 
 One request never fails another's: a group that fails by something that a request of it holds is divided and staged in
-parts. No request waits for Postgres without end: one that has waited too long to be begun is refused, and a transaction
-that has taken too long is given up with its connection.
+parts. No request waits for Postgres without end: one that has waited too long to be begun is rejected, and a
+transaction that has taken too long is given up with its connection.
 """
 
 import threading
@@ -80,7 +80,7 @@ class GroupCommit:
         self._record = WriterRecord()
         self._thread = threading.Thread(target=self._run, name="group-commit", daemon=True)
         self._ended = threading.Event()
-        self._patience = threading.Thread(target=self._refuse_forgotten, name="group-commit-patience", daemon=True)
+        self._patience = threading.Thread(target=self._reject_forgotten, name="group-commit-patience", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -94,7 +94,7 @@ class GroupCommit:
         return self._record.state(time.monotonic(), waiting, oldest)
 
     def close(self) -> None:
-        """Stage every request that was submitted, then stop; later ones are refused."""
+        """Stage every request that was submitted, then stop; later ones are rejected."""
         with self._condition:
             self._closing = True
             self._condition.notify()
@@ -201,8 +201,8 @@ class GroupCommit:
             for request in part:
                 request.waiter.set_exception(cause if len(parts) == 1 else _too_slow())
 
-    def _refuse_forgotten(self) -> None:
-        """Refuse what has waited too long while a transaction takes its time; nothing of it is staged."""
+    def _reject_forgotten(self) -> None:
+        """Reject what has waited too long while a transaction takes its time; nothing of it is staged."""
         while not self._ended.wait(self._deadline / 5):
             if self._watch is not None:
                 self._watch(self.state())

@@ -82,7 +82,7 @@ def test_listings_and_metrics_show_only_the_keys_tables(tables: Gateway, client_
     assert "sales" not in metrics
 
 
-def test_one_table_outside_the_patterns_refuses_the_whole_request(tables: Gateway, client_with: ClientWith) -> None:
+def test_one_table_outside_the_patterns_rejects_the_whole_request(tables: Gateway, client_with: ClientWith) -> None:
     client = client_with("ingest", tables=["sales.*"])
     details = problem(client.arcion(insert("sales.orders", id="2"), insert("hr.people", id="2")), 404, "unknown_table")
     assert [error["index"] for error in details["errors"]] == [1]
@@ -104,7 +104,7 @@ def test_one_table_outside_the_patterns_refuses_the_whole_request(tables: Gatewa
         "Bearer " + "x" * 5000,
     ],
 )
-def test_anything_but_a_valid_key_is_refused_without_repeating_it(gateway: Gateway, authorization: str) -> None:
+def test_anything_but_a_valid_key_is_rejected_without_repeating_it(gateway: Gateway, authorization: str) -> None:
     response = gateway.get("/v1/tables", headers=[(b"Authorization", authorization.encode("latin-1"))])
     problem(response, 401, "unauthenticated")
     assert response.headers["www-authenticate"] == "Bearer"

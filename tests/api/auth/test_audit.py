@@ -1,4 +1,4 @@
-"""What the audit keeps of calls: every refusal, every act, in one request each, and no value."""
+"""What the audit keeps of calls: every rejection, every act, in one request each, and no value."""
 
 from typing import Any
 
@@ -25,30 +25,30 @@ def events(gateway: Gateway, **wanted: Any) -> list[dict[str, Any]]:
     return found
 
 
-def refusals(gateway: Gateway, count: int, **wanted: Any) -> list[dict[str, Any]]:
-    """The refusals once there are as many as that; they are written a moment after the answer."""
+def rejections(gateway: Gateway, count: int, **wanted: Any) -> list[dict[str, Any]]:
+    """The rejections once there are as many as that; they are written a moment after the answer."""
 
     def written() -> list[dict[str, Any]] | None:
-        found = events(gateway, outcome="refused", **wanted)
+        found = events(gateway, outcome="rejected", **wanted)
         return found if sum(event["times"] for event in found) >= count else None
 
-    return wait_until(written, within=30, what="the refusals are written")
+    return wait_until(written, within=30, what="the rejections are written")
 
 
 def test_a_missing_right_is_kept_with_key_route_and_table(gateway: Gateway, client_with: ClientWith) -> None:
     client = client_with("read")
-    refused = client.register("Sales.Orders", COLUMNS)
-    problem(refused, 403, "forbidden")
-    [event] = refusals(gateway, 1, subject=key_of(client))
+    rejected = client.register("Sales.Orders", COLUMNS)
+    problem(rejected, 403, "forbidden")
+    [event] = rejections(gateway, 1, subject=key_of(client))
     assert event.pop("id") > 0
     assert event.pop("happened_at").endswith(":00Z")
     assert event == {
-        "request_id": refused.headers["x-request-id"],
+        "request_id": rejected.headers["x-request-id"],
         "subject": key_of(client),
         "action": "PUT /v1/tables/{table}",
         "table": "sales.orders",
         "generation": None,
-        "outcome": "refused",
+        "outcome": "rejected",
         "status": 403,
         "code": "forbidden",
         "times": 1,
@@ -74,7 +74,7 @@ def test_a_table_outside_the_patterns_is_kept_whether_it_exists_or_not_and_a_mis
         404,
         "unknown_table",
     )
-    found = refusals(gateway, 3, subject=key_of(client))
+    found = rejections(gateway, 3, subject=key_of(client))
     assert {(event["action"], event["table"], event["times"]) for event in found} == {
         ("GET /v1/tables/{table}", "hr.people", 1),
         ("POST /v1/changes/arcion", "hr.people", 2),
@@ -87,8 +87,8 @@ def test_a_metadata_message_without_its_right_or_outside_the_tables_is_kept(
     weak, bounded = client_with("ingest"), client_with("ingest", "register", tables=["sales.*"])
     problem(weak.replicate(metadata), 403, "forbidden")
     problem(bounded.replicate(metadata), 404, "unknown_table")
-    assert [event["status"] for event in refusals(gateway, 1, subject=key_of(weak))] == [403]
-    assert [event["table"] for event in refusals(gateway, 1, subject=key_of(bounded))] == ["hr.employees"]
+    assert [event["status"] for event in rejections(gateway, 1, subject=key_of(weak))] == [403]
+    assert [event["table"] for event in rejections(gateway, 1, subject=key_of(bounded))] == ["hr.employees"]
     client_with("ingest", "register", tables=["hr.*"]).replicate(metadata).raise_for_status()
     [event] = events(gateway, table="hr.employees", outcome="done")
     assert (event["action"], event["details"]) == ("register_table", {"outcome": "created", "by": "metadata message"})
@@ -123,15 +123,15 @@ def test_calls_without_a_valid_key_are_counted_together_and_a_wrong_secret_under
         for number in range(5):
             problem(unknown.get(f"/v1/tables/t{number}"), 401, "unauthenticated")
             problem(anonymous.get(f"/v1/tables/t{number}"), 401, "unauthenticated")
-    [tried] = refusals(gateway, 1, subject=key_of(client))
+    [tried] = rejections(gateway, 1, subject=key_of(client))
     assert (tried["action"], tried["status"], tried["table"]) == ("GET /v1/tables", 401, None)
-    nobody = [event for event in refusals(gateway, 11) if event["action"] == "GET /v1/tables/{table}"]
+    nobody = [event for event in rejections(gateway, 11) if event["action"] == "GET /v1/tables/{table}"]
     assert sum(event["times"] for event in nobody) == 10
     assert {(event["subject"], event["table"]) for event in nobody} == {(None, None)}
     assert len(nobody) <= 2, "one row for each minute"
 
 
-def test_a_call_is_refused_as_always_while_the_audit_cannot_be_written_and_is_kept_when_it_can(
+def test_a_call_is_rejected_as_always_while_the_audit_cannot_be_written_and_is_kept_when_it_can(
     gateway: Gateway, client_with: ClientWith, api_engine: sa.Engine
 ) -> None:
     client = client_with("read")
@@ -141,7 +141,7 @@ def test_a_call_is_refused_as_always_while_the_audit_cannot_be_written_and_is_ke
         client.get("/v1/tables").raise_for_status()
     finally:
         sql.run(api_engine, "ALTER TABLE mirrorgate.away RENAME TO audit_events")
-    assert len(refusals(gateway, 1, subject=key_of(client))) == 1
+    assert len(rejections(gateway, 1, subject=key_of(client))) == 1
 
 
 def test_every_act_is_kept_once_with_who_did_it_and_in_which_request(gateway: Gateway, client_with: ClientWith) -> None:
@@ -199,7 +199,7 @@ def test_pages_follow_each_other_to_the_last(gateway: Gateway) -> None:
         ({"table": "a/b"}, 422, "bad_name"),
     ],
 )
-def test_a_filter_that_makes_no_sense_is_refused(
+def test_a_filter_that_makes_no_sense_is_rejected(
     gateway: Gateway, wanted: dict[str, Any], status: int, code: str
 ) -> None:
     problem(gateway.get("/v1/audit", params=wanted), status, code)
@@ -213,16 +213,22 @@ def test_times_at_the_ends_of_the_calendar_are_taken(gateway: Gateway, moment: s
     assert len(events(gateway, until=moment, outcome="done")) == 1 - expected
 
 
+def test_the_earlier_spelling_of_an_outcome_is_understood(gateway: Gateway) -> None:
+    gateway.register("t", COLUMNS)
+    assert events(gateway, outcome="refused") == events(gateway, outcome="rejected")
+    assert len(events(gateway, outcome="done")) == 1
+
+
 def test_the_audit_is_for_those_alone_who_administer_every_table(gateway: Gateway, client_with: ClientWith) -> None:
     bounded = client_with("admin", tables=["sales.*"])
     problem(bounded.get("/v1/audit"), 403, "forbidden")
 
 
-def test_the_command_shows_acts_and_refusals(gateway: Gateway, client_with: ClientWith, api_address: str) -> None:
+def test_the_command_shows_acts_and_rejections(gateway: Gateway, client_with: ClientWith, api_address: str) -> None:
     gateway.register("orders", COLUMNS)
     client = client_with("read")
     problem(client.get("/v1/keys"), 403, "forbidden")
-    refusals(gateway, 1, subject=key_of(client))
+    rejections(gateway, 1, subject=key_of(client))
 
     def audit(*arguments: str) -> str:
         ran = CliRunner().invoke(
@@ -232,7 +238,7 @@ def test_the_command_shows_acts_and_refusals(gateway: Gateway, client_with: Clie
         return ran.stdout
 
     assert "register_table" in audit()
-    refused = audit("--outcome", "refused", "--subject", key_of(client))
-    assert "403 forbidden" in refused
-    assert "register_table" not in refused
+    rejected = audit("--outcome", "rejected", "--subject", key_of(client))
+    assert "403 forbidden" in rejected
+    assert "register_table" not in rejected
     assert audit("--json", "--hours", "0", "--table", "nothing").splitlines()[-1] == "[]"

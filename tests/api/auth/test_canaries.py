@@ -1,4 +1,4 @@
-"""Secrets and row values that were refused, or that the gateway crashed on, are found nowhere afterwards."""
+"""Secrets and row values that were rejected, or that the gateway crashed on, are found nowhere afterwards."""
 
 import gzip
 import json
@@ -41,7 +41,7 @@ def numbered(client: Gateway, note: str, **headers: str) -> httpx.Response:
     return client.post("/v1/changes/arcion", json=[insert("t", **GOOD | {"note": note})], headers=headers)
 
 
-REFUSED: Final[dict[str, Call]] = {
+REJECTED: Final[dict[str, Call]] = {
     "key of an unknown id": lambda c, x: bearer(c, f"Bearer mg_00000000ffffffff_{x * 3}"),
     "wrong secret of the admin key": lambda c, x: bearer(c, f"Bearer {ADMIN_KEY[:20]}{x * 3}"),
     "malformed key": lambda c, x: bearer(c, f"Bearer mg_{x}"),
@@ -108,22 +108,22 @@ BREAKAGES: Final[dict[str, tuple[str, str, Call]]] = {
         "ALTER TABLE mirrorgate.away RENAME TO table_counters",
         lambda c, x: numbered(c, x),
     ),
-    "blocks are refused by a constraint": (
+    "blocks are rejected by a constraint": (
         "ALTER TABLE mirrorgate.staged_blocks ADD CONSTRAINT broken CHECK (false) NOT VALID",
         "ALTER TABLE mirrorgate.staged_blocks DROP CONSTRAINT broken",
         lambda c, x: numbered(c, x),
     ),
-    "payloads are refused by a constraint": (
+    "payloads are rejected by a constraint": (
         "ALTER TABLE mirrorgate.block_payloads ADD CONSTRAINT broken CHECK (length(payload) = 0) NOT VALID",
         "ALTER TABLE mirrorgate.block_payloads DROP CONSTRAINT broken",
         lambda c, x: numbered(c, x),
     ),
-    "receipts are refused by a constraint": (
+    "receipts are rejected by a constraint": (
         "ALTER TABLE mirrorgate.request_receipts ADD CONSTRAINT broken CHECK (false) NOT VALID",
         "ALTER TABLE mirrorgate.request_receipts DROP CONSTRAINT broken",
         lambda c, x: numbered(c, x, **{"Idempotency-Key": x}),
     ),
-    "keys are refused by a constraint": (
+    "keys are rejected by a constraint": (
         "ALTER TABLE mirrorgate.api_keys ADD CONSTRAINT broken CHECK (false) NOT VALID",
         "ALTER TABLE mirrorgate.api_keys DROP CONSTRAINT broken",
         lambda c, x: c.post("/v1/keys", json={"rights": ["read"], "tables": [x]}),
@@ -132,7 +132,7 @@ BREAKAGES: Final[dict[str, tuple[str, str, Call]]] = {
 
 
 def tokens(issuer: Issuer) -> dict[str, Callable[[str], str]]:
-    """Tokens that are refused, each for another reason, with something of their own in what they say."""
+    """Tokens that are rejected, each for another reason, with something of their own in what they say."""
     issuer.new_key("one")
     issuer.new_key("forger", publish=False)
     return {
@@ -178,7 +178,7 @@ def remains(postgres: PrivatePostgres, template_database: str) -> Iterator[Remai
         with api_process(url, ADMIN_KEY, **settings) as (process, address), Gateway.at(address, ADMIN_KEY) as client:
             client.register("t", {"id": "int64", "day": "date", "note": "string"}, ["id"]).raise_for_status()
             numbered(client, "first", **{"Idempotency-Key": "taken"}).raise_for_status()
-            for name, call in REFUSED.items():
+            for name, call in REJECTED.items():
                 remains.answers[name] = call(client, remains.canary())
             good = f"Bearer {issuer.token('one', ['sender'])}"
             wait_until(lambda: bearer(client, good).status_code == 403, within=30, what="the issuer's keys are read")
@@ -191,7 +191,7 @@ def remains(postgres: PrivatePostgres, template_database: str) -> Iterator[Remai
                 remains.answers[name] = call(client, remains.canary())
                 sql.run(engine, mend_it)
             kept = 1 + sum(answer.status_code in {401, 403} for answer in remains.answers.values())
-            wait_until(lambda: refusals(engine) == kept, within=30, what="the audit is written")
+            wait_until(lambda: rejections(engine) == kept, within=30, what="the audit is written")
             remains.written["metrics"] = client.get("/metrics").raise_for_status().text
             remains.written["the audit as it is shown"] = client.get("/v1/audit").raise_for_status().text
             remains.written["log"] = stopped(process)
@@ -203,12 +203,12 @@ def remains(postgres: PrivatePostgres, template_database: str) -> Iterator[Remai
     yield remains
 
 
-def refusals(engine: sa.Engine) -> int:
+def rejections(engine: sa.Engine) -> int:
     counted: int = sql.value(engine, "SELECT coalesce(sum(times), 0) FROM mirrorgate.audit_events WHERE code <> ''")
     return counted
 
 
-def test_every_canary_was_refused_or_crashed_on(remains: Remains) -> None:
+def test_every_canary_was_rejected_or_crashed_on(remains: Remains) -> None:
     assert len(remains.answers) >= 50
     accepted = [name for name, answer in remains.answers.items() if not answer.is_error]
     assert accepted == []

@@ -19,7 +19,7 @@ from app.staging.access.audit_writer import AccessJournal
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.api.conftest import ClientWith
 from tests.support.postgres import sql
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.waiting import wait_until
 
 TOMORROW = datetime.now(UTC) + timedelta(days=1)
@@ -123,7 +123,7 @@ def test_a_rotated_key_keeps_id_rights_tables_and_producers(gateway: Gateway, ap
     assert again.json() == first.json() | {"replayed": True}
 
 
-def test_a_secret_without_overlap_is_refused_within_the_cache_time(gateway: Gateway, api_engine: sa.Engine) -> None:
+def test_a_secret_without_overlap_is_rejected_within_the_cache_time(gateway: Gateway, api_engine: sa.Engine) -> None:
     created = create(gateway, rights=["read"])
     clock = Clock()
     authenticator = Authenticator(api_engine, None, AccessJournal(api_engine), clock=clock)
@@ -131,7 +131,7 @@ def test_a_secret_without_overlap_is_refused_within_the_cache_time(gateway: Gate
     rotated = gateway.post(f"/v1/keys/{created['id']}/rotate", json={"overlap_seconds": 0}).raise_for_status().json()
     assert rotated["former_secret_until"] is None
     clock.now += CACHE_SECONDS + 0.1
-    with refused():
+    with rejected():
         authenticator.credential(created["key"])
     assert authenticator.credential(rotated["key"]).subject == created["id"]
 
@@ -228,16 +228,16 @@ def test_a_deleted_key_works_until_its_cache_time_is_over_and_no_longer(
     clock.now += CACHE_SECONDS
     assert authenticator.credential(KEY) == READER
     clock.now += 0.1
-    with refused() as refusal:
+    with rejected() as rejection:
         authenticator.credential(KEY)
-    assert refusal.code == Code.UNAUTHENTICATED
+    assert rejection.code == Code.UNAUTHENTICATED
 
 
 def test_an_expired_key_stops_working(authenticator: Authenticator, engine: sa.Engine, clock: Clock) -> None:
     assert authenticator.credential(KEY) == READER
     sql.run(engine, "UPDATE mirrorgate.api_keys SET expires_at = now()")
     clock.now += CACHE_SECONDS + 0.1
-    with refused():
+    with rejected():
         authenticator.credential(KEY)
 
 
@@ -249,11 +249,11 @@ def test_a_remembered_key_is_not_looked_up_again_and_its_secret_is_still_checked
         authenticator.credential(KEY)
         assert len(selects) == 1
         for _ in range(10):  # a wrong secret may be a new one, but not so often
-            with refused():
+            with rejected():
                 authenticator.credential(KEY[:-1] + "y")
         assert len(selects) == 2
         clock.now += TRY_AGAIN_SECONDS
-        with refused():
+        with rejected():
             authenticator.credential(KEY[:-1] + "y")
     assert len(selects) == 3
 
@@ -264,9 +264,9 @@ def test_a_remembered_key_is_taken_without_a_question_to_the_database_and_nothin
     with sql.counted(engine, "SELECT") as selects:
         assert authenticator.remembered(KEY) is None
         assert authenticator.remembered(ADMIN_KEY) is not None
-        for refusable in (None, "mg_x", ADMIN_KEY + "x"):
-            with refused():
-                authenticator.remembered(refusable)
+        for rejectable in (None, "mg_x", ADMIN_KEY + "x"):
+            with rejected():
+                authenticator.remembered(rejectable)
     assert selects == []
     authenticator.credential(KEY)
     with sql.counted(engine, "SELECT") as selects:
@@ -283,10 +283,10 @@ def test_a_key_that_was_taken_before_is_asked_for_again_once_another_call_has_fo
     authenticator.credential(KEY)
     assert authenticator.remembered(KEY) == authenticator.remembered(KEY) == READER
     sql.run(engine, "DELETE FROM mirrorgate.api_keys")
-    with refused():
+    with rejected():
         authenticator.credential(KEY[:-1] + "y")
     assert authenticator.remembered(KEY) is None
-    with refused():
+    with rejected():
         authenticator.credential(KEY)
 
 
@@ -304,7 +304,7 @@ def test_a_key_created_after_it_was_tried_works_within_the_cache_time(
     authenticator: Authenticator, engine: sa.Engine, clock: Clock
 ) -> None:
     late = format_key("ccddeeff", SECRET)
-    with refused():
+    with rejected():
         authenticator.credential(late)
     with engine.begin() as connection:
         insert_key(connection, "ccddeeff", hash_secret(SECRET), (Right.READ,), ("*",), None)
@@ -315,6 +315,6 @@ def test_a_key_created_after_it_was_tried_works_within_the_cache_time(
 def test_the_key_of_the_settings_needs_no_database(authenticator: Authenticator, engine: sa.Engine) -> None:
     with sql.counted(engine, "SELECT") as selects:
         assert authenticator.credential(ADMIN_KEY).acting_by(Right.ADMIN)
-        with refused():
+        with rejected():
             authenticator.credential(ADMIN_KEY + "x")
     assert selects == []

@@ -23,7 +23,7 @@ from app.settings import Settings
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.support.http.issuer import AUDIENCE, DISCOVERY, KEYS, Issuer, issuing
 from tests.support.http.server import served
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.waiting import wait_until
 
 RIGHTS = {
@@ -89,7 +89,7 @@ def test_the_audit_names_the_holder_of_a_token(issuer: Issuer, address: str) -> 
             events = operator.get("/v1/audit").json()["events"]
             return {event["subject"] for event in events} & {"oidc:an-operator", "oidc:a-stranger"}
 
-        wait_until(lambda: len(subjects()) == 2, within=30, what="act and refusal are in the audit")
+        wait_until(lambda: len(subjects()) == 2, within=30, what="act and rejection are in the audit")
 
 
 def test_keys_go_on_beside_tokens_and_without_an_issuer_a_token_is_no_key(
@@ -208,14 +208,14 @@ BAD_TOKENS: dict[str, tuple[str, Callable[[Issuer], str]]] = {
 
 
 @pytest.mark.parametrize("bad", BAD_TOKENS)
-def test_any_other_token_is_refused_without_being_repeated(issuer: Issuer, verifier: OidcVerifier, bad: str) -> None:
+def test_any_other_token_is_rejected_without_being_repeated(issuer: Issuer, verifier: OidcVerifier, bad: str) -> None:
     reason, make = BAD_TOKENS[bad]
     token = make(issuer)
-    with refused() as refusal:
+    with rejected() as rejection:
         verifier.credential(token)
-    assert refusal.code is Code.UNAUTHENTICATED
-    assert reason in refusal.detail
-    assert not [part for part in token.split(".") if len(part) > 4 and part in refusal.text]
+    assert rejection.code is Code.UNAUTHENTICATED
+    assert reason in rejection.detail
+    assert not [part for part in token.split(".") if len(part) > 4 and part in rejection.text]
 
 
 def test_clocks_may_differ_a_little(issuer: Issuer, verifier: OidcVerifier) -> None:
@@ -247,7 +247,7 @@ def test_a_new_key_is_asked_for_at_most_once_a_minute(issuer: Issuer, verifier: 
     issuer.new_key("two")
     clock.now += RETRY_SECONDS - 1
     for _ in range(3):
-        with refused():
+        with rejected():
             verifier.credential(issuer.token("two", []))
     assert issuer.asked[KEYS] == 1
     clock.now += 1
@@ -264,7 +264,7 @@ def test_a_key_that_the_issuer_has_withdrawn_stops_working_when_keys_are_read_ag
     issuer.keys.clear()
     issuer.new_key("two")
     clock.now += KEYS_SECONDS
-    with refused():
+    with rejected():
         verifier.credential(token)
 
 
@@ -359,9 +359,9 @@ def test_only_public_keys_for_signatures_are_taken(issuer: Issuer, verifier: Oid
     ],
 )
 def test_settings_that_do_not_go_together_keep_the_api_from_starting(given: dict[str, Any]) -> None:
-    with pytest.raises(Misconfigured) as refusal:
+    with pytest.raises(Misconfigured) as rejection:
         token_verifier(Settings.model_validate(given))
-    assert refusal.value.code is Code.BAD_SETTING
+    assert rejection.value.code is Code.BAD_SETTING
 
 
 @pytest.mark.parametrize(
@@ -376,7 +376,7 @@ def test_settings_that_do_not_go_together_keep_the_api_from_starting(given: dict
         '{"a": {"rights": ["read"], "tables": ["*"], "more": 1}}',
     ],
 )
-def test_a_mapping_that_makes_no_sense_is_refused(rights: str) -> None:
+def test_a_mapping_that_makes_no_sense_is_rejected(rights: str) -> None:
     with pytest.raises(ValidationError):
         Settings.model_validate({"oidc_rights": rights})
 
@@ -385,6 +385,6 @@ def test_the_mapping_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("MIRRORGATE_OIDC_RIGHTS", json.dumps(RIGHTS))
     assert Settings.from_environment(port=1).oidc_rights["sales.owner"].tables == ["sales.*"]
     monkeypatch.setenv("MIRRORGATE_OIDC_RIGHTS", "{")
-    with pytest.raises(Misconfigured) as refusal:
+    with pytest.raises(Misconfigured) as rejection:
         Settings.from_environment()
-    assert "MIRRORGATE_OIDC_RIGHTS" in refusal.value.detail
+    assert "MIRRORGATE_OIDC_RIGHTS" in rejection.value.detail

@@ -43,17 +43,17 @@ def test_a_key_may_send_no_more_requests_than_its_limit(gateway: Gateway, limite
     assert first.status_code == 202
     assert first.headers["ratelimit-policy"] == '"requests";q=1;qu="request";w=1000'
     assert first.headers["ratelimit"].startswith('"requests";r=0;t=')
-    for refused in (client.arcion(insert("t", id="2")), client.get("/v1/tables")):
-        details = problem(refused, 429, "rate_limited")
+    for rejected in (client.arcion(insert("t", id="2")), client.get("/v1/tables")):
+        details = problem(rejected, 429, "rate_limited")
         assert details["detail"] == "the key is limited to 0.001 requests a second"
-        assert 990 <= int(refused.headers["retry-after"]) <= 1_000
-        assert "ratelimit" in refused.headers
+        assert 990 <= int(rejected.headers["retry-after"]) <= 1_000
+        assert "ratelimit" in rejected.headers
     assert gateway.status("t")["staged"]["rows"] == 1
     assert "ratelimit" not in gateway.get("/v1/tables").headers
 
 
 @pytest.mark.parametrize("rate", [0, -1, 0.0009, 5e-324])
-def test_a_rate_of_less_than_a_request_in_a_thousand_seconds_is_refused(gateway: Gateway, rate: float) -> None:
+def test_a_rate_of_less_than_a_request_in_a_thousand_seconds_is_rejected(gateway: Gateway, rate: float) -> None:
     wanted = {"rights": ["read"], "requests_per_second": rate}
     problem(gateway.post("/v1/keys", json=wanted), 400, "bad_request")
 
@@ -101,7 +101,7 @@ def test_a_limit_changes_and_is_listed(gateway: Gateway, limited: Any, api_addre
         {"rights": ["admin"]},
     ],
 )
-def test_a_limit_that_makes_no_sense_is_refused(gateway: Gateway, limited: Any, wanted: dict[str, Any]) -> None:
+def test_a_limit_that_makes_no_sense_is_rejected(gateway: Gateway, limited: Any, wanted: dict[str, Any]) -> None:
     _, key_id = limited()
     problem(gateway.patch(f"/v1/keys/{key_id}", json=wanted), 400, "bad_request")
 
@@ -141,7 +141,7 @@ def test_the_settings_limit_keys_without_a_limit_of_their_own() -> None:
     limiter.admit(own, None, facts)
 
 
-def test_a_refused_request_counts_towards_nothing() -> None:
+def test_a_rejected_request_counts_towards_nothing() -> None:
     now = 0.0
     meter = KeyMeter(RateLimits(1.0, 100.0), lambda: now)
     meter.admit(10)

@@ -212,8 +212,8 @@ def test_a_table_outside_a_keys_patterns_is_answered_as_one_that_does_not_exist(
 
 
 @pytest.mark.parametrize("operation", [name for name, rule in RULES.items() if rule.right is not None])
-def test_a_refused_call_changes_nothing(callers: Callers, api_engine: sa.Engine, operation: str) -> None:
-    """Refusals themselves, which the audit counts, aside."""
+def test_a_rejected_call_changes_nothing(callers: Callers, api_engine: sa.Engine, operation: str) -> None:
+    """Rejections themselves, which the audit counts, aside."""
     looks = "SELECT (SELECT count(*) FROM mirrorgate.api_keys), (SELECT count(*) FROM mirrorgate.table_events)"
     looks += (
         ", (SELECT jsonb_agg(t) FROM mirrorgate.tables t), (SELECT sum(last_sequence) FROM mirrorgate.table_counters)"

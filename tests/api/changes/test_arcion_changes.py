@@ -40,7 +40,7 @@ def test_each_documented_sample_that_is_whole_gets_a_receipt(gateway_with_tables
     ]
 
 
-def test_the_documented_partial_update_is_refused_because_it_would_erase_a_column(
+def test_the_documented_partial_update_is_rejected_because_it_would_erase_a_column(
     gateway_with_tables: Gateway, samples: Path
 ) -> None:
     response = gateway_with_tables.post("/v1/changes/arcion", content=body(samples, "realtime_update"))
@@ -65,7 +65,7 @@ def test_one_request_over_two_tables_gets_a_receipt_for_each(gateway_with_tables
     assert receipts == [(REGION, 1, 2), (NATION, 1, 2)]
 
 
-def test_a_refused_message_keeps_every_other_one_of_its_request_out(
+def test_a_rejected_message_keeps_every_other_one_of_its_request_out(
     gateway_with_tables: Gateway, samples: Path
 ) -> None:
     names = ("realtime_insert", "snapshot_insert", "realtime_update")
@@ -157,7 +157,7 @@ def test_the_table_may_be_named_in_the_request_too(gateway_with_tables: Gateway,
     assert response.status_code == 202
 
 
-def test_a_message_for_another_table_than_the_request_names_is_refused(
+def test_a_message_for_another_table_than_the_request_names_is_rejected(
     gateway_with_tables: Gateway, samples: Path
 ) -> None:
     content = body(samples, "snapshot_insert", "realtime_insert")
@@ -183,7 +183,7 @@ def test_a_message_of_the_old_shape_is_taken_after_a_column_was_added(gateway: G
     assert receipt["sequence"] == 2
 
 
-def test_a_table_that_is_being_dropped_refuses_changes_until_it_is_active_again(
+def test_a_table_that_is_being_dropped_rejects_changes_until_it_is_active_again(
     gateway: Gateway, api_engine: sa.Engine
 ) -> None:
     gateway.register("t", {"id": "int64"}, ["id"])

@@ -53,13 +53,13 @@ def test_a_load_is_for_a_registered_table(gateway: Gateway) -> None:
     problem(load(gateway), 404, "unknown_table")
 
 
-def test_what_is_no_stream_is_refused_with_what_to_change(gateway: Gateway) -> None:
+def test_what_is_no_stream_is_rejected_with_what_to_change(gateway: Gateway) -> None:
     gateway.register("sales.orders", COLUMNS, ["id"])
     problem(gateway.post("/v1/changes/arrow?table=sales.orders", json=[]), 415, "unsupported_media_type")
     problem(posted(gateway, "?table=sales.orders", b"x"), 400, "malformed_arrow")
     problem(posted(gateway, "", b"x"), 400, "bad_request")
-    refused = problem(load(gateway, pa.table({"id": ["1"], "name": ["a"]})), 409, "schema_mismatch")
-    assert refused["errors"][0]["column"] == "id"
+    rejected = problem(load(gateway, pa.table({"id": ["1"], "name": ["a"]})), 409, "schema_mismatch")
+    assert rejected["errors"][0]["column"] == "id"
 
 
 def test_partial_updates_are_completed_from_loaded_rows(gateway: Gateway) -> None:
@@ -87,9 +87,9 @@ def test_a_column_of_nothing_lands_as_null_where_it_may(gateway: Gateway) -> Non
     problem(load(gateway, pa.table({"id": pa.nulls(2)})), 422, "null_key")
 
 
-def test_rows_whose_absent_columns_would_fill_the_memory_are_refused(gateway: Gateway) -> None:
+def test_rows_whose_absent_columns_would_fill_the_memory_are_rejected(gateway: Gateway) -> None:
     gateway.register("sales.wide", {"id": "int64", **{f"c{number}": "int64" for number in range(100)}}, ["id"])
     narrow = pa.table({"id": pa.array(range(1_000))})
-    refused = problem(load(gateway, narrow, "sales.wide"), 413, "body_too_large")
-    assert "rows" in refused["detail"]
+    rejected = problem(load(gateway, narrow, "sales.wide"), 413, "body_too_large")
+    assert "rows" in rejected["detail"]
     assert load(gateway, narrow.slice(0, 100), "sales.wide").status_code == 202

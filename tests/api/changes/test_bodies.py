@@ -41,7 +41,7 @@ def test_json_content_types_are_read(orders: Gateway, content_type: str | None) 
         *("application/json; charset=iso-8859-1", 'application/json;x=1; Charset="UTF-16"', "text/csv;charset=latin1"),
     ],
 )
-def test_another_content_type_is_refused(orders: Gateway, content_type: str) -> None:
+def test_another_content_type_is_rejected(orders: Gateway, content_type: str) -> None:
     response = orders.post(PATH, content=BODY, headers={"Content-Type": content_type})
     problem(response, 415, "unsupported_media_type")
 
@@ -92,7 +92,7 @@ def test_a_compressed_body_is_read(orders: Gateway, encoding: str, content: byte
         "gzip for zstd",
     ],
 )
-def test_a_body_that_is_not_whole_in_its_encoding_is_refused(orders: Gateway, encoding: str, content: bytes) -> None:
+def test_a_body_that_is_not_whole_in_its_encoding_is_rejected(orders: Gateway, encoding: str, content: bytes) -> None:
     problem(orders.post(PATH, content=content, headers={"Content-Encoding": encoding}), 400, "bad_encoding")
     assert orders.status("t")["last_sequence"] == 0
 
@@ -110,7 +110,7 @@ def test_lines_cut_off_by_a_broken_transfer_are_never_taken_for_the_whole(
 
 
 @pytest.mark.parametrize("encoding", ["br", "deflate", "gzip, gzip", "x-gzip", "gzip;q=1"])
-def test_another_encoding_is_refused(orders: Gateway, encoding: str) -> None:
+def test_another_encoding_is_rejected(orders: Gateway, encoding: str) -> None:
     response = orders.post(PATH, content=BODY, headers={"Content-Encoding": encoding})
     problem(response, 415, "unsupported_encoding")
 
@@ -134,7 +134,7 @@ def chunks(content: bytes) -> Iterator[bytes]:
     ],
     ids=["plain", "chunked", "gzip", "gzip bomb", "zstd", "zstd bomb", "many members"],
 )
-def test_a_body_beyond_the_limit_is_refused(orders: Gateway, encoding: str, content: Any) -> None:
+def test_a_body_beyond_the_limit_is_rejected(orders: Gateway, encoding: str, content: Any) -> None:
     sent = chunks(b" " * (MAX_BODY_BYTES + 1)) if content is chunks else content
     problem(orders.post(PATH, content=sent, headers={"Content-Encoding": encoding}), 413, "body_too_large")
 
@@ -162,7 +162,7 @@ def test_a_large_body_is_not_read_for_a_caller_without_a_key(anonymous: Gateway)
         ("arcion", "text/csv", {"override": "true", "table": "t", "mode": "snapshot", "columns": "id"}),
     ],
 )
-def test_a_parameter_that_does_nothing_here_is_refused(
+def test_a_parameter_that_does_nothing_here_is_rejected(
     gateway: Gateway, path: str, type_: str, parameters: dict[str, str]
 ) -> None:
     gateway.register("t", {"id": "int64"}, ["id"])

@@ -60,14 +60,14 @@ def test_an_answer_counts_the_messages_that_are_kept_and_so_do_status_and_metric
 
 
 def test_without_the_parameter_a_request_is_all_or_nothing(table: Gateway) -> None:
-    for parameters in ({}, {"on_reject": "refuse"}):
+    for parameters in ({}, {"on_reject": "reject"}, {"on_reject": "refuse"}):
         problem(table.arcion(insert("t", id="1"), bad(), **parameters), 422, "bad_value")
     status = table.status("t")
     assert (status["accepted"]["rows"], status["dead_letters"]) == (0, {"waiting": 0, "oldest_seconds": 0})
 
 
 @pytest.mark.parametrize("parameters", [{"on_reject": "drop"}, KEEP | {"dry_run": "true"}])
-def test_what_cannot_be_asked_for_is_refused(table: Gateway, parameters: dict[str, str]) -> None:
+def test_what_cannot_be_asked_for_is_rejected(table: Gateway, parameters: dict[str, str]) -> None:
     problem(table.arcion(bad(), **parameters), 400, "bad_request")
 
 
@@ -116,8 +116,8 @@ def test_a_message_is_downloaded_as_it_was_written_in_the_type_it_has(table: Gat
 def test_a_letter_is_replayed_with_a_corrected_message_and_then_settled(table: Gateway) -> None:
     [letter_id] = left(table)
     replay = f"{LETTERS}/{letter_id}/replay"
-    refused = problem(table.post(replay), 422, "bad_value")
-    assert refused["errors"][0]["pointer"] == "/after/n"
+    rejected = problem(table.post(replay), 422, "bad_value")
+    assert rejected["errors"][0]["pointer"] == "/after/n"
     response = table.post(replay, json=insert("t", id="2", n="7"))
     receipt = {"table": "t", "generation": 1, "sequence": 1, "changes": 1, "rows": 1}
     assert (response.status_code, response.json()) == (202, {"id": letter_id, "receipt": receipt})
@@ -132,7 +132,7 @@ def test_all_that_wait_are_replayed_by_one_call(table: Gateway) -> None:
     left(table, insert("t", id="1", new="x"), bad(), insert("t", id="3", new="y"))
     table.put("/v1/tables/t", json={"options": {"new_columns": "add_as_string"}}).raise_for_status()
     done = table.post(f"{LETTERS}/replay")
-    assert (done.status_code, done.json()) == (202, {"replayed": 2, "refused": 1, "next_after": None})
+    assert (done.status_code, done.json()) == (202, {"replayed": 2, "rejected": 1, "next_after": None})
     assert table.status("t")["accepted"]["rows"] == 2
     assert metric(table, "mirrorgate_replayed_dead_letters_total ") == before + 2
 
@@ -237,10 +237,10 @@ def test_the_command_line_lists_shows_replays_and_discards(table: Gateway, tmp_p
     corrected = tmp_path / "corrected.json"
     corrected.write_text(json.dumps(insert("t", id="1", n="1")))
     assert run("replay", str(first), "--file", str(corrected)) == (0, b"t: dead letter %d is batch 1\n" % first)
-    assert run("replay") == (1, b"t: 0 replayed, 2 refused again\n")
+    assert run("replay") == (1, b"t: 0 replayed, 2 rejected again\n")
     assert run("discard", str(second)) == (0, b"t: 1 discarded\n")
     assert run("discard", "--through", str(third), "--generation", "1") == (0, b"t: 1 discarded\n")
-    assert run("replay") == (0, b"t: 0 replayed, 0 refused again\n")
+    assert run("replay") == (0, b"t: 0 replayed, 0 rejected again\n")
     assert table.status("t")["dead_letters"]["waiting"] == 0
 
 
@@ -248,5 +248,5 @@ def test_the_command_line_lists_shows_replays_and_discards(table: Gateway, tmp_p
     "arguments", [("replay", "--file", "/dev/null"), ("discard",), ("discard", "1", "--through", "2"),
                   ("discard", "--through", "2")]
 )  # fmt: skip
-def test_the_command_line_refuses_what_it_cannot_mean(table: Gateway, arguments: tuple[str, ...]) -> None:
+def test_the_command_line_rejects_what_it_cannot_mean(table: Gateway, arguments: tuple[str, ...]) -> None:
     assert CommandLine(table)(*arguments)[0] == 2

@@ -8,7 +8,7 @@ import zstandard
 
 from app.api.middleware.decompression import MAX_MEMBERS, decompress
 from app.errors import Code
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 
 SKIPPABLE = b"\x50\x2a\x4d\x18" + bytes(4)
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress}
@@ -23,12 +23,12 @@ def expanded(body: bytes, encoding: str) -> bytes:
     [*((name, of(b"")) for name, of in COMPRESS.items()), ("zstd", SKIPPABLE)],
     ids=["gzip", "zstd", "zstd skippable"],
 )
-def test_a_body_of_many_empty_frames_is_refused(encoding: str, empty: bytes) -> None:
+def test_a_body_of_many_empty_frames_is_rejected(encoding: str, empty: bytes) -> None:
     end = COMPRESS[encoding](b"x")
-    with refused() as refusal:
+    with rejected() as rejection:
         expanded(empty * MAX_MEMBERS + end, encoding)
-    assert refusal.code is Code.BAD_ENCODING
-    assert "frames" in refusal.detail
+    assert rejection.code is Code.BAD_ENCODING
+    assert "frames" in rejection.detail
     assert expanded(empty * (MAX_MEMBERS - 1) + end, encoding) == b"x"
 
 

@@ -1,4 +1,4 @@
-"""Completing partial updates over HTTP: messages of both formats, refusals, dry runs, the option on and off."""
+"""Completing partial updates over HTTP: messages of both formats, rejections, dry runs, the option on and off."""
 
 import json
 from pathlib import Path
@@ -106,7 +106,7 @@ def test_the_count_of_a_table_that_keeps_none_is_zero_and_of_an_unknown_table_40
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_an_update_of_an_unknown_row_is_refused_with_pointer_and_columns(gateway: Gateway, dry_run: bool) -> None:
+def test_an_update_of_an_unknown_row_is_rejected_with_pointer_and_columns(gateway: Gateway, dry_run: bool) -> None:
     register(gateway)
     known = insert(REGION, r_regionkey="1", r_name="x", r_comment="y")
     response = gateway.arcion(known, region_update("2", r_name="z"), region_update("3", "4"), dry_run=dry_run)

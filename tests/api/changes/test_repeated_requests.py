@@ -45,7 +45,7 @@ def test_a_key_in_quotes_is_the_same_and_so_is_a_compressed_body(table: Gateway)
 
 
 @pytest.mark.parametrize("difference", ["body", "query"])
-def test_a_key_for_another_request_is_refused(table: Gateway, difference: str) -> None:
+def test_a_key_for_another_request_is_rejected(table: Gateway, difference: str) -> None:
     key = {"Idempotency-Key": "k"}
     post(table, 1, headers=key).raise_for_status()
     other = post(table, 2, headers=key) if difference == "body" else post(table, 1, headers=key, params={"table": "t"})
@@ -60,10 +60,10 @@ def test_a_repeated_request_is_answered_although_its_table_is_gone(table: Gatewa
     assert post(table, 1, headers=key).json()["receipts"] == first.json()["receipts"]
 
 
-def test_a_refused_request_may_be_repeated_mended_under_the_same_key(table: Gateway) -> None:
+def test_a_rejected_request_may_be_repeated_mended_under_the_same_key(table: Gateway) -> None:
     key = {"Idempotency-Key": "k", "Content-Type": "application/json"}
-    refused = table.post(ARCION, json=[insert("t", id="no number")], headers=key)
-    problem(refused, 422, "bad_value")
+    rejected = table.post(ARCION, json=[insert("t", id="no number")], headers=key)
+    problem(rejected, 422, "bad_value")
     assert post(table, 1, headers=key).status_code == 202
 
 
@@ -103,6 +103,6 @@ def test_a_producer_belongs_to_the_key_that_it_sends_with(table: Gateway, client
         {"Idempotency-Key": "k" * 256},
     ],
 )
-def test_headers_that_name_nothing_sure_are_refused(table: Gateway, headers: dict[str, str]) -> None:
+def test_headers_that_name_nothing_sure_are_rejected(table: Gateway, headers: dict[str, str]) -> None:
     problem(post(table, 1, headers=headers), 400, "bad_request")
     assert table.status("t")["last_sequence"] == 0

@@ -77,7 +77,7 @@ def test_data_without_metadata_asks_for_it(gateway: Gateway, samples: Path) -> N
     problem(gateway.replicate(message(samples, "dt_insert")), 409, "schema_unknown")
 
 
-def test_parts_of_a_request_that_name_different_tables_are_refused(gateway: Gateway, samples: Path) -> None:
+def test_parts_of_a_request_that_name_different_tables_are_rejected(gateway: Gateway, samples: Path) -> None:
     gateway.replicate(message(samples, "md_employees"))
     problem(gateway.replicate(message(samples, "dt_insert"), table="other"), 422, "table_mismatch")
     problem(gateway.replicate(message(samples, "dt_insert", table="OTHER")), 422, "table_mismatch")
@@ -111,7 +111,7 @@ def test_metadata_that_changes_a_type_is_a_conflict(gateway: Gateway, samples: P
     problem(gateway.replicate(other), 409, "incompatible_schema")
 
 
-def test_metadata_stays_registered_when_the_data_of_its_request_is_refused(gateway: Gateway, samples: Path) -> None:
+def test_metadata_stays_registered_when_the_data_of_its_request_is_rejected(gateway: Gateway, samples: Path) -> None:
     bad = message(samples, "dt_insert")
     bad["message"]["data"]["SALARY"] = "1.001"
     details = problem(gateway.replicate(message(samples, "md_employees"), bad), 422, "bad_value")

@@ -1,4 +1,4 @@
-"""`mirrorgate send` against the real API: files larger than a request, refusals and how to go on after them."""
+"""`mirrorgate send` against the real API: files larger than a request, rejections and how to go on after them."""
 
 import csv
 import io
@@ -96,7 +96,7 @@ def test_a_request_whose_answer_is_lost_lands_once(
     assert staged(api_engine, "t") == [(key, "x" * 50) for key in range(25)]
 
 
-def test_a_refusal_names_the_message_in_the_file_and_the_rest_can_be_sent_after_a_mend(
+def test_a_rejection_names_the_message_in_the_file_and_the_rest_can_be_sent_after_a_mend(
     gateway: Gateway, api_engine: sa.Engine, send: Send
 ) -> None:
     gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
@@ -120,7 +120,7 @@ def test_a_refusal_names_the_message_in_the_file_and_the_rest_can_be_sent_after_
     assert staged(api_engine, "t") == [(key, "x" * 50) for key in range(25)]
 
 
-def test_a_refused_csv_record_is_named_by_its_line_in_the_file(gateway: Gateway, send: Send) -> None:
+def test_a_rejected_csv_record_is_named_by_its_line_in_the_file(gateway: Gateway, send: Send) -> None:
     gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
     records = [b'%d,"a\nb"\n' % key for key in range(20)]
     records[15] = b'x,"a\nb"\n'

@@ -113,7 +113,7 @@ def test_files_can_come_in_the_order_of_their_times(drain: Drain, folder: Path, 
     assert keys(api_engine) == list(range(4))
 
 
-def test_a_refused_file_stops_it_until_it_is_mended_or_moved_away(
+def test_a_rejected_file_stops_it_until_it_is_mended_or_moved_away(
     drain: Drain, folder: Path, api_engine: sa.Engine
 ) -> None:
     write(folder, "a", 0)
@@ -143,7 +143,7 @@ def test_a_file_that_changes_after_it_was_sent_stops_it(drain: Drain, folder: Pa
     assert keys(api_engine) == [0, 1]
 
 
-def test_a_file_that_is_cut_off_is_refused_after_what_it_holds(
+def test_a_file_that_is_cut_off_is_rejected_after_what_it_holds(
     drain: Drain, folder: Path, api_engine: sa.Engine
 ) -> None:
     whole = gzip.compress(b"\n".join(lines(2_000)))
@@ -190,7 +190,7 @@ def test_it_goes_on_with_what_comes_until_it_is_ended(
         (["--follow", "nowhere", "--producer", "p"], "does not exist"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(
+def test_options_that_do_not_fit_are_rejected(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
     ended = Terminal("http://127.0.0.1:9", monkeypatch, capsys).run("send", *arguments, "--format", "arcion")

@@ -123,7 +123,7 @@ def test_a_file_is_sent_once_and_the_next_one_goes_on_with_the_numbers(
     assert keys(api_engine) == list(range(10))
 
 
-def test_after_a_refusal_the_mended_file_goes_on(terminal: Terminal, api_engine: sa.Engine) -> None:
+def test_after_a_rejection_the_mended_file_goes_on(terminal: Terminal, api_engine: sa.Engine) -> None:
     Path("a").write_bytes(b"\n".join(lines(9, _5="x")))
     ended = send(terminal, "a", "--batch", 2)
     assert ended.status == 1
@@ -133,7 +133,7 @@ def test_after_a_refusal_the_mended_file_goes_on(terminal: Terminal, api_engine:
     assert keys(api_engine) == list(range(9))
 
 
-def test_another_content_under_a_number_that_is_durable_is_refused(
+def test_another_content_under_a_number_that_is_durable_is_rejected(
     terminal: Terminal, api_engine: sa.Engine, bomb: Bomb
 ) -> None:
     Path("a").write_bytes(b"\n".join(lines(9)))
@@ -149,7 +149,7 @@ def test_another_content_under_a_number_that_is_durable_is_refused(
     assert keys(api_engine) == before == list(range(4))
 
 
-def test_a_file_that_changed_after_it_was_sent_is_refused(terminal: Terminal) -> None:
+def test_a_file_that_changed_after_it_was_sent_is_rejected(terminal: Terminal) -> None:
     Path("a").write_bytes(b"\n".join(lines(2)))
     assert send(terminal, "a").status == 0
     Path("a").write_bytes(b"\n".join(lines(3)))

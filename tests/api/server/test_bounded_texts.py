@@ -1,4 +1,4 @@
-"""Texts of a request that reach an index of Postgres are bounded, and the refusal says which and how."""
+"""Texts of a request that reach an index of Postgres are bounded, and the rejection says which and how."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,7 @@ def metadata(samples: Path) -> Any:
     return json.loads((samples / "replicate" / "md_employees.json").read_bytes())
 
 
-def test_a_schema_id_beyond_its_bound_is_refused_with_its_place(gateway: Gateway, samples: Path) -> None:
+def test_a_schema_id_beyond_its_bound_is_rejected_with_its_place(gateway: Gateway, samples: Path) -> None:
     message = metadata(samples)
     message["message"]["schemaId"] = LONG
     [error] = problem(gateway.replicate(message), 422, "unstorable")["errors"]
@@ -24,7 +24,7 @@ def test_a_schema_id_beyond_its_bound_is_refused_with_its_place(gateway: Gateway
 
 
 @pytest.mark.parametrize("name", ["server", "task"])
-def test_a_task_beyond_its_bound_is_refused_with_its_place(gateway: Gateway, samples: Path, name: str) -> None:
+def test_a_task_beyond_its_bound_is_rejected_with_its_place(gateway: Gateway, samples: Path, name: str) -> None:
     message = metadata(samples)
     message["message"]["lineage"][name] = LONG
     [error] = problem(gateway.replicate(message), 422, "unstorable")["errors"]
@@ -32,7 +32,7 @@ def test_a_task_beyond_its_bound_is_refused_with_its_place(gateway: Gateway, sam
     assert "255" in error["detail"]
 
 
-def test_a_catalog_beyond_its_bound_is_refused(gateway: Gateway) -> None:
+def test_a_catalog_beyond_its_bound_is_rejected(gateway: Gateway) -> None:
     gateway.register("sales.orders", {"id": "int64"}).raise_for_status()
     message = insert("sales.orders", id="1")
     message["tableName"]["namespace"]["catalog"] = LONG
@@ -40,13 +40,13 @@ def test_a_catalog_beyond_its_bound_is_refused(gateway: Gateway) -> None:
     assert "255" in error["detail"]
 
 
-def test_a_source_name_beyond_its_bound_is_refused(gateway: Gateway) -> None:
+def test_a_source_name_beyond_its_bound_is_rejected(gateway: Gateway) -> None:
     body = {"columns": [{"name": "id", "type": "int64"}], "options": {"sources": [f"{LONG}.sales.orders"]}}
     assert gateway.put("/v1/tables/t", json=body).status_code == 422
 
 
 @pytest.mark.parametrize("header", ["Idempotency-Key", "Mirrorgate-Producer"])
-def test_a_name_of_a_request_beyond_its_bound_is_refused(gateway: Gateway, header: str) -> None:
+def test_a_name_of_a_request_beyond_its_bound_is_rejected(gateway: Gateway, header: str) -> None:
     gateway.register("t", {"id": "int64"}).raise_for_status()
     headers = {header: "k" * 256}
     if header == "Mirrorgate-Producer":

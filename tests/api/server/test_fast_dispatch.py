@@ -19,7 +19,7 @@ ISSUE = {"type": "bool_parsing", "loc": ("query", "dry_run"), "msg": "not a bool
 
 OUTCOMES: dict[str, Exception | Response] = {
     "an answer": Response(b"{}", 202, {"X-Own": "1"}, "application/json"),
-    "a refusal": RejectedInput.of((Problem(Code.BAD_VALUE, "wrong", 3, "/after/a", "a"),)),
+    "a rejection": RejectedInput.of((Problem(Code.BAD_VALUE, "wrong", 3, "/after/a", "a"),)),
     "a state": TemporarilyUnavailable(Code.TABLE_BUSY, "busy", retry_after=7),
     "a fault": MirrorgateError(Code.INTERNAL, "a fault"),
     "a parameter": RequestValidationError([ISSUE]),

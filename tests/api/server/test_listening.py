@@ -56,10 +56,10 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_listening_in_public_needs_tls_or_a_proxy_that_is_said_to_be_there(
     database_url: str, files: Files, host: str
 ) -> None:
-    with pytest.raises(Misconfigured) as refusal:
+    with pytest.raises(Misconfigured) as rejection:
         start_check(database_url, host=host)
-    assert refusal.value.code is Code.PUBLIC_WITHOUT_TLS
-    assert "MIRRORGATE_BEHIND_TLS_PROXY" in refusal.value.remedy
+    assert rejection.value.code is Code.PUBLIC_WITHOUT_TLS
+    assert "MIRRORGATE_BEHIND_TLS_PROXY" in rejection.value.remedy
     start_check(database_url, host=host, behind_tls_proxy=True)
     start_check(database_url, host=host, tls_certificate_file=files[0], tls_key_file=files[1])
 
@@ -72,12 +72,12 @@ def test_listening_on_this_machine_alone_needs_neither(database_url: str, host: 
 @pytest.mark.parametrize("behind_tls_proxy", [False, True])
 def test_in_public_there_must_be_a_key(database_url: str, files: Files, behind_tls_proxy: bool) -> None:
     tls = {} if behind_tls_proxy else {"tls_certificate_file": files[0], "tls_key_file": files[1]}
-    with pytest.raises(Misconfigured) as refusal:
+    with pytest.raises(Misconfigured) as rejection:
         start_check(database_url, host="0.0.0.0", admin_key=None, behind_tls_proxy=behind_tls_proxy, **tls)
-    assert refusal.value.code is Code.PUBLIC_WITHOUT_KEY
+    assert rejection.value.code is Code.PUBLIC_WITHOUT_KEY
 
 
-def test_a_certificate_and_key_that_do_not_go_together_are_refused(
+def test_a_certificate_and_key_that_do_not_go_together_are_rejected(
     database_url: str, files: Files, tmp_path: Path
 ) -> None:
     own, key = files
@@ -89,10 +89,10 @@ def test_a_certificate_and_key_that_do_not_go_together_are_refused(
         {"tls_certificate_file": key, "tls_key_file": own},
         {"tls_certificate_file": own, "tls_key_file": tmp_path / "nothing"},
     ):
-        with pytest.raises(Misconfigured) as refusal:
+        with pytest.raises(Misconfigured) as rejection:
             start_check(database_url, **given)
-        assert refusal.value.code is Code.BAD_SETTING
-        assert "MIRRORGATE_TLS_KEY_FILE" in refusal.value.detail + refusal.value.remedy
+        assert rejection.value.code is Code.BAD_SETTING
+        assert "MIRRORGATE_TLS_KEY_FILE" in rejection.value.detail + rejection.value.remedy
 
 
 @pytest.fixture

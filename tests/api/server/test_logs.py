@@ -41,8 +41,8 @@ def raw_answer(address: str, content: bytes) -> str:
         return b"".join(iter(lambda: connection.recv(65_536), b"")).decode()
 
 
-def refusals(client: Gateway) -> Iterator[httpx.Response]:
-    """Requests that are refused, each at another place."""
+def rejections(client: Gateway) -> Iterator[httpx.Response]:
+    """Requests that are rejected, each at another place."""
     yield client.arcion(insert("t", id="one", day="null"))
     yield client.put("/v1/tables/t", json={"columns": 7})
     yield client.get("/v1/tables", headers={"Authorization": "Bearer mg_x"})
@@ -56,11 +56,11 @@ def conversation(postgres: PrivatePostgres, template_database: str) -> Iterator[
         with Gateway.at(address, ADMIN_KEY) as client:
             client.register("t", {"id": "int64", "day": "date"}, ["id"])
             answers = [client.arcion(insert("t", id="1", day="2024-02-29"))]
-            answers += refusals(client)
+            answers += rejections(client)
             answers.append(client.get("/v1/tables/t", headers={"X-Request-Id": "my-request"}))
-            refused = raw_answer(address, b"this is no HTTP\r\n\r\n")
+            rejected = raw_answer(address, b"this is no HTTP\r\n\r\n")
         output = stopped(process)
-    yield Conversation(answers, refused, [json.loads(line) for line in output.splitlines()])
+    yield Conversation(answers, rejected, [json.loads(line) for line in output.splitlines()])
 
 
 def test_every_request_but_health_checks_is_one_line_with_its_id(conversation: Conversation) -> None:
@@ -72,7 +72,7 @@ def test_every_request_but_health_checks_is_one_line_with_its_id(conversation: C
     assert lines["my-request"]["route"] == "/v1/tables/{table}"
 
 
-def test_a_line_says_what_was_refused_about_which_table_for_whom(conversation: Conversation) -> None:
+def test_a_line_says_what_was_rejected_about_which_table_for_whom(conversation: Conversation) -> None:
     lines = {line["request_id"]: line for line in conversation.log if line["event"] == "request"}
     accepted, bad_value, bad_body, bad_key, nothing = (
         lines[answer.headers["x-request-id"]] for answer in conversation.answers[:5]

@@ -1,4 +1,4 @@
-"""Every refusal is problem details: also the framework's, the server's, and those of a crash."""
+"""Every rejection is problem details: also the framework's, the server's, and those of a crash."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ def test_a_path_that_is_not_there_is_not_found_and_never_redirected(gateway: Gat
         ("POST", "/openapi.json", "GET, HEAD"),
     ],
 )
-def test_another_method_is_refused_with_all_that_the_path_has(
+def test_another_method_is_rejected_with_all_that_the_path_has(
     gateway: Gateway, method: str, path: str, allowed: str
 ) -> None:
     response = gateway.request(method, path)
@@ -41,7 +41,7 @@ def test_another_method_is_refused_with_all_that_the_path_has(
     assert response.headers["allow"] == allowed
 
 
-def test_a_head_is_refused_without_a_body_like_any_method_that_is_not_there(gateway: Gateway) -> None:
+def test_a_head_is_rejected_without_a_body_like_any_method_that_is_not_there(gateway: Gateway) -> None:
     response = gateway.head("/v1/tables")
     assert (response.status_code, response.headers["allow"], response.content) == (405, "GET", b"")
     assert response.headers["content-type"] == "application/problem+json"
@@ -57,14 +57,14 @@ def test_a_head_is_refused_without_a_body_like_any_method_that_is_not_there(gate
         ("/v1/tables/t", b'{"options": {"partial_updates": "maybe"}}', 422, "bad_option"),
     ],
 )
-def test_a_body_that_the_framework_finds_wrong_is_refused_like_any_other(
+def test_a_body_that_the_framework_finds_wrong_is_rejected_like_any_other(
     gateway: Gateway, path: str, content: bytes, status: int, code: str
 ) -> None:
     details = problem(gateway.put(path, content=content, headers={"Content-Type": "application/json"}), status, code)
     assert details["errors_total"] == len(details["errors"]) > 0
 
 
-def test_a_body_that_is_no_json_by_its_type_is_refused(gateway: Gateway) -> None:
+def test_a_body_that_is_no_json_by_its_type_is_rejected(gateway: Gateway) -> None:
     response = gateway.put("/v1/tables/t", content=b'{"columns": []}', headers={"Content-Type": "text/plain"})
     problem(response, 415, "unsupported_media_type")
 
@@ -80,7 +80,7 @@ def test_a_body_that_is_no_json_by_its_type_is_refused(gateway: Gateway) -> None
         b"CONNECT there:1 HTTP/1.1\r\nHost: x\r\n\r\n",
     ],
 )
-def test_what_is_no_http_is_refused_with_problem_details_and_the_connection_closed(
+def test_what_is_no_http_is_rejected_with_problem_details_and_the_connection_closed(
     gateway: Gateway, content: bytes
 ) -> None:
     address = URL(str(gateway.base_url))
@@ -112,7 +112,7 @@ def test_the_callers_own_request_id_stands_in_the_problem(gateway: Gateway) -> N
     assert "sane" not in problem(odd, 404, "unknown_table")["request_id"]
 
 
-def test_a_refused_key_is_told_the_scheme(anonymous: Gateway, client_with: ClientWith) -> None:
+def test_a_rejected_key_is_told_the_scheme(anonymous: Gateway, client_with: ClientWith) -> None:
     response = anonymous.get("/v1/tables")
     problem(response, 401, "unauthenticated")
     assert response.headers["www-authenticate"] == "Bearer"

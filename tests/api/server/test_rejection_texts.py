@@ -1,4 +1,4 @@
-"""Refusals name the thing that is wrong: parameter, member, column, type and table."""
+"""Rejections name the thing that is wrong: parameter, member, column, type and table."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Refused requests: the problem details, and that nothing of them is staged."""
+"""Rejected requests: the problem details, and that nothing of them is staged."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -63,7 +63,7 @@ def test_a_wrong_message_is_named_and_its_neighbours_are_not_staged(
     ],
 )
 @pytest.mark.parametrize("source_format", ["arcion", "replicate"])
-def test_a_malformed_body_is_refused(
+def test_a_malformed_body_is_rejected(
     orders: Gateway, source_format: str, content: bytes, status: int, code: str
 ) -> None:
     response = orders.post(f"/v1/changes/{source_format}", content=content)
@@ -72,7 +72,7 @@ def test_a_malformed_body_is_refused(
 
 
 @pytest.mark.parametrize("table", ["", "a..b", "_t", "a/b"])
-def test_a_table_parameter_that_is_no_name_is_refused(orders: Gateway, table: str) -> None:
+def test_a_table_parameter_that_is_no_name_is_rejected(orders: Gateway, table: str) -> None:
     response = orders.arcion(GOOD, table=table) if table else orders.arcion(insert("_", id=1), table=table)
     problem(response, 422, "bad_name")
 

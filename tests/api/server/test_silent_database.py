@@ -52,7 +52,7 @@ def test_after_its_connections_fell_silent_the_api_goes_on_with_new_ones(
     assert gateway.arcion(insert("t", id="3")).status_code == 202
 
 
-def test_while_every_connection_is_silent_requests_are_refused_and_the_process_is_not_ready(
+def test_while_every_connection_is_silent_requests_are_rejected_and_the_process_is_not_ready(
     proxy: SwallowingProxy, gateway: Gateway
 ) -> None:
     proxy.swallow_new = True

@@ -47,5 +47,5 @@ def test_health_goes_on_and_readiness_names_the_database(gateway: Gateway) -> No
     assert response.json()["parts"]["api"] == "ok"
 
 
-def test_a_refusal_that_needs_no_database_is_given_as_always(gateway: Gateway) -> None:
+def test_a_rejection_that_needs_no_database_is_given_as_always(gateway: Gateway) -> None:
     problem(gateway.arcion({"opType": "?"}), 422, "malformed_message")

@@ -1,4 +1,4 @@
-"""Operating tables over HTTP: what is asked, what is refused, and what is kept of it."""
+"""Operating tables over HTTP: what is asked, what is rejected, and what is kept of it."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -61,7 +61,7 @@ def test_an_act_needs_the_right_admin_and_a_key_for_the_table(
 
 
 @pytest.mark.parametrize("act", ["drop", "recreate", "rename"])
-def test_a_drop_is_accepted_visible_and_refuses_changes_meanwhile(orders: Gateway, act: str) -> None:
+def test_a_drop_is_accepted_visible_and_rejects_changes_meanwhile(orders: Gateway, act: str) -> None:
     method, path, content = ACTS[act]
     answers = [orders.request(method, path, params={"generation": 1}, **content) for _ in range(2)]
     assert [(answer.status_code, answer.json()["state"]) for answer in answers] == [(202, "dropping")] * 2

@@ -93,7 +93,7 @@ COLUMN = {"name": "a", "type": "int64"}
         ("a%2Fb", {"columns": [COLUMN]}, None),
     ],
 )
-def test_what_makes_no_table_is_refused(gateway: Gateway, table: str, body: dict[str, Any], code: str | None) -> None:
+def test_what_makes_no_table_is_rejected(gateway: Gateway, table: str, body: dict[str, Any], code: str | None) -> None:
     response = gateway.put(f"/v1/tables/{table}", json=body)
     if code is None:
         assert response.status_code in {404, 405}
@@ -114,7 +114,7 @@ def test_what_makes_no_table_is_refused(gateway: Gateway, table: str, body: dict
         (b'{"columns":[],"key_columns":"a"}', "bad_request", ["/key_columns"]),
     ],
 )
-def test_a_body_of_another_shape_is_refused_with_its_places(
+def test_a_body_of_another_shape_is_rejected_with_its_places(
     gateway: Gateway, content: bytes, code: str, pointers: list[str | None]
 ) -> None:
     response = gateway.put("/v1/tables/t", content=content, headers={"Content-Type": "application/json"})

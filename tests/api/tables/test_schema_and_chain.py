@@ -57,7 +57,7 @@ def test_registering_again_by_the_served_schema_changes_nothing(gateway: Gateway
         {},
     ],
 )
-def test_what_is_no_schema_is_refused(gateway: Gateway, wanted: dict[str, object]) -> None:
+def test_what_is_no_schema_is_rejected(gateway: Gateway, wanted: dict[str, object]) -> None:
     problem(gateway.put("/v1/tables/t", json=wanted), 422, "bad_schema")
 
 

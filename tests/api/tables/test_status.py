@@ -1,4 +1,4 @@
-"""Health, readiness, metrics, request ids, and the framework's own refusals."""
+"""Health, readiness, metrics, request ids, and the framework's own rejections."""
 
 import re
 from collections.abc import Iterator
@@ -111,7 +111,7 @@ def test_any_other_request_id_is_replaced(gateway: Gateway, request_id: str) -> 
         ("GET", f"/v1/tables/t/files?after={2**63}", 400, "bad_request"),
     ],
 )
-def test_what_the_framework_refuses_is_told_as_problem_details(
+def test_what_the_framework_rejects_is_told_as_problem_details(
     gateway: Gateway, method: str, path: str, status: int, code: str
 ) -> None:
     response = gateway.request(method, path)
@@ -160,7 +160,7 @@ def test_a_caller_that_leaves_in_the_middle_of_its_body_stages_nothing(gateway: 
     assert gateway.status("t")["last_sequence"] == 0
 
 
-def test_a_refusal_keeps_the_connection(gateway: Gateway) -> None:
+def test_a_rejection_keeps_the_connection(gateway: Gateway) -> None:
     responses = [gateway.get(path) for path in ("/nowhere", "/v1/tables/none", "/v1/keys?x", "/healthz")]
     streams = [response.extensions["network_stream"] for response in responses]
     assert len({stream.get_extra_info("client_addr") for stream in streams}) == 1

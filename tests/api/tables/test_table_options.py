@@ -1,4 +1,4 @@
-"""Table options over HTTP: which are refused and where, what they become, and dry runs."""
+"""Table options over HTTP: which are rejected and where, what they become, and dry runs."""
 
 from typing import Any
 
@@ -32,15 +32,21 @@ def put(gateway: Gateway, declare: bool = True, table: str = "t", **options: Any
         ({"source_timezone": "Europe/Atlantis"}, "/options/source_timezone"),
         ({"sources": ["fine", ".bad"]}, "/options/sources/1"),
         ({"exclude": ["id"]}, "/options/exclude"),
-        ({"initial_load": "bare", "insert_marker": "upsert"}, "/options/initial_load"),
+        ({"initial_load": "without_marker", "insert_marker": "upsert"}, "/options/initial_load"),
     ],
 )
-def test_an_option_that_there_is_not_is_refused_with_its_place(
+def test_an_option_that_there_is_not_is_rejected_with_its_place(
     gateway: Gateway, options: dict[str, Any], pointer: str
 ) -> None:
     details = problem(put(gateway, **options), 422, "bad_option")
     assert [(error["code"], error["pointer"]) for error in details["errors"]] == [("bad_option", pointer)]
     assert gateway.get("/v1/tables").json() == {"tables": []}
+
+
+def test_the_earlier_spelling_of_a_value_is_understood_and_shown_as_the_present_one(gateway: Gateway) -> None:
+    shown = put(gateway, reload="refuse", dead_letters="refuse", initial_load="bare").json()["options"]
+    assert (shown["reload"], shown["dead_letters"]) == ("reject", "reject")
+    assert shown["initial_load"] == "without_marker"
 
 
 def test_every_option_is_shown_as_it_was_given(gateway: Gateway) -> None:
@@ -73,8 +79,8 @@ def test_options_stay_where_a_put_leaves_them_out_and_the_same_again_changes_not
     for again in (put(gateway), put(gateway, **options), put(gateway, False), put(gateway, False, **shown)):
         assert (again.status_code, again.json()) == (200, first.json())
     assert current(api_engine, "t") == before
-    changed = put(gateway, False, reload="refuse")
-    assert changed.json()["options"] == shown | {"reload": "refuse"}
+    changed = put(gateway, False, reload="reject")
+    assert changed.json()["options"] == shown | {"reload": "reject"}
     assert current(api_engine, "t").revision == before.revision + 1
 
 

@@ -69,7 +69,7 @@ def test_tables_become_as_declared_and_the_same_again_does_nothing(gateway: Gate
     assert "done: sales.orders, sales.lines" in ended.output
     assert gateway.status("sales.lines")["options"]["new_columns"] == "add_as_string"
 
-    assert run("apply", "tables.yaml").output == "0 to create, 0 to change, 2 as declared, 0 refused\n"
+    assert run("apply", "tables.yaml").output == "0 to create, 0 to change, 2 as declared, 0 rejected\n"
 
     file.write_text(
         ORDERS.replace("    options: {new_columns: add_as_string}\n", "").replace(
@@ -81,13 +81,13 @@ def test_tables_become_as_declared_and_the_same_again_does_nothing(gateway: Gate
     assert run("apply", "tables.yaml").output.startswith("0 to create, 0 to change")
 
 
-def test_the_documented_file_has_the_documented_plan_and_refusal(run: Run, tmp_path: Path) -> None:
+def test_the_documented_file_has_the_documented_plan_and_rejection(run: Run, tmp_path: Path) -> None:
     section = (REPOSITORY / "docs/tables.md").read_text().partition("\n## Tables in a file\n")[2].partition("\n## ")[0]
-    declared, _, plan, refusal = re.findall(r"```\w+\n(.*?)```", section, re.DOTALL)
+    declared, _, plan, rejection = re.findall(r"```\w+\n(.*?)```", section, re.DOTALL)
     (tmp_path / "tables.yaml").write_text(declared)
     assert run("apply", "tables.yaml", "--yes").output == plan
     (tmp_path / "tables.yaml").write_text(declared.replace('"decimal(8,3)"', "decimals"))
-    assert run("apply", "tables.yaml").errors == refusal
+    assert run("apply", "tables.yaml").errors == rejection
 
 
 def test_a_plan_changes_nothing_and_can_tell_by_its_exit_status(gateway: Gateway, run: Run, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_nobody_is_asked_who_cannot_answer(
     assert len(gateway.get("/v1/tables").json()["tables"]) == 2
 
 
-def test_a_wrong_file_is_refused_before_anything_is_done(gateway: Gateway, run: Run, tmp_path: Path) -> None:
+def test_a_wrong_file_is_rejected_before_anything_is_done(gateway: Gateway, run: Run, tmp_path: Path) -> None:
     (tmp_path / "tables.yaml").write_text(ORDERS.replace("int32", "int33"))
     ended = run("apply", "tables.yaml", "--yes")
     assert ended.status == 1
@@ -172,7 +172,7 @@ def test_what_is_exported_can_be_applied_through_a_pipe(
     )
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(exported.encode())))
     ended = run("apply", "-")
-    assert ended.output == ("not in the file, left alone: other\n0 to create, 0 to change, 1 as declared, 0 refused\n")
+    assert ended.output == ("not in the file, left alone: other\n0 to create, 0 to change, 1 as declared, 0 rejected\n")
     assert "unknown_table" in run("export", "missing").errors
 
 

@@ -59,8 +59,8 @@ class Journal:
         """Raises Contradiction for another answer than an earlier one, or one that another request had."""
         self._write({"accepted": key, "generation": generation, "sequence": sequence})
 
-    def refused(self, key: str, status: int, code: str) -> None:
-        self._write({"refused": key, "status": status, "code": code})
+    def rejected(self, key: str, status: int, code: str) -> None:
+        self._write({"rejected": key, "status": status, "code": code})
 
     def lives(self) -> list[Life]:
         """Generations that acknowledged something."""
@@ -100,7 +100,7 @@ class Journal:
         if "sent" in entry:
             self._requests[entry["sent"]] = Request(entry["sent"], entry["table"], entry["rows"])
             return
-        key = entry.get("accepted") or entry["refused"]
+        key = entry.get("accepted") or entry["rejected"]
         answer = {name: value for name, value in entry.items() if value != key}
         if self._answered.setdefault(key, answer) != answer:
             raise Contradiction(f"request {key} was answered {self._answered[key]} and {answer}")

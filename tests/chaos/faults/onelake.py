@@ -15,7 +15,7 @@ from tests.support.onelake.faults import Effect, Fault, Faults
 from tests.support.onelake.mirror import Mirror
 from tests.support.onelake.tree import Node
 
-_REFUSALS: Final = (
+_REJECTIONS: Final = (
     Fault(Effect.ANSWER, 429, "TooManyRequests", retry_after="0"),
     Fault(Effect.ANSWER, 503, "ServerBusy", retry_after="0"),
     Fault(Effect.ANSWER, 500, "OperationTimedOut"),
@@ -40,7 +40,7 @@ class RandomFaults(Faults):
         with self._lock:
             if self._source.random() >= self.share:
                 return None
-            fault = self._source.choice((*_REFUSALS, *_LOST))
+            fault = self._source.choice((*_REJECTIONS, *_LOST))
         self._note(f"{operation}: {fault.effect} {fault.status if fault.effect is Effect.ANSWER else ''}".strip())
         return fault
 

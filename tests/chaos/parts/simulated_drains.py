@@ -76,7 +76,7 @@ class SimulatedDrains:
         except Misconfigured as error:  # a drain does not start without its zone
             if not self.mount.is_lost or error.code is not Code.LANDING_ZONE_CHANGED:
                 raise
-            self.events["start refused without the zone"] += 1
+            self.events["start rejected without the zone"] += 1
             return
         before, self._running = self._running, drain
         try:

@@ -30,7 +30,7 @@ def check_parts(parts: Sequence[Part], body: bytes, limit: int, first: int = 0) 
 
 
 def outcome(read: Callable[[], Messages]) -> Messages | None:
-    """What is read, None for a refusal."""
+    """What is read, None for a rejection."""
     try:
         return read()
     except RejectedInput:

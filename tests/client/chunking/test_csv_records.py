@@ -13,7 +13,7 @@ from app.errors import Code
 from app.formats.arcion.csv import CsvChanges, decode_arcion_csv
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from tests.client.chunking.chunks import check_parts, outcome, pieces
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 
 SIGNS = st.sampled_from([(",", '"', '"'), (";", "'", "'"), ("\t", '"', "\\"), ("|", "^", "\\"), ("]", "[", "[")])
 SIZES = st.lists(st.integers(0, 9), max_size=4).map(lambda sizes: [*sizes, 1]) | st.integers(1, 300).map(lambda n: [n])
@@ -132,26 +132,26 @@ def test_a_header_alone_makes_no_part(body: bytes) -> None:
 @pytest.mark.parametrize("record", [b'1,"x"y\n', b'1,x"y"\n', b"1,x\ry\n"])
 def test_a_field_whose_quotes_do_not_fit_is_named_at_once(record: bytes) -> None:
     given_out = iter([b'1,"one\ntwo"\r\n\n' + record] + [b"x"] * 1_000)
-    with refused() as refusal:
+    with rejected() as rejection:
         list(split_csv(given_out, Limits(10), layout=SNAPSHOT))
-    assert refusal.code == Code.MALFORMED_CSV
-    assert refusal.detail.startswith("line 4 ")
+    assert rejection.code == Code.MALFORMED_CSV
+    assert rejection.detail.startswith("line 4 ")
     assert len(list(given_out)) == 1_000
 
 
 def test_a_quote_that_is_never_closed_is_named_at_the_end_or_at_the_limit() -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         split(b'1,2\n3,"4\n5,6\n', SNAPSHOT, [4], Limits(10))
-    assert refusal.detail.startswith("line 2 ")
-    with refused() as refusal:
+    assert rejection.detail.startswith("line 2 ")
+    with rejected() as rejection:
         split(b'1,2\n3,"4\n' * 1_000, SNAPSHOT, [100], Limits(10, message_bytes=50))
-    assert refusal.code == Code.MALFORMED_CSV or refusal.code == Code.BODY_TOO_LARGE
+    assert rejection.code == Code.MALFORMED_CSV or rejection.code == Code.BODY_TOO_LARGE
 
 
-def test_a_layout_that_cannot_be_read_is_refused_before_anything_is_read() -> None:
+def test_a_layout_that_cannot_be_read_is_rejected_before_anything_is_read() -> None:
     def unread() -> object:
         raise AssertionError
 
-    with refused() as refusal:
+    with rejected() as rejection:
         next(split_csv(iter(unread, None), Limits(10), layout=CsvLayout(CsvMode.SNAPSHOT)))  # type: ignore[arg-type]
-    assert refusal.code == Code.COLUMNS_REQUIRED
+    assert rejection.code == Code.COLUMNS_REQUIRED

@@ -13,7 +13,7 @@ from app.client.chunking.parts import Limits, Part, places_of
 from app.errors import Code
 from app.formats.json.decoder import MessageDecoder
 from tests.client.chunking.chunks import check_parts, outcome, pieces
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 
 DECODER: MessageDecoder[dict[str, Any]] = MessageDecoder(dict[str, Any])
 TEXTS = st.text('{}[]",:\\/ \n\u00e9\u5c71\U0001f600a', max_size=5)
@@ -142,24 +142,24 @@ def test_a_stream_without_messages_has_no_parts(body: bytes) -> None:
         (b'[{"a":1},{"b":2}]\n{"c":3}', "unexpected text after the array at byte 18", 2),
     ],
 )
-def test_a_stream_that_is_cut_off_or_goes_on_is_refused_after_the_parts_before(
+def test_a_stream_that_is_cut_off_or_goes_on_is_rejected_after_the_parts_before(
     body: bytes, detail: str, before: int
 ) -> None:
     parts = split_json(pieces(body, [4]), Limits(10))
     for _ in range(before):
         next(parts)
-    with refused() as refusal:
+    with rejected() as rejection:
         list(parts)
-    assert refusal.code == Code.MALFORMED_JSON
-    assert detail in refusal.detail
+    assert rejection.code == Code.MALFORMED_JSON
+    assert detail in rejection.detail
 
 
 @pytest.mark.parametrize("body", [b'{"a":1}{"b":"' + b"x" * 500, b'[{"a":1},{"b":{"c":' + b"[" * 500])
 def test_a_message_without_an_end_is_not_read_for_ever(body: bytes) -> None:
     given_out = iter([body] + [b"x"] * 10_000)
-    with refused() as refusal:
+    with rejected() as rejection:
         list(split_json(given_out, Limits(10, message_bytes=600)))
-    assert refusal.code == Code.BODY_TOO_LARGE
+    assert rejection.code == Code.BODY_TOO_LARGE
     assert len(list(given_out)) > 9_000
 
 

@@ -17,7 +17,7 @@ def accepts(handler: BaseHTTPRequestHandler) -> None:
     answer(handler, 202, {"receipts": [receipt], "ignored": 0, "duplicates": 0, "dead_letters": 0, "replayed": False})
 
 
-def refuses(status: int, code: str, **headers: str) -> Answer:
+def rejects(status: int, code: str, **headers: str) -> Answer:
     """Problem details with this status and code."""
     return lambda handler: answer(handler, status, {"code": code, "detail": "as the test says"}, **headers)
 

@@ -16,7 +16,7 @@ import pytest
 import typer
 
 from app.cli.main import app
-from tests.client.send.fake_gateway import FakeGateway, accepts, answer, fake_gateway, refuses
+from tests.client.send.fake_gateway import FakeGateway, accepts, answer, fake_gateway, rejects
 from tests.support.processes import REPOSITORY, started
 
 ENDED_BY_CTRL_C = 130
@@ -78,10 +78,10 @@ def test_standard_input_is_sent_as_it_comes() -> None:
     }
 
 
-def test_a_refusal_says_what_was_accepted_and_how_to_go_on() -> None:
-    refusal = refuses(422, "bad_value")
+def test_a_rejection_says_what_was_accepted_and_how_to_go_on() -> None:
+    rejection = rejects(422, "bad_value")
     with (
-        fake_gateway(accepts, refusal) as gateway,
+        fake_gateway(accepts, rejection) as gateway,
         sending(gateway, "--batch", "1", text='{"a":1}\n{"b":2}') as process,
     ):
         output, errors = process.communicate(timeout=30)
@@ -151,7 +151,7 @@ def test_the_page_on_sending_names_options_that_there_are() -> None:
         (["--format", "arcion", "nowhere.json"], "nowhere.json cannot be read: No such file"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(arguments: list[str], said: str) -> None:
+def test_options_that_do_not_fit_are_rejected(arguments: list[str], said: str) -> None:
     file = () if "nowhere.json" in arguments else ("-",)
     with started("app.cli", "send", *file, *arguments, "--key", "mg_a_key", stdin=subprocess.DEVNULL) as process:
         _, errors = process.communicate(timeout=30)
@@ -168,7 +168,7 @@ def run(gateway: FakeGateway, *options: str) -> "subprocess.CompletedProcess[str
     )  # fmt: skip
 
 
-def test_a_refusal_is_said_once_and_nothing_is_called_accepted() -> None:
+def test_a_rejection_is_said_once_and_nothing_is_called_accepted() -> None:
     error = {"index": 0, "pointer": "/after/a", "code": "bad_value", "detail": "value is not a number"}
     problem = {"code": "bad_value", "detail": "value is not a number", "remedy": "Correct it.", "errors": [error]}
     with fake_gateway(lambda handler: answer(handler, 422, problem)) as gateway:
@@ -180,8 +180,8 @@ def test_a_refusal_is_said_once_and_nothing_is_called_accepted() -> None:
     ]
 
 
-def test_what_was_accepted_comes_before_the_refusal_and_is_counted_right() -> None:
-    with fake_gateway(accepts, refuses(422, "bad_value")) as gateway:
+def test_what_was_accepted_comes_before_the_rejection_and_is_counted_right() -> None:
+    with fake_gateway(accepts, rejects(422, "bad_value")) as gateway:
         lines = run(gateway, "--batch", "1").stdout.splitlines()
     assert lines[0] == "accepted: 1 change in 1 request"
     assert lines[3] == "error bad_value: as the test says"

@@ -1,4 +1,4 @@
-"""Compressed streams are expanded on the way; damaged ones are refused after what came before the damage."""
+"""Compressed streams are expanded on the way; damaged ones are rejected after what came before the damage."""
 
 import gzip
 import zlib
@@ -48,7 +48,7 @@ def test_frames_without_data_are_passed_over() -> None:
 
 @packers
 @given(data=st.binary(min_size=1, max_size=3_000), cut=st.integers(1, 10_000), cuts=cuts)
-def test_a_stream_that_was_cut_off_is_refused_after_what_it_holds(
+def test_a_stream_that_was_cut_off_is_rejected_after_what_it_holds(
     pack: Callable[[bytes], bytes], data: bytes, cut: int, cuts: list[int]
 ) -> None:
     whole, last = pack(b"first"), pack(data)
@@ -63,7 +63,7 @@ def test_a_stream_that_was_cut_off_is_refused_after_what_it_holds(
 
 
 @packers
-def test_a_damaged_stream_is_refused_with_the_place(pack: Callable[[bytes], bytes]) -> None:
+def test_a_damaged_stream_is_rejected_with_the_place(pack: Callable[[bytes], bytes]) -> None:
     packed = pack(bytes(range(256)) * 50)
     with pytest.raises(RejectedInput, match=rf"damaged within 1024 bytes of its compressed byte {len(packed)}"):
         list(expanded([packed, b"something else"]))

@@ -92,7 +92,7 @@ def test_a_journal_has_one_writer(tmp_path: Path) -> None:
         b'{"line":"forgotten","file":"x"}\n',
     ],
 )
-def test_a_damaged_journal_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_journal_is_rejected_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "p.journal"
     path.write_bytes(content)
     with pytest.raises(Misconfigured, match="line 1 is damaged"), Journal.opened(tmp_path, "p"):

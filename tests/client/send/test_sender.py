@@ -11,7 +11,7 @@ from app.client.http import GatewayClient
 from app.client.send.numbering import Start
 from app.client.send.sender import NotSent, Sender
 from app.errors import Code, MirrorgateError
-from tests.client.send.fake_gateway import Answer, FakeGateway, accepts, breaks_off, fake_gateway, refuses
+from tests.client.send.fake_gateway import Answer, FakeGateway, accepts, breaks_off, fake_gateway, rejects
 
 MESSAGES = [b'{"a":1}', b'{"b":2}', b'{"c":3}']
 
@@ -64,10 +64,10 @@ def test_requests_go_out_in_order_each_once(gateway: FakeGateway) -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        refuses(503, "table_busy", Retry_After="3"),
-        refuses(503, "database_unavailable", Retry_After="3"),
-        refuses(429, "backlog_full", Retry_After="3"),
-        refuses(408, "request_timeout", Retry_After="3"),
+        rejects(503, "table_busy", Retry_After="3"),
+        rejects(503, "database_unavailable", Retry_After="3"),
+        rejects(429, "backlog_full", Retry_After="3"),
+        rejects(408, "request_timeout", Retry_After="3"),
     ],
 )
 def test_a_request_that_cannot_be_taken_yet_is_repeated_after_the_time_asked_for(
@@ -82,7 +82,7 @@ def test_a_request_that_cannot_be_taken_yet_is_repeated_after_the_time_asked_for
 
 
 def test_without_a_time_asked_for_the_pauses_grow_from_little(gateway: FakeGateway) -> None:
-    gateway.answers += [refuses(503, "table_busy", Retry_After="Wed, 21 Oct 2026 07:28:00 GMT")] * 5
+    gateway.answers += [rejects(503, "table_busy", Retry_After="Wed, 21 Oct 2026 07:28:00 GMT")] * 5
     sending = Sending(gateway)
     assert sending.run() is None
     assert len(sending.pauses) == 5
@@ -90,7 +90,7 @@ def test_without_a_time_asked_for_the_pauses_grow_from_little(gateway: FakeGatew
 
 
 def test_a_pause_beyond_the_patience_is_not_made(gateway: FakeGateway) -> None:
-    gateway.answers += [accepts, refuses(503, "table_busy", Retry_After="61")]
+    gateway.answers += [accepts, rejects(503, "table_busy", Retry_After="61")]
     sending = Sending(gateway)
     error = sending.run()
     assert error is not None
@@ -119,7 +119,7 @@ def test_a_gateway_that_is_away_is_tried_again(gateway: FakeGateway) -> None:
     assert sent_bodies(gateway) == MESSAGES
 
 
-LOST = [breaks_off, refuses(503, "commit_unknown"), refuses(502, "internal"), refuses(504, "internal")]
+LOST = [breaks_off, rejects(503, "commit_unknown"), rejects(502, "internal"), rejects(504, "internal")]
 
 
 @pytest.mark.parametrize("lost", LOST)
@@ -135,12 +135,12 @@ def test_a_request_whose_answer_was_lost_is_repeated_under_its_key(gateway: Fake
 
 
 @pytest.mark.parametrize("lost", LOST)
-@pytest.mark.parametrize("later", [[], [refuses(503, "table_busy")], [refuses(429, "backlog_full")]])
+@pytest.mark.parametrize("later", [[], [rejects(503, "table_busy")], [rejects(429, "backlog_full")]])
 def test_a_request_that_is_never_answered_stays_in_doubt(
     gateway: FakeGateway, lost: Answer, later: list[Answer]
 ) -> None:
-    last = refuses(503, "commit_unknown", Retry_After="61")
-    gateway.answers += [accepts, lost, *later, refuses(503, "table_busy", Retry_After="61") if later else last]
+    last = rejects(503, "commit_unknown", Retry_After="61")
+    gateway.answers += [accepts, lost, *later, rejects(503, "table_busy", Retry_After="61") if later else last]
     sending = Sending(gateway)
     error = sending.run()
     assert error is not None
@@ -153,14 +153,14 @@ def test_a_request_that_is_never_answered_stays_in_doubt(
 def test_a_request_that_is_too_large_names_the_option_that_makes_it_smaller(
     gateway: FakeGateway, code: str, option: str
 ) -> None:
-    gateway.answers += [refuses(413, code)]
+    gateway.answers += [rejects(413, code)]
     error = Sending(gateway).run()
     assert error is not None
     assert error.remedy == f"Give a smaller {option}."
 
 
-def test_a_refusal_after_a_lost_answer_leaves_nothing_in_doubt(gateway: FakeGateway) -> None:
-    gateway.answers += [accepts, breaks_off, refuses(422, "bad_value")]
+def test_a_rejection_after_a_lost_answer_leaves_nothing_in_doubt(gateway: FakeGateway) -> None:
+    gateway.answers += [accepts, breaks_off, rejects(422, "bad_value")]
     sending = Sending(gateway)
     error = sending.run()
     assert error is not None
@@ -168,14 +168,14 @@ def test_a_refusal_after_a_lost_answer_leaves_nothing_in_doubt(gateway: FakeGate
 
 
 def test_a_fault_of_the_gateway_is_not_tried_again_and_leaves_its_request_in_doubt(gateway: FakeGateway) -> None:
-    gateway.answers += [accepts, refuses(500, "internal")]
+    gateway.answers += [accepts, rejects(500, "internal")]
     sending = Sending(gateway)
     assert sending.run() is not None
     assert (len(gateway.bodies), sending.sender.sent.in_doubt) == (2, (1, 1))
 
 
-def test_a_refusal_ends_the_sending(gateway: FakeGateway) -> None:
-    gateway.answers += [accepts, refuses(409, "schema_mismatch")]
+def test_a_rejection_ends_the_sending(gateway: FakeGateway) -> None:
+    gateway.answers += [accepts, rejects(409, "schema_mismatch")]
     sending = Sending(gateway)
     error = sending.run()
     assert error is not None
@@ -198,7 +198,7 @@ def test_messages_that_were_accepted_before_are_left_out(gateway: FakeGateway) -
         (b"a,b\n", Code.MALFORMED_JSON),
     ],
 )
-def test_a_stream_that_holds_no_messages_is_refused_before_anything_is_sent(
+def test_a_stream_that_holds_no_messages_is_rejected_before_anything_is_sent(
     gateway: FakeGateway, chunk: bytes, code: Code
 ) -> None:
     sending = Sending(gateway)

@@ -55,7 +55,7 @@ def test_what_was_exported_plans_nothing(table: DeclaredTable, all_options: bool
 def test_what_was_carried_out_plans_nothing_more(data: st.DataObject, table: DeclaredTable) -> None:
     there = data.draw(earlier_tables(table))
     plan = planned(table, there)
-    if plan.action is Action.REFUSED:
+    if plan.action is Action.REJECTED:
         return
     if plan.request is not None and "columns" in plan.request:
         asked = TableSchema.from_json({**plan.request, "bare": False})
@@ -147,31 +147,31 @@ def test_forgetting_row_images_is_told() -> None:
         ),
     ],
 )
-def test_what_only_a_new_folder_could_settle_is_refused_with_a_way_out(
+def test_what_only_a_new_folder_could_settle_is_rejected_with_a_way_out(
     wanted: TableSchema, there: TableSchema, detail: str, remedy: str
 ) -> None:
     plan = planned(declared(wanted), present(there))
-    assert plan.action is Action.REFUSED
+    assert plan.action is Action.REJECTED
     assert plan.request is None
-    assert detail in " ".join(refusal.detail for refusal in plan.refusals)
-    assert remedy in " ".join(refusal.remedy for refusal in plan.refusals)
+    assert detail in " ".join(rejection.detail for rejection in plan.rejections)
+    assert remedy in " ".join(rejection.remedy for rejection in plan.rejections)
 
 
 def test_the_command_that_recreates_can_be_copied() -> None:
     wide = schema_of({"id": "date"})
-    (refusal,) = planned(declared(wide, "my t"), present(schema_of({"id": "int64"}), "my t")).refusals
-    assert refusal.remedy.endswith("mirrorgate tables recreate 'my t' --generation 3 --file 'my tables.yaml'")
+    (rejection,) = planned(declared(wide, "my t"), present(schema_of({"id": "int64"}), "my t")).rejections
+    assert rejection.remedy.endswith("mirrorgate tables recreate 'my t' --generation 3 --file 'my tables.yaml'")
 
 
-def test_an_option_that_cannot_come_later_is_refused() -> None:
-    (refusal,) = planned(declared(IDS, initial_load=InitialLoad.BARE), present(IDS)).refusals
-    assert refusal.detail == "initial_load=bare is for a table's first registration"
+def test_an_option_that_cannot_come_later_is_rejected() -> None:
+    (rejection,) = planned(declared(IDS, initial_load=InitialLoad.WITHOUT_MARKER), present(IDS)).rejections
+    assert rejection.detail == "initial_load=without_marker is for a table's first registration"
 
 
 def test_a_required_column_may_become_nullable() -> None:
     there = present(schema_of({"id": "int64", "note": "string"}, ["id"], ["id", "note"]))
     plan = planned(declared(schema_of({"id": "int64", "note": "string"}, ["id"], ["id"])), there)
-    assert (plan.changed, plan.refusals) == (("column note: required -> nullable",), ())
+    assert (plan.changed, plan.rejections) == (("column note: required -> nullable",), ())
     assert plan.request is not None
     assert plan.request["columns"][1]["nullable"]
 
@@ -181,8 +181,8 @@ def test_an_override_that_came_after_its_column_holds_up_new_columns_only() -> N
     there = present(KEYLESS, **options)
     assert planned(declared(KEYLESS, **options), there).action is Action.NOTHING
     wide = schema_of({"id": "int64", "note": "string", "seen": "date"})
-    (refusal,) = planned(declared(wide, **options), there).refusals
-    assert refusal.detail == "column 'note' is nullable and cannot become required"
+    (rejection,) = planned(declared(wide, **options), there).rejections
+    assert rejection.detail == "column 'note' is nullable and cannot become required"
 
 
 def test_columns_that_messages_added_stay_where_the_option_lets_them() -> None:
@@ -203,4 +203,4 @@ def test_a_column_that_left_stays_once_it_is_excluded() -> None:
 @pytest.mark.parametrize("state", [TableState.DROPPING, TableState.PAUSED])
 def test_a_table_that_is_being_dropped_is_waited_for(state: TableState) -> None:
     plan = planned(declared(IDS, seed_file=True), present(IDS, state=state))
-    assert (plan.action is Action.REFUSED) == (state is TableState.DROPPING)
+    assert (plan.action is Action.REJECTED) == (state is TableState.DROPPING)

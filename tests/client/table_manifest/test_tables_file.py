@@ -16,7 +16,7 @@ tables:
 """
 
 
-def refusal(text: str) -> BadFile:
+def rejection(text: str) -> BadFile:
     with pytest.raises(BadFile) as raised:
         read_tables(text, "tables.yaml")
     return raised.value
@@ -72,7 +72,7 @@ def test_anchors_may_save_repetition() -> None:
     ],
 )
 def test_what_is_wrong_is_named_by_line_and_path(before: str, after: str, place: str, said: str) -> None:
-    error = refusal(ORDERS.replace(before, after))
+    error = rejection(ORDERS.replace(before, after))
     assert error.detail.startswith(f"tables.yaml, {place}: ")
     assert said in error.detail
 
@@ -88,18 +88,22 @@ def test_what_is_wrong_is_named_by_line_and_path(before: str, after: str, place:
         ("sources: [a, b.]", ".sources[1]", "a part with a dot in double quotes"),
         ("columns: {amount: {type: money}}", ".columns.amount.type", "'money' is no type"),
         ("columns: {amount: {typ: date}}", ".columns.amount.typ", "Did you mean type?"),
-        ("initial_load: bare, insert_marker: upsert", ".initial_load", "initial_load=bare holds inserts only"),
+        (
+            "initial_load: without_marker, insert_marker: upsert",
+            ".initial_load",
+            "initial_load=without_marker holds inserts only",
+        ),
     ],
 )
 def test_a_wrong_option_is_named_with_what_to_write(options: str, place: str, said: str) -> None:
-    error = refusal(ORDERS + f"    options: {{{options}}}\n")
+    error = rejection(ORDERS + f"    options: {{{options}}}\n")
     assert error.detail.startswith(f"tables.yaml, line 7: tables[0].options{place}: ")
     assert said in f"{error.detail} {error.remedy}"
 
 
 def test_everything_that_is_wrong_is_told_at_once() -> None:
     text = ORDERS.replace("int64", "int65").replace("amount, type", "amount, typo") + "    opions: {}\n"
-    error = refusal(text + ORDERS.partition("\n")[2].replace("sales.orders", "_x"))
+    error = rejection(text + ORDERS.partition("\n")[2].replace("sales.orders", "_x"))
     details = [error.detail, *(problem["detail"] for problem in error.errors)]
     assert [detail.split(": ")[1] for detail in details] == [
         "tables[0].opions",
@@ -110,11 +114,11 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
     ]
 
 
-def test_a_table_that_stands_twice_is_refused_whatever_its_letter_case() -> None:
-    error = refusal(ORDERS + ORDERS.partition("\n")[2].replace("sales", "Sales"))
+def test_a_table_that_stands_twice_is_rejected_whatever_its_letter_case() -> None:
+    error = rejection(ORDERS + ORDERS.partition("\n")[2].replace("sales", "Sales"))
     assert "tables[1].name: the table stands at tables.yaml, line 2 already" in error.detail
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "tables:\n", "- a\n", "*a", "a: &a [*a]", "[" * 5_000])
-def test_a_text_that_declares_no_tables_is_refused(text: str) -> None:
-    assert refusal(text).detail.startswith("tables.yaml")
+def test_a_text_that_declares_no_tables_is_rejected(text: str) -> None:
+    assert rejection(text).detail.startswith("tables.yaml")

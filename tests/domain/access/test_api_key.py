@@ -6,7 +6,7 @@ from app.domain.access.api_key import ApiKey, format_key, hash_secret
 from app.domain.access.rights import Grant, Principal, Right
 from app.domain.model.names import TableName
 from app.errors import Code
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 
 SECRET = "s3cret-s3cret_s3cret-s3cret"
 
@@ -40,11 +40,11 @@ def test_the_secret_is_not_in_what_a_key_prints() -> None:
         f"mg_{'0' * 33}_{SECRET}",
     ],
 )
-def test_any_other_text_is_refused_without_being_repeated(text: str) -> None:
-    with refused() as refusal:
+def test_any_other_text_is_rejected_without_being_repeated(text: str) -> None:
+    with rejected() as rejection:
         ApiKey.parse(text)
-    assert refusal.code == Code.UNAUTHENTICATED
-    assert SECRET not in refusal.text
+    assert rejection.code == Code.UNAUTHENTICATED
+    assert SECRET not in rejection.text
 
 
 def test_admin_includes_every_right_and_no_other_includes_another() -> None:

@@ -1,4 +1,4 @@
-"""Refusals counted by the minute: nothing is lost, and nobody can make them many."""
+"""Rejections counted by the minute: nothing is lost, and nobody can make them many."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -6,58 +6,58 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.access.rejections import ANY_ACTION, MOST_REFUSALS, MOST_TABLES, Refusal, RefusalBook
+from app.domain.access.rejections import ANY_ACTION, MOST_REJECTIONS, MOST_TABLES, Rejection, RejectionBook
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
-READ = Refusal("GET /v1/tables/{table}", 404, "unknown_table", "0011aabb", "hr.people")
+READ = Rejection("GET /v1/tables/{table}", 404, "unknown_table", "0011aabb", "hr.people")
 
 
-def test_the_same_refusal_in_one_minute_is_counted_under_its_first_request() -> None:
-    book = RefusalBook()
+def test_the_same_rejection_in_one_minute_is_counted_under_its_first_request() -> None:
+    book = RejectionBook()
     for second, request_id in ((3, "first"), (59, "second")):
         book.note(READ, NOON + timedelta(seconds=second), request_id)
     [counted] = book.take()
-    assert (counted.minute, counted.refusal, counted.times, counted.request_id) == (NOON, READ, 2, "first")
+    assert (counted.minute, counted.rejection, counted.times, counted.request_id) == (NOON, READ, 2, "first")
     assert book.take() == []
 
 
 def test_the_next_minute_is_counted_apart() -> None:
-    book = RefusalBook()
+    book = RejectionBook()
     book.note(READ, NOON, None)
     book.note(READ, NOON + timedelta(minutes=1), None)
     assert [counted.minute for counted in book.take()] == [NOON, NOON + timedelta(minutes=1)]
 
 
 def test_tables_that_one_caller_tries_out_are_told_apart_up_to_a_number_and_another_caller_has_its_own() -> None:
-    book = RefusalBook()
+    book = RejectionBook()
     for number in range(MOST_TABLES + 5):
         action = "GET /a" if number % 2 else "GET /b"
-        book.note(Refusal(action, 404, "unknown_table", "prober", f"t{number}"), NOON, None)
-    book.note(Refusal("GET /", 404, "unknown_table", "other", "t99"), NOON, None)
+        book.note(Rejection(action, 404, "unknown_table", "prober", f"t{number}"), NOON, None)
+    book.note(Rejection("GET /", 404, "unknown_table", "other", "t99"), NOON, None)
     taken = book.take()
     assert (
-        len([counted for counted in taken if counted.refusal.table and counted.refusal.subject == "prober"])
+        len([counted for counted in taken if counted.rejection.table and counted.rejection.subject == "prober"])
         == MOST_TABLES
     )
-    assert sum(counted.times for counted in taken if counted.refusal.table is None) == 5
-    assert [counted.refusal.subject for counted in taken if counted.refusal.table == "t99"] == ["other"]
+    assert sum(counted.times for counted in taken if counted.rejection.table is None) == 5
+    assert [counted.rejection.subject for counted in taken if counted.rejection.table == "t99"] == ["other"]
 
 
 def test_what_was_taken_and_comes_again_in_the_same_minute_still_counts_to_the_limit() -> None:
-    book = RefusalBook()
-    for number in range(2 * MOST_REFUSALS):
-        book.note(Refusal("GET /", 403, "forbidden", f"key{number}"), NOON, None)
+    book = RejectionBook()
+    for number in range(2 * MOST_REJECTIONS):
+        book.note(Rejection("GET /", 403, "forbidden", f"key{number}"), NOON, None)
         if number % 100 == 0:
             assert len(book.take()) <= 101
-    book.note(Refusal("GET /", 403, "forbidden", "key0"), NOON, None)
-    assert {counted.refusal for counted in book.take()} == {
-        Refusal(ANY_ACTION, 403, "forbidden"),
-        Refusal("GET /", 403, "forbidden", "key0"),
+    book.note(Rejection("GET /", 403, "forbidden", "key0"), NOON, None)
+    assert {counted.rejection for counted in book.take()} == {
+        Rejection(ANY_ACTION, 403, "forbidden"),
+        Rejection("GET /", 403, "forbidden", "key0"),
     }
 
 
 def test_what_could_not_be_stored_is_counted_with_what_came_since() -> None:
-    book = RefusalBook()
+    book = RejectionBook()
     book.note(READ, NOON, "first")
     taken = book.take()
     book.note(READ, NOON, "second")
@@ -65,8 +65,8 @@ def test_what_could_not_be_stored_is_counted_with_what_came_since() -> None:
     assert [counted.times for counted in book.take()] == [2]
 
 
-refusals = st.builds(
-    Refusal,
+rejections = st.builds(
+    Rejection,
     st.sampled_from(["GET /a", "GET /b"]),
     st.just(403),
     st.sampled_from(["forbidden", "unknown_table"]),
@@ -75,23 +75,23 @@ refusals = st.builds(
 )
 
 
-@given(st.lists(st.tuples(refusals, st.integers(0, 3), st.booleans()), max_size=300))
-def test_no_refusal_is_lost_and_its_minute_and_code_stay(noted: list[tuple[Refusal, int, bool]]) -> None:
-    book = RefusalBook()
+@given(st.lists(st.tuples(rejections, st.integers(0, 3), st.booleans()), max_size=300))
+def test_no_rejection_is_lost_and_its_minute_and_code_stay(noted: list[tuple[Rejection, int, bool]]) -> None:
+    book = RejectionBook()
     counts: Counter[tuple[datetime, str]] = Counter()
     stored: Counter[tuple[datetime, str]] = Counter()
     minute = 0
-    for refusal, later, works in noted:
+    for rejection, later, works in noted:
         minute += later
         moment = NOON + timedelta(minutes=minute)
-        book.note(refusal, moment, None)
-        counts[moment, refusal.code] += 1
+        book.note(rejection, moment, None)
+        counts[moment, rejection.code] += 1
         taken = book.take()
         if works:
             for counted in taken:
-                stored[counted.minute, counted.refusal.code] += counted.times
+                stored[counted.minute, counted.rejection.code] += counted.times
         else:
             book.put_back(taken)
     for counted in book.take():
-        stored[counted.minute, counted.refusal.code] += counted.times
+        stored[counted.minute, counted.rejection.code] += counted.times
     assert stored == counts

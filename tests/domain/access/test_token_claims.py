@@ -8,7 +8,7 @@ from app.domain.access.rights import Credential, Grant, Principal, Right
 from app.domain.access.token_claims import credential_of, subject_of
 from app.domain.model.names import TableName
 from app.errors import Code
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 
 SENDER = Grant(frozenset({Right.INGEST}), ("*",))
 OWNER = Grant(frozenset({Right.INGEST, Right.REGISTER}), ("sales.*",))
@@ -32,10 +32,10 @@ def test_the_subject_of_a_token_is_the_same_each_time(claims: dict[str, Any], su
 @pytest.mark.parametrize(
     "claims", [{}, {"sub": ""}, {"sub": "x" * 201}, {"sub": "a b"}, {"sub": "a\x00"}, {"sub": 7, "azp": "app"}]
 )
-def test_a_token_that_names_nobody_is_refused(claims: dict[str, Any]) -> None:
-    with refused() as refusal:
+def test_a_token_that_names_nobody_is_rejected(claims: dict[str, Any]) -> None:
+    with rejected() as rejection:
         subject_of(claims)
-    assert refusal.code is Code.UNAUTHENTICATED
+    assert rejection.code is Code.UNAUTHENTICATED
 
 
 @pytest.mark.parametrize(

@@ -49,19 +49,19 @@ def test_the_flatbuffer_is_no_longer_a_message() -> None:
 
 
 @given(st.binary(max_size=300))
-def test_bytes_that_are_no_schema_are_refused_with_a_code(content: bytes) -> None:
-    with pytest.raises(RejectedInput) as refusal:
+def test_bytes_that_are_no_schema_are_rejected_with_a_code(content: bytes) -> None:
+    with pytest.raises(RejectedInput) as rejection:
         schema_from_bytes(content)
-    assert refusal.value.code is Code.BAD_SCHEMA
+    assert rejection.value.code is Code.BAD_SCHEMA
 
 
 @pytest.mark.parametrize("write", [schema_to_flatbuffer, lambda schema: schema.serialize().to_pybytes()])
-def test_a_column_name_that_is_no_text_is_refused(write: Callable[[pa.Schema], bytes]) -> None:
+def test_a_column_name_that_is_no_text_is_rejected(write: Callable[[pa.Schema], bytes]) -> None:
     content = write(pa.schema([pa.field("a name", pa.int64())])).replace(b"a name", b"a n\xffme")
-    with pytest.raises(RejectedInput) as refusal:
+    with pytest.raises(RejectedInput) as rejection:
         schema_from_bytes(content)
-    assert refusal.value.code is Code.BAD_SCHEMA
-    assert "UTF-8" in refusal.value.detail
+    assert rejection.value.code is Code.BAD_SCHEMA
+    assert "UTF-8" in rejection.value.detail
 
 
 @pytest.mark.parametrize("name", DECLARED)
@@ -76,10 +76,10 @@ def test_our_own_served_schema_gives_the_declared_columns_without_the_marker() -
 
 
 @pytest.mark.parametrize("arrow", [pa.uint64(), pa.timestamp("ns"), pa.list_(pa.int8()), pa.decimal256(50, 2)])
-def test_an_arrow_type_without_a_declared_one_is_refused_by_column(arrow: pa.DataType) -> None:
-    with pytest.raises(RejectedInput, match="'odd'") as refusal:
+def test_an_arrow_type_without_a_declared_one_is_rejected_by_column(arrow: pa.DataType) -> None:
+    with pytest.raises(RejectedInput, match="'odd'") as rejection:
         columns_of(pa.schema([pa.field("odd", arrow)]))
-    assert refusal.value.code is Code.BAD_TYPE
+    assert rejection.value.code is Code.BAD_TYPE
 
 
 @pytest.mark.parametrize("given", [of for _, of in TAKEN], ids=str)
@@ -97,7 +97,7 @@ def test_a_schema_takes_the_types_that_streams_take(given: pa.DataType) -> None:
         assert rows.batch.num_rows == 1
 
 
-def test_a_required_column_of_nulls_is_refused_by_column() -> None:
+def test_a_required_column_of_nulls_is_rejected_by_column() -> None:
     """Each byte in turn is set to the kind `null`: one of them is the column's type."""
     content = schema_to_flatbuffer(pa.schema([pa.field("odd", pa.int8(), nullable=False)]))
     details = []
@@ -116,15 +116,15 @@ def test_a_schema_may_come_with_metadata_of_any_size() -> None:
     assert schema_from_bytes(message).metadata is None
 
 
-def test_a_schema_of_too_many_fields_is_refused() -> None:
+def test_a_schema_of_too_many_fields_is_rejected() -> None:
     schema = pa.schema([pa.field(f"c{number}", pa.int8()) for number in range(20_000)])
-    with pytest.raises(RejectedInput, match="fields") as refusal:
+    with pytest.raises(RejectedInput, match="fields") as rejection:
         schema_from_bytes(schema_to_flatbuffer(schema))
-    assert refusal.value.code is Code.BAD_SCHEMA
+    assert rejection.value.code is Code.BAD_SCHEMA
 
 
 @pytest.mark.parametrize("of", [pa.decimal128(20, 2_000_000_000), pa.decimal128(20, -1), pa.string_view()], ids=str)
-def test_a_type_that_is_not_on_the_list_is_refused_by_column(of: pa.DataType) -> None:
-    with pytest.raises(RejectedInput, match="'odd'") as refusal:
+def test_a_type_that_is_not_on_the_list_is_rejected_by_column(of: pa.DataType) -> None:
+    with pytest.raises(RejectedInput, match="'odd'") as rejection:
         schema_from_bytes(pa.schema([pa.field("odd", of)]).serialize().to_pybytes())
-    assert refusal.value.code is Code.BAD_TYPE
+    assert rejection.value.code is Code.BAD_TYPE

@@ -1,4 +1,4 @@
-"""Which refusals make dead letters, and in which order messages are left out."""
+"""Which rejections make dead letters, and in which order messages are left out."""
 
 from app.domain.model.dead_letter import KEPT, MOST_ERRORS, errors_of, is_kept, to_set_aside
 from app.errors import Code, Kind, Problem
@@ -30,7 +30,7 @@ def test_a_message_with_another_problem_is_not_left_out() -> None:
     assert [one.index for one in to_set_aside([*problems, problem(Code.BAD_VALUE, None)])] == [1]
 
 
-def test_updates_that_may_lack_a_value_because_of_a_refused_message_are_left_out_last() -> None:
+def test_updates_that_may_lack_a_value_because_of_a_rejected_message_are_left_out_last() -> None:
     incomplete = [problem(Code.INCOMPLETE_UPDATE, 0, "new")]
     assert [one.index for one in to_set_aside([*incomplete, problem(Code.BAD_VALUE, 1)])] == [1]
     assert [one.index for one in to_set_aside(incomplete)] == [0]

@@ -5,7 +5,7 @@ import pytest
 from app.domain.model.names import TableName, check_column_name, check_new_column_name, check_new_table_name
 from app.domain.model.table_schema import evolve
 from app.errors import Code
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.schemas import schema_of
 
 LONGEST = "é" * 64
@@ -66,19 +66,19 @@ def test_a_table_name_gives_its_parts_and_its_folder(text: str, schema: str | No
         "é" * 65,
     ],
 )
-def test_a_table_name_that_no_folder_can_have_is_refused(text: str) -> None:
-    with refused() as refusal:
+def test_a_table_name_that_no_folder_can_have_is_rejected(text: str) -> None:
+    with rejected() as rejection:
         TableName.parse(text)
-    assert refusal.code == Code.BAD_NAME
+    assert rejection.code == Code.BAD_NAME
 
 
 @pytest.mark.parametrize(
     ("schema", "table"), [("a.b", "c"), ("a", "b.c"), (None, "a.b"), ("", "a"), ("a", ""), ("_a", "b")]
 )
 def test_a_dot_in_a_part_never_divides_it(schema: str | None, table: str) -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         TableName.of(schema, table)
-    assert refusal.code == Code.BAD_NAME
+    assert rejection.code == Code.BAD_NAME
 
 
 def test_parts_and_text_make_the_same_name() -> None:
@@ -111,10 +111,10 @@ def test_a_column_may_have_a_name_that_no_folder_could(name: str) -> None:
         ("__rowmarker__", Code.RESERVED_NAME),
     ],
 )
-def test_a_column_name_that_no_file_can_have_is_refused(name: str, code: Code) -> None:
-    with refused() as refusal:
+def test_a_column_name_that_no_file_can_have_is_rejected(name: str, code: Code) -> None:
+    with rejected() as rejection:
         check_column_name(name)
-    assert refusal.code == code
+    assert rejection.code == code
 
 
 LOOK_ALIKES = ["id\u200b", "\u202edi", "i\u2066d", "\ufeffid", "i\u200dd", "id\u2028"]
@@ -125,16 +125,16 @@ def test_a_new_column_may_not_look_like_another(name: str) -> None:
     check_column_name(name)  # a table that has it keeps it
     schema = schema_of({"a": "int64", name: "int64"}, ["a"])
     assert evolve(schema, schema) == schema
-    with refused() as refusal:
+    with rejected() as rejection:
         check_new_column_name(name)
-    assert refusal.code == Code.BAD_NAME
-    with refused() as refusal:
+    assert rejection.code == Code.BAD_NAME
+    with rejected() as rejection:
         evolve(schema_of({"a": "int64"}, ["a"]), schema)
-    assert refusal.code == Code.BAD_NAME
+    assert rejection.code == Code.BAD_NAME
 
 
 @pytest.mark.parametrize("name", LOOK_ALIKES)
 def test_a_new_table_may_not_look_like_another(name: str) -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         check_new_table_name(TableName.parse(f"s.{name}"))
-    assert refusal.code == Code.BAD_NAME
+    assert rejection.code == Code.BAD_NAME

@@ -4,7 +4,7 @@ import pytest
 
 from app.domain.model.table_schema import TableSchema, evolve
 from app.errors import Code
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.schemas import schema_of
 
 KEYED = schema_of({"id": "int64", "name": "string", "total": "decimal(9,2)"}, ["id"], required=["id"])
@@ -38,9 +38,9 @@ def test_a_keyless_table_gains_keys_and_columns_at_once() -> None:
 
 def test_a_keyless_table_gains_keys_only_once() -> None:
     once = evolve(KEYLESS, schema_of({"id": "int64", "name": "string"}, ["id"]))
-    with refused() as refusal:
+    with rejected() as rejection:
         evolve(once, schema_of({"id": "int64", "name": "string"}, ["id", "name"]))
-    assert refusal.code == Code.INCOMPATIBLE_SCHEMA
+    assert rejection.code == Code.INCOMPATIBLE_SCHEMA
 
 
 @pytest.mark.parametrize(
@@ -74,10 +74,10 @@ def test_a_keyless_table_gains_keys_only_once() -> None:
         "new required column",
     ],
 )
-def test_a_change_of_type_key_or_need_is_refused(wanted: TableSchema) -> None:
-    with refused() as refusal:
+def test_a_change_of_type_key_or_need_is_rejected(wanted: TableSchema) -> None:
+    with rejected() as rejection:
         evolve(KEYED, wanted)
-    assert refusal.code == Code.INCOMPATIBLE_SCHEMA
+    assert rejection.code == Code.INCOMPATIBLE_SCHEMA
 
 
 def test_a_required_column_may_become_nullable_unless_it_is_a_key() -> None:
@@ -85,15 +85,15 @@ def test_a_required_column_may_become_nullable_unless_it_is_a_key() -> None:
     relaxed = schema_of({"id": "int64", "name": "string"}, ["id"], required=["id"])
     assert evolve(required, relaxed) == relaxed
     assert evolve(required, relaxed).file_schema(marker_first=True) == required.file_schema(marker_first=True)
-    with refused() as refusal:
+    with rejected() as rejection:
         evolve(required, schema_of({"id": "int64", "name": "string"}, ["id"], required=["name"]))
-    assert refusal.code == Code.INCOMPATIBLE_SCHEMA
+    assert rejection.code == Code.INCOMPATIBLE_SCHEMA
 
 
-def test_a_new_column_that_differs_only_in_case_is_refused() -> None:
-    with refused() as refusal:
+def test_a_new_column_that_differs_only_in_case_is_rejected() -> None:
+    with rejected() as rejection:
         evolve(KEYED, schema_of({"id": "int64", "NAME": "string"}, ["id"], required=["id"]))
-    assert refusal.code == Code.BAD_SCHEMA
+    assert rejection.code == Code.BAD_SCHEMA
 
 
 def test_evolving_twice_to_the_same_schema_changes_nothing_more() -> None:

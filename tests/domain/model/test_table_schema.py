@@ -5,7 +5,7 @@ import pytest
 
 from app.domain.model.table_schema import Column, ColumnType, TableSchema, row_marker_field
 from app.errors import Code
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.schemas import schema_of
 
 ARROW_TYPES = {
@@ -58,10 +58,10 @@ def test_a_blank_after_the_comma_of_a_decimal_is_no_other_type() -> None:
         "timestamp(6)",
     ],
 )
-def test_any_other_type_is_refused(text: str) -> None:
-    with refused() as refusal:
+def test_any_other_type_is_rejected(text: str) -> None:
+    with rejected() as rejection:
         ColumnType.parse(text)
-    assert refusal.code == Code.BAD_TYPE
+    assert rejection.code == Code.BAD_TYPE
 
 
 def test_the_row_marker_is_the_last_field_and_only_it_and_keys_are_required_in_a_file() -> None:
@@ -95,7 +95,7 @@ def test_keys_keep_their_own_order() -> None:
         (["__RowMarker__"], [], Code.RESERVED_NAME),
     ],
 )
-def test_columns_and_keys_that_make_no_table_are_refused(names: list[str], keys: list[str], code: Code) -> None:
-    with refused() as refusal:
+def test_columns_and_keys_that_make_no_table_are_rejected(names: list[str], keys: list[str], code: Code) -> None:
+    with rejected() as rejection:
         TableSchema.declare(tuple(Column(name, ColumnType.parse("string")) for name in names), tuple(keys))
-    assert refusal.code == code
+    assert rejection.code == code

@@ -106,7 +106,7 @@ ACCEPTED: dict[str, list[tuple[SourceValue, Any]]] = {
     ],
 }
 
-REFUSED: dict[str, list[SourceValue]] = {
+REJECTED: dict[str, list[SourceValue]] = {
     "boolean": ["", "t", "yes", "on", "2", " true", "tru", 2, -1, Decimal("1"), {}],
     "int16": ["32768", "-32769", 2**15, "0x1F", "1_0", "1.5", "", " 1", "1 ", "one", "١٢", True, [], "1e5"],
     "int32": ["2147483648", -(2**31) - 1, "0X1f", "１", "--1", "1e9999", Decimal("0.5")],
@@ -170,13 +170,13 @@ def test_a_value_of_the_type_is_kept_exactly(declared: str, case: tuple[SourceVa
     assert convert([given], column_type).type == column_type.arrow
 
 
-@pytest.mark.parametrize(("declared", "value"), cases(REFUSED), ids=lambda case: repr(case)[:50])
-def test_any_other_value_is_refused_by_its_position(declared: str, value: SourceValue) -> None:
+@pytest.mark.parametrize(("declared", "value"), cases(REJECTED), ids=lambda case: repr(case)[:50])
+def test_any_other_value_is_rejected_by_its_position(declared: str, value: SourceValue) -> None:
     column_type, fitting = ColumnType.parse(declared), ACCEPTED[declared][0][0]
-    for values, refused in (([value], [0]), ([fitting, value, None, value], [1, 3])):
-        with pytest.raises(BadValues) as refusal:
+    for values, rejected in (([value], [0]), ([fitting, value, None, value], [1, 3])):
+        with pytest.raises(BadValues) as rejection:
             convert(values, column_type)
-        assert list(refusal.value.reasons) == refused
+        assert list(rejection.value.reasons) == rejected
 
 
 @pytest.mark.parametrize("declared", ACCEPTED)
@@ -214,6 +214,6 @@ def test_not_a_number_is_a_float() -> None:
     ],
 )
 def test_a_reason_never_repeats_the_value(declared: str, value: SourceValue) -> None:
-    with pytest.raises(BadValues) as refusal:
+    with pytest.raises(BadValues) as rejection:
         convert([value], ColumnType.parse(declared))
-    assert "7391" not in str(refusal.value.reasons)
+    assert "7391" not in str(rejection.value.reasons)

@@ -88,7 +88,7 @@ NEAR_CHANGES = st.builds(
 
 
 def by_definition(values: list[SourceValue], column_type: ColumnType, reading: ValueReading = PLAIN) -> Any:
-    """The answer of `scalar`, value by value: the converted list, or the refused positions with their reasons."""
+    """The answer of `scalar`, value by value: the converted list, or the rejected positions with their reasons."""
     converted, reasons = [], {}
     for position, value in enumerate(values):
         try:
@@ -164,7 +164,7 @@ def test_a_float32_is_rounded_alike_as_text_and_as_number(text: str) -> None:
 
 @given(number=st.decimals(allow_nan=False, allow_infinity=False))
 @example(number=Decimal("857205310596256614370212635018389"))
-def test_a_decimal_is_kept_exactly_or_refused(number: Decimal) -> None:
+def test_a_decimal_is_kept_exactly_or_rejected(number: Decimal) -> None:
     column_type = ColumnType.parse("decimal(38,10)")
     try:
         kept = convert([str(number)], column_type).to_pylist()

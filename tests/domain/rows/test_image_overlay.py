@@ -1,4 +1,4 @@
-"""Completing partial updates from row images: what they may be completed from, and what is refused."""
+"""Completing partial updates from row images: what they may be completed from, and what is rejected."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ from app.domain.rows.image_overlay import ImageOverlay, Layer
 from app.domain.rows.landing_rows import RowRules, landing_rows
 from app.domain.rows.row_image import StoredImage, decode_image
 from app.errors import Code
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.changes import delete, insert, update, upsert
 from tests.support.samples.schemas import schema_of
 
@@ -124,21 +124,21 @@ def test_a_partial_update_lands_as_the_full_row(changes: list[Change], rows: lis
     ],
     ids=["unknown row", "unknown row and nothing new", "deleted", "moved away", "moved after delete"],
 )
-def test_a_partial_update_without_an_image_is_refused_by_column(
+def test_a_partial_update_without_an_image_is_rejected_by_column(
     changes: list[Change], index: int, columns: list[str]
 ) -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         landed(changes, after=[insert(ADA), insert(BOB)])
-    assert refusal.places == [(Code.INCOMPLETE_UPDATE, index, f"/after/{column}", column) for column in columns]
+    assert rejection.places == [(Code.INCOMPLETE_UPDATE, index, f"/after/{column}", column) for column in columns]
 
 
 def test_every_incomplete_message_of_a_batch_is_named_and_leaves_nothing() -> None:
     overlay = ImageOverlay(table_with(), {})
-    with refused() as refusal:
+    with rejected() as rejection:
         complete(
             overlay, [insert(ADA, 0), update(None, {"id": 7, "name": ""}, 1), update(None, {"id": 8, "total": 0}, 2)]
         )
-    assert [(index, column) for _, index, _, column in refusal.places] == [(1, "total"), (2, "name")]
+    assert [(index, column) for _, index, _, column in rejection.places] == [(1, "total"), (2, "name")]
     assert overlay.written == {}
 
 
@@ -149,14 +149,16 @@ def test_a_batch_that_is_not_adopted_changes_no_image() -> None:
     assert [row["name"] for row in rows] == ["Ada"]
 
 
-def test_partial_updates_of_a_long_row_are_refused_before_they_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partial_updates_of_a_long_row_are_rejected_before_they_fill_the_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A hundred bytes a message become a megabyte a row."""
     monkeypatch.setattr("app.domain.rows.completed_bytes.MAX_COMPLETED_BYTES", 10_500)
     overlay = ImageOverlay(table_with(), stored(table_with(), [insert({"id": 1, "name": "x" * 1_000, "total": 1})]))
     changes = [update(None, {"id": 1, "total": number}, number) for number in range(20)]
-    with refused() as refusal:
+    with rejected() as rejection:
         complete(overlay, changes)
-    assert (refusal.code, overlay.completed.size) == (Code.BODY_TOO_LARGE, 0)
+    assert (rejection.code, overlay.completed.size) == (Code.BODY_TOO_LARGE, 0)
     complete(overlay, changes[:6])
     with pytest.raises(TooMuchTogether):
         complete(overlay, changes[:6])
@@ -165,7 +167,7 @@ def test_partial_updates_of_a_long_row_are_refused_before_they_fill_the_memory(m
 def test_a_deleted_row_is_unknown_to_the_next_batch_although_its_image_is_stored() -> None:
     overlay = ImageOverlay(table_with(), stored(table_with(), [insert(ADA)]))
     overlay.adopt(complete(overlay, [delete({"id": 1})])[1], BatchSequence(2))
-    with refused():
+    with rejected():
         complete(overlay, [update(None, {"id": 1, "total": 2})])
 
 
@@ -184,23 +186,23 @@ def test_a_column_newer_than_an_image_with_unknown_columns_completes_with_null()
     overlay = ImageOverlay(newer, stored(older, [insert({"id": 1, "name": "Ada"})]))
     rows, _ = complete(overlay, [update(None, {"id": 1, "city": "Rome"})])
     assert [tuple(row.values()) for row in rows] == [(1, "Ada", "Rome", None, 1)]
-    with refused() as refusal:
+    with rejected() as rejection:
         complete(overlay, [update(None, {"id": 1, "total": 2})])
-    assert refusal.places == [(Code.INCOMPLETE_UPDATE, 0, "/after/city", "city")]
+    assert rejection.places == [(Code.INCOMPLETE_UPDATE, 0, "/after/city", "city")]
 
 
 def test_an_image_of_an_earlier_program_with_unknown_columns_stays_unknown_beyond_them() -> None:
     overlay = ImageOverlay(table_with(), {b"1": StoredImage(b'{"0":1,"2":"1.5"}', BatchSequence(1))})
-    with refused() as refusal:
+    with rejected() as rejection:
         complete(overlay, [update(None, {"id": 1, "total": 2})])
-    assert [column for _, _, _, column in refusal.places] == ["name"]
+    assert [column for _, _, _, column in rejection.places] == ["name"]
 
 
 def test_all_updates_that_nothing_completes_are_named_at_once() -> None:
     partial = [update(None, {"id": 3, "total": 1}, 0), update(None, {"id": 3, "name": "x"}, 1)]
-    with refused() as refusal:
+    with rejected() as rejection:
         complete(ImageOverlay(table_with(), {}), [*partial, insert(CY, 2), update(None, {"id": 3}, 3)])
-    assert [(index, column) for _, index, _, column in refusal.places] == [(0, "name"), (1, "total")]
+    assert [(index, column) for _, index, _, column in rejection.places] == [(0, "name"), (1, "total")]
 
 
 def test_a_move_that_cannot_be_completed_leaves_the_row_under_its_old_key_to_the_changes_behind_it() -> None:
@@ -208,9 +210,9 @@ def test_a_move_that_cannot_be_completed_leaves_the_row_under_its_old_key_to_the
     of_layer = _seen_without_name(insert({"id": 2, "total": 1}))
     moves = [update({"id": 1}, {"id": 8, "name": "x"}, 1), update({"id": 2}, {"id": 9, "total": 3}, 2)]
     behind = [update(None, {"id": 1, "total": 2}, 3), update(None, {"id": 2, "name": "Bob"}, 4)]
-    with refused() as refusal:
+    with rejected() as rejection:
         complete(overlay, [of_layer, *moves, *behind])
-    assert [(index, column) for _, index, _, column in refusal.places] == [(1, "total"), (2, "name")]
+    assert [(index, column) for _, index, _, column in rejection.places] == [(1, "total"), (2, "name")]
 
 
 def test_an_insert_that_does_not_give_a_column_lands_null_and_leaves_it_unknown() -> None:
@@ -218,9 +220,9 @@ def test_an_insert_that_does_not_give_a_column_lands_null_and_leaves_it_unknown(
     rows, layer = complete(overlay, [insert({"id": 1, "name": "Ada"})])
     assert [tuple(row.values()) for row in rows] == [(1, "Ada", None, 0)]
     overlay.adopt(layer, BatchSequence(1))
-    with refused() as refusal:
+    with rejected() as rejection:
         complete(overlay, [update(None, {"id": 1, "name": "Eve"})])
-    assert refusal.places == [(Code.INCOMPLETE_UPDATE, 0, "/after/total", "total")]
+    assert rejection.places == [(Code.INCOMPLETE_UPDATE, 0, "/after/total", "total")]
     rows, _ = complete(overlay, [update(None, {"id": 1, "total": 2}), update(None, {"id": 1, "name": "Eve"})])
     assert [tuple(row.values()) for row in rows] == [(1, "Ada", Decimal(2), 1), (1, "Eve", Decimal(2), 1)]
 
@@ -243,18 +245,18 @@ def test_rows_that_swap_their_keys_keep_their_values() -> None:
     [[insert(ADA), insert(BOB)], [insert(BOB), update({"id": 2}, {"id": 1, "name": "Ada"}), insert(BOB)]],
     ids=["inserted", "moved there"],
 )
-def test_a_key_change_onto_a_key_that_another_row_has_is_refused(before: list[Change]) -> None:
-    with refused() as refusal:
+def test_a_key_change_onto_a_key_that_another_row_has_is_rejected(before: list[Change]) -> None:
+    with rejected() as rejection:
         landed([update({**BOB}, {**BOB, "id": 1}, 7)], after=before)
-    assert refusal.places == [(Code.KEY_IN_USE, 7, "/after/id", "id")]
+    assert rejection.places == [(Code.KEY_IN_USE, 7, "/after/id", "id")]
     assert landed([delete({"id": 1}), update({**BOB}, {**BOB, "id": 1})], after=before)[-1] == (1, "Bob", None, 0)
 
 
 def test_rows_without_an_image_leave_a_key_change_ambiguous() -> None:
     moves = [update({"id": 1}, {**ADA, "id": 2}, 0), update({"id": 2}, {**BOB, "id": 3}, 1)]
-    with refused() as refusal:
+    with rejected() as rejection:
         landed(moves)
-    assert {(code, index) for code, index, _, _ in refusal.places} == {
+    assert {(code, index) for code, index, _, _ in rejection.places} == {
         (Code.AMBIGUOUS_KEY_CHANGE, 0),
         (Code.AMBIGUOUS_KEY_CHANGE, 1),
     }
@@ -277,9 +279,9 @@ def test_an_insert_of_a_key_that_has_a_row_lands_as_an_upsert_and_is_counted(
 def test_a_move_that_cannot_be_completed_is_told_before_what_it_does_to_later_key_changes() -> None:
     overlay = ImageOverlay(table_with(), {b"0": StoredImage(b'{"-1":3,"0":0}', BatchSequence(1))}, {b"1"})
     moves = [update({"id": old}, {"id": new, "total": 1}, at) for at, (old, new) in enumerate([(0, 3), (1, 0), (3, 1)])]
-    with refused() as refusal:
+    with rejected() as rejection:
         complete(overlay, moves)
-    assert refusal.places[0] == (Code.INCOMPLETE_UPDATE, 0, "/after/name", "name")
+    assert rejection.places[0] == (Code.INCOMPLETE_UPDATE, 0, "/after/name", "name")
 
 
 def test_an_insert_after_a_delete_of_its_key_lands_as_an_insert() -> None:
@@ -294,9 +296,9 @@ def test_a_column_that_the_source_did_not_have_then_lands_null_and_is_unknown_to
     rows, layer = complete(overlay, [_seen_without_name(older), update(None, {"id": 1, "name": "x"})])
     assert [(row["name"], row["total"]) for row in rows] == [(None, Decimal(1)), ("x", Decimal(1))]
     assert [decode_image(image) for image in layer.values() if image] == [{0: 1, 1: "x", 2: 1}]
-    with refused() as refusal:
+    with rejected() as rejection:
         complete(overlay, [_seen_without_name(older), update(None, {"id": 1, "total": 2}, 1)])
-    assert refusal.places == [(Code.INCOMPLETE_UPDATE, 1, "/after/name", "name")]
+    assert rejection.places == [(Code.INCOMPLETE_UPDATE, 1, "/after/name", "name")]
 
 
 def test_a_completed_row_keeps_what_its_source_did_not_have_then_unknown() -> None:
@@ -333,9 +335,9 @@ def test_a_column_that_came_back_is_known_only_to_images_written_since(written: 
     if known:
         assert complete(overlay, partial)[0][0]["name"] == "Ada"
     else:
-        with refused() as refusal:
+        with rejected() as rejection:
             complete(overlay, partial)
-        assert [column for _, _, _, column in refusal.places] == ["name"]
+        assert [column for _, _, _, column in rejection.places] == ["name"]
     overlay.adopt(complete(overlay, [update(None, {"id": 1, "name": "Eve"})])[1], BatchSequence(written + 2))
     assert complete(overlay, partial)[0][0]["name"] == "Eve"
 

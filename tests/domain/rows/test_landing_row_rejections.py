@@ -1,4 +1,4 @@
-"""Which changes cannot be landed, and how the refusal points at them."""
+"""Which changes cannot be landed, and how the rejection points at them."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from app.domain.model.table_schema import TableSchema
 from app.domain.rows.landing_rows import RowRules, landing_rows, landing_rows_of_each
 from app.errors import Code
 from app.errors.json_pointer import pointer_to
-from tests.support.rejections import Place, refused
+from tests.support.rejections import Place, rejected
 from tests.support.samples.changes import change, delete, insert, update, upsert
 from tests.support.samples.schemas import schema_of
 
@@ -61,17 +61,17 @@ FULL: Image = {"id": "1", "name": "Ada", "day": None}
         (SCHEMA, update({"id": "x"}, FULL), [(Code.BAD_VALUE, 0, "/before/id", "id")]),
     ],
 )
-def test_a_change_that_cannot_be_landed_is_refused_with_its_place(
+def test_a_change_that_cannot_be_landed_is_rejected_with_its_place(
     schema: TableSchema, given: Change, places: list[Place]
 ) -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         landing_rows([given], schema)
-    assert refusal.places == places
-    assert refusal.code == places[0][0]
+    assert rejection.places == places
+    assert rejection.code == places[0][0]
 
 
 def test_every_wrong_change_of_a_request_is_named_in_the_order_of_the_messages() -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         landing_rows(
             [
                 insert({**FULL, "day": "?"}, index=2),
@@ -81,7 +81,7 @@ def test_every_wrong_change_of_a_request_is_named_in_the_order_of_the_messages()
             ],
             SCHEMA,
         )
-    assert refusal.places == [
+    assert rejection.places == [
         (Code.BAD_VALUE, 2, "/after/day", "day"),
         (Code.MISSING_KEY, 5, "/before/id", "id"),
         (Code.BAD_VALUE, 7, "/after/id", "id"),
@@ -101,10 +101,10 @@ def test_every_wrong_change_of_a_request_is_named_in_the_order_of_the_messages()
         insert({**FULL, "day": ["canary-7391"]}),
     ],
 )
-def test_a_refusal_never_repeats_a_value(given: Change) -> None:
-    with refused() as refusal:
+def test_a_rejection_never_repeats_a_value(given: Change) -> None:
+    with rejected() as rejection:
         landing_rows([given], SCHEMA)
-    assert "7391" not in refusal.text
+    assert "7391" not in rejection.text
 
 
 @pytest.mark.parametrize(
@@ -115,14 +115,14 @@ def test_a_pointer_escapes_what_rfc_6901_says(member: str, pointer: str) -> None
     assert pointer_to("/after", member) == pointer
 
 
-def test_rows_of_columns_that_no_message_gives_are_refused_before_they_fill_the_memory() -> None:
+def test_rows_of_columns_that_no_message_gives_are_rejected_before_they_fill_the_memory() -> None:
     """2.4 MB of messages that give a key alone took half a gigabyte."""
     columns = 1_000
     wide = schema_of({"id": "int64", **{f"c{number}": "string" for number in range(columns - 1)}}, ["id"])
     message = insert({"id": 1})
-    with refused() as refusal:
+    with rejected() as rejection:
         landing_rows([message] * (MAX_CELLS // columns + 1), wide)
-    assert refusal.code is Code.TOO_MANY_MESSAGES
+    assert rejection.code is Code.TOO_MANY_MESSAGES
     assert landing_rows_of_each([[message] * 10] * (MAX_CELLS // columns // 10 + 1), RowRules(wide)) is None
 
 
@@ -136,16 +136,16 @@ def test_rows_of_columns_that_no_message_gives_are_refused_before_they_fill_the_
     ],
 )
 def test_a_column_in_another_letter_case_is_mentioned(given: Change, named: str) -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         landing_rows([given], SCHEMA)
-    assert f"it is {named} in another letter case" in refusal.text
+    assert f"it is {named} in another letter case" in rejection.text
 
 
-def test_an_insert_without_a_nullable_column_is_refused_where_the_option_says_so() -> None:
+def test_an_insert_without_a_nullable_column_is_rejected_where_the_option_says_so() -> None:
     rules = RowRules(SCHEMA, TableOptions(incomplete_inserts=IncompleteInserts.REJECT))
-    with refused() as refusal:
+    with rejected() as rejection:
         landing_rows([insert(FULL, 0), insert({"id": "2", "name": "x"}, 1)], rules)
-    assert refusal.places == [(Code.INCOMPLETE_INSERT, 1, "/after/day", "day")]
+    assert rejection.places == [(Code.INCOMPLETE_INSERT, 1, "/after/day", "day")]
     left = RowRules(SCHEMA, rules.options, left_columns=frozenset({"day"}))
     assert landing_rows([insert({"id": "2", "name": "x"})], left).rows == 1
     assert landing_rows([insert({"id": "2", "name": "x"})], SCHEMA).rows == 1

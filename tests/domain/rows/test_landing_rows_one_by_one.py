@@ -41,7 +41,7 @@ def alone(request: list[Change]) -> LandingRows | None:
 
 
 @given(requests=st.lists(st.lists(changes(), min_size=1, max_size=3), min_size=1, max_size=5))
-def test_requests_typed_together_have_the_rows_they_have_alone_unless_one_is_refused_or_has_snapshots(
+def test_requests_typed_together_have_the_rows_they_have_alone_unless_one_is_rejected_or_has_snapshots(
     requests: list[list[Change]],
 ) -> None:
     each = [alone(request) for request in requests]

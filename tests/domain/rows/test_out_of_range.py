@@ -9,7 +9,7 @@ from app.domain.model.table_schema import ColumnType
 from app.domain.rows.column_conversion import BadValues, convert
 from app.domain.rows.value_reading import reading_of
 from app.errors import Code
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 
 FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 SENTINELS = [
@@ -28,7 +28,7 @@ SENTINELS = [
 
 
 @pytest.mark.parametrize(("declared", "text", "zone", "landed"), SENTINELS)
-def test_a_moment_beyond_the_calendar_is_refused_or_lands_as_the_first_or_last_one(
+def test_a_moment_beyond_the_calendar_is_rejected_or_lands_as_the_first_or_last_one(
     declared: str, text: str, zone: str, landed: date
 ) -> None:
     column_type = ColumnType.parse(declared)
@@ -40,7 +40,7 @@ def test_a_moment_beyond_the_calendar_is_refused_or_lands_as_the_first_or_last_o
 
 
 @pytest.mark.parametrize(("declared", "text"), [("date", "infinite"), ("timestamp", "2026-13-01"), ("date", "x")])
-def test_what_is_no_moment_at_all_is_refused_whatever_the_option_says(declared: str, text: str) -> None:
+def test_what_is_no_moment_at_all_is_rejected_whatever_the_option_says(declared: str, text: str) -> None:
     with pytest.raises(BadValues):
         convert([text], ColumnType.parse(declared), reading_of("c", TableOptions(out_of_range=OutOfRange.SATURATE)))
 
@@ -59,14 +59,14 @@ def test_forms_that_lose_nothing_are_taken(declared: str, text: str, landed: dat
 
 
 @pytest.mark.parametrize("text", ["2026-01-05 00:00:01", "2026-01-05 12:00:00", "2026-01-05 00:00:00.1", "2026-01-05 "])
-def test_a_date_with_a_time_is_refused(text: str) -> None:
+def test_a_date_with_a_time_is_rejected(text: str) -> None:
     with pytest.raises(BadValues):
         convert([text], ColumnType.parse("date"))
 
 
 def test_values_that_images_keep_stay_readable() -> None:
     keeping = TableOptions(partial_updates=PartialUpdates.COMPLETE, out_of_range=OutOfRange.SATURATE)
-    with refused() as refusal:
+    with rejected() as rejection:
         TableOptions(partial_updates=PartialUpdates.COMPLETE).check_change(keeping)
-    assert [(code, pointer) for code, _, pointer, _ in refusal.places] == [(Code.BAD_OPTION, "/options/out_of_range")]
+    assert [(code, pointer) for code, _, pointer, _ in rejection.places] == [(Code.BAD_OPTION, "/options/out_of_range")]
     keeping.check_change(TableOptions(partial_updates=PartialUpdates.COMPLETE))

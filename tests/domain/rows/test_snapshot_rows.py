@@ -15,7 +15,7 @@ from app.domain.rows.snapshot_rows import ROWS_AT_ONCE, snapshot_rows, source_va
 from app.errors import Code, RejectedInput
 from tests.fuzz.arrow_mutants import TAKEN
 from tests.fuzz.decoders import TYPES
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.changes import insert
 from tests.support.samples.schemas import schema_of
 
@@ -75,18 +75,18 @@ def test_narrower_types_of_the_same_kind_are_taken(name: str, given: pa.Array, l
 def test_what_does_not_fit_is_named_by_column_and_row(
     columns: dict[str, pa.Array], code: Code, places: list[tuple[int | None, str]]
 ) -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         snapshot_rows(table(**columns), RULES)
-    assert [(code, row, column) for code, row, _, column in refusal.places] == [
+    assert [(code, row, column) for code, row, _, column in rejection.places] == [
         (code, row, column) for row, column in places
     ]
 
 
-def test_a_wrong_column_is_refused_before_anything_is_made_of_the_rows() -> None:
+def test_a_wrong_column_is_rejected_before_anything_is_made_of_the_rows() -> None:
     """No room is asked for: not for the columns that are absent either."""
     asked: list[int] = []
     for wrong in ({"id": pa.nulls(2)}, {"id": pa.array(["1", "2"])}, {"other": pa.array([1, 2])}):
-        with refused():
+        with rejected():
             snapshot_rows(table(**wrong), RULES, hold=asked.append)
     assert not asked
 
@@ -107,32 +107,32 @@ def test_rows_for_which_there_is_no_room_are_not_made() -> None:
 
     nothing = pa.table({"id": pa.nulls(10**9), "name": pa.nulls(10**9)})
     keyless = RowRules(schema_of({"id": "int64", "name": "string", "note": "string"}))
-    with refused() as refusal:
+    with rejected() as rejection:
         snapshot_rows(nothing, keyless, hold=hold)
-    assert refusal.code is Code.BODY_TOO_LARGE
-    assert int(refusal.detail) > 10**10
+    assert rejection.code is Code.BODY_TOO_LARGE
+    assert int(rejection.detail) > 10**10
 
 
 @pytest.mark.parametrize("value", [1e39, -1e300, 1e-50])
-def test_a_double_beyond_float32_is_refused(value: float) -> None:
+def test_a_double_beyond_float32_is_rejected(value: float) -> None:
     rules = RowRules(schema_of({"id": "int64", "ratio": "float32"}, ["id"]))
-    with refused() as refusal:
+    with rejected() as rejection:
         snapshot_rows(table(ratio=pa.array([0.1, value])), rules)
-    assert [(code, row, column) for code, row, _, column in refusal.places] == [(Code.BAD_VALUE, 1, "ratio")]
+    assert [(code, row, column) for code, row, _, column in rejection.places] == [(Code.BAD_VALUE, 1, "ratio")]
     fits = [float("inf"), 0.0]
     assert snapshot_rows(table(ratio=pa.array(fits)), rules).batch.column("ratio").to_pylist() == fits
 
 
 def test_a_column_of_another_type_is_told_to_take_the_tables() -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         snapshot_rows(table(name=pa.array([1, 2])), RULES)
-    assert refusal.code is Code.SCHEMA_MISMATCH
-    assert "metadata (MD)" not in refusal.text
-    assert "/schema" in refusal.text
+    assert rejection.code is Code.SCHEMA_MISMATCH
+    assert "metadata (MD)" not in rejection.text
+    assert "/schema" in rejection.text
 
 
 @pytest.mark.parametrize("declared", [str(of) for of in TYPES])
-def test_every_arrow_type_lands_or_is_refused_as_a_declared_one(declared: str) -> None:
+def test_every_arrow_type_lands_or_is_rejected_as_a_declared_one(declared: str) -> None:
     """No type reaches a cast that Arrow does not have."""
     rules = RowRules(schema_of({"id": "int64", "value": declared}, ["id"]))
     for _, given in TAKEN:
@@ -145,9 +145,9 @@ def test_every_arrow_type_lands_or_is_refused_as_a_declared_one(declared: str) -
 
 
 def test_a_required_column_must_be_given() -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         snapshot_rows(pa.table({"name": pa.array(["a"])}), RULES)
-    assert [(code, column) for code, _, _, column in refusal.places] == [(Code.INCOMPLETE_INSERT, "id")]
+    assert [(code, column) for code, _, _, column in rejection.places] == [(Code.INCOMPLETE_INSERT, "id")]
 
 
 def test_json_columns_hold_json() -> None:
@@ -156,18 +156,18 @@ def test_json_columns_hold_json() -> None:
         "{}",
         None,
     ]
-    with refused() as refusal:
+    with rejected() as rejection:
         snapshot_rows(table(document=pa.array(["{}", "{"])), rules)
-    assert [(code, row) for code, row, _, _ in refusal.places] == [(Code.BAD_VALUE, 1)]
+    assert [(code, row) for code, row, _, _ in rejection.places] == [(Code.BAD_VALUE, 1)]
 
 
-@pytest.mark.parametrize(("reload", "marker"), [("refuse", None), ("upsert", 4)])
-def test_rows_after_the_first_changes_are_upserts_or_refused(reload: str, marker: int | None) -> None:
+@pytest.mark.parametrize(("reload", "marker"), [("reject", None), ("upsert", 4)])
+def test_rows_after_the_first_changes_are_upserts_or_rejected(reload: str, marker: int | None) -> None:
     rules = RowRules(SCHEMA, TableOptions.parse({"reload": reload}), cdc_started=True)
     if marker is None:
-        with refused() as refusal:
+        with rejected() as rejection:
             snapshot_rows(table(), rules)
-        assert refusal.code is Code.RELOAD_REQUIRES_RECREATE
+        assert rejection.code is Code.RELOAD_REQUIRES_RECREATE
     else:
         assert snapshot_rows(table(), rules).batch.column("__rowMarker__").to_pylist() == [marker, marker]
 

@@ -51,8 +51,8 @@ def images(draw: st.DrawFn) -> dict[str, Any]:
 def outcome(given: list[dict[str, Any]]) -> Any:
     try:
         return landing_rows([insert(image) for image in given], RULES).batch.to_pylist()
-    except RejectedInput as refusal:
-        return refusal.problems
+    except RejectedInput as rejection:
+        return rejection.problems
 
 
 @given(rows=st.lists(images(), min_size=1, max_size=4))

@@ -1,4 +1,4 @@
-"""Plain Arcion bodies: the short way gives the rows of the long one, and takes nothing that the long one refuses."""
+"""Plain Arcion bodies: the short way gives the rows of the long one, and takes nothing that the long one rejects."""
 
 import json
 from typing import Any
@@ -127,7 +127,7 @@ def test_whatever_is_written_otherwise_is_taken_the_long_way_or_gives_the_same(
 
 
 @pytest.mark.parametrize(("operation", "is_taken"), [("I", True), ("R", False)])
-def test_a_column_that_only_the_image_beside_has_is_refused_where_the_long_way_refuses_it(
+def test_a_column_that_only_the_image_beside_has_is_rejected_where_the_long_way_rejects_it(
     operation: str, is_taken: bool
 ) -> None:
     message = {

@@ -12,7 +12,7 @@ from app.domain.model.change import Operation
 from app.errors import Code, RejectedInput
 from app.formats.arcion.csv import csv_records, decode_arcion_csv
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 
 COLUMNS = ("a", "b")
 SNAPSHOT = CsvLayout(CsvMode.SNAPSHOT, COLUMNS)
@@ -83,17 +83,17 @@ def test_a_realtime_header_may_name_each_column_also_where_there_are_three() -> 
 
 def test_a_realtime_header_that_does_not_tell_the_columns_asks_for_them() -> None:
     body = b"a,b,c,op,cursor,counts\n1,NULL,1,I,,\n"
-    with refused() as refusal:
+    with rejected() as rejection:
         decode_arcion_csv(body, CsvLayout(CsvMode.REALTIME, header=True))
-    assert refusal.code is Code.COLUMNS_REQUIRED
-    assert "`columns`" in refusal.text
+    assert rejection.code is Code.COLUMNS_REQUIRED
+    assert "`columns`" in rejection.text
 
 
 def test_lines_that_end_with_cr_alone_are_named() -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         decode_arcion_csv(b"1,x\r2,y\r", CsvLayout(CsvMode.SNAPSHOT, COLUMNS))
-    assert refusal.code is Code.MALFORMED_CSV
-    assert "CR alone" in refusal.text
+    assert rejection.code is Code.MALFORMED_CSV
+    assert "CR alone" in rejection.text
 
 
 def test_delimiter_quote_and_escape_are_the_callers() -> None:
@@ -127,11 +127,11 @@ def test_the_quotes_of_a_cursor_may_be_doubled_or_carry_backslashes(json: bytes)
     ],
 )
 def test_a_record_that_is_wrong_is_named_by_its_line(record: bytes, code: Code) -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         rows(b'1,"one\ntwo"\r\n\n' + record + b"\n")
-    assert refusal.code == code
-    assert refusal.detail.startswith("line 4")
-    assert refusal.places in ([], [(code, 1, None, None)])
+    assert rejection.code == code
+    assert rejection.detail.startswith("line 4")
+    assert rejection.places in ([], [(code, 1, None, None)])
 
 
 @pytest.mark.parametrize(
@@ -145,10 +145,10 @@ def test_a_record_that_is_wrong_is_named_by_its_line(record: bytes, code: Code) 
     ],
 )
 def test_a_realtime_record_obeys_the_rules_of_the_json_form(record: bytes, place: object) -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         decode_arcion_csv(record, REALTIME)
-    assert refusal.places == [place]
-    assert refusal.detail.startswith("line 1: ")
+    assert rejection.places == [place]
+    assert rejection.detail.startswith("line 1: ")
 
 
 @pytest.mark.parametrize(
@@ -162,17 +162,17 @@ def test_a_realtime_record_obeys_the_rules_of_the_json_form(record: bytes, place
         (CsvLayout(CsvMode.SNAPSHOT, COLUMNS, escape="é"), Code.BAD_REQUEST),
     ],
 )
-def test_a_layout_that_cannot_be_read_is_refused(layout: CsvLayout, code: Code) -> None:
-    with refused() as refusal:
+def test_a_layout_that_cannot_be_read_is_rejected(layout: CsvLayout, code: Code) -> None:
+    with rejected() as rejection:
         rows(b"1,2\n", layout)
-    assert refusal.code == code
+    assert rejection.code == code
 
 
 @pytest.mark.parametrize("body", [b"", b"\n\r\n", b"\xef\xbb\xbf"])
 def test_a_body_without_a_record_is_an_empty_request(body: bytes) -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         rows(body)
-    assert refusal.code == Code.EMPTY_REQUEST
+    assert rejection.code == Code.EMPTY_REQUEST
 
 
 VALUES = st.none() | st.sampled_from(["NULL", "", "null"]) | st.text("a ,;\"'\\\r\n{é", max_size=6)
@@ -218,5 +218,5 @@ def test_no_bytes_make_the_decoder_fail(
     try:
         decoded = decode_arcion_csv(body, CsvLayout(mode, columns, header, *signs))
         assert len(decoded.changes) == len(decoded.lines)
-    except RejectedInput as refusal:
-        assert all(problem.index is not None for problem in refusal.problems)
+    except RejectedInput as rejection:
+        assert all(problem.index is not None for problem in rejection.problems)

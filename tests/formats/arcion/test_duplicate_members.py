@@ -1,4 +1,4 @@
-"""No document in which a member stands twice is ever accepted, and no other one is refused for it."""
+"""No document in which a member stands twice is ever accepted, and no other one is rejected for it."""
 
 import json
 from decimal import Decimal
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from app.errors import Code, RejectedInput
 from app.formats.arcion.messages import decode_arcion
 from app.formats.json.decoder import MessageDecoder
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 
 ANY = MessageDecoder(dict[str, Any])
 NAMES = st.text('a":\\ {é', max_size=3)
@@ -59,12 +59,12 @@ def scalar_text(value: Any) -> str:
 
 
 @given(documents())
-def test_a_document_is_refused_exactly_if_a_member_stands_twice(document: tuple[str, bool]) -> None:
+def test_a_document_is_rejected_exactly_if_a_member_stands_twice(document: tuple[str, bool]) -> None:
     text, repeated = document
     if repeated:
-        with refused() as refusal:
+        with rejected() as rejection:
             ANY.decode(text.encode())
-        assert refusal.code == Code.DUPLICATE_MEMBER
+        assert rejection.code == Code.DUPLICATE_MEMBER
     else:
         assert ANY.decode(text.encode()) == [json.loads(text, parse_float=Decimal)]
 
@@ -110,9 +110,9 @@ def test_the_screen_clears_no_arcion_body_in_which_a_member_stands_twice(
     try:
         decode_arcion(body)
         found = False
-    except RejectedInput as refusal:
-        found = refusal.code == Code.DUPLICATE_MEMBER
-        assert found or refusal.code == Code.TABLE_MISMATCH, refusal  # two catalogs: looked at after the members
+    except RejectedInput as rejection:
+        found = rejection.code == Code.DUPLICATE_MEMBER
+        assert found or rejection.code == Code.TABLE_MISMATCH, rejection  # two catalogs: looked at after the members
     assert found == any(repeated for _, repeated in messages)
 
 
@@ -135,18 +135,18 @@ def arcion(after: str, more: str = "") -> str:
 )
 @pytest.mark.parametrize("framing", ["{0}{1}", "{0}\n{1}", "[{0},\n{1}]"])
 def test_a_member_that_stands_twice_is_named(message: str, pointer: str, framing: str) -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         decode_arcion(framing.format(arcion('{"a":"1"}'), message).encode())
-    assert refusal.places == [(Code.DUPLICATE_MEMBER, 1, pointer, None)]
+    assert rejection.places == [(Code.DUPLICATE_MEMBER, 1, pointer, None)]
 
 
 @pytest.mark.parametrize("count", [1, 400])
 def test_the_screen_sees_one_repeated_member_among_many_messages(count: int) -> None:
     clean = [arcion('{"a":"12:30 text"}')] * count
     assert len(decode_arcion("\n".join(clean).encode())) == count
-    with refused() as refusal:
+    with rejected() as rejection:
         decode_arcion("\n".join([*clean, arcion('{"a":"1","a":"2"}')]).encode())
-    assert refusal.places == [(Code.DUPLICATE_MEMBER, count, "/after/a", None)]
+    assert rejection.places == [(Code.DUPLICATE_MEMBER, count, "/after/a", None)]
 
 
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"x":', "}")])
@@ -157,29 +157,29 @@ def test_values_nest_to_a_limit(opening: str, closing: str) -> None:
 
     assert len(decode_arcion(nested(62))) == 1
     for levels in (63, 500, 5_000):
-        with refused() as refusal:
+        with rejected() as rejection:
             decode_arcion(nested(levels))
-        assert refusal.code == Code.MALFORMED_JSON
+        assert rejection.code == Code.MALFORMED_JSON
 
 
 @pytest.mark.parametrize("value", ["1e6145", "-1E-6146", "1e999999999999999999999"])
-def test_an_absurd_exponent_is_refused(value: str) -> None:
-    with refused() as refusal:
+def test_an_absurd_exponent_is_rejected(value: str) -> None:
+    with rejected() as rejection:
         decode_arcion(arcion(f'{{"a":{value}}}').encode())
-    assert refusal.code == Code.MALFORMED_JSON
+    assert rejection.code == Code.MALFORMED_JSON
 
 
 @pytest.mark.parametrize("text", ["\\ud800", "\\udc00\\ud800", "\\u0000", "x\\\\\\uDBff"])
 @pytest.mark.parametrize("member", ["after", "unknown"])
-def test_what_is_no_text_is_refused_in_any_member(text: str, member: str) -> None:
+def test_what_is_no_text_is_rejected_in_any_member(text: str, member: str) -> None:
     body = arcion(f'{{"a":"{text}"}}') if member == "after" else arcion('{"a":"1"}', f',"unknown":"{text}"')
-    with refused() as refusal:
+    with rejected() as rejection:
         decode_arcion(b"\xef\xbb\xbf \n" + body.encode())
-    assert refusal.code == Code.MALFORMED_JSON
-    assert "at byte" in refusal.detail
+    assert rejection.code == Code.MALFORMED_JSON
+    assert "at byte" in rejection.detail
 
 
-def test_a_byte_in_a_refusal_counts_from_the_start_of_the_request() -> None:
-    with refused() as refusal:
+def test_a_byte_in_a_rejection_counts_from_the_start_of_the_request() -> None:
+    with rejected() as rejection:
         decode_arcion(b'\xef\xbb\xbf \n[{"a":tru}]')
-    assert "(byte 12)" in refusal.detail
+    assert "(byte 12)" in rejection.detail

@@ -1,4 +1,4 @@
-"""Whatever bytes arrive as Arcion JSON, the answer is changes or a refusal."""
+"""Whatever bytes arrive as Arcion JSON, the answer is changes or a rejection."""
 
 import json
 from pathlib import Path
@@ -32,5 +32,5 @@ def damaged(draw: st.DrawFn) -> bytes:
 def test_no_bytes_make_the_decoder_fail(body: bytes) -> None:
     try:
         decode_arcion(body)
-    except RejectedInput as refusal:
-        assert all(problem.index is not None for problem in refusal.problems)
+    except RejectedInput as rejection:
+        assert all(problem.index is not None for problem in rejection.problems)

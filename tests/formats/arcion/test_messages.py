@@ -11,7 +11,7 @@ from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
 from app.errors import Code
 from app.formats.arcion.messages import AddressedChange, decode_arcion
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 
 NATION = TableName("tpch_scale_0_01", "nation")
 REGION = TableName("io_blitzz", "region")
@@ -122,10 +122,10 @@ def test_exists_says_which_images_hold_a_column(
         ("U", 10**30, Code.BAD_EXISTS, "/exists/a"),
     ],
 )
-def test_exists_that_cannot_be_is_refused(operation: str, flag: Any, code: Code, pointer: str) -> None:
-    with refused() as refusal:
+def test_exists_that_cannot_be_is_rejected(operation: str, flag: Any, code: Code, pointer: str) -> None:
+    with rejected() as rejection:
         decoded(message(operation, before={"a": "x"}, after={"a": "y"}, exists={"a": flag}))
-    assert refusal.places == [(code, 0, pointer, "a")]
+    assert rejection.places == [(code, 0, pointer, "a")]
 
 
 @pytest.mark.parametrize(
@@ -142,12 +142,12 @@ def test_exists_that_cannot_be_is_refused(operation: str, flag: Any, code: Code,
         ("D", {"a": "1", "b": "2"}, None, 2, "/exists/b"),
     ],
 )
-def test_exists_that_disagrees_with_the_images_is_refused(
+def test_exists_that_disagrees_with_the_images_is_rejected(
     operation: str, before: Any, after: Any, flag: int, pointer: str
 ) -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         decoded(message(operation, before=before, after=after, exists={"a": flag}))
-    assert refusal.places == [(Code.EXISTS_MISMATCH, 0, pointer, pointer[-1])]
+    assert rejection.places == [(Code.EXISTS_MISMATCH, 0, pointer, pointer[-1])]
 
 
 def test_only_the_four_letters_null_are_sql_null() -> None:
@@ -166,44 +166,44 @@ def test_the_cursor_is_kept_as_it_came(cursor: Any, position: str | None) -> Non
 
 
 @pytest.mark.parametrize("operation", ["i", "X", "", "INSERT", "T"])
-def test_another_operation_is_refused(operation: str) -> None:
-    with refused() as refusal:
+def test_another_operation_is_rejected(operation: str) -> None:
+    with rejected() as rejection:
         decoded(message(operation))
-    assert refusal.places == [(Code.BAD_OP, 0, "/opType", None)]
+    assert rejection.places == [(Code.BAD_OP, 0, "/opType", None)]
 
 
 @pytest.mark.parametrize("name", ["", "x" * 256])
-def test_a_table_without_a_name_or_with_a_long_one_is_refused(name: str) -> None:
-    with refused() as refusal:
+def test_a_table_without_a_name_or_with_a_long_one_is_rejected(name: str) -> None:
+    with rejected() as rejection:
         decoded(message(tableName={"name": name}))
-    assert refusal.places == [(Code.BAD_NAME, 0, "/tableName", None)]
+    assert rejection.places == [(Code.BAD_NAME, 0, "/tableName", None)]
 
 
 @pytest.mark.parametrize("missing", ["tableName", "opType", "exists"])
-def test_a_message_without_a_needed_member_is_refused(missing: str) -> None:
-    with refused() as refusal:
+def test_a_message_without_a_needed_member_is_rejected(missing: str) -> None:
+    with rejected() as rejection:
         decoded({name: value for name, value in message().items() if name != missing})
-    assert refusal.places == [(Code.MALFORMED_MESSAGE, 0, "", None)]
+    assert rejection.places == [(Code.MALFORMED_MESSAGE, 0, "", None)]
 
 
 def test_every_wrong_message_is_named() -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         decoded(message(), message("?"), message(), message(exists={"a": 9}), message(tableName={"name": ""}))
-    assert [place[:2] for place in refusal.places] == [(Code.BAD_OP, 1), (Code.BAD_EXISTS, 3), (Code.BAD_NAME, 4)]
+    assert [place[:2] for place in rejection.places] == [(Code.BAD_OP, 1), (Code.BAD_EXISTS, 3), (Code.BAD_NAME, 4)]
 
 
 def test_a_pointer_escapes_the_column() -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         decoded(message(exists={"a/b~c": 9}))
-    assert refusal.places == [(Code.BAD_EXISTS, 0, "/exists/a~1b~0c", "a/b~c")]
+    assert rejection.places == [(Code.BAD_EXISTS, 0, "/exists/a~1b~0c", "a/b~c")]
 
 
-def test_a_refusal_never_repeats_a_value() -> None:
+def test_a_rejection_never_repeats_a_value() -> None:
     for wrong in (
         message("canary-7391"),
         message(exists={"a": "7391"}),
         message("D", before={"a": "canary-7391"}, exists={"a": 1}),
     ):
-        with refused() as refusal:
+        with rejected() as rejection:
             decoded(wrong)
-        assert "7391" not in refusal.text
+        assert "7391" not in rejection.text

@@ -53,7 +53,7 @@ def test_csv_is_accepted_in_both_modes(answers: Any) -> None:
     assert [response.json()["receipts"][0]["rows"] for response in responses] == [2, 1, 1]
 
 
-def test_a_refused_csv_names_the_line(answers: Any) -> None:
+def test_a_rejected_csv_names_the_line(answers: Any) -> None:
     snapshot = {"table": "t", "mode": "snapshot", "columns": "id,name"}
     body = b'1,"a\nb"\nx,c\n'
     [wrong, *others] = answers(
@@ -82,12 +82,12 @@ def test_a_refused_csv_names_the_line(answers: Any) -> None:
 def test_override_takes_messages_of_another_address_and_wrong_hashes_are_counted(answers: Any) -> None:
     json = {"Content-Type": "application/json"}
     before = WRONG_HASHES._value.get()
-    refused, taken, without_table = answers(
+    rejected, taken, without_table = answers(
         ({"table": "t"}, json, MESSAGE),
         ({"table": "t", "override": True}, json, MESSAGE),
         ({"override": True}, json, MESSAGE),
     )
-    assert (refused.status_code, refused.json()["code"]) == (422, "table_mismatch")
+    assert (rejected.status_code, rejected.json()["code"]) == (422, "table_mismatch")
     assert taken.json()["receipts"][0]["table"] == "t"
     assert (without_table.status_code, without_table.json()["code"]) == (400, "bad_request")
     assert WRONG_HASHES._value.get() == before + 2

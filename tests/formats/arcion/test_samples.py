@@ -11,7 +11,7 @@ from app.domain.rows.landing_rows import landing_rows
 from app.formats.arcion.csv import decode_arcion_csv
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.arcion.messages import decode_arcion
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.schemas import schema_of
 
 SAMPLES = sorted((Path(__file__).parents[2] / "samples" / "arcion").glob("*.json"))
@@ -39,7 +39,7 @@ def test_a_sample_makes_its_rows_or_errors(path: Path) -> None:
     if "rows" in sample:
         assert landed(sample) == sample["rows"]
         return
-    with refused() as refusal:
+    with rejected() as rejection:
         landed(sample)
-    places = refusal.places or [(refusal.code, None, None, None)]
+    places = rejection.places or [(rejection.code, None, None, None)]
     assert [list(place) for place in places][: len(sample["errors"])] == sample["errors"]

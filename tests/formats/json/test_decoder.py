@@ -12,7 +12,7 @@ from app.errors import Code
 from app.formats.arcion.messages import decode_arcion
 from app.formats.json.decoder import MessageDecoder
 from app.formats.replicate.messages import decode_replicate
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.messages import metadata
 
 
@@ -99,9 +99,9 @@ def test_a_value_is_read_exactly(text: str, value: Any) -> None:
 
 @pytest.mark.parametrize("body", [b"", b" \n\t", b"\xef\xbb\xbf", b"[]", b"[ ]"])
 def test_a_body_without_a_message_is_an_empty_request(body: bytes) -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         DECODER.decode(body)
-    assert refusal.code == Code.EMPTY_REQUEST
+    assert rejection.code == Code.EMPTY_REQUEST
 
 
 GOOD = b'{"key":"a"}'
@@ -130,11 +130,11 @@ GOOD = b'{"key":"a"}'
         (rb'{"key":"\\\u0000"}', "U+0000 stands at byte 10"),
     ],
 )
-def test_a_malformed_body_is_refused_with_the_byte(body: bytes, detail: str) -> None:
-    with refused() as refusal:
+def test_a_malformed_body_is_rejected_with_the_byte(body: bytes, detail: str) -> None:
+    with rejected() as rejection:
         DECODER.decode(body)
-    assert refusal.code == Code.MALFORMED_JSON
-    assert detail in refusal.detail
+    assert rejection.code == Code.MALFORMED_JSON
+    assert detail in rejection.detail
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,9 @@ def test_a_malformed_body_is_refused_with_the_byte(body: bytes, detail: str) -> 
 )
 @pytest.mark.parametrize("framing", ["{}", "[{}]", '{{"key":"a"}}\n{}', '[{{"key":"a"}},{}]'])
 def test_a_malformed_message_makes_the_request_malformed(value: str, framing: str) -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         DECODER.decode(framing.format(f'{{"key":"b","value":{value}}}').encode())
-    assert refusal.code == Code.MALFORMED_JSON
+    assert rejection.code == Code.MALFORMED_JSON
 
 
 @pytest.mark.parametrize(
@@ -180,31 +180,31 @@ def test_a_malformed_message_makes_the_request_malformed(value: str, framing: st
 )
 @pytest.mark.parametrize("framing", ['{{"key":"a"}}\n{}', '{{"key":"a"}}{}', '[{{"key":"a"}},{}]'])
 def test_a_message_of_another_shape_is_named_by_index_and_pointer(message: str, pointer: str, framing: str) -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         DECODER.decode(framing.format(message).encode())
-    assert refusal.places == [(Code.MALFORMED_MESSAGE, 1, pointer, None)]
+    assert rejection.places == [(Code.MALFORMED_MESSAGE, 1, pointer, None)]
 
 
 @pytest.mark.parametrize("body", [b"[1]", b"[null]", b'["a"]', b"[[]]"])
-def test_a_message_that_is_no_object_is_refused(body: bytes) -> None:
-    with refused() as refusal:
+def test_a_message_that_is_no_object_is_rejected(body: bytes) -> None:
+    with rejected() as rejection:
         DECODER.decode(body)
-    assert refusal.places == [(Code.MALFORMED_MESSAGE, 0, "", None)]
+    assert rejection.places == [(Code.MALFORMED_MESSAGE, 0, "", None)]
 
 
 @pytest.mark.parametrize("body", [b'{"' + b'\\"' * 500_000, b'{"a":' * 200_000, b'{"key":"' + b"\\\\" * 500_000])
-def test_a_body_made_to_be_slow_is_refused_in_time_that_grows_with_its_length(body: bytes) -> None:
+def test_a_body_made_to_be_slow_is_rejected_in_time_that_grows_with_its_length(body: bytes) -> None:
     started = time.process_time()
-    with refused():
+    with rejected():
         DECODER.decode(body)
     assert time.process_time() - started < 2
 
 
-def test_a_refusal_never_repeats_a_value() -> None:
+def test_a_rejection_never_repeats_a_value() -> None:
     for body in (b'{"key":7391}', b'{"key":"canary-7391" x}', b'{"key":"canary-7391"', b'{"key":"a"}7391{"key":"b"}'):
-        with refused() as refusal:
+        with rejected() as rejection:
             DECODER.decode(body)
-        assert "7391" not in refusal.text
+        assert "7391" not in rejection.text
 
 
 @pytest.mark.parametrize(
@@ -218,13 +218,13 @@ def test_a_refusal_never_repeats_a_value() -> None:
 )
 def test_a_member_of_the_wrong_type_is_named_by_its_own_pointer(exists: str, pointer: str) -> None:
     body = f'{{"tableName": {{"name": "t"}}, "opType": "I", "exists": {exists}}}'
-    with refused() as refusal:
+    with rejected() as rejection:
         decode_arcion(body.encode())
-    assert refusal.places == [(Code.MALFORMED_MESSAGE, 0, pointer, None)]
+    assert rejection.places == [(Code.MALFORMED_MESSAGE, 0, pointer, None)]
 
 
 def test_a_column_of_metadata_is_named_by_its_own_pointer() -> None:
     message = metadata("S.T", {"ID": "INT4", "A": {"type": 7}}, ("ID",))
-    with refused() as refusal:
+    with rejected() as rejection:
         decode_replicate(json.dumps([message]).encode())
-    assert refusal.places[0][2] == "/message/tableStructure/tableColumns/A/type"
+    assert rejection.places[0][2] == "/message/tableStructure/tableColumns/A/type"

@@ -1,4 +1,4 @@
-"""The screen before the exact look: it never clears a body that must be refused, and clears what the tools write."""
+"""The screen before the exact look: it never clears a body that must be rejected, and clears what the tools write."""
 
 import json
 import re
@@ -24,7 +24,7 @@ from app.formats.replicate.envelope import Headers, ReplicateMessage
 from app.formats.replicate.messages import decode_replicate
 from app.formats.replicate.metadata import ColumnFacts, Lineage, TableStructure
 from tests.formats.json.odd_json import NAMES, VALUES, arcion_messages, bodies, members_of, replicate_messages, writers
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 OBJECTS_AS_VALUES = {"legacy_data_list", "legacy_before_data_list"}
@@ -50,18 +50,18 @@ def screened(way: str) -> Iterator[None]:
 @either_format
 @each_way
 @given(data=st.data())
-def test_a_member_that_stands_twice_anywhere_is_refused(
+def test_a_member_that_stands_twice_anywhere_is_rejected(
     decode: Callable[[bytes], object], messages: st.SearchStrategy[Any], way: str, data: st.DataObject
 ) -> None:
     body, _ = data.draw(bodies(messages, twice=True))
-    with screened(way), refused() as refusal:
+    with screened(way), rejected() as rejection:
         decode(body)
-    assert refusal.code == Code.DUPLICATE_MEMBER
+    assert rejection.code == Code.DUPLICATE_MEMBER
 
 
 @each_way
 @given(arcion=bodies(arcion_messages(), twice=False), replicate=bodies(replicate_messages(), twice=False))
-def test_a_clean_body_is_never_refused_whatever_its_texts(
+def test_a_clean_body_is_never_rejected_whatever_its_texts(
     way: str, arcion: tuple[bytes, int], replicate: tuple[bytes, int]
 ) -> None:
     with screened(way):
@@ -73,14 +73,14 @@ def test_a_clean_body_is_never_refused_whatever_its_texts(
 @either_format
 @each_way
 @given(data=st.data(), wrong=st.sampled_from([b"\xff", b"\xed\xa0\x80", b"\\ud800", b"\\uDC00x", b"\\u0000"]))
-def test_what_is_no_text_is_refused_in_any_name_or_value(
+def test_what_is_no_text_is_rejected_in_any_name_or_value(
     decode: Callable[[bytes], object], messages: st.SearchStrategy[Any], way: str, data: st.DataObject, wrong: bytes
 ) -> None:
     body, _ = data.draw(bodies(messages, twice=False))
     text = data.draw(st.sampled_from(list(TEXT.finditer(body))))
-    with screened(way), refused() as refusal:
+    with screened(way), rejected() as rejection:
         decode(body[: text.start() + 1] + wrong + body[text.start() + 1 :])
-    assert refusal.code == Code.MALFORMED_JSON
+    assert rejection.code == Code.MALFORMED_JSON
 
 
 @each_way
@@ -220,9 +220,9 @@ def test_u0000_is_never_cleared(text: str, count: int, way: str) -> None:
     clean = {"headers": {"operation": "INSERT"}, "data": {"a": "\\u00e9\u00e9"}}
     wrong = {"headers": {"operation": "INSERT"}, "data": {"a": text}}
     body = json.dumps([*[clean] * count, wrong]).encode()
-    with screened(way), refused() as refusal:
+    with screened(way), rejected() as rejection:
         decode_replicate(body)
-    assert refusal.code == Code.MALFORMED_JSON
+    assert rejection.code == Code.MALFORMED_JSON
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_images_that_differ_in_their_values_alone_are_cut_at_their_quotes(layout
 
 
 @pytest.mark.parametrize("value", [b"\\u0000", b"\\ud800", b"\\uD83D\\uDE00"])
-def test_a_text_that_may_be_none_is_refused(value: bytes) -> None:
+def test_a_text_that_may_be_none_is_rejected(value: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         text_columns([Raw(b'{"id": "1", "name": "' + value + b'"}')], ["id", "name"])
 
@@ -78,7 +78,7 @@ def test_a_text_that_may_be_none_is_refused(value: bytes) -> None:
     ],
 )
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_an_image_that_is_not_whole_is_refused(image: bytes, place: int) -> None:
+def test_an_image_that_is_not_whole_is_rejected(image: bytes, place: int) -> None:
     images = [Raw(b'{"id": "1", "name": "a"}')] * 2
     images.insert(place, Raw(image))
     with pytest.raises(ValueError, match=r"."):

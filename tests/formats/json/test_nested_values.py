@@ -12,7 +12,7 @@ from app.formats.arcion.columnar import decode_plain
 from app.formats.arcion.messages import decode_arcion
 from app.formats.json.nested_values import MAX_NESTED_VALUES, check_nested_values
 from app.formats.replicate.messages import decode_replicate
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 
 MANY = b"[" + b"[]," * (MAX_NESTED_VALUES + 9) + b"[]]"
 LIMITS = InputLimits(messages=1, value_bytes=2**24)
@@ -33,10 +33,10 @@ def message(**members: Any) -> bytes:
         (decode_replicate, b'{"data": {"ID": 1}, "headers": {"operation": "INSERT", "timestamp": ' + MANY + b"}}"),
     ],
 )
-def test_a_body_of_millions_of_empty_lists_is_refused(decode: Callable[..., object], body: bytes) -> None:
-    with refused() as refusal:
+def test_a_body_of_millions_of_empty_lists_is_rejected(decode: Callable[..., object], body: bytes) -> None:
+    with rejected() as rejection:
         decode(body, limits=LIMITS)
-    assert refusal.code is Code.TOO_MANY_NESTED_VALUES
+    assert rejection.code is Code.TOO_MANY_NESTED_VALUES
 
 
 def test_a_plain_body_is_not_read_for_a_cursor_or_an_address_of_millions_of_lists() -> None:
@@ -55,5 +55,5 @@ def test_brackets_in_texts_do_not_count() -> None:
 def test_messages_may_have_the_objects_that_they_are_made_of() -> None:
     own = b"{{{{{{{{}}}}}}}}"
     check_nested_values(own * MAX_NESTED_VALUES, MAX_NESTED_VALUES)
-    with refused():
+    with rejected():
         check_nested_values(own * MAX_NESTED_VALUES, MAX_NESTED_VALUES // 2)

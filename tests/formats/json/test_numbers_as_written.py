@@ -17,7 +17,7 @@ from app.domain.rows.landing_rows import RowRules, landing_rows
 from app.errors import Code
 from app.formats.arcion.messages import decode_arcion
 from app.formats.replicate.messages import decode_replicate
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.changes import insert, update
 from tests.support.samples.schemas import schema_of
 
@@ -92,9 +92,9 @@ def test_a_number_that_is_not_zero_never_lands_as_zero(column_type: str, *, as_t
         b'{"tableName":{"name":"t"},"opType":"I","after":{"id":1,"f":%s},"exists":{"id":1,"f":1}}'
         % (b'"-1e-400"' if as_text else b"-1e-400")
     )
-    with refused() as refusal:
+    with rejected() as rejection:
         landing_rows([change], schema)
-    assert [(code, column) for code, _, _, column in refusal.places] == [(Code.BAD_VALUE, "f")]
+    assert [(code, column) for code, _, _, column in rejection.places] == [(Code.BAD_VALUE, "f")]
     zeros = [insert({"id": 1, "f": zero}) for zero in ("0", "-0.0", "0e-999", "0.000", 0)]
     assert [row["f"] for row in landing_rows(zeros, schema).batch.to_pylist()] == [0.0] * 5
     texts = [insert({"id": 1, "f": zero}) for zero in ("0", "1.5", "0.0e5")]

@@ -1,4 +1,4 @@
-"""Whatever bytes a Replicate request has, the answer is landing rows or a refusal that names a code."""
+"""Whatever bytes a Replicate request has, the answer is landing rows or a rejection that names a code."""
 
 import json
 from pathlib import Path
@@ -59,12 +59,12 @@ def requests(draw: st.DrawFn) -> tuple[list[Any], bytes]:
     ),
     "t",
 )
-def test_no_bytes_give_anything_but_rows_or_a_refusal(sent: tuple[list[Any], bytes], table: str | None) -> None:
+def test_no_bytes_give_anything_but_rows_or_a_rejection(sent: tuple[list[Any], bytes], table: str | None) -> None:
     earlier, body = sent
     tables = Tables()
     for message in earlier:
         tables.post(json.dumps(message).encode())
     try:
         tables.post(body, table)
-    except RejectedInput as refusal:
-        assert str(refusal.code)
+    except RejectedInput as rejection:
+        assert str(rejection.code)

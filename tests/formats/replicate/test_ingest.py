@@ -16,7 +16,7 @@ from app.ingest import Accepted, Ingest, replicate_json
 from app.staging.tables.registry import find_table
 from app.staging.tables.replicate_sources import replicate_metadata
 from app.staging.writer.group_commit import GroupCommit
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 
 SAMPLES = Path(__file__).parents[2] / "samples" / "replicate"
 ADMIN = Principal("test", frozenset({Right.ADMIN}), ("*",))
@@ -70,9 +70,9 @@ def test_the_samples_give_the_same_by_way_of_postgres(ingest: Ingest, name: str)
     for message in content.get("earlier", []):
         post(ingest, message, table=None if message.get("type") == "MD" else content.get("table"))
     if "error" in content:
-        with refused() as refusal:
+        with rejected() as rejection:
             post(ingest, content["messages"], table=content.get("table"))
-        assert refusal.code == content["error"]["code"]
+        assert rejection.code == content["error"]["code"]
         return
     accepted = post(ingest, content["messages"], table=content.get("table"))
     rows = {receipt.table.casefold(): receipt.rows for receipt in accepted.receipts}
@@ -80,7 +80,7 @@ def test_the_samples_give_the_same_by_way_of_postgres(ingest: Ingest, name: str)
     assert accepted.ignored == content.get("ignored", 0)
 
 
-def test_a_request_whose_data_is_refused_keeps_its_metadata_and_succeeds_once_repaired(
+def test_a_request_whose_data_is_rejected_keeps_its_metadata_and_succeeds_once_repaired(
     ingest: Ingest, engine: sa.Engine
 ) -> None:
     content = sample("metadata_request_repeated")
@@ -89,9 +89,9 @@ def test_a_request_whose_data_is_refused_keeps_its_metadata_and_succeeds_once_re
     post(ingest, first)
     broken = json.loads(json.dumps(new))
     broken["message"]["data"]["ID"] = "no number"
-    with refused() as refusal:
+    with rejected() as rejection:
         post(ingest, [old, second, broken])
-    assert refusal.places[0][:2] == (Code.BAD_VALUE, 2)
+    assert rejection.places[0][:2] == (Code.BAD_VALUE, 2)
     assert [version["schema_id"] for version in stored(engine)["earlier"]] == ["one"]
     [receipt] = post(ingest, [old, second, new]).receipts
     assert (receipt.sequence, receipt.rows) == (1, 2)
@@ -111,13 +111,13 @@ def test_metadata_is_stored_with_ordinals_and_the_external_schema_id_of_its_data
     assert found["earlier"] == []
 
 
-def test_a_refused_evolution_names_its_message_and_changes_nothing(ingest: Ingest, engine: sa.Engine) -> None:
+def test_a_rejected_evolution_names_its_message_and_changes_nothing(ingest: Ingest, engine: sa.Engine) -> None:
     content = sample("metadata_changes_type")
     post(ingest, content["earlier"])
     before = stored(engine)
-    with refused() as refusal:
+    with rejected() as rejection:
         post(ingest, [{"message": None}, *content["messages"]])
-    assert refusal.places == [(Code.INCOMPATIBLE_SCHEMA, 1, "/message/tableStructure", None)]
+    assert rejection.places == [(Code.INCOMPATIBLE_SCHEMA, 1, "/message/tableStructure", None)]
     assert stored(engine) == before
 
 
@@ -139,6 +139,6 @@ def test_metadata_outside_the_callers_tables_is_as_unknown_as_none(ingest: Inges
     post(ingest, content["earlier"])
     stranger = Principal("other", frozenset({Right.ADMIN}), ("else.*",))
     for messages, code in ((content["messages"], Code.SCHEMA_UNKNOWN), (content["earlier"], Code.UNKNOWN_TABLE)):
-        with refused() as refusal:
+        with rejected() as rejection:
             post(ingest, messages, stranger)
-        assert refusal.code == code
+        assert rejection.code == code

@@ -11,7 +11,7 @@ from app.domain.model.source_name import SourceName
 from app.errors import Code
 from app.formats.replicate.messages import DataChange, ReplicateRequest, decode_replicate
 from app.formats.replicate.metadata import SourceColumn, TableMetadata
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.schemas import schema_of
 
 EMPLOYEES = SourceName(None, "HR", "EMPLOYEES")
@@ -162,11 +162,11 @@ def test_a_replicate_type_has_one_declared_type(column: dict[str, Any], declared
 @pytest.mark.parametrize(
     "facts", [{}, {"precision": 0, "scale": 0}, {"precision": 39}, {"precision": 4, "scale": 5}, {"precision": -1}]
 )
-def test_a_numeric_that_no_decimal_holds_is_refused(facts: dict[str, int]) -> None:
+def test_a_numeric_that_no_decimal_holds_is_rejected(facts: dict[str, int]) -> None:
     [metadata] = decoded(metadata_of({"a": {"ordinal": 1, "type": "NUMERIC", **facts}})).metadata
-    with refused() as refusal:
+    with rejected() as rejection:
         metadata.schema_after(None)
-    assert refusal.places == [(Code.INCOMPATIBLE_SCHEMA, 0, "/tableStructure/tableColumns/a", "a")]
+    assert rejection.places == [(Code.INCOMPATIBLE_SCHEMA, 0, "/tableStructure/tableColumns/a", "a")]
 
 
 def test_columns_stand_by_ordinal_and_keys_by_their_own_position() -> None:
@@ -246,27 +246,27 @@ COLUMN = {"a": {"ordinal": 1, "type": "INT4"}}
         (data(data={}, table="x" * 256), Code.BAD_NAME, None),
     ],
 )
-def test_a_message_that_replicate_does_not_write_is_refused(message: Any, code: Code, pointer: str | None) -> None:
-    with refused() as refusal:
+def test_a_message_that_replicate_does_not_write_is_rejected(message: Any, code: Code, pointer: str | None) -> None:
+    with rejected() as rejection:
         decoded(data(data={}), message)
-    assert refusal.places == [(code, 1, pointer, None)]
+    assert rejection.places == [(code, 1, pointer, None)]
 
 
 def test_every_wrong_message_is_named() -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         decoded(data("?", data={}), data(data={}), data(data=[]), metadata_of({}))
-    assert [place[:2] for place in refusal.places] == [
+    assert [place[:2] for place in rejection.places] == [
         (Code.BAD_OP, 0),
         (Code.LEGACY_FORMAT, 2),
         (Code.BAD_SCHEMA, 3),
     ]
 
 
-def test_a_refusal_never_repeats_a_value() -> None:
+def test_a_rejection_never_repeats_a_value() -> None:
     for wrong in (data("7391", data={}), data(data=["7391"])):
-        with refused() as refusal:
+        with rejected() as rejection:
             decoded(wrong)
-        assert "7391" not in refusal.text
+        assert "7391" not in rejection.text
 
 
 @pytest.mark.parametrize(
@@ -309,6 +309,6 @@ def test_what_begins_with_null_is_strict_json_all_the_same(body: bytes) -> None:
     if body == b"null":
         assert decode_replicate(body) == ReplicateRequest([], [], 1)
         return
-    with refused() as refusal:
+    with rejected() as rejection:
         decode_replicate(body)
-    assert refusal.code in {Code.MALFORMED_JSON, Code.MALFORMED_MESSAGE}
+    assert rejection.code in {Code.MALFORMED_JSON, Code.MALFORMED_MESSAGE}

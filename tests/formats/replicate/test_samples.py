@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.formats.replicate.conversation import Tables
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.schemas import schema_of
 
 SAMPLES = sorted((Path(__file__).parents[2] / "samples" / "replicate").glob("*.json"))
@@ -27,10 +27,10 @@ def test_messages_give_these_rows_or_this_error(path: Path) -> None:
         rows, ignored = tables.post(body, sample.get("table"))
         assert (rows, ignored) == (sample["rows"], sample.get("ignored", 0))
         return
-    with refused() as refusal:
+    with rejected() as rejection:
         tables.post(body, sample.get("table"))
     expected = {"index": None, "pointer": None, "column": None} | sample["error"]
-    places = refusal.places or [(refusal.code, None, None, None)]
+    places = rejection.places or [(rejection.code, None, None, None)]
     fields = ("code", "index", "pointer", "column")
     assert dict(zip(fields, places[0], strict=True)) == expected
     assert len(places) == sample.get("problems", 1)

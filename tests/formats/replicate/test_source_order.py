@@ -1,4 +1,4 @@
-"""Changes in the order of their change sequences: new ones pass once, the rest is counted or refused."""
+"""Changes in the order of their change sequences: new ones pass once, the rest is counted or rejected."""
 
 import pytest
 from hypothesis import given
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from app.domain.model.change import Change, Operation
 from app.domain.rows.source_order import in_source_order, order_key
 from app.errors import Code
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 
 
 def sequence(number: int) -> str:
@@ -54,17 +54,17 @@ def test_each_sequence_is_accepted_once(
 
 
 @pytest.mark.parametrize("last", [None, 1, 9])
-def test_a_request_out_of_order_is_refused_whole_whatever_was_accepted_before(last: int | None) -> None:
-    with refused() as refusal:
+def test_a_request_out_of_order_is_rejected_whole_whatever_was_accepted_before(last: int | None) -> None:
+    with rejected() as rejection:
         in_source_order(changes(5, 7, 6, 8, 4), None if last is None else sequence(last))
-    assert [place[:2] for place in refusal.places] == [(Code.OUT_OF_ORDER, 2), (Code.OUT_OF_ORDER, 4)]
+    assert [place[:2] for place in rejection.places] == [(Code.OUT_OF_ORDER, 2), (Code.OUT_OF_ORDER, 4)]
 
 
 @pytest.mark.parametrize("wrong", ["", "7", "x" * 35, "1" * 36, "٣" * 35])
 def test_a_change_of_the_log_needs_its_sequence(wrong: str) -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         in_source_order(changes(1, wrong), None)
-    assert refusal.places == [(Code.BAD_SEQUENCE, 1, "/headers/changeSequence", None)]
+    assert rejection.places == [(Code.BAD_SEQUENCE, 1, "/headers/changeSequence", None)]
 
 
 @given(st.lists(st.integers(1, 60), unique=True).map(sorted), st.data())

@@ -1,4 +1,4 @@
-"""Refused messages of an accepted request: which are kept, with what, and which still refuse the request."""
+"""Rejected messages of an accepted request: which are kept, with what, and which still reject the request."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ from tests.ingest.routing.test_moving_tables import interrupt
 from tests.support.ingest_harness import ADMIN, Gate, named
 from tests.support.postgres import sql
 from tests.support.postgres.dead_letters import codes, letters, messages, waiting
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.messages import arcion, data, metadata
 from tests.support.samples.schemas import schema_of
 
@@ -41,15 +41,15 @@ def keeping(gate: Gate) -> Gate:
 
 def named_request(gate: Gate, *sent: Any, name: str = "k", number: int = 0) -> Accepted:
     identity = RequestIdentity("test", name, b"x" * 32, number)
-    decode = arcion_json(json.dumps(sent).encode(), keep_refused=True)
+    decode = arcion_json(json.dumps(sent).encode(), keep_rejected=True)
     return asyncio.run(gate.ingest.accept(decode, ADMIN, identity))
 
 
-def test_a_refused_message_is_kept_as_it_was_written_and_the_others_land(keeping: Gate) -> None:
+def test_a_rejected_message_is_kept_as_it_was_written_and_the_others_land(keeping: Gate) -> None:
     body = b"\xef\xbb\xbf [ %b,\n  %b , %b]\n" % tuple(
         json.dumps(message, indent=number).encode() for number, message in enumerate([GOOD, BAD, GOOD])
     )
-    accepted = keeping.accept(arcion_json(body, keep_refused=True))
+    accepted = keeping.accept(arcion_json(body, keep_rejected=True))
     assert (accepted.dead_letters, [receipt.changes for receipt in accepted.receipts]) == (1, [2])
     assert keeping.landed("t", "id", "n") == [[0, 1, 1], [0, 1, 1]]
     assert messages(keeping.engine) == [json.dumps(BAD, indent=1).encode()]
@@ -61,42 +61,42 @@ def test_a_refused_message_is_kept_as_it_was_written_and_the_others_land(keeping
     assert "no number" not in json.dumps(letter.errors)
 
 
-def test_without_the_parameter_the_request_is_refused_and_nothing_is_kept(keeping: Gate) -> None:
-    with refused() as refusal:
+def test_without_the_parameter_the_request_is_rejected_and_nothing_is_kept(keeping: Gate) -> None:
+    with rejected() as rejection:
         keeping.arcion(GOOD, BAD)
-    assert (refusal.code, keeping.rows("t"), letters(keeping.engine)) == (Code.BAD_VALUE, [], [])
+    assert (rejection.code, keeping.rows("t"), letters(keeping.engine)) == (Code.BAD_VALUE, [], [])
 
 
-def test_a_table_that_refuses_dead_letters_refuses_the_request(keeping: Gate) -> None:
+def test_a_table_that_rejects_dead_letters_rejects_the_request(keeping: Gate) -> None:
     keeping.put("u", SCHEMA)
-    with refused() as refusal:
-        keeping.arcion(BAD, arcion("u", None, {"id": "1", "n": "x"}), GOOD, keep_refused=True)
-    assert refusal.places == [(Code.BAD_VALUE, 1, "/after/n", "n")]
+    with rejected() as rejection:
+        keeping.arcion(BAD, arcion("u", None, {"id": "1", "n": "x"}), GOOD, keep_rejected=True)
+    assert rejection.places == [(Code.BAD_VALUE, 1, "/after/n", "n")]
     assert (keeping.rows("t"), letters(keeping.engine), letters(keeping.engine, "u")) == ([], [], [])
 
 
-def test_a_request_of_refused_messages_only_is_accepted_without_a_batch(keeping: Gate) -> None:
-    accepted = keeping.arcion(BAD, BAD, keep_refused=True)
+def test_a_request_of_rejected_messages_only_is_accepted_without_a_batch(keeping: Gate) -> None:
+    accepted = keeping.arcion(BAD, BAD, keep_rejected=True)
     assert (accepted.receipts, accepted.dead_letters, len(waiting(keeping.engine))) == ([], 2, 2)
 
 
 def test_letters_of_several_tables_are_kept_with_their_tables(keeping: Gate) -> None:
     keeping.put("u", SCHEMA, dead_letters="accept")
     strange = arcion("u", None, {"id": "1", "strange": "1"})
-    accepted = keeping.arcion(strange, BAD, GOOD, arcion("u", None, {"id": None}), keep_refused=True)
+    accepted = keeping.arcion(strange, BAD, GOOD, arcion("u", None, {"id": None}), keep_rejected=True)
     assert (accepted.dead_letters, [receipt.table for receipt in accepted.receipts]) == (3, ["t"])
     assert codes(keeping.engine) == [(1, {"bad_value"})]
     assert codes(keeping.engine, "u") == [(0, {"unknown_column"}), (3, {"null_key"})]
 
 
-def test_each_format_keeps_what_its_decoder_refuses(keeping: Gate) -> None:
-    keeping.arcion(GOOD | {"opType": "?"}, GOOD | {"exists": {}}, GOOD, keep_refused=True)
+def test_each_format_keeps_what_its_decoder_rejects(keeping: Gate) -> None:
+    keeping.arcion(GOOD | {"opType": "?"}, GOOD | {"exists": {}}, GOOD, keep_rejected=True)
     layout = CsvLayout(CsvMode.SNAPSHOT, header=True)
     keeping.put("snapshots", SCHEMA, dead_letters="accept")
     text = 'n,id\r\n1,1\r\n\r\n2\r\n"a\nb",3\r\n4,4\r\n'
-    keeping.csv(text, "snapshots", layout, keep_refused=True)
+    keeping.csv(text, "snapshots", layout, keep_rejected=True)
     masked = data("INSERT", {"id": 1}, columnMask="no mask")
-    keeping.replicate(None, masked, data("MERGE", {"id": 1}), data("INSERT", {"id": 7}), table="t", keep_refused=True)
+    keeping.replicate(None, masked, data("MERGE", {"id": 1}), data("INSERT", {"id": 7}), table="t", keep_rejected=True)
     assert codes(keeping.engine) == [
         (0, {"bad_op"}),
         (1, {"exists_mismatch"}),
@@ -114,7 +114,7 @@ def test_a_mask_that_does_not_fit_the_metadata_is_kept_with_its_message(gate: Ga
     gate.replicate(metadata("t", {"id": "INT8", "n": "INT8"}))
     gate.put("t", dead_letters="accept")
     wide = data("INSERT", {"id": 1, "n": 1}, schema_id="t-1", columnMask="FF")
-    gate.replicate(wide, data("INSERT", {"id": 2, "n": 2}, schema_id="t-1"), keep_refused=True)
+    gate.replicate(wide, data("INSERT", {"id": 2, "n": 2}, schema_id="t-1"), keep_rejected=True)
     assert (codes(gate.engine), gate.landed("t", "id")) == ([(0, {"mask_out_of_range"})], [[0, 2]])
 
 
@@ -128,13 +128,13 @@ def test_a_mask_that_does_not_fit_the_metadata_is_kept_with_its_message(gate: Ga
     ],
     ids=["not of the format's shape", "unknown table", "bad operation for an unknown table", "reserved name"],
 )
-def test_what_concerns_more_than_a_message_refuses_the_request(keeping: Gate, sent: list[Any], code: Code) -> None:
-    with refused() as refusal:
-        keeping.arcion(*sent, keep_refused=True)
-    assert (refusal.code, keeping.rows("t"), letters(keeping.engine)) == (code, [], [])
+def test_what_concerns_more_than_a_message_rejects_the_request(keeping: Gate, sent: list[Any], code: Code) -> None:
+    with rejected() as rejection:
+        keeping.arcion(*sent, keep_rejected=True)
+    assert (rejection.code, keeping.rows("t"), letters(keeping.engine)) == (code, [], [])
 
 
-def test_a_replicate_message_without_a_table_and_one_of_another_version_refuse_the_request(gate: Gate) -> None:
+def test_a_replicate_message_without_a_table_and_one_of_another_version_reject_the_request(gate: Gate) -> None:
     gate.replicate(metadata("t", {"id": "INT8"}))
     gate.put("t", dead_letters="accept")
     for message, code in [
@@ -142,32 +142,32 @@ def test_a_replicate_message_without_a_table_and_one_of_another_version_refuse_t
         (data("MERGE", {"id": 1}, schema_id="other", table="t"), Code.SCHEMA_MISMATCH),
         (data("INSERT", None, table="t"), Code.MALFORMED_MESSAGE),
     ]:
-        with refused() as refusal:
-            gate.replicate(message, data("INSERT", {"id": 1}, table="t"), keep_refused=True)
-        assert refusal.code is code
+        with rejected() as rejection:
+            gate.replicate(message, data("INSERT", {"id": 1}, table="t"), keep_rejected=True)
+        assert rejection.code is code
     assert (gate.rows("t"), letters(gate.engine)) == ([], [])
 
 
 def test_a_table_outside_the_callers_keeps_nothing(keeping: Gate) -> None:
     stranger = Principal("other", frozenset({Right.INGEST}), ("sales.*",))
-    with refused() as refusal:
-        keeping.arcion(BAD, key=stranger, keep_refused=True)
-    assert (refusal.code, letters(keeping.engine)) == (Code.UNKNOWN_TABLE, [])
+    with rejected() as rejection:
+        keeping.arcion(BAD, key=stranger, keep_rejected=True)
+    assert (rejection.code, letters(keeping.engine)) == (Code.UNKNOWN_TABLE, [])
 
 
-def test_later_changes_of_the_row_of_a_refused_message_land(keeping: Gate) -> None:
+def test_later_changes_of_the_row_of_a_rejected_message_land(keeping: Gate) -> None:
     update = arcion("t", {"id": "2"}, {"id": "2", "n": "5"})
-    accepted = keeping.arcion(BAD, update, keep_refused=True)
+    accepted = keeping.arcion(BAD, update, keep_rejected=True)
     assert (accepted.dead_letters, keeping.landed("t", "id", "n")) == (1, [[1, 2, 5]])
 
 
-def test_a_partial_update_that_a_refused_insert_would_have_completed_is_kept_too(gate: Gate) -> None:
+def test_a_partial_update_that_a_rejected_insert_would_have_completed_is_kept_too(gate: Gate) -> None:
     gate.put("t", schema_of({"id": "int64", "n": "int64", "m": "int64"}, ["id"]), **{
         "dead_letters": "accept", "partial_updates": "complete"
     })  # fmt: skip
     partial = arcion("t", {"id": "2"}, {"id": "2", "n": "5"})
     other = arcion("t", None, {"id": "3", "n": "1", "m": "1"})
-    gate.arcion(arcion("t", None, {"id": "2", "n": "x", "m": "1"}), partial, other, keep_refused=True)
+    gate.arcion(arcion("t", None, {"id": "2", "n": "x", "m": "1"}), partial, other, keep_rejected=True)
     assert codes(gate.engine) == [(0, {"bad_value"}), (1, {"incomplete_update"})]
     assert gate.landed("t", "id") == [[0, 3]]
 
@@ -176,15 +176,15 @@ def test_the_tries_do_not_grow_with_the_messages_that_nothing_completes(gate: Ga
     gate.put("t", SCHEMA, partial_updates="complete", dead_letters="accept")
     writer = interrupt(gate)
     partial = arcion("t", {"id": "2"}, {"id": "2"})
-    accepted = gate.arcion(GOOD, *[partial] * 50, keep_refused=True)
+    accepted = gate.arcion(GOOD, *[partial] * 50, keep_rejected=True)
     assert (accepted.dead_letters, writer.submitted) == (50, 2)
 
 
-def test_a_column_that_only_a_refused_message_has_is_not_added(gate: Gate) -> None:
+def test_a_column_that_only_a_rejected_message_has_is_not_added(gate: Gate) -> None:
     gate.put("t", SCHEMA, new_columns="add_as_string", dead_letters="accept")
     spoilt = arcion("t", None, {"id": "1", "n": "x", "new": "1"})
     update = arcion("t", {"id": "1"}, {"id": "1", "n": "2"})
-    gate.arcion(spoilt, update, keep_refused=True)
+    gate.arcion(spoilt, update, keep_rejected=True)
     assert (gate.table("t").schema.names, gate.landed("t", "id", "n")) == (("id", "n"), [[1, 1, 2]])
 
 
@@ -192,17 +192,17 @@ def test_a_message_that_fits_once_its_table_has_changed_is_not_left_out(gate: Ga
     gate.put("t", SCHEMA, dead_letters="accept")
     wide = schema_of({"id": "int64", "n": "int64", "m": "int64"}, ["id"], ["id"])
     writer = interrupt(gate, lambda: other_gate.put("t", wide))
-    accepted = gate.arcion(GOOD, arcion("t", None, {"id": "2", "n": "1", "m": "1"}), keep_refused=True)
+    accepted = gate.arcion(GOOD, arcion("t", None, {"id": "2", "n": "1", "m": "1"}), keep_rejected=True)
     assert (writer.submitted, accepted.dead_letters, letters(gate.engine)) == (2, 0, [])
     assert gate.landed("t", "id", "m") == [[0, 1, None], [0, 2, 1]]
 
 
-def test_a_table_that_stops_keeping_letters_meanwhile_refuses_the_request(gate: Gate, other_gate: Gate) -> None:
+def test_a_table_that_stops_keeping_letters_meanwhile_rejects_the_request(gate: Gate, other_gate: Gate) -> None:
     gate.put("t", SCHEMA, dead_letters="accept")
-    interrupt(gate, lambda: other_gate.put("t", dead_letters="refuse"))
-    with refused() as refusal:
-        gate.arcion(BAD, keep_refused=True)
-    assert (refusal.code, letters(gate.engine)) == (Code.BAD_VALUE, [])
+    interrupt(gate, lambda: other_gate.put("t", dead_letters="reject"))
+    with rejected() as rejection:
+        gate.arcion(BAD, keep_rejected=True)
+    assert (rejection.code, letters(gate.engine)) == (Code.BAD_VALUE, [])
 
 
 @pytest.mark.parametrize(("name", "number"), [("a-key", 0), ("producer", 1)])
@@ -232,42 +232,42 @@ def test_letters_batches_and_receipt_are_durable_together_or_not_at_all(keeping:
     assert len(letters(keeping.engine)) == 1
 
 
-def test_a_table_with_as_many_letters_as_are_kept_refuses_the_request(
+def test_a_table_with_as_many_letters_as_are_kept_rejects_the_request(
     keeping: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(letter_book, "MOST_WAITING", 2)
-    keeping.arcion(BAD, keep_refused=True)
-    with refused() as refusal:
-        keeping.arcion(GOOD, BAD, BAD, keep_refused=True)
-    assert (refusal.code, [place[1] for place in refusal.places]) == (Code.DEAD_LETTERS_FULL, [1, 2])
+    keeping.arcion(BAD, keep_rejected=True)
+    with rejected() as rejection:
+        keeping.arcion(GOOD, BAD, BAD, keep_rejected=True)
+    assert (rejection.code, [place[1] for place in rejection.places]) == (Code.DEAD_LETTERS_FULL, [1, 2])
     assert (keeping.rows("t"), len(letters(keeping.engine))) == ([], 1)
-    keeping.arcion(GOOD, BAD, keep_refused=True)
+    keeping.arcion(GOOD, BAD, keep_rejected=True)
     assert len(letters(keeping.engine)) == 2
 
 
 def test_the_bytes_of_waiting_letters_are_bounded(keeping: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(letter_book, "MOST_WAITING_BYTES", len(json.dumps(BAD)) + 1)
-    keeping.arcion(BAD, keep_refused=True)
-    with refused() as refusal:
-        keeping.arcion(BAD, keep_refused=True)
-    assert (refusal.code, len(letters(keeping.engine))) == (Code.DEAD_LETTERS_FULL, 1)
+    keeping.arcion(BAD, keep_rejected=True)
+    with rejected() as rejection:
+        keeping.arcion(BAD, keep_rejected=True)
+    assert (rejection.code, len(letters(keeping.engine))) == (Code.DEAD_LETTERS_FULL, 1)
 
 
-def test_a_message_that_is_too_long_to_be_kept_refuses_the_request(keeping: Gate) -> None:
+def test_a_message_that_is_too_long_to_be_kept_rejects_the_request(keeping: Gate) -> None:
     long = arcion("t", None, {"id": "2", "n": "x" * dead_letter.MOST_BYTES})
-    with refused() as refusal:
-        keeping.arcion(GOOD, long, keep_refused=True)
-    assert (refusal.code, keeping.rows("t"), letters(keeping.engine)) == (Code.DEAD_LETTERS_FULL, [], [])
+    with rejected() as rejection:
+        keeping.arcion(GOOD, long, keep_rejected=True)
+    assert (rejection.code, keeping.rows("t"), letters(keeping.engine)) == (Code.DEAD_LETTERS_FULL, [], [])
 
 
 def test_the_option_does_not_go_with_an_enforced_order(gate: Gate) -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.put("t", SCHEMA, dead_letters="accept", source_order="enforce")
-    assert refusal.places == [(Code.BAD_OPTION, None, "/options/dead_letters", None)]
+    assert rejection.places == [(Code.BAD_OPTION, None, "/options/dead_letters", None)]
 
 
 def test_an_override_is_kept_with_the_message(keeping: Gate) -> None:
     elsewhere = arcion("elsewhere", None, {"id": "2", "n": "x"})
-    decode = arcion_json(json.dumps([elsewhere]).encode(), named("t"), override=True, keep_refused=True)
+    decode = arcion_json(json.dumps([elsewhere]).encode(), named("t"), override=True, keep_rejected=True)
     assert keeping.accept(decode).dead_letters == 1
     assert sql.value(keeping.engine, "SELECT reading ->> 'override' FROM mirrorgate.dead_letters") == "true"

@@ -1,4 +1,4 @@
-"""Random requests with random bad messages: exactly what is refused is left out, and the rest lands as if alone."""
+"""Random requests with random bad messages: exactly what is rejected is left out, and the rest lands as if alone."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -136,13 +136,13 @@ def begin_anew(gate: Gate) -> None:
 @pytest.mark.parametrize("source_format", FORMATS)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=st.lists(written(), min_size=1, max_size=8))
-def test_letters_are_what_is_refused_and_the_rest_lands_as_if_sent_alone(
+def test_letters_are_what_is_rejected_and_the_rest_lands_as_if_sent_alone(
     gate: Gate, source_format: str, changes: list[Written]
 ) -> None:
     begin_anew(gate)
     write, read = FORMATS[source_format]
     parts = write(changes)
-    accepted = gate.accept(read(parts, "t", keep_refused=True))
+    accepted = gate.accept(read(parts, "t", keep_rejected=True))
     left_out = [letter.message_index for letter in letters(gate.engine)]
     good = [part for index, part in enumerate(parts) if index not in left_out]
     assert accepted.dead_letters == len(left_out)
@@ -153,6 +153,6 @@ def test_letters_are_what_is_refused_and_the_rest_lands_as_if_sent_alone(
     assert gate.rows("t") == gate.rows("alone")
     for index in left_out:
         before = [part for place, part in enumerate(parts[:index]) if place not in left_out]
-        with pytest.raises(RejectedInput) as refusal:
+        with pytest.raises(RejectedInput) as rejection:
             gate.rehearse(read([*before, parts[index]], "u"))
-        assert {problem.index for problem in refusal.value.problems} == {len(before)}
+        assert {problem.index for problem in rejection.value.problems} == {len(before)}

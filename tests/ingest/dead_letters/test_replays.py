@@ -24,7 +24,7 @@ from tests.support.ingest_harness import Gate
 from tests.support.postgres import sql
 from tests.support.postgres.dead_letters import letters, messages, replay, replay_all, waiting
 from tests.support.postgres.ledger import claim_by
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.messages import arcion, data, metadata
 from tests.support.samples.schemas import schema_of
 
@@ -42,7 +42,7 @@ def keeping(gate: Gate) -> Gate:
 
 def left(gate: Gate, *sent: Any, table: str = "t") -> list[int]:
     """The ids of the letters that Arcion messages leave."""
-    gate.arcion(*sent, keep_refused=True)
+    gate.arcion(*sent, keep_rejected=True)
     return [letter.letter_id for letter in waiting(gate.engine, table)]
 
 
@@ -82,22 +82,22 @@ def test_a_corrected_message_lands_in_place_of_the_kept_one(keeping: Gate) -> No
     assert messages(keeping.engine) == [json.dumps(BAD).encode()]
 
 
-def test_a_letter_that_is_refused_again_waits_on_with_what_is_wrong_now(keeping: Gate) -> None:
+def test_a_letter_that_is_rejected_again_waits_on_with_what_is_wrong_now(keeping: Gate) -> None:
     [letter_id] = left(keeping, arcion("t", None, {"id": "3", "n": "1", "m": "x"}))
     keeping.put("t", WIDER)
-    with refused() as refusal:
+    with rejected() as rejection:
         replay(keeping, letter_id)
     [letter] = waiting(keeping.engine)
-    assert (refusal.places, keeping.rows("t")) == ([(Code.BAD_VALUE, 0, "/after/m", "m")], [])
+    assert (rejection.places, keeping.rows("t")) == ([(Code.BAD_VALUE, 0, "/after/m", "m")], [])
     assert [error["code"] for error in letter.errors] == ["bad_value"]
 
 
-def test_a_refused_correction_leaves_the_letter_as_it_was(keeping: Gate) -> None:
+def test_a_rejected_correction_leaves_the_letter_as_it_was(keeping: Gate) -> None:
     [letter_id] = left(keeping, BAD)
-    with refused() as refusal:
+    with rejected() as rejection:
         replay(keeping, letter_id, correct(id="2", strange="1"))
     [letter] = waiting(keeping.engine)
-    assert refusal.code is Code.UNKNOWN_COLUMN
+    assert rejection.code is Code.UNKNOWN_COLUMN
     assert [error["code"] for error in letter.errors] == ["bad_value"]
 
 
@@ -114,18 +114,18 @@ def test_a_refused_correction_leaves_the_letter_as_it_was(keeping: Gate) -> None
 def test_a_correction_is_one_change_of_the_same_table(keeping: Gate, correction: bytes, code: Code) -> None:
     keeping.put("u", SCHEMA)
     [letter_id] = left(keeping, BAD)
-    with refused() as refusal:
+    with rejected() as rejection:
         replay(keeping, letter_id, correction)
-    assert (refusal.code, states(keeping)) == (code, [LetterState.WAITING])
+    assert (rejection.code, states(keeping)) == (code, [LetterState.WAITING])
 
 
 def test_a_letter_is_replayed_once(keeping: Gate) -> None:
     [letter_id] = left(keeping, BAD)
     replay(keeping, letter_id, correct(id="2"))
     for again in (lambda: replay(keeping, letter_id), lambda: replay(keeping, letter_id, correct(id="2"))):
-        with refused() as refusal:
+        with rejected() as rejection:
             again()
-        assert refusal.code is Code.DEAD_LETTER_SETTLED
+        assert rejection.code is Code.DEAD_LETTER_SETTLED
     assert len(keeping.rows("t")) == 1
 
 
@@ -155,9 +155,9 @@ def test_a_letter_that_is_discarded_while_it_is_replayed_does_not_land(keeping: 
             assert discard_letters(connection, table.table_id, table.generation, principal="test", **ends) == 1
 
     interrupt(keeping, discard)
-    with refused() as refusal:
+    with rejected() as rejection:
         replay(keeping, letter_id, correct(id="2"))
-    assert (refusal.code, keeping.rows("t")) == (Code.DEAD_LETTER_SETTLED, [])
+    assert (rejection.code, keeping.rows("t")) == (Code.DEAD_LETTER_SETTLED, [])
     assert states(keeping) == [LetterState.DISCARDED]
 
 
@@ -171,13 +171,13 @@ def test_a_batch_and_the_settling_of_its_letter_are_durable_together_or_not_at_a
     assert replay(keeping, letter_id, correct(id="2")).sequence == 1
 
 
-def test_all_waiting_letters_are_replayed_in_order_and_a_refused_one_holds_no_other_back(keeping: Gate) -> None:
+def test_all_waiting_letters_are_replayed_in_order_and_a_rejected_one_holds_no_other_back(keeping: Gate) -> None:
     unknown = [arcion("t", None, {"id": str(key), "n": "1", "m": "7"}) for key in range(5)]
     ids = left(keeping, unknown[0], unknown[1], BAD, unknown[2], unknown[3])
     keeping.put("t", WIDER)
     first = replay_all(keeping, most=3)
-    assert first == ReplayedLetters(replayed=2, refused=1, next_after=ids[2])
-    assert replay_all(keeping, after=ids[2], most=3) == ReplayedLetters(replayed=2, refused=0, next_after=None)
+    assert first == ReplayedLetters(replayed=2, rejected=1, next_after=ids[2])
+    assert replay_all(keeping, after=ids[2], most=3) == ReplayedLetters(replayed=2, rejected=0, next_after=None)
     assert [row["id"] for row in keeping.rows("t")] == [0, 1, 2, 3]
     assert [letter.letter_id for letter in waiting(keeping.engine)] == [ids[2]]
 
@@ -186,18 +186,18 @@ def test_replaying_all_stops_at_what_concerns_the_table(keeping: Gate) -> None:
     left(keeping, BAD, BAD)
     with keeping.engine.begin() as connection:
         begin_drop(connection, TableName.parse("t"), Generation(1), DropPlan(DropAction.DROP), "test")
-    with refused() as refusal:
+    with rejected() as rejection:
         replay_all(keeping)
-    assert (refusal.code, states(keeping)) == (Code.TABLE_NOT_ACCEPTING, [LetterState.WAITING] * 2)
+    assert (rejection.code, states(keeping)) == (Code.TABLE_NOT_ACCEPTING, [LetterState.WAITING] * 2)
 
 
 def test_a_letter_of_an_ended_generation_is_readable_and_cannot_be_replayed(keeping: Gate) -> None:
     [letter_id] = left(keeping, BAD)
     recreate(keeping.engine)
     keeping.ingest.directory.forget_table(TableName.parse("t"))
-    with refused() as refusal:
+    with rejected() as rejection:
         replay(keeping, letter_id, correct(id="2"))
-    assert (refusal.code, keeping.rows("t")) == (Code.GENERATION_MISMATCH, [])
+    assert (rejection.code, keeping.rows("t")) == (Code.GENERATION_MISMATCH, [])
     assert [letter.generation for letter in letters(keeping.engine)] == [1]
     assert messages(keeping.engine) == [json.dumps(BAD).encode()]
     assert replay_all(keeping) == ReplayedLetters(0, 0, None)
@@ -206,14 +206,14 @@ def test_a_letter_of_an_ended_generation_is_readable_and_cannot_be_replayed(keep
 def test_a_generation_that_ends_while_a_letter_is_replayed_keeps_it_out(keeping: Gate) -> None:
     [letter_id] = left(keeping, BAD)
     interrupt(keeping, lambda: recreate(keeping.engine))
-    with refused() as refusal:
+    with rejected() as rejection:
         replay(keeping, letter_id, correct(id="2"))
-    assert (refusal.code, keeping.rows("t")) == (Code.GENERATION_MISMATCH, [])
+    assert (rejection.code, keeping.rows("t")) == (Code.GENERATION_MISMATCH, [])
 
 
 def test_a_letter_for_an_overridden_table_is_read_as_before(keeping: Gate) -> None:
     message = arcion("elsewhere", None, {"id": "3", "n": "1", "m": "7"})
-    keeping.arcion(message, table="t", override=True, keep_refused=True)
+    keeping.arcion(message, table="t", override=True, keep_rejected=True)
     keeping.put("t", WIDER)
     [letter] = waiting(keeping.engine)
     replay(keeping, letter.letter_id)
@@ -224,7 +224,7 @@ def test_a_letter_for_an_overridden_table_is_read_as_before(keeping: Gate) -> No
 def test_a_csv_record_is_read_with_the_columns_and_signs_of_its_request(keeping: Gate, header: bool) -> None:
     columns = () if header else ("n", "id")
     layout = CsvLayout(CsvMode.SNAPSHOT, columns, header, ";", "'", "\\")
-    keeping.csv("n;id\n" * header + "'1\\'';'2'\n3;3\n", "t", layout, keep_refused=True)
+    keeping.csv("n;id\n" * header + "'1\\'';'2'\n3;3\n", "t", layout, keep_rejected=True)
     [letter] = waiting(keeping.engine)
     assert messages(keeping.engine) == [b"'1\\'';'2'\n"]
     replay(keeping, letter.letter_id, b"'1';'2'")
@@ -236,7 +236,7 @@ def test_the_masks_of_a_replicate_message_count_the_columns_of_its_own_metadata(
     gate.replicate(metadata("t", {"id": "INT8", "n": "INT4", "m": "INT8"}, version=1))
     gate.put("t", dead_letters="accept")
     message = data("UPDATE", {"id": 1, "n": "x", "m": 5}, {"id": 1}, schema_id="t-1", columnMask="07")
-    gate.replicate(message, keep_refused=True)
+    gate.replicate(message, keep_rejected=True)
     gate.replicate(metadata("t", {"id": "INT8", "m": "INT8"}, version=2))
     [letter] = waiting(gate.engine)
     message["message"]["data"]["n"] = 4
@@ -246,35 +246,35 @@ def test_the_masks_of_a_replicate_message_count_the_columns_of_its_own_metadata(
 
 def test_a_replicate_message_from_before_any_metadata_is_read_without_it(gate: Gate) -> None:
     gate.put("t", SCHEMA, dead_letters="accept")
-    gate.replicate(data("INSERT", {"id": 1, "n": "x"}, columnMask="03"), table="t", keep_refused=True)
+    gate.replicate(data("INSERT", {"id": 1, "n": "x"}, columnMask="03"), table="t", keep_rejected=True)
     gate.replicate(metadata("t", {"id": "INT8", "n": "INT8", "m": "INT8"}))
     [letter] = waiting(gate.engine)
     replay(gate, letter.letter_id, json.dumps(data("INSERT", {"id": 1, "n": 2})).encode())
     assert gate.landed("t", "id", "n", "m") == [[0, 1, 2, None]]
 
 
-def test_a_message_whose_metadata_is_forgotten_is_refused_and_metadata_cannot_be_replayed(gate: Gate) -> None:
+def test_a_message_whose_metadata_is_forgotten_is_rejected_and_metadata_cannot_be_replayed(gate: Gate) -> None:
     gate.replicate(metadata("t", {"id": "INT8"}))
     gate.put("t", dead_letters="accept")
-    gate.replicate(data("INSERT", {"id": "x"}, schema_id="t-1"), keep_refused=True)
+    gate.replicate(data("INSERT", {"id": "x"}, schema_id="t-1"), keep_rejected=True)
     [letter] = waiting(gate.engine)
-    with refused() as refusal:
+    with rejected() as rejection:
         replay(gate, letter.letter_id, json.dumps(metadata("t", {"id": "INT8", "n": "INT8"}, version=2)).encode())
-    assert (refusal.code, gate.table("t").schema.names) == (Code.BAD_REQUEST, ("id",))
+    assert (rejection.code, gate.table("t").schema.names) == (Code.BAD_REQUEST, ("id",))
     for version in range(2, MAX_EARLIER_VERSIONS + 3):
         gate.replicate(metadata("t", {"id": "INT8"}, version=version))
-    with refused() as refusal:
+    with rejected() as rejection:
         replay(gate, letter.letter_id, json.dumps(data("INSERT", {"id": 1})).encode())
-    assert (refusal.code, states(gate)) == (Code.SCHEMA_MISMATCH, [LetterState.WAITING])
+    assert (rejection.code, states(gate)) == (Code.SCHEMA_MISMATCH, [LetterState.WAITING])
 
 
 def test_a_table_that_enforces_the_order_by_now_takes_no_older_change(gate: Gate) -> None:
     gate.put("t", SCHEMA, dead_letters="accept")
-    gate.replicate(data("INSERT", {"id": 1, "n": "x"}, sequence=1), table="t", keep_refused=True)
+    gate.replicate(data("INSERT", {"id": 1, "n": "x"}, sequence=1), table="t", keep_rejected=True)
     gate.put("t", source_order="enforce")
     gate.replicate(data("INSERT", {"id": 2, "n": 2}, sequence=2), table="t")
     [letter] = waiting(gate.engine)
-    with refused() as refusal:
+    with rejected() as rejection:
         replay(gate, letter.letter_id, json.dumps(data("INSERT", {"id": 1, "n": 1}, sequence=1)).encode())
-    assert (refusal.code, gate.landed("t", "id")) == (Code.OUT_OF_ORDER, [[0, 2]])
+    assert (rejection.code, gate.landed("t", "id")) == (Code.OUT_OF_ORDER, [[0, 2]])
     assert states(gate) == [LetterState.WAITING]

@@ -6,7 +6,7 @@ from app.errors import Code
 from app.ingest import readers as source_bodies
 from app.ingest.readers import SMALL_BODY
 from tests.support.ingest_harness import Gate
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.messages import Message, arcion
 from tests.support.samples.schemas import schema_of
 
@@ -37,11 +37,11 @@ def test_the_first_large_body_of_a_table_is_read_the_short_way(gate: Gate, named
     assert gate.landed("t", "id", "note") == [[0, 1, NOTE]]
 
 
-def test_a_large_body_for_no_table_is_refused_as_a_small_one_is(gate: Gate) -> None:
+def test_a_large_body_for_no_table_is_rejected_as_a_small_one_is(gate: Gate) -> None:
     places = []
     for note in (NOTE, "n"):
-        with refused() as refusal:
+        with rejected() as rejection:
             gate.arcion(large("none", note))
-        places.append((refusal.code, refusal.places))
+        places.append((rejection.code, rejection.places))
     assert places[0] == places[1]
     assert places[0][0] is Code.UNKNOWN_TABLE

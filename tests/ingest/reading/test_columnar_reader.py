@@ -70,7 +70,7 @@ def test_bodies_read_together_are_what_each_is_alone(
             assert type(outcome) is type(alone)
 
 
-def test_bodies_that_come_at_once_are_staged_and_refused_each_by_itself(gate: Gate) -> None:
+def test_bodies_that_come_at_once_are_staged_and_rejected_each_by_itself(gate: Gate) -> None:
     gate.put("t", TABLE)
     note = "n" * SMALL_BODY
     rows = [{"id": str(number), "name": "a", "note": note} for number in range(20)]
@@ -83,9 +83,9 @@ def test_bodies_that_come_at_once_are_staged_and_refused_each_by_itself(gate: Ga
         )
 
     answers = asyncio.run(post_all())
-    refusal = answers.pop(7)
-    assert isinstance(refusal, RejectedInput)
-    assert [(problem.code, problem.index, problem.pointer) for problem in refusal.problems] == [
+    rejection = answers.pop(7)
+    assert isinstance(rejection, RejectedInput)
+    assert [(problem.code, problem.index, problem.pointer) for problem in rejection.problems] == [
         (Code.BAD_VALUE, 0, "/after/id")
     ]
     sequences = [answer.receipts[0].sequence for answer in answers]

@@ -1,4 +1,4 @@
-"""Large Arcion bodies: they take a shorter way than small ones, to the same rows, images and refusals."""
+"""Large Arcion bodies: they take a shorter way than small ones, to the same rows, images and rejections."""
 
 import itertools
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from app.ingest.readers import SMALL_BODY
 from app.ingest.request_typing import Typist
 from tests.support.ingest_harness import Gate
 from tests.support.postgres.dead_letters import waiting
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.images import stored_images
 from tests.support.samples.messages import Message, arcion
 from tests.support.samples.schemas import schema_of
@@ -68,12 +68,12 @@ def test_an_update_of_which_the_key_stands_before_and_all_else_after_takes_the_s
     assert hurried.landed("u", "id", "name")[1:] == [[1, 1, "Eve"]]
 
 
-def test_an_update_that_no_image_completes_is_refused_by_message_and_column_and_leaves_nothing(gate: Gate) -> None:
+def test_an_update_that_no_image_completes_is_rejected_by_message_and_column_and_leaves_nothing(gate: Gate) -> None:
     gate.put("t", SCHEMA, partial_updates="complete")
     gate.arcion(insert("t", "1", "Ada"))
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.arcion(*large(changed("t", "1", name="Eve"), changed("t", "2", name="Bob"), changed("t", "3", total="1")))
-    assert refusal.places == [
+    assert rejection.places == [
         (Code.INCOMPLETE_UPDATE, 1, "/after/total", "total"),
         (Code.INCOMPLETE_UPDATE, 2, "/after/name", "name"),
     ]
@@ -84,7 +84,7 @@ def test_an_update_that_no_image_completes_is_refused_by_message_and_column_and_
 def test_an_update_that_no_image_completes_is_kept_as_a_dead_letter_and_the_others_land(gate: Gate) -> None:
     gate.put("t", SCHEMA, partial_updates="complete", dead_letters="accept")
     gate.arcion(insert("t", "1", "Ada"))
-    accepted = gate.arcion(*large(changed("t", "1", name="Eve"), changed("t", "2", name="Bob")), keep_refused=True)
+    accepted = gate.arcion(*large(changed("t", "1", name="Eve"), changed("t", "2", name="Bob")), keep_rejected=True)
     assert (accepted.dead_letters, [receipt.changes for receipt in accepted.receipts]) == (1, [1])
     assert [letter.message_index for letter in waiting(gate.engine)] == [1]
     assert gate.landed("t", "id", "name") == [[0, 1, "Ada"], [1, 1, "Eve"]]
@@ -121,13 +121,13 @@ def outcome(gate: Gate, table: str, sent: Sequence[Message]) -> Any:
     to_table = [message | {"tableName": {"name": table}} for message in sent]
     try:
         return [(receipt.sequence, receipt.changes) for receipt in gate.arcion(*to_table).receipts]
-    except RejectedInput as refusal:
-        return [replace(problem, table=None) for problem in refusal.problems]
+    except RejectedInput as rejection:
+        return [replace(problem, table=None) for problem in rejection.problems]
 
 
 @given(requests=st.lists(st.lists(messages(), min_size=1, max_size=5), min_size=1, max_size=5))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_large_bodies_make_the_rows_the_images_and_the_refusals_of_small_ones(
+def test_large_bodies_make_the_rows_the_images_and_the_rejections_of_small_ones(
     gate: Gate, requests: list[list[Message]]
 ) -> None:
     one, other = next(_NAMES), next(_NAMES)

@@ -5,7 +5,7 @@ import pytest
 from app.errors import Code
 from app.formats.arcion.csv import CsvLayout, CsvMode
 from tests.support.ingest_harness import Gate
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.messages import arcion, data, metadata
 from tests.support.samples.schemas import schema_of
 
@@ -42,9 +42,9 @@ def test_excluded_columns_of_metadata_are_neither_columns_nor_needed_in_data(gat
 def test_a_column_that_is_not_excluded_is_still_needed_beside_one_that_is(gate: Gate) -> None:
     gate.put("S.T", schema_of({"id": "int64"}, ["id"]), exclude=["doc"])
     gate.replicate(metadata("S.T", {"id": "INT8", "doc": "NCLOB", "name": "STRING"}))
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.replicate(data("INSERT", {"id": 2}, schema_id="S.T-1", columnMask="1"))
-    assert [place[::3] for place in refusal.places] == [(Code.INCOMPLETE_INSERT, "name")]
+    assert [place[::3] for place in rejection.places] == [(Code.INCOMPLETE_INSERT, "name")]
 
 
 def test_a_column_that_is_excluded_later_lands_null_until_it_is_no_longer(gate: Gate, other_gate: Gate) -> None:
@@ -57,9 +57,9 @@ def test_a_column_that_is_excluded_later_lands_null_until_it_is_no_longer(gate: 
     gate.put("t", exclude=[])
     gate.arcion(arcion("t", whole, whole))
     assert gate.landed("t", "name", "secret") == [[0, "Ada", "x"], [1, "Ada", None], [1, "Bob", None], [1, "Ada", "x"]]
-    with refused() as refusal:
+    with rejected() as rejection:
         other_gate.arcion(arcion("t", {"id": "1"}, {"id": "1", "name": "Bob"}))
-    assert refusal.places == [(Code.INCOMPLETE_UPDATE, 0, "/after/secret", "secret")]
+    assert rejection.places == [(Code.INCOMPLETE_UPDATE, 0, "/after/secret", "secret")]
 
 
 @pytest.mark.parametrize("with_columns", [True, False])
@@ -67,26 +67,26 @@ def test_neither_a_key_nor_a_required_column_can_be_excluded(gate: Gate, with_co
     schema = schema_of({"id": "int64", "name": "string", "must": "string"}, ["id"], ["id", "must"])
     again = schema if with_columns else None
     before = gate.put("t", schema).table
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.put("t", again, exclude=["name", "id"])
-    assert refusal.places == [(Code.BAD_OPTION, None, "/options/exclude", None)]
-    with refused() as refusal:
+    assert rejection.places == [(Code.BAD_OPTION, None, "/options/exclude", None)]
+    with rejected() as rejection:
         gate.put("t", again, exclude=["must"])
-    assert refusal.code in {Code.BAD_OPTION, Code.INCOMPATIBLE_SCHEMA}
+    assert rejection.code in {Code.BAD_OPTION, Code.INCOMPATIBLE_SCHEMA}
     assert gate.table("t") == before
 
 
 def test_a_new_table_cannot_exclude_its_key_but_a_required_column(gate: Gate) -> None:
     schema = schema_of({"id": "int64", "must": "string"}, ["id"], ["id", "must"])
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.put("t", schema, exclude=["id"])
-    assert refusal.places == [(Code.BAD_OPTION, None, "/options/exclude", None)]
+    assert rejection.places == [(Code.BAD_OPTION, None, "/options/exclude", None)]
     assert gate.put("t", schema, exclude=["must"]).table.schema.names == ("id",)
 
 
 def test_metadata_cannot_make_an_excluded_column_a_key(gate: Gate) -> None:
     gate.put("S.T", schema_of({"id": "int64"}), exclude=["id2"])
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.replicate(metadata("S.T", {"id": "INT8", "id2": "INT8"}, ("id", "id2")))
-    assert refusal.places == [(Code.BAD_OPTION, 0, "/message/tableStructure", None)]
+    assert rejection.places == [(Code.BAD_OPTION, 0, "/message/tableStructure", None)]
     assert gate.table("S.T").schema.key_columns == ()

@@ -12,7 +12,7 @@ from app.staging.batches.batch import Receipt
 from app.staging.writer.group_commit import GroupCommit
 from tests.support.ingest_harness import Gate
 from tests.support.postgres import sql
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.messages import arcion, data
 from tests.support.samples.schemas import schema_of
 
@@ -66,22 +66,22 @@ def test_options_that_only_look_again_do_not_type_again(gate: Gate, other_gate: 
     assert writer.submitted == 1
 
 
-def test_a_request_that_no_longer_fits_is_refused(gate: Gate, other_gate: Gate) -> None:
+def test_a_request_that_no_longer_fits_is_rejected(gate: Gate, other_gate: Gate) -> None:
     wide = schema_of({"id": "int64", "name": "string", "fax": "string"}, ["id"], ["id"])
     gate.put("t", wide, exclude=["fax"])
     interrupt(gate, lambda: other_gate.put("t", wide, exclude=[]))
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.arcion(arcion("t", ADA, ADA | {"odd": "x"}))
-    assert refusal.code is Code.UNKNOWN_COLUMN
+    assert rejection.code is Code.UNKNOWN_COLUMN
 
 
 def test_new_columns_that_are_no_longer_wanted_are_not_added(gate: Gate, other_gate: Gate) -> None:
     gate.put("t", SCHEMA, new_columns="add_as_string")
     gate.arcion(arcion("t", None, ADA))
     other_gate.put("t", new_columns="reject")
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.arcion(arcion("t", None, ADA | {"note": "x"}))
-    assert refusal.places == [(Code.UNKNOWN_COLUMN, 0, "/after/note", "note")]
+    assert rejection.places == [(Code.UNKNOWN_COLUMN, 0, "/after/note", "note")]
     assert gate.table("t").schema == SCHEMA
 
 
@@ -94,7 +94,7 @@ def test_a_column_that_another_process_has_typed_meanwhile_is_taken_as_typed(gat
 
 
 def test_a_bare_table_that_gets_its_marker_meanwhile_takes_the_insert_with_it(gate: Gate, other_gate: Gate) -> None:
-    gate.put("t", SCHEMA, initial_load="bare")
+    gate.put("t", SCHEMA, initial_load="without_marker")
     change = data("DELETE", {"id": 5})
     writer = interrupt(gate, lambda: other_gate.replicate(change, table="t"))
     gate.arcion(arcion("t", None, ADA))
@@ -113,7 +113,7 @@ def test_a_source_that_is_led_elsewhere_meanwhile_lands_there(gate: Gate, other_
 
 def test_a_table_that_never_rests_asks_to_come_again(gate: Gate, other_gate: Gate) -> None:
     gate.put("t", SCHEMA)
-    turns = [{"reload": "upsert"}, {"reload": "refuse"}] * 3
+    turns = [{"reload": "upsert"}, {"reload": "reject"}] * 3
     interrupt(gate, *(lambda turn=turn: other_gate.put("t", **turn) for turn in turns))
     with pytest.raises(TemporarilyUnavailable) as raised:
         gate.arcion(arcion("t", None, ADA))

@@ -5,7 +5,7 @@ import pytest
 from app.domain.access.rights import Principal, Right
 from app.errors import Code
 from tests.support.ingest_harness import Gate
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.messages import Message, arcion, data, metadata
 from tests.support.samples.schemas import schema_of
 
@@ -47,26 +47,26 @@ def test_messages_of_several_sources_land_in_the_order_of_the_request(gate: Gate
     assert gate.landed("t", "id") == [[0, 1], [0, 2], [0, 3], [0, 4]]
 
 
-def test_a_second_catalog_is_refused_within_a_request_and_across_requests(gate: Gate, other_gate: Gate) -> None:
+def test_a_second_catalog_is_rejected_within_a_request_and_across_requests(gate: Gate, other_gate: Gate) -> None:
     gate.put("s.t", ID)
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.arcion(row("s.t", 1, "c1"), row("s.t", 2, "c2"), row("s.t", 3, "c2"))
-    assert [place[:2] for place in refusal.places] == [(Code.TABLE_MISMATCH, 1), (Code.TABLE_MISMATCH, 2)]
+    assert [place[:2] for place in rejection.places] == [(Code.TABLE_MISMATCH, 1), (Code.TABLE_MISMATCH, 2)]
     assert gate.table("s.t").arcion_catalog is None
     gate.arcion(row("s.t", 1), row("s.t", 2, "c2"))
     for process in (gate, other_gate):
-        with refused() as refusal:
+        with rejected() as rejection:
             process.arcion(row("s.t", 3, "c1"))
-        assert refusal.places == [(Code.TABLE_MISMATCH, 0, "/tableName", None)]
+        assert rejection.places == [(Code.TABLE_MISMATCH, 0, "/tableName", None)]
     assert len(gate.rows("s.t")) == 2
 
 
 def test_a_second_catalog_that_is_named_may_feed_the_table(gate: Gate) -> None:
     gate.put("s.t", ID, sources=["c2.s.t"])
     gate.arcion(row("s.t", 1, "c1"), row("s.t", 2, "c2"))
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.arcion(row("s.t", 3, "c3"))
-    assert refusal.code is Code.TABLE_MISMATCH
+    assert rejection.code is Code.TABLE_MISMATCH
 
 
 def test_a_request_may_override_the_address_by_a_source_name(gate: Gate) -> None:
@@ -78,9 +78,9 @@ def test_a_table_that_is_asked_for_by_another_name_takes_what_feeds_it_and_nothi
     gate.put("t", ID, sources=["old"])
     gate.put("u", ID)
     assert gate.arcion(row("t", 1), row("old", 2), table="old").receipts[0].changes == 2
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.arcion(row("t", 1), row("u", 2), row("nowhere", 3), table="old")
-    assert [place[:2] for place in refusal.places] == [(Code.TABLE_MISMATCH, 1), (Code.TABLE_MISMATCH, 2)]
+    assert [place[:2] for place in rejection.places] == [(Code.TABLE_MISMATCH, 1), (Code.TABLE_MISMATCH, 2)]
 
 
 @pytest.mark.parametrize(
@@ -88,22 +88,22 @@ def test_a_table_that_is_asked_for_by_another_name_takes_what_feeds_it_and_nothi
     [(["u"], 0), (["a", "a"], 1), (["taken"], 0), (["c.x.taken"], 0), ([".a.b"], 0), (["a.b.c.d"], 0)],
     ids=["a table", "named twice", "of another", "of another's catalog", "empty", "too many parts"],
 )
-def test_a_source_that_is_a_table_or_feeds_another_is_refused(gate: Gate, sources: list[str], place: int) -> None:
+def test_a_source_that_is_a_table_or_feeds_another_is_rejected(gate: Gate, sources: list[str], place: int) -> None:
     gate.put("u", ID, sources=["taken", "c.x.taken"])
     before = gate.put("t", ID).table
     for table, schema in (("t", None), ("v", ID)):
-        with refused() as refusal:
+        with rejected() as rejection:
             gate.put(table, schema, sources=sources)
-        assert refusal.places == [(Code.BAD_OPTION, None, f"/options/sources/{place}", None)]
+        assert rejection.places == [(Code.BAD_OPTION, None, f"/options/sources/{place}", None)]
     assert gate.table("t") == before
 
 
 def test_a_source_cannot_become_a_table_of_its_own(gate: Gate) -> None:
     gate.put("t", ID, sources=["old"])
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.put("OLD", ID)
-    assert refusal.code is Code.BAD_NAME
-    assert "table t" not in refusal.text
+    assert rejection.code is Code.BAD_NAME
+    assert "table t" not in rejection.text
 
 
 def test_every_process_follows_sources_that_are_given_and_taken_away(gate: Gate, other_gate: Gate) -> None:
@@ -117,9 +117,9 @@ def test_every_process_follows_sources_that_are_given_and_taken_away(gate: Gate,
     gate.put("other", sources=[])
     for process in (gate, other_gate):
         assert process.arcion(message).receipts[0].table == "s.t"
-        with refused() as refusal:
+        with rejected() as rejection:
             process.arcion(row("old", 2))
-        assert refusal.places == [(Code.UNKNOWN_TABLE, 0, None, None)]
+        assert rejection.places == [(Code.UNKNOWN_TABLE, 0, None, None)]
 
 
 def test_replicate_metadata_and_data_take_a_source_name_and_forget_it(gate: Gate, other_gate: Gate) -> None:
@@ -133,9 +133,9 @@ def test_replicate_metadata_and_data_take_a_source_name_and_forget_it(gate: Gate
     assert gate.table("t").schema.names == ("id", "name")
     gate.put("t", sources=[])
     for process in (gate, other_gate):
-        with refused() as refusal:
+        with rejected() as rejection:
             process.replicate(data("INSERT", {"id": 3, "name": "c"}, table="OLD.T"))
-        assert refusal.code is Code.UNKNOWN_TABLE
+        assert rejection.code is Code.UNKNOWN_TABLE
 
 
 def test_replicate_data_stays_in_order_however_each_message_tells_its_table(gate: Gate) -> None:
@@ -148,15 +148,15 @@ def test_replicate_data_stays_in_order_however_each_message_tells_its_table(gate
     assert gate.landed("s.T", "id") == [[0, number] for number in range(5)]
 
 
-def test_a_replicate_request_for_one_table_refuses_metadata_and_data_of_another(gate: Gate) -> None:
+def test_a_replicate_request_for_one_table_rejects_metadata_and_data_of_another(gate: Gate) -> None:
     gate.put("t", ID, sources=["OLD.T"])
     gate.put("u", ID)
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.replicate({"message": None}, metadata("u", {"id": "INT8"}), table="OLD.T")
-    assert refusal.places == [(Code.TABLE_MISMATCH, 1, "/message/lineage", None)]
-    with refused() as refusal:
+    assert rejection.places == [(Code.TABLE_MISMATCH, 1, "/message/lineage", None)]
+    with rejected() as rejection:
         gate.replicate(data("INSERT", {"id": 1}, table="u"), table="OLD.T")
-    assert refusal.places == [(Code.TABLE_MISMATCH, 0, "", None)]
+    assert rejection.places == [(Code.TABLE_MISMATCH, 0, "", None)]
 
 
 def test_a_source_name_opens_no_table_outside_the_callers_patterns_nor_tells_its_name(gate: Gate) -> None:
@@ -173,10 +173,10 @@ def test_a_source_name_opens_no_table_outside_the_callers_patterns_nor_tells_its
     ]
     codes = []
     for call in calls:
-        with refused() as refusal:
+        with rejected() as rejection:
             call()
-        assert "hidden" not in refusal.text
-        codes.append(refusal.code)
+        assert "hidden" not in rejection.text
+        codes.append(rejection.code)
     unknown, mismatch = Code.UNKNOWN_TABLE, Code.TABLE_MISMATCH
     assert codes == [unknown, mismatch, unknown, unknown, mismatch]
     assert gate.rows("hidden") == []

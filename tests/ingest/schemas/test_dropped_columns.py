@@ -2,7 +2,7 @@
 
 from app.errors import Code
 from tests.support.ingest_harness import Gate
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.messages import arcion, data, metadata
 from tests.support.samples.schemas import schema_of
 
@@ -13,9 +13,9 @@ ADA = {"id": "1", "name": "Ada"}
 
 def test_a_column_that_leaves_by_put_lands_null_for_updates_that_no_longer_give_it(gate: Gate) -> None:
     gate.put("t", WIDE)
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.arcion(arcion("t", ADA, ADA))
-    assert refusal.places == [(Code.INCOMPLETE_UPDATE, 0, "/after/fax", "fax")]
+    assert rejection.places == [(Code.INCOMPLETE_UPDATE, 0, "/after/fax", "fax")]
     registration = gate.put("t", NARROW)
     assert (registration.outcome, registration.table.schema) == ("configured", WIDE)
     gate.arcion(arcion("t", ADA, ADA), arcion("t", ADA, {**ADA, "fax": "7"}))
@@ -29,9 +29,9 @@ def test_a_column_that_comes_back_is_needed_again(gate: Gate) -> None:
     gate.arcion(arcion("t", ADA, ADA))
     table = gate.put("t", WIDE).table
     assert (table.left_columns, table.returned_columns, table.schema_version) == (frozenset(), {"fax": 1}, 1)
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.arcion(arcion("t", ADA, ADA))
-    assert refusal.code is Code.INCOMPLETE_UPDATE
+    assert rejection.code is Code.INCOMPLETE_UPDATE
 
 
 def test_a_column_that_leaves_by_metadata_lands_null_also_for_arcion_updates(gate: Gate) -> None:
@@ -58,9 +58,9 @@ def test_data_before_the_metadata_that_drops_a_column_still_has_it(gate: Gate) -
 
 def test_a_required_column_cannot_leave(gate: Gate) -> None:
     gate.put("t", schema_of({"id": "int64", "name": "string"}, ["id"], ["id", "name"]))
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.put("t", schema_of({"id": "int64"}, ["id"], ["id"]))
-    assert refusal.code is Code.INCOMPATIBLE_SCHEMA
+    assert rejection.code is Code.INCOMPATIBLE_SCHEMA
 
 
 def test_options_alone_say_nothing_of_the_columns_that_the_source_has(gate: Gate) -> None:

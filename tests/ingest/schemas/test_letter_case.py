@@ -8,7 +8,7 @@ from app.domain.access.rights import Principal, Right
 from app.errors import Code
 from tests.support.ingest_harness import Gate
 from tests.support.postgres import sql
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.messages import Message, arcion, data, metadata
 from tests.support.samples.schemas import schema_of
 
@@ -23,39 +23,39 @@ def dt(table: str, number: int) -> Message:
     return data("INSERT", {"id": number}, table=table)
 
 
-def test_metadata_of_a_source_in_another_letter_case_is_refused_and_changes_nothing(gate: Gate) -> None:
+def test_metadata_of_a_source_in_another_letter_case_is_rejected_and_changes_nothing(gate: Gate) -> None:
     gate.replicate(metadata("CS.Orders", {"id": "INT8", "name": "WSTRING"}))
     before = gate.table("CS.Orders")
     for table in ("CS.orders", "cs.Orders"):
-        with refused() as refusal:
+        with rejected() as rejection:
             gate.replicate(metadata(table, {"id": "INT8"}))
-        assert refusal.places == [(Code.SOURCE_CASE_MISMATCH, 0, "/message/lineage", None)]
-        assert "`sources`" in refusal.text
+        assert rejection.places == [(Code.SOURCE_CASE_MISMATCH, 0, "/message/lineage", None)]
+        assert "`sources`" in rejection.text
     assert gate.table("CS.Orders") == before
 
 
-def test_twins_in_one_request_are_refused_together(gate: Gate) -> None:
-    with refused() as refusal:
+def test_twins_in_one_request_are_rejected_together(gate: Gate) -> None:
+    with rejected() as rejection:
         gate.replicate(metadata("CS.Orders", {"id": "INT8"}), metadata("CS.orders", {"id": "INT8"}))
-    assert refusal.places[0][:2] == (Code.SOURCE_CASE_MISMATCH, 1)
+    assert rejection.places[0][:2] == (Code.SOURCE_CASE_MISMATCH, 1)
 
 
-def test_data_of_a_source_in_another_letter_case_is_refused_in_both_formats(gate: Gate, other_gate: Gate) -> None:
+def test_data_of_a_source_in_another_letter_case_is_rejected_in_both_formats(gate: Gate, other_gate: Gate) -> None:
     """The name of the PUT, letter by letter, is the registered one."""
     gate.put("a.t", ID)
     for process in (gate, other_gate):
         process.arcion(row("a.t", 1))
         process.replicate(dt("a.t", 2))
         for message in (row("A.T", 3), row("a.T", 3)):
-            with refused() as refusal:
+            with rejected() as rejection:
                 process.arcion(message)
-            assert refusal.places == [(Code.SOURCE_CASE_MISMATCH, 0, "/tableName", None)]
-        with refused() as refusal:
+            assert rejection.places == [(Code.SOURCE_CASE_MISMATCH, 0, "/tableName", None)]
+        with rejected() as rejection:
             process.replicate(dt("A.t", 3))
-        assert refusal.places == [(Code.SOURCE_CASE_MISMATCH, 0, "", None)]
-        with refused() as refusal:
+        assert rejection.places == [(Code.SOURCE_CASE_MISMATCH, 0, "", None)]
+        with rejected() as rejection:
             process.arcion(row("A.T", 3), table="a.t")
-        assert refusal.code is Code.SOURCE_CASE_MISMATCH
+        assert rejection.code is Code.SOURCE_CASE_MISMATCH
     assert len(gate.rows("a.t")) == 4
 
 
@@ -71,9 +71,9 @@ def test_a_source_that_is_named_in_another_letter_case_feeds_the_table(gate: Gat
     gate.put("sales.orders", ID, sources=["SALES.ORDERS", "Sales.Orders"])
     gate.arcion(row("SALES.ORDERS", 1), row("Sales.Orders", 2), row("sales.orders", 3))
     assert len(gate.rows("sales.orders")) == 3
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.arcion(row("sales.ORDERS", 4))
-    assert refusal.code is Code.SOURCE_CASE_MISMATCH
+    assert rejection.code is Code.SOURCE_CASE_MISMATCH
 
 
 def test_twins_are_kept_apart_by_a_table_of_its_own_for_one_of_them(gate: Gate, other_gate: Gate) -> None:
@@ -90,19 +90,19 @@ def test_twins_are_kept_apart_by_a_table_of_its_own_for_one_of_them(gate: Gate, 
 def test_a_catalog_in_another_letter_case_is_another_catalog(gate: Gate) -> None:
     gate.put("s.t", ID, sources=["Main.s.t"])
     gate.arcion(row("s.t", 1, "first"), row("s.t", 2, "Main"))
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.arcion(row("s.t", 3, "main"))
-    assert refusal.code is Code.TABLE_MISMATCH
+    assert rejection.code is Code.TABLE_MISMATCH
 
 
 def test_a_twin_outside_the_callers_tables_is_as_unknown_as_none(gate: Gate) -> None:
     gate.put("hidden", ID, sources=["mine.t"])
     key = Principal("k", frozenset({Right.INGEST, Right.REGISTER}), ("mine.*",))
     for call in (lambda: gate.arcion(row("mine.T", 1), key=key), lambda: gate.replicate(dt("mine.T", 1), key=key)):
-        with refused() as refusal:
+        with rejected() as rejection:
             call()
-        assert refusal.code is Code.UNKNOWN_TABLE
-        assert "hidden" not in refusal.text
+        assert rejection.code is Code.UNKNOWN_TABLE
+        assert "hidden" not in rejection.text
 
 
 def test_routes_from_before_letter_case_counted_stay_until_sources_are_named(gate: Gate, other_gate: Gate) -> None:
@@ -115,9 +115,9 @@ def test_routes_from_before_letter_case_counted_stay_until_sources_are_named(gat
     for process in (gate, other_gate):
         process.arcion(row("A.T", 4))
         for name in ("A.t", "OLD.t"):
-            with refused() as refusal:
+            with rejected() as rejection:
                 process.arcion(row(name, 5))
-            assert refusal.code is Code.SOURCE_CASE_MISMATCH
+            assert rejection.code is Code.SOURCE_CASE_MISMATCH
     assert len(gate.rows("a.t")) == 8
 
 
@@ -131,9 +131,9 @@ def test_a_source_that_no_folder_can_be_named_after_needs_a_table(gate: Gate, na
     plain = arcion("s.x", None, {"id": "1"})
     plain["tableName"]["name"] = name
     for call in (lambda: gate.replicate(body), lambda: gate.replicate(message), lambda: gate.arcion(plain)):
-        with refused() as refusal:
+        with rejected() as rejection:
             call()
-        assert refusal.code is Code.BAD_NAME
+        assert rejection.code is Code.BAD_NAME
     gate.replicate(body, message, table="by.request")
     quoted = json.dumps(name) if "." in name else name
     gate.put("by.option", ID, sources=[f"s.{quoted}"])
@@ -145,9 +145,9 @@ def test_a_source_that_no_folder_can_be_named_after_needs_a_table(gate: Gate, na
 
 def test_a_table_asked_for_takes_metadata_of_one_other_source(gate: Gate) -> None:
     gate.replicate(metadata("s.one", {"id": "INT8"}), dt("s.one", 1), table="t")
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.replicate(metadata("s.two", {"id": "INT8"}), table="t")
-    assert refusal.places == [(Code.TABLE_MISMATCH, 0, "/message/lineage", None)]
+    assert rejection.places == [(Code.TABLE_MISMATCH, 0, "/message/lineage", None)]
     gate.put("t", sources=["s.two"])
     gate.replicate(metadata("s.two", {"id": "INT8"}), dt("s.two", 2), table="t")
     assert gate.landed("t", "id") == [[0, 1], [0, 2]]

@@ -8,7 +8,7 @@ from app.domain.model.names import TableName
 from app.errors import Code
 from app.staging.tables.events import list_events
 from tests.support.ingest_harness import Gate
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.messages import data, metadata
 from tests.support.samples.schemas import schema_of
 
@@ -29,16 +29,16 @@ def events(gate: Gate, name: str = "s.t") -> list[dict[str, Any]]:
     return [dict(event.details) for event in found if event.action == "change schema"]
 
 
-def test_metadata_that_renames_a_column_is_refused_and_changes_nothing(gate: Gate) -> None:
+def test_metadata_that_renames_a_column_is_rejected_and_changes_nothing(gate: Gate) -> None:
     before = gate.table("s.t")
     for facts in ({"version": 2}, {"task": "other"}):
-        with refused() as refusal:
+        with rejected() as rejection:
             gate.replicate(metadata("s.t", RENAMED, **facts), data("UPDATE", {"id": 1, "b": "x", "n": 1}))
         pointer = "/message/tableStructure/tableColumns/b"
-        assert refusal.places == [(Code.COLUMN_RENAMED, 0, pointer, "b")]
-        assert "'a'" in refusal.text
-        assert "Recreate" in refusal.text
-        assert "PUT" in refusal.text
+        assert rejection.places == [(Code.COLUMN_RENAMED, 0, pointer, "b")]
+        assert "'a'" in rejection.text
+        assert "Recreate" in rejection.text
+        assert "PUT" in rejection.text
     assert (gate.table("s.t"), events(gate)) == (before, [])
 
 
@@ -70,9 +70,9 @@ def test_what_is_no_rename_is_accepted(gate: Gate, columns: dict[str, str]) -> N
 
 
 def test_a_column_in_another_letter_case_is_named_as_a_rename(gate: Gate) -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.replicate(metadata("s.t", {"id": "INT8", "A": "WSTRING", "n": "INT4"}, version=2))
-    assert refusal.places == [(Code.COLUMN_RENAMED, 0, "/message/tableStructure/tableColumns/A", "A")]
+    assert rejection.places == [(Code.COLUMN_RENAMED, 0, "/message/tableStructure/tableColumns/A", "A")]
 
 
 def test_a_required_column_may_become_nullable_by_metadata(gate: Gate) -> None:
@@ -111,10 +111,10 @@ def test_a_key_whose_type_replicate_does_not_tell_says_to_register_it_first(
     gate: Gate, column: dict[str, Any], code: Code
 ) -> None:
     message = metadata("s.new", {"id": column, "x": "kREP_OTHER"})
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.replicate(message)
-    assert refusal.places == [(code, 0, "/message/tableStructure/tableColumns/id", "id")]
-    assert "PUT the table first" in refusal.detail
+    assert rejection.places == [(code, 0, "/message/tableStructure/tableColumns/id", "id")]
+    assert "PUT the table first" in rejection.detail
     schema = schema_of({"id": "int64", "x": "string"}, ["id"], ["id"])
     gate.put("s.new", schema, columns={"id": {"type": "int64"}})
     gate.replicate(message)
@@ -126,9 +126,9 @@ def test_a_column_that_may_hold_null_already_cannot_become_a_key(gate: Gate) -> 
         gate.put(name, schema_of({"id": "int64", "x": "int64"}, [], required))
         gate.replicate(data("INSERT", {"id": 1, "x": None}), table=name)
     keyed = schema_of({"id": "int64", "x": "int64"}, ["id"])
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.put("nullable", keyed)
-    assert refusal.code is Code.INCOMPATIBLE_SCHEMA
+    assert rejection.code is Code.INCOMPATIBLE_SCHEMA
     gate.put("required", schema_of({"id": "int64", "x": "int64"}, ["id"], ["id"]))
     gate.put("empty", schema_of({"id": "int64", "x": "int64"}))
     assert gate.put("empty", keyed).table.schema.key_columns == ("id",)

@@ -7,7 +7,7 @@ import pytest
 from app.errors import Code
 from app.formats.arcion.csv import CsvLayout, CsvMode
 from tests.support.ingest_harness import Gate
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.messages import arcion, data, metadata
 from tests.support.samples.schemas import schema_of
 
@@ -64,23 +64,23 @@ def test_the_columns_of_a_csv_header_are_added(gate: Gate) -> None:
         ("e\u0301", Code.BAD_NAME),
     ],
 )
-def test_a_name_that_no_file_can_have_is_refused_with_its_message_and_nothing_is_added(
+def test_a_name_that_no_file_can_have_is_rejected_with_its_message_and_nothing_is_added(
     gate: Gate, name: str, code: Code
 ) -> None:
     gate.put("t", ID, new_columns="add_as_string")
     good, bad = (arcion("t", None, {"id": "1", column: "x"}) for column in ("good", name))
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.arcion(good, bad, bad)
-    assert refusal.places == [(code, 1, f"/after/{name}", name)]
+    assert rejection.places == [(code, 1, f"/after/{name}", name)]
     assert gate.table("t").schema == ID
 
 
-def test_a_csv_header_with_a_bad_name_is_refused_with_the_line_that_brings_it(gate: Gate) -> None:
+def test_a_csv_header_with_a_bad_name_is_rejected_with_the_line_that_brings_it(gate: Gate) -> None:
     gate.put("t", ID, new_columns="add_as_string")
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.csv("id,\n1,x\n", "t", CsvLayout(CsvMode.SNAPSHOT, header=True))
-    assert refusal.places == [(Code.BAD_NAME, 0, "/after/", "")]
-    assert refusal.detail.startswith("line 2: ")
+    assert rejection.places == [(Code.BAD_NAME, 0, "/after/", "")]
+    assert rejection.detail.startswith("line 2: ")
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_a_csv_header_with_a_bad_name_is_refused_with_the_line_that_brings_it(ga
     ],
     ids=["bad value", "partial update", "another table unknown"],
 )
-def test_nothing_is_added_when_the_request_is_refused_otherwise(gate: Gate, wrong: dict[str, object]) -> None:
+def test_nothing_is_added_when_the_request_is_rejected_otherwise(gate: Gate, wrong: dict[str, object]) -> None:
     before = gate.put("s.t", NAMED, new_columns="add_as_string").table
-    with refused():
+    with rejected():
         gate.arcion(arcion("s.t", None, {"id": "1", "note": "x"}, catalog="c"), wrong)
     assert gate.table("s.t") == before
 
@@ -103,19 +103,19 @@ def test_nothing_is_added_when_no_row_image_completes_a_partial_update(gate: Gat
     before = gate.put("s.t", NAMED, new_columns="add_as_string", partial_updates="complete").table
     new = arcion("s.t", None, {"id": "1", "name": "Ada", "note": "x"}, catalog="c")
     for partial in ({"id": "2", "note": "x"}, {"id": "3", "name": "Bob", "other": "x"}):
-        with refused() as refusal:
+        with rejected() as rejection:
             gate.arcion(new, arcion("s.t", {"id": partial["id"]}, partial))
-        assert {place[0] for place in refusal.places} == {Code.INCOMPLETE_UPDATE}
+        assert {place[0] for place in rejection.places} == {Code.INCOMPLETE_UPDATE}
         assert gate.table("s.t") == before
     gate.arcion(new, arcion("s.t", {"id": "1"}, {"id": "1", "note": "y"}))
     assert gate.landed("s.t", "name", "note") == [[0, "Ada", "x"], [1, "Ada", "y"]]
 
 
-def test_by_default_an_unknown_column_is_refused_as_before(gate: Gate) -> None:
+def test_by_default_an_unknown_column_is_rejected_as_before(gate: Gate) -> None:
     gate.put("t", ID)
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.arcion(arcion("t", None, {"id": "1", "note": "x"}))
-    assert refusal.places == [(Code.UNKNOWN_COLUMN, 0, "/after/note", "note")]
+    assert rejection.places == [(Code.UNKNOWN_COLUMN, 0, "/after/note", "note")]
 
 
 def test_a_new_column_has_the_type_that_the_options_give_it(gate: Gate) -> None:
@@ -161,6 +161,6 @@ def test_two_processes_that_bring_columns_at_once_add_each_once_and_lose_no_row(
 def test_a_typed_column_of_later_metadata_beside_an_added_text_column_is_a_conflict(gate: Gate) -> None:
     gate.put("S.T", ID, new_columns="add_as_string")
     gate.replicate(data("INSERT", {"id": 1, "n": 7}), table="S.T")
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.replicate(metadata("S.T", {"id": "INT8", "n": "INT4"}))
-    assert refusal.code is Code.INCOMPATIBLE_SCHEMA
+    assert rejection.code is Code.INCOMPATIBLE_SCHEMA

@@ -5,7 +5,7 @@ import pytest
 from app.domain.access.rights import Principal, Right
 from app.errors import Code
 from tests.support.ingest_harness import Gate
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.messages import Message, data, metadata
 from tests.support.samples.schemas import schema_of
 
@@ -40,10 +40,10 @@ def test_an_id_that_two_tables_have_is_ambiguous_and_the_table_parameter_settles
 ) -> None:
     gate.replicate(shared("s.one"), shared("s.two"))
     for process in (gate, other_gate):
-        with refused() as refusal:
+        with rejected() as rejection:
             process.replicate(row(1))
-        assert refusal.places == [(Code.AMBIGUOUS_SCHEMA_ID, 0, "/messageSchemaId", None)]
-        assert "?table=" in refusal.text
+        assert rejection.places == [(Code.AMBIGUOUS_SCHEMA_ID, 0, "/messageSchemaId", None)]
+        assert "?table=" in rejection.text
     gate.replicate(row(1), table="s.two")
     gate.replicate(row(2, table="s.one"))
     assert (ids(gate, "s.one"), ids(gate, "s.two")) == ([2], [1])
@@ -51,9 +51,9 @@ def test_an_id_that_two_tables_have_is_ambiguous_and_the_table_parameter_settles
 
 def test_data_before_the_metadata_of_its_request_is_not_routed_by_it_when_another_table_has_the_id(gate: Gate) -> None:
     gate.replicate(shared("s.one"))
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.replicate(row(1), shared("s.two"))
-    assert refusal.code is Code.AMBIGUOUS_SCHEMA_ID
+    assert rejection.code is Code.AMBIGUOUS_SCHEMA_ID
     assert ids(gate, "s.one") == ids(gate, "s.two") == []
 
 
@@ -63,32 +63,32 @@ def test_another_tenants_registration_changes_no_route_of_a_key_with_narrower_pa
     """Whoever registered first, and whoever sends metadata again."""
     victim, attacker = key_for("hr.*"), key_for("pub.*")
     other_gate.replicate(shared("pub.evil"), key=attacker)
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.replicate(row(1), key=victim)
-    assert refusal.code is Code.SCHEMA_UNKNOWN
+    assert rejection.code is Code.SCHEMA_UNKNOWN
     gate.replicate(shared("hr.pay"), key=victim)
     for number in range(1, 4):
         gate.replicate(row(number), key=victim)
         other_gate.replicate(metadata("pub.evil", OLD, schema_id="shared", version=number), key=attacker)
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.replicate(row(9))
-    assert refusal.code is Code.AMBIGUOUS_SCHEMA_ID, "a key for every table"
+    assert rejection.code is Code.AMBIGUOUS_SCHEMA_ID, "a key for every table"
     assert (ids(gate, "hr.pay"), ids(gate, "pub.evil")) == ([1, 2, 3], [])
 
 
 def test_an_id_that_a_table_had_before_is_as_ambiguous_as_its_current_one(gate: Gate) -> None:
     gate.replicate(shared("s.one"), metadata("s.one", OLD, version=2), shared("s.two"))
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.replicate(row(1))
-    assert refusal.code is Code.AMBIGUOUS_SCHEMA_ID
+    assert rejection.code is Code.AMBIGUOUS_SCHEMA_ID
 
 
 def test_a_named_table_without_the_schema_id_that_another_has_is_a_mismatch(gate: Gate) -> None:
     gate.replicate(shared("s.one"), metadata("s.two", OLD))
     for told in ({"table": "s.two"}, {}):
-        with refused() as refusal:
+        with rejected() as rejection:
             gate.replicate(row(1, **told), table=None if told else "s.two")
-        assert refusal.code is Code.TABLE_MISMATCH
+        assert rejection.code is Code.TABLE_MISMATCH
 
 
 @pytest.fixture
@@ -103,9 +103,9 @@ def test_data_of_an_earlier_schema_id_is_read_by_its_own_ordinals(evolved: Gate,
     late = data("INSERT", {"id": 1, "name": "a"}, schema_id="f1", columnMask="03")
     evolved.replicate(late)
     other_gate.replicate(late | {}, table="s.t")
-    with refused() as refusal:
+    with rejected() as rejection:
         evolved.replicate(data("INSERT", {"id": 2, "name": "b"}, schema_id="f1", columnMask="07"))
-    assert refusal.code is Code.MASK_OUT_OF_RANGE
+    assert rejection.code is Code.MASK_OUT_OF_RANGE
     assert evolved.landed("s.t", "id", "name", "note") == [[0, 1, "a", None]] * 2
 
 
@@ -136,9 +136,9 @@ def test_the_metadata_topic_may_be_read_again_from_its_start(gate: Gate) -> None
 
 
 def test_older_metadata_that_was_never_accepted_is_stale(evolved: Gate) -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         evolved.replicate(metadata("s.t", {"id": "INT8"}, schema_id="f0"))
-    assert refusal.places == [(Code.STALE_METADATA, 0, "/message/lineage/tableVersion", None)]
+    assert rejection.places == [(Code.STALE_METADATA, 0, "/message/lineage/tableVersion", None)]
 
 
 def test_versions_are_counted_by_each_task_for_itself(evolved: Gate) -> None:
@@ -146,9 +146,9 @@ def test_versions_are_counted_by_each_task_for_itself(evolved: Gate) -> None:
     for schema_id in ("f1", "f2", "u1"):
         columns = {"id": 1, "name": "a", "note": "n"} if schema_id != "f1" else {"id": 1, "name": "a"}
         evolved.replicate(data("INSERT", columns, schema_id=schema_id))
-    with refused() as refusal:
+    with rejected() as rejection:
         evolved.replicate(metadata("s.t", NEW, schema_id="u0", task="moved", version=0))
-    assert refusal.code is Code.STALE_METADATA
+    assert rejection.code is Code.STALE_METADATA
 
 
 def test_a_late_update_keeps_what_the_image_knows_of_columns_added_since(gate: Gate) -> None:
@@ -162,7 +162,7 @@ def test_a_late_update_keeps_what_the_image_knows_of_columns_added_since(gate: G
 
 
 @pytest.mark.parametrize("incomplete_inserts", ["land_null", "reject"])
-def test_late_rows_of_a_table_with_images_are_never_refused_for_columns_added_since(
+def test_late_rows_of_a_table_with_images_are_never_rejected_for_columns_added_since(
     gate: Gate, incomplete_inserts: str
 ) -> None:
     """Neither where the row came late itself, nor where no image of it is kept."""
@@ -202,7 +202,7 @@ def test_an_earlier_external_schema_id_is_that_of_its_version(gate: Gate) -> Non
     gate.replicate(late)
     gate.replicate(new)
     gate.replicate(late)
-    with refused() as refusal:
+    with rejected() as rejection:
         gate.replicate(data("INSERT", {"id": 4, "note": "n", "name": "d"}, externalSchemaId="79", table="s.t"))
-    assert refusal.places == [(Code.SCHEMA_MISMATCH, 0, "/message/headers/externalSchemaId", None)]
+    assert rejection.places == [(Code.SCHEMA_MISMATCH, 0, "/message/headers/externalSchemaId", None)]
     assert gate.landed("s.t", "id", "note") == [[0, 1, None], [0, 2, None], [0, 3, "n"], [0, 2, None]]

@@ -68,11 +68,11 @@ def test_an_address_names_host_workspace_and_folder(url: str, address: StorageAd
         (f"abfss://w@{WORKSPACE[0]}.z61.dfs.fabric.microsoft.com/{ITEM[0]}/Files/LandingZone", "GUIDs for both"),
     ],
 )
-def test_any_other_address_is_refused_and_no_secret_is_repeated(url: str, why: str) -> None:
-    with pytest.raises(Misconfigured, match=why) as refusal:
+def test_any_other_address_is_rejected_and_no_secret_is_repeated(url: str, why: str) -> None:
+    with pytest.raises(Misconfigured, match=why) as rejection:
         ZonePlace(url).check()
-    assert refusal.value.code is Code.LANDING_ZONE_UNSUPPORTED
-    assert "secret" not in refusal.value.detail + refusal.value.remedy
+    assert rejection.value.code is Code.LANDING_ZONE_UNSUPPORTED
+    assert "secret" not in rejection.value.detail + rejection.value.remedy
 
 
 def test_a_path_opens_a_folder_and_an_address_a_remote_zone(tmp_path: Path) -> None:

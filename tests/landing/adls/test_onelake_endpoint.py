@@ -1,4 +1,4 @@
-"""The endpoint refuses what OneLake refuses: seen through the SDK that production uses."""
+"""The endpoint rejects what OneLake rejects: seen through the SDK that production uses."""
 
 import socket
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def written(workspace: FileSystemClient, path: str, content: bytes = b"hello") -
     return file
 
 
-def refusal(call: Callable[[], Any]) -> tuple[int | None, str]:
+def rejection(call: Callable[[], Any]) -> tuple[int | None, str]:
     with pytest.raises(HttpResponseError) as caught:
         call()
     code = getattr(caught.value, "error_code", None)
@@ -52,36 +52,38 @@ def test_a_written_file_reads_back_whole_and_in_ranges(workspace: FileSystemClie
     assert (properties.size, properties.metadata) == (10, {})
     assert file.download_file().readall() == b"0123456789"
     assert file.download_file(2, 3).readall() == b"234"
-    assert refusal(lambda: file.download_file(10, 1)) == (416, "InvalidRange")
+    assert rejection(lambda: file.download_file(10, 1)) == (416, "InvalidRange")
     assert workspace.get_directory_client(f"{LANDING_ZONE}/_a b").get_directory_properties().metadata == {
         "hdi_isfolder": "true"
     }
 
 
-def test_metadata_given_at_creation_is_kept_forgotten_or_refused(onelake: OneLake, workspace: FileSystemClient) -> None:
+def test_metadata_given_at_creation_is_kept_forgotten_or_rejected(
+    onelake: OneLake, workspace: FileSystemClient
+) -> None:
     at(workspace, "_1").create_file(metadata={"attempt": "é"})
     onelake.switches.user_metadata = "forgotten"
     at(workspace, "_2").create_file(metadata={"attempt": "x"})
     assert onelake.tree.find(f"{LANDING_ZONE}/_1").metadata == {"attempt": "é"}
     assert at(workspace, "_2").get_file_properties().metadata == {}
-    onelake.switches.user_metadata = "refused"
-    assert refusal(lambda: at(workspace, "_3").create_file(metadata={"attempt": "x"}))[0] == 400
+    onelake.switches.user_metadata = "rejected"
+    assert rejection(lambda: at(workspace, "_3").create_file(metadata={"attempt": "x"}))[0] == 400
 
 
-def test_creating_over_what_exists_is_refused_when_asked_for(workspace: FileSystemClient) -> None:
+def test_creating_over_what_exists_is_rejected_when_asked_for(workspace: FileSystemClient) -> None:
     written(workspace, "_f")
     workspace.create_directory(f"{LANDING_ZONE}/_d")
-    assert refusal(lambda: at(workspace, "_f").create_file(**NEW_ONLY)) == (409, "PathAlreadyExists")
-    assert refusal(lambda: at(workspace, "_d").create_file(**NEW_ONLY)) == (409, "PathAlreadyExists")
-    assert refusal(lambda: at(workspace, "_d").create_file()) == (409, "PathConflict")
+    assert rejection(lambda: at(workspace, "_f").create_file(**NEW_ONLY)) == (409, "PathAlreadyExists")
+    assert rejection(lambda: at(workspace, "_d").create_file(**NEW_ONLY)) == (409, "PathAlreadyExists")
+    assert rejection(lambda: at(workspace, "_d").create_file()) == (409, "PathConflict")
     at(workspace, "_f").create_file()
     assert at(workspace, "_f").get_file_properties().size == 0
 
 
 def test_nothing_can_be_made_below_a_plain_file(workspace: FileSystemClient) -> None:
     written(workspace, "_f")
-    assert refusal(lambda: at(workspace, "_f/x").create_file()) == (409, "PathConflict")
-    assert refusal(lambda: workspace.create_directory(f"{LANDING_ZONE}/_f/x/y")) == (409, "PathConflict")
+    assert rejection(lambda: at(workspace, "_f/x").create_file()) == (409, "PathConflict")
+    assert rejection(lambda: workspace.create_directory(f"{LANDING_ZONE}/_f/x/y")) == (409, "PathConflict")
 
 
 def test_an_append_is_seen_only_after_a_flush_of_all_of_it(workspace: FileSystemClient) -> None:
@@ -90,22 +92,22 @@ def test_an_append_is_seen_only_after_a_flush_of_all_of_it(workspace: FileSystem
     file.append_data(b"abc", 0)
     file.append_data(b"ghi", 6)
     assert file.get_file_properties().size == 0
-    assert refusal(lambda: file.flush_data(9)) == (400, "InvalidFlushPosition")
+    assert rejection(lambda: file.flush_data(9)) == (400, "InvalidFlushPosition")
     file.append_data(b"def", 3)
     file.append_data(b"def", 3)
-    assert refusal(lambda: file.flush_data(8)) == (400, "InvalidFlushPosition")
+    assert rejection(lambda: file.flush_data(8)) == (400, "InvalidFlushPosition")
     file.flush_data(9)
     assert file.download_file().readall() == b"abcdefghi"
-    assert refusal(lambda: at(workspace, "_none").append_data(b"x", 0)) == (404, "PathNotFound")
+    assert rejection(lambda: at(workspace, "_none").append_data(b"x", 0)) == (404, "PathNotFound")
 
 
-def test_a_flush_under_an_old_etag_is_refused(workspace: FileSystemClient) -> None:
+def test_a_flush_under_an_old_etag_is_rejected(workspace: FileSystemClient) -> None:
     file = at(workspace, "_f")
     etag = file.create_file()["etag"]
     file.append_data(b"abc", 0)
     file.flush_data(3, etag=etag, match_condition=MatchConditions.IfNotModified)
     file.append_data(b"def", 3)
-    late = refusal(lambda: file.flush_data(6, etag=etag, match_condition=MatchConditions.IfNotModified))
+    late = rejection(lambda: file.flush_data(6, etag=etag, match_condition=MatchConditions.IfNotModified))
     assert late == (412, "ConditionNotMet")
 
 
@@ -114,26 +116,26 @@ def test_a_rename_moves_a_file_with_its_etag(workspace: FileSystemClient) -> Non
     etag = file.get_file_properties().etag
     rename(file, "b", source_etag=etag, source_match_condition=MatchConditions.IfNotModified, **NEW_ONLY)
     assert at(workspace, "b").get_file_properties().etag == etag
-    assert refusal(lambda: rename(file, "c")) == (404, "SourcePathNotFound")
+    assert rejection(lambda: rename(file, "c")) == (404, "SourcePathNotFound")
 
 
-def test_a_rename_is_refused_over_a_file_from_a_changed_source_and_into_nowhere(workspace: FileSystemClient) -> None:
+def test_a_rename_is_rejected_over_a_file_from_a_changed_source_and_into_nowhere(workspace: FileSystemClient) -> None:
     file, other = written(workspace, "_a"), written(workspace, "_b", b"other")
-    assert refusal(lambda: rename(file, "_b", **NEW_ONLY)) == (409, "PathAlreadyExists")
+    assert rejection(lambda: rename(file, "_b", **NEW_ONLY)) == (409, "PathAlreadyExists")
     stale = {"source_etag": '"0x1"', "source_match_condition": MatchConditions.IfNotModified}
-    assert refusal(lambda: rename(file, "c", **stale)) == (412, "SourceConditionNotMet")
-    assert refusal(lambda: rename(file, "none/c")) == (404, "RenameDestinationParentPathNotFound")
-    assert refusal(lambda: rename(file, "_b/c")) == (404, "RenameDestinationParentPathNotFound")
+    assert rejection(lambda: rename(file, "c", **stale)) == (412, "SourceConditionNotMet")
+    assert rejection(lambda: rename(file, "none/c")) == (404, "RenameDestinationParentPathNotFound")
+    assert rejection(lambda: rename(file, "_b/c")) == (404, "RenameDestinationParentPathNotFound")
     assert other.download_file().readall() == b"other"
     rename(file, "_b")
     assert other.download_file().readall() == b"hello"
 
 
-def test_the_condition_of_a_rename_may_be_ignored_or_refused(onelake: OneLake, workspace: FileSystemClient) -> None:
+def test_the_condition_of_a_rename_may_be_ignored_or_rejected(onelake: OneLake, workspace: FileSystemClient) -> None:
     rejected: list[str | None] = []
-    onelake.switches.rename_condition = "refused"
+    onelake.switches.rename_condition = "rejected"
     written(workspace, "_b")
-    assert refusal(lambda: rename(written(workspace, "_a"), "_b", **NEW_ONLY)) == (400, "UnsupportedHeader")
+    assert rejection(lambda: rename(written(workspace, "_a"), "_b", **NEW_ONLY)) == (400, "UnsupportedHeader")
     onelake.switches.rename_condition = "ignored"
     rename(
         at(workspace, "_a"),
@@ -151,7 +153,7 @@ def test_a_folder_is_renamed_with_all_that_is_in_it_unless_switched_off(
     rename(at(workspace, "_d"), "t", **NEW_ONLY)
     assert at(workspace, "t/deep/f").get_file_properties().size == 5
     onelake.switches.folder_rename = False
-    assert refusal(lambda: rename(at(workspace, "t"), "u"))[0] == 400
+    assert rejection(lambda: rename(at(workspace, "t"), "u"))[0] == 400
 
 
 def test_a_listing_comes_in_pages_and_names_folders(onelake: OneLake, workspace: FileSystemClient) -> None:
@@ -161,7 +163,7 @@ def test_a_listing_comes_in_pages_and_names_folders(onelake: OneLake, workspace:
     entries = {path.name.rpartition("/")[2]: path.is_directory for path in workspace.get_paths(LANDING_ZONE, False)}
     assert entries == {"a": False, "b": True, "d": False}
     assert len(list(workspace.get_paths(LANDING_ZONE))) == 4
-    assert refusal(lambda: list(workspace.get_paths(f"{LANDING_ZONE}/none"))) == (404, "PathNotFound")
+    assert rejection(lambda: list(workspace.get_paths(f"{LANDING_ZONE}/none"))) == (404, "PathNotFound")
     assert len([request for request in onelake.seen if request.operation == "list"]) == 5
 
 
@@ -182,19 +184,22 @@ def test_a_folder_is_deleted_whole_in_as_many_requests_as_it_takes(
     onelake.switches.delete_pages, onelake.switches.folder_in_use = 3, 1
     written(workspace, "d/f")
     folder = workspace.get_directory_client(f"{LANDING_ZONE}/d")
-    assert refusal(folder.delete_directory) == (409, "PathInUse")
+    assert rejection(folder.delete_directory) == (409, "PathInUse")
     folder.delete_directory()
     assert onelake.names("") == []
-    assert refusal(folder.delete_directory) == (404, "PathNotFound")
-    assert refusal(lambda: written(workspace, "d/f") and at(workspace, "d").delete_file()) == (409, "DirectoryNotEmpty")
+    assert rejection(folder.delete_directory) == (404, "PathNotFound")
+    assert rejection(lambda: written(workspace, "d/f") and at(workspace, "d").delete_file()) == (
+        409,
+        "DirectoryNotEmpty",
+    )
 
 
 @pytest.mark.parametrize("path", [ITEM[0], f"{ITEM[0]}/Files", f"{ITEM[0]}/New"])
 def test_what_fabric_manages_cannot_be_changed(onelake: OneLake, workspace: FileSystemClient, path: str) -> None:
-    assert refusal(lambda: workspace.create_directory(path))[0] == 403
-    assert refusal(lambda: workspace.get_directory_client(path).delete_directory())[0] in (403, 404)
-    assert refusal(workspace.create_file_system)[0] == 403
-    assert refusal(workspace.delete_file_system)[0] == 403
+    assert rejection(lambda: workspace.create_directory(path))[0] == 403
+    assert rejection(lambda: workspace.get_directory_client(path).delete_directory())[0] in (403, 404)
+    assert rejection(workspace.create_file_system)[0] == 403
+    assert rejection(workspace.delete_file_system)[0] == 403
     assert workspace.exists()
 
 
@@ -203,30 +208,30 @@ def test_guids_or_names_address_the_same_but_not_mixed(onelake: OneLake, trust: 
     onelake.workspace = (WORKSPACE[1], WORKSPACE[1])
     by_name = file_system(onelake, trust)
     assert by_name.get_file_client(f"{ITEM[1]}/Files/LandingZone/f").get_file_properties().size == 5
-    assert refusal(by_name.get_file_client(f"{LANDING_ZONE}/f").get_file_properties)[0] == 400
+    assert rejection(by_name.get_file_client(f"{LANDING_ZONE}/f").get_file_properties)[0] == 400
     onelake.workspace = ("elsewhere", "elsewhere")
-    assert refusal(file_system(onelake, trust).get_file_client("x").get_file_properties)[0] == 404
+    assert rejection(file_system(onelake, trust).get_file_client("x").get_file_properties)[0] == 404
 
 
-def test_who_has_no_token_or_a_newer_version_is_refused(onelake: OneLake, trust: Trust) -> None:
+def test_who_has_no_token_or_a_newer_version_is_rejected(onelake: OneLake, trust: Trust) -> None:
     stranger = file_system(onelake, trust, credential=FixedToken("wrong"))
-    assert refusal(at(stranger, "f").get_file_properties)[0] == 401
+    assert rejection(at(stranger, "f").get_file_properties)[0] == 401
     onelake.switches.challenge = False
-    assert refusal(at(stranger, "f").create_file)[0] == 401
+    assert rejection(at(stranger, "f").create_file)[0] == 401
     onelake.switches.newest_version = "2021-06-08"
-    assert refusal(at(file_system(onelake, trust), "f").create_file)[0] == 400
+    assert rejection(at(file_system(onelake, trust), "f").create_file)[0] == 400
     at(file_system(onelake, trust, api_version="2021-06-08"), "_f").create_file()
 
 
 def test_access_control_is_not_changed_here(workspace: FileSystemClient) -> None:
-    assert refusal(lambda: written(workspace, "_f").set_access_control(permissions="rwx------"))[0] == 400
+    assert rejection(lambda: written(workspace, "_f").set_access_control(permissions="rwx------"))[0] == 400
 
 
 def test_a_lease_keeps_others_from_writing(workspace: FileSystemClient) -> None:
     file = written(workspace, "_f")
     lease = file.acquire_lease(15)
-    assert refusal(lambda: file.acquire_lease(15)) == (409, "LeaseAlreadyPresent")
-    assert refusal(lambda: file.append_data(b"x", 5)) == (412, "LeaseIdMissing")
+    assert rejection(lambda: file.acquire_lease(15)) == (409, "LeaseAlreadyPresent")
+    assert rejection(lambda: file.append_data(b"x", 5)) == (412, "LeaseIdMissing")
     file.append_data(b"x", 5, lease=lease)
     lease.release()
     file.flush_data(6)
@@ -237,7 +242,7 @@ def test_the_first_request_of_each_operation_on_each_path_may_fail(
 ) -> None:
     onelake.faults.first_of_each, onelake.faults.spared = answer(503, "ServerBusy"), frozenset({"head"})
     for path in ("_a", "_b"):
-        assert refusal(at(workspace, path).create_file)[0] == 503
+        assert rejection(at(workspace, path).create_file)[0] == 503
         at(workspace, path).create_file()
         at(workspace, path).get_file_properties()
 
@@ -277,7 +282,7 @@ def test_planned_answers_come_in_order_with_their_headers(onelake: OneLake, work
         at(workspace, "_g").create_file()
     assert busy.value.response is not None
     assert (busy.value.status_code, busy.value.response.headers["Retry-After"]) == (429, "7")
-    assert refusal(at(workspace, "_g").create_file) == (500, "InternalError")
+    assert rejection(at(workspace, "_g").create_file) == (500, "InternalError")
     assert onelake.names("") == ["_f"]
 
 

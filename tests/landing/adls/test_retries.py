@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from app.landing.adls.retries import Refused, TryAgain
+from app.landing.adls.retries import Rejected, TryAgain
 from tests.support.onelake.clients import FakeTime
 
 
@@ -58,7 +58,7 @@ def test_some_answers_are_worth_a_few_tries_only() -> None:
     assert len(time.slept) == 5
 
 
-@pytest.mark.parametrize("error", [Refused("no", status=403, code="x"), ValueError(), KeyboardInterrupt()])
+@pytest.mark.parametrize("error", [Rejected("no", status=403, code="x"), ValueError(), KeyboardInterrupt()])
 def test_a_clear_answer_is_not_repeated(error: Exception) -> None:
     time = FakeTime()
     with pytest.raises(type(error)):

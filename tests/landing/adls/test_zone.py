@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from app.landing.adls.retries import Refused, TryAgain
+from app.landing.adls.retries import Rejected, TryAgain
 from app.landing.adls.zone import AdlsZone
 from app.landing.open_zone import open_zone
 from app.landing.publish import Scratch, revoke_older_epochs
@@ -145,7 +145,7 @@ def test_no_credential_at_all_is_told_at_once(onelake: OneLake, trust: Trust, ti
 
             raise CredentialUnavailableError("nothing is set")
 
-    with pytest.raises(Refused, match="no credential"):
+    with pytest.raises(Rejected, match="no credential"):
         adls_zone(onelake, trust, time, credential=NoCredential).kind("")
     assert time.slept == []
 
@@ -257,7 +257,7 @@ def test_a_renamed_file_that_mirroring_took_before_the_answer_came_is_missing_at
 def test_a_source_that_changes_under_a_rename_is_not_moved(onelake: OneLake, zone: AdlsZone) -> None:
     zone.create_file("scratch/f", b"x")
     onelake.faults.plan("rename", answer(412, "SourceConditionNotMet"))
-    with pytest.raises(Refused, match="412"):
+    with pytest.raises(Rejected, match="412"):
         zone.rename("scratch/f", "t")
     assert onelake.names("") == ["scratch"]
 
@@ -386,7 +386,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_read_on(onelake: OneLake, z
         assert file.read(1) == b"0"
         onelake.tree.put(f"{onelake.landing_zone}/scratch/f", b"x" * 200_000, new_only=False, metadata={})
         file.seek(150_000)
-        with pytest.raises(Refused, match="412"):
+        with pytest.raises(Rejected, match="412"):
             file.read(1)
     with zone.read_file("scratch/f") as file:
         onelake.tree.remove_inside(f"{onelake.landing_zone}/scratch/f")

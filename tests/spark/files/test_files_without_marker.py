@@ -1,4 +1,4 @@
-"""Option `initial_load=bare` in the landing zone: files without a row marker until a change needs one."""
+"""Option `initial_load=without_marker` in the landing zone: files without a row marker until a change needs one."""
 
 import base64
 from pathlib import Path
@@ -30,7 +30,7 @@ MARKER = "__rowMarker__"
 def test_files_are_bare_up_to_the_first_change_that_is_no_insert_and_never_mix(
     engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, marker_first: bool, marked: list[str]
 ) -> None:
-    options = TableOptions.parse({"initial_load": "bare"})
+    options = TableOptions.parse({"initial_load": "without_marker"})
     with engine.begin() as connection:
         register_table(connection, TableName.parse("t"), SCHEMA, options, marker_first=marker_first)
     with opened(engine) as gate:

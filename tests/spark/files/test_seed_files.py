@@ -73,7 +73,7 @@ def test_a_recreated_table_is_seeded_again(engine: sa.Engine, landing_zone: Path
 
 
 def test_a_seed_goes_with_a_bare_initial_load(engine: sa.Engine, landing_zone: Path, new_worker: NewWorker) -> None:
-    table = seeded(engine, initial_load="bare")
+    table = seeded(engine, initial_load="without_marker")
     worker = new_worker()
     drain(worker)
     stage(engine, [typed(table, inserts([row(1)]))])

@@ -78,9 +78,9 @@ def test_a_zone_that_another_gateway_claims_while_spark_starts_is_left_to_it(
         return claim(place, installation, known)
 
     monkeypatch.setattr(zone_claim, "claim_zone", late)
-    with pytest.raises(Misconfigured) as refusal:
+    with pytest.raises(Misconfigured) as rejection:
         run_drain(settings, once=True)
-    assert refusal.value.code is Code.LANDING_ZONE_TAKEN
+    assert rejection.value.code is Code.LANDING_ZONE_TAKEN
     assert not (landing_zone / "t").exists()
     assert not (landing_zone / "_partnerEvents.json").exists()
     claim_zone(ZonePlace(str(landing_zone)), OTHER)
@@ -89,6 +89,6 @@ def test_a_zone_that_another_gateway_claims_while_spark_starts_is_left_to_it(
 def test_a_scratch_that_is_a_file_ends_the_start(settings: Settings, landing_zone: Path) -> None:
     landing_zone.mkdir()
     (landing_zone / "_scratchPad").touch()
-    with pytest.raises(Misconfigured) as refusal:
+    with pytest.raises(Misconfigured) as rejection:
         run_drain(settings, once=True)
-    assert refusal.value.code is Code.LANDING_ZONE_UNUSABLE
+    assert rejection.value.code is Code.LANDING_ZONE_UNUSABLE

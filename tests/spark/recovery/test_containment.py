@@ -24,8 +24,8 @@ ID = schema_of({"id": "int64"}, ["id"])
 
 
 @contextmanager
-def refused(engine: sa.Engine, table: str, column: str, value: int) -> Iterator[None]:
-    """Until the block ends Postgres refuses rows of one table for a reason that nobody foresaw."""
+def rejected(engine: sa.Engine, table: str, column: str, value: int) -> Iterator[None]:
+    """Until the block ends Postgres rejects rows of one table for a reason that nobody foresaw."""
     sql.run(engine, f"ALTER TABLE mirrorgate.{table} ADD CONSTRAINT unforeseen CHECK ({column} <> {value}) NOT VALID")
     yield
     sql.run(engine, f"ALTER TABLE mirrorgate.{table} DROP CONSTRAINT unforeseen")
@@ -39,7 +39,7 @@ def test_an_unforeseen_error_of_one_table_stops_that_table_and_never_the_drain(
     for key in (1, 2):  # first each alone, then together under the epochs that it holds
         stage_keys(engine, a, [key])
         stage_keys(engine, b, [key])
-        with refused(engine, "landing_files", "table_id", a.table_id), capture_logs() as logs:
+        with rejected(engine, "landing_files", "table_id", a.table_id), capture_logs() as logs:
             drain(worker)
         assert landed_keys(landing_zone, "b")[-1] == [key]
         failed = [line for line in logs if line["event"] == "table_not_published"]
@@ -55,7 +55,7 @@ def test_a_table_that_cannot_be_claimed_is_named_in_the_log(
     a, b = registered(engine, "a", ID), registered(engine, "b", ID)
     stage_keys(engine, a, [1])
     stage_keys(engine, b, [1])
-    with refused(engine, "table_leases", "table_id", a.table_id), capture_logs() as logs:
+    with rejected(engine, "table_leases", "table_id", a.table_id), capture_logs() as logs:
         drain(new_worker(spark_job_min_bytes=2**20))
     assert landed_keys(landing_zone, "b") == [[1]]
     failed = [line for line in logs if line["event"] == "table_not_published"]

@@ -31,7 +31,7 @@ def test_a_storage_error_is_told_with_errno_path_and_remedy() -> None:
     assert failure.code is Code.STORAGE_FAILED
     assert failure.detail == "ENOSPC (No space left on device) at /zone/t"
     assert failure.remedy.startswith(ADVICE)
-    assert described(ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")).code is Code.INTERNAL
+    assert described(ConnectionRefusedError(errno.ECONNREFUSED, "Connection rejected")).code is Code.INTERNAL
     assert described(StorageFailed("PUT x: 503 ServerBusy")).detail == "PUT x: 503 ServerBusy"
     assert described(ScratchRevoked("_scratchPad/1/2")).code is Code.STALE_EPOCH
 

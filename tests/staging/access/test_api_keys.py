@@ -68,7 +68,7 @@ def test_keys_are_listed_oldest_first_and_deleted_once(engine: sa.Engine) -> Non
         ("0011aabb", HASH, (Right.READ,), ()),
     ],
 )
-def test_a_key_without_rights_or_tables_or_of_another_form_is_refused(
+def test_a_key_without_rights_or_tables_or_of_another_form_is_rejected(
     engine: sa.Engine, key_id: str, secret_hash: bytes, rights: tuple[Right, ...], patterns: tuple[str, ...]
 ) -> None:
     with pytest.raises(sa.exc.IntegrityError), engine.begin() as connection:

@@ -1,4 +1,4 @@
-"""The audit in the database: acts, refusals by the minute, both in one order."""
+"""The audit in the database: acts, rejections by the minute, both in one order."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -8,10 +8,10 @@ import pytest
 import sqlalchemy as sa
 import structlog
 
-from app.domain.access.rejections import CountedRefusal, Refusal
+from app.domain.access.rejections import CountedRejection, Rejection
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, TableState
-from app.staging.access.audit_events import AuditEvent, AuditFilter, count_refusals, list_audit, record_act
+from app.staging.access.audit_events import AuditEvent, AuditFilter, count_rejections, list_audit, record_act
 from app.staging.access.audit_writer import USE_SECONDS, AccessJournal
 from app.staging.tables.operations import set_publishing
 from tests.support.gateway_parts import registered
@@ -22,13 +22,13 @@ from tests.support.waiting import wait_until
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 T = TableName.parse("Sales.Orders")
-READ = Refusal("GET /v1/tables/{table}", 404, "unknown_table", "0011aabb", "hr.people")
-ANONYMOUS = Refusal("GET /v1/tables", 401, "unauthenticated")
+READ = Rejection("GET /v1/tables/{table}", 404, "unknown_table", "0011aabb", "hr.people")
+ANONYMOUS = Rejection("GET /v1/tables", 401, "unauthenticated")
 
 
-def refuse(engine: sa.Engine, refusal: Refusal, times: int = 1, minute: datetime = NOON) -> None:
+def reject(engine: sa.Engine, rejection: Rejection, times: int = 1, minute: datetime = NOON) -> None:
     with engine.begin() as connection:
-        count_refusals(connection, [CountedRefusal(minute, refusal, times, "r")])
+        count_rejections(connection, [CountedRejection(minute, rejection, times, "r")])
 
 
 def audit(engine: sa.Engine, after: int = 0, most: int = 100, **wanted: Any) -> list[AuditEvent]:
@@ -36,11 +36,11 @@ def audit(engine: sa.Engine, after: int = 0, most: int = 100, **wanted: Any) -> 
         return list_audit(connection, AuditFilter(**wanted), after=after, most=most)
 
 
-def test_refusals_of_one_minute_are_one_row_whoever_counts_them(engine: sa.Engine) -> None:
+def test_rejections_of_one_minute_are_one_row_whoever_counts_them(engine: sa.Engine) -> None:
     for times in (3, 4):
-        refuse(engine, READ, times)
-        refuse(engine, ANONYMOUS, times)
-    refuse(engine, READ, minute=NOON + timedelta(minutes=1))
+        reject(engine, READ, times)
+        reject(engine, ANONYMOUS, times)
+    reject(engine, READ, minute=NOON + timedelta(minutes=1))
     found = [(event.happened_at, event.action, event.subject, event.table, event.times) for event in audit(engine)]
     assert found == [
         (NOON, READ.action, "0011aabb", "hr.people", 7),
@@ -51,13 +51,13 @@ def test_refusals_of_one_minute_are_one_row_whoever_counts_them(engine: sa.Engin
 
 @pytest.fixture
 def history(engine: sa.Engine) -> None:
-    """An act on a key, one on a table, a refusal."""
+    """An act on a key, one on a table, a rejection."""
     registered(engine, str(T), schema_of({"id": "int64"}, ["id"]))
     with structlog.contextvars.bound_contextvars(request_id="one"), engine.begin() as connection:
         record_act(connection, "0011aabb", "create_key", details={"key": "ccddeeff"})
     with structlog.contextvars.bound_contextvars(request_id="two"), engine.begin() as connection:
         set_publishing(connection, T, Generation(1), TableState.PAUSED, "0011aabb")
-    refuse(engine, READ)
+    reject(engine, READ)
 
 
 @pytest.mark.usefixtures("history")
@@ -80,13 +80,13 @@ def test_acts_on_tables_and_all_else_are_read_in_the_order_in_which_they_happene
         ({"subject": "0011aabb"}, 3),
         ({"subject": "0011"}, 0),
         ({"table": T}, 1),
-        ({"refused": True}, 1),
-        ({"refused": False}, 2),
+        ({"rejected": True}, 1),
+        ({"rejected": False}, 2),
         ({"since": NOON + timedelta(seconds=59)}, 3),
         ({"since": NOON + timedelta(seconds=60)}, 2),
         ({"until": NOON}, 0),
         ({"until": NOON + timedelta(seconds=1)}, 1),
-        ({"subject": "0011aabb", "refused": True, "table": T}, 0),
+        ({"subject": "0011aabb", "rejected": True, "table": T}, 0),
     ],
 )
 def test_events_are_found_by_what_is_asked_of_them(engine: sa.Engine, wanted: dict[str, Any], actions: int) -> None:
@@ -110,7 +110,7 @@ def test_an_act_that_is_rolled_back_leaves_no_event(engine: sa.Engine) -> None:
         " VALUES ('GET /', 401, 'unauthenticated', '2026-01-01 00:00:01Z')",
     ],
 )
-def test_the_database_takes_no_event_that_is_neither_an_act_nor_counted_refusals(
+def test_the_database_takes_no_event_that_is_neither_an_act_nor_counted_rejections(
     engine: sa.Engine, statement: str
 ) -> None:
     with pytest.raises(sa.exc.IntegrityError):
@@ -122,7 +122,7 @@ def test_retention_purges_old_events_and_keeps_the_others_and_those_of_tables(en
     with engine.begin() as connection:
         set_publishing(connection, T, Generation(1), TableState.PAUSED, "0011aabb")
         record_act(connection, "0011aabb", "create_key")
-    refuse(engine, READ)
+    reject(engine, READ)
     sql.run(engine, "UPDATE mirrorgate.table_events SET happened_at = happened_at - interval '99 days'")
     assert purge(engine).purged_audit_events == 1
     assert [event.action for event in audit(engine)] == ["pause", "create_key"]
@@ -137,10 +137,10 @@ def journal(engine: sa.Engine) -> Iterator[AccessJournal]:
     journal.close()
 
 
-def test_a_refusal_is_written_soon_with_the_id_of_its_request(engine: sa.Engine, journal: AccessJournal) -> None:
+def test_a_rejection_is_written_soon_with_the_id_of_its_request(engine: sa.Engine, journal: AccessJournal) -> None:
     with structlog.contextvars.bound_contextvars(request_id="mine"):
-        journal.refused(READ)
-    [event] = wait_until(lambda: audit(engine), within=30, what="the refusal is written")
+        journal.rejected(READ)
+    [event] = wait_until(lambda: audit(engine), within=30, what="the rejection is written")
     assert (event.request_id, event.status, event.times) == ("mine", 404, 1)
     assert event.happened_at.second == 0
 
@@ -148,10 +148,10 @@ def test_a_refusal_is_written_soon_with_the_id_of_its_request(engine: sa.Engine,
 def test_what_the_database_could_not_take_is_written_when_it_can(engine: sa.Engine, journal: AccessJournal) -> None:
     sql.run(engine, "ALTER TABLE mirrorgate.audit_events RENAME TO away")
     with structlog.testing.capture_logs() as logs:
-        journal.refused(READ)
+        journal.rejected(READ)
         wait_until(lambda: logs, within=30, what="a failure is logged")
         sql.run(engine, "ALTER TABLE mirrorgate.away RENAME TO audit_events")
-        journal.refused(READ)
+        journal.rejected(READ)
         wait_until(lambda: sum(event.times for event in audit(engine)) == 2, within=30, what="both are written")
     assert {line["event"] for line in logs} == {"access_not_written"}
 
@@ -159,7 +159,7 @@ def test_what_the_database_could_not_take_is_written_when_it_can(engine: sa.Engi
 def test_what_was_noted_before_the_end_is_written(engine: sa.Engine) -> None:
     journal = AccessJournal(engine, pause=3600)
     journal.start()
-    journal.refused(READ)
+    journal.rejected(READ)
     journal.close()
     assert [event.times for event in audit(engine)] == [1]
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.domain.model.dead_letter import LetterFormat, NewLetter, RefusedMessage, WrittenMessage
+from app.domain.model.dead_letter import LetterFormat, NewLetter, RejectedMessage, WrittenMessage
 from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.table import BatchSequence, Table
 from app.domain.model.table_options import DeadLetters, TableOptions
@@ -59,7 +59,7 @@ def store(engine: sa.Engine, table: Table, number: int = 1) -> list[int]:
     """Store letters, as one request leaves them; their ids."""
     problem = Problem(Code.BAD_VALUE, "value", 0, "/after/id", "id")
     written = WrittenMessage(LetterFormat.ARCION, b"{}", {"override": False})
-    new = [NewLetter(RefusedMessage(index, (problem,)), written) for index in range(number)]
+    new = [NewLetter(RejectedMessage(index, (problem,)), written) for index in range(number)]
     with engine.begin() as connection:
         insert_letters(connection, [(TableLetters(table, new, "key"), None)])
     return [letter_id for (letter_id,) in sql.rows(engine, "SELECT letter_id FROM mirrorgate.dead_letters ORDER BY 1")]
@@ -103,7 +103,7 @@ def test_a_letter_waits_or_was_settled_by_somebody(engine: sa.Engine, table: Tab
     ],
     ids=lambda value: value["state"] if value.keys() == WAITING.keys() else ",".join(value),
 )
-def test_a_letter_that_contradicts_itself_is_refused(
+def test_a_letter_that_contradicts_itself_is_rejected(
     engine: sa.Engine, table: Table, letter: dict[str, Any], wrong: dict[str, Any]
 ) -> None:
     with pytest.raises(sa.exc.IntegrityError):

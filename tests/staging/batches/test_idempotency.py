@@ -44,7 +44,7 @@ def send(engine: sa.Engine, *requests: tuple[Sequence[TypedBatch], RequestIdenti
 
 
 def outcome(future: "Future[list[Receipt]]") -> object:
-    """The sequence of a staged request, the one that a repeated request got, or the code of a refusal."""
+    """The sequence of a staged request, the one that a repeated request got, or the code of a rejection."""
     error = future.exception()
     if isinstance(error, AlreadyStaged):
         return ("again", error.answer["receipts"][0]["sequence"])
@@ -73,7 +73,7 @@ def test_a_repeated_request_is_staged_once_and_answered_as_before(
 
 
 @pytest.mark.parametrize("together", [True, False])
-def test_a_key_given_for_another_request_is_refused_and_its_neighbours_go_on(
+def test_a_key_given_for_another_request_is_rejected_and_its_neighbours_go_on(
     engine: sa.Engine, table: Table, together: bool
 ) -> None:
     requests = [(batch(table, 1), key("k")), (batch(table, 2), key("k", "other")), (batch(table, 3), key("l"))]
@@ -86,7 +86,7 @@ def test_keys_of_two_principals_are_two_keys(engine: sa.Engine, table: Table) ->
     assert [outcome(future) for future in futures] == [1, 2]
 
 
-def test_a_refused_request_keeps_no_receipt(engine: sa.Engine, table: Table) -> None:
+def test_a_rejected_request_keeps_no_receipt(engine: sa.Engine, table: Table) -> None:
     sql.run(engine, "UPDATE mirrorgate.tables SET state = 'dropped'")
     send(engine, (batch(table, 1), key("k")))
     sql.run(engine, "UPDATE mirrorgate.tables SET state = 'active'")

@@ -61,7 +61,7 @@ class Request:
     changes: list[Change] = field(default_factory=list)
     landed: list[Row] = field(default_factory=list)
     """Its landing rows, without NULLs."""
-    refused: tuple[int, list[str]] | None = None
+    rejected: tuple[int, list[str]] | None = None
     """The first message that nothing completes, and the columns it lacks."""
     moves: str = ""
     """Whether keys of known rows change or of unknown ones: beside these, one row that moves twice is ambiguous."""
@@ -114,8 +114,8 @@ class Request:
         known = self.rows.pop(old, {})
         missing = [column for column in seen if column not in row]
         unknown = [column for column in missing if column not in known]
-        if unknown and self.refused is None:
-            self.refused = (len(self.changes), unknown)
+        if unknown and self.rejected is None:
+            self.rejected = (len(self.changes), unknown)
         self.rows[new] = row | {column: known.get(column) for column in missing}
         change = update({"id": spelled(draw, old)}, {"id": spelled(draw, new), **image}, len(self.changes))
         moved = [{"id": old, "__rowMarker__": 2}, self._row(new, 0)]
@@ -178,7 +178,7 @@ def histories(draw: st.DrawFn) -> tuple[list[Group], dict[int, Row]]:
             for _ in range(draw(st.integers(1, 4))):
                 request.write(draw)
             requests.append(request)
-            rows = rows if request.refused else request.rows
+            rows = rows if request.rejected else request.rows
         groups.append(Group(live, requests, draw(st.booleans())))
     return groups, rows
 
@@ -192,12 +192,12 @@ def other(database_url: str) -> Iterator[sa.Engine]:
 
 
 def place_of(future: "Future[list[Receipt]]") -> tuple[int | None, list[str | None]]:
-    """The first message of a refusal, and its columns; nothing where rows without images leave key changes ambiguous,
+    """The first message of a rejection, and its columns; nothing where rows without images leave key changes ambiguous,
     which is found first."""
-    with pytest.raises(RejectedInput) as refusal:
+    with pytest.raises(RejectedInput) as rejection:
         future.result()
-    problems = refusal.value.problems
-    if refusal.value.code is Code.AMBIGUOUS_KEY_CHANGE:
+    problems = rejection.value.problems
+    if rejection.value.code is Code.AMBIGUOUS_KEY_CHANGE:
         return None, []
     assert {problem.code for problem in problems} == {Code.INCOMPLETE_UPDATE}
     return problems[0].index, [problem.column for problem in problems if problem.index == problems[0].index]
@@ -242,8 +242,8 @@ def test_every_landed_row_is_the_models_full_row_and_the_images_are_what_it_know
             with pytest.raises(TableMoved):
                 future.result()
         for request, future in zip(group.requests, waiting[len(stale) :], strict=True):
-            if request.refused:
-                assert place_of(future) in (request.refused, (None, []))
+            if request.rejected:
+                assert place_of(future) in (request.rejected, (None, []))
             else:
                 future.result()
                 landed.append(request.landed)

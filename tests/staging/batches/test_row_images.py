@@ -19,7 +19,7 @@ from app.staging.connection.database import open_engine
 from app.staging.writer.group_commit import GroupCommit
 from tests.support.gateway_parts import registered, stage, typed
 from tests.support.postgres import sql
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.changes import delete, insert, update
 from tests.support.samples.images import COMPLETE, staged_batches, stored_images, together
 from tests.support.samples.schemas import schema_of
@@ -62,9 +62,9 @@ def test_images_that_would_fill_the_memory_are_not_read(
     with engine.begin() as connection:
         write_images(connection, *place, images)
         assert len(read_images(connection, *place, [*images][:2])) == 2
-        with refused() as refusal:
+        with rejected() as rejection:
             read_images(connection, *place, list(images))
-    assert refusal.code is Code.BODY_TOO_LARGE
+    assert rejection.code is Code.BODY_TOO_LARGE
 
 
 def test_requests_that_complete_too_much_together_are_staged_apart(
@@ -79,9 +79,9 @@ def test_requests_that_complete_too_much_together_are_staged_apart(
     group_commit.start()
     group_commit.close()
     assert [future.result()[0].sequence for future in futures] == [2, 3, 4]
-    with refused() as refusal:
+    with rejected() as rejection:
         too_large.result()
-    assert refusal.code is Code.BODY_TOO_LARGE
+    assert rejection.code is Code.BODY_TOO_LARGE
 
 
 def test_images_are_written_read_and_counted_in_pieces(
@@ -137,7 +137,7 @@ def test_a_batch_that_waited_for_the_lock_is_completed_from_what_was_committed_m
     assert (last["name"], last["total"]) == ("Eve", Decimal(7))
 
 
-def test_a_deletion_committed_meanwhile_refuses_the_update_that_waited(
+def test_a_deletion_committed_meanwhile_rejects_the_update_that_waited(
     engine: sa.Engine, other: sa.Engine, table: Table
 ) -> None:
     stage(engine, [typed(table, [ADA])])
@@ -148,10 +148,10 @@ def test_a_deletion_committed_meanwhile_refuses_the_update_that_waited(
         future = writer.submit(priced(table, 7))
         wait_until(lambda: sql.value(engine, WAITING), within=30, what="the other writer waits for the lock")
         transaction.commit()
-    with refused() as refusal:
+    with rejected() as rejection:
         future.result(timeout=30)
     writer.close()
-    assert refusal.places == [(Code.INCOMPLETE_UPDATE, 0, "/after/name", "name")]
+    assert rejection.places == [(Code.INCOMPLETE_UPDATE, 0, "/after/name", "name")]
 
 
 def test_requests_that_wait_together_see_what_those_before_them_leave(engine: sa.Engine, table: Table) -> None:
@@ -169,16 +169,16 @@ def test_a_request_that_no_image_completes_leaves_no_trace_and_its_neighbours_go
     futures = together(engine, [typed(table, [ADA])], [incomplete], priced(table, 7, key=2), named(table, "Eve"))
     assert [future.result()[0].sequence for future in (futures[0], futures[3])] == [1, 2]
     for future, place in ((futures[1], (1, "total")), (futures[2], (0, "name"))):
-        with refused() as refusal:
+        with rejected() as rejection:
             future.result()
-        assert [(index, column) for _, index, _, column in refusal.places] == [place]
+        assert [(index, column) for _, index, _, column in rejection.places] == [place]
     assert list(stored_images(engine, table).values()) == [{"id": 1, "name": "Eve", "total": "1.5"}]
 
 
-def test_a_request_over_two_tables_leaves_no_image_when_one_of_them_refuses(engine: sa.Engine, table: Table) -> None:
+def test_a_request_over_two_tables_leaves_no_image_when_one_of_them_rejects(engine: sa.Engine, table: Table) -> None:
     twin = registered(engine, "twin", SCHEMA, COMPLETE)
     [future] = together(engine, [typed(table, [ADA]), *named(twin, "Eve")])
-    with refused():
+    with rejected():
         future.result()
     assert (stored_images(engine, table), stored_images(engine, twin)) == ({}, {})
 
@@ -194,9 +194,9 @@ def test_a_request_typed_for_an_older_schema_does_not_disturb_the_completion_of_
     with pytest.raises(TableMoved):
         futures[0].result()
     assert futures[1].result()[0].sequence == 3
-    with refused() as refusal:
+    with rejected() as rejection:
         futures[2].result()
-    assert [column for _, _, _, column in refusal.places] == ["total"]
+    assert [column for _, _, _, column in rejection.places] == ["total"]
     [last] = staged_batches(engine, new)[-1]
     assert (last["name"], last["total"]) == ("Eve", Decimal(1))
 
@@ -210,9 +210,9 @@ def test_a_request_typed_before_a_column_came_back_does_not_bring_its_old_values
     futures = together(engine, named(before, "stale"), named(after, "Eve"))
     with pytest.raises(TableMoved):
         futures[0].result()
-    with refused() as refusal:
+    with rejected() as rejection:
         futures[1].result()
-    assert [column for _, _, _, column in refusal.places] == ["total"]
+    assert [column for _, _, _, column in rejection.places] == ["total"]
 
 
 @pytest.mark.parametrize("rewritten", [False, True], ids=["image from before", "image from meanwhile"])
@@ -224,9 +224,9 @@ def test_a_column_that_left_and_came_back_is_not_taken_from_older_images(engine:
         stage(engine, named(without, "Eve"))
         assert staged_batches(engine, without)[-1] == [{"id": 1, "name": "Eve", "total": None, "__rowMarker__": 1}]
     back = registered(engine, "t", SCHEMA)
-    with refused() as refusal:
+    with rejected() as rejection:
         stage(engine, named(back, "Eve"))
-    assert [column for _, _, _, column in refusal.places] == ["total"]
+    assert [column for _, _, _, column in rejection.places] == ["total"]
     stage(engine, priced(back, 7), named(back, "Cy"))
     [last] = staged_batches(engine, back)[-1]
     assert (last["name"], last["total"]) == ("Cy", Decimal(7))
@@ -239,9 +239,9 @@ def test_an_excluded_column_is_not_taken_from_older_images_when_it_is_let_in_aga
     stage(engine, named(without, "Eve"))
     assert staged_batches(engine, without)[-1][0]["total"] is None
     back = registered(engine, "t", None, COMPLETE)
-    with refused() as refusal:
+    with rejected() as rejection:
         stage(engine, named(back, "Cy"))
-    assert [column for _, _, _, column in refusal.places] == ["total"]
+    assert [column for _, _, _, column in rejection.places] == ["total"]
 
 
 def test_a_change_of_the_option_forgets_the_images_and_other_changes_keep_them(engine: sa.Engine, table: Table) -> None:
@@ -251,7 +251,7 @@ def test_a_change_of_the_option_forgets_the_images_and_other_changes_keep_them(e
     registered(engine, "t", None, TableOptions())
     assert stored_images(engine, table) == {}
     again = registered(engine, "t", None, COMPLETE)
-    with refused():
+    with rejected():
         stage(engine, priced(again, 1))
 
 
@@ -267,9 +267,9 @@ def test_a_change_of_the_option_forgets_the_images_and_other_changes_keep_them(e
 def test_how_values_are_read_does_not_change_while_images_keep_them(
     engine: sa.Engine, table: Table, options: TableOptions
 ) -> None:
-    with refused() as refusal:
+    with rejected() as rejection:
         registered(engine, "t", None, options)
-    assert refusal.code is Code.BAD_OPTION
+    assert rejection.code is Code.BAD_OPTION
     explicit = replace(COMPLETE, columns={"name": ColumnOverride(encoding=BinaryEncoding.HEX)})
     assert registered(engine, "t", None, explicit).options == explicit
 
@@ -298,12 +298,12 @@ def test_a_statement_that_shifts_keys_is_staged_with_each_rows_own_values(engine
     assert {image["name"] for image in stored_images(engine, table).values()} == {"row 1", "row 2", "row 3"}
 
 
-def test_a_key_change_onto_a_row_of_an_earlier_request_is_refused_and_leaves_no_trace(
+def test_a_key_change_onto_a_row_of_an_earlier_request_is_rejected_and_leaves_no_trace(
     engine: sa.Engine, table: Table
 ) -> None:
     stage(engine, [typed(table, [ADA, insert({"id": 2, "name": "Bob", "total": None})])])
     images = stored_images(engine, table)
-    with refused() as refusal:
+    with rejected() as rejection:
         stage(engine, [typed(table, [update({"id": 1}, {"id": 2}, 5)])])
-    assert refusal.places == [(Code.KEY_IN_USE, 5, "/after/id", "id")]
+    assert rejection.places == [(Code.KEY_IN_USE, 5, "/after/id", "id")]
     assert stored_images(engine, table) == images

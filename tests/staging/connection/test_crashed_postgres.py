@@ -73,10 +73,10 @@ def test_a_batch_that_a_crash_took_is_not_acknowledged_for_another_that_got_its_
     crash(server, other)
     [later] = stage(other, [typed(table, inserts([{"id": 2}]))])
     crashed.set()
-    refusal = lost.exception(timeout=30)
+    rejection = lost.exception(timeout=30)
     writer.close()
     with other.connect() as connection:
         assert connection.execute(SELECT_STATUS, {"transaction_id": ids[0]}).scalar() == "committed"
-    assert isinstance(refusal, TemporarilyUnavailable)
-    assert refusal.code == Code.DATABASE_UNAVAILABLE
+    assert isinstance(rejection, TemporarilyUnavailable)
+    assert rejection.code == Code.DATABASE_UNAVAILABLE
     assert later.sequence == 1

@@ -1,4 +1,4 @@
-"""Migrating, and refusing a database that does not fit."""
+"""Migrating, and rejecting a database that does not fit."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -28,13 +28,13 @@ def test_migrating_twice_changes_nothing(engine: sa.Engine, database_url: str) -
         assert installation_id(connection) == before
 
 
-def test_an_empty_database_is_refused_until_it_is_migrated_by_whoever_comes_first(postgres: PrivatePostgres) -> None:
+def test_an_empty_database_is_rejected_until_it_is_migrated_by_whoever_comes_first(postgres: PrivatePostgres) -> None:
     create_database(postgres.url, "unmigrated")
     url = database_in(postgres.url, "unmigrated")
     engine = open_engine(url)
-    with pytest.raises(Misconfigured) as refusal:
+    with pytest.raises(Misconfigured) as rejection:
         require_migrated(engine)
-    assert refusal.value.code == Code.DATABASE_NOT_MIGRATED
+    assert rejection.value.code == Code.DATABASE_NOT_MIGRATED
     with ThreadPoolExecutor(3) as threads:
         list(threads.map(migrate, [url] * 3))
     require_migrated(engine)
@@ -64,9 +64,9 @@ def test_an_engine_speaks_to_either_spelling_and_in_utc(database_url: str, schem
 
 def test_an_exhausted_pool_is_a_passing_condition(database_url: str) -> None:
     engine = sa.create_engine(open_engine(database_url).url, pool_size=1, max_overflow=0, pool_timeout=0.01)
-    with engine.connect(), pytest.raises(TemporarilyUnavailable) as refusal, translated_errors():
+    with engine.connect(), pytest.raises(TemporarilyUnavailable) as rejection, translated_errors():
         engine.connect()
-    assert refusal.value.code == Code.DATABASE_UNAVAILABLE
+    assert rejection.value.code == Code.DATABASE_UNAVAILABLE
     engine.dispose()
 
 
@@ -79,6 +79,6 @@ def test_a_mistake_in_a_statement_is_no_passing_condition(engine: sa.Engine) -> 
 def test_the_row_marker_stays_where_the_first_program_had_it(engine: sa.Engine, marker_first: bool) -> None:
     for _ in range(2):
         pin_marker_position(engine, marker_first=marker_first)
-    with pytest.raises(Misconfigured) as refusal:
+    with pytest.raises(Misconfigured) as rejection:
         pin_marker_position(engine, marker_first=not marker_first)
-    assert refusal.value.code == Code.BAD_SETTING
+    assert rejection.value.code == Code.BAD_SETTING

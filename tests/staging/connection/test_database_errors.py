@@ -43,14 +43,14 @@ def test_a_broken_invariant_stays_an_error_of_ours(state: str) -> None:
 
 
 def test_an_index_row_that_is_too_long_is_told_as_unstorable(engine: sa.Engine) -> None:
-    with pytest.raises(RejectedInput) as refusal, translated_errors():
+    with pytest.raises(RejectedInput) as rejection, translated_errors():
         # Random bytes, since Postgres compresses what repeats itself.
         sql.run(
             engine,
             """INSERT INTO mirrorgate.producers (principal, producer)
             SELECT 'p', string_agg(gen_random_uuid()::text, '') FROM generate_series(1, 400)""",
         )
-    assert refusal.value.code == Code.UNSTORABLE
+    assert rejection.value.code == Code.UNSTORABLE
 
 
 def test_a_read_only_database_is_unavailable_and_serves_again_without_a_restart(
@@ -62,13 +62,13 @@ def test_a_read_only_database_is_unavailable_and_serves_again_without_a_restart(
     set_read_only = f'ALTER DATABASE "{name}" SET default_transaction_read_only = on'
     sql.run(engine, set_read_only)
     try:
-        with pytest.raises(TemporarilyUnavailable) as refusal, translated_errors():
+        with pytest.raises(TemporarilyUnavailable) as rejection, translated_errors():
             sql.run(gateway, mark)
     finally:
         with engine.begin() as connection:
             connection.exec_driver_sql("SET TRANSACTION READ WRITE")
             connection.exec_driver_sql(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
-    assert refusal.value.code == Code.DATABASE_UNAVAILABLE
-    assert "read-only" in refusal.value.detail
+    assert rejection.value.code == Code.DATABASE_UNAVAILABLE
+    assert "read-only" in rejection.value.detail
     sql.run(gateway, mark)  # on a new connection: the old one would stay read-only
     gateway.dispose()

@@ -1,4 +1,4 @@
-"""What the database refuses by itself, whatever the program does."""
+"""What the database rejects by itself, whatever the program does."""
 
 from collections.abc import Iterator
 
@@ -95,7 +95,7 @@ def test_the_next_number_over_the_next_batches_is_taken(engine: sa.Engine, owned
         "first batch again",
     ],
 )
-def test_a_file_that_leaves_a_gap_or_overlaps_is_refused(
+def test_a_file_that_leaves_a_gap_or_overlaps_is_rejected(
     engine: sa.Engine, owned: Owned, number: int, first: int, last: int
 ) -> None:
     with pytest.raises(sa.exc.IntegrityError):
@@ -112,7 +112,7 @@ def test_the_first_file_of_a_generation_is_number_one_over_batch_one(
 
 
 @pytest.mark.parametrize("empty", [{"rows": 0}, {"changes": 0}])
-def test_an_empty_file_is_refused(engine: sa.Engine, owned: Owned, empty: dict[str, int]) -> None:
+def test_an_empty_file_is_rejected(engine: sa.Engine, owned: Owned, empty: dict[str, int]) -> None:
     with pytest.raises(sa.exc.IntegrityError):
         insert_file(engine, owned, 3, 3, 3, **empty)
 
@@ -147,7 +147,7 @@ def test_a_seed_is_number_one_without_batch_or_row(engine: sa.Engine, owned: Own
     [(3, 1, 1, 1), (2, 2, 2, 1), (2, 1, 0, 0), (2, 1, 1, 0), (1, 1, 1, 1)],
     ids=["gap in the numbers", "gap in the batches", "second seed", "data without rows", "number taken"],
 )
-def test_after_a_seed_a_gap_is_refused_as_ever(
+def test_after_a_seed_a_gap_is_rejected_as_ever(
     engine: sa.Engine, owned: Owned, number: int, first: int, last: int, rows: int
 ) -> None:
     with pytest.raises(sa.exc.IntegrityError):
@@ -196,7 +196,7 @@ def test_after_a_seed_a_gap_is_refused_as_ever(
         "unknown right",
     ],
 )
-def test_a_state_that_cannot_be_is_refused(engine: sa.Engine, owned: Owned, change: str) -> None:
+def test_a_state_that_cannot_be_is_rejected(engine: sa.Engine, owned: Owned, change: str) -> None:
     with pytest.raises(sa.exc.IntegrityError):
         sql.attempt(engine, change)
 
@@ -219,7 +219,7 @@ def test_a_state_that_cannot_be_is_refused(engine: sa.Engine, owned: Owned, chan
     ],
     ids=lambda wrong: ",".join(wrong),
 )
-def test_a_block_that_does_not_hold_together_is_refused(
+def test_a_block_that_does_not_hold_together_is_rejected(
     engine: sa.Engine, owned: Owned, wrong: dict[str, object]
 ) -> None:
     facts = {
@@ -329,9 +329,9 @@ def test_there_is_one_installation_id(engine: sa.Engine) -> None:
     ids=["producer", "request name", "source task", "source name"],
 )
 @pytest.mark.usefixtures("owned")
-def test_a_text_that_is_too_long_for_an_index_is_refused_as_the_requests_fault(
+def test_a_text_that_is_too_long_for_an_index_is_rejected_as_the_requests_fault(
     engine: sa.Engine, statement: str
 ) -> None:
-    with pytest.raises(RejectedInput) as refusal, translated_errors():
+    with pytest.raises(RejectedInput) as rejection, translated_errors():
         sql.attempt(engine, statement)
-    assert refusal.value.code == Code.UNSTORABLE
+    assert rejection.value.code == Code.UNSTORABLE

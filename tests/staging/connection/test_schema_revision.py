@@ -71,9 +71,9 @@ def url_of(engine: sa.Engine) -> str:
 
 
 def test_a_database_with_data_is_brought_forward_and_publishes_what_was_staged_before(old: sa.Engine) -> None:
-    with pytest.raises(Misconfigured) as refusal:
+    with pytest.raises(Misconfigured) as rejection:
         require_migrated(old)
-    assert refusal.value.code is Code.DATABASE_NOT_MIGRATED
+    assert rejection.value.code is Code.DATABASE_NOT_MIGRATED
     migrate(url_of(old))
     require_migrated(old)
     assert buckets_of_payloads(old) == {1: 0}
@@ -156,9 +156,9 @@ def test_a_newer_schema_is_taken_while_it_says_that_it_serves_this_program(
             require_migrated(engine)
             migrate(database_url)
         else:
-            with pytest.raises(Misconfigured) as refusal:
+            with pytest.raises(Misconfigured) as rejection:
                 require_migrated(engine)
-            assert revision in refusal.value.detail
+            assert revision in rejection.value.detail
     finally:
         sql.run(engine, "UPDATE mirrorgate.installation SET oldest_program = 'r0006'")
         sql.run(engine, "UPDATE mirrorgate.alembic_version SET version_num = :r", r=program_revision())
@@ -196,10 +196,10 @@ def test_a_migration_that_never_gets_its_lock_leaves_the_old_revision(
     monkeypatch.setattr(schema_revision, "_LOCK_MILLISECONDS", 20)
     with (
         sql.locked(old, "LOCK TABLE mirrorgate.block_payloads IN ACCESS SHARE MODE"),
-        pytest.raises(TemporarilyUnavailable) as refusal,
+        pytest.raises(TemporarilyUnavailable) as rejection,
     ):
         migrate(url_of(old), patience=0.0)
-    assert refusal.value.code is Code.TABLE_BUSY
+    assert rejection.value.code is Code.TABLE_BUSY
     assert sql.value(old, "SELECT version_num FROM mirrorgate.alembic_version") == "r0006"
     sql.run(old, STAGE_IN_R0006)
 

@@ -58,11 +58,11 @@ def writer(through_proxy: sa.Engine) -> Iterator[GroupCommit]:
 def test_a_statement_on_a_silent_connection_fails_within_its_limit(
     proxy: SwallowingProxy, through_proxy: sa.Engine
 ) -> None:
-    with pytest.raises(TemporarilyUnavailable) as refusal, translated_errors(), through_proxy.begin() as connection:
+    with pytest.raises(TemporarilyUnavailable) as rejection, translated_errors(), through_proxy.begin() as connection:
         connection.exec_driver_sql("SELECT 1")
         proxy.swallow()
         connection.exec_driver_sql("SELECT 1")
-    assert refusal.value.code == Code.DATABASE_UNAVAILABLE
+    assert rejection.value.code == Code.DATABASE_UNAVAILABLE
 
 
 def test_a_silent_connection_of_the_pool_is_replaced_before_it_is_used(
@@ -91,14 +91,14 @@ def test_all_statements_of_a_block_share_its_time(through_proxy: sa.Engine) -> N
     assert time.monotonic() - started < 2
 
 
-def test_a_silent_connection_of_the_writer_is_replaced_and_its_request_refused(
+def test_a_silent_connection_of_the_writer_is_replaced_and_its_request_rejected(
     proxy: SwallowingProxy, writer: GroupCommit, table: Table
 ) -> None:
     writer.submit([typed(table, inserts([{"id": 1}]))]).result(timeout=WITHIN)
     proxy.swallow()
-    with pytest.raises(TemporarilyUnavailable) as refusal:
+    with pytest.raises(TemporarilyUnavailable) as rejection:
         writer.submit([typed(table, inserts([{"id": 2}]))]).result(timeout=WITHIN)
-    assert refusal.value.code == Code.DATABASE_UNAVAILABLE
+    assert rejection.value.code == Code.DATABASE_UNAVAILABLE
     [receipt] = writer.submit([typed(table, inserts([{"id": 2}]))]).result(timeout=WITHIN)
     assert receipt.sequence == 2
 
@@ -132,7 +132,7 @@ def test_while_every_connection_is_silent_each_request_is_answered(
     assert writer.state().failure is None
 
 
-def test_a_request_that_waits_too_long_to_be_begun_is_refused(
+def test_a_request_that_waits_too_long_to_be_begun_is_rejected(
     engine: sa.Engine, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, goes_on = Event(), Event()
@@ -147,9 +147,9 @@ def test_a_request_that_waits_too_long_to_be_begun_is_refused(
     writer.start()
     first = writer.submit([typed(table, inserts([{"id": 1}]))])
     assert begun.wait(WITHIN)
-    with pytest.raises(TemporarilyUnavailable) as refusal:
+    with pytest.raises(TemporarilyUnavailable) as rejection:
         writer.submit([typed(table, inserts([{"id": 2}]))]).result(timeout=WITHIN)
-    assert refusal.value.code == Code.DATABASE_UNAVAILABLE
+    assert rejection.value.code == Code.DATABASE_UNAVAILABLE
     goes_on.set()
     assert [receipt.sequence for receipt in first.result(timeout=WITHIN)] == [
         1

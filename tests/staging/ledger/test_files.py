@@ -155,9 +155,9 @@ def test_a_stale_epoch_plans_nominates_and_records_nothing(engine: sa.Engine) ->
         lambda: nominated(engine, built(owned, file)),
         lambda: record(engine, owned, file),
     ):
-        with pytest.raises(InvariantBroken) as refusal:
+        with pytest.raises(InvariantBroken) as rejection:
             step()
-        assert refusal.value.code == Code.STALE_EPOCH
+        assert rejection.value.code == Code.STALE_EPOCH
     assert (entries(engine, owned), counters(engine)) == before
 
 

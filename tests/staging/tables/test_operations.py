@@ -22,7 +22,7 @@ from app.staging.writer.group_commit import GroupCommit
 from tests.support.gateway_parts import current, inserts, registered, stage, stage_keys, typed
 from tests.support.postgres import sql
 from tests.support.postgres.retention import purge
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.schemas import schema_of
 
 ID = schema_of({"id": "int64"}, ["id"])
@@ -66,14 +66,14 @@ def test_a_dropped_table_is_unknown_its_name_is_free_and_what_was_not_published_
     assert actions(engine) == ["drop", "drop done"]
 
 
-def test_changes_and_registrations_are_refused_while_a_table_is_being_dropped(engine: sa.Engine) -> None:
+def test_changes_and_registrations_are_rejected_while_a_table_is_being_dropped(engine: sa.Engine) -> None:
     table = registered(engine, "t", ID)
     begin(engine, DROP)
     with pytest.raises(TableMoved):
         stage_keys(engine, table, [1])
-    with refused() as refusal, engine.begin() as connection:
+    with rejected() as rejection, engine.begin() as connection:
         register_table(connection, T, ID)
-    assert refusal.code is Code.TABLE_NOT_ACCEPTING
+    assert rejection.code is Code.TABLE_NOT_ACCEPTING
 
 
 def test_a_recreated_table_begins_at_one_in_the_next_generation_with_what_was_asked(engine: sa.Engine) -> None:
@@ -126,21 +126,21 @@ def test_a_name_that_a_table_is_to_get_is_taken_from_then_on(engine: sa.Engine) 
     registered(engine, "t", ID)
     registered(engine, "taken", ID)
     for name in ("taken", "T"):
-        with refused() as refusal:
+        with rejected() as rejection:
             begin(engine, DropPlan(DropAction.RENAME, new_name=TableName.parse(name)))
-        assert refusal.code is Code.BAD_NAME
+        assert rejection.code is Code.BAD_NAME
     begin(engine, DropPlan(DropAction.RENAME, new_name=TableName.parse("new")))
-    with refused() as refusal:
+    with rejected() as rejection:
         registered(engine, "NEW", ID)
-    assert refusal.code is Code.BAD_NAME
+    assert rejection.code is Code.BAD_NAME
 
 
-def test_the_same_drop_again_changes_nothing_and_another_is_refused(engine: sa.Engine) -> None:
+def test_the_same_drop_again_changes_nothing_and_another_is_rejected(engine: sa.Engine) -> None:
     registered(engine, "t", ID)
     assert begin(engine, RECREATE) == begin(engine, RECREATE)
-    with refused() as refusal:
+    with rejected() as rejection:
         begin(engine, DROP)
-    assert refusal.code is Code.WRONG_TABLE_STATE
+    assert rejection.code is Code.WRONG_TABLE_STATE
     assert actions(engine) == ["recreate"]
 
 
@@ -167,21 +167,21 @@ ACTS: dict[str, Callable[[sa.Connection, Generation], Table]] = {
 
 
 @pytest.mark.parametrize("act", ACTS)
-def test_an_act_meant_for_another_generation_is_refused(engine: sa.Engine, act: str) -> None:
+def test_an_act_meant_for_another_generation_is_rejected(engine: sa.Engine, act: str) -> None:
     registered(engine, "t", ID)
-    with refused() as refusal, engine.begin() as connection:
+    with rejected() as rejection, engine.begin() as connection:
         ACTS[act](connection, Generation(2))
-    assert refusal.code is Code.GENERATION_MISMATCH
+    assert rejection.code is Code.GENERATION_MISMATCH
     assert actions(engine) == []
 
 
 @pytest.mark.parametrize("act", [act for act in ACTS if act != "drop"])
-def test_an_act_on_a_table_that_is_being_dropped_is_refused(engine: sa.Engine, act: str) -> None:
+def test_an_act_on_a_table_that_is_being_dropped_is_rejected(engine: sa.Engine, act: str) -> None:
     registered(engine, "t", ID)
     begin(engine, DROP)
-    with refused() as refusal, engine.begin() as connection:
+    with rejected() as rejection, engine.begin() as connection:
         ACTS[act](connection, ONE)
-    assert refusal.code is Code.WRONG_TABLE_STATE
+    assert rejection.code is Code.WRONG_TABLE_STATE
 
 
 def test_pausing_stops_publishing_only_and_resuming_ends_it(engine: sa.Engine) -> None:
@@ -195,15 +195,15 @@ def test_pausing_stops_publishing_only_and_resuming_ends_it(engine: sa.Engine) -
 
 def test_only_a_quarantined_table_is_released_and_it_is_kept_who_and_why(engine: sa.Engine) -> None:
     table = registered(engine, "t", ID)
-    with refused() as refusal, engine.begin() as connection:
+    with rejected() as rejection, engine.begin() as connection:
         ACTS["release"](connection, ONE)
-    assert refusal.code is Code.WRONG_TABLE_STATE
+    assert rejection.code is Code.WRONG_TABLE_STATE
     with engine.begin() as connection:
         assert quarantine_table(connection, table.table_id, "foreign_file")
     for act in ("pause", "resume"):
-        with refused() as refusal, engine.begin() as connection:
+        with rejected() as rejection, engine.begin() as connection:
             ACTS[act](connection, ONE)
-        assert refusal.code is Code.WRONG_TABLE_STATE
+        assert rejection.code is Code.WRONG_TABLE_STATE
     with engine.begin() as connection:
         assert ACTS["release"](connection, ONE).state is TableState.ACTIVE
         _, event = list_events(connection, T, after=0, most=10)
@@ -213,9 +213,9 @@ def test_only_a_quarantined_table_is_released_and_it_is_kept_who_and_why(engine:
 def test_a_repair_needs_a_published_file_whose_payloads_are_kept(engine: sa.Engine) -> None:
     table = registered(engine, "t", ID)
     stage_keys(engine, table, [1])
-    with refused() as refusal, engine.begin() as connection:
+    with rejected() as rejection, engine.begin() as connection:
         ACTS["repair"](connection, ONE)
-    assert refusal.code is Code.UNKNOWN_FILE
+    assert rejection.code is Code.UNKNOWN_FILE
     sql.run(
         engine,
         """INSERT INTO mirrorgate.landing_files (table_id, generation, number, first_sequence, last_sequence,
@@ -227,9 +227,9 @@ def test_a_repair_needs_a_published_file_whose_payloads_are_kept(engine: sa.Engi
         ACTS["repair"](connection, ONE)
     assert sql.value(engine, "SELECT repair_requested FROM mirrorgate.landing_files")
     sql.run(engine, "DELETE FROM mirrorgate.block_payloads")
-    with refused() as refusal, engine.begin() as connection:
+    with rejected() as rejection, engine.begin() as connection:
         ACTS["repair"](connection, ONE)
-    assert refusal.code is Code.PAYLOADS_PURGED
+    assert rejection.code is Code.PAYLOADS_PURGED
 
 
 def test_a_batch_typed_before_a_recreation_is_typed_again(engine: sa.Engine) -> None:

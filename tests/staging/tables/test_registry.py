@@ -23,7 +23,7 @@ from app.staging.tables.registry import (
 from app.staging.tables.replicate_sources import names_with_schema_id, record_replicate_metadata, replicate_metadata
 from tests.support.gateway_parts import current, dropping
 from tests.support.postgres import sql
-from tests.support.rejections import refused
+from tests.support.rejections import rejected
 from tests.support.samples.schemas import schema_of
 
 ORDERS = TableName.parse("sales.Orders")
@@ -68,19 +68,19 @@ def test_new_columns_make_a_new_version_beside_the_old_one(engine: sa.Engine) ->
     assert versions == [FIRST, WIDER]
 
 
-def test_a_conflicting_schema_is_refused_and_changes_nothing(engine: sa.Engine) -> None:
+def test_a_conflicting_schema_is_rejected_and_changes_nothing(engine: sa.Engine) -> None:
     register(engine, FIRST)
-    with refused() as refusal:
+    with rejected() as rejection:
         register(engine, schema_of({"id": "int32"}, ["id"], ["id"]))
-    assert refusal.code == Code.INCOMPATIBLE_SCHEMA
+    assert rejection.code == Code.INCOMPATIBLE_SCHEMA
     assert current(engine, "sales.orders").schema == FIRST
 
 
 def test_a_table_that_is_being_dropped_is_not_registered_again(engine: sa.Engine) -> None:
     dropping(engine, str(register(engine, FIRST).table.name))
-    with refused() as refusal:
+    with rejected() as rejection:
         register(engine, WIDER)
-    assert refusal.code == Code.TABLE_NOT_ACCEPTING
+    assert rejection.code == Code.TABLE_NOT_ACCEPTING
 
 
 def test_a_dropped_table_leaves_its_name_to_a_new_one(engine: sa.Engine) -> None:
@@ -131,12 +131,12 @@ def test_the_schema_does_not_change_under_a_held_sequence_lock(
     impatient = open_engine(database_url)
     with (
         sql.locked(engine, "SELECT FROM mirrorgate.table_counters FOR NO KEY UPDATE"),
-        pytest.raises(TemporarilyUnavailable) as refusal,
+        pytest.raises(TemporarilyUnavailable) as rejection,
         translated_errors(),
     ):
         register(impatient, WIDER)
     impatient.dispose()
-    assert refusal.value.code == Code.TABLE_BUSY
+    assert rejection.value.code == Code.TABLE_BUSY
     assert current(engine, "sales.orders").schema == FIRST
 
 

@@ -237,16 +237,16 @@ def test_a_committed_request_sets_the_staged_event(engine: sa.Engine) -> None:
     writer.close()
 
 
-def test_closing_stages_what_waits_and_refuses_what_comes_later(engine: sa.Engine) -> None:
+def test_closing_stages_what_waits_and_rejects_what_comes_later(engine: sa.Engine) -> None:
     table = registered(engine, "t", IDS)
     writer = GroupCommit(engine)
     waiting = writer.submit([batch(table, 1)])
     writer.start()
     writer.close()
     assert sequences(waiting.result()) == [1]
-    with pytest.raises(TemporarilyUnavailable) as refusal:
+    with pytest.raises(TemporarilyUnavailable) as rejection:
         writer.submit([batch(table, 2)])
-    assert refusal.value.code == Code.SHUTTING_DOWN
+    assert rejection.value.code == Code.SHUTTING_DOWN
 
 
 @pytest.mark.parametrize("caller_waits", [lambda futures: futures[1], lambda futures: futures[0]])

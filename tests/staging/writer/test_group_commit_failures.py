@@ -46,18 +46,18 @@ def impatient(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa
     engine.dispose()
 
 
-def refusal_of(engine: sa.Engine, table: Table) -> TemporarilyUnavailable:
-    with pytest.raises(TemporarilyUnavailable) as refusal:
+def rejection_of(engine: sa.Engine, table: Table) -> TemporarilyUnavailable:
+    with pytest.raises(TemporarilyUnavailable) as rejection:
         stage(engine, [typed(table, inserts([{"id": 1}]))])
-    return refusal.value
+    return rejection.value
 
 
 def test_a_lock_that_is_not_granted_in_time_is_a_busy_table(
     engine: sa.Engine, impatient: sa.Engine, table: Table
 ) -> None:
     with sql.locked(engine, HOLD_COUNTERS, table_id=table.table_id):
-        refusal = refusal_of(impatient, table)
-    assert (refusal.code, refusal.retry_after) == (Code.TABLE_BUSY, 1)
+        rejection = rejection_of(impatient, table)
+    assert (rejection.code, rejection.retry_after) == (Code.TABLE_BUSY, 1)
     assert [receipt.sequence for receipt in stage(impatient, [typed(table, inserts([{"id": 1}]))])] == [1]
 
 
@@ -87,7 +87,7 @@ def test_a_failed_transaction_gives_its_numbers_back(engine: sa.Engine, table: T
 
 def test_a_database_that_does_not_answer_is_told_so(table: Table) -> None:
     nowhere = open_engine("postgresql://nobody@127.0.0.1:1/none")
-    assert refusal_of(nowhere, table).code == Code.DATABASE_UNAVAILABLE
+    assert rejection_of(nowhere, table).code == Code.DATABASE_UNAVAILABLE
     nowhere.dispose()
 
 
@@ -113,9 +113,9 @@ def test_a_connection_lost_before_its_commit_was_done_is_told_as_rolled_back(
         sql.run(other, "SELECT pg_terminate_backend(:pid, 10000)", pid=pid)
 
     sa.event.listen(engine, "commit", lose)
-    refusal = refusal_of(engine, table)
+    rejection = rejection_of(engine, table)
     sa.event.remove(engine, "commit", lose)
-    assert refusal.code == Code.DATABASE_UNAVAILABLE
+    assert rejection.code == Code.DATABASE_UNAVAILABLE
     assert sql.value(other, "SELECT last_sequence FROM mirrorgate.table_counters") == 0
 
 
@@ -141,9 +141,9 @@ def test_a_commit_that_nobody_can_tell_about_leaves_the_outcome_open(
 
     monkeypatch.setattr("app.staging.writer.group_commit.committed", unknown)
     sa.event.listen(engine, "commit", lose_answer)
-    refusal = refusal_of(engine, table)
+    rejection = rejection_of(engine, table)
     sa.event.remove(engine, "commit", lose_answer)
-    assert refusal.code == Code.COMMIT_UNKNOWN
+    assert rejection.code == Code.COMMIT_UNKNOWN
 
 
 def test_of_a_transaction_without_a_block_nobody_can_tell_whose_id_it_was(engine: sa.Engine) -> None:
@@ -175,9 +175,9 @@ def test_a_request_that_postgres_cannot_store_fails_alone(engine: sa.Engine, tab
     good = [[typed(other, inserts([{"id": key}]))] for key in range(5)]
     *before, poisoned, last = group_of(engine, *good[:4], [unstorable(table)], good[4])
     assert [future.result()[0].sequence for future in [*before, last]] == [1, 2, 3, 4, 5]
-    with pytest.raises(RejectedInput) as refusal:
+    with pytest.raises(RejectedInput) as rejection:
         poisoned.result()
-    assert refusal.value.code == Code.UNSTORABLE
+    assert rejection.value.code == Code.UNSTORABLE
     assert sql.value(engine, "SELECT last_sequence FROM mirrorgate.table_counters WHERE table_id = 1") == 0
 
 
@@ -186,9 +186,9 @@ def test_a_locked_table_fails_only_the_requests_for_it(engine: sa.Engine, impati
     with sql.locked(engine, HOLD_COUNTERS, table_id=table.table_id):
         busy, free = group_of(impatient, [typed(table, inserts([{"id": 1}]))], [typed(other, inserts([{"id": 1}]))])
     assert [receipt.sequence for receipt in free.result()] == [1]
-    with pytest.raises(TemporarilyUnavailable) as refusal:
+    with pytest.raises(TemporarilyUnavailable) as rejection:
         busy.result()
-    assert refusal.value.code == Code.TABLE_BUSY
+    assert rejection.value.code == Code.TABLE_BUSY
 
 
 def test_a_fault_of_ours_over_one_request_fails_it_alone(

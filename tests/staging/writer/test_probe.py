@@ -68,11 +68,11 @@ def test_a_database_without_space_shows_after_the_first_failure_and_until_a_comm
 ) -> None:
     sql.run(engine, NO_SPACE)
     try:
-        with pytest.raises(TemporarilyUnavailable) as refusal:
+        with pytest.raises(TemporarilyUnavailable) as rejection:
             writer.submit([typed(table, inserts([{"id": 1}]))]).result(timeout=10)
     finally:
         sql.run(engine, "DROP FUNCTION public.no_space() CASCADE")
-    assert refusal.value.code == Code.DATABASE_UNAVAILABLE
+    assert rejection.value.code == Code.DATABASE_UNAVAILABLE
     state, trouble = WriterProbe(writer).look(5)
     assert trouble is None
     assert "disk space" in str(state.failure)

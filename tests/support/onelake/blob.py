@@ -4,7 +4,7 @@ from email.utils import format_datetime
 from uuid import uuid4
 from xml.sax.saxutils import escape
 
-from tests.support.onelake.tree import Node, Refused, Tree
+from tests.support.onelake.tree import Node, Rejected, Tree
 from tests.support.onelake.wire import Request, Response, changed_headers, read_response
 
 _CONTAINER = {
@@ -25,7 +25,7 @@ class Blob:
         self._tree = tree
 
     def answer(self, request: Request) -> Response:
-        """Raises Refused for what the service refuses."""
+        """Raises Rejected for what the service rejects."""
         query = request.query
         match request.method:
             case "GET" | "HEAD" if query.get("restype") == "container" and query.get("comp") is None:
@@ -33,7 +33,7 @@ class Blob:
             case "GET" if query.get("restype") == "container" and query.get("comp") == "list":
                 return self._list(request)
             case "PUT" | "DELETE" if query.get("restype") == "container" or not request.path:
-                raise Refused(403, "OperationNotAllowed", "Workspaces are managed in Fabric.")
+                raise Rejected(403, "OperationNotAllowed", "Workspaces are managed in Fabric.")
             case "GET" | "HEAD" if query.get("comp") is None:
                 return self._read(request)
             case "PUT" if query.get("comp") == "lease":
@@ -45,17 +45,17 @@ class Blob:
             case "DELETE" if query.get("comp") is None:
                 self._tree.delete(request.path, recursive=False, etag=request.etag("if-match"), lease=None)
                 return Response(202)
-        raise Refused(400, "UnsupportedQueryParameter", query.get("comp", request.method))
+        raise Rejected(400, "UnsupportedQueryParameter", query.get("comp", request.method))
 
     def _read(self, request: Request) -> Response:
         node = self._tree.get(request.path)
         if node is None or (node.folder and request.method == "GET"):
-            raise Refused(404, "BlobNotFound", "The specified blob does not exist.")
+            raise Rejected(404, "BlobNotFound", "The specified blob does not exist.")
         return read_response(request, node)
 
     def _put(self, request: Request) -> Response:
         if request.headers.get("x-ms-blob-type") != "BlockBlob":
-            raise Refused(400, "InvalidHeaderValue", "x-ms-blob-type")
+            raise Rejected(400, "InvalidHeaderValue", "x-ms-blob-type")
         prefix = "x-ms-meta-"
         metadata = {name[len(prefix) :]: value for name, value in request.headers.items() if name.startswith(prefix)}
         node = self._tree.put(request.path, request.body, new_only=request.new_only, metadata=metadata)
@@ -64,33 +64,33 @@ class Blob:
     def _put_block(self, request: Request) -> Response:
         """Blocks cannot be mixed with what the DFS service wrote; nothing here stages them for a new blob."""
         if self._tree.get(request.path) is not None:
-            raise Refused(409, "InvalidBlobOrBlock", "The path was not written with blocks.")
-        raise Refused(400, "UnsupportedQueryParameter", "comp=block")
+            raise Rejected(409, "InvalidBlobOrBlock", "The path was not written with blocks.")
+        raise Rejected(400, "UnsupportedQueryParameter", "comp=block")
 
     def _lease(self, request: Request) -> Response:
         with self._tree.lock:
             node = self._tree.get(request.path)
             if node is None:
-                raise Refused(404, "BlobNotFound", "The specified blob does not exist.")
+                raise Rejected(404, "BlobNotFound", "The specified blob does not exist.")
             given, action = request.headers.get("x-ms-lease-id"), request.headers.get("x-ms-lease-action")
             if action == "acquire":
                 if node.lease is not None and node.lease != request.headers.get("x-ms-proposed-lease-id"):
-                    raise Refused(409, "LeaseAlreadyPresent", "There is already a lease present.")
+                    raise Rejected(409, "LeaseAlreadyPresent", "There is already a lease present.")
                 node.lease = request.headers.get("x-ms-proposed-lease-id") or str(uuid4())
                 return Response(201, changed_headers(node) | {"x-ms-lease-id": node.lease})
             if action == "break":
                 if node.lease is None:
-                    raise Refused(409, "LeaseNotPresentWithLeaseOperation")
+                    raise Rejected(409, "LeaseNotPresentWithLeaseOperation")
                 node.lease = None
                 return Response(202, changed_headers(node) | {"x-ms-lease-time": "0"})
             if node.lease is None or node.lease != given:
-                raise Refused(409, "LeaseIdMismatchWithLeaseOperation")
+                raise Rejected(409, "LeaseIdMismatchWithLeaseOperation")
             if action == "renew":
                 return Response(200, changed_headers(node) | {"x-ms-lease-id": node.lease})
             if action == "release":
                 node.lease = None
                 return Response(200, changed_headers(node))
-        raise Refused(400, "InvalidHeaderValue", "x-ms-lease-action")
+        raise Rejected(400, "InvalidHeaderValue", "x-ms-lease-action")
 
     def _list(self, request: Request) -> Response:
         prefix, delimiter = request.query.get("prefix", ""), request.query.get("delimiter")

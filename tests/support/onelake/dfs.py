@@ -7,7 +7,7 @@ from email.utils import format_datetime
 from urllib.parse import unquote
 
 from tests.support.onelake.faults import Switches
-from tests.support.onelake.tree import Node, Refused, Tree
+from tests.support.onelake.tree import Node, Rejected, Tree
 from tests.support.onelake.wire import Request, Response, changed_headers, read_response
 
 _ROOT = {"ETag": '"0x1"', "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"}
@@ -25,7 +25,7 @@ class Dfs:
         self._paged_deletes: dict[str, int] = {}
 
     def answer(self, request: Request) -> Response:
-        """Raises Refused for what the service refuses."""
+        """Raises Rejected for what the service rejects."""
         match request.method:
             case "GET" if request.query.get("resource") == "filesystem":
                 return self._list(request)
@@ -36,7 +36,7 @@ class Dfs:
             case "GET" | "HEAD" if request.query.get("action", "getStatus") == "getStatus":
                 return read_response(request, self._tree.find(request.path))
             case "PUT" | "DELETE" if request.query.get("resource") == "filesystem" or not request.path:
-                raise Refused(403, "OperationNotAllowed", "Workspaces are managed in Fabric.")
+                raise Rejected(403, "OperationNotAllowed", "Workspaces are managed in Fabric.")
             case "PUT" if "x-ms-rename-source" in request.headers:
                 return self._rename(request)
             case "PUT":
@@ -45,7 +45,7 @@ class Dfs:
                 return self._patch(request)
             case "DELETE":
                 return self._delete(request)
-        raise Refused(400, "UnsupportedQueryParameter", request.query.get("action", request.method))
+        raise Rejected(400, "UnsupportedQueryParameter", request.query.get("action", request.method))
 
     def _access_control(self, request: Request) -> Response:
         """The same for everything: who may do what is decided in Fabric."""
@@ -57,11 +57,11 @@ class Dfs:
     def _create(self, request: Request) -> Response:
         resource = request.query.get("resource")
         if resource not in ("file", "directory"):
-            raise Refused(400, "InvalidQueryParameterValue", "resource")
+            raise Rejected(400, "InvalidQueryParameterValue", "resource")
         if request.body:
-            raise Refused(400, "InvalidHeaderValue", "Content-Length must be 0")
-        if self._switches.user_metadata == "refused" and "x-ms-properties" in request.headers:
-            raise Refused(400, "UnsupportedHeader", "x-ms-properties")
+            raise Rejected(400, "InvalidHeaderValue", "Content-Length must be 0")
+        if self._switches.user_metadata == "rejected" and "x-ms-properties" in request.headers:
+            raise Rejected(400, "UnsupportedHeader", "x-ms-properties")
         node = self._tree.create(
             request.path,
             folder=resource == "directory",
@@ -76,17 +76,17 @@ class Dfs:
 
     def _rename(self, request: Request) -> Response:
         if "resource" in request.query:
-            raise Refused(400, "UnsupportedHeader", "x-ms-rename-source")
+            raise Rejected(400, "UnsupportedHeader", "x-ms-rename-source")
         workspace, _, path = unquote(request.headers["x-ms-rename-source"]).strip("/").partition("/")
         source = self._aliases.path(workspace, path)
         condition, replace, extra = self._switches.rename_condition, not request.new_only, {}
-        if not replace and condition == "refused":
-            raise Refused(400, "UnsupportedHeader", "If-None-Match")
+        if not replace and condition == "rejected":
+            raise Rejected(400, "UnsupportedHeader", "If-None-Match")
         if not replace and condition == "ignored":
             replace, extra = True, {"x-ms-rejected-headers": "If-None-Match"}
         node = self._tree.get(source)
         if node is not None and node.folder and not self._switches.folder_rename:
-            raise Refused(400, "OperationNotSupported", "directory rename")
+            raise Rejected(400, "OperationNotSupported", "directory rename")
         renamed = self._tree.rename(
             source,
             request.path,
@@ -104,19 +104,19 @@ class Dfs:
             return Response(202, {"x-ms-request-server-encrypted": "true"})
         if action == "flush":
             if request.body or request.headers.get("content-length") != "0":
-                raise Refused(400, "InvalidHeaderValue", "Content-Length must be 0")
+                raise Rejected(400, "InvalidHeaderValue", "Content-Length must be 0")
             retain = request.query.get("retainUncommittedData") == "true"
             position, etag = request.number("position"), request.etag("if-match")
             node = self._tree.flush(request.path, position, etag=etag, lease=lease, retain=retain)
             return Response(200, changed_headers(node) | {"x-ms-request-server-encrypted": "true"})
-        raise Refused(400, "UnsupportedQueryParameter", f"action {action}")
+        raise Rejected(400, "UnsupportedQueryParameter", f"action {action}")
 
     def _append(self, request: Request, lease: str | None) -> None:
         if not request.body:
-            raise Refused(400, "InvalidHeaderValue", "Content-Length must not be 0")
+            raise Rejected(400, "InvalidHeaderValue", "Content-Length must not be 0")
         stated = request.headers.get("content-md5")
         if stated is not None and stated != base64.b64encode(hashlib.md5(request.body).digest()).decode():
-            raise Refused(400, "Md5Mismatch")
+            raise Rejected(400, "Md5Mismatch")
         self._tree.append(request.path, request.number("position"), request.body, lease)
 
     def _delete(self, request: Request) -> Response:
@@ -124,7 +124,7 @@ class Dfs:
         recursive = request.query.get("recursive") == "true"
         if node.folder and self._switches.folder_in_use > 0:
             self._switches.folder_in_use -= 1
-            raise Refused(409, "PathInUse", "The folder is being read.")
+            raise Rejected(409, "PathInUse", "The folder is being read.")
         if recursive and request.query.get("paginated") == "true":
             done = self._paged_deletes.get(request.path, 0) + 1
             if done < self._switches.delete_pages:
@@ -143,7 +143,7 @@ class Dfs:
 
     def _list(self, request: Request) -> Response:
         if request.query.get("recursive") not in ("true", "false"):
-            raise Refused(400, "MissingRequiredQueryParameter", "recursive")
+            raise Rejected(400, "MissingRequiredQueryParameter", "recursive")
         _, _, folder = self._aliases.split(request.query.get("directory", "").strip("/"))
         if folder:
             self._tree.find(folder)
@@ -171,12 +171,12 @@ class Aliases:
         self._item = item
 
     def path(self, workspace: str, path: str) -> str:
-        """The path with the item's GUID. Raises Refused for another workspace, or for a GUID beside a name."""
+        """The path with the item's GUID. Raises Rejected for another workspace, or for a GUID beside a name."""
         if workspace not in self._workspace:
-            raise Refused(404, "FilesystemNotFound", "The specified filesystem does not exist.")
+            raise Rejected(404, "FilesystemNotFound", "The specified filesystem does not exist.")
         item, slash, rest = self.split(path)
         if item and self._item.index(item) != self._workspace.index(workspace):
-            raise Refused(400, "InvalidUri", "GUIDs and names cannot be mixed")
+            raise Rejected(400, "InvalidUri", "GUIDs and names cannot be mixed")
         return f"{self._item[0]}{slash}{rest[len(self._item[0]) + 1 :]}" if item else rest
 
     def split(self, path: str) -> tuple[str, str, str]:

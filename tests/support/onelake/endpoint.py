@@ -15,7 +15,7 @@ from tests.support.onelake.blob import Blob
 from tests.support.onelake.dfs import Aliases, Dfs
 from tests.support.onelake.faults import Faults, Switches
 from tests.support.onelake.server import Server
-from tests.support.onelake.tree import Refused, Tree
+from tests.support.onelake.tree import Rejected, Tree
 from tests.support.onelake.wire import Request, Response, error_response
 
 WORKSPACE = ("6f1b1a52-0d7c-4a39-8f0e-3b5f6a1c9d01", "Sales workspace")
@@ -70,7 +70,7 @@ class OneLake:
         return f"https://127.0.0.1:{self.server.port}"
 
     def route(self, method: str, target: str, headers: Mapping[str, str], body: bytes, service: str | None) -> Request:
-        """The request that arrived; raises Refused for a host or workspace that is not here."""
+        """The request that arrived; raises Rejected for a host or workspace that is not here."""
         raw_path, _, raw_query = target.partition("?")
         query = dict(parse_qsl(raw_query, keep_blank_values=True))
         host = headers.get("host", "").split(":")[0]
@@ -80,11 +80,11 @@ class OneLake:
                 service = name
         workspace, _, path = raw_path.strip("/").partition("/")
         if service is None:
-            raise Refused(400, "InvalidUri", f"no service has the host {host}")
+            raise Rejected(400, "InvalidUri", f"no service has the host {host}")
         path = self.aliases.path(unquote(workspace), unquote(path).strip("/")) if workspace else ""
         return Request(service, method, path, query, headers, body)
 
-    def refusal(self, request: Request) -> Refused | None:
+    def rejection(self, request: Request) -> Rejected | None:
         """What is wrong with who asks, or with the version of the question."""
         scheme, _, credential = request.headers.get("authorization", "").partition(" ")
         if self.switches.account_keys and scheme == "SharedKey":
@@ -93,12 +93,12 @@ class OneLake:
             challenge = "Bearer authorization_uri=https://login.microsoftonline.com/t/oauth2/authorize "
             challenge += "resource_id=https://storage.azure.com"
             headers = {"WWW-Authenticate": challenge} if self.switches.challenge else {}
-            return Refused(401, "InvalidAuthenticationInfo", "Authentication failed.", headers)
+            return Rejected(401, "InvalidAuthenticationInfo", "Authentication failed.", headers)
         version = request.headers.get("x-ms-version")
         if version is None:
-            return Refused(400, "MissingRequiredHeader", "x-ms-version")
+            return Rejected(400, "MissingRequiredHeader", "x-ms-version")
         if version > self.switches.newest_version:
-            return Refused(400, "InvalidHeaderValue", "x-ms-version")
+            return Rejected(400, "InvalidHeaderValue", "x-ms-version")
         return None
 
     def answer(self, request: Request) -> Response:
@@ -106,8 +106,8 @@ class OneLake:
         try:
             service = self.dfs if request.service == "dfs" else self.blob
             return service.answer(request)
-        except Refused as refused:
-            return error_response(request, refused)
+        except Rejected as rejected:
+            return error_response(request, rejected)
 
     def file(self, path: str) -> bytes:
         """Content of a file below the landing zone, past all faults."""

@@ -48,16 +48,16 @@ class Switches:
     """Where real services differ, or where nobody has established yet what OneLake does."""
 
     rename_condition: str = "honoured"
-    """`If-None-Match: *` on rename: honoured; ignored (and named in x-ms-rejected-headers); refused with 400."""
+    """`If-None-Match: *` on rename: honoured; ignored (and named in x-ms-rejected-headers); rejected with 400."""
     rename_keeps_etag: bool = True
     heeds_etags: bool = True
     """False: renames and deletes are carried out whatever ETag they name."""
     files_hold_files: bool = False
     """True: something can be created below a plain file."""
     folder_rename: bool = True
-    """False: renaming a folder is refused."""
+    """False: renaming a folder is rejected."""
     user_metadata: str = "kept"
-    """Metadata given at creation: kept; forgotten; refused with 400."""
+    """Metadata given at creation: kept; forgotten; rejected with 400."""
     challenge: bool = True
     """Whether a 401 says where to get a token."""
     account_keys: bool = False
@@ -68,7 +68,7 @@ class Switches:
     delete_pages: int = 1
     """Requests that a paginated recursive delete takes."""
     folder_in_use: int = 0
-    """So many deletes of folders are refused."""
+    """So many deletes of folders are rejected."""
     stale_listing: bool = False
     """Listings show the tree as it was when this was switched on."""
     listing_changes: bool = False

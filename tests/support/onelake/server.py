@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from tests.support.onelake.faults import Effect, Fault
-from tests.support.onelake.tree import Refused
+from tests.support.onelake.tree import Rejected
 from tests.support.onelake.wire import Request, Response, error_response
 
 if TYPE_CHECKING:
@@ -123,13 +123,13 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(headers.get("content-length", 0))
         if self.command in ("PUT", "PATCH", "POST") and "content-length" not in headers:
             bare = Request(self.server.service or "dfs", self.command, "", {}, headers, b"")
-            return self._send(error_response(bare, Refused(411, "MissingContentLengthHeader")), bare)
+            return self._send(error_response(bare, Rejected(411, "MissingContentLengthHeader")), bare)
         try:
             request = endpoint.route(self.command, self.path, headers, b"", self.server.service)
-            refusal = endpoint.refusal(request)
-        except Refused as refused:
-            request, refusal = Request(self.server.service or "dfs", self.command, "", {}, headers, b""), refused
-        fault = None if refusal else endpoint.faults.next(request.operation, request.path)
+            rejection = endpoint.rejection(request)
+        except Rejected as rejected:
+            request, rejection = Request(self.server.service or "dfs", self.command, "", {}, headers, b""), rejected
+        fault = None if rejection else endpoint.faults.next(request.operation, request.path)
         if fault is not None and fault.effect is Effect.RESET_BEFORE:
             self.rfile.read(length // 2)
             return self._reset()
@@ -137,15 +137,15 @@ class _Handler(BaseHTTPRequestHandler):
         if len(body) < length:
             self.close_connection = True
             return None
-        if refusal is not None:
-            return self._send(error_response(request, refusal), request)
+        if rejection is not None:
+            return self._send(error_response(request, rejection), request)
         request = Request(request.service, request.method, request.path, request.query, headers, body)
         endpoint.seen.append(request)
         return self._meet(request, fault) if fault else self._send(endpoint.answer(request), request)
 
     def _meet(self, request: Request, fault: Fault) -> None:
         endpoint = self.server.endpoint
-        said = Refused(
+        said = Rejected(
             fault.status, fault.code, headers={"Retry-After": fault.retry_after} if fault.retry_after else {}
         )
         match fault.effect:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from uuid import uuid4
 
 
-class Refused(Exception):
+class Rejected(Exception):
     """What the service answers instead of doing it."""
 
     def __init__(self, status: int, code: str, message: str = "", headers: Mapping[str, str] | None = None) -> None:
@@ -52,10 +52,10 @@ class Tree:
             return self._nodes.get(path)
 
     def find(self, path: str) -> Node:
-        """Raises Refused PathNotFound."""
+        """Raises Rejected PathNotFound."""
         node = self.get(path)
         if node is None:
-            raise Refused(404, "PathNotFound", "The specified path does not exist.")
+            raise Rejected(404, "PathNotFound", "The specified path does not exist.")
         return node
 
     def below(self, folder: str, *, recursive: bool) -> list[tuple[str, Node]]:
@@ -77,20 +77,20 @@ class Tree:
     ) -> Node:
         """A new empty file or folder with its parents; without `new_only` a file is emptied, a folder left."""
         with self.lock:
-            self._refuse_managed(path)
+            self._reject_managed(path)
             there = self._nodes.get(path)
             if not below_files:
                 self._require_parents(path)
             if there is not None:
                 if new_only:
-                    raise Refused(409, "PathAlreadyExists", "The specified path already exists.")
+                    raise Rejected(409, "PathAlreadyExists", "The specified path already exists.")
                 if there.folder != folder:
-                    raise Refused(409, "PathConflict", "The path exists and its resource type is invalid here.")
+                    raise Rejected(409, "PathConflict", "The path exists and its resource type is invalid here.")
                 self._check(there, etag, None)
                 if folder:
                     return there
             elif etag is not None:
-                raise Refused(412, "ConditionNotMet")
+                raise Rejected(412, "ConditionNotMet")
             for parent in _parents(path):
                 self._nodes.setdefault(parent, self._new(folder=True))
             node = self._nodes[path] = self._new(folder=folder, metadata=metadata)
@@ -102,11 +102,11 @@ class Tree:
             node = self._file(path)
             self._check(node, None, lease)
             if position < len(node.content):
-                raise Refused(400, "InvalidQueryParameterValue", "position lies within what is flushed")
+                raise Rejected(400, "InvalidQueryParameterValue", "position lies within what is flushed")
             node.pending[position] = data
 
     def flush(self, path: str, position: int, *, etag: str | None, lease: str | None, retain: bool) -> Node:
-        """Make what was appended up to `position` the file's content; refuses a hole or a wrong length."""
+        """Make what was appended up to `position` the file's content; rejects a hole or a wrong length."""
         with self.lock:
             node = self._file(path)
             self._check(node, etag, lease)
@@ -115,7 +115,7 @@ class Tree:
                 content.append(node.pending[length])
                 length += len(node.pending[length])
             if length != position:
-                raise Refused(400, "InvalidFlushPosition", "The uploaded data is not contiguous up to this position.")
+                raise Rejected(400, "InvalidFlushPosition", "The uploaded data is not contiguous up to this position.")
             node.content = b"".join(content)
             node.pending = {at: data for at, data in node.pending.items() if retain and at >= position}
             self._touch(node)
@@ -139,25 +139,25 @@ class Tree:
     ) -> Node:
         """Move a file, or a folder with all that is in it, in one step."""
         with self.lock:
-            self._refuse_managed(source)
-            self._refuse_managed(target)
+            self._reject_managed(source)
+            self._reject_managed(target)
             node, there = self._nodes.get(source), self._nodes.get(target)
             if node is None:
-                raise Refused(404, "SourcePathNotFound", "The source path for a rename operation does not exist.")
+                raise Rejected(404, "SourcePathNotFound", "The source path for a rename operation does not exist.")
             if source_etag is not None and node.etag != source_etag:
-                raise Refused(412, "SourceConditionNotMet")
+                raise Rejected(412, "SourceConditionNotMet")
             parent = self._nodes.get(target.rpartition("/")[0])
             if "/" in target and (parent is None or not parent.folder):
-                raise Refused(404, "RenameDestinationParentPathNotFound")
+                raise Rejected(404, "RenameDestinationParentPathNotFound")
             if there is not None and not replace:
-                raise Refused(409, "PathAlreadyExists", "The specified path already exists.")
+                raise Rejected(409, "PathAlreadyExists", "The specified path already exists.")
             if target.startswith(f"{source}/"):
-                raise Refused(409, "InvalidRenameSourcePath")
+                raise Rejected(409, "InvalidRenameSourcePath")
             if there is not None and there is not node:
                 if there.folder != node.folder:
-                    raise Refused(409, "InvalidSourceOrDestinationResourceType")
+                    raise Rejected(409, "InvalidSourceOrDestinationResourceType")
                 if there.folder and self.below(target, recursive=False):
-                    raise Refused(409, "DestinationPathNotEmpty")
+                    raise Rejected(409, "DestinationPathNotEmpty")
             self._check(node, None, lease)
             for path, moved in [(source, node), *self.below(source, recursive=True)]:
                 self._nodes[target + path[len(source) :]] = self._nodes.pop(path)
@@ -168,12 +168,12 @@ class Tree:
 
     def delete(self, path: str, *, recursive: bool, etag: str | None, lease: str | None) -> None:
         with self.lock:
-            self._refuse_managed(path)
+            self._reject_managed(path)
             node = self.find(path)
             self._check(node, etag, lease)
             inside = self.below(path, recursive=True)
             if inside and not recursive:
-                raise Refused(409, "DirectoryNotEmpty")
+                raise Rejected(409, "DirectoryNotEmpty")
             for gone in [path, *(below for below, _ in inside)]:
                 del self._nodes[gone]
             self.on_change()
@@ -201,26 +201,26 @@ class Tree:
     def _file(self, path: str) -> Node:
         node = self.find(path)
         if node.folder:
-            raise Refused(409, "PathConflict", "The path is a directory.")
+            raise Rejected(409, "PathConflict", "The path is a directory.")
         return node
 
     def _check(self, node: Node, etag: str | None, lease: str | None) -> None:
         if node.lease is not None and lease != node.lease:
-            raise Refused(412, "LeaseIdMissing" if lease is None else "LeaseIdMismatchWithBlobOperation")
+            raise Rejected(412, "LeaseIdMissing" if lease is None else "LeaseIdMismatchWithBlobOperation")
         if etag is not None and etag != node.etag:
-            raise Refused(412, "ConditionNotMet")
+            raise Rejected(412, "ConditionNotMet")
 
     def _require_parents(self, path: str) -> None:
         parents = list(_parents(path))
         if any((node := self._nodes.get(parent)) is not None and not node.folder for parent in parents):
-            raise Refused(409, "PathConflict", "An element of the path exists and is not a directory.")
+            raise Rejected(409, "PathConflict", "An element of the path exists and is not a directory.")
         if self._managed and (not parents or parents[0] not in self._nodes):
-            raise Refused(404, "PathNotFound", "The item does not exist.")
+            raise Rejected(404, "PathNotFound", "The item does not exist.")
 
-    def _refuse_managed(self, path: str) -> None:
+    def _reject_managed(self, path: str) -> None:
         """The item and its first level belong to Fabric."""
         if self._managed and path.count("/") < 2:
-            raise Refused(403, "AuthorizationPermissionMismatch", "Managed folders cannot be changed.")
+            raise Rejected(403, "AuthorizationPermissionMismatch", "Managed folders cannot be changed.")
 
     def _new(self, *, folder: bool, metadata: dict[str, str] | None = None) -> Node:
         return Node(folder, self._next_etag(), metadata or {}, datetime.now(UTC))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from email.utils import format_datetime
 from xml.sax.saxutils import escape
 
-from tests.support.onelake.tree import Node, Refused
+from tests.support.onelake.tree import Node, Rejected
 
 
 @dataclass(frozen=True)
@@ -27,19 +27,19 @@ class Request:
 
     @property
     def new_only(self) -> bool:
-        """`If-None-Match: *`; any other value is refused, as no writer has a use for it."""
+        """`If-None-Match: *`; any other value is rejected, as no writer has a use for it."""
         value = self.headers.get("if-none-match")
         if value not in (None, "*"):
-            raise Refused(400, "InvalidHeaderValue", "If-None-Match takes only * here")
+            raise Rejected(400, "InvalidHeaderValue", "If-None-Match takes only * here")
         return value == "*"
 
     def number(self, name: str) -> int:
         """A required non-negative number in the query."""
         text = self.query.get(name)
         if text is None:
-            raise Refused(400, "MissingRequiredQueryParameter", name)
+            raise Rejected(400, "MissingRequiredQueryParameter", name)
         if not text.isdecimal():
-            raise Refused(400, "InvalidQueryParameterValue", name)
+            raise Rejected(400, "InvalidQueryParameterValue", name)
         return int(text)
 
     @property
@@ -70,17 +70,17 @@ class Response:
     body: bytes = b""
 
 
-def error_response(request: Request, refused: Refused) -> Response:
+def error_response(request: Request, rejected: Rejected) -> Response:
     """DFS errors are JSON, blob errors XML; a HEAD has the code in its header only."""
-    headers = {"x-ms-error-code": refused.code, **refused.headers}
+    headers = {"x-ms-error-code": rejected.code, **rejected.headers}
     if request.method == "HEAD":
-        return Response(refused.status, headers)
+        return Response(rejected.status, headers)
     if request.service == "dfs":
-        body = json.dumps({"error": {"code": refused.code, "message": refused.message}})
-        return Response(refused.status, headers | {"Content-Type": "application/json;charset=utf-8"}, body.encode())
-    xml = f"<Error><Code>{refused.code}</Code><Message>{escape(refused.message)}</Message></Error>"
+        body = json.dumps({"error": {"code": rejected.code, "message": rejected.message}})
+        return Response(rejected.status, headers | {"Content-Type": "application/json;charset=utf-8"}, body.encode())
+    xml = f"<Error><Code>{rejected.code}</Code><Message>{escape(rejected.message)}</Message></Error>"
     text = f'<?xml version="1.0" encoding="utf-8"?>{xml}'
-    return Response(refused.status, headers | {"Content-Type": "application/xml"}, text.encode())
+    return Response(rejected.status, headers | {"Content-Type": "application/xml"}, text.encode())
 
 
 def changed_headers(node: Node) -> dict[str, str]:
@@ -110,7 +110,7 @@ def read_response(request: Request, node: Node) -> Response:
     """HEAD or GET of a path, whole or one range."""
     wanted = request.etag("if-match")
     if wanted is not None and wanted != node.etag:
-        raise Refused(412, "ConditionNotMet")
+        raise Rejected(412, "ConditionNotMet")
     headers, size = content_headers(request, node), len(node.content)
     if request.method == "HEAD":
         return Response(200, headers | {"Content-Length": str(size)})
@@ -119,7 +119,7 @@ def read_response(request: Request, node: Node) -> Response:
         return Response(200, headers, node.content)
     first, last = asked.removeprefix("bytes=").split("-")
     if not first.isdecimal() or int(first) >= size:
-        raise Refused(416, "InvalidRange", headers={"Content-Range": f"bytes */{size}"})
+        raise Rejected(416, "InvalidRange", headers={"Content-Range": f"bytes */{size}"})
     end = min(int(last) + 1 if last else size, size)
     part = node.content[int(first) : end]
     return Response(206, headers | {"Content-Range": f"bytes {first}-{end - 1}/{size}"}, part)
