@@ -12,7 +12,7 @@ set -euo pipefail
 call() {
   local path=$1
   shift
-  curl --silent --show-error --fail-with-body --max-time 60 --retry 10 --retry-connrejected --write-out '\n' \
+  curl --silent --show-error --fail-with-body --max-time 60 --retry 10 --retry-connrefused --write-out '\n' \
     --config <(printf 'header = "Authorization: Bearer %s"\n' "$MIRRORGATE_API_KEY") \
     --header "Content-Type: application/json" "$@" "$MIRRORGATE_URL$path"
 }
