@@ -1,12 +1,16 @@
-"""Mirrorgate, the ingestion gateway for Microsoft Fabric open mirroring. The way of one batch:
+"""Mirrorgate, an ingestion gateway for Microsoft Fabric open mirroring.
 
-A source application posts change messages. `api` authenticates, bounds and decompresses the request;
-`formats` turns its bytes into changes, strictly, keeping positions for error messages; `domain` types them
-into landing rows, an Arrow record batch of the table's schema version with the row marker added. `ingest`
-ties these together. `staging` locks the table's counters, allots the batch sequence, inserts the payload
-and commits; only then is the request answered with its receipt.
+How a batch travels through the packages: a source application posts change messages. `api` authenticates, bounds and
+decompresses the request; `formats` decodes its bytes strictly into changes, keeping positions for error messages;
+`domain` types them into landing rows, an Arrow record batch of the table's schema version with the row marker.
+`ingest` ties these together. `staging` locks the table's counters, takes the next batch sequence, inserts the payload
+and commits; only then does the request get its receipt.
 
-From there the drain (`spark_jobs`) takes over: it claims the table, records in the landing ledger which
-consecutive batches make which file, lets Spark tasks build those files in scratch, and publishes them
-in order. `landing` renames each into `<table>/<20 digits>.parquet`; the ledger records it.
+The drain (`spark_jobs`) takes over from there: it claims the table, records in the landing ledger which consecutive
+batches make which file, lets Spark tasks build those files in scratch, and publishes them in order. `landing` renames
+each one to `<table>/<20 digits>.parquet`, and the ledger records it.
+
+The other packages: `cli` and `client` talk to a running gateway, `local` runs one on this machine, `checks` compare
+database and landing zone, `observability` has logs and metrics, `settings` reads the environment, `errors` holds every
+error code. docs/architecture.md has the picture.
 """

@@ -1,13 +1,15 @@
-"""Trusting one certificate: that of a gateway on this machine, which need not bear the machine's name."""
+"""Trust one certificate: that of a gateway on this machine, which need not name the machine."""
 
 import ssl
 from pathlib import Path
 
 
 def trusting_only(certificate: Path) -> ssl.SSLContext:
-    """A client's context that takes this certificate, or one that it has signed, and no other; names are not compared.
+    """Return a client's TLS context that trusts this certificate, or one it signed, and no other.
 
-    Raises OSError for a file that is none.
+    Host names are not compared.
+
+    Raises OSError for a file that is not a certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
