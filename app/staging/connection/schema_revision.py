@@ -17,14 +17,12 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
+from app.staging.connection.advisory_locks import AdvisoryLock, lock_for_transaction
 from app.staging.connection.database import open_engine, translated_errors
 
 log = structlog.get_logger()
 
 MIGRATIONS: Final = Path(__file__).resolve().parents[3] / "migrations"
-
-LOCK_MIGRATION = sa.text("SELECT pg_advisory_xact_lock(7246011002)")
-"""Two programs that migrate at once take turns."""
 
 SET_LOCK_TIMEOUT = sa.text("SELECT set_config('lock_timeout', :milliseconds, true)")
 
@@ -98,7 +96,7 @@ def check_revisions(database_url: str) -> str:
 def _migrate(engine: sa.Engine, revision: str) -> tuple[str | None, str]:
     with translated_errors(), engine.begin() as connection:
         connection.execute(SET_LOCK_TIMEOUT, {"milliseconds": str(_LOCK_MILLISECONDS)})
-        connection.execute(LOCK_MIGRATION)
+        lock_for_transaction(connection, AdvisoryLock.MIGRATION)
         connection.execute(sa.text("CREATE SCHEMA IF NOT EXISTS mirrorgate"))
         found = present_revision(connection)
         if found is not None and _is_newer(found):

@@ -16,6 +16,7 @@ from app.staging.access.api_keys import purge_former_secrets
 from app.staging.access.audit_events import purge_audit
 from app.staging.batches.dead_letters import discard_ended, purge_letters
 from app.staging.batches.idempotency import purge_receipts
+from app.staging.connection.advisory_locks import AdvisoryLock, try_lock_for_session, unlock_session
 from app.staging.connection.database import translated_errors
 from app.staging.ledger.leases import forget_dead_workers
 from app.staging.retention.history_purge import (
@@ -40,10 +41,6 @@ from app.staging.retention.payload_partitions import (
 )
 
 log = structlog.get_logger()
-
-TRY_LOCK = sa.text("SELECT pg_try_advisory_lock(7246011004)")
-UNLOCK = sa.text("SELECT pg_advisory_unlock(7246011004)")
-"""One process at a time; the lock goes with its connection when it dies."""
 
 BUCKETS_PER_PERIOD: Final = 7
 """Buckets opened by age while payloads are kept: a payload is kept at most by this part longer than it must."""
@@ -91,13 +88,13 @@ def run_retention(engine: sa.Engine, limits: RetentionLimits) -> RetentionReport
     Raises TemporarilyUnavailable when the database does not answer or somebody holds a lock for long.
     """
     with translated_errors(), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as alone:
-        if not alone.execute(TRY_LOCK).scalar_one():
+        if not try_lock_for_session(alone, AdvisoryLock.RETENTION):
             return None
         try:
             return _Round(engine, alone, limits).run()
         finally:
             if not alone.invalidated:
-                alone.execute(UNLOCK)
+                unlock_session(alone, AdvisoryLock.RETENTION)
 
 
 class _Round:

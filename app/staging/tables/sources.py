@@ -1,7 +1,5 @@
 """Which table a source's name leads to: table names, and the names in the option `sources`."""
 
-from typing import Final
-
 import sqlalchemy as sa
 
 from app.domain.model.names import TableName
@@ -10,6 +8,7 @@ from app.domain.model.table import TableId
 from app.domain.model.table_options import TableOptions, bad_option
 from app.errors import RejectedInput
 from app.staging.batches.sequence_lock import lock_counters
+from app.staging.connection.advisory_locks import AdvisoryLock, lock_for_transaction
 from app.staging.tables.registry import find_route, find_table
 
 DELETE_SOURCES = sa.text("DELETE FROM mirrorgate.table_sources WHERE table_id = :table_id")
@@ -22,19 +21,13 @@ SELECT_SOURCE_OWNER = sa.text("""
     SELECT t.name FROM mirrorgate.table_sources s JOIN mirrorgate.tables t ON t.table_id = s.table_id
     WHERE s.folded_source = :folded_source""")
 
-
-ROUTING_LOCK: Final = 7_246_011_003
-"""Advisory lock of those that change which table a name leads to."""
-
-LOCK_ROUTING = sa.text("SELECT pg_advisory_xact_lock(:lock)")
-
 ADVANCE_REVISIONS = sa.text("""
     UPDATE mirrorgate.tables SET revision = revision + 1 WHERE table_id = ANY(:table_ids)""")
 
 
 def lock_routing(connection: sa.Connection) -> None:
     """Nobody else gives names to tables or sources until the transaction ends."""
-    connection.execute(LOCK_ROUTING, {"lock": ROUTING_LOCK})
+    lock_for_transaction(connection, AdvisoryLock.ROUTING)
 
 
 def losing_tables(connection: sa.Connection, table_id: TableId, options: TableOptions) -> set[TableId]:

@@ -11,9 +11,10 @@ import sqlalchemy as sa
 from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence, Table
 from app.staging.batches.staged_blocks import SELECT_PAYLOADS, read_payloads
+from app.staging.connection.advisory_locks import AdvisoryLock, try_lock_for_session
 from app.staging.retention import rounds as retention
 from app.staging.retention.payload_partitions import find_buckets
-from app.staging.retention.rounds import TRY_LOCK, run_retention
+from app.staging.retention.rounds import run_retention
 from tests.staging.connection.test_query_plans import nodes
 from tests.support.gateway_parts import inserts, registered, stage, stage_keys, typed
 from tests.support.postgres import sql
@@ -238,7 +239,7 @@ def test_many_rounds_beside_a_busy_writer_lose_nothing(engine: sa.Engine) -> Non
 
 def test_only_one_process_is_at_it_and_one_that_died_is_followed_by_another(engine: sa.Engine) -> None:
     with engine.connect() as other:
-        assert other.execute(TRY_LOCK).scalar_one()
+        assert try_lock_for_session(other, AdvisoryLock.RETENTION)
         assert run_retention(engine, AT_ONCE) is None
         other.invalidate()
     wait_until(lambda: run_retention(engine, AT_ONCE), within=30, what="the lock goes with its connection")

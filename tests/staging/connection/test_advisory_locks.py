@@ -1,0 +1,46 @@
+"""Advisory locks: a number for each purpose, and no number beside those."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import sqlalchemy as sa
+
+import app
+from app.staging.connection.advisory_locks import (
+    AdvisoryLock,
+    lock_for_transaction,
+    try_lock_for_session,
+    unlock_session,
+)
+
+
+def test_no_two_purposes_share_a_number() -> None:
+    numbers = Counter(lock.value for lock in AdvisoryLock.__members__.values())
+    assert set(numbers.values()) == {1}
+
+
+def test_no_other_module_takes_a_lock_by_a_number_of_its_own() -> None:
+    folder = Path(app.__file__).parent
+    written = re.compile(r"pg_(try_)?advisory_\w+")
+    users = {str(path.relative_to(folder)) for path in folder.rglob("*.py") if written.search(path.read_text("utf-8"))}
+    assert users == {"staging/connection/advisory_locks.py", "staging/batches/idempotency.py"}
+
+
+def test_a_lock_of_one_session_is_not_given_to_another_until_it_is_released(engine: sa.Engine) -> None:
+    with engine.connect() as one, engine.connect() as other:
+        assert try_lock_for_session(one, AdvisoryLock.RETENTION)
+        assert not try_lock_for_session(other, AdvisoryLock.RETENTION)
+        assert try_lock_for_session(other, AdvisoryLock.ROUTING)
+        unlock_session(one, AdvisoryLock.RETENTION)
+        assert try_lock_for_session(other, AdvisoryLock.RETENTION)
+        other.invalidate()
+
+
+def test_the_lock_of_a_transaction_ends_with_it(engine: sa.Engine) -> None:
+    with engine.connect() as other:
+        with engine.begin() as one:
+            lock_for_transaction(one, AdvisoryLock.ROUTING)
+            assert not try_lock_for_session(other, AdvisoryLock.ROUTING)
+        assert try_lock_for_session(other, AdvisoryLock.ROUTING)
+        other.invalidate()
