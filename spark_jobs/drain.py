@@ -88,7 +88,7 @@ def kept_lease(cycle: DrainCycle, seconds: float) -> Iterator[None]:
         except Exception as error:  # noqa: BLE001  # this thread must live: without it the drain loses its tables
             LEASE_FAILURES.inc()
             failure = described(error)
-            log.warning("lease_not_renewed", code=failure.code, detail=failure.detail)
+            log.warning("lease_renewal_failed", code=failure.code, detail=failure.detail)
 
     def keep() -> None:
         while not ended.wait(seconds / 3):
@@ -111,7 +111,7 @@ def _give_up(cycle: DrainCycle) -> None:
             give_up_lease(connection, cycle.worker_id)
     except Exception as error:  # noqa: BLE001  # the lease runs out by itself
         failure = described(error)
-        log.warning("lease_not_given_up", code=failure.code, detail=failure.detail)
+        log.warning("lease_release_failed", code=failure.code, detail=failure.detail)
 
 
 def run_drain(settings: Settings, *, once: bool) -> None:

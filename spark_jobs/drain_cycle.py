@@ -28,7 +28,7 @@ from app.landing.publish import (
 from app.landing.scratch_sweep import newest_epoch
 from app.landing.zone import LandingZone
 from app.landing.zone_presence import OwnZone
-from app.observability.drain_metrics import FAILED_TRIES, PUBLISH_SECONDS
+from app.observability.drain_metrics import FAILED_ATTEMPTS, PUBLISH_SECONDS
 from app.staging.connection.database import (
     Connection,
     Engine,
@@ -183,7 +183,7 @@ class DrainCycle:
                 )
         except Exception as error:  # noqa: BLE001  # each is looked at alone, where it can only fail itself
             failure = described(error)
-            log.info("tables_not_planned_together", tables=len(held), code=failure.code, detail=failure.detail)
+            log.info("joint_planning_failed", tables=len(held), code=failure.code, detail=failure.detail)
             return [], list(table_ids)
         claimed = [ClaimedTable(tables[table_id], held[table_id], files) for table_id, files in plans.items() if files]
         return claimed, [table_id for table_id in table_ids if table_id not in plans]
@@ -334,7 +334,7 @@ class DrainCycle:
                 reason = f"waiting until Fabric no longer lists the table, at most {self.drop_wait_seconds:.0f} s"
                 note_drop_trouble(connection, table.table_id, f"{reason}; {waited:.0f} s so far")
         if not lags:
-            log.warning("mirroring_not_waited_for", **named(table), seconds=round(waited))
+            log.warning("fabric_wait_timed_out", **named(table), seconds=round(waited))
         return lags
 
     def _repair(self, table: Table, epoch: Epoch, files: Iterable[PlannedFile]) -> None:
@@ -354,9 +354,9 @@ class DrainCycle:
         seen while the landing zone is away."""
         self.held.pop(table_id, None)
         failure = described(error)
-        FAILED_TRIES.labels(str(failure.code)).inc()
+        FAILED_ATTEMPTS.labels(str(failure.code)).inc()
         shown = self._named_by_id(table_id) if table is None else named(table)
-        log.warning("table_not_published", **shown, **asdict(failure))
+        log.warning("table_publication_failed", **shown, **asdict(failure))
         if epoch is None:
             return
         try:
@@ -380,7 +380,7 @@ class DrainCycle:
                 log.error("table_failing", **shown, tries=tries, **asdict(failure))
         except Exception as second:  # noqa: BLE001  # the table is tried again, and found again
             why = described(second)
-            log.warning("table_not_quarantined", **shown, code=why.code, detail=why.detail)
+            log.warning("table_quarantine_failed", **shown, code=why.code, detail=why.detail)
 
     def _named_by_id(self, table_id: TableId) -> dict[str, Any]:
         """Return the fields that name a table whose claim failed; its id alone while Postgres does not tell."""
@@ -401,7 +401,7 @@ class DrainCycle:
                 clear_failures(connection, recovered)
         except Exception as error:  # noqa: BLE001  # the files are published; only the status is behind
             why = described(error)
-            log.warning("failures_not_cleared", code=why.code, detail=why.detail)
+            log.warning("failure_reset_failed", code=why.code, detail=why.detail)
         else:
             self.troubled -= recovered
 

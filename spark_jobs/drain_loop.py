@@ -124,7 +124,7 @@ class Drain:
                 share = self._prepare_again(published, slots)
         except Exception as error:  # noqa: BLE001  # a thread must not die silently; the tables are tried again
             failure = described(error)
-            log.warning("share_failed", tables=len(tables), code=failure.code, detail=failure.detail)
+            log.warning("worker_slot_failed", tables=len(tables), code=failure.code, detail=failure.detail)
             for table_id in tables:
                 self._cycle.held.pop(table_id, None)
                 self._back_off(table_id)
@@ -147,7 +147,7 @@ class Drain:
         """Leave time for what keeps the drain from finding due tables to pass."""
         failure = described(error)
         self._cycle.waits_for = failure.code
-        log.warning("drain_waits", code=failure.code, detail=failure.detail, remedy=failure.remedy)
+        log.warning("drain_waiting", code=failure.code, detail=failure.detail, remedy=failure.remedy)
         self.stopping.wait(seconds)
 
     def _back_off(self, table_id: TableId) -> None:

@@ -51,7 +51,7 @@ def read_mirrored(place: ZonePlace) -> list[MirroredTable] | None:
         return None if content is None else parse_tables(content)
     except (OSError, ValueError, RecursionError) as error:
         detail = str(error) if isinstance(error, OSError) else type(error).__name__
-        log.warning("mirror_states_not_read", detail=detail)
+        log.warning("fabric_status_read_failed", detail=detail)
         return None
 
 
@@ -69,7 +69,7 @@ def watch_mirror(engine: Engine, place: ZonePlace, seconds: float, stopping: thr
             try:
                 note_mirror_states(engine, place, seconds)
             except Exception as error:  # noqa: BLE001  # a view that is missing stops no publication
-                log.warning("mirror_states_not_stored", **asdict(described(error)))
+                log.warning("fabric_status_write_failed", **asdict(described(error)))
             stopping.wait(seconds / _TURNS)
 
     threading.Thread(target=watch, name="mirror-watch", daemon=True).start()

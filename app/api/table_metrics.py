@@ -22,15 +22,15 @@ _FAILING: Final = "failing"
 _STATES: Final = (*(state.value for state in TableState if state is not TableState.DROPPED), _FAILING)
 
 _GAUGES: Final[Mapping[str, tuple[str, str]]] = {
-    "pending_batches": ("mirrorgate_lag_batches", "Batches not yet published"),
-    "pending_rows": ("mirrorgate_lag_rows", "Rows not yet published"),
-    "pending_bytes": ("mirrorgate_lag_bytes", "Payload bytes not published"),
+    "pending_batches": ("mirrorgate_lag_batches", "Staged batches that are not published"),
+    "pending_rows": ("mirrorgate_lag_rows", "Staged rows that are not published"),
+    "pending_bytes": ("mirrorgate_lag_bytes", "Staged payload bytes that are not published"),
     "oldest_seconds": ("mirrorgate_lag_oldest_seconds", "Age of the oldest unpublished batch"),
-    "waiting_letters": ("mirrorgate_waiting_dead_letters", "Dead letters that wait to be replayed or discarded"),
+    "waiting_letters": ("mirrorgate_waiting_dead_letters", "Dead letters that wait for replay or discard"),
 }
 _COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
-    "published_files": ("mirrorgate_published_files", "Landing files; from 0 again in a table's next generation"),
-    "published_rows": ("mirrorgate_published_rows", "Landing rows; from 0 again in a table's next generation"),
+    "published_files": ("mirrorgate_published_files", "Published landing files; starts at 0 in each generation"),
+    "published_rows": ("mirrorgate_published_rows", "Published rows; starts at 0 in each generation"),
 }
 
 
@@ -52,15 +52,17 @@ class TableMetrics(Collector):
         yield _states(tables, failing_tables(self._connection, [table.table_id for table in tables]))
         yield self._processed(tables)
         yield self._backlog(tables)
-        drains = GaugeMetricFamily("mirrorgate_drain_workers", "Drains whose lease has not run out")
+        drains = GaugeMetricFamily("mirrorgate_drain_workers", "Drains with a valid lease")
         drains.add_metric([], live_workers(self._connection))
         yield drains
-        build = InfoMetricFamily("mirrorgate_build", "The program that serves, and its schema revision")
+        build = InfoMetricFamily("mirrorgate_build", "Program version and schema revision")
         build.add_metric([], {"version": version("mirrorgate"), "revision": program_revision()})
         yield build
 
     def _processed(self, tables: list[Table]) -> Metric:
-        family = GaugeMetricFamily("mirrorgate_processed_rows", "Rows that Fabric says it has taken", labels=["table"])
+        family = GaugeMetricFamily(
+            "mirrorgate_processed_rows", "Rows that Fabric reports as processed", labels=["table"]
+        )
         states = mirror_states(self._connection, [table.table_id for table in tables])
         for table in tables:
             state = states.get(table.table_id)

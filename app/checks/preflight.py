@@ -95,7 +95,7 @@ def require_safe(findings: list[Finding], *, allow_unsafe: bool) -> None:
             remedy=" ".join([*remedies, "MIRRORGATE_ALLOW_UNSAFE=true runs all the same, at the data's risk."]),
         )
     for finding in unsafe:
-        log.error("runs_although_unsafe", check=finding.check, detail=finding.detail, remedy=finding.remedy)
+        log.error("unsafe_setup_allowed", check=finding.check, detail=finding.detail, remedy=finding.remedy)
 
 
 def landing_place(settings: Settings) -> ZonePlace:

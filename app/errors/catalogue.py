@@ -423,7 +423,7 @@ CATALOGUE: Final[dict[Code, CodeFacts]] = {
         Kind.UNAVAILABLE,
         "The OpenID Connect issuer's keys are needed to verify the token and cannot be had now.",
         "Send the same request again after the Retry-After time; if it persists, have the gateway's log looked at for "
-        "`issuer_keys_not_read`.",
+        "`issuer_keys_read_failed`.",
     ),
     Code.SHUTTING_DOWN: CodeFacts(Kind.UNAVAILABLE, "This API process is stopping.", _RETRY),
     Code.NOT_READY: CodeFacts(Kind.UNAVAILABLE, "A part of the gateway is not ready.", "See GET /statusz."),

@@ -77,7 +77,7 @@ class BacklogWatch:
                 self._fails = False
             except Exception as error:  # noqa: BLE001  # the thread must live; once the database answers it goes on
                 if not self._fails:
-                    log.warning("backlog_not_read", error=type(error).__name__)
+                    log.warning("backlog_read_failed", error=type(error).__name__)
                 self._fails = True
             self._closing.wait(READ_SECONDS)
 

@@ -19,7 +19,7 @@ from app.domain.rows.landing_rows import RowRules
 from app.formats.arcion.columnar import PlainBody, decode_plain, rows_of_plain
 from app.ingest.decoded import Decoded
 from app.ingest.table_cache import NotRemembered, TableDirectory
-from app.observability.telemetry import WRONG_HASHES
+from app.observability.telemetry import HASH_MISMATCHES
 from app.staging.batches.batch import TypedBatch
 from app.staging.batches.pending_request import UntypedRequest
 
@@ -103,7 +103,7 @@ def _typed(table: Table, bodies: Sequence[PlainBody]) -> list[TypedBatch] | None
     landing = landing_rows_of_plain(rows, rules) if rows else None
     if landing is None:
         return None
-    WRONG_HASHES.inc(sum(body.wrong_hashes for body in bodies))
+    HASH_MISMATCHES.inc(sum(body.wrong_hashes for body in bodies))
     if len(bodies) == 1:
         return [TypedBatch(table, landing)]
     ends = accumulate(body.messages for body in bodies)

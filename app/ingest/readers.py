@@ -25,7 +25,7 @@ from app.ingest.columnar_requests import PlainRequest
 from app.ingest.decoded import Decoded, SourceChanges
 from app.ingest.replicate.tables import EarlierReading, ReplicateTables
 from app.ingest.table_cache import TableDirectory
-from app.observability.telemetry import WRONG_HASHES
+from app.observability.telemetry import HASH_MISMATCHES
 
 SMALL_BODY: Final = 2**14
 """Bytes of a body that is decoded where it arrives, and typed together with others."""
@@ -61,7 +61,7 @@ def arcion_json(
         if override and table is None:
             raise RejectedInput(Code.BAD_REQUEST, "override=true needs `table`")
         messages = decode_arcion(body, table if override else None, limits, keep_rejected=keep_rejected)
-        WRONG_HASHES.inc(messages.wrong_hashes)
+        HASH_MISMATCHES.inc(messages.wrong_hashes)
         sources: dict[int, SourceChanges] = {}
         for entry in messages:  # an address is one object, so that its name need not be folded for each message
             found = sources.get(id(entry.source))

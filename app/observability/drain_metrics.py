@@ -14,40 +14,47 @@ _SECONDS: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 1
 
 PUBLISH_SECONDS: Final = Histogram(
     "mirrorgate_drain_publish_seconds",
-    "Time to build, rename and record the files of a share of tables",
+    "Time to build, rename and record the files of one worker slot",
     buckets=_SECONDS,
     registry=REGISTRY,
 )
 PUBLISHED_FILES: Final = Counter(
     "mirrorgate_drain_published_files_total", "Landing files recorded as published", registry=REGISTRY
 )
-PUBLISHED_ROWS: Final = Counter("mirrorgate_drain_published_rows_total", "Rows of those files", registry=REGISTRY)
-FAILED_TRIES: Final = Counter(
-    "mirrorgate_drain_failed_tries_total", "Tries to publish a table that failed, by code", ["code"], registry=REGISTRY
+PUBLISHED_ROWS: Final = Counter(
+    "mirrorgate_drain_published_rows_total", "Rows in the landing files recorded as published", registry=REGISTRY
+)
+FAILED_ATTEMPTS: Final = Counter(
+    "mirrorgate_drain_failed_attempts_total",
+    "Failed attempts to publish a table, by error code",
+    ["code"],
+    registry=REGISTRY,
 )
 STORAGE_RETRIES: Final = Counter(
-    "mirrorgate_drain_storage_retries_total", "Calls to the storage service that were repeated", registry=REGISTRY
+    "mirrorgate_drain_storage_retries_total", "Retried calls to the storage service", registry=REGISTRY
 )
-STORAGE_GIVEN_UP: Final = Counter(
-    "mirrorgate_drain_storage_given_up_total",
-    "Calls to the storage service that were repeated in vain",
+STORAGE_FAILURES: Final = Counter(
+    "mirrorgate_drain_storage_failures_total",
+    "Calls to the storage service that failed after all retries",
     registry=REGISTRY,
 )
 MAINTENANCE_FAILURES: Final = Counter(
-    "mirrorgate_drain_maintenance_failures_total", "Rounds of retention and sweeping that failed", registry=REGISTRY
+    "mirrorgate_drain_maintenance_failures_total", "Failed runs of retention and the scratch sweep", registry=REGISTRY
 )
 LEASE_FAILURES: Final = Counter(
-    "mirrorgate_drain_lease_failures_total", "Renewals of the drain's lease that failed", registry=REGISTRY
+    "mirrorgate_drain_lease_failures_total", "Failed renewals of the drain's lease", registry=REGISTRY
 )
 LEASE_RENEWED: Final = Gauge(
-    "mirrorgate_drain_lease_renewed_timestamp_seconds", "When the lease was last renewed", registry=REGISTRY
+    "mirrorgate_drain_lease_renewed_timestamp_seconds", "Time of the last lease renewal", registry=REGISTRY
 )
 LAST_PUBLISHED: Final = Gauge(
-    "mirrorgate_drain_last_published_timestamp_seconds", "When a file was last published", registry=REGISTRY
+    "mirrorgate_drain_last_published_timestamp_seconds", "Time of the last publication of a file", registry=REGISTRY
 )
-_HELD: Final = Gauge("mirrorgate_drain_held_tables", "Tables that this drain holds", registry=REGISTRY)
-_TROUBLED: Final = Gauge(
-    "mirrorgate_drain_troubled_tables", "Tables of this drain whose last try failed", registry=REGISTRY
+_LEASED_TABLES: Final = Gauge(
+    "mirrorgate_drain_leased_tables", "Tables that this drain has a lease on", registry=REGISTRY
+)
+_FAILING_TABLES: Final = Gauge(
+    "mirrorgate_drain_failing_tables", "Tables of this drain whose last publication failed", registry=REGISTRY
 )
 ProcessCollector(namespace="mirrorgate_drain", registry=REGISTRY)
 
@@ -57,8 +64,8 @@ def serve_metrics(port: int | None, *, held: Callable[[], int], troubled: Callab
 
     Raises Misconfigured `bad_setting` when the port is taken.
     """
-    _HELD.set_function(held)
-    _TROUBLED.set_function(troubled)
+    _LEASED_TABLES.set_function(held)
+    _FAILING_TABLES.set_function(troubled)
     if port is None:
         return None
     try:

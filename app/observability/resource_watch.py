@@ -108,7 +108,7 @@ class ResourceWatch:
         told = self._short.get(finding.check)
         if finding.outcome is Outcome.OK:
             if self._short.pop(finding.check, None) is not None:
-                log.info("resource_back", check=finding.check, detail=finding.detail)
+                log.info("resource_recovered", check=finding.check, detail=finding.detail)
         elif told is None or self._clock() - told >= _REMINDERS:
             self._short[finding.check] = self._clock()
-            log.warning("resource_short", check=finding.check, detail=finding.detail, remedy=finding.remedy)
+            log.warning("resource_low", check=finding.check, detail=finding.detail, remedy=finding.remedy)

@@ -21,43 +21,47 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # it drops a series 
 
 REQUESTS: Final = Counter("mirrorgate_requests_total", "HTTP requests by route and status", ["route", "status"])
 REQUEST_SECONDS: Final = Histogram("mirrorgate_request_seconds", "Time to answer, by route", ["route"])
-ACCEPTED_CHANGES: Final = Counter("mirrorgate_accepted_changes_total", "Changes made durable, by format", ["format"])
-WRONG_HASHES: Final = Counter(
-    "mirrorgate_wrong_hashes_total", "Arcion messages whose table address has another hash than they say"
+ACCEPTED_CHANGES: Final = Counter("mirrorgate_accepted_changes_total", "Changes accepted, by format", ["format"])
+HASH_MISMATCHES: Final = Counter(
+    "mirrorgate_address_hash_mismatches_total", "Arcion messages whose table address does not match their hash"
 )
 DUPLICATE_CHANGES: Final = Counter(
-    "mirrorgate_duplicate_changes_total", "Changes dropped because the source's order says they were accepted before"
+    "mirrorgate_duplicate_changes_total", "Changes dropped because the source position shows an earlier acceptance"
 )
 REPEATED_INSERTS: Final = Counter(
-    "mirrorgate_repeated_inserts_total", "Inserts landed as upserts because a row image says that their key has a row"
+    "mirrorgate_repeated_inserts_total", "Inserts landed as upserts because the key has a row image already"
 )
 DEAD_LETTERS: Final = Counter(
-    "mirrorgate_dead_letters_total", "Rejected messages that were kept, by format", ["format"]
+    "mirrorgate_dead_letters_total", "Rejected messages kept as dead letters, by format", ["format"]
 )
-REPLAYED_LETTERS: Final = Counter("mirrorgate_replayed_dead_letters_total", "Dead letters made durable after all")
+REPLAYED_LETTERS: Final = Counter("mirrorgate_replayed_dead_letters_total", "Dead letters accepted on replay")
 REJECTED_REQUESTS: Final = Counter("mirrorgate_rejected_requests_total", "Requests rejected, by error code", ["code"])
 CHANGE_REQUESTS: Final = Gauge(
-    "mirrorgate_change_requests_in_flight", "Change requests that are worked on now", multiprocess_mode="livesum"
+    "mirrorgate_change_requests_in_flight", "Change requests in progress", multiprocess_mode="livesum"
 )
 BODY_BYTES: Final = Gauge(
     "mirrorgate_body_bytes_in_memory",
-    "Bytes of bodies that are reserved in the memory budget now",
+    "Bytes reserved in the memory budget for request bodies",
     multiprocess_mode="livesum",
 )
 WAITING_BODIES: Final = Gauge(
-    "mirrorgate_large_bodies_waiting", "Large bodies that wait unread for their turn", multiprocess_mode="livesum"
+    "mirrorgate_large_bodies_waiting",
+    "Large bodies that wait unread for the body semaphore",
+    multiprocess_mode="livesum",
 )
 WAITING_REQUESTS: Final = Gauge(
-    "mirrorgate_writer_waiting_requests", "Change requests that wait for a transaction", multiprocess_mode="livesum"
+    "mirrorgate_writer_waiting_requests",
+    "Change requests that wait for a transaction of the writer",
+    multiprocess_mode="livesum",
 )
 OLDEST_WAITING: Final = Gauge(
     "mirrorgate_writer_oldest_waiting_seconds",
-    "How long the oldest request has waited for a transaction",
+    "Waiting time of the oldest request in the writer's queue",
     multiprocess_mode="livemax",
 )
 LAST_COMMIT: Final = Gauge(
     "mirrorgate_writer_last_commit_timestamp_seconds",
-    "When changes were last committed, by the least recent process",
+    "Time of the last commit, of the process that committed longest ago",
     multiprocess_mode="livemin",
 )
 WRITER_FAILS: Final = Gauge(

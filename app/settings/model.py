@@ -322,7 +322,7 @@ class Settings(BaseSettings):
         Field(
             ge=0,
             description="`mirrorgate up` refuses to start with less free space than this in its data directory or "
-            "landing zone, and a running gateway warns below it (`resource_short`); 0: neither.",
+            "landing zone, and a running gateway warns below it (`resource_low`); 0: neither.",
         ),
     ] = 2**30
     allow_unsafe: Annotated[

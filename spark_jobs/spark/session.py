@@ -100,7 +100,7 @@ def _stop(spark: SparkSession) -> None:
     try:
         spark.stop()
     except Exception as error:  # noqa: BLE001
-        log.warning("spark_not_stopped", **asdict(described(error)))
+        log.warning("spark_stop_failed", **asdict(described(error)))
 
 
 def spark_options(master: str | None) -> dict[str, str]:

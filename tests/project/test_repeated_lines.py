@@ -29,15 +29,15 @@ def test_no_line_repeats_faster_than_once_a_second_without_a_count() -> None:
     shown = []
     for step in range(1_000):
         clock.now = 100 + step / 100
-        shown.append(written(lines, event="drain_waits", code="database_unavailable", detail=str(step)))
+        shown.append(written(lines, event="drain_waiting", code="database_unavailable", detail=str(step)))
     assert len([line for line in shown if line]) == 10
     assert [line.get("repeated") for line in shown if line] == [None, *[99] * 9]
 
 
 def test_lines_of_other_tables_codes_and_levels_and_of_requests_are_not_left_out() -> None:
     lines = RepeatedLines(clock=Clock())
-    assert all(written(lines, event="table_not_published", table=f"t{number}") for number in range(100))
-    assert all(written(lines, event="table_not_published", table="t", code=f"c{number}") for number in range(100))
+    assert all(written(lines, event="table_publication_failed", table=f"t{number}") for number in range(100))
+    assert all(written(lines, event="table_publication_failed", table="t", code=f"c{number}") for number in range(100))
     assert all(written(lines, event="request", level="info") for _ in range(100))
     assert all(written(lines, event="request_crashed", request_id=str(number)) for number in range(100))
 

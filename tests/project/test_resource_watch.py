@@ -50,7 +50,7 @@ def test_a_process_raises_its_descriptor_limit_and_says_when_descriptors_run_out
     ran = subprocess.run([sys.executable, "-c", RUNS_OUT], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     first, *lines = ran.stdout.splitlines()
     assert first == "1200"
-    assert ["resource_short" in line or "resource_back" in line for line in lines] == [True, True]
+    assert ["resource_low" in line or "resource_recovered" in line for line in lines] == [True, True]
     assert "1200 of 1200 file descriptors are open" in lines[0]
     assert "ulimit -n" in lines[0]
 
@@ -97,7 +97,7 @@ def test_an_api_out_of_descriptors_says_so_although_the_system_resets_connection
             for caller in callers:
                 caller.close()
             process.kill()
-    assert short["event"] == "resource_short"
+    assert short["event"] == "resource_low"
     assert "new connections are reset" in short["detail"]
 
 
@@ -115,7 +115,7 @@ def test_space_that_is_short_is_said_once_a_minute_in_mebibytes(
         free[0] = 20 * 2**30
         watch.look()
     told = [line for line in logs if line["check"] == "zone_space"]
-    assert [line["event"] for line in told] == ["resource_short"] * 3 + ["resource_back"]
+    assert [line["event"] for line in told] == ["resource_low"] * 3 + ["resource_recovered"]
     assert told[0]["detail"] == f"14 MiB are free in {tmp_path}"
     assert told[-1]["detail"] == f"20.0 GiB are free in {tmp_path}"
 

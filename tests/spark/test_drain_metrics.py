@@ -50,12 +50,12 @@ def test_a_drain_serves_what_it_does_on_loopback(
     assert grown["mirrorgate_drain_published_files_total"] == 1
     assert grown["mirrorgate_drain_published_rows_total"] == 2
     assert grown["mirrorgate_drain_publish_seconds_count"] >= 1
-    assert grown['mirrorgate_drain_failed_tries_total{code="payload_corrupt"}'] == 1
+    assert grown['mirrorgate_drain_failed_attempts_total{code="payload_corrupt"}'] == 1
     assert grown["mirrorgate_drain_maintenance_failures_total"] == 1
     assert grown["mirrorgate_drain_storage_retries_total"] >= 1
-    assert grown["mirrorgate_drain_storage_given_up_total"] == 1
+    assert grown["mirrorgate_drain_storage_failures_total"] == 1
     assert after["mirrorgate_drain_last_published_timestamp_seconds"] > 0
-    assert (after["mirrorgate_drain_held_tables"], after["mirrorgate_drain_troubled_tables"]) == (1, 0)
+    assert (after["mirrorgate_drain_leased_tables"], after["mirrorgate_drain_failing_tables"]) == (1, 0)
 
 
 def _throttled(_: bool) -> None:

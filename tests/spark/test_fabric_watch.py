@@ -82,7 +82,7 @@ def test_what_cannot_be_understood_is_logged_and_leaves_the_earlier_view(
     say(landing_zone, content)
     with capture_logs() as logs:
         assert not note_mirror_states(engine, zone, 0.0)
-    assert [entry["event"] for entry in logs] == ["mirror_states_not_read"]
+    assert [entry["event"] for entry in logs] == ["fabric_status_read_failed"]
     assert (processed(engine, table) or {})["rows"] == 7
 
 
@@ -128,7 +128,7 @@ def test_the_wait_is_bounded_across_owners(
     other.drop_wait_seconds = 599.0
     with capture_logs() as logs:
         assert other.prepare(current(engine, "t").table_id) is None
-    assert [entry["seconds"] for entry in logs if entry["event"] == "mirroring_not_waited_for"] == [599]
+    assert [entry["seconds"] for entry in logs if entry["event"] == "fabric_wait_timed_out"] == [599]
     assert current(engine, "t").generation == 2
     assert sql.value(engine, "SELECT folder_gone_at IS NULL FROM mirrorgate.tables")
 

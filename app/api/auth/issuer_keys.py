@@ -78,7 +78,7 @@ class IssuerKeys:
         try:
             keys = _published_keys(self._issuer)
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            log.warning("issuer_keys_not_read", error=type(error).__name__, kept=len(self._keys))
+            log.warning("issuer_keys_read_failed", error=type(error).__name__, kept=len(self._keys))
             return
         self._keys = keys
         self._read_at = self._tried_at

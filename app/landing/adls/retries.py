@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import structlog
 
 from app.landing.zone import StorageFailed
-from app.observability.drain_metrics import STORAGE_GIVEN_UP, STORAGE_RETRIES
+from app.observability.drain_metrics import STORAGE_FAILURES, STORAGE_RETRIES
 
 log = structlog.get_logger()
 
@@ -70,8 +70,8 @@ class Retries:
                 wait = self._wait(error, pause)
                 few_left -= error.few
                 if few_left < 0 or self._clock() + wait > give_up:
-                    STORAGE_GIVEN_UP.inc()
-                    log.warning("storage_gave_up", detail=str(error))
+                    STORAGE_FAILURES.inc()
+                    log.warning("storage_call_failed", detail=str(error))
                     raise
                 STORAGE_RETRIES.inc()
                 log.info("storage_retry", detail=str(error), seconds=round(wait, 3))

@@ -96,7 +96,7 @@ class AccessJournal:
                     note_use(connection, used)
                     count_rejections(connection, rejections)
         except sa.exc.SQLAlchemyError as error:
-            log.warning("access_not_written", error=type(error).__name__)
+            log.warning("audit_write_failed", error=type(error).__name__)
             with self._lock:
                 self._used |= used
                 self._rejections.put_back(rejections)

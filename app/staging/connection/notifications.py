@@ -49,7 +49,7 @@ class WakeSender:
                     connection = _connect(self._database_url)
                 connection.execute("SELECT pg_notify(%s, '')", [CHANNEL])
             except psycopg.Error as error:
-                log.warning("wake_not_sent", error=type(error).__name__)
+                log.warning("wake_send_failed", error=type(error).__name__)
                 connection = None
         if connection is not None:
             connection.close()
@@ -78,7 +78,7 @@ class WakeListener:
                 self._connection.execute("SELECT 1")
                 self._heard_at = time.monotonic()
         except psycopg.Error as error:
-            log.warning("wake_not_heard", error=type(error).__name__)
+            log.warning("wake_listen_failed", error=type(error).__name__)
             self.close()
             self._stopped.wait(seconds)
 

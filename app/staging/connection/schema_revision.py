@@ -67,7 +67,7 @@ def migrate(database_url: str, revision: str = "head", *, patience: float = _PAT
                 pause = random.uniform(0, _LONGEST_PAUSE)
                 if error.code is not Code.TABLE_BUSY or time.monotonic() + pause > give_up:
                     raise
-                log.info("migration_waits", detail=error.detail)
+                log.info("migration_delayed", detail=error.detail)
                 time.sleep(pause)
     finally:
         engine.dispose()

@@ -149,7 +149,7 @@ class _Round:
                     return
                 total -= bucket.total_bytes
         if total > self._limits.keep_bytes:
-            log.warning("payloads_over_cap", total_bytes=total, keep_bytes=self._limits.keep_bytes)
+            log.warning("payload_cap_exceeded", total_bytes=total, keep_bytes=self._limits.keep_bytes)
 
     def _frees_more_than_it_moves(self, bucket: Bucket) -> bool:
         """Whether dropping the bucket for its size is worth it: moving unpublished payloads frees nothing."""
@@ -165,7 +165,7 @@ class _Round:
     def _drop(self, bucket: Bucket) -> bool:
         waits = bucket.place is not Place.DETACHED
         if waits and not detach(self._alone, bucket, seconds=self._limits.detach_seconds):
-            log.info("bucket_detaches_later", bucket=bucket.number)
+            log.info("partition_detach_delayed", bucket=bucket.number)
             return False
         with self._engine.begin() as connection:
             self._report.moved_payloads += drop_detached(connection, bucket)

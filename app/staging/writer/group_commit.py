@@ -212,7 +212,7 @@ class GroupCommit:
                 while self._waiting and self._waiting[0].submitted_at < too_old:
                     forgotten.append(self._waiting.popleft())
             if forgotten:
-                log.warning("requests_waited_too_long", requests=len(forgotten), seconds=2 * self._deadline)
+                log.warning("waiting_requests_timed_out", requests=len(forgotten), seconds=2 * self._deadline)
             for request in forgotten:
                 if request.waiter.set_running_or_notify_cancel():
                     request.waiter.set_exception(_too_slow())

@@ -281,7 +281,7 @@ def test_while_the_issuer_fails_known_keys_go_on_and_unknown_ones_are_to_be_trie
             with pytest.raises(TemporarilyUnavailable) as unavailable:
                 verifier.credential(issuer.token("two", []))
     assert unavailable.value.code is Code.ISSUER_UNAVAILABLE
-    assert [line["event"] for line in logs] == ["issuer_keys_not_read"], "one try a minute"
+    assert [line["event"] for line in logs] == ["issuer_keys_read_failed"], "one try a minute"
     issuer.answers_with = 200
     clock.now += RETRY_SECONDS
     verifier.credential(issuer.token("two", []))

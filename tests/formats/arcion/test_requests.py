@@ -8,7 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from app import main
-from app.observability.telemetry import WRONG_HASHES
+from app.observability.telemetry import HASH_MISMATCHES
 from app.settings import Settings
 
 KEY = "mg_0000000000000001_" + "a-secret-only-for-tests-of-arcion"
@@ -81,7 +81,7 @@ def test_a_rejected_csv_names_the_line(answers: Any) -> None:
 
 def test_override_takes_messages_of_another_address_and_wrong_hashes_are_counted(answers: Any) -> None:
     json = {"Content-Type": "application/json"}
-    before = WRONG_HASHES._value.get()
+    before = HASH_MISMATCHES._value.get()
     rejected, taken, without_table = answers(
         ({"table": "t"}, json, MESSAGE),
         ({"table": "t", "override": True}, json, MESSAGE),
@@ -90,4 +90,4 @@ def test_override_takes_messages_of_another_address_and_wrong_hashes_are_counted
     assert (rejected.status_code, rejected.json()["code"]) == (422, "table_mismatch")
     assert taken.json()["receipts"][0]["table"] == "t"
     assert (without_table.status_code, without_table.json()["code"]) == (400, "bad_request")
-    assert WRONG_HASHES._value.get() == before + 2
+    assert HASH_MISMATCHES._value.get() == before + 2

@@ -42,7 +42,7 @@ def test_an_unforeseen_error_of_one_table_stops_that_table_and_never_the_drain(
         with rejected(engine, "landing_files", "table_id", a.table_id), capture_logs() as logs:
             drain(worker)
         assert landed_keys(landing_zone, "b")[-1] == [key]
-        failed = [line for line in logs if line["event"] == "table_not_published"]
+        failed = [line for line in logs if line["event"] == "table_publication_failed"]
         assert {(line["table"], line["generation"], line["code"]) for line in failed} == {("a", 1, "internal")}
         assert "IntegrityError" in failed[0]["detail"]
         drain(worker)
@@ -58,7 +58,7 @@ def test_a_table_that_cannot_be_claimed_is_named_in_the_log(
     with rejected(engine, "table_leases", "table_id", a.table_id), capture_logs() as logs:
         drain(new_worker(spark_job_min_bytes=2**20))
     assert landed_keys(landing_zone, "b") == [[1]]
-    failed = [line for line in logs if line["event"] == "table_not_published"]
+    failed = [line for line in logs if line["event"] == "table_publication_failed"]
     assert [(line["table"], line["generation"]) for line in failed] == [("a", 1)]
 
 
@@ -79,7 +79,7 @@ def test_a_table_whose_build_ends_the_job_keeps_no_other_back(
     monkeypatch.setattr(DrainCycle, "_build", fails_with_b)
     with capture_logs() as logs:
         assert Drain(worker, bins=1).drain_pending() == {tables[1].table_id}
-    assert [line["table"] for line in logs if line["event"] == "table_not_published"] == ["b"]
+    assert [line["table"] for line in logs if line["event"] == "table_publication_failed"] == ["b"]
     monkeypatch.setattr(DrainCycle, "_build", build)
     drain(worker)
     assert [landed_keys(landing_zone, name) for name in ("a", "b", "c")] == [[[1]]] * 3

@@ -153,7 +153,7 @@ def test_what_the_database_could_not_take_is_written_when_it_can(engine: sa.Engi
         sql.run(engine, "ALTER TABLE mirrorgate.away RENAME TO audit_events")
         journal.rejected(READ)
         wait_until(lambda: sum(event.times for event in audit(engine)) == 2, within=30, what="both are written")
-    assert {line["event"] for line in logs} == {"access_not_written"}
+    assert {line["event"] for line in logs} == {"audit_write_failed"}
 
 
 def test_what_was_noted_before_the_end_is_written(engine: sa.Engine) -> None:
