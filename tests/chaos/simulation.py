@@ -26,7 +26,7 @@ from tests.chaos.faults.database_faults import set_clock_back
 from tests.chaos.parts.simulated_drains import SimulatedDrains
 from tests.chaos.workload import bad_post, chaos_tables, registration
 from tests.support.gateway_parts import current
-from tests.support.ingest_harness import ADMIN, Gate, opened
+from tests.support.ingest_harness import ADMIN, IngestHarness, open_harness
 from tests.support.samples.schemas import schema_of
 
 RECREATED: Final = "shop.orders"
@@ -37,12 +37,12 @@ MOST_TURNS: Final = 200
 class Simulation:
     """One history in the folder `place`, from one seed."""
 
-    def __init__(self, gate: Gate, database_url: str, place: Path, seed: int) -> None:
-        self.gate, self._source = gate, random.Random(seed)
+    def __init__(self, harness: IngestHarness, database_url: str, place: Path, seed: int) -> None:
+        self.harness, self._source = harness, random.Random(seed)
         self.sight = LocalSight(place / "landing-zone")
         self.journal = Journal(place / "journal.jsonl")
         self.oracle = Oracle(self.journal)
-        self.drains = SimulatedDrains(gate.engine, database_url, str(place / "landing-zone"), self._source)
+        self.drains = SimulatedDrains(harness.engine, database_url, str(place / "landing-zone"), self._source)
         self.drains.between = self.look
         self.tables = chaos_tables(self._source)
         self.consumed_share = 0.5
@@ -53,8 +53,10 @@ class Simulation:
         for table in self.tables:
             if table.source_format == "arcion":
                 wanted = registration(table)
-                self.gate.put(table.name, schema_of(table.columns, wanted["key_columns"]), **wanted.get("options", {}))
-        self.gate.accept(replicate_json(stock_metadata()))
+                self.harness.put(
+                    table.name, schema_of(table.columns, wanted["key_columns"]), **wanted.get("options", {})
+                )
+        self.harness.accept(replicate_json(stock_metadata()))
 
     def run(self, steps: int) -> None:
         """Take so many steps of chaos, then calm down and see that everything adds up."""
@@ -72,7 +74,7 @@ class Simulation:
         for _ in range(MOST_TURNS):
             self.drains.turn()
             self.look()
-            counts = counts_of(self.gate.engine)
+            counts = counts_of(self.harness.engine)
             if all(c.state == "active" and c.published == c.accepted for c in counts.values()):
                 self.oracle.finish(self.sight.folders(), counts)
                 return
@@ -90,7 +92,7 @@ class Simulation:
 
     def step_clock(self) -> None:
         """The database's clock is set back."""
-        set_clock_back(self.gate.engine)
+        set_clock_back(self.harness.engine)
         self.drains.events["clock set back"] += 1
 
     def act(self) -> None:
@@ -100,15 +102,15 @@ class Simulation:
         if act == "recreate":
             self._recreate()
         elif act == "flush":
-            table = current(self.gate.engine, name)
-            with self._rejectable(), self.gate.engine.begin() as connection:
+            table = current(self.harness.engine, name)
+            with self._rejectable(), self.harness.engine.begin() as connection:
                 request_flush(connection, table.name, table.generation, "test")
         else:
             self._set_state(name, TableState.PAUSED if act == "pause" else TableState.ACTIVE)
 
     def look(self) -> None:
         """The oracle looks, and mirroring takes away some of what it saw."""
-        recorded = recorded_files(self.gate.engine)
+        recorded = recorded_files(self.harness.engine)
         folders = self.sight.folders()
         self.oracle.see(folders)
         self.oracle.see_ledger(recorded, folders)
@@ -134,18 +136,18 @@ class Simulation:
 
     def _accept(self, post: Post) -> Accepted:
         decode = arcion_json if post.source_format == "arcion" else replicate_json
-        return self.gate.accept(decode(post.body), ADMIN)
+        return self.harness.accept(decode(post.body), ADMIN)
 
     def _recreate(self) -> None:
-        table = current(self.gate.engine, RECREATED)
+        table = current(self.harness.engine, RECREATED)
         plan = DropPlan(DropAction.RECREATE)
-        with self._rejectable(), self.gate.engine.begin() as connection:
+        with self._rejectable(), self.harness.engine.begin() as connection:
             begin_drop(connection, table.name, table.generation, plan, "test")
             next(table for table in self.tables if table.name == RECREATED).live.clear()
 
     def _set_state(self, name: str, state: TableState) -> None:
-        table = current(self.gate.engine, name)
-        with self._rejectable(), self.gate.engine.begin() as connection:
+        table = current(self.harness.engine, name)
+        with self._rejectable(), self.harness.engine.begin() as connection:
             set_publishing(connection, TableName.parse(name), table.generation, state, "test")
 
     @contextmanager
@@ -160,8 +162,8 @@ class Simulation:
 
 @contextmanager
 def simulation(engine: sa.Engine, database_url: str, place: Path, seed: int) -> Iterator[Simulation]:
-    with opened(engine) as gate:
-        made = Simulation(gate, database_url, place, seed)
+    with open_harness(engine) as harness:
+        made = Simulation(harness, database_url, place, seed)
         made.register()
         with made.drains.opened():
             yield made

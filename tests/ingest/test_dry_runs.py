@@ -11,7 +11,7 @@ from app.errors import Code, TemporarilyUnavailable
 from app.formats.arcion.csv import CsvLayout, CsvMode
 from app.ingest import Decode, arcion_csv, arcion_json, replicate_json
 from app.ingest.dry_run import Rehearsal
-from tests.support.ingest_harness import Gate
+from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres import sql
 from tests.support.rejections import rejected
 from tests.support.samples.messages import Message, arcion, data, metadata
@@ -55,38 +55,40 @@ def shown(rehearsal: Rehearsal) -> list[list[Any]]:
     ],
     ids=["json", "csv snapshot", "csv realtime", "replicate"],
 )
-def test_a_dry_run_shows_what_then_lands_and_leaves_nothing(gate: Gate, decode: Decode, rows: list[list[Any]]) -> None:
-    gate.put("t", SCHEMA)
-    before = contents(gate.engine)
-    rehearsal = gate.rehearse(decode)
+def test_a_dry_run_shows_what_then_lands_and_leaves_nothing(
+    harness: IngestHarness, decode: Decode, rows: list[list[Any]]
+) -> None:
+    harness.put("t", SCHEMA)
+    before = contents(harness.engine)
+    rehearsal = harness.rehearse(decode)
     assert (shown(rehearsal), rehearsal.ignored, rehearsal.duplicates) == (rows, 0, 0)
-    assert contents(gate.engine) == before
-    gate.accept(decode)
-    assert gate.landed("t", "id", "name") == rows
+    assert contents(harness.engine) == before
+    harness.accept(decode)
+    assert harness.landed("t", "id", "name") == rows
 
 
-def test_nothing_is_registered_pinned_or_evolved(gate: Gate) -> None:
-    gate.put("s.t", SCHEMA, new_columns="add_as_string", initial_load="without_marker")
-    before = contents(gate.engine)
+def test_nothing_is_registered_pinned_or_evolved(harness: IngestHarness) -> None:
+    harness.put("s.t", SCHEMA, new_columns="add_as_string", initial_load="without_marker")
+    before = contents(harness.engine)
     update = arcion("s.t", ADA, ADA | {"note": "x"}, catalog="c")
     for _ in range(2):
-        [table] = gate.rehearse(json_of(update)).tables
+        [table] = harness.rehearse(json_of(update)).tables
         assert (table.schema_version, table.rows[0]["note"], table.rows[0]["__rowMarker__"]) == (2, "x", 1)
         described = replicate_of(metadata("S.NEW", {"id": "INT8"}), data("INSERT", {"id": 1}, schema_id="S.NEW-1"), {})
         with rejected():
-            gate.rehearse(described)
+            harness.rehearse(described)
         described = replicate_of(metadata("S.NEW", {"id": "INT8"}), data("INSERT", {"id": 1}, schema_id="S.NEW-1"))
-        assert gate.rehearse(described).tables[0].rows == [{"id": 1, "__rowMarker__": 0}]
-    assert contents(gate.engine) == before
+        assert harness.rehearse(described).tables[0].rows == [{"id": 1, "__rowMarker__": 0}]
+    assert contents(harness.engine) == before
 
 
-def test_a_partial_update_is_shown_complete_and_its_image_stays(gate: Gate) -> None:
-    gate.put("t", SCHEMA, partial_updates="complete")
-    gate.arcion(arcion("t", None, ADA))
-    before = contents(gate.engine)
+def test_a_partial_update_is_shown_complete_and_its_image_stays(harness: IngestHarness) -> None:
+    harness.put("t", SCHEMA, partial_updates="complete")
+    harness.arcion(arcion("t", None, ADA))
+    before = contents(harness.engine)
     partial = arcion("t", {"id": "1"}, {"id": "1"})
-    assert shown(gate.rehearse(json_of(partial, partial))) == [[1, 1, "Ada"], [1, 1, "Ada"]]
-    assert contents(gate.engine) == before
+    assert shown(harness.rehearse(json_of(partial, partial))) == [[1, 1, "Ada"], [1, 1, "Ada"]]
+    assert contents(harness.engine) == before
 
 
 @pytest.mark.parametrize(
@@ -103,28 +105,28 @@ def test_a_partial_update_is_shown_complete_and_its_image_stays(gate: Gate) -> N
     ],
     ids=["values", "table", "image", "csv", "csv table", "schema id", "metadata", "reload"],
 )
-def test_what_is_rejected_is_rejected_alike(gate: Gate, decode: Decode) -> None:
-    gate.put("t", SCHEMA)
-    gate.put("c", SCHEMA, partial_updates="complete")
-    gate.put("started", SCHEMA)
-    gate.arcion(arcion("started", None, ADA))
-    before = contents(gate.engine)
+def test_what_is_rejected_is_rejected_alike(harness: IngestHarness, decode: Decode) -> None:
+    harness.put("t", SCHEMA)
+    harness.put("c", SCHEMA, partial_updates="complete")
+    harness.put("started", SCHEMA)
+    harness.arcion(arcion("started", None, ADA))
+    before = contents(harness.engine)
     with rejected() as dry:
-        gate.rehearse(decode)
+        harness.rehearse(decode)
     with rejected() as real:
-        gate.accept(decode)
+        harness.accept(decode)
     assert dry == real
-    assert contents(gate.engine) == before
+    assert contents(harness.engine) == before
 
 
-def test_messages_without_a_body_are_counted(gate: Gate) -> None:
-    rehearsal = gate.rehearse(replicate_of({"message": None}))
+def test_messages_without_a_body_are_counted(harness: IngestHarness) -> None:
+    rehearsal = harness.rehearse(replicate_of({"message": None}))
     assert (rehearsal.tables, rehearsal.ignored) == ([], 1)
 
 
-def test_a_dry_run_gives_up_on_a_lock_before_anybody_else_does(gate: Gate) -> None:
-    table = gate.put("t", SCHEMA).table
+def test_a_dry_run_gives_up_on_a_lock_before_anybody_else_does(harness: IngestHarness) -> None:
+    table = harness.put("t", SCHEMA).table
     hold = "SELECT FROM mirrorgate.table_counters WHERE table_id = :table_id FOR UPDATE"
-    with sql.locked(gate.engine, hold, table_id=table.table_id), pytest.raises(TemporarilyUnavailable) as raised:
-        gate.rehearse(json_of(arcion("t", None, ADA)))
+    with sql.locked(harness.engine, hold, table_id=table.table_id), pytest.raises(TemporarilyUnavailable) as raised:
+        harness.rehearse(json_of(arcion("t", None, ADA)))
     assert raised.value.code is Code.TABLE_BUSY

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from app.errors import Code
 from app.ingest import replicate_json
 from app.observability.telemetry import DUPLICATE_CHANGES
-from tests.support.ingest_harness import Gate
+from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.messages import Message, data, metadata
 from tests.support.samples.schemas import schema_of
@@ -20,13 +20,13 @@ def insert(number: int, schema_id: str | None = None, **facts: int | None) -> Me
     return data("INSERT", {"id": number}, schema_id=schema_id, **{"sequence": number, **facts})
 
 
-def keys(gate: Gate, table: str = "t") -> list[int]:
-    return [row["id"] for row in gate.rows(table)]
+def keys(harness: IngestHarness, table: str = "t") -> list[int]:
+    return [row["id"] for row in harness.rows(table)]
 
 
-def positions(gate: Gate, name: str) -> dict[str, int]:
-    table = gate.table(name)
-    with gate.engine.begin() as connection:
+def positions(harness: IngestHarness, name: str) -> dict[str, int]:
+    table = harness.table(name)
+    with harness.engine.begin() as connection:
         found = connection.execute(
             sa.text("SELECT task, last_sequence FROM mirrorgate.source_positions WHERE table_id = :table_id"),
             {"table_id": table.table_id},
@@ -34,103 +34,109 @@ def positions(gate: Gate, name: str) -> dict[str, int]:
     return {task: int(sequence) for task, sequence in found}
 
 
-def test_changes_accepted_before_are_dropped_counted_and_reported(gate: Gate, other_gate: Gate) -> None:
-    gate.put("t", ID, source_order="enforce")
+def test_changes_accepted_before_are_dropped_counted_and_reported(
+    harness: IngestHarness, other_harness: IngestHarness
+) -> None:
+    harness.put("t", ID, source_order="enforce")
     counted = DUPLICATE_CHANGES._value.get()
-    first = gate.replicate(insert(1), insert(2), table="t")
-    second = other_gate.replicate(insert(2), insert(3), insert(3), table="t")
-    third = gate.replicate(insert(1), insert(3), table="t")
+    first = harness.replicate(insert(1), insert(2), table="t")
+    second = other_harness.replicate(insert(2), insert(3), insert(3), table="t")
+    third = harness.replicate(insert(1), insert(3), table="t")
     assert [accepted.duplicates for accepted in (first, second, third)] == [0, 2, 2]
     assert [[receipt.changes for receipt in accepted.receipts] for accepted in (first, second, third)] == [[2], [1], []]
     assert DUPLICATE_CHANGES._value.get() - counted == 4
-    assert (keys(gate), positions(gate, "t")) == ([1, 2, 3], {"": 3})
+    assert (keys(harness), positions(harness, "t")) == ([1, 2, 3], {"": 3})
 
 
-def test_by_default_changes_land_as_they_arrive(gate: Gate) -> None:
-    gate.put("t", ID)
-    assert gate.replicate(insert(2), insert(1), insert(2), table="t").duplicates == 0
-    assert (keys(gate), positions(gate, "t")) == ([2, 1, 2], {})
+def test_by_default_changes_land_as_they_arrive(harness: IngestHarness) -> None:
+    harness.put("t", ID)
+    assert harness.replicate(insert(2), insert(1), insert(2), table="t").duplicates == 0
+    assert (keys(harness), positions(harness, "t")) == ([2, 1, 2], {})
 
 
-def test_a_request_out_of_order_or_without_sequences_is_rejected_whole(gate: Gate) -> None:
-    gate.put("t", ID, source_order="enforce")
+def test_a_request_out_of_order_or_without_sequences_is_rejected_whole(harness: IngestHarness) -> None:
+    harness.put("t", ID, source_order="enforce")
     with rejected() as rejection:
-        gate.replicate(insert(5), insert(7), insert(6), insert(8, sequence=None), table="t")
+        harness.replicate(insert(5), insert(7), insert(6), insert(8, sequence=None), table="t")
     pointer = "/message/headers/changeSequence"
     assert [place[:3] for place in rejection.places] == [
         (Code.OUT_OF_ORDER, 2, pointer),
         (Code.BAD_SEQUENCE, 3, pointer),
     ]
-    assert (keys(gate), positions(gate, "t")) == ([], {})
+    assert (keys(harness), positions(harness, "t")) == ([], {})
 
 
-def test_full_load_rows_pass_whatever_was_accepted(gate: Gate) -> None:
-    gate.put("t", ID, source_order="enforce", reload="upsert")
+def test_full_load_rows_pass_whatever_was_accepted(harness: IngestHarness) -> None:
+    harness.put("t", ID, source_order="enforce", reload="upsert")
     refresh = data("REFRESH", {"id": 1})
     for _ in range(2):
-        gate.replicate(refresh, insert(5), refresh, table="t")
-    assert gate.landed("t", "id") == [[0, 1], [0, 5], [4, 1], [4, 1], [4, 1]]
+        harness.replicate(refresh, insert(5), refresh, table="t")
+    assert harness.landed("t", "id") == [[0, 1], [0, 5], [4, 1], [4, 1], [4, 1]]
 
 
-def test_a_rejected_request_moves_no_position(gate: Gate) -> None:
-    gate.put("t", ID, source_order="enforce")
+def test_a_rejected_request_moves_no_position(harness: IngestHarness) -> None:
+    harness.put("t", ID, source_order="enforce")
     with rejected():
-        gate.replicate(insert(5), data("INSERT", {"id": "x"}, sequence=6), table="t")
-    assert positions(gate, "t") == {}
-    assert gate.replicate(insert(5), table="t").receipts[0].changes == 1
+        harness.replicate(insert(5), data("INSERT", {"id": "x"}, sequence=6), table="t")
+    assert positions(harness, "t") == {}
+    assert harness.replicate(insert(5), table="t").receipts[0].changes == 1
 
 
-def test_the_same_batch_from_two_processes_at_once_lands_once(gate: Gate, other_gate: Gate) -> None:
-    gate.put("t", ID, source_order="enforce")
+def test_the_same_batch_from_two_processes_at_once_lands_once(
+    harness: IngestHarness, other_harness: IngestHarness
+) -> None:
+    harness.put("t", ID, source_order="enforce")
     batch = [insert(number) for number in range(1, 6)]
     with ThreadPoolExecutor(4) as pool:
-        posts = [pool.submit(process.replicate, *batch, table="t") for process in (gate, other_gate) for _ in range(2)]
+        posts = [
+            pool.submit(process.replicate, *batch, table="t") for process in (harness, other_harness) for _ in range(2)
+        ]
         accepted = [post.result() for post in posts]
     assert sorted(one.duplicates for one in accepted) == [0, 5, 5, 5]
-    assert keys(gate) == [1, 2, 3, 4, 5]
+    assert keys(harness) == [1, 2, 3, 4, 5]
 
 
-def test_each_task_has_an_order_of_its_own_also_within_a_request(gate: Gate) -> None:
-    gate.put("S.T", ID, source_order="enforce")
+def test_each_task_has_an_order_of_its_own_also_within_a_request(harness: IngestHarness) -> None:
+    harness.put("S.T", ID, source_order="enforce")
     one = metadata("S.T", {"id": "INT8"}, task="one", schema_id="1")
     two = metadata("S.T", {"id": "INT8"}, task="two", schema_id="2")
-    gate.replicate(one, insert(50, "1"), two, insert(7, "2"), insert(8, "2"))
-    again = gate.replicate(one, insert(50, "1"), insert(51, "1"), two, insert(8, "2"), insert(9, "2"))
-    assert (again.duplicates, keys(gate, "S.T")) == (2, [50, 7, 8, 51, 9])
-    assert positions(gate, "S.T") == {"srv/one": 51, "srv/two": 9}
+    harness.replicate(one, insert(50, "1"), two, insert(7, "2"), insert(8, "2"))
+    again = harness.replicate(one, insert(50, "1"), insert(51, "1"), two, insert(8, "2"), insert(9, "2"))
+    assert (again.duplicates, keys(harness, "S.T")) == (2, [50, 7, 8, 51, 9])
+    assert positions(harness, "S.T") == {"srv/one": 51, "srv/two": 9}
     with rejected() as rejection:
-        gate.replicate(one, insert(53, "1"), insert(52, "1"), two, insert(10, "2"), insert(6, "2"))
+        harness.replicate(one, insert(53, "1"), insert(52, "1"), two, insert(10, "2"), insert(6, "2"))
     assert rejection.places[0][:2] == (Code.OUT_OF_ORDER, 2)
     assert [place[1] for place in rejection.places] == [2, 5]
 
 
-def test_each_partition_of_a_task_has_an_order_of_its_own(gate: Gate, other_gate: Gate) -> None:
+def test_each_partition_of_a_task_has_an_order_of_its_own(harness: IngestHarness, other_harness: IngestHarness) -> None:
     """Changes of other rows arrive later from another partition, although their marks are lower."""
-    gate.replicate(metadata("S.T", {"id": "INT8"}, schema_id="1"))
-    gate.put("S.T", source_order="enforce")
-    gate.replicate(insert(5, "1"), insert(9, "1"), partition="0")
-    late = other_gate.replicate(insert(4, "1"), insert(6, "1"), partition="1")
-    again = [gate.replicate(insert(number, "1"), partition=part).duplicates for number, part in ((9, "0"), (6, "1"))]
-    assert (late.duplicates, again, keys(gate, "S.T")) == (0, [1, 1], [5, 9, 4, 6])
-    assert positions(gate, "S.T") == {"srv/task\x1f0": 9, "srv/task\x1f1": 6}
+    harness.replicate(metadata("S.T", {"id": "INT8"}, schema_id="1"))
+    harness.put("S.T", source_order="enforce")
+    harness.replicate(insert(5, "1"), insert(9, "1"), partition="0")
+    late = other_harness.replicate(insert(4, "1"), insert(6, "1"), partition="1")
+    again = [harness.replicate(insert(number, "1"), partition=part).duplicates for number, part in ((9, "0"), (6, "1"))]
+    assert (late.duplicates, again, keys(harness, "S.T")) == (0, [1, 1], [5, 9, 4, 6])
+    assert positions(harness, "S.T") == {"srv/task\x1f0": 9, "srv/task\x1f1": 6}
 
 
-def test_another_source_of_the_same_task_has_an_order_of_its_own(gate: Gate) -> None:
-    gate.put("S.T", ID, source_order="enforce", sources=["S.OTHER"])
-    gate.replicate(metadata("S.T", {"id": "INT8"}), insert(50, "S.T-1"))
-    accepted = gate.replicate(metadata("S.OTHER", {"id": "INT8"}), insert(7, "S.OTHER-1"))
-    assert (accepted.duplicates, keys(gate, "S.T")) == (0, [50, 7])
+def test_another_source_of_the_same_task_has_an_order_of_its_own(harness: IngestHarness) -> None:
+    harness.put("S.T", ID, source_order="enforce", sources=["S.OTHER"])
+    harness.replicate(metadata("S.T", {"id": "INT8"}), insert(50, "S.T-1"))
+    accepted = harness.replicate(metadata("S.OTHER", {"id": "INT8"}), insert(7, "S.OTHER-1"))
+    assert (accepted.duplicates, keys(harness, "S.T")) == (0, [50, 7])
 
 
-def test_a_rehearsal_counts_duplicates_and_moves_nothing(gate: Gate) -> None:
-    gate.put("t", ID, source_order="enforce")
-    gate.replicate(insert(1), table="t")
+def test_a_rehearsal_counts_duplicates_and_moves_nothing(harness: IngestHarness) -> None:
+    harness.put("t", ID, source_order="enforce")
+    harness.replicate(insert(1), table="t")
     body = b"[%s]" % b",".join(
         b'{"headers":{"operation":"INSERT","changeSequence":"%035d"},"data":{"id":%d}}' % (number, number)
         for number in (1, 2)
     )
-    name = gate.table("t").name
+    name = harness.table("t").name
     for _ in range(2):
-        rehearsal = gate.rehearse(replicate_json(body, name))
+        rehearsal = harness.rehearse(replicate_json(body, name))
         assert (rehearsal.duplicates, rehearsal.tables[0].rows) == (1, [{"id": 2, "__rowMarker__": 0}])
-    assert positions(gate, "t") == {"": 1}
+    assert positions(harness, "t") == {"": 1}

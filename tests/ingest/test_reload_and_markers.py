@@ -8,7 +8,7 @@ import pytest
 from app.domain.arrow.schema_flatbuffer import schema_from_bytes
 from app.errors import Code, RejectedInput
 from app.staging.ledger.metadata_chain import read_chain
-from tests.support.ingest_harness import Gate
+from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.messages import Message, arcion, data
 from tests.support.samples.schemas import schema_of
@@ -28,75 +28,79 @@ def update(number: int, to: int | None = None) -> Message:
     return data("UPDATE", {"id": number if to is None else to, "name": "u"}, {"id": number})
 
 
-def test_inserted_and_snapshot_rows_land_as_upserts_where_the_source_repeats_itself(gate: Gate) -> None:
-    gate.put("t", ID, insert_marker="upsert")
-    gate.replicate(refresh(1), insert(2), update(2), update(2, 3), data("DELETE", {"id": 3}), table="t")
-    gate.arcion(arcion("t", None, {"id": "4", "name": "x"}))
-    assert gate.landed("t", "id") == [[4, 1], [4, 2], [1, 2], [2, 2], [4, 3], [2, 3], [4, 4]]
+def test_inserted_and_snapshot_rows_land_as_upserts_where_the_source_repeats_itself(harness: IngestHarness) -> None:
+    harness.put("t", ID, insert_marker="upsert")
+    harness.replicate(refresh(1), insert(2), update(2), update(2, 3), data("DELETE", {"id": 3}), table="t")
+    harness.arcion(arcion("t", None, {"id": "4", "name": "x"}))
+    assert harness.landed("t", "id") == [[4, 1], [4, 2], [1, 2], [2, 2], [4, 3], [2, 3], [4, 4]]
 
 
 @pytest.mark.parametrize(
     "change", [insert(9), update(9), data("DELETE", {"id": 9})], ids=["insert", "update", "delete"]
 )
-def test_a_reload_is_rejected_or_lands_as_upserts_once_changes_have_come(gate: Gate, change: Message) -> None:
+def test_a_reload_is_rejected_or_lands_as_upserts_once_changes_have_come(
+    harness: IngestHarness, change: Message
+) -> None:
     for table, options in (("t", {}), ("u", {"reload": "upsert"})):
-        gate.put(table, ID, **options)
-        gate.replicate(refresh(1), refresh(2), table=table)
-        gate.replicate(refresh(3), change, table=table)
+        harness.put(table, ID, **options)
+        harness.replicate(refresh(1), refresh(2), table=table)
+        harness.replicate(refresh(3), change, table=table)
     with rejected() as rejection:
-        gate.replicate(refresh(4), refresh(5), table="t")
+        harness.replicate(refresh(4), refresh(5), table="t")
     places = [(place[0], place[1]) for place in rejection.places]
     assert places == [(Code.RELOAD_REQUIRES_RECREATE, 0), (Code.RELOAD_REQUIRES_RECREATE, 1)]
-    gate.replicate(refresh(1), refresh(4), table="u")
-    assert [row[:2] for row in gate.landed("u", "id")[-2:]] == [[4, 1], [4, 4]]
-    assert gate.landed("u", "id")[:3] == [[0, 1], [0, 2], [0, 3]]
+    harness.replicate(refresh(1), refresh(4), table="u")
+    assert [row[:2] for row in harness.landed("u", "id")[-2:]] == [[4, 1], [4, 4]]
+    assert harness.landed("u", "id")[:3] == [[0, 1], [0, 2], [0, 3]]
 
 
-def test_a_reload_within_a_request_is_one_from_the_first_other_change_on(gate: Gate) -> None:
-    gate.put("t", ID)
+def test_a_reload_within_a_request_is_one_from_the_first_other_change_on(harness: IngestHarness) -> None:
+    harness.put("t", ID)
     with rejected() as rejection:
-        gate.replicate(refresh(1), insert(2), refresh(3), table="t")
+        harness.replicate(refresh(1), insert(2), refresh(3), table="t")
     assert [place[:2] for place in rejection.places] == [(Code.RELOAD_REQUIRES_RECREATE, 2)]
-    assert not gate.table("t").cdc_started
-    gate.put("t", reload="upsert")
-    gate.replicate(refresh(1), insert(2), refresh(3), table="t")
-    assert gate.landed("t", "id") == [[0, 1], [0, 2], [4, 3]]
+    assert not harness.table("t").cdc_started
+    harness.put("t", reload="upsert")
+    harness.replicate(refresh(1), insert(2), refresh(3), table="t")
+    assert harness.landed("t", "id") == [[0, 1], [0, 2], [4, 3]]
 
 
-def test_a_process_that_has_not_seen_the_changes_rejects_the_reload_too(gate: Gate, other_gate: Gate) -> None:
-    gate.put("t", ID)
-    other_gate.replicate(refresh(1), table="t")
-    gate.replicate(insert(2), table="t")
+def test_a_process_that_has_not_seen_the_changes_rejects_the_reload_too(
+    harness: IngestHarness, other_harness: IngestHarness
+) -> None:
+    harness.put("t", ID)
+    other_harness.replicate(refresh(1), table="t")
+    harness.replicate(insert(2), table="t")
     with rejected() as rejection:
-        other_gate.replicate(refresh(3), table="t")
+        other_harness.replicate(refresh(3), table="t")
     assert rejection.code is Code.RELOAD_REQUIRES_RECREATE
 
 
 def test_snapshot_rows_and_changes_that_race_never_land_a_snapshot_row_after_a_change(
-    gate: Gate, other_gate: Gate
+    harness: IngestHarness, other_harness: IngestHarness
 ) -> None:
-    gate.put("t", ID)
+    harness.put("t", ID)
 
     def reload(number: int) -> bool:
         try:
-            return bool(other_gate.replicate(refresh(number), table="t").receipts)
+            return bool(other_harness.replicate(refresh(number), table="t").receipts)
         except RejectedInput as error:
             assert error.code is Code.RELOAD_REQUIRES_RECREATE
             return False
 
     with ThreadPoolExecutor(4) as pool:
         reloads = [pool.submit(reload, number) for number in range(6)]
-        change = pool.submit(gate.replicate, insert(100), table="t")
+        change = pool.submit(harness.replicate, insert(100), table="t")
         loaded = sum(post.result() for post in reloads)
         change.result()
-    numbers = [number for _, number in gate.landed("t", "id")]
+    numbers = [number for _, number in harness.landed("t", "id")]
     assert (numbers.index(100), len(numbers)) == (loaded, loaded + 1)
 
 
-def files_have_marker(gate: Gate, table: str = "t") -> list[bool]:
+def files_have_marker(harness: IngestHarness, table: str = "t") -> list[bool]:
     """Per SetDataSchema of the chain, whether files have the row marker."""
-    found = gate.table(table)
-    with gate.engine.begin() as connection:
+    found = harness.table(table)
+    with harness.engine.begin() as connection:
         events = [block.event for block in read_chain(connection, found.table_id, found.generation)]
     schemas = [schema_from_bytes(base64.b64decode(e["schema"])) for e in events if e["kind"] == "SetDataSchema"]
     return ["__rowMarker__" in schema.names for schema in schemas]
@@ -112,40 +116,46 @@ def files_have_marker(gate: Gate, table: str = "t") -> list[bool]:
     ],
     ids=["update", "delete", "reload within", "reload"],
 )
-def test_a_bare_table_gets_its_marker_with_the_first_change_that_is_no_insert(gate: Gate, last: list[Message]) -> None:
-    gate.put("t", ID, initial_load="without_marker", reload="upsert")
-    gate.replicate(refresh(1), refresh(2), insert(3), table="t")
-    assert (gate.table("t").schema.bare, gate.table("t").schema_version, files_have_marker(gate)) == (True, 1, [False])
-    gate.replicate(*last, table="t")
-    assert (gate.table("t").schema.bare, gate.table("t").schema_version) == (False, 2)
-    gate.replicate(insert(4), table="t")
-    assert (gate.table("t").schema_version, files_have_marker(gate)) == (2, [False, True])
+def test_a_bare_table_gets_its_marker_with_the_first_change_that_is_no_insert(
+    harness: IngestHarness, last: list[Message]
+) -> None:
+    harness.put("t", ID, initial_load="without_marker", reload="upsert")
+    harness.replicate(refresh(1), refresh(2), insert(3), table="t")
+    assert (harness.table("t").schema.bare, harness.table("t").schema_version, files_have_marker(harness)) == (
+        True,
+        1,
+        [False],
+    )
+    harness.replicate(*last, table="t")
+    assert (harness.table("t").schema.bare, harness.table("t").schema_version) == (False, 2)
+    harness.replicate(insert(4), table="t")
+    assert (harness.table("t").schema_version, files_have_marker(harness)) == (2, [False, True])
 
 
-def test_a_new_column_keeps_a_table_bare_and_a_rejected_change_too(gate: Gate) -> None:
-    gate.put("t", ID, initial_load="without_marker", new_columns="add_as_string")
-    gate.replicate(data("INSERT", {"id": 1, "name": "a", "note": "x"}), table="t")
+def test_a_new_column_keeps_a_table_bare_and_a_rejected_change_too(harness: IngestHarness) -> None:
+    harness.put("t", ID, initial_load="without_marker", new_columns="add_as_string")
+    harness.replicate(data("INSERT", {"id": 1, "name": "a", "note": "x"}), table="t")
     with rejected():
-        gate.replicate(update(1), data("INSERT", {"id": "x", "name": "a"}), table="t")
+        harness.replicate(update(1), data("INSERT", {"id": "x", "name": "a"}), table="t")
     wider = schema_of({"id": "int64", "name": "string", "n": "int64"}, ["id"], ["id"])
-    assert gate.put("t", wider).table.schema.bare
-    assert (gate.table("t").schema_version, files_have_marker(gate)) == (3, [False] * 3)
+    assert harness.put("t", wider).table.schema.bare
+    assert (harness.table("t").schema_version, files_have_marker(harness)) == (3, [False] * 3)
 
 
-def test_a_table_is_bare_from_its_first_registration_or_never(gate: Gate) -> None:
-    gate.put("t", ID)
+def test_a_table_is_bare_from_its_first_registration_or_never(harness: IngestHarness) -> None:
+    harness.put("t", ID)
     with rejected() as rejection:
-        gate.put("t", initial_load="without_marker")
+        harness.put("t", initial_load="without_marker")
     assert rejection.places == [(Code.BAD_OPTION, None, "/options/initial_load", None)]
-    gate.put("u", ID, initial_load="without_marker")
-    assert not gate.put("u", initial_load="with_marker").table.schema.bare
+    harness.put("u", ID, initial_load="without_marker")
+    assert not harness.put("u", initial_load="with_marker").table.schema.bare
     with rejected() as rejection:
-        gate.put("v", ID, initial_load="without_marker", insert_marker="upsert")
+        harness.put("v", ID, initial_load="without_marker", insert_marker="upsert")
     assert rejection.places == [(Code.BAD_OPTION, None, "/options/initial_load", None)]
 
 
 @pytest.mark.parametrize("option", [{"insert_marker": "upsert"}, {"reload": "upsert"}, {"partial_updates": "complete"}])
-def test_what_needs_keys_is_rejected_without_them(gate: Gate, option: dict[str, str]) -> None:
+def test_what_needs_keys_is_rejected_without_them(harness: IngestHarness, option: dict[str, str]) -> None:
     with rejected() as rejection:
-        gate.put("t", schema_of({"id": "int64"}), **option)
+        harness.put("t", schema_of({"id": "int64"}), **option)
     assert rejection.places == [(Code.BAD_OPTION, None, f"/options/{next(iter(option))}", None)]

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from app.errors import Code
-from tests.support.ingest_harness import Gate
+from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.messages import arcion, data, metadata
 from tests.support.samples.schemas import schema_of
@@ -27,88 +27,92 @@ NUMERIC = {"id": "INT8", "n": {"type": "NUMERIC", "precision": 0, "scale": 0}}
     ],
     ids=["winter", "summer", "the earlier of two", "an offset wins", "an offset in the gap", "beyond the zone's file"],
 )
-def test_timestamps_without_an_offset_are_of_the_sources_zone(gate: Gate, text: str, moment: datetime) -> None:
-    gate.put("t", TIMED, source_timezone="Europe/Berlin")
-    gate.arcion(arcion("t", None, {"id": "1", "at": text}))
-    gate.replicate(data("INSERT", {"id": 2, "at": text}), table="t")
-    assert gate.landed("t", "at") == [[0, moment]] * 2
+def test_timestamps_without_an_offset_are_of_the_sources_zone(
+    harness: IngestHarness, text: str, moment: datetime
+) -> None:
+    harness.put("t", TIMED, source_timezone="Europe/Berlin")
+    harness.arcion(arcion("t", None, {"id": "1", "at": text}))
+    harness.replicate(data("INSERT", {"id": 2, "at": text}), table="t")
+    assert harness.landed("t", "at") == [[0, moment]] * 2
 
 
-def test_a_local_time_that_the_clocks_skip_is_a_bad_value(gate: Gate) -> None:
-    gate.put("t", TIMED, source_timezone="Europe/Berlin")
+def test_a_local_time_that_the_clocks_skip_is_a_bad_value(harness: IngestHarness) -> None:
+    harness.put("t", TIMED, source_timezone="Europe/Berlin")
     good, bad = ({"id": "1", "at": f"2024-03-31 0{hour}:30:00"} for hour in (1, 2))
     with rejected() as rejection:
-        gate.arcion(arcion("t", None, good), arcion("t", None, bad))
+        harness.arcion(arcion("t", None, good), arcion("t", None, bad))
     assert rejection.places == [(Code.BAD_VALUE, 1, "/after/at", "at")]
     assert "go forward" in rejection.detail
 
 
 @pytest.mark.parametrize("zone", ["Europe/Atlantis", "", "../UTC", "/etc/localtime", "+01:00"])
-def test_a_zone_that_there_is_not_is_rejected(gate: Gate, zone: str) -> None:
+def test_a_zone_that_there_is_not_is_rejected(harness: IngestHarness, zone: str) -> None:
     with rejected() as rejection:
-        gate.put("t", TIMED, source_timezone=zone)
+        harness.put("t", TIMED, source_timezone=zone)
     assert rejection.places == [(Code.BAD_OPTION, None, "/options/source_timezone", None)]
 
 
-def test_bytes_are_hexadecimal_or_base64_by_table_and_by_column(gate: Gate) -> None:
-    gate.put("t", BYTES, binary_encoding="base64", columns={"b": {"encoding": "hex"}})
-    gate.put("u", BYTES, columns={"b": {"encoding": "base64"}})
-    gate.arcion(
+def test_bytes_are_hexadecimal_or_base64_by_table_and_by_column(harness: IngestHarness) -> None:
+    harness.put("t", BYTES, binary_encoding="base64", columns={"b": {"encoding": "hex"}})
+    harness.put("u", BYTES, columns={"b": {"encoding": "base64"}})
+    harness.arcion(
         arcion("t", None, {"id": "1", "a": "AQI=", "b": "0102"}),
         arcion("u", None, {"id": "1", "a": "0102", "b": "AQI="}),
     )
-    assert gate.landed("t", "a", "b") == gate.landed("u", "a", "b") == [[0, b"\x01\x02", b"\x01\x02"]]
+    assert harness.landed("t", "a", "b") == harness.landed("u", "a", "b") == [[0, b"\x01\x02", b"\x01\x02"]]
 
 
 @pytest.mark.parametrize("text", ["AQI", "AQI==", "A", "AQ\nI=", "-_==", "AQ I=", "AQI=AQI=", "=", "\u0664"])
-def test_what_is_no_base64_is_a_bad_value(gate: Gate, text: str) -> None:
-    gate.put("t", BYTES, columns={"a": {"encoding": "base64"}})
+def test_what_is_no_base64_is_a_bad_value(harness: IngestHarness, text: str) -> None:
+    harness.put("t", BYTES, columns={"a": {"encoding": "base64"}})
     with rejected() as rejection:
-        gate.arcion(arcion("t", None, {"id": "1", "a": text, "b": "01"}))
+        harness.arcion(arcion("t", None, {"id": "1", "a": text, "b": "01"}))
     assert rejection.places == [(Code.BAD_VALUE, 0, "/after/a", "a")]
 
 
-def test_a_numeric_without_precision_lands_as_the_override_says(gate: Gate) -> None:
+def test_a_numeric_without_precision_lands_as_the_override_says(harness: IngestHarness) -> None:
     keyed = schema_of({"id": "int64"}, ["id"], ["id"])
     with rejected() as rejection:
-        gate.replicate(metadata("S.T", NUMERIC))
+        harness.replicate(metadata("S.T", NUMERIC))
     assert rejection.places == [(Code.INCOMPATIBLE_SCHEMA, 0, "/message/tableStructure/tableColumns/n", "n")]
     for table, of, landed in (("S.F", "float64", 0.1), ("S.S", "string", "0.1")):
-        gate.put(table, keyed, columns={"n": {"type": of}})
-        gate.replicate(metadata(table, NUMERIC), data("INSERT", {"id": 1, "n": "0.1"}, schema_id=f"{table}-1"))
-        assert gate.landed(table, "n") == [[0, landed]]
+        harness.put(table, keyed, columns={"n": {"type": of}})
+        harness.replicate(metadata(table, NUMERIC), data("INSERT", {"id": 1, "n": "0.1"}, schema_id=f"{table}-1"))
+        assert harness.landed(table, "n") == [[0, landed]]
 
 
-def test_an_override_decides_type_and_nullability_of_what_is_declared(gate: Gate) -> None:
+def test_an_override_decides_type_and_nullability_of_what_is_declared(harness: IngestHarness) -> None:
     options = {"columns": {"name": {"type": "json", "nullable": False}, "id": {"type": "string"}}}
-    table = gate.put("S.T", schema_of({"id": "int64", "name": "string"}, ["id"], ["id"]), **options).table
+    table = harness.put("S.T", schema_of({"id": "int64", "name": "string"}, ["id"], ["id"]), **options).table
     assert table.schema == schema_of({"id": "string", "name": "json"}, ["id"], ["id", "name"])
-    again = gate.replicate(metadata("S.T", {"id": "INT8", "name": "NCLOB"}))
-    assert (again.receipts, gate.table("S.T")) == ([], table)
-    gate.arcion(arcion("S.T", None, {"id": "007", "name": "{}"}))
+    again = harness.replicate(metadata("S.T", {"id": "INT8", "name": "NCLOB"}))
+    assert (again.receipts, harness.table("S.T")) == ([], table)
+    harness.arcion(arcion("S.T", None, {"id": "007", "name": "{}"}))
     with rejected() as rejection:
-        gate.arcion(arcion("S.T", None, {"id": "007", "name": "null"}))
+        harness.arcion(arcion("S.T", None, {"id": "007", "name": "null"}))
     assert rejection.places == [(Code.NULL_VALUE, 0, "/after/name", "name")]
 
 
 @pytest.mark.parametrize("with_columns", [True, False])
-def test_an_override_cannot_change_the_type_of_a_column_that_there_is(gate: Gate, with_columns: bool) -> None:
-    before = gate.put("t", TIMED).table
+def test_an_override_cannot_change_the_type_of_a_column_that_there_is(
+    harness: IngestHarness, with_columns: bool
+) -> None:
+    before = harness.put("t", TIMED).table
     with rejected() as rejection:
-        gate.put("t", TIMED if with_columns else None, columns={"at": {"type": "string"}})
+        harness.put("t", TIMED if with_columns else None, columns={"at": {"type": "string"}})
     assert rejection.code is Code.INCOMPATIBLE_SCHEMA
-    assert gate.table("t") == before
+    assert harness.table("t") == before
 
 
-def test_metadata_of_another_type_is_no_conflict_once_overridden(gate: Gate) -> None:
-    gate.put("S.T", schema_of({"id": "int64", "n": "int32"}, ["id"], ["id"]))
+def test_metadata_of_another_type_is_no_conflict_once_overridden(harness: IngestHarness) -> None:
+    harness.put("S.T", schema_of({"id": "int64", "n": "int32"}, ["id"], ["id"]))
     wider = metadata("S.T", {"id": "INT8", "n": "INT8"})
     with rejected() as rejection:
-        gate.replicate(wider)
+        harness.replicate(wider)
     assert rejection.places == [(Code.INCOMPATIBLE_SCHEMA, 0, "/message/tableStructure", None)]
-    gate.put("S.T", columns={"n": {"type": "int32"}})
-    gate.replicate(wider, data("INSERT", {"id": 1, "n": 5}, schema_id="S.T-1"))
-    assert gate.landed("S.T", "n") == [[0, 5]]
+    harness.put("S.T", columns={"n": {"type": "int32"}})
+    harness.replicate(wider, data("INSERT", {"id": 1, "n": 5}, schema_id="S.T-1"))
+    assert harness.landed("S.T", "n") == [[0, 5]]
 
 
 @pytest.mark.parametrize(
@@ -120,10 +124,10 @@ def test_metadata_of_another_type_is_no_conflict_once_overridden(gate: Gate) -> 
     ],
 )
 def test_how_values_are_read_stays_while_they_are_kept_as_they_were_written(
-    gate: Gate, options: dict[str, object], place: str
+    harness: IngestHarness, options: dict[str, object], place: str
 ) -> None:
-    gate.put("t", BYTES, partial_updates="complete")
+    harness.put("t", BYTES, partial_updates="complete")
     with rejected() as rejection:
-        gate.put("t", partial_updates="complete", **options)
+        harness.put("t", partial_updates="complete", **options)
     assert rejection.places == [(Code.BAD_OPTION, None, f"/options/{place}", None)]
-    assert gate.put("t", **options).outcome == "configured"
+    assert harness.put("t", **options).outcome == "configured"

@@ -1,4 +1,4 @@
-"""The write use case over a real database, called as its routes call it: put tables, post messages, see the rows."""
+"""Drive the write use case over a real database as its routes do: put tables, post messages, read the staged rows."""
 
 import asyncio
 import json
@@ -32,14 +32,14 @@ SELECT_BLOCKS = """
 
 
 @dataclass
-class Gate:
-    """One API process's way into the database."""
+class IngestHarness:
+    """What one API process has: an engine, a writer and a cache of tables."""
 
     engine: sa.Engine
     ingest: Ingest
 
     def put(self, name: str, schema: TableSchema | None = None, **options: Any) -> Registration:
-        """Register a table; without any option those of a table that exists stay."""
+        """Register a table; without options, an existing table keeps its own."""
         wanted = TableOptions.parse(options) if options else None
         with self.engine.begin() as connection:
             return register_table(connection, TableName.parse(name), schema, wanted)
@@ -63,7 +63,7 @@ class Gate:
         return asyncio.run(rehearse(self.engine, decode, ADMIN, marker_first=False))
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """All rows that are staged for a table, in order; those of older schema versions lack newer columns."""
+        """Return all rows staged for a table, in order; rows of older schema versions lack newer columns."""
         table = self.table(name)
         keys: Mapping[str, Any] = {"table_id": table.table_id, "generation": table.generation}
         found: list[dict[str, Any]] = []
@@ -75,17 +75,17 @@ class Gate:
         return found
 
     def landed(self, name: str, *columns: str) -> list[list[Any]]:
-        """Per staged row its marker and these columns."""
+        """Return the marker and these columns of each staged row."""
         return [[row["__rowMarker__"], *(row.get(column) for column in columns)] for row in self.rows(name)]
 
 
 @contextmanager
-def opened(engine: sa.Engine) -> Iterator[Gate]:
-    """A gate with a writer and a memory of its own."""
+def open_harness(engine: sa.Engine) -> Iterator[IngestHarness]:
+    """Yield a harness with its own writer and table cache."""
     writer = GroupCommit(engine)
     writer.start()
     try:
-        yield Gate(engine, Ingest(engine, writer))
+        yield IngestHarness(engine, Ingest(engine, writer))
     finally:
         writer.close()
 

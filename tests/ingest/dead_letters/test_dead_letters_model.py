@@ -14,7 +14,7 @@ from app.errors import Code, RejectedInput
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.ingest import Decode, arcion_csv, arcion_json, replicate_json
 from app.staging.connection.database import open_engine
-from tests.support.ingest_harness import Gate, opened
+from tests.support.ingest_harness import IngestHarness, open_harness
 from tests.support.postgres.dead_letters import letters, messages
 from tests.support.samples.messages import data
 from tests.support.samples.schemas import schema_of
@@ -115,50 +115,50 @@ FORMATS: Final = {
 
 
 @pytest.fixture
-def gate(database_url: str) -> Iterator[Gate]:
+def harness(database_url: str) -> Iterator[IngestHarness]:
     engine = open_engine(database_url)
-    with opened(engine) as gate:
-        yield gate
+    with open_harness(engine) as harness:
+        yield harness
     engine.dispose()
 
 
-def begin_anew(gate: Gate) -> None:
+def begin_anew(harness: IngestHarness) -> None:
     """Tables `t` and `alone` with the row of key 1, `u` with the same to rehearse on."""
-    with gate.engine.begin() as connection:
+    with harness.engine.begin() as connection:
         connection.execute(sa.text("UPDATE mirrorgate.tables SET state = 'dropped'"))
         connection.execute(sa.text("DELETE FROM mirrorgate.dead_letters"))
     for table in TABLES:
-        gate.put(table, SCHEMA, **OPTIONS)
-        gate.ingest.directory.forget_table(TableName.parse(table))
-        gate.accept(read_arcion(arcion_array([Written("I", None, {"id": "1", "a": "x", "b": "1"}, False)]), table))
+        harness.put(table, SCHEMA, **OPTIONS)
+        harness.ingest.directory.forget_table(TableName.parse(table))
+        harness.accept(read_arcion(arcion_array([Written("I", None, {"id": "1", "a": "x", "b": "1"}, False)]), table))
 
 
 @pytest.mark.parametrize("source_format", FORMATS)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=st.lists(written(), min_size=1, max_size=8))
 def test_letters_are_what_is_rejected_and_the_rest_lands_as_if_sent_alone(
-    gate: Gate, source_format: str, changes: list[Written]
+    harness: IngestHarness, source_format: str, changes: list[Written]
 ) -> None:
-    begin_anew(gate)
+    begin_anew(harness)
     write, read = FORMATS[source_format]
     parts = write(changes)
     try:
-        accepted = gate.accept(read(parts, "t", keep_rejected=True))
+        accepted = harness.accept(read(parts, "t", keep_rejected=True))
     except RejectedInput as whole:
         # No single message is wrong where updates of keys contradict each other, so none can be left out.
         assert whole.code is Code.AMBIGUOUS_KEY_CHANGE
-        assert (letters(gate.engine), gate.rows("t")) == ([], gate.rows("alone"))
+        assert (letters(harness.engine), harness.rows("t")) == ([], harness.rows("alone"))
         return
-    left_out = [letter.message_index for letter in letters(gate.engine)]
+    left_out = [letter.message_index for letter in letters(harness.engine)]
     good = [part for index, part in enumerate(parts) if index not in left_out]
     assert accepted.dead_letters == len(left_out)
     assert sum(receipt.changes for receipt in accepted.receipts) + len(left_out) == len(parts)
-    assert messages(gate.engine) == [parts[index] for index in left_out]
+    assert messages(harness.engine) == [parts[index] for index in left_out]
     if good:
-        gate.accept(read(good, "alone"))
-    assert gate.rows("t") == gate.rows("alone")
+        harness.accept(read(good, "alone"))
+    assert harness.rows("t") == harness.rows("alone")
     for index in left_out:
         before = [part for place, part in enumerate(parts[:index]) if place not in left_out]
         with pytest.raises(RejectedInput) as rejection:
-            gate.rehearse(read([*before, parts[index]], "u"))
+            harness.rehearse(read([*before, parts[index]], "u"))
         assert {problem.index for problem in rejection.value.problems} == {len(before)}

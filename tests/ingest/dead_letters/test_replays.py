@@ -20,7 +20,7 @@ from app.staging.tables.drop_completion import finish_drop
 from app.staging.tables.operations import begin_drop
 from tests.ingest.dead_letters.test_dead_letters import FAIL_ON_LETTERS, SUCCEED_AGAIN
 from tests.ingest.routing.test_moving_tables import interrupt
-from tests.support.ingest_harness import Gate
+from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres import sql
 from tests.support.postgres.dead_letters import letters, messages, replay, replay_all, waiting
 from tests.support.postgres.ledger import claim_by
@@ -35,23 +35,23 @@ UNKNOWN = arcion("t", None, {"id": "3", "n": "1", "m": "7"})
 
 
 @pytest.fixture
-def keeping(gate: Gate) -> Gate:
-    gate.put("t", SCHEMA, dead_letters="accept")
-    return gate
+def keeping(harness: IngestHarness) -> IngestHarness:
+    harness.put("t", SCHEMA, dead_letters="accept")
+    return harness
 
 
-def left(gate: Gate, *sent: Any, table: str = "t") -> list[int]:
+def left(harness: IngestHarness, *sent: Any, table: str = "t") -> list[int]:
     """The ids of the letters that Arcion messages leave."""
-    gate.arcion(*sent, keep_rejected=True)
-    return [letter.letter_id for letter in waiting(gate.engine, table)]
+    harness.arcion(*sent, keep_rejected=True)
+    return [letter.letter_id for letter in waiting(harness.engine, table)]
 
 
 def correct(**after: str) -> bytes:
     return json.dumps(arcion("t", None, after)).encode()
 
 
-def states(gate: Gate) -> list[LetterState]:
-    return [letter.state for letter in letters(gate.engine)]
+def states(harness: IngestHarness) -> list[LetterState]:
+    return [letter.state for letter in letters(harness.engine)]
 
 
 def recreate(engine: sa.Engine) -> None:
@@ -62,7 +62,7 @@ def recreate(engine: sa.Engine) -> None:
         finish_drop(connection, table, epoch, marker_first=False)
 
 
-def test_a_letter_replayed_after_its_table_was_fixed_lands_behind_what_came_since(keeping: Gate) -> None:
+def test_a_letter_replayed_after_its_table_was_fixed_lands_behind_what_came_since(keeping: IngestHarness) -> None:
     [letter_id] = left(keeping, UNKNOWN)
     keeping.arcion(arcion("t", None, {"id": "9", "n": "9"}))
     keeping.put("t", WIDER)
@@ -74,7 +74,7 @@ def test_a_letter_replayed_after_its_table_was_fixed_lands_behind_what_came_sinc
     assert not letter.corrected
 
 
-def test_a_corrected_message_lands_in_place_of_the_kept_one(keeping: Gate) -> None:
+def test_a_corrected_message_lands_in_place_of_the_kept_one(keeping: IngestHarness) -> None:
     [letter_id] = left(keeping, BAD)
     replay(keeping, letter_id, correct(id="2", n="22"))
     [letter] = letters(keeping.engine)
@@ -82,7 +82,7 @@ def test_a_corrected_message_lands_in_place_of_the_kept_one(keeping: Gate) -> No
     assert messages(keeping.engine) == [json.dumps(BAD).encode()]
 
 
-def test_a_letter_that_is_rejected_again_waits_on_with_what_is_wrong_now(keeping: Gate) -> None:
+def test_a_letter_that_is_rejected_again_waits_on_with_what_is_wrong_now(keeping: IngestHarness) -> None:
     [letter_id] = left(keeping, arcion("t", None, {"id": "3", "n": "1", "m": "x"}))
     keeping.put("t", WIDER)
     with rejected() as rejection:
@@ -92,7 +92,7 @@ def test_a_letter_that_is_rejected_again_waits_on_with_what_is_wrong_now(keeping
     assert [error["code"] for error in letter.errors] == ["bad_value"]
 
 
-def test_a_rejected_correction_leaves_the_letter_as_it_was(keeping: Gate) -> None:
+def test_a_rejected_correction_leaves_the_letter_as_it_was(keeping: IngestHarness) -> None:
     [letter_id] = left(keeping, BAD)
     with rejected() as rejection:
         replay(keeping, letter_id, correct(id="2", strange="1"))
@@ -111,7 +111,7 @@ def test_a_rejected_correction_leaves_the_letter_as_it_was(keeping: Gate) -> Non
     ],
     ids=["for another table", "two changes", "not JSON", "no change"],
 )
-def test_a_correction_is_one_change_of_the_same_table(keeping: Gate, correction: bytes, code: Code) -> None:
+def test_a_correction_is_one_change_of_the_same_table(keeping: IngestHarness, correction: bytes, code: Code) -> None:
     keeping.put("u", SCHEMA)
     [letter_id] = left(keeping, BAD)
     with rejected() as rejection:
@@ -119,7 +119,7 @@ def test_a_correction_is_one_change_of_the_same_table(keeping: Gate, correction:
     assert (rejection.code, states(keeping)) == (code, [LetterState.WAITING])
 
 
-def test_a_letter_is_replayed_once(keeping: Gate) -> None:
+def test_a_letter_is_replayed_once(keeping: IngestHarness) -> None:
     [letter_id] = left(keeping, BAD)
     replay(keeping, letter_id, correct(id="2"))
     for again in (lambda: replay(keeping, letter_id), lambda: replay(keeping, letter_id, correct(id="2"))):
@@ -129,23 +129,23 @@ def test_a_letter_is_replayed_once(keeping: Gate) -> None:
     assert len(keeping.rows("t")) == 1
 
 
-def test_of_many_replays_at_once_one_lands(keeping: Gate, other_gate: Gate) -> None:
+def test_of_many_replays_at_once_one_lands(keeping: IngestHarness, other_harness: IngestHarness) -> None:
     [letter_id] = left(keeping, BAD)
 
-    def attempt(gate: Gate) -> Code | None:
+    def attempt(harness: IngestHarness) -> Code | None:
         try:
-            replay(gate, letter_id, correct(id="2"))
+            replay(harness, letter_id, correct(id="2"))
         except RejectedInput as error:
             return error.code
         return None
 
     with ThreadPoolExecutor(6) as pool:
-        outcomes = [*pool.map(attempt, [keeping, other_gate] * 3)]
+        outcomes = [*pool.map(attempt, [keeping, other_harness] * 3)]
     assert sorted(outcomes, key=str) == [None, *[Code.DEAD_LETTER_SETTLED] * 5]
     assert (len(keeping.rows("t")), states(keeping)) == (1, [LetterState.REPLAYED])
 
 
-def test_a_letter_that_is_discarded_while_it_is_replayed_does_not_land(keeping: Gate) -> None:
+def test_a_letter_that_is_discarded_while_it_is_replayed_does_not_land(keeping: IngestHarness) -> None:
     [letter_id] = left(keeping, BAD)
     table = keeping.table("t")
 
@@ -161,7 +161,7 @@ def test_a_letter_that_is_discarded_while_it_is_replayed_does_not_land(keeping: 
     assert states(keeping) == [LetterState.DISCARDED]
 
 
-def test_a_batch_and_the_settling_of_its_letter_are_durable_together_or_not_at_all(keeping: Gate) -> None:
+def test_a_batch_and_the_settling_of_its_letter_are_durable_together_or_not_at_all(keeping: IngestHarness) -> None:
     [letter_id] = left(keeping, BAD)
     sql.run(keeping.engine, FAIL_ON_LETTERS)
     with pytest.raises(sa.exc.DBAPIError):
@@ -171,7 +171,9 @@ def test_a_batch_and_the_settling_of_its_letter_are_durable_together_or_not_at_a
     assert replay(keeping, letter_id, correct(id="2")).sequence == 1
 
 
-def test_all_waiting_letters_are_replayed_in_order_and_a_rejected_one_holds_no_other_back(keeping: Gate) -> None:
+def test_all_waiting_letters_are_replayed_in_order_and_a_rejected_one_holds_no_other_back(
+    keeping: IngestHarness,
+) -> None:
     unknown = [arcion("t", None, {"id": str(key), "n": "1", "m": "7"}) for key in range(5)]
     ids = left(keeping, unknown[0], unknown[1], BAD, unknown[2], unknown[3])
     keeping.put("t", WIDER)
@@ -182,7 +184,7 @@ def test_all_waiting_letters_are_replayed_in_order_and_a_rejected_one_holds_no_o
     assert [letter.letter_id for letter in waiting(keeping.engine)] == [ids[2]]
 
 
-def test_replaying_all_stops_at_what_concerns_the_table(keeping: Gate) -> None:
+def test_replaying_all_stops_at_what_concerns_the_table(keeping: IngestHarness) -> None:
     left(keeping, BAD, BAD)
     with keeping.engine.begin() as connection:
         begin_drop(connection, TableName.parse("t"), Generation(1), DropPlan(DropAction.DROP), "test")
@@ -191,7 +193,7 @@ def test_replaying_all_stops_at_what_concerns_the_table(keeping: Gate) -> None:
     assert (rejection.code, states(keeping)) == (Code.TABLE_NOT_ACCEPTING, [LetterState.WAITING] * 2)
 
 
-def test_a_letter_of_an_ended_generation_is_readable_and_cannot_be_replayed(keeping: Gate) -> None:
+def test_a_letter_of_an_ended_generation_is_readable_and_cannot_be_replayed(keeping: IngestHarness) -> None:
     [letter_id] = left(keeping, BAD)
     recreate(keeping.engine)
     keeping.ingest.directory.forget_table(TableName.parse("t"))
@@ -203,7 +205,7 @@ def test_a_letter_of_an_ended_generation_is_readable_and_cannot_be_replayed(keep
     assert replay_all(keeping) == ReplayedLetters(0, 0, None)
 
 
-def test_a_generation_that_ends_while_a_letter_is_replayed_keeps_it_out(keeping: Gate) -> None:
+def test_a_generation_that_ends_while_a_letter_is_replayed_keeps_it_out(keeping: IngestHarness) -> None:
     [letter_id] = left(keeping, BAD)
     interrupt(keeping, lambda: recreate(keeping.engine))
     with rejected() as rejection:
@@ -211,7 +213,7 @@ def test_a_generation_that_ends_while_a_letter_is_replayed_keeps_it_out(keeping:
     assert (rejection.code, keeping.rows("t")) == (Code.GENERATION_MISMATCH, [])
 
 
-def test_a_letter_for_an_overridden_table_is_read_as_before(keeping: Gate) -> None:
+def test_a_letter_for_an_overridden_table_is_read_as_before(keeping: IngestHarness) -> None:
     message = arcion("elsewhere", None, {"id": "3", "n": "1", "m": "7"})
     keeping.arcion(message, table="t", override=True, keep_rejected=True)
     keeping.put("t", WIDER)
@@ -221,7 +223,7 @@ def test_a_letter_for_an_overridden_table_is_read_as_before(keeping: Gate) -> No
 
 
 @pytest.mark.parametrize("header", [True, False])
-def test_a_csv_record_is_read_with_the_columns_and_signs_of_its_request(keeping: Gate, header: bool) -> None:
+def test_a_csv_record_is_read_with_the_columns_and_signs_of_its_request(keeping: IngestHarness, header: bool) -> None:
     columns = () if header else ("n", "id")
     layout = CsvLayout(CsvMode.SNAPSHOT, columns, header, ";", "'", "\\")
     keeping.csv("n;id\n" * header + "'1\\'';'2'\n3;3\n", "t", layout, keep_rejected=True)
@@ -231,50 +233,52 @@ def test_a_csv_record_is_read_with_the_columns_and_signs_of_its_request(keeping:
     assert keeping.landed("t", "id", "n") == [[0, 3, 3], [0, 2, 1]]
 
 
-def test_the_masks_of_a_replicate_message_count_the_columns_of_its_own_metadata(gate: Gate) -> None:
+def test_the_masks_of_a_replicate_message_count_the_columns_of_its_own_metadata(harness: IngestHarness) -> None:
     """Column `n` is gone from the later metadata, where bit 1 stands for another column."""
-    gate.replicate(metadata("t", {"id": "INT8", "n": "INT4", "m": "INT8"}, version=1))
-    gate.put("t", dead_letters="accept")
+    harness.replicate(metadata("t", {"id": "INT8", "n": "INT4", "m": "INT8"}, version=1))
+    harness.put("t", dead_letters="accept")
     message = data("UPDATE", {"id": 1, "n": "x", "m": 5}, {"id": 1}, schema_id="t-1", columnMask="07")
-    gate.replicate(message, keep_rejected=True)
-    gate.replicate(metadata("t", {"id": "INT8", "m": "INT8"}, version=2))
-    [letter] = waiting(gate.engine)
+    harness.replicate(message, keep_rejected=True)
+    harness.replicate(metadata("t", {"id": "INT8", "m": "INT8"}, version=2))
+    [letter] = waiting(harness.engine)
     message["message"]["data"]["n"] = 4
-    replay(gate, letter.letter_id, json.dumps(message).encode())
-    assert gate.landed("t", "id", "n", "m") == [[1, 1, 4, 5]]
+    replay(harness, letter.letter_id, json.dumps(message).encode())
+    assert harness.landed("t", "id", "n", "m") == [[1, 1, 4, 5]]
 
 
-def test_a_replicate_message_from_before_any_metadata_is_read_without_it(gate: Gate) -> None:
-    gate.put("t", SCHEMA, dead_letters="accept")
-    gate.replicate(data("INSERT", {"id": 1, "n": "x"}, columnMask="03"), table="t", keep_rejected=True)
-    gate.replicate(metadata("t", {"id": "INT8", "n": "INT8", "m": "INT8"}))
-    [letter] = waiting(gate.engine)
-    replay(gate, letter.letter_id, json.dumps(data("INSERT", {"id": 1, "n": 2})).encode())
-    assert gate.landed("t", "id", "n", "m") == [[0, 1, 2, None]]
+def test_a_replicate_message_from_before_any_metadata_is_read_without_it(harness: IngestHarness) -> None:
+    harness.put("t", SCHEMA, dead_letters="accept")
+    harness.replicate(data("INSERT", {"id": 1, "n": "x"}, columnMask="03"), table="t", keep_rejected=True)
+    harness.replicate(metadata("t", {"id": "INT8", "n": "INT8", "m": "INT8"}))
+    [letter] = waiting(harness.engine)
+    replay(harness, letter.letter_id, json.dumps(data("INSERT", {"id": 1, "n": 2})).encode())
+    assert harness.landed("t", "id", "n", "m") == [[0, 1, 2, None]]
 
 
-def test_a_message_whose_metadata_is_forgotten_is_rejected_and_metadata_cannot_be_replayed(gate: Gate) -> None:
-    gate.replicate(metadata("t", {"id": "INT8"}))
-    gate.put("t", dead_letters="accept")
-    gate.replicate(data("INSERT", {"id": "x"}, schema_id="t-1"), keep_rejected=True)
-    [letter] = waiting(gate.engine)
+def test_a_message_whose_metadata_is_forgotten_is_rejected_and_metadata_cannot_be_replayed(
+    harness: IngestHarness,
+) -> None:
+    harness.replicate(metadata("t", {"id": "INT8"}))
+    harness.put("t", dead_letters="accept")
+    harness.replicate(data("INSERT", {"id": "x"}, schema_id="t-1"), keep_rejected=True)
+    [letter] = waiting(harness.engine)
     with rejected() as rejection:
-        replay(gate, letter.letter_id, json.dumps(metadata("t", {"id": "INT8", "n": "INT8"}, version=2)).encode())
-    assert (rejection.code, gate.table("t").schema.names) == (Code.BAD_REQUEST, ("id",))
+        replay(harness, letter.letter_id, json.dumps(metadata("t", {"id": "INT8", "n": "INT8"}, version=2)).encode())
+    assert (rejection.code, harness.table("t").schema.names) == (Code.BAD_REQUEST, ("id",))
     for version in range(2, MAX_EARLIER_VERSIONS + 3):
-        gate.replicate(metadata("t", {"id": "INT8"}, version=version))
+        harness.replicate(metadata("t", {"id": "INT8"}, version=version))
     with rejected() as rejection:
-        replay(gate, letter.letter_id, json.dumps(data("INSERT", {"id": 1})).encode())
-    assert (rejection.code, states(gate)) == (Code.SCHEMA_MISMATCH, [LetterState.WAITING])
+        replay(harness, letter.letter_id, json.dumps(data("INSERT", {"id": 1})).encode())
+    assert (rejection.code, states(harness)) == (Code.SCHEMA_MISMATCH, [LetterState.WAITING])
 
 
-def test_a_table_that_enforces_the_order_by_now_takes_no_older_change(gate: Gate) -> None:
-    gate.put("t", SCHEMA, dead_letters="accept")
-    gate.replicate(data("INSERT", {"id": 1, "n": "x"}, sequence=1), table="t", keep_rejected=True)
-    gate.put("t", source_order="enforce")
-    gate.replicate(data("INSERT", {"id": 2, "n": 2}, sequence=2), table="t")
-    [letter] = waiting(gate.engine)
+def test_a_table_that_enforces_the_order_by_now_takes_no_older_change(harness: IngestHarness) -> None:
+    harness.put("t", SCHEMA, dead_letters="accept")
+    harness.replicate(data("INSERT", {"id": 1, "n": "x"}, sequence=1), table="t", keep_rejected=True)
+    harness.put("t", source_order="enforce")
+    harness.replicate(data("INSERT", {"id": 2, "n": 2}, sequence=2), table="t")
+    [letter] = waiting(harness.engine)
     with rejected() as rejection:
-        replay(gate, letter.letter_id, json.dumps(data("INSERT", {"id": 1, "n": 1}, sequence=1)).encode())
-    assert (rejection.code, gate.landed("t", "id")) == (Code.OUT_OF_ORDER, [[0, 2]])
-    assert states(gate) == [LetterState.WAITING]
+        replay(harness, letter.letter_id, json.dumps(data("INSERT", {"id": 1, "n": 1}, sequence=1)).encode())
+    assert (rejection.code, harness.landed("t", "id")) == (Code.OUT_OF_ORDER, [[0, 2]])
+    assert states(harness) == [LetterState.WAITING]

@@ -5,7 +5,7 @@ import pytest
 from app.errors import Code
 from app.ingest import readers as source_bodies
 from app.ingest.readers import SMALL_BODY
-from tests.support.ingest_harness import Gate
+from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.messages import Message, arcion
 from tests.support.samples.schemas import schema_of
@@ -30,18 +30,20 @@ def short_way_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     [{}, {"table": "t"}, {"table": "t", "override": True}],
     ids=["by the message", "by the request too", "by the request alone"],
 )
-def test_the_first_large_body_of_a_table_is_read_the_short_way(gate: Gate, named: dict[str, object]) -> None:
-    gate.put("t", SCHEMA)
-    accepted = gate.arcion(large("elsewhere" if "override" in named else "t"), **named)
+def test_the_first_large_body_of_a_table_is_read_the_short_way(
+    harness: IngestHarness, named: dict[str, object]
+) -> None:
+    harness.put("t", SCHEMA)
+    accepted = harness.arcion(large("elsewhere" if "override" in named else "t"), **named)
     assert accepted.receipts[0].rows == 1
-    assert gate.landed("t", "id", "note") == [[0, 1, NOTE]]
+    assert harness.landed("t", "id", "note") == [[0, 1, NOTE]]
 
 
-def test_a_large_body_for_no_table_is_rejected_as_a_small_one_is(gate: Gate) -> None:
+def test_a_large_body_for_no_table_is_rejected_as_a_small_one_is(harness: IngestHarness) -> None:
     places = []
     for note in (NOTE, "n"):
         with rejected() as rejection:
-            gate.arcion(large("none", note))
+            harness.arcion(large("none", note))
         places.append((rejection.code, rejection.places))
     assert places[0] == places[1]
     assert places[0][0] is Code.UNKNOWN_TABLE

@@ -24,7 +24,7 @@ from app.ingest.table_cache import NotRemembered, TableDirectory
 from app.staging.batches.batch import TypedBatch
 from tests.formats.arcion.test_columnar import messages, partial_updates
 from tests.fuzz.decoders import TABLE
-from tests.support.ingest_harness import ADMIN, Gate
+from tests.support.ingest_harness import ADMIN, IngestHarness
 from tests.support.samples.messages import arcion
 
 WAIT_SECONDS = 60
@@ -35,14 +35,14 @@ def request(*of_body: Any) -> PlainRequest:
 
 
 @pytest.fixture
-def directory(gate: Gate) -> TableDirectory:
+def directory(harness: IngestHarness) -> TableDirectory:
     """It remembers two tables without row images and one with them."""
-    gate.put("tpch.t", TABLE)
-    gate.put("tpch.u", TABLE)
-    gate.put("tpch.v", TABLE, partial_updates="complete")
+    harness.put("tpch.t", TABLE)
+    harness.put("tpch.u", TABLE)
+    harness.put("tpch.v", TABLE, partial_updates="complete")
     for name in ("tpch.t", "tpch.u", "tpch.v"):
-        gate.ingest.directory.route(SourceName.parse(name))
-    return gate.ingest.directory
+        harness.ingest.directory.route(SourceName.parse(name))
+    return harness.ingest.directory
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -70,8 +70,8 @@ def test_bodies_read_together_are_what_each_is_alone(
             assert type(outcome) is type(alone)
 
 
-def test_bodies_that_come_at_once_are_staged_and_rejected_each_by_itself(gate: Gate) -> None:
-    gate.put("t", TABLE)
+def test_bodies_that_come_at_once_are_staged_and_rejected_each_by_itself(harness: IngestHarness) -> None:
+    harness.put("t", TABLE)
     note = "n" * SMALL_BODY
     rows = [{"id": str(number), "name": "a", "note": note} for number in range(20)]
     rows[7]["id"] = "seven"
@@ -79,7 +79,7 @@ def test_bodies_that_come_at_once_are_staged_and_rejected_each_by_itself(gate: G
     async def post_all() -> list[Any]:
         bodies = [json.dumps([arcion("t", None, row)]).encode() for row in rows]
         return await asyncio.gather(
-            *(gate.ingest.accept(arcion_json(body), ADMIN) for body in bodies), return_exceptions=True
+            *(harness.ingest.accept(arcion_json(body), ADMIN) for body in bodies), return_exceptions=True
         )
 
     answers = asyncio.run(post_all())
@@ -90,7 +90,7 @@ def test_bodies_that_come_at_once_are_staged_and_rejected_each_by_itself(gate: G
     ]
     sequences = [answer.receipts[0].sequence for answer in answers]
     assert sorted(sequences) == list(range(1, 20))
-    landed = {sequence: row["id"] for sequence, row in enumerate(gate.rows("t"), 1)}
+    landed = {sequence: row["id"] for sequence, row in enumerate(harness.rows("t"), 1)}
     expected = [number for number in range(20) if number != 7]
     assert [landed[sequence] for sequence in sequences] == expected
 
@@ -118,11 +118,11 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> _Recorded:
     return recorded
 
 
-def read_sizes(gate: Gate, recorded: _Recorded, sizes: list[int], gone: int | None = None) -> list[object]:
+def read_sizes(harness: IngestHarness, recorded: _Recorded, sizes: list[int], gone: int | None = None) -> list[object]:
     """What becomes of bodies of these sizes that wait while another one is read; the caller of one may be `gone`."""
 
     async def read() -> list[object]:
-        reader, wakeups = PlainReader(gate.ingest.directory), Wakeups(asyncio.get_running_loop())
+        reader, wakeups = PlainReader(harness.ingest.directory), Wakeups(asyncio.get_running_loop())
 
         def submitted(size: int) -> "asyncio.Task[TypedBatch | None]":
             waiter: Waiter[TypedBatch | None] = Waiter(wakeups)
@@ -142,18 +142,18 @@ def read_sizes(gate: Gate, recorded: _Recorded, sizes: list[int], gone: int | No
     return asyncio.run(asyncio.wait_for(read(), WAIT_SECONDS))
 
 
-def test_what_waits_is_read_together_up_to_a_size(gate: Gate, recorded: _Recorded) -> None:
+def test_what_waits_is_read_together_up_to_a_size(harness: IngestHarness, recorded: _Recorded) -> None:
     part = MOST_BYTES // 2
-    read_sizes(gate, recorded, [part, part, part, 2 * MOST_BYTES, 10, 20])
+    read_sizes(harness, recorded, [part, part, part, 2 * MOST_BYTES, 10, 20])
     assert recorded.groups == [[0], [part, part], [part], [2 * MOST_BYTES], [10, 20]]
 
 
-def test_a_body_whose_caller_has_gone_is_not_read(gate: Gate, recorded: _Recorded) -> None:
-    outcomes = read_sizes(gate, recorded, [10, 20, 30], gone=1)
+def test_a_body_whose_caller_has_gone_is_not_read(harness: IngestHarness, recorded: _Recorded) -> None:
+    outcomes = read_sizes(harness, recorded, [10, 20, 30], gone=1)
     assert recorded.groups == [[0], [10, 30]]
     assert [type(outcome) for outcome in outcomes] == [type(None), asyncio.CancelledError, type(None)]
 
 
-def test_a_fault_reaches_all_who_wait_and_the_next_are_read(gate: Gate, recorded: _Recorded) -> None:
-    outcomes = read_sizes(gate, recorded, [1, 2, MOST_BYTES])
+def test_a_fault_reaches_all_who_wait_and_the_next_are_read(harness: IngestHarness, recorded: _Recorded) -> None:
+    outcomes = read_sizes(harness, recorded, [1, 2, MOST_BYTES])
     assert [type(outcome) for outcome in outcomes] == [MemoryError, MemoryError, type(None)]

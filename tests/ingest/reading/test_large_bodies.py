@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.errors import Code, RejectedInput
 from app.ingest.readers import SMALL_BODY
 from app.ingest.request_typing import Typist
-from tests.support.ingest_harness import Gate
+from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres.dead_letters import waiting
 from tests.support.rejections import rejected
 from tests.support.samples.images import stored_images
@@ -40,16 +40,16 @@ def large(*messages: Message) -> Sequence[Message]:
 
 
 @pytest.fixture
-def hurried(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> Gate:
-    """A gate that knows its tables `t`, which completes updates, and `u`, and no longer knows the long way."""
-    gate.put("t", SCHEMA, partial_updates="complete")
-    gate.put("u", SCHEMA)
-    gate.arcion(insert("t", "1", "Ada", "1.5"), insert("u", "1", "Ada", "1.5"))
+def hurried(harness: IngestHarness, monkeypatch: pytest.MonkeyPatch) -> IngestHarness:
+    """A harness that knows its tables `t`, which completes updates, and `u`, and no longer knows the long way."""
+    harness.put("t", SCHEMA, partial_updates="complete")
+    harness.put("u", SCHEMA)
+    harness.arcion(insert("t", "1", "Ada", "1.5"), insert("u", "1", "Ada", "1.5"))
     monkeypatch.setattr(Typist, "type_request", None)
-    return gate
+    return harness
 
 
-def test_updates_that_row_images_complete_take_the_short_way(hurried: Gate) -> None:
+def test_updates_that_row_images_complete_take_the_short_way(hurried: IngestHarness) -> None:
     hurried.arcion(*large(changed("t", "1", total="2"), insert("t", "2", "Bob"), changed("t", "2", total="3")))
     hurried.arcion(*large(arcion("t", {"id": "2", "name": "Bob", "total": "3"}), changed("t", "1", name="Eve")))
     rows = [[*row[:2], row[2], row[3] and str(row[3])] for row in hurried.landed("t", "id", "name", "total")[1:]]
@@ -63,40 +63,46 @@ def test_updates_that_row_images_complete_take_the_short_way(hurried: Gate) -> N
     assert [*stored_images(hurried.engine, hurried.table("t")).values()] == [{"id": "1", "name": "Eve", "total": "2"}]
 
 
-def test_an_update_of_which_the_key_stands_before_and_all_else_after_takes_the_short_way(hurried: Gate) -> None:
+def test_an_update_of_which_the_key_stands_before_and_all_else_after_takes_the_short_way(
+    hurried: IngestHarness,
+) -> None:
     hurried.arcion(*large(changed("u", "1", name="Eve", total="2")))
     assert hurried.landed("u", "id", "name")[1:] == [[1, 1, "Eve"]]
 
 
-def test_an_update_that_no_image_completes_is_rejected_by_message_and_column_and_leaves_nothing(gate: Gate) -> None:
-    gate.put("t", SCHEMA, partial_updates="complete")
-    gate.arcion(insert("t", "1", "Ada"))
+def test_an_update_that_no_image_completes_is_rejected_by_message_and_column_and_leaves_nothing(
+    harness: IngestHarness,
+) -> None:
+    harness.put("t", SCHEMA, partial_updates="complete")
+    harness.arcion(insert("t", "1", "Ada"))
     with rejected() as rejection:
-        gate.arcion(*large(changed("t", "1", name="Eve"), changed("t", "2", name="Bob"), changed("t", "3", total="1")))
+        harness.arcion(
+            *large(changed("t", "1", name="Eve"), changed("t", "2", name="Bob"), changed("t", "3", total="1"))
+        )
     assert rejection.places == [
         (Code.INCOMPLETE_UPDATE, 1, "/after/total", "total"),
         (Code.INCOMPLETE_UPDATE, 2, "/after/name", "name"),
     ]
-    assert gate.landed("t", "id", "name") == [[0, 1, "Ada"]]
-    assert [image["name"] for image in stored_images(gate.engine, gate.table("t")).values()] == ["Ada"]
+    assert harness.landed("t", "id", "name") == [[0, 1, "Ada"]]
+    assert [image["name"] for image in stored_images(harness.engine, harness.table("t")).values()] == ["Ada"]
 
 
-def test_an_update_that_no_image_completes_is_kept_as_a_dead_letter_and_the_others_land(gate: Gate) -> None:
-    gate.put("t", SCHEMA, partial_updates="complete", dead_letters="accept")
-    gate.arcion(insert("t", "1", "Ada"))
-    accepted = gate.arcion(*large(changed("t", "1", name="Eve"), changed("t", "2", name="Bob")), keep_rejected=True)
+def test_an_update_that_no_image_completes_is_kept_as_a_dead_letter_and_the_others_land(harness: IngestHarness) -> None:
+    harness.put("t", SCHEMA, partial_updates="complete", dead_letters="accept")
+    harness.arcion(insert("t", "1", "Ada"))
+    accepted = harness.arcion(*large(changed("t", "1", name="Eve"), changed("t", "2", name="Bob")), keep_rejected=True)
     assert (accepted.dead_letters, [receipt.changes for receipt in accepted.receipts]) == (1, [1])
-    assert [letter.message_index for letter in waiting(gate.engine)] == [1]
-    assert gate.landed("t", "id", "name") == [[0, 1, "Ada"], [1, 1, "Eve"]]
+    assert [letter.message_index for letter in waiting(harness.engine)] == [1]
+    assert harness.landed("t", "id", "name") == [[0, 1, "Ada"], [1, 1, "Eve"]]
 
 
-def test_a_column_that_is_excluded_later_lands_null(gate: Gate) -> None:
-    gate.put("t", SCHEMA)
-    gate.arcion(insert("t", "1", "Ada", "1.5"))
-    gate.put("t", exclude=["total"])
+def test_a_column_that_is_excluded_later_lands_null(harness: IngestHarness) -> None:
+    harness.put("t", SCHEMA)
+    harness.arcion(insert("t", "1", "Ada", "1.5"))
+    harness.put("t", exclude=["total"])
     for number in ("2", "3"):
-        gate.arcion(*large(insert("t", number, "Bob", "1.5")))
-    assert gate.landed("t", "id", "total")[1:] == [[0, 2, None], [0, 3, None]]
+        harness.arcion(*large(insert("t", number, "Bob", "1.5")))
+    assert harness.landed("t", "id", "total")[1:] == [[0, 2, None], [0, 3, None]]
 
 
 @st.composite
@@ -116,11 +122,11 @@ NAMES: Final = st.sampled_from(["Ada", "", "Bob", "Zoë"])
 TOTALS: Final = st.sampled_from(["1", "2.50", "null"])
 
 
-def outcome(gate: Gate, table: str, sent: Sequence[Message]) -> Any:
+def outcome(harness: IngestHarness, table: str, sent: Sequence[Message]) -> Any:
     """What a request is answered."""
     to_table = [message | {"tableName": {"name": table}} for message in sent]
     try:
-        return [(receipt.sequence, receipt.changes) for receipt in gate.arcion(*to_table).receipts]
+        return [(receipt.sequence, receipt.changes) for receipt in harness.arcion(*to_table).receipts]
     except RejectedInput as rejection:
         return [replace(problem, table=None) for problem in rejection.problems]
 
@@ -128,13 +134,13 @@ def outcome(gate: Gate, table: str, sent: Sequence[Message]) -> Any:
 @given(requests=st.lists(st.lists(messages(), min_size=1, max_size=5), min_size=1, max_size=5))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_large_bodies_make_the_rows_the_images_and_the_rejections_of_small_ones(
-    gate: Gate, requests: list[list[Message]]
+    harness: IngestHarness, requests: list[list[Message]]
 ) -> None:
     one, other = next(_NAMES), next(_NAMES)
     for name in (one, other):
-        gate.put(name, SCHEMA, partial_updates="complete")
-        gate.arcion(*(insert(name, key, "Old", "7") for key in ("1", "2")))
+        harness.put(name, SCHEMA, partial_updates="complete")
+        harness.arcion(*(insert(name, key, "Old", "7") for key in ("1", "2")))
     for sent in requests:
-        assert outcome(gate, one, sent) == outcome(gate, other, large(*sent))
-    assert gate.rows(one) == gate.rows(other)
-    assert stored_images(gate.engine, gate.table(one)) == stored_images(gate.engine, gate.table(other))
+        assert outcome(harness, one, sent) == outcome(harness, other, large(*sent))
+    assert harness.rows(one) == harness.rows(other)
+    assert stored_images(harness.engine, harness.table(one)) == stored_images(harness.engine, harness.table(other))

@@ -4,7 +4,7 @@ import pytest
 
 from app.errors import Code
 from app.formats.arcion.csv import CsvLayout, CsvMode
-from tests.support.ingest_harness import Gate
+from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.messages import arcion, data, metadata
 from tests.support.samples.schemas import schema_of
@@ -12,81 +12,88 @@ from tests.support.samples.schemas import schema_of
 SCHEMA = schema_of({"id": "int64", "name": "string", "secret": "string"}, ["id"], ["id"])
 
 
-def test_an_excluded_column_of_a_put_does_not_become_one_of_the_table(gate: Gate) -> None:
-    assert gate.put("t", SCHEMA, exclude=["secret"]).table.schema.names == ("id", "name")
-    gate.arcion(arcion("t", None, {"id": "1", "name": "Ada", "secret": "x"}))
-    gate.arcion(arcion("t", {"id": "1", "secret": "x"}, {"id": "1", "name": "Bob", "secret": "y"}))
-    assert gate.landed("t", "id", "name") == [[0, 1, "Ada"], [1, 1, "Bob"]]
+def test_an_excluded_column_of_a_put_does_not_become_one_of_the_table(harness: IngestHarness) -> None:
+    assert harness.put("t", SCHEMA, exclude=["secret"]).table.schema.names == ("id", "name")
+    harness.arcion(arcion("t", None, {"id": "1", "name": "Ada", "secret": "x"}))
+    harness.arcion(arcion("t", {"id": "1", "secret": "x"}, {"id": "1", "name": "Bob", "secret": "y"}))
+    assert harness.landed("t", "id", "name") == [[0, 1, "Ada"], [1, 1, "Bob"]]
 
 
-def test_an_excluded_column_of_a_csv_file_is_left_out(gate: Gate) -> None:
-    gate.put("t", SCHEMA, exclude=["secret"])
-    gate.csv("1,Ada,x\n", "t", CsvLayout(CsvMode.SNAPSHOT, ("id", "name", "secret")))
-    assert gate.rows("t") == [{"id": 1, "name": "Ada", "__rowMarker__": 0}]
+def test_an_excluded_column_of_a_csv_file_is_left_out(harness: IngestHarness) -> None:
+    harness.put("t", SCHEMA, exclude=["secret"])
+    harness.csv("1,Ada,x\n", "t", CsvLayout(CsvMode.SNAPSHOT, ("id", "name", "secret")))
+    assert harness.rows("t") == [{"id": 1, "name": "Ada", "__rowMarker__": 0}]
 
 
-def test_excluded_columns_of_metadata_are_neither_columns_nor_needed_in_data(gate: Gate) -> None:
-    gate.put("S.T", schema_of({"id": "int64"}, ["id"]), exclude=["doc", "odd", "small"])
+def test_excluded_columns_of_metadata_are_neither_columns_nor_needed_in_data(harness: IngestHarness) -> None:
+    harness.put("S.T", schema_of({"id": "int64"}, ["id"]), exclude=["doc", "odd", "small"])
     odd = {"type": "NUMERIC", "precision": 0}
-    gate.replicate(metadata("S.T", {"id": "INT8", "doc": "NCLOB", "odd": odd, "small": "UINT1", "name": "STRING"}))
-    assert gate.table("S.T").schema.names == ("id", "name")
+    harness.replicate(metadata("S.T", {"id": "INT8", "doc": "NCLOB", "odd": odd, "small": "UINT1", "name": "STRING"}))
+    assert harness.table("S.T").schema.names == ("id", "name")
     whole = {"id": 1, "doc": "x", "odd": "1e99", "small": 700, "name": "Ada"}
-    gate.replicate(
+    harness.replicate(
         data("INSERT", whole, schema_id="S.T-1", columnMask="1F"),
         data("INSERT", {"id": 2, "name": "Bob"}, schema_id="S.T-1", columnMask="11"),
         data("UPDATE", {"id": 2, "name": "Eve"}, {"id": 2}, schema_id="S.T-1", columnMask="1F"),
     )
-    assert gate.landed("S.T", "id", "name") == [[0, 1, "Ada"], [0, 2, "Bob"], [1, 2, "Eve"]]
+    assert harness.landed("S.T", "id", "name") == [[0, 1, "Ada"], [0, 2, "Bob"], [1, 2, "Eve"]]
 
 
-def test_a_column_that_is_not_excluded_is_still_needed_beside_one_that_is(gate: Gate) -> None:
-    gate.put("S.T", schema_of({"id": "int64"}, ["id"]), exclude=["doc"])
-    gate.replicate(metadata("S.T", {"id": "INT8", "doc": "NCLOB", "name": "STRING"}))
+def test_a_column_that_is_not_excluded_is_still_needed_beside_one_that_is(harness: IngestHarness) -> None:
+    harness.put("S.T", schema_of({"id": "int64"}, ["id"]), exclude=["doc"])
+    harness.replicate(metadata("S.T", {"id": "INT8", "doc": "NCLOB", "name": "STRING"}))
     with rejected() as rejection:
-        gate.replicate(data("INSERT", {"id": 2}, schema_id="S.T-1", columnMask="1"))
+        harness.replicate(data("INSERT", {"id": 2}, schema_id="S.T-1", columnMask="1"))
     assert [place[::3] for place in rejection.places] == [(Code.INCOMPLETE_INSERT, "name")]
 
 
-def test_a_column_that_is_excluded_later_lands_null_until_it_is_no_longer(gate: Gate, other_gate: Gate) -> None:
-    gate.put("t", SCHEMA)
+def test_a_column_that_is_excluded_later_lands_null_until_it_is_no_longer(
+    harness: IngestHarness, other_harness: IngestHarness
+) -> None:
+    harness.put("t", SCHEMA)
     whole = {"id": "1", "name": "Ada", "secret": "x"}
-    gate.arcion(arcion("t", None, whole))
-    assert gate.put("t", exclude=["secret"]).table.schema == SCHEMA
-    gate.arcion(arcion("t", whole, whole))
-    other_gate.arcion(arcion("t", {"id": "1"}, {"id": "1", "name": "Bob"}))
-    gate.put("t", exclude=[])
-    gate.arcion(arcion("t", whole, whole))
-    assert gate.landed("t", "name", "secret") == [[0, "Ada", "x"], [1, "Ada", None], [1, "Bob", None], [1, "Ada", "x"]]
+    harness.arcion(arcion("t", None, whole))
+    assert harness.put("t", exclude=["secret"]).table.schema == SCHEMA
+    harness.arcion(arcion("t", whole, whole))
+    other_harness.arcion(arcion("t", {"id": "1"}, {"id": "1", "name": "Bob"}))
+    harness.put("t", exclude=[])
+    harness.arcion(arcion("t", whole, whole))
+    assert harness.landed("t", "name", "secret") == [
+        [0, "Ada", "x"],
+        [1, "Ada", None],
+        [1, "Bob", None],
+        [1, "Ada", "x"],
+    ]
     with rejected() as rejection:
-        other_gate.arcion(arcion("t", {"id": "1"}, {"id": "1", "name": "Bob"}))
+        other_harness.arcion(arcion("t", {"id": "1"}, {"id": "1", "name": "Bob"}))
     assert rejection.places == [(Code.INCOMPLETE_UPDATE, 0, "/after/secret", "secret")]
 
 
 @pytest.mark.parametrize("with_columns", [True, False])
-def test_neither_a_key_nor_a_required_column_can_be_excluded(gate: Gate, with_columns: bool) -> None:
+def test_neither_a_key_nor_a_required_column_can_be_excluded(harness: IngestHarness, with_columns: bool) -> None:
     schema = schema_of({"id": "int64", "name": "string", "must": "string"}, ["id"], ["id", "must"])
     again = schema if with_columns else None
-    before = gate.put("t", schema).table
+    before = harness.put("t", schema).table
     with rejected() as rejection:
-        gate.put("t", again, exclude=["name", "id"])
+        harness.put("t", again, exclude=["name", "id"])
     assert rejection.places == [(Code.BAD_OPTION, None, "/options/exclude", None)]
     with rejected() as rejection:
-        gate.put("t", again, exclude=["must"])
+        harness.put("t", again, exclude=["must"])
     assert rejection.code in {Code.BAD_OPTION, Code.INCOMPATIBLE_SCHEMA}
-    assert gate.table("t") == before
+    assert harness.table("t") == before
 
 
-def test_a_new_table_cannot_exclude_its_key_but_a_required_column(gate: Gate) -> None:
+def test_a_new_table_cannot_exclude_its_key_but_a_required_column(harness: IngestHarness) -> None:
     schema = schema_of({"id": "int64", "must": "string"}, ["id"], ["id", "must"])
     with rejected() as rejection:
-        gate.put("t", schema, exclude=["id"])
+        harness.put("t", schema, exclude=["id"])
     assert rejection.places == [(Code.BAD_OPTION, None, "/options/exclude", None)]
-    assert gate.put("t", schema, exclude=["must"]).table.schema.names == ("id",)
+    assert harness.put("t", schema, exclude=["must"]).table.schema.names == ("id",)
 
 
-def test_metadata_cannot_make_an_excluded_column_a_key(gate: Gate) -> None:
-    gate.put("S.T", schema_of({"id": "int64"}), exclude=["id2"])
+def test_metadata_cannot_make_an_excluded_column_a_key(harness: IngestHarness) -> None:
+    harness.put("S.T", schema_of({"id": "int64"}), exclude=["id2"])
     with rejected() as rejection:
-        gate.replicate(metadata("S.T", {"id": "INT8", "id2": "INT8"}, ("id", "id2")))
+        harness.replicate(metadata("S.T", {"id": "INT8", "id2": "INT8"}, ("id", "id2")))
     assert rejection.places == [(Code.BAD_OPTION, 0, "/message/tableStructure", None)]
-    assert gate.table("S.T").schema.key_columns == ()
+    assert harness.table("S.T").schema.key_columns == ()

@@ -10,7 +10,7 @@ import pytest
 from app.errors import Code, TemporarilyUnavailable
 from app.staging.batches.batch import Receipt
 from app.staging.writer.group_commit import GroupCommit
-from tests.support.ingest_harness import Gate
+from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres import sql
 from tests.support.rejections import rejected
 from tests.support.samples.messages import arcion, data
@@ -36,9 +36,9 @@ class Interrupted:
         return self.inner.submit(*request, **counts)
 
 
-def interrupt(gate: Gate, *actions: Callable[[], object]) -> Interrupted:
-    interrupted = Interrupted(gate.ingest.group_commit, list(actions))
-    gate.ingest.group_commit = interrupted  # type: ignore[assignment]
+def interrupt(harness: IngestHarness, *actions: Callable[[], object]) -> Interrupted:
+    interrupted = Interrupted(harness.ingest.group_commit, list(actions))
+    harness.ingest.group_commit = interrupted  # type: ignore[assignment]
     return interrupted
 
 
@@ -51,71 +51,79 @@ def interrupt(gate: Gate, *actions: Callable[[], object]) -> Interrupted:
     ],
 )
 def test_an_option_that_changes_meanwhile_counts_for_the_request(
-    gate: Gate, other_gate: Gate, option: dict[str, object], landed: list[object]
+    harness: IngestHarness, other_harness: IngestHarness, option: dict[str, object], landed: list[object]
 ) -> None:
-    gate.put("t", SCHEMA)
-    writer = interrupt(gate, lambda: other_gate.put("t", **option))
-    gate.arcion(arcion("t", None, ADA))
-    assert (writer.submitted, gate.landed("t", "id", "name")) == (2, [landed])
+    harness.put("t", SCHEMA)
+    writer = interrupt(harness, lambda: other_harness.put("t", **option))
+    harness.arcion(arcion("t", None, ADA))
+    assert (writer.submitted, harness.landed("t", "id", "name")) == (2, [landed])
 
 
-def test_options_that_only_look_again_do_not_type_again(gate: Gate, other_gate: Gate) -> None:
-    gate.put("t", SCHEMA, reload="upsert")
-    writer = interrupt(gate, lambda: other_gate.put("t", SCHEMA, reload="upsert"))
-    gate.arcion(arcion("t", None, ADA))
+def test_options_that_only_look_again_do_not_type_again(harness: IngestHarness, other_harness: IngestHarness) -> None:
+    harness.put("t", SCHEMA, reload="upsert")
+    writer = interrupt(harness, lambda: other_harness.put("t", SCHEMA, reload="upsert"))
+    harness.arcion(arcion("t", None, ADA))
     assert writer.submitted == 1
 
 
-def test_a_request_that_no_longer_fits_is_rejected(gate: Gate, other_gate: Gate) -> None:
+def test_a_request_that_no_longer_fits_is_rejected(harness: IngestHarness, other_harness: IngestHarness) -> None:
     wide = schema_of({"id": "int64", "name": "string", "fax": "string"}, ["id"], ["id"])
-    gate.put("t", wide, exclude=["fax"])
-    interrupt(gate, lambda: other_gate.put("t", wide, exclude=[]))
+    harness.put("t", wide, exclude=["fax"])
+    interrupt(harness, lambda: other_harness.put("t", wide, exclude=[]))
     with rejected() as rejection:
-        gate.arcion(arcion("t", ADA, ADA | {"odd": "x"}))
+        harness.arcion(arcion("t", ADA, ADA | {"odd": "x"}))
     assert rejection.code is Code.UNKNOWN_COLUMN
 
 
-def test_new_columns_that_are_no_longer_wanted_are_not_added(gate: Gate, other_gate: Gate) -> None:
-    gate.put("t", SCHEMA, new_columns="add_as_string")
-    gate.arcion(arcion("t", None, ADA))
-    other_gate.put("t", new_columns="reject")
+def test_new_columns_that_are_no_longer_wanted_are_not_added(
+    harness: IngestHarness, other_harness: IngestHarness
+) -> None:
+    harness.put("t", SCHEMA, new_columns="add_as_string")
+    harness.arcion(arcion("t", None, ADA))
+    other_harness.put("t", new_columns="reject")
     with rejected() as rejection:
-        gate.arcion(arcion("t", None, ADA | {"note": "x"}))
+        harness.arcion(arcion("t", None, ADA | {"note": "x"}))
     assert rejection.places == [(Code.UNKNOWN_COLUMN, 0, "/after/note", "note")]
-    assert gate.table("t").schema == SCHEMA
+    assert harness.table("t").schema == SCHEMA
 
 
-def test_a_column_that_another_process_has_typed_meanwhile_is_taken_as_typed(gate: Gate, other_gate: Gate) -> None:
-    gate.put("t", SCHEMA, new_columns="add_as_string")
-    gate.arcion(arcion("t", None, ADA))
-    other_gate.put("t", schema_of({"id": "int64", "name": "string", "n": "int64"}, ["id"], ["id"]))
-    gate.arcion(arcion("t", None, ADA | {"n": "7"}))
-    assert gate.landed("t", "n")[-1] == [0, 7]
+def test_a_column_that_another_process_has_typed_meanwhile_is_taken_as_typed(
+    harness: IngestHarness, other_harness: IngestHarness
+) -> None:
+    harness.put("t", SCHEMA, new_columns="add_as_string")
+    harness.arcion(arcion("t", None, ADA))
+    other_harness.put("t", schema_of({"id": "int64", "name": "string", "n": "int64"}, ["id"], ["id"]))
+    harness.arcion(arcion("t", None, ADA | {"n": "7"}))
+    assert harness.landed("t", "n")[-1] == [0, 7]
 
 
-def test_a_bare_table_that_gets_its_marker_meanwhile_takes_the_insert_with_it(gate: Gate, other_gate: Gate) -> None:
-    gate.put("t", SCHEMA, initial_load="without_marker")
+def test_a_bare_table_that_gets_its_marker_meanwhile_takes_the_insert_with_it(
+    harness: IngestHarness, other_harness: IngestHarness
+) -> None:
+    harness.put("t", SCHEMA, initial_load="without_marker")
     change = data("DELETE", {"id": 5})
-    writer = interrupt(gate, lambda: other_gate.replicate(change, table="t"))
-    gate.arcion(arcion("t", None, ADA))
-    assert (writer.submitted, gate.landed("t", "id")) == (2, [[2, 5], [0, 1]])
-    versions = sql.rows(gate.engine, "SELECT schema_version FROM mirrorgate.staged_blocks ORDER BY first_sequence")
+    writer = interrupt(harness, lambda: other_harness.replicate(change, table="t"))
+    harness.arcion(arcion("t", None, ADA))
+    assert (writer.submitted, harness.landed("t", "id")) == (2, [[2, 5], [0, 1]])
+    versions = sql.rows(harness.engine, "SELECT schema_version FROM mirrorgate.staged_blocks ORDER BY first_sequence")
     assert versions == [(2,), (2,)]
 
 
-def test_a_source_that_is_led_elsewhere_meanwhile_lands_there(gate: Gate, other_gate: Gate) -> None:
-    gate.put("s.t", SCHEMA)
-    gate.put("other", SCHEMA)
-    interrupt(gate, lambda: other_gate.put("other", sources=["c.s.t"]))
-    [receipt] = gate.arcion(arcion("s.t", None, ADA, catalog="c")).receipts
+def test_a_source_that_is_led_elsewhere_meanwhile_lands_there(
+    harness: IngestHarness, other_harness: IngestHarness
+) -> None:
+    harness.put("s.t", SCHEMA)
+    harness.put("other", SCHEMA)
+    interrupt(harness, lambda: other_harness.put("other", sources=["c.s.t"]))
+    [receipt] = harness.arcion(arcion("s.t", None, ADA, catalog="c")).receipts
     assert receipt.table == "other"
 
 
-def test_a_table_that_never_rests_asks_to_come_again(gate: Gate, other_gate: Gate) -> None:
-    gate.put("t", SCHEMA)
+def test_a_table_that_never_rests_asks_to_come_again(harness: IngestHarness, other_harness: IngestHarness) -> None:
+    harness.put("t", SCHEMA)
     turns = [{"reload": "upsert"}, {"reload": "reject"}] * 3
-    interrupt(gate, *(lambda turn=turn: other_gate.put("t", **turn) for turn in turns))
+    interrupt(harness, *(lambda turn=turn: other_harness.put("t", **turn) for turn in turns))
     with pytest.raises(TemporarilyUnavailable) as raised:
-        gate.arcion(arcion("t", None, ADA))
+        harness.arcion(arcion("t", None, ADA))
     assert raised.value.code is Code.TABLE_BUSY
-    assert gate.rows("t") == []
+    assert harness.rows("t") == []

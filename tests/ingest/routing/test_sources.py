@@ -4,7 +4,7 @@ import pytest
 
 from app.domain.access.rights import Principal, Right
 from app.errors import Code
-from tests.support.ingest_harness import Gate
+from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.messages import Message, arcion, data, metadata
 from tests.support.samples.schemas import schema_of
@@ -27,59 +27,63 @@ def row(table: str, number: int, catalog: str | None = None) -> Message:
         ("Main.old.orders", row("old.orders", 1, "Main")),
     ],
 )
-def test_a_source_leads_to_its_table_by_name_schema_and_catalog(gate: Gate, source: str, message: Message) -> None:
-    gate.put("new.orders", ID, sources=[source])
-    [receipt] = gate.arcion(message).receipts
+def test_a_source_leads_to_its_table_by_name_schema_and_catalog(
+    harness: IngestHarness, source: str, message: Message
+) -> None:
+    harness.put("new.orders", ID, sources=[source])
+    [receipt] = harness.arcion(message).receipts
     assert receipt.table == "new.orders"
-    assert gate.arcion(message, table="new.orders").receipts[0].sequence == 2
+    assert harness.arcion(message, table="new.orders").receipts[0].sequence == 2
 
 
-def test_a_source_with_a_catalog_is_that_catalogs_table_only(gate: Gate) -> None:
-    gate.put("s.t", ID)
-    gate.put("other", ID, sources=["c2.s.t"])
-    receipts = gate.arcion(row("s.t", 1, "c1"), row("s.t", 2, "c2"), row("s.t", 3)).receipts
+def test_a_source_with_a_catalog_is_that_catalogs_table_only(harness: IngestHarness) -> None:
+    harness.put("s.t", ID)
+    harness.put("other", ID, sources=["c2.s.t"])
+    receipts = harness.arcion(row("s.t", 1, "c1"), row("s.t", 2, "c2"), row("s.t", 3)).receipts
     assert [(receipt.table, receipt.changes) for receipt in receipts] == [("s.t", 2), ("other", 1)]
 
 
-def test_messages_of_several_sources_land_in_the_order_of_the_request(gate: Gate) -> None:
-    gate.put("t", ID, sources=["a.t", "b.t"])
-    gate.arcion(row("a.t", 1), row("b.t", 2), row("t", 3), row("a.t", 4))
-    assert gate.landed("t", "id") == [[0, 1], [0, 2], [0, 3], [0, 4]]
+def test_messages_of_several_sources_land_in_the_order_of_the_request(harness: IngestHarness) -> None:
+    harness.put("t", ID, sources=["a.t", "b.t"])
+    harness.arcion(row("a.t", 1), row("b.t", 2), row("t", 3), row("a.t", 4))
+    assert harness.landed("t", "id") == [[0, 1], [0, 2], [0, 3], [0, 4]]
 
 
-def test_a_second_catalog_is_rejected_within_a_request_and_across_requests(gate: Gate, other_gate: Gate) -> None:
-    gate.put("s.t", ID)
+def test_a_second_catalog_is_rejected_within_a_request_and_across_requests(
+    harness: IngestHarness, other_harness: IngestHarness
+) -> None:
+    harness.put("s.t", ID)
     with rejected() as rejection:
-        gate.arcion(row("s.t", 1, "c1"), row("s.t", 2, "c2"), row("s.t", 3, "c2"))
+        harness.arcion(row("s.t", 1, "c1"), row("s.t", 2, "c2"), row("s.t", 3, "c2"))
     assert [place[:2] for place in rejection.places] == [(Code.TABLE_MISMATCH, 1), (Code.TABLE_MISMATCH, 2)]
-    assert gate.table("s.t").arcion_catalog is None
-    gate.arcion(row("s.t", 1), row("s.t", 2, "c2"))
-    for process in (gate, other_gate):
+    assert harness.table("s.t").arcion_catalog is None
+    harness.arcion(row("s.t", 1), row("s.t", 2, "c2"))
+    for process in (harness, other_harness):
         with rejected() as rejection:
             process.arcion(row("s.t", 3, "c1"))
         assert rejection.places == [(Code.TABLE_MISMATCH, 0, "/tableName", None)]
-    assert len(gate.rows("s.t")) == 2
+    assert len(harness.rows("s.t")) == 2
 
 
-def test_a_second_catalog_that_is_named_may_feed_the_table(gate: Gate) -> None:
-    gate.put("s.t", ID, sources=["c2.s.t"])
-    gate.arcion(row("s.t", 1, "c1"), row("s.t", 2, "c2"))
+def test_a_second_catalog_that_is_named_may_feed_the_table(harness: IngestHarness) -> None:
+    harness.put("s.t", ID, sources=["c2.s.t"])
+    harness.arcion(row("s.t", 1, "c1"), row("s.t", 2, "c2"))
     with rejected() as rejection:
-        gate.arcion(row("s.t", 3, "c3"))
+        harness.arcion(row("s.t", 3, "c3"))
     assert rejection.code is Code.TABLE_MISMATCH
 
 
-def test_a_request_may_override_the_address_by_a_source_name(gate: Gate) -> None:
-    gate.put("t", ID, sources=["old"])
-    assert gate.arcion(row("elsewhere", 1, "c"), table="old", override=True).receipts[0].table == "t"
+def test_a_request_may_override_the_address_by_a_source_name(harness: IngestHarness) -> None:
+    harness.put("t", ID, sources=["old"])
+    assert harness.arcion(row("elsewhere", 1, "c"), table="old", override=True).receipts[0].table == "t"
 
 
-def test_a_table_that_is_asked_for_by_another_name_takes_what_feeds_it_and_nothing_else(gate: Gate) -> None:
-    gate.put("t", ID, sources=["old"])
-    gate.put("u", ID)
-    assert gate.arcion(row("t", 1), row("old", 2), table="old").receipts[0].changes == 2
+def test_a_table_that_is_asked_for_by_another_name_takes_what_feeds_it_and_nothing_else(harness: IngestHarness) -> None:
+    harness.put("t", ID, sources=["old"])
+    harness.put("u", ID)
+    assert harness.arcion(row("t", 1), row("old", 2), table="old").receipts[0].changes == 2
     with rejected() as rejection:
-        gate.arcion(row("t", 1), row("u", 2), row("nowhere", 3), table="old")
+        harness.arcion(row("t", 1), row("u", 2), row("nowhere", 3), table="old")
     assert [place[:2] for place in rejection.places] == [(Code.TABLE_MISMATCH, 1), (Code.TABLE_MISMATCH, 2)]
 
 
@@ -88,88 +92,94 @@ def test_a_table_that_is_asked_for_by_another_name_takes_what_feeds_it_and_nothi
     [(["u"], 0), (["a", "a"], 1), (["taken"], 0), (["c.x.taken"], 0), ([".a.b"], 0), (["a.b.c.d"], 0)],
     ids=["a table", "named twice", "of another", "of another's catalog", "empty", "too many parts"],
 )
-def test_a_source_that_is_a_table_or_feeds_another_is_rejected(gate: Gate, sources: list[str], place: int) -> None:
-    gate.put("u", ID, sources=["taken", "c.x.taken"])
-    before = gate.put("t", ID).table
+def test_a_source_that_is_a_table_or_feeds_another_is_rejected(
+    harness: IngestHarness, sources: list[str], place: int
+) -> None:
+    harness.put("u", ID, sources=["taken", "c.x.taken"])
+    before = harness.put("t", ID).table
     for table, schema in (("t", None), ("v", ID)):
         with rejected() as rejection:
-            gate.put(table, schema, sources=sources)
+            harness.put(table, schema, sources=sources)
         assert rejection.places == [(Code.BAD_OPTION, None, f"/options/sources/{place}", None)]
-    assert gate.table("t") == before
+    assert harness.table("t") == before
 
 
-def test_a_source_cannot_become_a_table_of_its_own(gate: Gate) -> None:
-    gate.put("t", ID, sources=["old"])
+def test_a_source_cannot_become_a_table_of_its_own(harness: IngestHarness) -> None:
+    harness.put("t", ID, sources=["old"])
     with rejected() as rejection:
-        gate.put("OLD", ID)
+        harness.put("OLD", ID)
     assert rejection.code is Code.BAD_NAME
     assert "table t" not in rejection.text
 
 
-def test_every_process_follows_sources_that_are_given_and_taken_away(gate: Gate, other_gate: Gate) -> None:
-    gate.put("s.t", ID)
+def test_every_process_follows_sources_that_are_given_and_taken_away(
+    harness: IngestHarness, other_harness: IngestHarness
+) -> None:
+    harness.put("s.t", ID)
     message = row("s.t", 1, "c2")
-    assert gate.arcion(message).receipts[0].table == other_gate.arcion(message).receipts[0].table == "s.t"
-    gate.put("other", ID, sources=["c2.s.t", "old"])
-    for process in (gate, other_gate):
+    assert harness.arcion(message).receipts[0].table == other_harness.arcion(message).receipts[0].table == "s.t"
+    harness.put("other", ID, sources=["c2.s.t", "old"])
+    for process in (harness, other_harness):
         assert process.arcion(message).receipts[0].table == "other"
         assert process.arcion(row("old", 2)).receipts[0].table == "other"
-    gate.put("other", sources=[])
-    for process in (gate, other_gate):
+    harness.put("other", sources=[])
+    for process in (harness, other_harness):
         assert process.arcion(message).receipts[0].table == "s.t"
         with rejected() as rejection:
             process.arcion(row("old", 2))
         assert rejection.places == [(Code.UNKNOWN_TABLE, 0, None, None)]
 
 
-def test_replicate_metadata_and_data_take_a_source_name_and_forget_it(gate: Gate, other_gate: Gate) -> None:
-    gate.put("t", ID, sources=["OLD.T"])
-    for process in (gate, other_gate):
+def test_replicate_metadata_and_data_take_a_source_name_and_forget_it(
+    harness: IngestHarness, other_harness: IngestHarness
+) -> None:
+    harness.put("t", ID, sources=["OLD.T"])
+    for process in (harness, other_harness):
         process.replicate(metadata("OLD.T", {"id": "INT8", "name": "STRING"}))
         rows = [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
         by_id, by_name = data("INSERT", rows[0], schema_id="OLD.T-1"), data("INSERT", rows[1], table="OLD.T")
         assert [receipt.table for receipt in process.replicate(by_id, by_name).receipts] == ["t"]
         assert process.replicate(by_id, table="OLD.T").receipts[0].table == "t"
-    assert gate.table("t").schema.names == ("id", "name")
-    gate.put("t", sources=[])
-    for process in (gate, other_gate):
+    assert harness.table("t").schema.names == ("id", "name")
+    harness.put("t", sources=[])
+    for process in (harness, other_harness):
         with rejected() as rejection:
             process.replicate(data("INSERT", {"id": 3, "name": "c"}, table="OLD.T"))
         assert rejection.code is Code.UNKNOWN_TABLE
 
 
-def test_replicate_data_stays_in_order_however_each_message_tells_its_table(gate: Gate) -> None:
-    gate.replicate(metadata("s.T", {"id": "INT8"}))
+def test_replicate_data_stays_in_order_however_each_message_tells_its_table(harness: IngestHarness) -> None:
+    harness.replicate(metadata("s.T", {"id": "INT8"}))
     by_id, by_name = {"schema_id": "s.T-1"}, {"table": "s.T"}
     told_by = [by_id, by_name, {"table": "s.T"}, by_id, by_id | by_name]
     messages = [data("INSERT", {"id": number}, **told) for number, told in enumerate(told_by)]
-    [receipt] = gate.replicate(*messages).receipts
+    [receipt] = harness.replicate(*messages).receipts
     assert receipt.changes == 5
-    assert gate.landed("s.T", "id") == [[0, number] for number in range(5)]
+    assert harness.landed("s.T", "id") == [[0, number] for number in range(5)]
 
 
-def test_a_replicate_request_for_one_table_rejects_metadata_and_data_of_another(gate: Gate) -> None:
-    gate.put("t", ID, sources=["OLD.T"])
-    gate.put("u", ID)
+def test_a_replicate_request_for_one_table_rejects_metadata_and_data_of_another(harness: IngestHarness) -> None:
+    harness.put("t", ID, sources=["OLD.T"])
+    harness.put("u", ID)
     with rejected() as rejection:
-        gate.replicate({"message": None}, metadata("u", {"id": "INT8"}), table="OLD.T")
+        harness.replicate({"message": None}, metadata("u", {"id": "INT8"}), table="OLD.T")
     assert rejection.places == [(Code.TABLE_MISMATCH, 1, "/message/lineage", None)]
     with rejected() as rejection:
-        gate.replicate(data("INSERT", {"id": 1}, table="u"), table="OLD.T")
+        harness.replicate(data("INSERT", {"id": 1}, table="u"), table="OLD.T")
     assert rejection.places == [(Code.TABLE_MISMATCH, 0, "", None)]
 
 
-def test_a_source_name_opens_no_table_outside_the_callers_patterns_nor_tells_its_name(gate: Gate) -> None:
-    gate.put("hidden", ID, sources=["mine.t"])
-    gate.put("mine.other", ID)
+def test_a_source_name_opens_no_table_outside_the_callers_patterns_nor_tells_its_name(harness: IngestHarness) -> None:
+    harness.put("hidden", ID, sources=["mine.t"])
+    harness.put("mine.other", ID)
     key = Principal("k", frozenset({Right.INGEST, Right.REGISTER}), ("mine.*",))
     message = data("INSERT", {"id": 1}, table="mine.t")
     calls = [
-        lambda: gate.arcion(row("mine.t", 1), key=key),
-        lambda: gate.arcion(row("mine.other", 1), key=key, table="mine.t"),
-        lambda: gate.replicate(message, key=key),
-        lambda: gate.replicate(metadata("mine.t", {"id": "INT8"}), key=key),
-        lambda: gate.replicate(metadata("mine.other", {"id": "INT8"}), key=key, table="mine.t"),
+        lambda: harness.arcion(row("mine.t", 1), key=key),
+        lambda: harness.arcion(row("mine.other", 1), key=key, table="mine.t"),
+        lambda: harness.replicate(message, key=key),
+        lambda: harness.replicate(metadata("mine.t", {"id": "INT8"}), key=key),
+        lambda: harness.replicate(metadata("mine.other", {"id": "INT8"}), key=key, table="mine.t"),
     ]
     codes = []
     for call in calls:
@@ -179,4 +189,4 @@ def test_a_source_name_opens_no_table_outside_the_callers_patterns_nor_tells_its
         codes.append(rejection.code)
     unknown, mismatch = Code.UNKNOWN_TABLE, Code.TABLE_MISMATCH
     assert codes == [unknown, mismatch, unknown, unknown, mismatch]
-    assert gate.rows("hidden") == []
+    assert harness.rows("hidden") == []

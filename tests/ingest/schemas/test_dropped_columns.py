@@ -1,7 +1,7 @@
 """Option `dropped_columns=keep`: a nullable column that leaves the source stays and lands NULL."""
 
 from app.errors import Code
-from tests.support.ingest_harness import Gate
+from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.messages import arcion, data, metadata
 from tests.support.samples.schemas import schema_of
@@ -11,61 +11,61 @@ NARROW = schema_of({"id": "int64", "name": "string"}, ["id"], ["id"])
 ADA = {"id": "1", "name": "Ada"}
 
 
-def test_a_column_that_leaves_by_put_lands_null_for_updates_that_no_longer_give_it(gate: Gate) -> None:
-    gate.put("t", WIDE)
+def test_a_column_that_leaves_by_put_lands_null_for_updates_that_no_longer_give_it(harness: IngestHarness) -> None:
+    harness.put("t", WIDE)
     with rejected() as rejection:
-        gate.arcion(arcion("t", ADA, ADA))
+        harness.arcion(arcion("t", ADA, ADA))
     assert rejection.places == [(Code.INCOMPLETE_UPDATE, 0, "/after/fax", "fax")]
-    registration = gate.put("t", NARROW)
+    registration = harness.put("t", NARROW)
     assert (registration.outcome, registration.table.schema) == ("configured", WIDE)
-    gate.arcion(arcion("t", ADA, ADA), arcion("t", ADA, {**ADA, "fax": "7"}))
-    assert gate.landed("t", "fax") == [[1, None], [1, "7"]]
-    assert gate.put("t", NARROW).outcome == "unchanged"
+    harness.arcion(arcion("t", ADA, ADA), arcion("t", ADA, {**ADA, "fax": "7"}))
+    assert harness.landed("t", "fax") == [[1, None], [1, "7"]]
+    assert harness.put("t", NARROW).outcome == "unchanged"
 
 
-def test_a_column_that_comes_back_is_needed_again(gate: Gate) -> None:
-    gate.put("t", WIDE)
-    gate.put("t", NARROW)
-    gate.arcion(arcion("t", ADA, ADA))
-    table = gate.put("t", WIDE).table
+def test_a_column_that_comes_back_is_needed_again(harness: IngestHarness) -> None:
+    harness.put("t", WIDE)
+    harness.put("t", NARROW)
+    harness.arcion(arcion("t", ADA, ADA))
+    table = harness.put("t", WIDE).table
     assert (table.left_columns, table.returned_columns, table.schema_version) == (frozenset(), {"fax": 1}, 1)
     with rejected() as rejection:
-        gate.arcion(arcion("t", ADA, ADA))
+        harness.arcion(arcion("t", ADA, ADA))
     assert rejection.code is Code.INCOMPLETE_UPDATE
 
 
-def test_a_column_that_leaves_by_metadata_lands_null_also_for_arcion_updates(gate: Gate) -> None:
-    gate.replicate(metadata("S.T", {"id": "INT8", "name": "STRING", "fax": "STRING"}))
-    gate.replicate(data("INSERT", {"id": 1, "name": "Ada", "fax": "7"}, schema_id="S.T-1"))
-    gate.replicate(
+def test_a_column_that_leaves_by_metadata_lands_null_also_for_arcion_updates(harness: IngestHarness) -> None:
+    harness.replicate(metadata("S.T", {"id": "INT8", "name": "STRING", "fax": "STRING"}))
+    harness.replicate(data("INSERT", {"id": 1, "name": "Ada", "fax": "7"}, schema_id="S.T-1"))
+    harness.replicate(
         metadata("S.T", {"id": "INT8", "name": "STRING"}, version=2),
         data("UPDATE", ADA, ADA, schema_id="S.T-2", columnMask="03"),
     )
-    gate.arcion(arcion("S.T", ADA, ADA))
-    assert gate.landed("S.T", "name", "fax") == [[0, "Ada", "7"], [1, "Ada", None], [1, "Ada", None]]
-    assert gate.table("S.T").left_columns == {"fax"}
+    harness.arcion(arcion("S.T", ADA, ADA))
+    assert harness.landed("S.T", "name", "fax") == [[0, "Ada", "7"], [1, "Ada", None], [1, "Ada", None]]
+    assert harness.table("S.T").left_columns == {"fax"}
 
 
-def test_data_before_the_metadata_that_drops_a_column_still_has_it(gate: Gate) -> None:
-    gate.replicate(metadata("S.T", {"id": "INT8", "fax": "STRING"}))
-    gate.replicate(
+def test_data_before_the_metadata_that_drops_a_column_still_has_it(harness: IngestHarness) -> None:
+    harness.replicate(metadata("S.T", {"id": "INT8", "fax": "STRING"}))
+    harness.replicate(
         data("UPDATE", {"id": 1, "fax": "7"}, {"id": 1}, schema_id="S.T-1"),
         metadata("S.T", {"id": "INT8"}, version=2),
         data("UPDATE", {"id": 1}, {"id": 1}, schema_id="S.T-2"),
     )
-    assert gate.landed("S.T", "fax") == [[1, "7"], [1, None]]
+    assert harness.landed("S.T", "fax") == [[1, "7"], [1, None]]
 
 
-def test_a_required_column_cannot_leave(gate: Gate) -> None:
-    gate.put("t", schema_of({"id": "int64", "name": "string"}, ["id"], ["id", "name"]))
+def test_a_required_column_cannot_leave(harness: IngestHarness) -> None:
+    harness.put("t", schema_of({"id": "int64", "name": "string"}, ["id"], ["id", "name"]))
     with rejected() as rejection:
-        gate.put("t", schema_of({"id": "int64"}, ["id"], ["id"]))
+        harness.put("t", schema_of({"id": "int64"}, ["id"], ["id"]))
     assert rejection.code is Code.INCOMPATIBLE_SCHEMA
 
 
-def test_options_alone_say_nothing_of_the_columns_that_the_source_has(gate: Gate) -> None:
-    gate.put("t", WIDE)
-    gate.put("t", NARROW)
-    assert gate.put("t", new_columns="add_as_string").table.left_columns == {"fax"}
-    assert gate.put("t", exclude=["name"]).table.left_columns == {"fax", "name"}
-    assert gate.put("t", exclude=[]).table.left_columns == {"fax"}
+def test_options_alone_say_nothing_of_the_columns_that_the_source_has(harness: IngestHarness) -> None:
+    harness.put("t", WIDE)
+    harness.put("t", NARROW)
+    assert harness.put("t", new_columns="add_as_string").table.left_columns == {"fax"}
+    assert harness.put("t", exclude=["name"]).table.left_columns == {"fax", "name"}
+    assert harness.put("t", exclude=[]).table.left_columns == {"fax"}

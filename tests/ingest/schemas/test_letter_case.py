@@ -6,7 +6,7 @@ import pytest
 
 from app.domain.access.rights import Principal, Right
 from app.errors import Code
-from tests.support.ingest_harness import Gate
+from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres import sql
 from tests.support.rejections import rejected
 from tests.support.samples.messages import Message, arcion, data, metadata
@@ -23,27 +23,29 @@ def dt(table: str, number: int) -> Message:
     return data("INSERT", {"id": number}, table=table)
 
 
-def test_metadata_of_a_source_in_another_letter_case_is_rejected_and_changes_nothing(gate: Gate) -> None:
-    gate.replicate(metadata("CS.Orders", {"id": "INT8", "name": "WSTRING"}))
-    before = gate.table("CS.Orders")
+def test_metadata_of_a_source_in_another_letter_case_is_rejected_and_changes_nothing(harness: IngestHarness) -> None:
+    harness.replicate(metadata("CS.Orders", {"id": "INT8", "name": "WSTRING"}))
+    before = harness.table("CS.Orders")
     for table in ("CS.orders", "cs.Orders"):
         with rejected() as rejection:
-            gate.replicate(metadata(table, {"id": "INT8"}))
+            harness.replicate(metadata(table, {"id": "INT8"}))
         assert rejection.places == [(Code.SOURCE_CASE_MISMATCH, 0, "/message/lineage", None)]
         assert "`sources`" in rejection.text
-    assert gate.table("CS.Orders") == before
+    assert harness.table("CS.Orders") == before
 
 
-def test_twins_in_one_request_are_rejected_together(gate: Gate) -> None:
+def test_twins_in_one_request_are_rejected_together(harness: IngestHarness) -> None:
     with rejected() as rejection:
-        gate.replicate(metadata("CS.Orders", {"id": "INT8"}), metadata("CS.orders", {"id": "INT8"}))
+        harness.replicate(metadata("CS.Orders", {"id": "INT8"}), metadata("CS.orders", {"id": "INT8"}))
     assert rejection.places[0][:2] == (Code.SOURCE_CASE_MISMATCH, 1)
 
 
-def test_data_of_a_source_in_another_letter_case_is_rejected_in_both_formats(gate: Gate, other_gate: Gate) -> None:
+def test_data_of_a_source_in_another_letter_case_is_rejected_in_both_formats(
+    harness: IngestHarness, other_harness: IngestHarness
+) -> None:
     """The name of the PUT, letter by letter, is the registered one."""
-    gate.put("a.t", ID)
-    for process in (gate, other_gate):
+    harness.put("a.t", ID)
+    for process in (harness, other_harness):
         process.arcion(row("a.t", 1))
         process.replicate(dt("a.t", 2))
         for message in (row("A.T", 3), row("a.T", 3)):
@@ -56,73 +58,80 @@ def test_data_of_a_source_in_another_letter_case_is_rejected_in_both_formats(gat
         with rejected() as rejection:
             process.arcion(row("A.T", 3), table="a.t")
         assert rejection.code is Code.SOURCE_CASE_MISMATCH
-    assert len(gate.rows("a.t")) == 4
+    assert len(harness.rows("a.t")) == 4
 
 
-def test_a_table_may_be_asked_for_in_any_letter_case(gate: Gate) -> None:
-    gate.put("a.t", ID)
-    gate.arcion(row("elsewhere", 1), table="A.T", override=True)
-    gate.replicate(data("INSERT", {"id": 2}), table="A.t")
-    gate.arcion(row("a.t", 3), table="A.T")
-    assert len(gate.rows("a.t")) == 3
+def test_a_table_may_be_asked_for_in_any_letter_case(harness: IngestHarness) -> None:
+    harness.put("a.t", ID)
+    harness.arcion(row("elsewhere", 1), table="A.T", override=True)
+    harness.replicate(data("INSERT", {"id": 2}), table="A.t")
+    harness.arcion(row("a.t", 3), table="A.T")
+    assert len(harness.rows("a.t")) == 3
 
 
-def test_a_source_that_is_named_in_another_letter_case_feeds_the_table(gate: Gate) -> None:
-    gate.put("sales.orders", ID, sources=["SALES.ORDERS", "Sales.Orders"])
-    gate.arcion(row("SALES.ORDERS", 1), row("Sales.Orders", 2), row("sales.orders", 3))
-    assert len(gate.rows("sales.orders")) == 3
+def test_a_source_that_is_named_in_another_letter_case_feeds_the_table(harness: IngestHarness) -> None:
+    harness.put("sales.orders", ID, sources=["SALES.ORDERS", "Sales.Orders"])
+    harness.arcion(row("SALES.ORDERS", 1), row("Sales.Orders", 2), row("sales.orders", 3))
+    assert len(harness.rows("sales.orders")) == 3
     with rejected() as rejection:
-        gate.arcion(row("sales.ORDERS", 4))
+        harness.arcion(row("sales.ORDERS", 4))
     assert rejection.code is Code.SOURCE_CASE_MISMATCH
 
 
-def test_twins_are_kept_apart_by_a_table_of_its_own_for_one_of_them(gate: Gate, other_gate: Gate) -> None:
-    gate.replicate(metadata("CS.Orders", {"id": "INT8"}, schema_id="o1"))
-    gate.put("CS.orders_2", ID, sources=["CS.orders"])
-    gate.replicate(metadata("CS.orders", {"id": "INT8"}, schema_id="o2"))
-    for process in (gate, other_gate):
+def test_twins_are_kept_apart_by_a_table_of_its_own_for_one_of_them(
+    harness: IngestHarness, other_harness: IngestHarness
+) -> None:
+    harness.replicate(metadata("CS.Orders", {"id": "INT8"}, schema_id="o1"))
+    harness.put("CS.orders_2", ID, sources=["CS.orders"])
+    harness.replicate(metadata("CS.orders", {"id": "INT8"}, schema_id="o2"))
+    for process in (harness, other_harness):
         process.replicate(data("INSERT", {"id": 1}, schema_id="o1"), data("INSERT", {"id": 2}, schema_id="o2"))
         process.arcion(row("CS.Orders", 1), row("CS.orders", 2))
-    assert gate.landed("CS.Orders", "id") == [[0, 1]] * 4
-    assert gate.landed("CS.orders_2", "id") == [[0, 2]] * 4
+    assert harness.landed("CS.Orders", "id") == [[0, 1]] * 4
+    assert harness.landed("CS.orders_2", "id") == [[0, 2]] * 4
 
 
-def test_a_catalog_in_another_letter_case_is_another_catalog(gate: Gate) -> None:
-    gate.put("s.t", ID, sources=["Main.s.t"])
-    gate.arcion(row("s.t", 1, "first"), row("s.t", 2, "Main"))
+def test_a_catalog_in_another_letter_case_is_another_catalog(harness: IngestHarness) -> None:
+    harness.put("s.t", ID, sources=["Main.s.t"])
+    harness.arcion(row("s.t", 1, "first"), row("s.t", 2, "Main"))
     with rejected() as rejection:
-        gate.arcion(row("s.t", 3, "main"))
+        harness.arcion(row("s.t", 3, "main"))
     assert rejection.code is Code.TABLE_MISMATCH
 
 
-def test_a_twin_outside_the_callers_tables_is_as_unknown_as_none(gate: Gate) -> None:
-    gate.put("hidden", ID, sources=["mine.t"])
+def test_a_twin_outside_the_callers_tables_is_as_unknown_as_none(harness: IngestHarness) -> None:
+    harness.put("hidden", ID, sources=["mine.t"])
     key = Principal("k", frozenset({Right.INGEST, Right.REGISTER}), ("mine.*",))
-    for call in (lambda: gate.arcion(row("mine.T", 1), key=key), lambda: gate.replicate(dt("mine.T", 1), key=key)):
+    for call in (
+        lambda: harness.arcion(row("mine.T", 1), key=key),
+        lambda: harness.replicate(dt("mine.T", 1), key=key),
+    ):
         with rejected() as rejection:
             call()
         assert rejection.code is Code.UNKNOWN_TABLE
         assert "hidden" not in rejection.text
 
 
-def test_routes_from_before_letter_case_counted_stay_until_sources_are_named(gate: Gate, other_gate: Gate) -> None:
-    gate.put("a.t", ID, sources=["old.t"])
-    sql.run(gate.engine, "UPDATE mirrorgate.tables SET any_letter_case = true")
-    for process in (gate, other_gate):
+def test_routes_from_before_letter_case_counted_stay_until_sources_are_named(
+    harness: IngestHarness, other_harness: IngestHarness
+) -> None:
+    harness.put("a.t", ID, sources=["old.t"])
+    sql.run(harness.engine, "UPDATE mirrorgate.tables SET any_letter_case = true")
+    for process in (harness, other_harness):
         process.arcion(row("A.T", 1), row("OLD.t", 2))
         process.replicate(dt("A.t", 3))
-    gate.put("a.t", sources=["old.t", "A.T"])
-    for process in (gate, other_gate):
+    harness.put("a.t", sources=["old.t", "A.T"])
+    for process in (harness, other_harness):
         process.arcion(row("A.T", 4))
         for name in ("A.t", "OLD.t"):
             with rejected() as rejection:
                 process.arcion(row(name, 5))
             assert rejection.code is Code.SOURCE_CASE_MISMATCH
-    assert len(gate.rows("a.t")) == 8
+    assert len(harness.rows("a.t")) == 8
 
 
 @pytest.mark.parametrize("name", ["/BIC/AZSALES00", "_SYS_BIC", "a.b", "../t"])
-def test_a_source_that_no_folder_can_be_named_after_needs_a_table(gate: Gate, name: str) -> None:
+def test_a_source_that_no_folder_can_be_named_after_needs_a_table(harness: IngestHarness, name: str) -> None:
     """`sources` takes any name, and `?table=` routes metadata and data."""
     body = metadata("s.x", {"id": "INT8"}, schema_id="one")
     body["message"]["lineage"]["table"] = name
@@ -130,24 +139,24 @@ def test_a_source_that_no_folder_can_be_named_after_needs_a_table(gate: Gate, na
     message["message"]["table"] = name
     plain = arcion("s.x", None, {"id": "1"})
     plain["tableName"]["name"] = name
-    for call in (lambda: gate.replicate(body), lambda: gate.replicate(message), lambda: gate.arcion(plain)):
+    for call in (lambda: harness.replicate(body), lambda: harness.replicate(message), lambda: harness.arcion(plain)):
         with rejected() as rejection:
             call()
         assert rejection.code is Code.BAD_NAME
-    gate.replicate(body, message, table="by.request")
+    harness.replicate(body, message, table="by.request")
     quoted = json.dumps(name) if "." in name else name
-    gate.put("by.option", ID, sources=[f"s.{quoted}"])
-    gate.replicate(body, message)
-    gate.arcion(plain)
-    assert gate.landed("by.request", "id") == [[0, 1]]
-    assert gate.landed("by.option", "id") == [[0, 1]] * 2
+    harness.put("by.option", ID, sources=[f"s.{quoted}"])
+    harness.replicate(body, message)
+    harness.arcion(plain)
+    assert harness.landed("by.request", "id") == [[0, 1]]
+    assert harness.landed("by.option", "id") == [[0, 1]] * 2
 
 
-def test_a_table_asked_for_takes_metadata_of_one_other_source(gate: Gate) -> None:
-    gate.replicate(metadata("s.one", {"id": "INT8"}), dt("s.one", 1), table="t")
+def test_a_table_asked_for_takes_metadata_of_one_other_source(harness: IngestHarness) -> None:
+    harness.replicate(metadata("s.one", {"id": "INT8"}), dt("s.one", 1), table="t")
     with rejected() as rejection:
-        gate.replicate(metadata("s.two", {"id": "INT8"}), table="t")
+        harness.replicate(metadata("s.two", {"id": "INT8"}), table="t")
     assert rejection.places == [(Code.TABLE_MISMATCH, 0, "/message/lineage", None)]
-    gate.put("t", sources=["s.two"])
-    gate.replicate(metadata("s.two", {"id": "INT8"}), dt("s.two", 2), table="t")
-    assert gate.landed("t", "id") == [[0, 1], [0, 2]]
+    harness.put("t", sources=["s.two"])
+    harness.replicate(metadata("s.two", {"id": "INT8"}), dt("s.two", 2), table="t")
+    assert harness.landed("t", "id") == [[0, 1], [0, 2]]

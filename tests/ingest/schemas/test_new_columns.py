@@ -6,7 +6,7 @@ import pytest
 
 from app.errors import Code
 from app.formats.arcion.csv import CsvLayout, CsvMode
-from tests.support.ingest_harness import Gate
+from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.messages import arcion, data, metadata
 from tests.support.samples.schemas import schema_of
@@ -15,40 +15,40 @@ ID = schema_of({"id": "int64"}, ["id"], ["id"])
 NAMED = schema_of({"id": "int64", "name": "string"}, ["id"], ["id"])
 
 
-def declared(gate: Gate, name: str = "t") -> list[tuple[str, str, bool]]:
-    return [(column.name, str(column.type), column.nullable) for column in gate.table(name).schema.columns]
+def declared(harness: IngestHarness, name: str = "t") -> list[tuple[str, str, bool]]:
+    return [(column.name, str(column.type), column.nullable) for column in harness.table(name).schema.columns]
 
 
-def test_new_columns_are_added_as_nullable_text_in_order_of_appearance(gate: Gate) -> None:
-    gate.put("t", ID, new_columns="add_as_string")
-    gate.arcion(
+def test_new_columns_are_added_as_nullable_text_in_order_of_appearance(harness: IngestHarness) -> None:
+    harness.put("t", ID, new_columns="add_as_string")
+    harness.arcion(
         arcion("t", None, {"id": "1", "z": "1"}),
         arcion("t", {"id": "1", "gone": "x"}),
         arcion("t", None, {"b": None, "id": "2", "z": None, "a": "3"}),
     )
-    table = gate.table("t")
-    assert declared(gate) == [("id", "int64", False), *((name, "string", True) for name in "zba")]
+    table = harness.table("t")
+    assert declared(harness) == [("id", "int64", False), *((name, "string", True) for name in "zba")]
     assert (table.schema_version, table.revision) == (2, 1)
-    assert gate.landed("t", "id", "z", "b", "a") == [
+    assert harness.landed("t", "id", "z", "b", "a") == [
         [0, 1, "1", None, None],
         [2, 1, *[None] * 3],
         [0, 2, None, None, "3"],
     ]
 
 
-def test_replicate_values_of_any_kind_become_text_and_containers_json_text(gate: Gate) -> None:
-    gate.put("t", ID, new_columns="add_as_string")
-    gate.replicate(data("INSERT", {"id": 1, "n": 1.50, "b": True, "s": "x"}), table="t")
-    assert gate.landed("t", "n", "b", "s") == [[0, "1.5", "true", "x"]]
-    gate.replicate(data("INSERT", {"id": 2, "n": 1, "b": 0, "s": "x", "list": [{"a": 1.50}]}), table="t")
-    assert gate.landed("t", "list") == [[0, None], [0, '[{"a":1.5}]']]
-    assert [(name, of) for name, of, _ in declared(gate)][-1] == ("list", "string")
+def test_replicate_values_of_any_kind_become_text_and_containers_json_text(harness: IngestHarness) -> None:
+    harness.put("t", ID, new_columns="add_as_string")
+    harness.replicate(data("INSERT", {"id": 1, "n": 1.50, "b": True, "s": "x"}), table="t")
+    assert harness.landed("t", "n", "b", "s") == [[0, "1.5", "true", "x"]]
+    harness.replicate(data("INSERT", {"id": 2, "n": 1, "b": 0, "s": "x", "list": [{"a": 1.50}]}), table="t")
+    assert harness.landed("t", "list") == [[0, None], [0, '[{"a":1.5}]']]
+    assert [(name, of) for name, of, _ in declared(harness)][-1] == ("list", "string")
 
 
-def test_the_columns_of_a_csv_header_are_added(gate: Gate) -> None:
-    gate.put("t", ID, new_columns="add_as_string")
-    gate.csv("note, id\n x ,1 \n", "t", CsvLayout(CsvMode.SNAPSHOT, header=True))
-    assert gate.rows("t") == [{"id": 1, "note": " x ", "__rowMarker__": 0}]
+def test_the_columns_of_a_csv_header_are_added(harness: IngestHarness) -> None:
+    harness.put("t", ID, new_columns="add_as_string")
+    harness.csv("note, id\n x ,1 \n", "t", CsvLayout(CsvMode.SNAPSHOT, header=True))
+    assert harness.rows("t") == [{"id": 1, "note": " x ", "__rowMarker__": 0}]
 
 
 @pytest.mark.parametrize(
@@ -65,20 +65,20 @@ def test_the_columns_of_a_csv_header_are_added(gate: Gate) -> None:
     ],
 )
 def test_a_name_that_no_file_can_have_is_rejected_with_its_message_and_nothing_is_added(
-    gate: Gate, name: str, code: Code
+    harness: IngestHarness, name: str, code: Code
 ) -> None:
-    gate.put("t", ID, new_columns="add_as_string")
+    harness.put("t", ID, new_columns="add_as_string")
     good, bad = (arcion("t", None, {"id": "1", column: "x"}) for column in ("good", name))
     with rejected() as rejection:
-        gate.arcion(good, bad, bad)
+        harness.arcion(good, bad, bad)
     assert rejection.places == [(code, 1, f"/after/{name}", name)]
-    assert gate.table("t").schema == ID
+    assert harness.table("t").schema == ID
 
 
-def test_a_csv_header_with_a_bad_name_is_rejected_with_the_line_that_brings_it(gate: Gate) -> None:
-    gate.put("t", ID, new_columns="add_as_string")
+def test_a_csv_header_with_a_bad_name_is_rejected_with_the_line_that_brings_it(harness: IngestHarness) -> None:
+    harness.put("t", ID, new_columns="add_as_string")
     with rejected() as rejection:
-        gate.csv("id,\n1,x\n", "t", CsvLayout(CsvMode.SNAPSHOT, header=True))
+        harness.csv("id,\n1,x\n", "t", CsvLayout(CsvMode.SNAPSHOT, header=True))
     assert rejection.places == [(Code.BAD_NAME, 0, "/after/", "")]
     assert rejection.detail.startswith("line 2: ")
 
@@ -92,75 +92,79 @@ def test_a_csv_header_with_a_bad_name_is_rejected_with_the_line_that_brings_it(g
     ],
     ids=["bad value", "partial update", "another table unknown"],
 )
-def test_nothing_is_added_when_the_request_is_rejected_otherwise(gate: Gate, wrong: dict[str, object]) -> None:
-    before = gate.put("s.t", NAMED, new_columns="add_as_string").table
+def test_nothing_is_added_when_the_request_is_rejected_otherwise(
+    harness: IngestHarness, wrong: dict[str, object]
+) -> None:
+    before = harness.put("s.t", NAMED, new_columns="add_as_string").table
     with rejected():
-        gate.arcion(arcion("s.t", None, {"id": "1", "note": "x"}, catalog="c"), wrong)
-    assert gate.table("s.t") == before
+        harness.arcion(arcion("s.t", None, {"id": "1", "note": "x"}, catalog="c"), wrong)
+    assert harness.table("s.t") == before
 
 
-def test_nothing_is_added_when_no_row_image_completes_a_partial_update(gate: Gate) -> None:
-    before = gate.put("s.t", NAMED, new_columns="add_as_string", partial_updates="complete").table
+def test_nothing_is_added_when_no_row_image_completes_a_partial_update(harness: IngestHarness) -> None:
+    before = harness.put("s.t", NAMED, new_columns="add_as_string", partial_updates="complete").table
     new = arcion("s.t", None, {"id": "1", "name": "Ada", "note": "x"}, catalog="c")
     for partial in ({"id": "2", "note": "x"}, {"id": "3", "name": "Bob", "other": "x"}):
         with rejected() as rejection:
-            gate.arcion(new, arcion("s.t", {"id": partial["id"]}, partial))
+            harness.arcion(new, arcion("s.t", {"id": partial["id"]}, partial))
         assert {place[0] for place in rejection.places} == {Code.INCOMPLETE_UPDATE}
-        assert gate.table("s.t") == before
-    gate.arcion(new, arcion("s.t", {"id": "1"}, {"id": "1", "note": "y"}))
-    assert gate.landed("s.t", "name", "note") == [[0, "Ada", "x"], [1, "Ada", "y"]]
+        assert harness.table("s.t") == before
+    harness.arcion(new, arcion("s.t", {"id": "1"}, {"id": "1", "note": "y"}))
+    assert harness.landed("s.t", "name", "note") == [[0, "Ada", "x"], [1, "Ada", "y"]]
 
 
-def test_by_default_an_unknown_column_is_rejected_as_before(gate: Gate) -> None:
-    gate.put("t", ID)
+def test_by_default_an_unknown_column_is_rejected_as_before(harness: IngestHarness) -> None:
+    harness.put("t", ID)
     with rejected() as rejection:
-        gate.arcion(arcion("t", None, {"id": "1", "note": "x"}))
+        harness.arcion(arcion("t", None, {"id": "1", "note": "x"}))
     assert rejection.places == [(Code.UNKNOWN_COLUMN, 0, "/after/note", "note")]
 
 
-def test_a_new_column_has_the_type_that_the_options_give_it(gate: Gate) -> None:
-    gate.put("t", ID, new_columns="add_as_string", columns={"n": {"type": "int64", "nullable": False}})
-    gate.arcion(arcion("t", None, {"id": "1", "n": "7", "s": "7"}))
-    assert declared(gate)[1:] == [("n", "int64", True), ("s", "string", True)]
-    assert gate.landed("t", "n", "s") == [[0, 7, "7"]]
+def test_a_new_column_has_the_type_that_the_options_give_it(harness: IngestHarness) -> None:
+    harness.put("t", ID, new_columns="add_as_string", columns={"n": {"type": "int64", "nullable": False}})
+    harness.arcion(arcion("t", None, {"id": "1", "n": "7", "s": "7"}))
+    assert declared(harness)[1:] == [("n", "int64", True), ("s", "string", True)]
+    assert harness.landed("t", "n", "s") == [[0, 7, "7"]]
 
 
-def test_an_excluded_column_is_not_added(gate: Gate) -> None:
-    gate.put("t", ID, new_columns="add_as_string", exclude=["note"])
-    gate.arcion(arcion("t", None, {"id": "1", "note": "x"}))
-    assert (gate.table("t").schema, len(gate.rows("t"))) == (ID, 1)
+def test_an_excluded_column_is_not_added(harness: IngestHarness) -> None:
+    harness.put("t", ID, new_columns="add_as_string", exclude=["note"])
+    harness.arcion(arcion("t", None, {"id": "1", "note": "x"}))
+    assert (harness.table("t").schema, len(harness.rows("t"))) == (ID, 1)
 
 
-def test_what_was_accepted_before_adds_no_columns(gate: Gate) -> None:
-    gate.put("t", ID, new_columns="add_as_string", source_order="enforce")
-    gate.replicate(data("INSERT", {"id": 1}, sequence=5), table="t")
+def test_what_was_accepted_before_adds_no_columns(harness: IngestHarness) -> None:
+    harness.put("t", ID, new_columns="add_as_string", source_order="enforce")
+    harness.replicate(data("INSERT", {"id": 1}, sequence=5), table="t")
     again = data("INSERT", {"id": 1, "note": "x", "\t": "y"}, sequence=5)
-    assert gate.replicate(again, data("INSERT", {"id": 2}, sequence=6), table="t").duplicates == 1
-    assert gate.table("t").schema == ID
+    assert harness.replicate(again, data("INSERT", {"id": 2}, sequence=6), table="t").duplicates == 1
+    assert harness.table("t").schema == ID
 
 
-def test_two_processes_that_bring_columns_at_once_add_each_once_and_lose_no_row(gate: Gate, other_gate: Gate) -> None:
-    gate.put("t", ID, new_columns="add_as_string")
-    for process in (gate, other_gate):
+def test_two_processes_that_bring_columns_at_once_add_each_once_and_lose_no_row(
+    harness: IngestHarness, other_harness: IngestHarness
+) -> None:
+    harness.put("t", ID, new_columns="add_as_string")
+    for process in (harness, other_harness):
         process.arcion(arcion("t", None, {"id": "0"}))
     with ThreadPoolExecutor(4) as pool:
         posts = [
             pool.submit(process.arcion, arcion("t", None, {"id": str(number), "both": "x", column: str(number)}))
             for number in range(4)
-            for process, column in ((gate, "one"), (other_gate, "two"))
+            for process, column in ((harness, "one"), (other_harness, "two"))
         ]
         receipts = [post.result() for post in posts]
     assert len(receipts) == 8
-    assert {name for name, *_ in declared(gate)} == {"id", "both", "one", "two"}
-    rows = gate.rows("t")[2:]
+    assert {name for name, *_ in declared(harness)} == {"id", "both", "one", "two"}
+    rows = harness.rows("t")[2:]
     assert sorted((row["both"], row.get("one") or row.get("two"), row["id"]) for row in rows) == [
         ("x", str(number), number) for number in range(4) for _ in range(2)
     ]
 
 
-def test_a_typed_column_of_later_metadata_beside_an_added_text_column_is_a_conflict(gate: Gate) -> None:
-    gate.put("S.T", ID, new_columns="add_as_string")
-    gate.replicate(data("INSERT", {"id": 1, "n": 7}), table="S.T")
+def test_a_typed_column_of_later_metadata_beside_an_added_text_column_is_a_conflict(harness: IngestHarness) -> None:
+    harness.put("S.T", ID, new_columns="add_as_string")
+    harness.replicate(data("INSERT", {"id": 1, "n": 7}), table="S.T")
     with rejected() as rejection:
-        gate.replicate(metadata("S.T", {"id": "INT8", "n": "INT4"}))
+        harness.replicate(metadata("S.T", {"id": "INT8", "n": "INT4"}))
     assert rejection.code is Code.INCOMPATIBLE_SCHEMA

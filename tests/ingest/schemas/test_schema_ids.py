@@ -4,7 +4,7 @@ import pytest
 
 from app.domain.access.rights import Principal, Right
 from app.errors import Code
-from tests.support.ingest_harness import Gate
+from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.messages import Message, data, metadata
 from tests.support.samples.schemas import schema_of
@@ -25,91 +25,95 @@ def shared(table: str, **facts: str | int) -> Message:
     return metadata(table, OLD, schema_id="shared", **facts)
 
 
-def ids(gate: Gate, table: str) -> list[int]:
-    return [number for _, number in gate.landed(table, "id")]
+def ids(harness: IngestHarness, table: str) -> list[int]:
+    return [number for _, number in harness.landed(table, "id")]
 
 
-def test_rows_follow_the_last_metadata_before_them_that_has_their_schema_id(gate: Gate) -> None:
-    accepted = gate.replicate(shared("s.one"), row(1), shared("s.two"), row(2), shared("s.one"), row(3))
+def test_rows_follow_the_last_metadata_before_them_that_has_their_schema_id(harness: IngestHarness) -> None:
+    accepted = harness.replicate(shared("s.one"), row(1), shared("s.two"), row(2), shared("s.one"), row(3))
     assert {receipt.table: receipt.changes for receipt in accepted.receipts} == {"s.one": 2, "s.two": 1}
-    assert (ids(gate, "s.one"), ids(gate, "s.two")) == ([1, 3], [2])
+    assert (ids(harness, "s.one"), ids(harness, "s.two")) == ([1, 3], [2])
 
 
 def test_an_id_that_two_tables_have_is_ambiguous_and_the_table_parameter_settles_it(
-    gate: Gate, other_gate: Gate
+    harness: IngestHarness, other_harness: IngestHarness
 ) -> None:
-    gate.replicate(shared("s.one"), shared("s.two"))
-    for process in (gate, other_gate):
+    harness.replicate(shared("s.one"), shared("s.two"))
+    for process in (harness, other_harness):
         with rejected() as rejection:
             process.replicate(row(1))
         assert rejection.places == [(Code.AMBIGUOUS_SCHEMA_ID, 0, "/messageSchemaId", None)]
         assert "?table=" in rejection.text
-    gate.replicate(row(1), table="s.two")
-    gate.replicate(row(2, table="s.one"))
-    assert (ids(gate, "s.one"), ids(gate, "s.two")) == ([2], [1])
+    harness.replicate(row(1), table="s.two")
+    harness.replicate(row(2, table="s.one"))
+    assert (ids(harness, "s.one"), ids(harness, "s.two")) == ([2], [1])
 
 
-def test_data_before_the_metadata_of_its_request_is_not_routed_by_it_when_another_table_has_the_id(gate: Gate) -> None:
-    gate.replicate(shared("s.one"))
+def test_data_before_the_metadata_of_its_request_is_not_routed_by_it_when_another_table_has_the_id(
+    harness: IngestHarness,
+) -> None:
+    harness.replicate(shared("s.one"))
     with rejected() as rejection:
-        gate.replicate(row(1), shared("s.two"))
+        harness.replicate(row(1), shared("s.two"))
     assert rejection.code is Code.AMBIGUOUS_SCHEMA_ID
-    assert ids(gate, "s.one") == ids(gate, "s.two") == []
+    assert ids(harness, "s.one") == ids(harness, "s.two") == []
 
 
 def test_another_tenants_registration_changes_no_route_of_a_key_with_narrower_patterns(
-    gate: Gate, other_gate: Gate
+    harness: IngestHarness, other_harness: IngestHarness
 ) -> None:
     """Whoever registered first, and whoever sends metadata again."""
     victim, attacker = key_for("hr.*"), key_for("pub.*")
-    other_gate.replicate(shared("pub.evil"), key=attacker)
+    other_harness.replicate(shared("pub.evil"), key=attacker)
     with rejected() as rejection:
-        gate.replicate(row(1), key=victim)
+        harness.replicate(row(1), key=victim)
     assert rejection.code is Code.SCHEMA_UNKNOWN
-    gate.replicate(shared("hr.pay"), key=victim)
+    harness.replicate(shared("hr.pay"), key=victim)
     for number in range(1, 4):
-        gate.replicate(row(number), key=victim)
-        other_gate.replicate(metadata("pub.evil", OLD, schema_id="shared", version=number), key=attacker)
+        harness.replicate(row(number), key=victim)
+        other_harness.replicate(metadata("pub.evil", OLD, schema_id="shared", version=number), key=attacker)
     with rejected() as rejection:
-        gate.replicate(row(9))
+        harness.replicate(row(9))
     assert rejection.code is Code.AMBIGUOUS_SCHEMA_ID, "a key for every table"
-    assert (ids(gate, "hr.pay"), ids(gate, "pub.evil")) == ([1, 2, 3], [])
+    assert (ids(harness, "hr.pay"), ids(harness, "pub.evil")) == ([1, 2, 3], [])
 
 
-def test_an_id_that_a_table_had_before_is_as_ambiguous_as_its_current_one(gate: Gate) -> None:
-    gate.replicate(shared("s.one"), metadata("s.one", OLD, version=2), shared("s.two"))
+def test_an_id_that_a_table_had_before_is_as_ambiguous_as_its_current_one(harness: IngestHarness) -> None:
+    harness.replicate(shared("s.one"), metadata("s.one", OLD, version=2), shared("s.two"))
     with rejected() as rejection:
-        gate.replicate(row(1))
+        harness.replicate(row(1))
     assert rejection.code is Code.AMBIGUOUS_SCHEMA_ID
 
 
-def test_a_named_table_without_the_schema_id_that_another_has_is_a_mismatch(gate: Gate) -> None:
-    gate.replicate(shared("s.one"), metadata("s.two", OLD))
+def test_a_named_table_without_the_schema_id_that_another_has_is_a_mismatch(harness: IngestHarness) -> None:
+    harness.replicate(shared("s.one"), metadata("s.two", OLD))
     for told in ({"table": "s.two"}, {}):
         with rejected() as rejection:
-            gate.replicate(row(1, **told), table=None if told else "s.two")
+            harness.replicate(row(1, **told), table=None if told else "s.two")
         assert rejection.code is Code.TABLE_MISMATCH
 
 
 @pytest.fixture
-def evolved(gate: Gate) -> Gate:
+def evolved(harness: IngestHarness) -> IngestHarness:
     """A table whose source gained a column before its last one, so that ordinals moved."""
-    gate.replicate(metadata("s.t", OLD, schema_id="f1"))
-    gate.replicate(metadata("s.t", NEW, schema_id="f2", version=2))
-    return gate
+    harness.replicate(metadata("s.t", OLD, schema_id="f1"))
+    harness.replicate(metadata("s.t", NEW, schema_id="f2", version=2))
+    return harness
 
 
-def test_data_of_an_earlier_schema_id_is_read_by_its_own_ordinals(evolved: Gate, other_gate: Gate) -> None:
+def test_data_of_an_earlier_schema_id_is_read_by_its_own_ordinals(
+    evolved: IngestHarness, other_harness: IngestHarness
+) -> None:
     late = data("INSERT", {"id": 1, "name": "a"}, schema_id="f1", columnMask="03")
     evolved.replicate(late)
-    other_gate.replicate(late | {}, table="s.t")
+    other_harness.replicate(late | {}, table="s.t")
     with rejected() as rejection:
         evolved.replicate(data("INSERT", {"id": 2, "name": "b"}, schema_id="f1", columnMask="07"))
     assert rejection.code is Code.MASK_OUT_OF_RANGE
     assert evolved.landed("s.t", "id", "name", "note") == [[0, 1, "a", None]] * 2
 
 
-def test_earlier_metadata_again_is_ignored_and_its_data_read_by_it(evolved: Gate) -> None:
+def test_earlier_metadata_again_is_ignored_and_its_data_read_by_it(evolved: IngestHarness) -> None:
     before = evolved.table("s.t").schema
     accepted = evolved.replicate(
         metadata("s.t", OLD, schema_id="f1"), data("INSERT", {"id": 1, "name": "a"}, columnMask="03", table="s.t")
@@ -119,7 +123,7 @@ def test_earlier_metadata_again_is_ignored_and_its_data_read_by_it(evolved: Gate
     assert evolved.table("s.t").schema == before
 
 
-def test_the_metadata_topic_may_be_read_again_from_its_start(gate: Gate) -> None:
+def test_the_metadata_topic_may_be_read_again_from_its_start(harness: IngestHarness) -> None:
     versions = [
         metadata(
             "s.t", {"id": "INT8", **{f"c{n}": "INT4" for n in range(number)}}, schema_id=str(number), version=number
@@ -127,21 +131,21 @@ def test_the_metadata_topic_may_be_read_again_from_its_start(gate: Gate) -> None
         for number in range(1, 9)
     ]
     for message in versions:
-        gate.replicate(message)
-    before = gate.table("s.t")
-    assert [gate.replicate(message).ignored for message in versions] == [1] * 7 + [0]
-    assert gate.replicate(*versions).ignored == 7
-    assert gate.table("s.t") == before
-    gate.replicate(data("INSERT", {"id": 1, "c0": 2, "c1": 3}, schema_id="2", columnMask="07"))
+        harness.replicate(message)
+    before = harness.table("s.t")
+    assert [harness.replicate(message).ignored for message in versions] == [1] * 7 + [0]
+    assert harness.replicate(*versions).ignored == 7
+    assert harness.table("s.t") == before
+    harness.replicate(data("INSERT", {"id": 1, "c0": 2, "c1": 3}, schema_id="2", columnMask="07"))
 
 
-def test_older_metadata_that_was_never_accepted_is_stale(evolved: Gate) -> None:
+def test_older_metadata_that_was_never_accepted_is_stale(evolved: IngestHarness) -> None:
     with rejected() as rejection:
         evolved.replicate(metadata("s.t", {"id": "INT8"}, schema_id="f0"))
     assert rejection.places == [(Code.STALE_METADATA, 0, "/message/lineage/tableVersion", None)]
 
 
-def test_versions_are_counted_by_each_task_for_itself(evolved: Gate) -> None:
+def test_versions_are_counted_by_each_task_for_itself(evolved: IngestHarness) -> None:
     evolved.replicate(metadata("s.t", NEW, schema_id="u1", task="moved"))
     for schema_id in ("f1", "f2", "u1"):
         columns = {"id": 1, "name": "a", "note": "n"} if schema_id != "f1" else {"id": 1, "name": "a"}
@@ -151,32 +155,32 @@ def test_versions_are_counted_by_each_task_for_itself(evolved: Gate) -> None:
     assert rejection.code is Code.STALE_METADATA
 
 
-def test_a_late_update_keeps_what_the_image_knows_of_columns_added_since(gate: Gate) -> None:
-    gate.put("s.t", schema_of({"id": "int64", "name": "string"}, ["id"], ["id"]), partial_updates="complete")
-    gate.replicate(metadata("s.t", OLD, schema_id="f1"))
-    gate.replicate(metadata("s.t", NEW, schema_id="f2", version=2))
-    gate.replicate(data("INSERT", {"id": 1, "note": "kept", "name": "a"}, schema_id="f2"))
-    gate.replicate(data("UPDATE", {"id": 1, "name": "b"}, schema_id="f1"))
-    gate.replicate(metadata("s.t", OLD, schema_id="f1"), data("UPDATE", {"id": 1, "name": "c"}, schema_id="f1"))
-    assert gate.landed("s.t", "name", "note") == [[0, "a", "kept"], [1, "b", "kept"], [1, "c", "kept"]]
+def test_a_late_update_keeps_what_the_image_knows_of_columns_added_since(harness: IngestHarness) -> None:
+    harness.put("s.t", schema_of({"id": "int64", "name": "string"}, ["id"], ["id"]), partial_updates="complete")
+    harness.replicate(metadata("s.t", OLD, schema_id="f1"))
+    harness.replicate(metadata("s.t", NEW, schema_id="f2", version=2))
+    harness.replicate(data("INSERT", {"id": 1, "note": "kept", "name": "a"}, schema_id="f2"))
+    harness.replicate(data("UPDATE", {"id": 1, "name": "b"}, schema_id="f1"))
+    harness.replicate(metadata("s.t", OLD, schema_id="f1"), data("UPDATE", {"id": 1, "name": "c"}, schema_id="f1"))
+    assert harness.landed("s.t", "name", "note") == [[0, "a", "kept"], [1, "b", "kept"], [1, "c", "kept"]]
 
 
 @pytest.mark.parametrize("incomplete_inserts", ["land_null", "reject"])
 def test_late_rows_of_a_table_with_images_are_never_rejected_for_columns_added_since(
-    gate: Gate, incomplete_inserts: str
+    harness: IngestHarness, incomplete_inserts: str
 ) -> None:
     """Neither where the row came late itself, nor where no image of it is kept."""
     options = {"partial_updates": "complete", "incomplete_inserts": incomplete_inserts}
-    gate.put("s.t", schema_of({"id": "int64", "name": "string"}, ["id"], ["id"]), **options)
-    gate.replicate(metadata("s.t", OLD, schema_id="f1"))
-    gate.replicate(metadata("s.t", NEW, schema_id="f2", version=2))
-    gate.replicate(data("INSERT", {"id": 1, "name": "a"}, schema_id="f1"))
-    gate.replicate(data("UPDATE", {"id": 1, "name": "b"}, schema_id="f1"))
-    gate.replicate(data("UPDATE", {"id": 2, "name": "c"}, schema_id="f1"))
-    gate.replicate(data("UPDATE", {"id": 1, "note": "n", "name": "d"}, schema_id="f2"))
-    gate.replicate(data("UPDATE", {"id": 3, "name": "e"}, {"id": 1}, schema_id="f1"))
-    gate.replicate(data("UPDATE", {"id": 3, "note": None, "name": "f"}, schema_id="f2", columnMask="05"))
-    assert gate.landed("s.t", "id", "name", "note") == [
+    harness.put("s.t", schema_of({"id": "int64", "name": "string"}, ["id"], ["id"]), **options)
+    harness.replicate(metadata("s.t", OLD, schema_id="f1"))
+    harness.replicate(metadata("s.t", NEW, schema_id="f2", version=2))
+    harness.replicate(data("INSERT", {"id": 1, "name": "a"}, schema_id="f1"))
+    harness.replicate(data("UPDATE", {"id": 1, "name": "b"}, schema_id="f1"))
+    harness.replicate(data("UPDATE", {"id": 2, "name": "c"}, schema_id="f1"))
+    harness.replicate(data("UPDATE", {"id": 1, "note": "n", "name": "d"}, schema_id="f2"))
+    harness.replicate(data("UPDATE", {"id": 3, "name": "e"}, {"id": 1}, schema_id="f1"))
+    harness.replicate(data("UPDATE", {"id": 3, "note": None, "name": "f"}, schema_id="f2", columnMask="05"))
+    assert harness.landed("s.t", "id", "name", "note") == [
         [0, 1, "a", None],
         [1, 1, "b", None],
         [1, 2, "c", None],
@@ -187,22 +191,22 @@ def test_late_rows_of_a_table_with_images_are_never_rejected_for_columns_added_s
     ]
 
 
-def test_a_late_update_lands_null_in_columns_added_since_without_images(evolved: Gate) -> None:
+def test_a_late_update_lands_null_in_columns_added_since_without_images(evolved: IngestHarness) -> None:
     evolved.replicate(data("UPDATE", {"id": 1, "name": "b"}, schema_id="f1"))
     assert evolved.landed("s.t", "id", "name", "note") == [[1, 1, "b", None]]
 
 
-def test_an_earlier_external_schema_id_is_that_of_its_version(gate: Gate) -> None:
-    gate.replicate(
+def test_an_earlier_external_schema_id_is_that_of_its_version(harness: IngestHarness) -> None:
+    harness.replicate(
         metadata("s.t", OLD, schema_id=None), data("INSERT", {"id": 1, "name": "a"}, externalSchemaId="77", table="s.t")
     )
-    gate.replicate(metadata("s.t", NEW, schema_id=None, version=2))
+    harness.replicate(metadata("s.t", NEW, schema_id=None, version=2))
     late = data("INSERT", {"id": 2, "name": "b"}, externalSchemaId="77", columnMask="03", table="s.t")
     new = data("INSERT", {"id": 3, "note": "n", "name": "c"}, externalSchemaId="78", columnMask="07", table="s.t")
-    gate.replicate(late)
-    gate.replicate(new)
-    gate.replicate(late)
+    harness.replicate(late)
+    harness.replicate(new)
+    harness.replicate(late)
     with rejected() as rejection:
-        gate.replicate(data("INSERT", {"id": 4, "note": "n", "name": "d"}, externalSchemaId="79", table="s.t"))
+        harness.replicate(data("INSERT", {"id": 4, "note": "n", "name": "d"}, externalSchemaId="79", table="s.t"))
     assert rejection.places == [(Code.SCHEMA_MISMATCH, 0, "/message/headers/externalSchemaId", None)]
-    assert gate.landed("s.t", "id", "note") == [[0, 1, None], [0, 2, None], [0, 3, "n"], [0, 2, None]]
+    assert harness.landed("s.t", "id", "note") == [[0, 1, None], [0, 2, None], [0, 3, "n"], [0, 2, None]]

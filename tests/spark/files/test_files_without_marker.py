@@ -15,7 +15,7 @@ from app.staging.ledger.metadata_chain import read_chain
 from app.staging.tables.registration import register_table
 from tests.spark.conftest import NewWorker, drain
 from tests.support.gateway_parts import current
-from tests.support.ingest_harness import opened
+from tests.support.ingest_harness import open_harness
 from tests.support.samples.messages import arcion
 from tests.support.samples.schemas import schema_of
 
@@ -33,12 +33,12 @@ def test_files_are_bare_up_to_the_first_change_that_is_no_insert_and_never_mix(
     options = TableOptions.parse({"initial_load": "without_marker"})
     with engine.begin() as connection:
         register_table(connection, TableName.parse("t"), SCHEMA, options, marker_first=marker_first)
-    with opened(engine) as gate:
-        gate.ingest.marker_first = marker_first
-        gate.arcion(arcion("t", None, ADA))
-        gate.arcion(arcion("t", None, BOB))
-        gate.arcion(arcion("t", BOB))
-        gate.arcion(arcion("t", None, BOB))
+    with open_harness(engine) as harness:
+        harness.ingest.marker_first = marker_first
+        harness.arcion(arcion("t", None, ADA))
+        harness.arcion(arcion("t", None, BOB))
+        harness.arcion(arcion("t", BOB))
+        harness.arcion(arcion("t", None, BOB))
     drain(new_worker(marker_first=marker_first))
 
     files = sorted((landing_zone / "t").glob("*.parquet"))

@@ -11,7 +11,7 @@ from app.ingest import Replays
 from app.ingest.replay import ReplayedLetters
 from app.staging.batches.batch import Receipt
 from app.staging.batches.dead_letters import StoredLetter, list_letters, read_message
-from tests.support.ingest_harness import ADMIN, Gate
+from tests.support.ingest_harness import ADMIN, IngestHarness
 
 
 def letters(engine: sa.Engine, table: str = "t", state: LetterState | None = None) -> list[StoredLetter]:
@@ -35,10 +35,10 @@ def codes(engine: sa.Engine, table: str = "t") -> list[tuple[int, set[Any]]]:
     return [(letter.message_index, {error["code"] for error in letter.errors}) for letter in letters(engine, table)]
 
 
-def replay(gate: Gate, letter_id: int, correction: bytes | None = None, table: str = "t") -> Receipt:
-    return asyncio.run(Replays(gate.ingest).replay(TableName.parse(table), letter_id, ADMIN, correction))
+def replay(harness: IngestHarness, letter_id: int, correction: bytes | None = None, table: str = "t") -> Receipt:
+    return asyncio.run(Replays(harness.ingest).replay(TableName.parse(table), letter_id, ADMIN, correction))
 
 
-def replay_all(gate: Gate, table: str = "t", *, after: int = 0, most: int = 100) -> ReplayedLetters:
-    replays = Replays(gate.ingest)
+def replay_all(harness: IngestHarness, table: str = "t", *, after: int = 0, most: int = 100) -> ReplayedLetters:
+    replays = Replays(harness.ingest)
     return asyncio.run(replays.replay_waiting(TableName.parse(table), ADMIN, after=after, most=most))
