@@ -62,13 +62,13 @@ from app.observability.telemetry import configure_logging
 from app.settings import LOOPBACK, Settings, unknown_variables
 from app.settings.start_checks import check_memory, check_serving, free_port
 from app.staging.access.api_keys import count_valid_keys
-from app.staging.access.audit_writer import AccessJournal
+from app.staging.access.audit_writer import AuditWriter
 from app.staging.connection.database import driver_url, open_engine, pin_marker_position, translated_errors
-from app.staging.connection.notifications import WakeSender
+from app.staging.connection.notifications import NotificationSender
 from app.staging.connection.schema_revision import require_migrated
+from app.staging.writer.gauges import export_writer_state
 from app.staging.writer.group_commit import GroupCommit
-from app.staging.writer.metrics import note_writer
-from app.staging.writer.probe import WriterProbe
+from app.staging.writer.writer_probe import WriterProbe
 
 log = structlog.get_logger()
 
@@ -91,14 +91,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             bound_statements=True,
         )
         staged = threading.Event()
-        wake = WakeSender(driver_url(engine), staged)
-        watch = partial(note_writer, engine)
+        wake = NotificationSender(driver_url(engine), staged)
+        watch = partial(export_writer_state, engine)
         group_commit = GroupCommit(engine, staged=staged, deadline_seconds=seconds / 2, watch=watch)
-        journal = AccessJournal(engine)
+        audit_writer = AuditWriter(engine)
         admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
         tokens = token_verifier(settings)
         limits = RateLimits(settings.key_requests_per_second, settings.key_bytes_per_second)
-        authenticator = Authenticator(engine, admin_key, journal, tokens, RateLimiter(limits))
+        authenticator = Authenticator(engine, admin_key, audit_writer, tokens, RateLimiter(limits))
         # A connection of its own: it is to see the backlog also when requests have taken all the others.
         watching = open_engine(
             settings.require_database_url(), pool_size=1, application="mirrorgate backlog", silence_seconds=seconds
@@ -106,10 +106,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         backlog = BacklogWatch(watching, *_backlog_limits(settings))
         ingest = Ingest(engine, group_commit, settings.marker_first, backlog)
         writer, statusz = WriterProbe(group_commit), CachedAnswer[GatewayStatusModel]()
-        app.state.gateway = Gateway(settings, engine, authenticator, journal, ingest, writer, statusz, staged)
+        app.state.gateway = Gateway(settings, engine, authenticator, audit_writer, ingest, writer, statusz, staged)
         wake.start()
         group_commit.start()
-        journal.start()
+        audit_writer.start()
         backlog.start()
         if tokens is not None:
             tokens.prepare()
@@ -119,7 +119,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         finally:
             group_commit.close()
             wake.close()
-            journal.close()
+            audit_writer.close()
             backlog.close()
             watching.dispose()
             engine.dispose()

@@ -31,8 +31,8 @@ from app.domain.model.table_schema import Column, ColumnType, TableSchema
 from app.domain.rows.landing_rows import RowRules, landing_rows
 from app.domain.rows.row_image import StoredImage
 from app.local.embedded import PrivatePostgres
-from app.staging.batches.batch import TypedBatch
-from app.staging.batches.row_images import write_images
+from app.staging.batches.batch import Batch
+from app.staging.batches.row_images import write_row_images
 from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import migrate
 from app.staging.tables.registration import register_table
@@ -71,14 +71,14 @@ def registered(engine: sa.Engine, name: str) -> Table:
         return register_table(connection, TableName.parse(name), SCHEMA, OPTIONS).table
 
 
-def typed_batches(table: Table, rows: int, per_batch: int, operation: Operation) -> list[TypedBatch]:
+def typed_batches(table: Table, rows: int, per_batch: int, operation: Operation) -> list[Batch]:
     return [
-        TypedBatch(table, landing_rows(changes(first, per_batch, operation), RowRules.of(table)))
+        Batch(table, landing_rows(changes(first, per_batch, operation), RowRules.of(table)))
         for first in range(0, rows, per_batch)
     ]
 
 
-def stage(engine: sa.Engine, batches: Sequence[TypedBatch]) -> None:
+def stage(engine: sa.Engine, batches: Sequence[Batch]) -> None:
     """Each batch in a transaction of its own."""
     writer = GroupCommit(engine)
     writer.start()
@@ -87,7 +87,7 @@ def stage(engine: sa.Engine, batches: Sequence[TypedBatch]) -> None:
     writer.close()
 
 
-def images_of(batches: Sequence[TypedBatch]) -> list[dict[bytes, StoredImage | None]]:
+def images_of(batches: Sequence[Batch]) -> list[dict[bytes, StoredImage | None]]:
     """What each batch leaves."""
     found = []
     for number, batch in enumerate(batches, 1):
@@ -101,7 +101,7 @@ def upsert(engine: sa.Engine, table: Table, batches: Sequence[Mapping[bytes, Sto
     """The images of each batch in a transaction of their own, and nothing else."""
     for images in batches:
         with engine.begin() as connection:
-            write_images(connection, table.table_id, table.generation, images)
+            write_row_images(connection, table.table_id, table.generation, images)
 
 
 def rate(rows: int, call: Callable[[], None]) -> float:
@@ -123,7 +123,7 @@ class Work:
     """One way of writing every row of a table, and how fast it went: with its batches, and its images alone."""
 
     title: str
-    batches: Sequence[TypedBatch]
+    batches: Sequence[Batch]
     images: Sequence[Mapping[bytes, StoredImage | None]] = field(init=False)
     staged: list[float] = field(default_factory=list)
     alone: list[float] = field(default_factory=list)

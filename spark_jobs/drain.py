@@ -31,7 +31,7 @@ from app.observability.resource_watch import ResourceWatch, raise_descriptor_lim
 from app.observability.telemetry import configure_logging, log_crashes
 from app.settings import Settings
 from app.staging.connection.database import answer_within, open_engine, pin_marker_position, translated_errors
-from app.staging.connection.notifications import WakeListener
+from app.staging.connection.notifications import NotificationListener
 from app.staging.connection.schema_revision import require_migrated
 from app.staging.ledger.build_activity import newest_statement_at
 from app.staging.ledger.leases import give_up_lease, renew_lease
@@ -222,13 +222,13 @@ def _check_landing_zone(place: ZonePlace) -> None:
 
 def _listen(database_url: str, wake: threading.Event, stopping: threading.Event) -> None:
     def listen() -> None:
-        listener = WakeListener(database_url)
+        listener = NotificationListener(database_url)
         while not stopping.is_set():
             listener.wait(_LONGEST_POLL)
             wake.set()
         listener.close()
 
-    threading.Thread(target=listen, name="wake-listener", daemon=True).start()
+    threading.Thread(target=listen, name="notification-listener", daemon=True).start()
 
 
 def main() -> None:

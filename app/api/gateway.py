@@ -12,9 +12,9 @@ from app.api.schemas.probes import GatewayStatusModel
 from app.domain.model.input_limits import InputLimits
 from app.ingest import Ingest
 from app.settings import Settings
-from app.staging.access.audit_writer import AccessJournal
+from app.staging.access.audit_writer import AuditWriter
 from app.staging.connection.database import Engine
-from app.staging.writer.probe import WriterProbe
+from app.staging.writer.writer_probe import WriterProbe
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Gateway:
     settings: Settings
     engine: Engine
     authenticator: Authenticator
-    journal: AccessJournal
+    audit_writer: AuditWriter
     ingest: Ingest
     writer: WriterProbe
     statusz: CachedAnswer[GatewayStatusModel]

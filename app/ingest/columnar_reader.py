@@ -12,12 +12,12 @@ from typing import Final, TypeAlias
 from app.ingest.columnar_requests import PlainRequest, read_plain
 from app.ingest.loop_bridge import Waiter
 from app.ingest.table_cache import TableDirectory
-from app.staging.batches.batch import TypedBatch
+from app.staging.batches.batch import Batch
 
 MOST_BYTES: Final = 2**20
 """Of bodies that are read together; a longer one is read alone."""
 
-PlainWaiter: TypeAlias = Waiter[TypedBatch | None]
+PlainWaiter: TypeAlias = Waiter[Batch | None]
 _Waiting: TypeAlias = tuple[PlainRequest, PlainWaiter]
 
 
@@ -39,7 +39,7 @@ class PlainReader:
         group = self._next_group()
         if not group:
             return
-        outcomes: Sequence[TypedBatch | BaseException | None]
+        outcomes: Sequence[Batch | BaseException | None]
         try:
             outcomes = read_plain([request for request, _ in group], self._directory)
         except Exception as error:  # noqa: BLE001  # whatever it is, those who wait must hear of it

@@ -20,13 +20,13 @@ from app.formats.arcion.columnar import PlainBody, decode_plain, rows_of_plain
 from app.ingest.decoded import Decoded
 from app.ingest.table_cache import NotRemembered, TableDirectory
 from app.observability.telemetry import HASH_MISMATCHES
-from app.staging.batches.batch import TypedBatch
-from app.staging.batches.pending_request import UntypedRequest
+from app.staging.batches.batch import Batch
+from app.staging.batches.pending_request import PendingRequest
 
 
 def untyped_request(
     decoded: Decoded, directory: TableDirectory, principal: Principal, identity: RequestIdentity | None
-) -> UntypedRequest | None:
+) -> PendingRequest | None:
     """The request if all of it is for one table that is known, plain, and without row images."""
     if len(decoded.sources) != 1 or decoded.lines:
         return None
@@ -36,7 +36,7 @@ def untyped_request(
     table = _plain_table(entry.source, decoded.requested, directory, principal)
     if table is None or table.options.partial_updates is PartialUpdates.COMPLETE:
         return None
-    return UntypedRequest(table, entry.changes, identity, decoded.ignored)
+    return PendingRequest(table, entry.changes, identity, decoded.ignored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +66,12 @@ class PlainRequest:
         return None if table is None or table.options.exclude else (plain, table)
 
 
-def read_plain(requests: Sequence[PlainRequest], directory: TableDirectory) -> list[TypedBatch | NotRemembered | None]:
+def read_plain(requests: Sequence[PlainRequest], directory: TableDirectory) -> list[Batch | NotRemembered | None]:
     """The typed batches of requests, None for one that is not plain, or whose table must be asked for first.
 
     Those for one table are typed together: Arrow costs a few rows nearly what it costs a hundred.
     """
-    outcomes: list[TypedBatch | NotRemembered | None] = [None] * len(requests)
+    outcomes: list[Batch | NotRemembered | None] = [None] * len(requests)
     alike: dict[int, tuple[Table, dict[int, PlainBody]]] = {}
     for place, request in enumerate(requests):
         try:
@@ -88,7 +88,7 @@ def read_plain(requests: Sequence[PlainRequest], directory: TableDirectory) -> l
     return outcomes
 
 
-def _batches(table: Table, bodies: Sequence[PlainBody]) -> Sequence[TypedBatch | None]:
+def _batches(table: Table, bodies: Sequence[PlainBody]) -> Sequence[Batch | None]:
     if len(bodies) > 1:
         has_images = table.options.partial_updates is PartialUpdates.COMPLETE
         together = None if has_images else _typed(table, bodies)
@@ -96,7 +96,7 @@ def _batches(table: Table, bodies: Sequence[PlainBody]) -> Sequence[TypedBatch |
     return _typed(table, bodies) or [None]
 
 
-def _typed(table: Table, bodies: Sequence[PlainBody]) -> list[TypedBatch] | None:
+def _typed(table: Table, bodies: Sequence[PlainBody]) -> list[Batch] | None:
     """One batch for each body, None where one of them is not plain, or holds a value that does not fit."""
     rules = RowRules.of(table)
     rows = rows_of_plain(bodies, table.schema.names, table.schema.key_columns, rules.fillable)
@@ -105,10 +105,10 @@ def _typed(table: Table, bodies: Sequence[PlainBody]) -> list[TypedBatch] | None
         return None
     HASH_MISMATCHES.inc(sum(body.wrong_hashes for body in bodies))
     if len(bodies) == 1:
-        return [TypedBatch(table, landing)]
+        return [Batch(table, landing)]
     ends = accumulate(body.messages for body in bodies)
     return [
-        TypedBatch(
+        Batch(
             table,
             replace(
                 landing,

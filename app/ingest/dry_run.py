@@ -16,8 +16,8 @@ from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.ingest.readers import Decode
 from app.ingest.request_typing import Typist
 from app.ingest.table_cache import TableDirectory
-from app.staging.batches.batch import StagingRequest, TableMoved, TypedBatch
-from app.staging.batches.sequence_lock import wait_briefly
+from app.staging.batches.batch import Batch, StagingRequest, TableMoved
+from app.staging.batches.sequence_lock import shorten_lock_timeout
 from app.staging.batches.stage_transaction import StagedBatch, encode_blocks, stage_requests
 from app.staging.connection.database import Connection, Engine, translated_errors
 
@@ -73,7 +73,7 @@ def _rehearse(engine: Engine, decode: Decode, principal: Principal, marker_first
         engine.connect() as connection,
         connection.begin() as transaction,
     ):
-        wait_briefly(connection)
+        shorten_lock_timeout(connection)
         directory = TableDirectory(lambda: _savepoint(connection))
         decoded = decode.read(directory, principal, marker_first)
         typed = Typist(directory, principal, marker_first).type_request(decoded)
@@ -99,7 +99,7 @@ def _savepoint(connection: Connection) -> Iterator[Connection]:
         yield connection
 
 
-def _rehearsed(batch: TypedBatch, staged: StagedBatch, *, shows_stored: bool) -> RehearsedTable:
+def _rehearsed(batch: Batch, staged: StagedBatch, *, shows_stored: bool) -> RehearsedTable:
     table = batch.table
     rows = staged.rows.batch.to_pylist()
     withheld = [] if shows_stored else _withheld(batch)
@@ -113,7 +113,7 @@ def _rehearsed(batch: TypedBatch, staged: StagedBatch, *, shows_stored: bool) ->
     return RehearsedTable(str(table.name), table.generation, table.schema_version, rows, withheld or UNSET)
 
 
-def _withheld(batch: TypedBatch) -> list[Withheld]:
+def _withheld(batch: Batch) -> list[Withheld]:
     """The columns that the messages do not give: they come from rows that were stored before."""
     if batch.rows.images is None:
         return []

@@ -15,7 +15,7 @@ from app.domain.rows.snapshot_rows import snapshot_rows
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.formats.arrow.stream import decode_arrow_stream
 from app.ingest.pipeline import Accepted, Ingest
-from app.staging.batches.batch import TableMoved, TypedBatch
+from app.staging.batches.batch import Batch, TableMoved
 
 _ATTEMPTS: Final = 5
 
@@ -45,7 +45,7 @@ class ArrowLoad:
                 continue
         raise TemporarilyUnavailable(Code.TABLE_BUSY, "the table of this request keeps changing")
 
-    def _typed(self, ingest: Ingest, principal: Principal) -> TypedBatch:
+    def _typed(self, ingest: Ingest, principal: Principal) -> Batch:
         source = SourceName.address(self.table)
         table = ingest.directory.look_again(source)
         if table is None or not principal.may_touch(table.name):
@@ -54,4 +54,4 @@ class ArrowLoad:
         if not table.state.accepts_changes:
             raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
         given = decode_arrow_stream(self.body, self.limits)
-        return TypedBatch(table, snapshot_rows(given, RowRules.of(table), self.limits.value_bytes, self.hold))
+        return Batch(table, snapshot_rows(given, RowRules.of(table), self.limits.value_bytes, self.hold))

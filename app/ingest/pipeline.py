@@ -24,11 +24,11 @@ from app.ingest.readers import Decode
 from app.ingest.request_typing import TypedRequest, Typist
 from app.ingest.table_cache import NotRemembered, TableDirectory
 from app.observability.telemetry import DUPLICATE_CHANGES
-from app.staging.batches.batch import AlreadyStaged, Receipt, TableMoved, TypedBatch
-from app.staging.batches.dead_letter_transaction import full
-from app.staging.batches.dead_letters import Settlement, TableLetters
+from app.staging.batches.batch import AlreadyStaged, Batch, Receipt, TableMoved
+from app.staging.batches.dead_letter_transaction import dead_letters_full
+from app.staging.batches.dead_letters import LetterReplay, TableLetters
 from app.staging.batches.idempotency import read_receipts
-from app.staging.batches.pending_request import TypeAlone
+from app.staging.batches.pending_request import FallBack
 from app.staging.connection.database import Engine, translated_errors
 from app.staging.writer.group_commit import GroupCommit
 
@@ -90,10 +90,10 @@ class Ingest:
             counts = (answer["ignored"], answer["duplicates"])
             return Accepted(receipts, *counts, replayed=True, dead_letters=answer.get("dead_letters", 0))
 
-    async def replay(self, decode: Decode, principal: Principal, settles: Settlement) -> Receipt:
+    async def replay(self, decode: Decode, principal: Principal, replay: LetterReplay) -> Receipt:
         """Stage the one change of a dead letter and settle the letter, in one transaction."""
         decoded = await self._decoded(decode, principal)
-        accepted = await self._staged_typed(decoded, principal, None, settles)
+        accepted = await self._staged_typed(decoded, principal, None, replay)
         if not accepted.receipts:
             detail = "the table has accepted later changes of this source by now, and enforces their order"
             raise RejectedInput.of((Problem(Code.OUT_OF_ORDER, detail, 0),))
@@ -135,9 +135,9 @@ class Ingest:
         await self.admit(request.table, identity)
         waiter: Waiter[list[Receipt]] = Waiter(self._running_wakeups())
         try:
-            self.group_commit.submit_untyped(request, waiter)
+            self.group_commit.submit_pending(request, waiter)
             receipts = await waiter.result()
-        except (TypeAlone, TableMoved):
+        except (FallBack, TableMoved):
             return None
         return Accepted(receipts, decoded.ignored)
 
@@ -152,10 +152,10 @@ class Ingest:
         except (TableMoved, RejectedInput):
             return None
 
-    async def _read_plain(self, request: PlainRequest) -> TypedBatch | None:
+    async def _read_plain(self, request: PlainRequest) -> Batch | None:
         """What a body holds if it is plain. Its table is asked for beside the reader, which waits for nothing."""
         for _ in range(_NAMES):
-            waiter: Waiter[TypedBatch | None] = Waiter(self._running_wakeups())
+            waiter: Waiter[Batch | None] = Waiter(self._running_wakeups())
             self._plain_reader.submit(request, waiter)
             try:
                 return await waiter.result()
@@ -169,12 +169,12 @@ class Ingest:
         decoded: Decoded,
         principal: Principal,
         identity: RequestIdentity | None,
-        settles: Settlement | None = None,
+        replay: LetterReplay | None = None,
     ) -> Accepted:
         typist = Typist(self.directory, principal, self.marker_first)
         if self.backlog is not None:
             typist.admit = self.backlog.check
-        staging = _Staging(typist, self, identity, settles)
+        staging = _Staging(typist, self, identity, replay)
         for _ in range(_ATTEMPTS):
             try:
                 return await staging.stage(decoded)
@@ -212,7 +212,7 @@ class _Staging:
     typist: Typist
     ingest: Ingest
     identity: RequestIdentity | None
-    settles: Settlement | None
+    replay: LetterReplay | None
 
     async def stage(self, decoded: Decoded) -> Accepted:
         """Without the messages that are rejected, where those are kept: each round leaves out at least one more.
@@ -240,7 +240,7 @@ class _Staging:
             ignored=decoded.ignored,
             duplicates=typed.duplicates,
             letters=letters,
-            settles=self.settles,
+            replay=self.replay,
         )
         try:
             return await self.ingest.result_of(submitted)
@@ -261,5 +261,7 @@ class _Staging:
         ]
         for entry in letters:
             if any(len(letter.written.content) > MOST_BYTES for letter in entry.letters):
-                raise full(entry, f"a rejected message is longer than the {MOST_BYTES} bytes that are kept")
+                raise dead_letters_full(
+                    entry, f"a rejected message is longer than the {MOST_BYTES} bytes that are kept"
+                )
         return letters

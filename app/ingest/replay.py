@@ -15,8 +15,8 @@ from app.errors import Code, RejectedInput
 from app.ingest.pipeline import Ingest
 from app.ingest.readers import kept_message
 from app.staging.batches.batch import Receipt
-from app.staging.batches.dead_letter_transaction import GONE, ended, settled, unknown
-from app.staging.batches.dead_letters import Settlement, find_letter, next_waiting, read_message, renew_errors
+from app.staging.batches.dead_letter_transaction import NO_LONGER_WAITING, ended_letter, settled_letter, unknown_letter
+from app.staging.batches.dead_letters import LetterReplay, find_letter, next_waiting, read_message, renew_errors
 from app.staging.connection.database import translated_errors
 from app.staging.tables.registry import find_table
 
@@ -43,9 +43,9 @@ class Replays:
         """Accept the message of a waiting letter now, or the `correction` in its place."""
         written = await asyncio.to_thread(self._waiting, name, letter_id)
         decode = kept_message(written, written.content if correction is None else correction, name)
-        settles = Settlement(letter_id, principal.key_id, corrected=correction is not None)
+        replay = LetterReplay(letter_id, principal.key_id, corrected=correction is not None)
         try:
-            return await self.ingest.replay(decode, principal, settles)
+            return await self.ingest.replay(decode, principal, replay)
         except RejectedInput as error:
             if correction is None and error.problems:
                 await asyncio.to_thread(self._renew_errors, letter_id, error)
@@ -61,7 +61,7 @@ class Replays:
                 await self.replay(table.name, letter_id, principal)
                 replayed += 1
             except RejectedInput as error:
-                if error.code in GONE:
+                if error.code in NO_LONGER_WAITING:
                     continue  # somebody else has settled it meanwhile
                 if not error.problems:
                     raise
@@ -73,11 +73,11 @@ class Replays:
         with translated_errors(), self.ingest.engine.begin() as connection:
             letter, table = find_letter(connection, name, letter_id), find_table(connection, name)
             if letter is None:
-                raise unknown(letter_id)
+                raise unknown_letter(letter_id)
             if table is None or (table.table_id, table.generation) != (letter.table_id, letter.generation):
-                raise ended(letter.generation)
+                raise ended_letter(letter.generation)
             if letter.state is not LetterState.WAITING:
-                raise settled(letter_id)
+                raise settled_letter(letter_id)
             return read_message(connection, letter_id)
 
     def _next(self, name: TableName, after: int, most: int) -> tuple[Table, list[int]]:

@@ -23,7 +23,7 @@ from app.domain.rows.source_order import in_source_order
 from app.errors import Code, Problem, RejectedInput
 from app.ingest.decoded import Decoded, SourceChanges
 from app.ingest.table_cache import TableDirectory
-from app.staging.batches.batch import SourceAdvance, TableMoved, TypedBatch
+from app.staging.batches.batch import Batch, SourceAdvance, TableMoved
 from app.staging.batches.source_positions import source_positions
 from app.staging.batches.stage_transaction import check_gaps
 from app.staging.connection.database import translated_errors
@@ -41,7 +41,7 @@ Admit: TypeAlias = Callable[[Table], None]
 class TypedRequest:
     """The batches of a request in order, and how many changes were known before."""
 
-    batches: list[TypedBatch]
+    batches: list[Batch]
     duplicates: int = 0
     needs: Sequence[tuple[Table, TableSchema]] = ()
     """The schemas that tables must have first."""
@@ -185,7 +185,7 @@ class Typist:
 
 def _typed(decoded: Decoded, routed: _Routed, admit: Admit) -> TypedRequest:
     """Typed batches under these tables. Raises RejectedInput with every problem found."""
-    batches: list[TypedBatch] = []
+    batches: list[Batch] = []
     needs: list[tuple[Table, TableSchema]] = []
     problems = [*routed.problems]
     rejected: list[tuple[Table, Sequence[RejectedMessage]]] = []
@@ -210,7 +210,7 @@ def _typed(decoded: Decoded, routed: _Routed, admit: Admit) -> TypedRequest:
                 if schema != table.schema:
                     needs.append((table, schema))
                 rows = landing_rows(changes, replace(RowRules.of(table), schema=schema))
-                batches.append(TypedBatch(replace(table, schema=schema), rows, advances))
+                batches.append(Batch(replace(table, schema=schema), rows, advances))
         except RejectedInput as error:
             found = error.problems or [Problem(error.code, error.detail)]
             problems.extend(replace(problem, table=str(table.name)) for problem in found)

@@ -14,7 +14,7 @@ from app.domain.model.table import Table
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import TableSchema
 from app.domain.rows.landing_rows import RowRules, landing_rows
-from app.staging.batches.batch import Receipt, TypedBatch
+from app.staging.batches.batch import Batch, Receipt
 from app.staging.tables.operations import begin_drop
 from app.staging.tables.registration import register_table
 from app.staging.tables.registry import find_table
@@ -48,11 +48,11 @@ def inserts(rows: Sequence[dict[str, Any]]) -> list[Change]:
     return [Change(index, Operation.INSERT, None, row, "", "") for index, row in enumerate(rows)]
 
 
-def typed(table: Table, changes: Sequence[Change]) -> TypedBatch:
-    return TypedBatch(table, landing_rows(changes, RowRules.of(table)))
+def typed(table: Table, changes: Sequence[Change]) -> Batch:
+    return Batch(table, landing_rows(changes, RowRules.of(table)))
 
 
-def stage(engine: sa.Engine, *requests: Sequence[TypedBatch]) -> list[Receipt]:
+def stage(engine: sa.Engine, *requests: Sequence[Batch]) -> list[Receipt]:
     """Stage requests one after the other, each in a transaction of its own; all their receipts."""
     receipts: list[Receipt] = []
     writer = GroupCommit(engine)

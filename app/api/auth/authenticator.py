@@ -22,7 +22,7 @@ from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
 from app.errors import Code, MirrorgateError, RejectedInput
 from app.staging.access.api_keys import StoredKey, find_key
-from app.staging.access.audit_writer import AccessJournal
+from app.staging.access.audit_writer import AuditWriter
 from app.staging.connection.database import Engine, translated_errors
 
 CACHE_SECONDS: Final = 5.0
@@ -79,14 +79,14 @@ class Authenticator:
         self,
         engine: Engine,
         admin_key: str | None,
-        journal: AccessJournal,
+        audit_writer: AuditWriter,
         tokens: TokenVerifier | None = None,
         rate_limiter: RateLimiter | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engine = engine
         self._admin_key = ApiKey.parse(admin_key) if admin_key else None
-        self._journal = journal
+        self._audit_writer = audit_writer
         self._tokens = tokens
         self.rate_limiter = rate_limiter or RateLimiter(NO_LIMITS)
         self._clock = clock
@@ -132,7 +132,7 @@ class Authenticator:
         key_id = proved.credential.subject
         if self._cache.get(key_id) is not proved.key or not self._is_fresh(proved.key):
             return False
-        self._journal.used(key_id)
+        self._audit_writer.note_key_use(key_id)
         return True
 
     def _credential_of(self, key: ApiKey) -> Credential:
@@ -143,7 +143,7 @@ class Authenticator:
         stored = self._find(key)
         if stored is None or not key.matches_any(stored.secret_hashes):
             raise RejectedInput(Code.UNAUTHENTICATED, "the key is not valid")
-        self._journal.used(key.key_id)
+        self._audit_writer.note_key_use(key.key_id)
         return stored.credential
 
     def _may_ask(self, key: ApiKey) -> bool:

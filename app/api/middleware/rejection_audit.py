@@ -20,7 +20,7 @@ def note_rejection(request: Request, error: MirrorgateError, status: int) -> Non
     action = f"{request.method} {getattr(route, 'path', 'unmatched')}"
     subject = facts_of(request.scope).subject
     table = withheld or (_named_table(request) if error.kind is Kind.FORBIDDEN else None)
-    gateway_of(request).journal.rejected(Rejection(action, int(status), error.code, subject, table))
+    gateway_of(request).audit_writer.note_rejection(Rejection(action, int(status), error.code, subject, table))
 
 
 def _named_table(request: Request) -> str | None:

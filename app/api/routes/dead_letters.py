@@ -25,7 +25,7 @@ from app.domain.model.names import TableName
 from app.domain.model.table import Generation, Table
 from app.ingest import Replays
 from app.observability.telemetry import REPLAYED_LETTERS
-from app.staging.batches.dead_letter_transaction import unknown
+from app.staging.batches.dead_letter_transaction import unknown_letter
 from app.staging.batches.dead_letters import StoredLetter, discard_letters, find_letter, list_letters, read_message
 from app.staging.connection.database import Connection, translated_errors
 from app.staging.tables.events import record_event
@@ -178,7 +178,7 @@ def _discard(connection: Connection, table: Table, first: int, last: int, princi
 def _found(connection: Connection, name: TableName, letter_id: int) -> StoredLetter:
     letter = find_letter(connection, name, letter_id)
     if letter is None:
-        raise unknown(letter_id)
+        raise unknown_letter(letter_id)
     return letter
 
 

@@ -16,7 +16,7 @@ from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, FileNumber, Generation, Table
 from app.domain.model.table_options import TableOptions
 from app.errors import Code, RejectedInput
-from app.staging.batches.row_images import count_images
+from app.staging.batches.row_images import count_row_images
 from app.staging.batches.staged_blocks import find_batch
 from app.staging.connection.database import Connection, translated_errors
 from app.staging.ledger.files import list_files
@@ -132,7 +132,7 @@ def get_files(
 def get_row_image_count(table: TablePath, gateway: GatewayOf, principal: Reader) -> RowImagesModel:
     with translated_errors(), gateway.engine.begin() as connection:
         found = found_table(connection, visible_name(table, principal))
-        count = count_images(connection, found.table_id, found.generation)
+        count = count_row_images(connection, found.table_id, found.generation)
     return RowImagesModel(table=str(found.name), generation=found.generation, count=count)
 
 

@@ -23,10 +23,10 @@ log = structlog.get_logger()
 USE_SECONDS: Final = 60.0
 """A key's use is written at most so often by one process."""
 
-_MOST_KEYS: Final = 10_000
+_MAX_REMEMBERED_KEYS: Final = 10_000
 
 
-class AccessJournal:
+class AuditWriter:
     """`start` once, `close` at the end: what is noted by then is written, if the database takes it."""
 
     def __init__(
@@ -47,7 +47,7 @@ class AccessJournal:
         self._noted: dict[str, float] = {}
         self._something = threading.Event()
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="access-journal", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="audit-writer", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -57,19 +57,19 @@ class AccessJournal:
         self._something.set()
         self._thread.join()
 
-    def used(self, key_id: str) -> None:
+    def note_key_use(self, key_id: str) -> None:
         """A stored key was presented with a secret that is valid."""
         now = self._clock()
         if now - self._noted.get(key_id, float("-inf")) < USE_SECONDS:
             return
         with self._lock:
-            if len(self._noted) >= _MOST_KEYS:
+            if len(self._noted) >= _MAX_REMEMBERED_KEYS:
                 self._noted.clear()
             self._noted[key_id] = now
             self._used.add(key_id)
         self._something.set()
 
-    def rejected(self, rejection: Rejection) -> None:
+    def note_rejection(self, rejection: Rejection) -> None:
         """A call was rejected, in the request that is being served."""
         with self._lock:
             self._rejections.note(rejection, datetime.now(UTC), current_request_id())

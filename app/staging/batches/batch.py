@@ -8,10 +8,10 @@ from app.domain.model.request_identity import Answer, RequestIdentity
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.landing_rows import LandingRows
-from app.staging.batches.dead_letters import Settlement, TableLetters
+from app.staging.batches.dead_letters import LetterReplay, TableLetters
 
 BlockKey: TypeAlias = tuple[TableId, Generation, SchemaVersion]
-BatchPlace: TypeAlias = tuple[TableId, Generation, BatchSequence]
+BatchKey: TypeAlias = tuple[TableId, Generation, BatchSequence]
 
 
 class TableMoved(Exception):
@@ -29,7 +29,7 @@ class SourceAdvance:
 
 
 @dataclass(frozen=True, slots=True)
-class TypedBatch:
+class Batch:
     """The typed change batch of one table from one request."""
 
     table: Table
@@ -45,14 +45,14 @@ class TypedBatch:
 class StagingRequest:
     """The batches of one request, and what else its answer says."""
 
-    batches: Sequence[TypedBatch]
+    batches: Sequence[Batch]
     identity: RequestIdentity | None = None
     """Under which the answer is kept, for a caller that may repeat the request."""
     ignored: int = 0
     duplicates: int = 0
     letters: Sequence[TableLetters] = ()
     """The rejected messages to keep."""
-    settles: Settlement | None = None
+    replay: LetterReplay | None = None
     """The dead letter that this request replays; it has one batch."""
 
     @property

@@ -12,7 +12,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from app.errors import Code, TemporarilyUnavailable
-from app.staging.batches.batch import BatchPlace
+from app.staging.batches.batch import BatchKey
 from app.staging.connection.bounded_connection import answer_within
 from app.staging.connection.raw_sql import driver_rows
 
@@ -32,21 +32,21 @@ _PAUSE_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class OpenTransaction:
+class TransactionId:
     """What tells a transaction from all others: its id, and the instant at which it staged a block, if any."""
 
     transaction_id: str
-    block: BatchPlace | None
+    block: BatchKey | None
     staged_at: datetime | None
 
 
-def open_transaction(connection: sa.Connection) -> OpenTransaction:
+def current_transaction_id(connection: sa.Connection) -> TransactionId:
     """The transaction that is open, and has staged no block; one that has is told by `stage_block`."""
     [(transaction_id,)] = driver_rows(connection, SELECT_TRANSACTION, {})
-    return OpenTransaction(transaction_id, None, None)
+    return TransactionId(transaction_id, None, None)
 
 
-def committed(engine: sa.Engine, transaction: OpenTransaction, patience_seconds: float = PATIENCE_SECONDS) -> bool:
+def is_committed(engine: sa.Engine, transaction: TransactionId, patience_seconds: float = PATIENCE_SECONDS) -> bool:
     """Whether the transaction is durable. Raises TemporarilyUnavailable `commit_unknown` while nobody can tell.
 
     After a restart Postgres tells a transaction that was in progress as aborted, which it is, or as what became of

@@ -1,4 +1,4 @@
-"""The dead letters of one transaction's requests: those that it stores, and those that it settles."""
+"""The dead letters of one transaction's requests: those that it stores, and those that it replay."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,35 +12,35 @@ from app.domain.model.table import BatchSequence, TableId
 from app.errors import Code, RejectedInput
 from app.staging.batches.batch import Receipt, StagingRequest
 from app.staging.batches.dead_letters import (
-    LetterPlace,
-    Settlement,
+    LetterReplay,
+    LockedLetter,
     TableLetters,
     count_waiting,
     insert_letters,
     lock_letters,
-    settle_replayed,
+    mark_replayed,
 )
 
-GONE: Final = frozenset({Code.UNKNOWN_DEAD_LETTER, Code.DEAD_LETTER_SETTLED})
+NO_LONGER_WAITING: Final = frozenset({Code.UNKNOWN_DEAD_LETTER, Code.DEAD_LETTER_SETTLED})
 """Rejections that say that there is no waiting letter."""
 
 
 @dataclass
-class LetterBook:
+class DeadLetterTransaction:
     """`lock` after the tables are locked; then requests are checked and added one by one."""
 
     requests: Sequence[StagingRequest]
     _waiting: dict[TableId, tuple[int, int]] = field(default_factory=dict)
     """Letters of a table, and their bytes, with those that this transaction adds."""
-    _places: dict[int, LetterPlace] = field(default_factory=dict)
+    _places: dict[int, LockedLetter] = field(default_factory=dict)
     _new: list[tuple[TableLetters, RequestIdentity | None]] = field(default_factory=list)
-    _settled: list[tuple[Settlement, BatchSequence]] = field(default_factory=list)
+    _settled: list[tuple[LetterReplay, BatchSequence]] = field(default_factory=list)
 
     def lock(self, connection: sa.Connection) -> None:
         """Read, under the tables' locks, what the requests depend on."""
         if tables := {entry.table.table_id for request in self.requests for entry in request.letters}:
             self._waiting = count_waiting(connection, tables)
-        if settled := {request.settles.letter_id for request in self.requests if request.settles}:
+        if settled := {request.replay.letter_id for request in self.requests if request.replay}:
             self._places = lock_letters(connection, settled)
 
     def check(self, request: StagingRequest) -> None:
@@ -48,56 +48,56 @@ class LetterBook:
         for entry in request.letters:
             letters, size = self._with(entry)
             if letters > MOST_WAITING or size > MOST_WAITING_BYTES:
-                raise full(entry, f"of table {entry.table.name} as many dead letters wait as are kept")
-        if request.settles is not None:
-            self._check_settlement(request, request.settles)
+                raise dead_letters_full(entry, f"of table {entry.table.name} as many dead letters wait as are kept")
+        if request.replay is not None:
+            self._check_settlement(request, request.replay)
 
     def add(self, request: StagingRequest, receipts: Sequence[Receipt]) -> None:
-        """Store the letters of a request that is staged in this transaction, and settle the one it replays."""
+        """Store the letters of a request that is staged in this transaction, and settle the one it replay."""
         for entry in request.letters:
             self._waiting[entry.table.table_id] = self._with(entry)
             self._new.append((entry, request.identity))
-        if request.settles is not None:
+        if request.replay is not None:
             [receipt] = receipts
-            self._settled.append((request.settles, receipt.sequence))
-            del self._places[request.settles.letter_id]
+            self._settled.append((request.replay, receipt.sequence))
+            del self._places[request.replay.letter_id]
 
     def store(self, connection: sa.Connection) -> None:
         """Dies with the transaction."""
         insert_letters(connection, self._new)
-        settle_replayed(connection, self._settled)
+        mark_replayed(connection, self._settled)
 
     def _with(self, entry: TableLetters) -> tuple[int, int]:
         letters, size = self._waiting.get(entry.table.table_id, (0, 0))
         return letters + len(entry.letters), size + sum(len(letter.written.content) for letter in entry.letters)
 
-    def _check_settlement(self, request: StagingRequest, settles: Settlement) -> None:
+    def _check_settlement(self, request: StagingRequest, replay: LetterReplay) -> None:
         """A letter is settled once, by a batch of its own table and generation."""
-        place = self._places.get(settles.letter_id)
+        place = self._places.get(replay.letter_id)
         if place is None or place.state is not LetterState.WAITING:
-            raise settled(settles.letter_id)
+            raise settled_letter(replay.letter_id)
         batch = request.batches[0].table
         if (place.table_id, place.generation) != (batch.table_id, batch.generation):
-            raise ended(place.generation)
+            raise ended_letter(place.generation)
 
 
-def unknown(letter_id: int) -> RejectedInput:
+def unknown_letter(letter_id: int) -> RejectedInput:
     """No table of the name has the letter."""
     return RejectedInput(Code.UNKNOWN_DEAD_LETTER, f"the table has no dead letter {letter_id}")
 
 
-def settled(letter_id: int) -> RejectedInput:
+def settled_letter(letter_id: int) -> RejectedInput:
     """The rejection to replay a letter that does not wait."""
     return RejectedInput(Code.DEAD_LETTER_SETTLED, f"dead letter {letter_id} waits no longer")
 
 
-def full(entry: TableLetters, detail: str) -> RejectedInput:
+def dead_letters_full(entry: TableLetters, detail: str) -> RejectedInput:
     """The rejection of a request whose dead letters cannot be kept, with what is wrong with its messages."""
     problems = tuple(problem for letter in entry.letters for problem in letter.rejected.problems)
     return RejectedInput(Code.DEAD_LETTERS_FULL, detail, problems=problems)
 
 
-def ended(generation: int) -> RejectedInput:
+def ended_letter(generation: int) -> RejectedInput:
     """The rejection to replay a letter of a generation that is over."""
     detail = f"the dead letter is of generation {generation}, which has ended"
     remedy = "Send the message itself again if the present generation needs it; discard the letter otherwise."

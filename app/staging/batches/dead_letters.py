@@ -28,7 +28,7 @@ LOCK_LETTERS = sa.text("""
     SELECT letter_id, table_id, generation, state FROM mirrorgate.dead_letters
     WHERE letter_id = ANY(:letter_ids) ORDER BY letter_id FOR UPDATE""")
 
-SETTLE_REPLAYED = sa.text("""
+MARK_REPLAYED = sa.text("""
     UPDATE mirrorgate.dead_letters
     SET state = 'replayed', settled_at = clock_timestamp(), settled_by = :principal, corrected = :corrected,
         replayed_sequence = :sequence
@@ -92,7 +92,7 @@ class TableLetters:
 
 
 @dataclass(frozen=True, slots=True)
-class Settlement:
+class LetterReplay:
     """A letter whose message is staged with the request that says so."""
 
     letter_id: int
@@ -102,7 +102,7 @@ class Settlement:
 
 
 @dataclass(frozen=True, slots=True)
-class LetterPlace:
+class LockedLetter:
     """What a replay depends on."""
 
     table_id: TableId
@@ -145,13 +145,13 @@ def count_waiting(connection: sa.Connection, table_ids: Collection[TableId]) -> 
     return {TableId(row.table_id): (row.letters, row.bytes) for row in rows}
 
 
-def lock_letters(connection: sa.Connection, letter_ids: Collection[int]) -> dict[int, LetterPlace]:
+def lock_letters(connection: sa.Connection, letter_ids: Collection[int]) -> dict[int, LockedLetter]:
     """Hold these letters to the transaction's end; those that exist."""
     rows = connection.execute(LOCK_LETTERS, {"letter_ids": sorted(letter_ids)})
-    return {row.letter_id: LetterPlace(row.table_id, row.generation, LetterState(row.state)) for row in rows}
+    return {row.letter_id: LockedLetter(row.table_id, row.generation, LetterState(row.state)) for row in rows}
 
 
-def settle_replayed(connection: sa.Connection, settled: Sequence[tuple[Settlement, BatchSequence]]) -> None:
+def mark_replayed(connection: sa.Connection, settled: Sequence[tuple[LetterReplay, BatchSequence]]) -> None:
     """Mark locked letters as replayed, each by the batch that has its message. Dies with the transaction."""
     rows = [
         {
@@ -163,7 +163,7 @@ def settle_replayed(connection: sa.Connection, settled: Sequence[tuple[Settlemen
         for one, sequence in settled
     ]
     if rows:
-        connection.execute(SETTLE_REPLAYED, rows)
+        connection.execute(MARK_REPLAYED, rows)
 
 
 def discard_letters(

@@ -12,11 +12,11 @@ from app.domain.model.change import Change
 from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.table import Table
 from app.domain.rows.landing_rows import RowRules, landing_rows_of_each
-from app.staging.batches.batch import StagingRequest, TypedBatch
+from app.staging.batches.batch import Batch, StagingRequest
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class UntypedRequest:
+class PendingRequest:
     """The changes of one request, all for one table, that ask nothing of its schema or its positions."""
 
     table: Table
@@ -25,25 +25,25 @@ class UntypedRequest:
     ignored: int = 0
 
 
-class TypeAlone(Exception):
+class FallBack(Exception):
     """The request is not typed together with others: typed alone, it is rejected with its reasons, or staged."""
 
 
-Typed: TypeAlias = StagingRequest | TypeAlone
+Typed: TypeAlias = StagingRequest | FallBack
 
 
-def typed_together(requests: Sequence[UntypedRequest]) -> dict[UntypedRequest, Typed]:
+def type_pending_requests(requests: Sequence[PendingRequest]) -> dict[PendingRequest, Typed]:
     """What became of each request."""
-    by_table: dict[int, list[UntypedRequest]] = defaultdict(list)
+    by_table: dict[int, list[PendingRequest]] = defaultdict(list)
     for request in requests:
         by_table[id(request.table)].append(request)
-    typed: dict[UntypedRequest, Typed] = {}
+    typed: dict[PendingRequest, Typed] = {}
     for members in by_table.values():
         _type(members, typed)
     return typed
 
 
-def _type(requests: Sequence[UntypedRequest], typed: dict[UntypedRequest, Typed]) -> None:
+def _type(requests: Sequence[PendingRequest], typed: dict[PendingRequest, Typed]) -> None:
     """Type requests for one table; halves find the one that is wrong among many."""
     table = requests[0].table
     try:
@@ -52,9 +52,9 @@ def _type(requests: Sequence[UntypedRequest], typed: dict[UntypedRequest, Typed]
         all_rows = None
     if all_rows is not None:
         for request, rows in zip(requests, all_rows, strict=True):
-            typed[request] = StagingRequest([TypedBatch(table, rows)], request.identity, request.ignored)
+            typed[request] = StagingRequest([Batch(table, rows)], request.identity, request.ignored)
     elif len(requests) == 1:
-        typed[requests[0]] = TypeAlone()
+        typed[requests[0]] = FallBack()
     else:
         middle = len(requests) // 2
         _type(requests[:middle], typed)

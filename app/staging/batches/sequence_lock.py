@@ -12,18 +12,18 @@ import sqlalchemy as sa
 
 from app.domain.model.table import BatchSequence, FileNumber, Generation, Table, TableId, TableState
 from app.domain.model.table_schema import SchemaVersion
-from app.staging.connection.raw_sql import driver_rows, numbers
+from app.staging.connection.raw_sql import driver_rows, int_array_literal
 
 LOCK_COUNTERS: Final = """
     SELECT table_id, last_sequence, next_file_number, recorded_file_number, published_through, cdc_started
     FROM mirrorgate.table_counters WHERE table_id = ANY(%(table_ids)s::bigint[])
     ORDER BY table_id FOR NO KEY UPDATE"""
 
-SELECT_GATES: Final = """
+SELECT_TABLE_VERSIONS: Final = """
     SELECT table_id, generation, state, schema_version, revision FROM mirrorgate.tables
     WHERE table_id = ANY(%(table_ids)s::bigint[])"""
 
-WAIT_BRIEFLY = sa.text("SET LOCAL lock_timeout = '500ms'")
+SHORTEN_LOCK_TIMEOUT = sa.text("SET LOCAL lock_timeout = '500ms'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Counters:
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class TableVersionCheck:
     """What must not have changed since a batch was typed."""
 
     generation: Generation
@@ -46,7 +46,7 @@ class Gate:
     schema_version: SchemaVersion
     revision: int
 
-    def admits(self, table: Table) -> bool:
+    def accepts(self, table: Table) -> bool:
         """Whether what was typed under `table` may be staged."""
         typed_under = (table.generation, table.schema_version, table.revision)
         return self.state.accepts_changes and typed_under == (self.generation, self.schema_version, self.revision)
@@ -54,7 +54,7 @@ class Gate:
 
 def lock_counters(connection: sa.Connection, table_ids: Iterable[TableId]) -> Mapping[TableId, Counters]:
     """Take the sequence lock of these tables until the transaction ends."""
-    rows = driver_rows(connection, LOCK_COUNTERS, {"table_ids": numbers(sorted(table_ids))})
+    rows = driver_rows(connection, LOCK_COUNTERS, {"table_ids": int_array_literal(sorted(table_ids))})
     return {
         TableId(table_id): Counters(
             BatchSequence(last), FileNumber(next_number), FileNumber(recorded), BatchSequence(through), started
@@ -63,18 +63,20 @@ def lock_counters(connection: sa.Connection, table_ids: Iterable[TableId]) -> Ma
     }
 
 
-def wait_briefly(connection: sa.Connection) -> None:
+def shorten_lock_timeout(connection: sa.Connection) -> None:
     """Let this transaction give up on a lock before Postgres looks for deadlocks, so that it never fails another's."""
-    connection.execute(WAIT_BRIEFLY)
+    connection.execute(SHORTEN_LOCK_TIMEOUT)
 
 
-def read_gates(connection: sa.Connection, table_ids: Iterable[TableId]) -> Mapping[TableId, Gate]:
+def read_table_versions(connection: sa.Connection, table_ids: Iterable[TableId]) -> Mapping[TableId, TableVersionCheck]:
     """State, generation, schema version and revision of locked tables.
 
     A statement of its own: one that also waits for the lock would see the tables as they were before it waited.
     """
-    rows = driver_rows(connection, SELECT_GATES, {"table_ids": numbers(table_ids)})
+    rows = driver_rows(connection, SELECT_TABLE_VERSIONS, {"table_ids": int_array_literal(table_ids)})
     return {
-        TableId(table_id): Gate(Generation(generation), TableState(state), SchemaVersion(version), revision)
+        TableId(table_id): TableVersionCheck(
+            Generation(generation), TableState(state), SchemaVersion(version), revision
+        )
         for table_id, generation, state, version, revision in rows
     }

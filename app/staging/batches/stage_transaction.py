@@ -18,12 +18,12 @@ from app.domain.rows.completed_bytes import CompletedBytes, TooMuchTogether
 from app.domain.rows.image_overlay import ImageOverlay, Layer
 from app.domain.rows.landing_rows import LandingRows
 from app.errors import RejectedInput
-from app.staging.batches.batch import AlreadyStaged, BlockKey, Receipt, StagingRequest, TableMoved, TypedBatch
-from app.staging.batches.commit_verification import OpenTransaction
-from app.staging.batches.dead_letter_transaction import LetterBook
-from app.staging.batches.idempotency_transaction import ReceiptBook
-from app.staging.batches.row_images import read_images, read_present, write_images
-from app.staging.batches.sequence_lock import Counters, Gate, lock_counters, read_gates
+from app.staging.batches.batch import AlreadyStaged, Batch, BlockKey, Receipt, StagingRequest, TableMoved
+from app.staging.batches.commit_verification import TransactionId
+from app.staging.batches.dead_letter_transaction import DeadLetterTransaction
+from app.staging.batches.idempotency import IdempotencyTransaction
+from app.staging.batches.row_images import read_present_keys, read_row_images, write_row_images
+from app.staging.batches.sequence_lock import Counters, TableVersionCheck, lock_counters, read_table_versions
 from app.staging.batches.source_positions import record_source_position, source_positions
 from app.staging.batches.staged_blocks import BatchBorders, NewBlock, stage_block
 
@@ -61,7 +61,7 @@ class StagedGroup:
     """What became of each request, and how to tell later whether this transaction was committed, if it has blocks."""
 
     outcomes: Sequence[Outcome]
-    transaction: OpenTransaction | None
+    transaction: TransactionId | None
 
 
 def stage_requests(
@@ -71,11 +71,11 @@ def stage_requests(
 
     Dying before the commit leaves nothing.
     """
-    book = ReceiptBook.of(requests)
+    book = IdempotencyTransaction.of(requests)
     book.lock_producers(connection)
     tables = _locked(connection, requests)
     book.lock_keys(connection)
-    letters = LetterBook(requests)
+    letters = DeadLetterTransaction(requests)
     letters.lock(connection)
     outcomes = [_stage(request, tables, book, letters) for request in requests]
     whole = all(isinstance(outcome, list) for outcome in outcomes)
@@ -87,14 +87,17 @@ def stage_requests(
     return StagedGroup(outcomes, stored[0] if stored else None)
 
 
-def check_gaps(connection: sa.Connection, batches: Sequence[TypedBatch]) -> None:
+def check_gaps(connection: sa.Connection, batches: Sequence[Batch]) -> None:
     """Raises RejectedInput, as `ImageOverlay.complete` does, where the row images that are stored now do not fit."""
     for batch in batches:
         _overlay(connection, batch.table, [batch], CompletedBytes()).complete(batch.rows)
 
 
 def _stage(
-    request: StagingRequest, tables: Mapping[TableId, "_LockedTable"], book: ReceiptBook, letters: LetterBook
+    request: StagingRequest,
+    tables: Mapping[TableId, "_LockedTable"],
+    book: IdempotencyTransaction,
+    letters: DeadLetterTransaction,
 ) -> Outcome:
     """Add the request to its tables if all of it fits and it was not staged before. Raises TooMuchTogether."""
     try:
@@ -103,7 +106,7 @@ def _stage(
         if any(table.table_id not in tables for table in request.tables):
             raise TableMoved
         checked = [(batch, *tables[batch.table.table_id].check(batch)) for batch in request.batches]
-        if not all(tables[entry.table.table_id].gate.admits(entry.table) for entry in request.letters):
+        if not all(tables[entry.table.table_id].version.accepts(entry.table) for entry in request.letters):
             raise TableMoved
         letters.check(request)
     except TooMuchTogether:
@@ -118,11 +121,11 @@ def _stage(
     return staged
 
 
-def _store(connection: sa.Connection, table: "_LockedTable", block: NewBlock) -> OpenTransaction:
+def _store(connection: sa.Connection, table: "_LockedTable", block: NewBlock) -> TransactionId:
     """Everything of a table."""
     transaction = stage_block(connection, block, cdc_started=table.cdc_started)
     if table.overlay.written:
-        write_images(connection, block.table_id, block.generation, table.overlay.written)
+        write_row_images(connection, block.table_id, block.generation, table.overlay.written)
     for task, last_sequence in table.advanced.items():
         record_source_position(connection, block.table_id, block.generation, task, last_sequence)
     return transaction
@@ -132,18 +135,18 @@ def _store(connection: sa.Connection, table: "_LockedTable", block: NewBlock) ->
 class _LockedTable:
     """One table under its sequence lock, with what this transaction adds to it so far."""
 
-    gate: Gate
+    version: TableVersionCheck
     counters: Counters
     overlay: ImageOverlay
     positions: Mapping[str, str]
     cdc_started: bool
-    members: list[tuple[TypedBatch, LandingRows]] = field(default_factory=list)
+    members: list[tuple[Batch, LandingRows]] = field(default_factory=list)
     advanced: dict[str, str] = field(default_factory=dict)
     """The positions that this transaction moves."""
 
-    def check(self, batch: TypedBatch) -> tuple[LandingRows, Layer]:
+    def check(self, batch: Batch) -> tuple[LandingRows, Layer]:
         """The rows as they will land. Raises TableMoved, or RejectedInput as `ImageOverlay.complete` does."""
-        if not self.gate.admits(batch.table):
+        if not self.version.accepts(batch.table):
             raise TableMoved
         if batch.rows.has_snapshots and self.cdc_started != batch.table.cdc_started:
             raise TableMoved
@@ -152,7 +155,7 @@ class _LockedTable:
             raise TableMoved
         return self.overlay.complete(batch.rows)
 
-    def add(self, batch: TypedBatch, rows: LandingRows, layer: Layer) -> StagedBatch:
+    def add(self, batch: Batch, rows: LandingRows, layer: Layer) -> StagedBatch:
         """Give a checked batch the next sequence."""
         self.members.append((batch, rows))
         sequence = BatchSequence(self.counters.last_sequence + len(self.members))
@@ -186,7 +189,7 @@ class _LockedTable:
 
 def _locked(connection: sa.Connection, requests: Sequence[StagingRequest]) -> dict[TableId, _LockedTable]:
     """The tables of these requests, locked, and what is stored of them that the requests depend on."""
-    batches: dict[TableId, list[TypedBatch]] = {}
+    batches: dict[TableId, list[Batch]] = {}
     known: dict[TableId, Table] = {}
     for request in requests:
         for table in request.tables:
@@ -195,14 +198,14 @@ def _locked(connection: sa.Connection, requests: Sequence[StagingRequest]) -> di
         for batch in request.batches:
             batches[batch.table.table_id].append(batch)
     counters = lock_counters(connection, batches)
-    gates = read_gates(connection, batches)
+    versions = read_table_versions(connection, batches)
     tables = {}
     completed = CompletedBytes()
     for table_id, members in batches.items():
         if table_id in counters:
-            fitting = [member for member in members if gates[table_id].admits(member.table)] or members
+            fitting = [member for member in members if versions[table_id].accepts(member.table)] or members
             tables[table_id] = _LockedTable(
-                gates[table_id],
+                versions[table_id],
                 counters[table_id],
                 _overlay(connection, fitting[0].table if fitting else known[table_id], fitting, completed),
                 _positions(connection, fitting),
@@ -212,17 +215,17 @@ def _locked(connection: sa.Connection, requests: Sequence[StagingRequest]) -> di
 
 
 def _overlay(
-    connection: sa.Connection, table: Table, members: Sequence[TypedBatch], completed: CompletedBytes
+    connection: sa.Connection, table: Table, members: Sequence[Batch], completed: CompletedBytes
 ) -> ImageOverlay:
     images = [member.rows.images for member in members if member.rows.images]
     wanted = set[bytes]().union(*(rows.wanted() for rows in images))
     asked = set[bytes]().union(*(rows.asked() for rows in images)) - wanted
-    stored = read_images(connection, table.table_id, table.generation, wanted) if wanted else {}
-    present = read_present(connection, table.table_id, table.generation, asked) if asked else frozenset()
+    stored = read_row_images(connection, table.table_id, table.generation, wanted) if wanted else {}
+    present = read_present_keys(connection, table.table_id, table.generation, asked) if asked else frozenset()
     return ImageOverlay(table, stored, present, completed=completed)
 
 
-def _positions(connection: sa.Connection, members: Sequence[TypedBatch]) -> Mapping[str, str]:
+def _positions(connection: sa.Connection, members: Sequence[Batch]) -> Mapping[str, str]:
     tasks = {advance.task for member in members for advance in member.advances}
     table = members[0].table if tasks else None
     return source_positions(connection, table.table_id, table.generation, tasks) if table else {}

@@ -15,9 +15,9 @@ from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence, Generation, TableId, TableLife
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.publication.drain_plan import PendingBlock
-from app.staging.batches.commit_verification import OpenTransaction
+from app.staging.batches.commit_verification import TransactionId
 from app.staging.connection.database import BINARY_RESULT
-from app.staging.connection.raw_sql import driver_rows, numbers
+from app.staging.connection.raw_sql import driver_rows, int_array_literal
 
 STAGE_BLOCK: Final = """
     WITH counted AS (
@@ -133,14 +133,14 @@ class BatchStatus:
     file_number: int | None
 
 
-def stage_block(connection: sa.Connection, block: NewBlock, *, cdc_started: bool) -> OpenTransaction:
+def stage_block(connection: sa.Connection, block: NewBlock, *, cdc_started: bool) -> TransactionId:
     """Insert a block under its table's sequence lock, with its last sequence and what it adds to the accepted totals.
 
     Dies with the transaction, leaving nothing; what tells whether it did is returned.
     """
     facts = {**_facts(block), "payload": block.payload, "cdc_started": cdc_started}
     [(transaction_id, staged_at)] = driver_rows(connection, STAGE_BLOCK, facts)
-    return OpenTransaction(transaction_id, (block.table_id, block.generation, block.first_sequence), staged_at)
+    return TransactionId(transaction_id, (block.table_id, block.generation, block.first_sequence), staged_at)
 
 
 def pending_blocks(
@@ -211,8 +211,8 @@ def _facts(block: NewBlock) -> dict[str, object]:
         "first_sequence": block.first_sequence,
         "last_sequence": block.last_sequence,
         "schema_version": block.schema_version,
-        "batch_rows": numbers(batch.rows for batch in block.batches),
-        "batch_changes": numbers(batch.changes for batch in block.batches),
+        "batch_rows": int_array_literal(batch.rows for batch in block.batches),
+        "batch_changes": int_array_literal(batch.changes for batch in block.batches),
         "row_count": sum(batch.rows for batch in block.batches),
         "change_count": sum(batch.changes for batch in block.batches),
         "payload_bytes": len(block.payload),

@@ -15,21 +15,21 @@ from app.staging.connection.bounded_connection import CONNECT_SECONDS, KEEPALIVE
 log = structlog.get_logger()
 
 CHANNEL: Final = "mirrorgate_staged"
-_LEAST_SECONDS_BETWEEN: Final = 0.05
+_MIN_SECONDS_BETWEEN: Final = 0.05
 _SILENCE_SECONDS: Final = 5.0
 
 ASK_AFTER: Final = 10.0
 """Seconds without a notification after which the listener asks whether its connection still answers."""
 
 
-class WakeSender:
+class NotificationSender:
     """Notifies drains when `staged` is set, at most 20 times a second. `start` once, `close` at the end."""
 
     def __init__(self, database_url: str, staged: threading.Event) -> None:
         self._database_url = database_url
         self._staged = staged
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="wake-sender", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="notification-sender", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -41,7 +41,7 @@ class WakeSender:
 
     def _run(self) -> None:
         connection: BoundedConnection | None = None
-        while not self._closing.wait(_LEAST_SECONDS_BETWEEN):
+        while not self._closing.wait(_MIN_SECONDS_BETWEEN):
             self._staged.wait()
             self._staged.clear()
             try:
@@ -55,7 +55,7 @@ class WakeSender:
             connection.close()
 
 
-class WakeListener:
+class NotificationListener:
     """Waits for the next notification. Falls back to plain waiting while the connection is broken."""
 
     def __init__(self, database_url: str) -> None:

@@ -21,7 +21,7 @@ word, and the work would wait for an answer as long as it may wait at all."""
 PING_SECONDS: Final = 2.0
 
 
-class KeptConnection:
+class PersistentConnection:
     """For one thread. After any failure the connection goes back to the pool, which sees to it."""
 
     def __init__(self, engine: sa.Engine) -> None:

@@ -39,6 +39,6 @@ def driver_rows(
         ) from error
 
 
-def numbers(values: Iterable[int]) -> str:
+def int_array_literal(values: Iterable[int]) -> str:
     """An array of numbers as Postgres writes one, which takes the driver a fraction of what a list does."""
     return "{" + ",".join(map(str, values)) + "}"

@@ -36,7 +36,7 @@ _LOCK_MILLISECONDS: Final = 500
 _STEP_SECONDS: Final = 3_600.0
 """What one statement of a migration may take: it may rewrite a table."""
 
-_LONGEST_PAUSE: Final = 2.0
+_MAX_PAUSE_SECONDS: Final = 2.0
 _PATIENCE: Final = 120.0
 
 _OURS: Final = re.compile(r"r\d{4}", re.ASCII)
@@ -64,7 +64,7 @@ def migrate(database_url: str, revision: str = "head", *, patience: float = _PAT
             try:
                 return _migrate(engine, revision)
             except TemporarilyUnavailable as error:
-                pause = random.uniform(0, _LONGEST_PAUSE)
+                pause = random.uniform(0, _MAX_PAUSE_SECONDS)
                 if error.code is not Code.TABLE_BUSY or time.monotonic() + pause > give_up:
                     raise
                 log.info("migration_delayed", detail=error.detail)

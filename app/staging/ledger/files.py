@@ -16,7 +16,7 @@ from app.domain.model.table import BatchSequence, Epoch, FileNumber, Generation,
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.publication.metadata_chain import add_data
 from app.errors import Code, InvariantBroken
-from app.staging.batches.sequence_lock import lock_counters, wait_briefly
+from app.staging.batches.sequence_lock import lock_counters, shorten_lock_timeout
 from app.staging.ledger.leases import check_epoch, check_epochs
 from app.staging.ledger.metadata_chain import append_blocks
 
@@ -180,7 +180,7 @@ def record_published(connection: sa.Connection, files: Mapping[PlannedFile, Epoc
     }
     positions = {row.table_id: row.source_position for row in connection.execute(SELECT_FILE_POSITIONS, keys)}
     if len(files) > 1:
-        wait_briefly(connection)
+        shorten_lock_timeout(connection)
     lock_counters(connection, [file.table_id for file in files])
     recorded = {row.table_id: row for row in connection.execute(RECORD_FILES, keys)}
     counted = set(connection.execute(RECORD_COUNTERS, keys).scalars())

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from app.domain.model.landing_file import FileIdentity, PlannedFile, content_digest, seed_identity
 from app.domain.model.table import BatchSequence, FileNumber, Table, TableId
 from app.domain.publication.drain_plan import FileLimits, PendingBlock, plan_files_for, range_of
-from app.staging.batches.sequence_lock import wait_briefly
+from app.staging.batches.sequence_lock import shorten_lock_timeout
 from app.staging.batches.staged_blocks import pending_blocks
 from app.staging.ledger.files import unrecorded_files
 from app.staging.ledger.leases import Claim, check_epochs
@@ -58,7 +58,7 @@ def plan_next_files(
         (table.table_id, table.generation): BatchSequence(last[table.table_id].last_sequence or 0) for table in tables
     }
     if len(tables) > 1:
-        wait_briefly(connection)
+        shorten_lock_timeout(connection)
     most_blocks = MOST_BLOCKS // len(tables)
     pending = pending_blocks(connection, beyond, most=most_blocks)
     plans: dict[TableId, list[PlannedFile]] = {}

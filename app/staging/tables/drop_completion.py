@@ -20,7 +20,7 @@ from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.domain.publication.metadata_chain import seed
 from app.domain.rows.landing_rows import RowRules, landing_rows
 from app.domain.rows.row_image import decode_image
-from app.staging.batches.row_images import move_images, scan_images
+from app.staging.batches.row_images import move_row_images, scan_row_images
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.batches.staged_blocks import BatchBorders, NewBlock, stage_block
 from app.staging.connection.database import installation_id
@@ -120,14 +120,14 @@ def _land_again(connection: sa.Connection, old: Generation, table: Table) -> int
     """Stage every row of the old generation's images as snapshot rows of the new one, and keep the images."""
     total = 0
     rules = RowRules(table.schema, table.options)
-    for sequence, chunk in enumerate(scan_images(connection, table.table_id, old, ROWS_AT_ONCE), start=1):
+    for sequence, chunk in enumerate(scan_row_images(connection, table.table_id, old, ROWS_AT_ONCE), start=1):
         rows = landing_rows(list(_snapshots(chunk, table.schema)), rules)
         payload = encode_payload([rows.batch])
         borders = [BatchBorders(rows.changes, rows.rows)]
         first = BatchSequence(sequence)
         block = NewBlock(table.table_id, table.generation, table.schema_version, first, borders, payload)
         stage_block(connection, block, cdc_started=False)
-        move_images(connection, table.table_id, old, table.generation, list(chunk), first)
+        move_row_images(connection, table.table_id, old, table.generation, list(chunk), first)
         total += rows.rows
     return total
 

@@ -18,7 +18,7 @@ from app.domain.model.table_options import DEFAULT_OPTIONS, InitialLoad, TableOp
 from app.domain.model.table_schema import SchemaVersion, TableSchema, evolve
 from app.domain.publication.metadata_chain import seed, set_data_schema
 from app.errors import Code, RejectedInput
-from app.staging.batches.row_images import clear_images
+from app.staging.batches.row_images import clear_row_images
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.database import installation_id
 from app.staging.ledger.metadata_chain import append_block
@@ -181,7 +181,7 @@ def _change(
         if options.sources != table.options.sources:
             set_sources(connection, table.table_id, name, options)
         if options.partial_updates is not table.options.partial_updates:
-            clear_images(connection, table.table_id)
+            clear_row_images(connection, table.table_id)
     if schema != table.schema:
         outcome = RegistrationOutcome.EVOLVED
         _next_version(connection, table, schema, marker_first)

@@ -22,14 +22,14 @@ import structlog
 from app.domain.model.request_identity import RequestIdentity
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 from app.observability.telemetry import REPEATED_INSERTS
-from app.staging.batches.batch import Receipt, StagingRequest, TypedBatch
-from app.staging.batches.commit_verification import OpenTransaction, committed, open_transaction
-from app.staging.batches.dead_letters import Settlement, TableLetters
-from app.staging.batches.pending_request import UntypedRequest
+from app.staging.batches.batch import Batch, Receipt, StagingRequest
+from app.staging.batches.commit_verification import TransactionId, current_transaction_id, is_committed
+from app.staging.batches.dead_letters import LetterReplay, TableLetters
+from app.staging.batches.pending_request import PendingRequest
 from app.staging.batches.stage_transaction import Outcome, encode_blocks, stage_requests
 from app.staging.connection.bounded_connection import answer_within
 from app.staging.connection.database_errors import for_caller
-from app.staging.connection.persistent_connection import KeptConnection
+from app.staging.connection.persistent_connection import PersistentConnection
 from app.staging.writer.state import WriterRecord, WriterState
 from app.staging.writer.waiting_request import Waiter, WaitingRequest, parts_of, typed_requests
 
@@ -37,11 +37,11 @@ log = structlog.get_logger()
 
 MAX_GROUP_REQUESTS: Final = 1_000
 MAX_GROUP_ROWS: Final = 500_000
-MANY: Final = 8
+MIN_GROUP_FOR_PAUSE: Final = 8
 """Requests of a group after which the next one is not begun at once."""
 
 PAUSE_SECONDS: Final = 0.0005
-MOST_PAUSES: Final = 6
+MAX_PAUSES: Final = 6
 """In which callers that were answered together come back, to share the next group with those that wait. Without them
 two halves take turns: a group of half the size costs nearly as much, and the thread that reads requests and this one
 are in each other's way."""
@@ -68,7 +68,7 @@ class GroupCommit:
     ) -> None:
         """`watch` is given the writer's state a few times in each deadline."""
         self._engine = engine
-        self._connection = KeptConnection(engine)
+        self._connection = PersistentConnection(engine)
         self._pause = pause
         self._staged = staged or threading.Event()
         self._waiting: deque[WaitingRequest] = deque()
@@ -80,7 +80,7 @@ class GroupCommit:
         self._record = WriterRecord()
         self._thread = threading.Thread(target=self._run, name="group-commit", daemon=True)
         self._ended = threading.Event()
-        self._patience = threading.Thread(target=self._reject_forgotten, name="group-commit-patience", daemon=True)
+        self._patience = threading.Thread(target=self._reject_forgotten, name="group-commit-timeouts", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -104,13 +104,13 @@ class GroupCommit:
 
     def submit(
         self,
-        batches: Sequence[TypedBatch],
+        batches: Sequence[Batch],
         identity: RequestIdentity | None = None,
         *,
         ignored: int = 0,
         duplicates: int = 0,
         letters: Sequence[TableLetters] = (),
-        settles: Settlement | None = None,
+        replay: LetterReplay | None = None,
     ) -> "Future[list[Receipt]]":
         """Stage a request; the future gives one receipt per batch, in the order given. See StagingRequest.
 
@@ -118,14 +118,14 @@ class GroupCommit:
         `commit_unknown`, perhaps everything) was staged.
         """
         future: Future[list[Receipt]] = Future()
-        content = StagingRequest(batches, identity, ignored, duplicates, letters, settles)
+        content = StagingRequest(batches, identity, ignored, duplicates, letters, replay)
         self._submit(WaitingRequest(content, future, time.monotonic()))
         return future
 
-    def submit_untyped(self, request: UntypedRequest, waiter: Waiter) -> None:
+    def submit_pending(self, request: PendingRequest, waiter: Waiter) -> None:
         """Type a small request together with those it shares a transaction with, and stage it.
 
-        The waiter gets what the future of `submit` does, or TypeAlone for a request that must be typed before it is
+        The waiter gets what the future of `submit` does, or FallBack for a request that must be typed before it is
         submitted.
         """
         self._submit(WaitingRequest(request, waiter, time.monotonic()))
@@ -158,7 +158,7 @@ class GroupCommit:
             self._record.begin(time.monotonic())
             self._stage_in_parts(group, time.monotonic() + 2 * self._deadline)
             self._record.end()
-            if len(group) >= MANY:
+            if len(group) >= MIN_GROUP_FOR_PAUSE:
                 self._await_return(len(group))
         self._connection.close()
 
@@ -220,7 +220,7 @@ class GroupCommit:
     def _await_return(self, answered: int) -> None:
         """Pause until as many have come as were answered, a few times at most."""
         expected = len(self._waiting) + answered
-        for _ in range(MOST_PAUSES):
+        for _ in range(MAX_PAUSES):
             if self._closing or len(self._waiting) >= expected:
                 return
             self._pause(PAUSE_SECONDS)
@@ -257,7 +257,7 @@ class GroupCommit:
         def stage(connection: sa.Connection, transaction: sa.RootTransaction) -> Sequence[Outcome]:
             staged = stage_requests(connection, requests, payloads)
             if any(isinstance(outcome, list) for outcome in staged.outcomes):
-                self._commit(transaction, staged.transaction or open_transaction(connection))
+                self._commit(transaction, staged.transaction or current_transaction_id(connection))
                 self._staged.set()
             return staged.outcomes
 
@@ -270,12 +270,12 @@ class GroupCommit:
                 request.waiter.set_exception(outcome)
         return any(isinstance(outcome, list) for outcome in outcomes)
 
-    def _commit(self, transaction: sa.RootTransaction, known: OpenTransaction) -> None:
+    def _commit(self, transaction: sa.RootTransaction, known: TransactionId) -> None:
         """COMMIT; where its answer is lost, ask the database what became of it before anybody is told."""
         try:
             transaction.commit()
         except sa.exc.DBAPIError as error:
-            if not committed(self._engine, known):
+            if not is_committed(self._engine, known):
                 raise TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "the transaction was rolled back") from error
 
 

@@ -7,9 +7,9 @@ from typing import Final, Protocol
 from app.domain.model.table import TableId
 from app.errors import Code, TemporarilyUnavailable
 from app.staging.batches.batch import Receipt, StagingRequest
-from app.staging.batches.pending_request import UntypedRequest, typed_together
+from app.staging.batches.pending_request import PendingRequest, type_pending_requests
 
-MOST_ROWS_OF_CHANGE: Final = 2
+MAX_ROWS_PER_CHANGE: Final = 2
 """An update that changes the key deletes one row and inserts another."""
 
 
@@ -29,30 +29,30 @@ class Waiter(Protocol):
 class WaitingRequest:
     """A request, whom its outcome goes to, and when it came."""
 
-    content: StagingRequest | UntypedRequest
+    content: StagingRequest | PendingRequest
     waiter: Waiter
     submitted_at: float
     """Monotonic, in seconds."""
 
     @property
     def table_ids(self) -> frozenset[TableId]:
-        if isinstance(self.content, UntypedRequest):
+        if isinstance(self.content, PendingRequest):
             return frozenset({self.content.table.table_id})
         return frozenset(table.table_id for table in self.content.tables)
 
     @property
     def rows(self) -> int:
-        if isinstance(self.content, UntypedRequest):
-            return MOST_ROWS_OF_CHANGE * len(self.content.changes)
+        if isinstance(self.content, PendingRequest):
+            return MAX_ROWS_PER_CHANGE * len(self.content.changes)
         return sum(batch.rows.rows for batch in self.content.batches)
 
 
 def typed_requests(group: Sequence[WaitingRequest]) -> list[tuple[WaitingRequest, StagingRequest]]:
     """The group with its untyped requests typed, without those whose callers must type them alone."""
-    together = typed_together([r.content for r in group if isinstance(r.content, UntypedRequest)])
+    together = type_pending_requests([r.content for r in group if isinstance(r.content, PendingRequest)])
     typed = []
     for request in group:
-        content = together[request.content] if isinstance(request.content, UntypedRequest) else request.content
+        content = together[request.content] if isinstance(request.content, PendingRequest) else request.content
         if isinstance(content, StagingRequest):
             typed.append((request, content))
         else:

@@ -15,7 +15,7 @@ from app.domain.access.api_key import format_key, hash_secret
 from app.domain.access.rights import Credential, Grant, Right
 from app.errors import Code
 from app.staging.access.api_keys import delete_key, insert_key, rotate_key
-from app.staging.access.audit_writer import AccessJournal
+from app.staging.access.audit_writer import AuditWriter
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.api.conftest import ClientWith
 from tests.support.postgres import sql
@@ -126,7 +126,7 @@ def test_a_rotated_key_keeps_id_rights_tables_and_producers(gateway: Gateway, ap
 def test_a_secret_without_overlap_is_rejected_within_the_cache_time(gateway: Gateway, api_engine: sa.Engine) -> None:
     created = create(gateway, rights=["read"])
     clock = Clock()
-    authenticator = Authenticator(api_engine, None, AccessJournal(api_engine), clock=clock)
+    authenticator = Authenticator(api_engine, None, AuditWriter(api_engine), clock=clock)
     assert authenticator.credential(created["key"]).subject == created["id"]
     rotated = gateway.post(f"/v1/keys/{created['id']}/rotate", json={"overlap_seconds": 0}).raise_for_status().json()
     assert rotated["former_secret_until"] is None
@@ -212,7 +212,7 @@ def clock() -> Clock:
 def authenticator(engine: sa.Engine, clock: Clock) -> Iterator[Authenticator]:
     with engine.begin() as connection:
         insert_key(connection, "0011aabb", hash_secret(SECRET), (Right.READ,), ("*",), TOMORROW)
-    yield Authenticator(engine, ADMIN_KEY, AccessJournal(engine), clock=clock)
+    yield Authenticator(engine, ADMIN_KEY, AuditWriter(engine), clock=clock)
 
 
 KEY = format_key("0011aabb", SECRET)

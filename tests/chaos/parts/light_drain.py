@@ -114,7 +114,7 @@ def run_light_drain(plan: DrainPlan, parent: int) -> None:
     with ExitStack() as stack:
         stack.enter_context(builds_in_process())
         stack.enter_context(failpoints(fate.reached))
-        stack.enter_context(patch.multiple(retries, _FIRST_PAUSE=FIRST_BACKOFF / 4, _LONGEST_PAUSE=LONGEST_BACKOFF))
+        stack.enter_context(patch.multiple(retries, _FIRST_PAUSE=FIRST_BACKOFF / 4, _MAX_PAUSE_SECONDS=LONGEST_BACKOFF))
         stack.enter_context(patch.multiple(drain_loop, _FIRST_BACKOFF=FIRST_BACKOFF, _LONGEST_BACKOFF=LONGEST_BACKOFF))
         for module in ("spark_jobs.drain_cycle", "spark_jobs.build_files"):
             stack.enter_context(patch(f"{module}.open_zone", troubled))

@@ -13,7 +13,7 @@ from app.domain.model.request_identity import RequestIdentity
 from app.errors import Code
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.ingest import Accepted, arcion_json
-from app.staging.batches import dead_letter_transaction as letter_book
+from app.staging.batches import dead_letter_transaction
 from tests.ingest.routing.test_moving_tables import interrupt
 from tests.support.ingest_harness import ADMIN, IngestHarness, named
 from tests.support.postgres import sql
@@ -245,7 +245,7 @@ def test_letters_batches_and_receipt_are_durable_together_or_not_at_all(keeping:
 def test_a_table_with_as_many_letters_as_are_kept_rejects_the_request(
     keeping: IngestHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(letter_book, "MOST_WAITING", 2)
+    monkeypatch.setattr(dead_letter_transaction, "MOST_WAITING", 2)
     keeping.arcion(BAD, keep_rejected=True)
     with rejected() as rejection:
         keeping.arcion(GOOD, BAD, BAD, keep_rejected=True)
@@ -256,7 +256,7 @@ def test_a_table_with_as_many_letters_as_are_kept_rejects_the_request(
 
 
 def test_the_bytes_of_waiting_letters_are_bounded(keeping: IngestHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(letter_book, "MOST_WAITING_BYTES", len(json.dumps(BAD)) + 1)
+    monkeypatch.setattr(dead_letter_transaction, "MOST_WAITING_BYTES", len(json.dumps(BAD)) + 1)
     keeping.arcion(BAD, keep_rejected=True)
     with rejected() as rejection:
         keeping.arcion(BAD, keep_rejected=True)

@@ -21,7 +21,7 @@ from app.ingest.columnar_requests import PlainRequest, read_plain
 from app.ingest.loop_bridge import Waiter, Wakeups
 from app.ingest.readers import SMALL_BODY
 from app.ingest.table_cache import NotRemembered, TableDirectory
-from app.staging.batches.batch import TypedBatch
+from app.staging.batches.batch import Batch
 from tests.formats.arcion.test_columnar import messages, partial_updates
 from tests.fuzz.decoders import TABLE
 from tests.support.ingest_harness import ADMIN, IngestHarness
@@ -63,7 +63,7 @@ def test_bodies_read_together_are_what_each_is_alone(
         requests.append(request(*of_body))
     together = read_plain(requests, directory)
     for outcome, (alone,) in zip(together, [read_plain([one], directory) for one in requests], strict=True):
-        if isinstance(outcome, TypedBatch) and isinstance(alone, TypedBatch):
+        if isinstance(outcome, Batch) and isinstance(alone, Batch):
             assert outcome.rows.batch.equals(alone.rows.batch)
             assert replace(outcome, rows=replace(outcome.rows, batch=alone.rows.batch)) == alone
         else:
@@ -102,7 +102,7 @@ class _Recorded:
         self.began, self.may_go = Event(), Event()
         self.groups: list[list[int]] = []
 
-    def __call__(self, requests: Sequence[PlainRequest], _: TableDirectory) -> list[TypedBatch | NotRemembered | None]:
+    def __call__(self, requests: Sequence[PlainRequest], _: TableDirectory) -> list[Batch | NotRemembered | None]:
         self.groups.append([len(one.body) for one in requests])
         self.began.set()
         assert self.may_go.wait(WAIT_SECONDS)
@@ -124,8 +124,8 @@ def read_sizes(harness: IngestHarness, recorded: _Recorded, sizes: list[int], go
     async def read() -> list[object]:
         reader, wakeups = PlainReader(harness.ingest.directory), Wakeups(asyncio.get_running_loop())
 
-        def submitted(size: int) -> "asyncio.Task[TypedBatch | None]":
-            waiter: Waiter[TypedBatch | None] = Waiter(wakeups)
+        def submitted(size: int) -> "asyncio.Task[Batch | None]":
+            waiter: Waiter[Batch | None] = Waiter(wakeups)
             reader.submit(PlainRequest(bytes(size), None, False, UNLIMITED, ADMIN), waiter)
             return asyncio.ensure_future(waiter.result())
 

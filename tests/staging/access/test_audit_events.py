@@ -12,7 +12,7 @@ from app.domain.access.rejections import CountedRejection, Rejection
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, TableState
 from app.staging.access.audit_events import AuditEvent, AuditFilter, count_rejections, list_audit, record_act
-from app.staging.access.audit_writer import USE_SECONDS, AccessJournal
+from app.staging.access.audit_writer import USE_SECONDS, AuditWriter
 from app.staging.tables.operations import set_publishing
 from tests.support.gateway_parts import registered
 from tests.support.postgres import sql
@@ -130,37 +130,37 @@ def test_retention_purges_old_events_and_keeps_the_others_and_those_of_tables(en
 
 
 @pytest.fixture
-def journal(engine: sa.Engine) -> Iterator[AccessJournal]:
-    journal = AccessJournal(engine, pause=0.01, pause_after_failure=0.01)
-    journal.start()
-    yield journal
-    journal.close()
+def writer(engine: sa.Engine) -> Iterator[AuditWriter]:
+    writer = AuditWriter(engine, pause=0.01, pause_after_failure=0.01)
+    writer.start()
+    yield writer
+    writer.close()
 
 
-def test_a_rejection_is_written_soon_with_the_id_of_its_request(engine: sa.Engine, journal: AccessJournal) -> None:
+def test_a_rejection_is_written_soon_with_the_id_of_its_request(engine: sa.Engine, writer: AuditWriter) -> None:
     with structlog.contextvars.bound_contextvars(request_id="mine"):
-        journal.rejected(READ)
+        writer.note_rejection(READ)
     [event] = wait_until(lambda: audit(engine), within=30, what="the rejection is written")
     assert (event.request_id, event.status, event.times) == ("mine", 404, 1)
     assert event.happened_at.second == 0
 
 
-def test_what_the_database_could_not_take_is_written_when_it_can(engine: sa.Engine, journal: AccessJournal) -> None:
+def test_what_the_database_could_not_take_is_written_when_it_can(engine: sa.Engine, writer: AuditWriter) -> None:
     sql.run(engine, "ALTER TABLE mirrorgate.audit_events RENAME TO away")
     with structlog.testing.capture_logs() as logs:
-        journal.rejected(READ)
+        writer.note_rejection(READ)
         wait_until(lambda: logs, within=30, what="a failure is logged")
         sql.run(engine, "ALTER TABLE mirrorgate.away RENAME TO audit_events")
-        journal.rejected(READ)
+        writer.note_rejection(READ)
         wait_until(lambda: sum(event.times for event in audit(engine)) == 2, within=30, what="both are written")
     assert {line["event"] for line in logs} == {"audit_write_failed"}
 
 
 def test_what_was_noted_before_the_end_is_written(engine: sa.Engine) -> None:
-    journal = AccessJournal(engine, pause=3600)
-    journal.start()
-    journal.rejected(READ)
-    journal.close()
+    writer = AuditWriter(engine, pause=3600)
+    writer.start()
+    writer.note_rejection(READ)
+    writer.close()
     assert [event.times for event in audit(engine)] == [1]
 
 
@@ -176,25 +176,25 @@ def test_the_use_of_a_key_is_written_at_most_once_a_minute(engine: sa.Engine) ->
     sql.run(engine, insert + " VALUES ('0011aabb', sha256('s'), '{read}', '{*}')")
     last_used = "SELECT last_used_at FROM mirrorgate.api_keys"
     clock = Clock()
-    journal = AccessJournal(engine, pause=0.0, clock=clock)
-    journal.start()
+    writer = AuditWriter(engine, pause=0.0, clock=clock)
+    writer.start()
     with sql.counted(engine, "UPDATE mirrorgate.api_keys") as updates:
-        journal.used("0011aabb")
+        writer.note_key_use("0011aabb")
         first = wait_until(lambda: sql.value(engine, last_used), within=30, what="the use is written")
         clock.now += USE_SECONDS - 0.1
-        journal.used("0011aabb")
+        writer.note_key_use("0011aabb")
         clock.now += 0.1
-        journal.used("0011aabb")
+        writer.note_key_use("0011aabb")
         wait_until(lambda: sql.value(engine, last_used) > first, within=30, what="the later use is written")
-        journal.used("0011aabb")
-        journal.close()
+        writer.note_key_use("0011aabb")
+        writer.close()
     assert len(updates) == 2
 
 
 def test_a_used_key_that_is_gone_is_no_failure(engine: sa.Engine) -> None:
-    journal = AccessJournal(engine, pause=0.0)
-    journal.start()
+    writer = AuditWriter(engine, pause=0.0)
+    writer.start()
     with structlog.testing.capture_logs() as logs:
-        journal.used("ffffffff")
-        journal.close()
+        writer.note_key_use("ffffffff")
+        writer.close()
     assert logs == []

@@ -11,11 +11,11 @@ from app.domain.model.table import BatchSequence, Table
 from app.domain.model.table_options import DeadLetters, TableOptions
 from app.errors import Code, Problem
 from app.staging.batches.dead_letters import (
-    Settlement,
+    LetterReplay,
     TableLetters,
     discard_letters,
     insert_letters,
-    settle_replayed,
+    mark_replayed,
 )
 from app.staging.tables.drop_completion import finish_drop
 from app.staging.tables.operations import begin_drop
@@ -124,7 +124,7 @@ def test_the_status_counts_the_waiting_letters_of_the_present_generation(engine:
 def test_discarding_a_range_leaves_what_is_settled_and_what_lies_outside(engine: sa.Engine, table: Table) -> None:
     first, second, third, fourth = store(engine, table, 4)
     with engine.begin() as connection:
-        settle_replayed(connection, [(Settlement(second, "key", corrected=False), BatchSequence(1))])
+        mark_replayed(connection, [(LetterReplay(second, "key", corrected=False), BatchSequence(1))])
     assert (discard(engine, table, first, third), discard(engine, table, first, third)) == (2, 0)
     states = sql.rows(engine, "SELECT letter_id, state FROM mirrorgate.dead_letters ORDER BY 1")
     assert states == [(first, "discarded"), (second, "replayed"), (third, "discarded"), (fourth, "waiting")]

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.table import Table
 from app.errors import Code, RejectedInput
-from app.staging.batches.batch import AlreadyStaged, Receipt, TypedBatch
+from app.staging.batches.batch import AlreadyStaged, Batch, Receipt
 from app.staging.batches.idempotency import find_producer, purge_receipts
 from app.staging.writer.group_commit import GroupCommit
 from tests.support.gateway_parts import inserts, registered, typed
@@ -30,11 +30,11 @@ def numbered(sequence: int, content: str | None = None, producer: str = "a") -> 
     return replace(key(producer, content or f"body {sequence}"), producer_sequence=sequence)
 
 
-def batch(table: Table, number: int) -> list[TypedBatch]:
+def batch(table: Table, number: int) -> list[Batch]:
     return [typed(table, inserts([{"id": number}]))]
 
 
-def send(engine: sa.Engine, *requests: tuple[Sequence[TypedBatch], RequestIdentity]) -> list["Future[list[Receipt]]"]:
+def send(engine: sa.Engine, *requests: tuple[Sequence[Batch], RequestIdentity]) -> list["Future[list[Receipt]]"]:
     """Stage requests that all wait when the writer starts; their futures, all done."""
     writer = GroupCommit(engine)
     futures = [writer.submit(batches, identity) for batches, identity in requests]

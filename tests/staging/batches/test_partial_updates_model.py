@@ -19,7 +19,7 @@ from app.domain.model.table_schema import ColumnType, TableSchema
 from app.domain.rows.column_conversion import convert
 from app.domain.rows.row_image import WIDTH, by_position, known_values
 from app.errors import Code, RejectedInput
-from app.staging.batches.batch import Receipt, TableMoved, TypedBatch
+from app.staging.batches.batch import Batch, Receipt, TableMoved
 from app.staging.connection.database import open_engine
 from app.staging.writer.group_commit import GroupCommit
 from tests.support.gateway_parts import registered, stage, typed
@@ -293,6 +293,6 @@ def test_two_processes_that_update_different_columns_of_the_same_rows_never_undo
     assert sorted(stored_images(engine, table).values(), key=lambda image: str(image["id"])) == list(state.values())
 
 
-def _everywhere(table: Table, column: str, number: int) -> list[TypedBatch]:
+def _everywhere(table: Table, column: str, number: int) -> list[Batch]:
     """One update of this column in every row."""
     return [typed(table, [update(None, {"id": key, column: number}) for key in range(ROWS)])]

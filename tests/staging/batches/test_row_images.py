@@ -12,8 +12,8 @@ from app.domain.model.table import BatchSequence, Table
 from app.domain.model.table_options import BinaryEncoding, ColumnOverride, TableOptions
 from app.domain.rows.row_image import StoredImage
 from app.errors import Code
-from app.staging.batches.batch import StagingRequest, TableMoved, TypedBatch
-from app.staging.batches.row_images import clear_images, count_images, read_images, write_images
+from app.staging.batches.batch import Batch, StagingRequest, TableMoved
+from app.staging.batches.row_images import clear_row_images, count_row_images, read_row_images, write_row_images
 from app.staging.batches.stage_transaction import stage_requests
 from app.staging.connection.database import open_engine
 from app.staging.writer.group_commit import GroupCommit
@@ -44,11 +44,11 @@ def other(database_url: str) -> Iterator[sa.Engine]:
     engine.dispose()
 
 
-def named(table: Table, name: str, key: int = 1) -> list[TypedBatch]:
+def named(table: Table, name: str, key: int = 1) -> list[Batch]:
     return [typed(table, [update(None, {"id": key, "name": name})])]
 
 
-def priced(table: Table, total: int, key: int = 1) -> list[TypedBatch]:
+def priced(table: Table, total: int, key: int = 1) -> list[Batch]:
     return [typed(table, [update(None, {"id": key, "total": total})])]
 
 
@@ -56,14 +56,14 @@ def test_images_that_would_fill_the_memory_are_not_read(
     engine: sa.Engine, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("app.staging.batches.row_images.MAX_COMPLETED_BYTES", 25_000)
-    monkeypatch.setattr("app.staging.batches.row_images.MOST_ROWS", 2)
+    monkeypatch.setattr("app.staging.batches.row_images.MAX_IMAGES_PER_STATEMENT", 2)
     place = (table.table_id, table.generation)
     images = {bytes([number]): StoredImage(b"x" * 10_000, BatchSequence(number + 1)) for number in range(3)}
     with engine.begin() as connection:
-        write_images(connection, *place, images)
-        assert len(read_images(connection, *place, [*images][:2])) == 2
+        write_row_images(connection, *place, images)
+        assert len(read_row_images(connection, *place, [*images][:2])) == 2
         with rejected() as rejection:
-            read_images(connection, *place, list(images))
+            read_row_images(connection, *place, list(images))
     assert rejection.code is Code.BODY_TOO_LARGE
 
 
@@ -87,18 +87,18 @@ def test_requests_that_complete_too_much_together_are_staged_apart(
 def test_images_are_written_read_and_counted_in_pieces(
     engine: sa.Engine, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.staging.batches.row_images.MOST_ROWS", 3)
+    monkeypatch.setattr("app.staging.batches.row_images.MAX_IMAGES_PER_STATEMENT", 3)
     place = (table.table_id, table.generation)
     images = {bytes([number]): StoredImage(b"%d" % number, BatchSequence(number + 1)) for number in range(8)}
     changed = images | {b"\1": None, b"\7": None, b"\2": StoredImage(b"new", BatchSequence(9))}
     with engine.begin() as connection:
-        write_images(connection, *place, images)
-        assert read_images(connection, *place, [*images, b"nobody"]) == images
-        write_images(connection, *place, changed)
-        assert read_images(connection, *place, list(images)) == {k: v for k, v in changed.items() if v}
-        assert count_images(connection, *place) == 6
-        clear_images(connection, table.table_id)
-        assert count_images(connection, *place) == 0
+        write_row_images(connection, *place, images)
+        assert read_row_images(connection, *place, [*images, b"nobody"]) == images
+        write_row_images(connection, *place, changed)
+        assert read_row_images(connection, *place, list(images)) == {k: v for k, v in changed.items() if v}
+        assert count_row_images(connection, *place) == 6
+        clear_row_images(connection, table.table_id)
+        assert count_row_images(connection, *place) == 0
 
 
 def test_each_table_has_images_of_its_own(engine: sa.Engine, table: Table) -> None:

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.errors import Code, TemporarilyUnavailable
-from app.staging.batches.commit_verification import SELECT_STATUS, open_transaction
+from app.staging.batches.commit_verification import SELECT_STATUS, current_transaction_id
 from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import migrate
 from app.staging.writer.group_commit import GroupCommit
@@ -61,7 +61,7 @@ def test_a_batch_that_a_crash_took_is_not_acknowledged_for_another_that_got_its_
     staged, crashed = threading.Event(), threading.Event()
 
     def wait_for_the_crash(connection: sa.Connection) -> None:
-        ids.append(open_transaction(connection).transaction_id)
+        ids.append(current_transaction_id(connection).transaction_id)
         staged.set()
         crashed.wait(timeout=60)
 

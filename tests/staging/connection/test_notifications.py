@@ -7,8 +7,8 @@ from threading import Event
 
 import pytest
 
-from app.staging.connection import notifications as wake
-from app.staging.connection.notifications import WakeListener, WakeSender
+from app.staging.connection import notifications
+from app.staging.connection.notifications import NotificationListener, NotificationSender
 from tests.support.postgres.swallowing_proxy import swallowing_proxy
 from tests.support.waiting import wait_until
 
@@ -17,14 +17,14 @@ from tests.support.waiting import wait_until
 def staged(database_url: str) -> Iterator[Event]:
     """What a running sender watches."""
     event = Event()
-    sender = WakeSender(database_url, event)
+    sender = NotificationSender(database_url, event)
     sender.start()
     yield event
     sender.close()
 
 
 def test_a_listener_wakes_long_before_its_time_when_something_is_staged(database_url: str, staged: Event) -> None:
-    listener = WakeListener(database_url)
+    listener = NotificationListener(database_url)
     listener.wait(60)
     started = time.monotonic()
     with ThreadPoolExecutor(1) as thread:
@@ -40,14 +40,14 @@ def test_a_listener_wakes_long_before_its_time_when_something_is_staged(database
 
 
 def test_a_listener_without_a_database_waits_and_goes_on() -> None:
-    listener = WakeListener("postgresql://nobody@127.0.0.1:1/none")
+    listener = NotificationListener("postgresql://nobody@127.0.0.1:1/none")
     listener.wait(0.01)
     listener.wait(0.01)
     listener.close()
 
 
 def test_a_sender_without_a_database_stops_when_it_is_told_to() -> None:
-    sender = WakeSender("postgresql://nobody@127.0.0.1:1/none", Event())
+    sender = NotificationSender("postgresql://nobody@127.0.0.1:1/none", Event())
     sender.start()
     sender.close()
 
@@ -55,10 +55,10 @@ def test_a_sender_without_a_database_stops_when_it_is_told_to() -> None:
 def test_a_listener_whose_connection_fell_silent_listens_again(
     database_url: str, staged: Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wake, "ASK_AFTER", -1.0)
-    monkeypatch.setattr(wake, "_SILENCE_SECONDS", 0.2)
+    monkeypatch.setattr(notifications, "ASK_AFTER", -1.0)
+    monkeypatch.setattr(notifications, "_SILENCE_SECONDS", 0.2)
     with swallowing_proxy(database_url) as proxy:
-        listener = WakeListener(proxy.url)
+        listener = NotificationListener(proxy.url)
         listener.wait(0.01)
         proxy.swallow()
         listener.wait(0.01)  # finds that nothing answers

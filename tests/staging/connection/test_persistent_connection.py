@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.staging.connection.database import open_engine
-from app.staging.connection.persistent_connection import KeptConnection
+from app.staging.connection.persistent_connection import PersistentConnection
 from tests.support.postgres import sql
 
 MARK = "INSERT INTO mirrorgate.producers (principal, producer) VALUES ('p', 'q')"
@@ -18,8 +18,8 @@ def backend(connection: sa.Connection, _: sa.RootTransaction | None = None) -> i
 
 
 @pytest.fixture
-def kept(engine: sa.Engine) -> Iterator[KeptConnection]:
-    kept = KeptConnection(engine)
+def kept(engine: sa.Engine) -> Iterator[PersistentConnection]:
+    kept = PersistentConnection(engine)
     yield kept
     kept.close()
 
@@ -36,11 +36,11 @@ def end(other: sa.Engine, pid: int) -> None:
     sql.run(other, "SELECT pg_terminate_backend(:pid, 10000)", pid=pid)
 
 
-def test_transactions_share_a_connection(kept: KeptConnection) -> None:
+def test_transactions_share_a_connection(kept: PersistentConnection) -> None:
     assert kept.in_transaction(backend) == kept.in_transaction(backend)
 
 
-def test_what_is_not_committed_is_rolled_back(kept: KeptConnection, other: sa.Engine) -> None:
+def test_what_is_not_committed_is_rolled_back(kept: PersistentConnection, other: sa.Engine) -> None:
     def work(connection: sa.Connection, transaction: sa.RootTransaction) -> None:
         connection.exec_driver_sql(MARK)
 
@@ -48,7 +48,7 @@ def test_what_is_not_committed_is_rolled_back(kept: KeptConnection, other: sa.En
     assert sql.value(other, MARKS) == 0
 
 
-def test_what_is_committed_stays(kept: KeptConnection, other: sa.Engine) -> None:
+def test_what_is_committed_stays(kept: PersistentConnection, other: sa.Engine) -> None:
     def work(connection: sa.Connection, transaction: sa.RootTransaction) -> None:
         connection.exec_driver_sql(MARK)
         transaction.commit()
@@ -57,13 +57,17 @@ def test_what_is_committed_stays(kept: KeptConnection, other: sa.Engine) -> None
     assert sql.value(other, MARKS) == 1
 
 
-def test_a_connection_that_was_lost_since_is_replaced_and_the_work_done(kept: KeptConnection, other: sa.Engine) -> None:
+def test_a_connection_that_was_lost_since_is_replaced_and_the_work_done(
+    kept: PersistentConnection, other: sa.Engine
+) -> None:
     lost = kept.in_transaction(backend)
     end(other, lost)
     assert kept.in_transaction(backend) != lost
 
 
-def test_a_connection_lost_in_the_middle_of_the_work_is_replaced_once(kept: KeptConnection, other: sa.Engine) -> None:
+def test_a_connection_lost_in_the_middle_of_the_work_is_replaced_once(
+    kept: PersistentConnection, other: sa.Engine
+) -> None:
     calls = []
 
     def work(connection: sa.Connection, transaction: sa.RootTransaction) -> None:
@@ -80,7 +84,9 @@ def test_a_connection_lost_in_the_middle_of_the_work_is_replaced_once(kept: Kept
     assert sql.value(other, MARKS) == 0
 
 
-def test_work_that_fails_otherwise_is_not_done_again_and_leaves_nothing(kept: KeptConnection, other: sa.Engine) -> None:
+def test_work_that_fails_otherwise_is_not_done_again_and_leaves_nothing(
+    kept: PersistentConnection, other: sa.Engine
+) -> None:
     calls = []
 
     def work(connection: sa.Connection, transaction: sa.RootTransaction) -> None:
@@ -96,7 +102,7 @@ def test_work_that_fails_otherwise_is_not_done_again_and_leaves_nothing(kept: Ke
     assert kept.in_transaction(backend) > 0
 
 
-def test_a_connection_given_back_is_used_by_others(engine: sa.Engine, kept: KeptConnection) -> None:
+def test_a_connection_given_back_is_used_by_others(engine: sa.Engine, kept: PersistentConnection) -> None:
     pid = kept.in_transaction(backend)
     kept.close()
     with engine.connect() as connection:

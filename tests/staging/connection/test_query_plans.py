@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from app.local.embedded import PrivatePostgres
 from app.staging.batches.dead_letters import SELECT_NEXT, SELECT_WAITING
-from app.staging.batches.row_images import SELECT_IMAGES, SELECT_PRESENT
+from app.staging.batches.row_images import SELECT_PRESENT_KEYS, SELECT_ROW_IMAGES
 from app.staging.batches.source_positions import SELECT_POSITIONS
 from app.staging.batches.staged_blocks import SELECT_BATCH, SELECT_PENDING, SELECT_RANGE
 from app.staging.connection.database import open_engine
@@ -26,7 +26,7 @@ from tests.support.postgres.databases import create_database, database_in
 from tests.support.samples.schemas import schema_of
 
 READ_IMAGES, READ_PRESENT = (
-    sa.text(re.sub(r"%\((\w+)\)[sb]", r":\1", statement)) for statement in (SELECT_IMAGES, SELECT_PRESENT)
+    sa.text(re.sub(r"%\((\w+)\)[sb]", r":\1", statement)) for statement in (SELECT_ROW_IMAGES, SELECT_PRESENT_KEYS)
 )
 BATCHES = 5_000
 LIFE = {"table_ids": [1], "generations": [1]}

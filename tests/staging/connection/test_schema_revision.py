@@ -177,7 +177,7 @@ def test_a_program_older_than_a_contracted_schema_does_not_touch_it(engine: sa.E
 
 def test_a_migration_gives_way_to_a_lock_and_begins_again(old: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema_revision, "_LOCK_MILLISECONDS", 50)
-    monkeypatch.setattr(schema_revision, "_LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(schema_revision, "_MAX_PAUSE_SECONDS", 0.05)
     tries = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%LOCK TABLE mirrorgate.staged_blocks%'"
     with ThreadPoolExecutor(1) as thread:
         with sql.locked(old, "LOCK TABLE mirrorgate.staged_blocks IN ROW EXCLUSIVE MODE"):

@@ -12,8 +12,7 @@ from app.domain.model.table import Table
 from app.errors import Code, TemporarilyUnavailable
 from app.staging.batches.batch import BlockKey, StagingRequest
 from app.staging.batches.stage_transaction import encode_blocks
-from app.staging.connection import bounded_connection
-from app.staging.connection import persistent_connection as kept_connection
+from app.staging.connection import bounded_connection, persistent_connection
 from app.staging.connection.bounded_connection import KEEPALIVES
 from app.staging.connection.database import answer_within, open_engine, translated_errors
 from app.staging.writer.group_commit import GroupCommit
@@ -107,8 +106,8 @@ def test_an_idle_silent_connection_of_the_writer_costs_no_request(
     proxy: SwallowingProxy, writer: GroupCommit, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer.submit([typed(table, inserts([{"id": 1}]))]).result(timeout=WITHIN)
-    monkeypatch.setattr(kept_connection, "PING_AFTER", -1.0)
-    monkeypatch.setattr(kept_connection, "PING_SECONDS", 0.1)
+    monkeypatch.setattr(persistent_connection, "PING_AFTER", -1.0)
+    monkeypatch.setattr(persistent_connection, "PING_SECONDS", 0.1)
     proxy.swallow()
     [receipt] = writer.submit([typed(table, inserts([{"id": 2}]))]).result(timeout=WITHIN)
     assert receipt.sequence == 2

@@ -11,7 +11,7 @@ from app.domain.model.table import Epoch, FileNumber, Generation, Table, TableSt
 from app.domain.model.table_options import TableOptions
 from app.errors import Code, InvariantBroken
 from app.staging.batches.batch import TableMoved
-from app.staging.batches.row_images import count_images
+from app.staging.batches.row_images import count_row_images
 from app.staging.tables.drop_completion import FinishedDrop, finish_drop
 from app.staging.tables.events import list_events
 from app.staging.tables.operations import begin_drop, request_flush, request_repair, set_publishing
@@ -100,7 +100,7 @@ def test_a_recreated_table_keeps_columns_and_options_and_forgets_its_images(engi
     table = current(engine, "t")
     assert (table.schema, table.options, table.cdc_started) == (WIDE, options, False)
     with engine.begin() as connection:
-        assert count_images(connection, table.table_id, table.generation) == 0
+        assert count_row_images(connection, table.table_id, table.generation) == 0
     assert purge(engine).purged_images == 1
 
 
@@ -116,7 +116,7 @@ def test_a_renamed_table_lands_its_rows_again_from_their_images(engine: sa.Engin
         renamed = find_table(connection, new_name)
         assert renamed is not None
         assert (renamed.table_id, renamed.generation) == (table.table_id, 2)
-        assert count_images(connection, renamed.table_id, renamed.generation) == 3
+        assert count_row_images(connection, renamed.table_id, renamed.generation) == 3
     blocks = "SELECT first_sequence, row_count FROM mirrorgate.staged_blocks WHERE generation = 2"
     assert sql.rows(engine, blocks) == [(1, 3)]
     assert sql.value(engine, "SELECT last_sequence FROM mirrorgate.table_counters") == 1

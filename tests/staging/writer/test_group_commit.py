@@ -12,10 +12,10 @@ from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence, Table
 from app.domain.model.table_schema import TableSchema
 from app.errors import Code, TemporarilyUnavailable
-from app.staging.batches.batch import Receipt, TableMoved, TypedBatch
-from app.staging.batches.pending_request import TypeAlone, UntypedRequest
+from app.staging.batches.batch import Batch, Receipt, TableMoved
+from app.staging.batches.pending_request import FallBack, PendingRequest
 from app.staging.batches.staged_blocks import read_payloads
-from app.staging.writer.group_commit import MANY, GroupCommit
+from app.staging.writer.group_commit import MIN_GROUP_FOR_PAUSE, GroupCommit
 from tests.support.gateway_parts import inserts, registered, stage, typed
 from tests.support.postgres import sql
 from tests.support.samples.changes import update
@@ -26,17 +26,17 @@ IDS = schema_of({"id": "int64"}, ["id"])
 WIDER = schema_of({"id": "int64", "note": "string"}, ["id"])
 
 
-def batch(table: Table, *keys: int) -> TypedBatch:
+def batch(table: Table, *keys: int) -> Batch:
     return typed(table, inserts([{"id": key} for key in keys]))
 
 
-def submit_untyped(writer: GroupCommit, table: Table, key: object) -> "Future[list[Receipt]]":
+def submit_pending(writer: GroupCommit, table: Table, key: object) -> "Future[list[Receipt]]":
     future: Future[list[Receipt]] = Future()
-    writer.submit_untyped(UntypedRequest(table, inserts([{"id": key}])), future)
+    writer.submit_pending(PendingRequest(table, inserts([{"id": key}])), future)
     return future
 
 
-def together(engine: sa.Engine, *requests: Sequence[TypedBatch]) -> list["Future[list[Receipt]]"]:
+def together(engine: sa.Engine, *requests: Sequence[Batch]) -> list["Future[list[Receipt]]"]:
     """Stage requests that all wait when the writer starts; their futures, all done."""
     writer = GroupCommit(engine)
     futures = [writer.submit(request) for request in requests]
@@ -203,7 +203,13 @@ def test_the_accepted_totals_are_the_sums_of_what_was_staged(engine: sa.Engine) 
     ]
 
 
-@pytest.mark.parametrize(("size", "blocks"), [(MANY, [MANY, MANY + 1]), (MANY - 1, [MANY - 1, 1])])
+@pytest.mark.parametrize(
+    ("size", "blocks"),
+    [
+        (MIN_GROUP_FOR_PAUSE, [MIN_GROUP_FOR_PAUSE, MIN_GROUP_FOR_PAUSE + 1]),
+        (MIN_GROUP_FOR_PAUSE - 1, [MIN_GROUP_FOR_PAUSE - 1, 1]),
+    ],
+)
 def test_after_a_group_of_many_those_who_come_back_in_the_pause_share_the_next_group_with_those_who_wait(
     engine: sa.Engine, size: int, blocks: list[int]
 ) -> None:
@@ -289,11 +295,11 @@ def test_a_wrong_request_among_small_ones_is_given_back_and_the_others_are_stage
     table = registered(engine, "orders", IDS)
     writer = GroupCommit(engine)
     keys: list[object] = [1, 2, "wrong", 4, 5]
-    futures = [submit_untyped(writer, table, key) for key in keys]
+    futures = [submit_pending(writer, table, key) for key in keys]
     writer.start()
     writer.close()
     wrong = futures.pop(2)
-    with pytest.raises(TypeAlone):
+    with pytest.raises(FallBack):
         wrong.result()
     assert [sequences(future.result()) for future in futures] == [[1], [2], [3], [4]]
     assert staged_ids(engine, table) == [1, 2, 4, 5]
@@ -304,7 +310,7 @@ def test_a_small_request_for_a_table_that_has_moved_is_sent_back(engine: sa.Engi
     table = registered(engine, "orders", IDS)
     registered(engine, "orders", WIDER)
     writer = GroupCommit(engine)
-    future = submit_untyped(writer, table, 1)
+    future = submit_pending(writer, table, 1)
     writer.start()
     writer.close()
     with pytest.raises(TableMoved):

@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from app.domain.model.table import Table
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
-from app.staging.batches.batch import BlockKey, Receipt, SourceAdvance, StagingRequest, TypedBatch
-from app.staging.batches.commit_verification import OpenTransaction, committed, open_transaction
+from app.staging.batches.batch import Batch, BlockKey, Receipt, SourceAdvance, StagingRequest
+from app.staging.batches.commit_verification import TransactionId, current_transaction_id, is_committed
 from app.staging.batches.stage_transaction import encode_blocks
 from app.staging.connection import database
 from app.staging.connection.database import open_engine
@@ -137,9 +137,9 @@ def test_a_commit_that_nobody_can_tell_about_leaves_the_outcome_open(
 ) -> None:
     def unknown(*_: object) -> bool:
         nowhere = open_engine("postgresql://nobody@127.0.0.1:1/none")
-        return committed(nowhere, OpenTransaction("1", None, None), patience_seconds=0)
+        return is_committed(nowhere, TransactionId("1", None, None), patience_seconds=0)
 
-    monkeypatch.setattr("app.staging.writer.group_commit.committed", unknown)
+    monkeypatch.setattr("app.staging.writer.group_commit.is_committed", unknown)
     sa.event.listen(engine, "commit", lose_answer)
     rejection = rejection_of(engine, table)
     sa.event.remove(engine, "commit", lose_answer)
@@ -148,13 +148,13 @@ def test_a_commit_that_nobody_can_tell_about_leaves_the_outcome_open(
 
 def test_of_a_transaction_without_a_block_nobody_can_tell_whose_id_it_was(engine: sa.Engine) -> None:
     with engine.begin() as connection:
-        known = open_transaction(connection)
+        known = current_transaction_id(connection)
     with pytest.raises(TemporarilyUnavailable) as raised:
-        committed(engine, known, patience_seconds=0)
+        is_committed(engine, known, patience_seconds=0)
     assert raised.value.code == Code.COMMIT_UNKNOWN
 
 
-def group_of(engine: sa.Engine, *requests: list[TypedBatch]) -> "list[Future[list[Receipt]]]":
+def group_of(engine: sa.Engine, *requests: list[Batch]) -> "list[Future[list[Receipt]]]":
     """Requests that all wait when the writer starts, so that they share a transaction; all done."""
     writer = GroupCommit(engine)
     futures = [writer.submit(request) for request in requests]
@@ -163,7 +163,7 @@ def group_of(engine: sa.Engine, *requests: list[TypedBatch]) -> "list[Future[lis
     return futures
 
 
-def unstorable(table: Table) -> TypedBatch:
+def unstorable(table: Table) -> Batch:
     """A batch whose source position has a task that no index row can hold."""
     batch = typed(table, inserts([{"id": 99}]))
     task = "".join(random.Random(0).choices(string.ascii_letters + string.digits, k=9_000))  # no secret

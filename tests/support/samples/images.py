@@ -11,7 +11,7 @@ from app.domain.model.change import SourceValue
 from app.domain.model.table import Table
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.rows.row_image import decode_image
-from app.staging.batches.batch import Receipt, TypedBatch
+from app.staging.batches.batch import Batch, Receipt
 from app.staging.tables.registry import schema_of_version
 from app.staging.writer.group_commit import GroupCommit
 from tests.support.postgres import sql
@@ -19,7 +19,7 @@ from tests.support.postgres import sql
 COMPLETE: Final = TableOptions(partial_updates=PartialUpdates.COMPLETE)
 
 
-def together(engine: sa.Engine, *requests: Sequence[TypedBatch]) -> "list[Future[list[Receipt]]]":
+def together(engine: sa.Engine, *requests: Sequence[Batch]) -> "list[Future[list[Receipt]]]":
     """Stage requests that all wait when the writer starts; their futures, all done."""
     writer = GroupCommit(engine)
     futures = [writer.submit(request) for request in requests]

@@ -14,7 +14,7 @@ from app.observability.telemetry import (
 from app.staging.writer.state import WriterState
 
 
-def note_writer(engine: sa.Engine, state: WriterState) -> None:
+def export_writer_state(engine: sa.Engine, state: WriterState) -> None:
     """Let the metrics of this process show the writer's state and its engine's pool."""
     WAITING_REQUESTS.set(state.waiting_requests)
     OLDEST_WAITING.set(state.oldest_waiting_seconds or 0.0)

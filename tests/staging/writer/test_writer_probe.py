@@ -9,9 +9,9 @@ from app.domain.model.table import Table
 from app.domain.preflight.readiness import FAILURE_COUNTS_SECONDS, OK, judge_writer
 from app.errors import Code, TemporarilyUnavailable
 from app.staging.connection.database import open_engine
-from app.staging.writer import probe as writer_probe
+from app.staging.writer import writer_probe
 from app.staging.writer.group_commit import GroupCommit
-from app.staging.writer.probe import WriterProbe
+from app.staging.writer.writer_probe import WriterProbe
 from tests.support.gateway_parts import inserts, registered, typed
 from tests.support.postgres import sql
 from tests.support.postgres.swallowing_proxy import SwallowingProxy, swallowing_proxy
