@@ -21,19 +21,19 @@ from app.domain.model.landing_file import BatchRange, BuiltFile, PlannedFile
 from app.domain.model.table import Epoch
 from app.domain.publication.failure import described
 from app.errors import Code, InvariantBroken, MirrorgateError
-from app.landing.open_zone import ZonePlace, open_zone
+from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.parquet_file import FileLayout, read_identity, write_parquet
 from app.landing.publish import Scratch
 from app.staging.batches.staged_blocks import read_payloads
 from app.staging.connection.database import Connection, Engine, open_engine
 from app.staging.tables.registry import schema_of_version
 from spark_jobs.spark.health import SparkCalls
-from spark_jobs.worker_slots import MOST_BINS, balance
+from spark_jobs.worker_slots import MAX_WORKER_SLOTS, balance
 
 SLICE_BYTES: Final = 16 * 2**20
 """Compressed payload bytes that a task reads from Postgres at once."""
 
-FEW_FILES: Final = 4
+MAX_DRIVER_BUILDS: Final = 4
 """So many small files of a folder are built without Spark at the most, one after the other; of a remote zone one."""
 
 _ENGINES = threading.Lock()
@@ -50,11 +50,11 @@ class BuildOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class BuildPlace:
+class BuildConfig:
     """Where tasks read and write. It travels inside the job, never in Spark's configuration: it holds a password."""
 
     database_url: str
-    landing_zone: ZonePlace
+    landing_zone: ZoneAddress
     layout: FileLayout
     application: str = "mirrorgate build"
     """Name of the tasks' connections to Postgres, by which the drain sees that they work."""
@@ -72,7 +72,7 @@ class BuildFailure:
 
 def build_files(
     spark: SparkSession,
-    place: BuildPlace,
+    place: BuildConfig,
     orders: Sequence[BuildOrder],
     *,
     tasks: int,
@@ -84,7 +84,7 @@ def build_files(
     A few files that together have fewer than `min_bytes` compressed payload bytes are built here and now: that takes
     less time than a Spark job takes to start.
     """
-    few = 1 if place.landing_zone.is_remote else FEW_FILES
+    few = 1 if place.landing_zone.is_remote else MAX_DRIVER_BUILDS
     if len(orders) <= few and _are_small([order.planned for order in orders], min_bytes):
         return [_result(order, _attempt(place, position, order)) for position, order in enumerate(orders)]
     shares = balance(enumerate(orders), lambda item: item[1].planned.identity.rows, tasks)
@@ -100,7 +100,7 @@ def _are_small(files: Sequence[PlannedFile], min_bytes: int) -> bool:
 
 
 def _task(
-    place: BuildPlace,
+    place: BuildConfig,
 ) -> Callable[[Iterable[Sequence[tuple[int, BuildOrder]]]], Iterator[dict[str, Any]]]:
     def run(shares: Iterable[Sequence[tuple[int, BuildOrder]]]) -> Iterator[dict[str, Any]]:
         for share in shares:
@@ -118,7 +118,7 @@ def _pass_over_imports() -> None:
     gc.freeze()
 
 
-def _attempt(place: BuildPlace, position: int, order: BuildOrder) -> dict[str, Any]:
+def _attempt(place: BuildConfig, position: int, order: BuildOrder) -> dict[str, Any]:
     result = _NO_RESULT | {"position": position}
     try:
         built = build_file(place, order, attempt=uuid4().hex)
@@ -141,7 +141,7 @@ def _result(order: BuildOrder, row: Mapping[str, Any]) -> BuiltFile | BuildFailu
     return BuiltFile(order.planned, order.epoch, row["temp_name"], row["file_bytes"], row["file_sha256"])
 
 
-def build_file(place: BuildPlace, order: BuildOrder, *, attempt: str) -> BuiltFile:
+def build_file(place: BuildConfig, order: BuildOrder, *, attempt: str) -> BuiltFile:
     """Write one file into the epoch's scratch, make it durable, and check what was written.
 
     A process that dies inside leaves a temp that nobody nominates. Raises InvariantBroken `payload_corrupt`,
@@ -183,4 +183,4 @@ def _engine(database_url: str, application: str) -> Engine:
 
 @cache
 def _opened(database_url: str, application: str) -> Engine:
-    return open_engine(database_url, pool_size=MOST_BINS, application=application)
+    return open_engine(database_url, pool_size=MAX_WORKER_SLOTS, application=application)

@@ -13,26 +13,27 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from app.checks.preflight import installed_versions, landing_place
+from app.checks.preflight import installed_versions
 from app.domain.preflight.finding import Finding
 from app.domain.preflight.machine_findings import ExecutorFacts, judge_executors
 from app.domain.preflight.zone_findings import Seen, ZoneCheck, judge_seen
 from app.errors import MirrorgateError
-from app.landing.open_zone import ZonePlace, open_zone
+from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.probe import clean_up, probe_folder
 from app.observability.telemetry import configure_logging
 from app.settings import Settings
 from app.staging.connection.database import installation_id, open_engine, translated_errors
+from app.zone_settings import zone_address
 from spark_jobs.spark.session import running_spark
 
 
-def examine_executors(spark: SparkSession, place: ZonePlace, database_url: str) -> list[Finding]:
+def examine_executors(spark: SparkSession, address: ZoneAddress, database_url: str) -> list[Finding]:
     """Run a task per slot. A process that dies inside leaves a hidden folder in scratch."""
-    zone, folder = open_zone(place), probe_folder()
+    zone, folder = open_zone(address), probe_folder()
     zone.create_folder(folder)
     try:
         slots = max(2, spark.sparkContext.defaultParallelism)
-        tasks = spark.sparkContext.parallelize(range(slots), slots).mapPartitions(_task(place, folder, database_url))
+        tasks = spark.sparkContext.parallelize(range(slots), slots).mapPartitions(_task(address, folder, database_url))
         asked = time.time()
         told = tasks.collect()
         answered = time.time()
@@ -50,21 +51,21 @@ def examine_executors(spark: SparkSession, place: ZonePlace, database_url: str) 
     return [writes, judge_seen(left), *judge_executors(driver, executors)]
 
 
-def _task(place: ZonePlace, folder: str, database_url: str) -> Callable[[Iterable[int]], Iterator[dict[str, Any]]]:
+def _task(address: ZoneAddress, folder: str, database_url: str) -> Callable[[Iterable[int]], Iterator[dict[str, Any]]]:
     def run(slots: Iterable[int]) -> Iterator[dict[str, Any]]:
-        return (_look_around(place, folder, database_url) for _ in slots)
+        return (_look_around(address, folder, database_url) for _ in slots)
 
     return run
 
 
-def _look_around(place: ZonePlace, folder: str, database_url: str) -> dict[str, Any]:
+def _look_around(address: ZoneAddress, folder: str, database_url: str) -> dict[str, Any]:
     file = uuid4().hex
     return {
         "host": socket.gethostname(),
         "now": time.time(),
         "versions": installed_versions(),
         "file": file,
-        "failure": _failure(lambda: open_zone(place).create_file(f"{folder}/{file}", b"x")),
+        "failure": _failure(lambda: open_zone(address).create_file(f"{folder}/{file}", b"x")),
         "database": _failure(lambda: _ask(database_url)),
     }
 
@@ -96,7 +97,7 @@ def main() -> None:
     settings = Settings.from_environment()
     configure_logging(settings)
     with running_spark(settings) as spark:
-        findings = examine_executors(spark, landing_place(settings), settings.require_database_url())
+        findings = examine_executors(spark, zone_address(settings), settings.require_database_url())
     sys.stdout.write(json.dumps([finding.to_json() for finding in findings]) + "\n")
 
 

@@ -16,12 +16,12 @@ from uuid import UUID, uuid4
 import structlog
 from pyspark.sql import SparkSession
 
-from app.checks.preflight import examine, landing_place, require_safe
+from app.checks.preflight import examine, require_safe
 from app.domain.publication.drain_plan import FileLimits
 from app.domain.publication.failure import described
 from app.errors import Code, InvariantBroken, Misconfigured, TemporarilyUnavailable
-from app.landing.adls.retries import TryAgain
-from app.landing.open_zone import ZonePlace, open_zone
+from app.landing.adls.retries import TransientStorageError
+from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.parquet_file import FileLayout
 from app.landing.publish import announce_partner
 from app.landing.zone import PathKind
@@ -36,7 +36,8 @@ from app.staging.connection.schema_revision import require_migrated
 from app.staging.ledger.build_activity import newest_statement_at
 from app.staging.ledger.leases import give_up_lease, renew_lease
 from app.staging.retention.rounds import RetentionLimits
-from spark_jobs.build_files import BuildPlace
+from app.zone_settings import zone_address
+from spark_jobs.build_files import BuildConfig
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_loop import Drain
 from spark_jobs.fabric_watch import note_mirror_states, watch_mirror
@@ -59,7 +60,7 @@ def open_cycle(settings: Settings, spark: SparkSession, worker_id: UUID) -> Drai
     """The drain's parts from its settings."""
     layout = FileLayout(settings.marker_first, str(settings.compression))
     application = f"mirrorgate build {worker_id.hex[:12]}"
-    place = BuildPlace(settings.require_database_url(), landing_place(settings), layout, application)
+    place = BuildConfig(settings.require_database_url(), zone_address(settings), layout, application)
     limits = FileLimits(settings.target_file_bytes, settings.target_file_rows, settings.max_delay)
     return DrainCycle(
         worker_id,
@@ -160,7 +161,7 @@ def run_drain(settings: Settings, *, once: bool) -> None:
 
 def _resources_watched(settings: Settings) -> ResourceWatch:
     """Watch the space where the drain and Spark write, as far as it is on this machine."""
-    place = landing_place(settings)
+    place = zone_address(settings)
     zone = {} if place.is_remote else {"zone_space": Path(place.location)}
     return ResourceWatch(zone | {"temporary_space": Path(gettempdir())}, least_free=settings.min_free_bytes)
 
@@ -196,7 +197,7 @@ def _check_start(settings: Settings) -> None:
     starts."""
     configure_logging(settings)
     raise_descriptor_limit()
-    place, database_url = landing_place(settings), settings.require_database_url()
+    place, database_url = zone_address(settings), settings.require_database_url()
     engine = open_engine(database_url)
     try:
         require_migrated(engine)
@@ -207,12 +208,12 @@ def _check_start(settings: Settings) -> None:
     require_safe(examine(place, database_url, os.environ), allow_unsafe=settings.allow_unsafe)
 
 
-def _check_landing_zone(place: ZonePlace) -> None:
+def _check_landing_zone(place: ZoneAddress) -> None:
     """Raises Misconfigured `landing_zone_unusable` when it cannot be looked at, or is no folder; TemporarilyUnavailable
     while its service is away, which another start may outlive."""
     try:
         usable = open_zone(place).kind("") in (PathKind.ABSENT, PathKind.FOLDER)
-    except TryAgain as error:
+    except TransientStorageError as error:
         raise TemporarilyUnavailable(Code.NOT_READY, f"landing zone {place.location}: {error}") from error
     except OSError as error:
         raise Misconfigured(Code.LANDING_ZONE_UNUSABLE, f"landing zone {place.location}: {error}") from error

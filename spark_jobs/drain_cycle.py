@@ -18,6 +18,7 @@ from app.domain.model.table import Epoch, Table, TableId, TableState
 from app.domain.publication.drain_plan import FileLimits
 from app.domain.publication.failure import described
 from app.errors import Code, InvariantBroken, TemporarilyUnavailable
+from app.landing.claimed_zone import ClaimedZone
 from app.landing.open_zone import open_zone
 from app.landing.publish import (
     Scratch,
@@ -27,7 +28,6 @@ from app.landing.publish import (
 )
 from app.landing.scratch_sweep import newest_epoch
 from app.landing.zone import LandingZone
-from app.landing.zone_presence import OwnZone
 from app.observability.drain_metrics import FAILED_ATTEMPTS, PUBLISH_SECONDS
 from app.staging.connection.database import (
     Connection,
@@ -52,7 +52,7 @@ from app.staging.ledger.leases import (
 from app.staging.ledger.planning import plan_next_files
 from app.staging.tables.drop_completion import finish_drop
 from app.staging.tables.registry import find_table_by_id, find_tables_by_id, note_drop_trouble, quarantine_table
-from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace, build_files
+from spark_jobs.build_files import BuildConfig, BuildFailure, BuildOrder, build_files
 from spark_jobs.fabric_watch import is_mirrored
 from spark_jobs.marker_rewrite import MarkerRewrite
 from spark_jobs.publishing import TOGETHER, ClaimedTable, Failures, Publishing
@@ -83,7 +83,7 @@ class DrainCycle:
 
     worker_id: UUID
     spark: SparkSession
-    place: BuildPlace
+    place: BuildConfig
     limits: FileLimits
     tasks: int | None = None
     """Of one Spark job at the most; None: as many as Spark runs at a time."""
@@ -123,10 +123,10 @@ class DrainCycle:
             raise
         with translated_errors(), self.engine.begin() as connection:
             self.installation_id = installation_id(connection)
-        self.own_zone = OwnZone(self.zone, known, self.installation_id)
+        self.claimed_zone = ClaimedZone(self.zone, known, self.installation_id)
         remote = self.place.landing_zone.is_remote
         self.publishing = Publishing(
-            self.engine, self.zone, self.own_zone, self.installation_id, together=1 if remote else TOGETHER
+            self.engine, self.zone, self.claimed_zone, self.installation_id, together=1 if remote else TOGETHER
         )
 
     @property
@@ -142,7 +142,7 @@ class DrainCycle:
         with translated_errors(), self.engine.begin() as connection:
             due = due_tables(connection, self.worker_id, self.limits, most=1_000)
         if due:
-            self.own_zone.require(within=REMOTE_SEEN_SECONDS if self.place.landing_zone.is_remote else 0.0)
+            self.claimed_zone.require(within=REMOTE_SEEN_SECONDS if self.place.landing_zone.is_remote else 0.0)
         return due
 
     def prepare(self, table_id: TableId, *, slots: int = 1) -> ClaimedTable | None:
@@ -238,21 +238,21 @@ class DrainCycle:
     def _claim(self, table_id: TableId) -> tuple[Table | None, Epoch | None]:
         held = self.held.get(table_id)
         if held is None:  # before the claim: while the zone is away no epoch is burned
-            self.own_zone.require()
+            self.claimed_zone.require()
         with self.engine.begin() as connection:
             self._require_known_zone(connection)
             epoch = claim_table(connection, table_id, self.worker_id, held=held)
             table = find_table_by_id(connection, table_id)
         if table is not None and epoch is not None and epoch != held:
             if held is not None:
-                self.own_zone.require()
+                self.claimed_zone.require()
             epoch = self._beyond_scratch(table, epoch)
         return table, epoch
 
     def _require_known_zone(self, connection: Connection) -> None:
         """Raise TemporarilyUnavailable `landing_zone_away` once the database has been moved to another zone."""
         known = known_zone(connection)
-        if known is not None and known.zone_id != self.own_zone.known.zone_id:
+        if known is not None and known.zone_id != self.claimed_zone.known.zone_id:
             detail = f"the database publishes into {known} now: start this drain with that zone"
             raise TemporarilyUnavailable(Code.LANDING_ZONE_AWAY, detail)
 
@@ -305,9 +305,9 @@ class DrainCycle:
 
         A process that dies between two of them leaves the rest to the next owner.
         """
-        self.own_zone.require()
+        self.claimed_zone.require()
         remove_table_folder(self.zone, table, self.installation_id, Scratch(table.table_id, epoch))
-        self.own_zone.require()  # a folder that is gone with the whole zone is not deleted
+        self.claimed_zone.require()  # a folder that is gone with the whole zone is not deleted
         if self._mirroring_lags(table, epoch):
             self.waiting.add(table.table_id)
             return None
@@ -361,7 +361,7 @@ class DrainCycle:
             return
         try:
             if failure.code in QUARANTINES:
-                self.own_zone.require()
+                self.claimed_zone.require()
             with translated_errors(), self.engine.begin() as connection:
                 check_epoch(connection, table_id, epoch)
                 note_drop_trouble(connection, table_id, f"{failure.code}: {failure.detail}; tried again")

@@ -12,7 +12,7 @@ from app.domain.model.table import TableId
 from app.domain.publication.failure import described
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.publishing import TOGETHER, ClaimedTable
-from spark_jobs.worker_slots import MOST_BINS, balance
+from spark_jobs.worker_slots import MAX_WORKER_SLOTS, balance
 
 log = structlog.get_logger()
 
@@ -33,7 +33,7 @@ class Drain:
         """`bins` None: as many as Spark runs tasks at a time, which changes with a cluster's executors."""
         self._cycle = cycle
         self._bins = bins
-        self._threads = ThreadPoolExecutor(bins or MOST_BINS, thread_name_prefix="bin")
+        self._threads = ThreadPoolExecutor(bins or MAX_WORKER_SLOTS, thread_name_prefix="bin")
         self._claims = ThreadPoolExecutor(_CLAIMS, thread_name_prefix="claim")
         self._lock = threading.Lock()
         self._busy: set[TableId] = set()
@@ -71,7 +71,7 @@ class Drain:
             waiting = {table_id for table_id, (moment, _) in self._not_before.items() if moment > now}
             ready = [table_id for table_id in due if table_id not in self._busy | waiting]
             slots = self._slots(len(ready) + len(self._busy))
-        bins = self._bins or min(self._cycle.slots, MOST_BINS)
+        bins = self._bins or min(self._cycle.slots, MAX_WORKER_SLOTS)
         any_claimed = False
         for part in (ready[start : start + _CLAIMED_AT_ONCE] for start in range(0, len(ready), _CLAIMED_AT_ONCE)):
             claimed, failed = self._prepared(part, slots, self._claims.map)

@@ -12,7 +12,7 @@ import structlog
 
 from app.domain.model.table import Epoch, FileNumber, Table
 from app.errors import Code, InvariantBroken
-from app.landing.folder_marker import MARKER, FolderMarker, is_damaged
+from app.landing.folder_marker import MARKER, FolderMarker, is_marker_damaged
 from app.landing.landed_state import difference, find_file, numbers_beyond
 from app.landing.publish import Scratch
 from app.landing.zone import LandingZone, PathKind
@@ -46,7 +46,7 @@ class MarkerRewrite:
             after = FileNumber(max(0, recorded - PROOF_FILES))
             files = list_files(connection, table.table_id, table.generation, after=after, most=PROOF_FILES)
         rejection = self._unproven(table, recorded, files)
-        if rejection is None and is_damaged(self.zone, table.name.folder):
+        if rejection is None and is_marker_damaged(self.zone, table.name.folder):
             prepared = Scratch(table.table_id, epoch).path(f"{MARKER}-{uuid4().hex}")
             self.zone.create_file(prepared, FolderMarker.of(table, self.installation_id).content())
             self.zone.replace_file(prepared, f"{table.name.folder}/{MARKER}")

@@ -15,9 +15,9 @@ import structlog
 from app.domain.model.landing_file import BuiltFile, PlannedFile
 from app.domain.model.table import Epoch, Table, TableId
 from app.errors import Code, InvariantBroken
+from app.landing.claimed_zone import ClaimedZone
 from app.landing.publish import Scratch, make_visible, prepare_folder
 from app.landing.zone import LandingZone
-from app.landing.zone_presence import OwnZone
 from app.observability.drain_metrics import LAST_PUBLISHED, PUBLISHED_FILES, PUBLISHED_ROWS
 from app.staging.connection.database import Engine, translated_errors
 from app.staging.ledger.files import nominate, record_published
@@ -54,7 +54,7 @@ class Publishing:
 
     engine: Engine
     zone: LandingZone
-    own_zone: OwnZone
+    claimed_zone: ClaimedZone
     installation_id: UUID
     together: int
     """Tables whose files become visible between a transaction that nominates and one that records: a store where that
@@ -102,7 +102,7 @@ class Publishing:
             scratch = Scratch(entry.table_id, entry.epoch)
             published_before = entry.files[0].identity.number > 1
             with _kept(failures, entry.table_id):
-                self.own_zone.require()
+                self.claimed_zone.require()
                 prepare_folder(self.zone, entry.table, self.installation_id, scratch, published_before=published_before)
 
     def _publish_one_of_each(
@@ -123,7 +123,7 @@ class Publishing:
                     if table_id not in nominated:
                         detail = "another temp is nominated for this number in this epoch"
                         raise InvariantBroken(Code.STALE_EPOCH, detail)
-                    self.own_zone.require()
+                    self.claimed_zone.require()
                     make_visible(self.zone, tables[table_id].name, file)
                     visible.append(file)
         _together(self._record, visible, failures)

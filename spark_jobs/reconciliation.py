@@ -15,7 +15,7 @@ from app.domain.model.landing_file import BuiltFile, PlannedFile
 from app.domain.model.table import Epoch, FileNumber, Table
 from app.errors import Code, InvariantBroken
 from app.landing.folder_marker import require_marker
-from app.landing.landed_state import facts_under, identity_under, numbers_beyond, take_stock
+from app.landing.landed_state import facts_at_number, identity_at_number, numbers_beyond, recover_visible_file
 from app.landing.zone import LandingZone
 from app.staging.connection.database import Connection, Engine
 from app.staging.ledger.files import is_nominated, nominate, recorded_number, unrecorded_files
@@ -48,7 +48,7 @@ class Reconciliation:
             recorded = recorded_number(connection, table.table_id)
             unrecorded = _next_unrecorded(connection, table)
         seen = numbers_beyond(self.zone, table.name, recorded)
-        while take_stock(self.zone, table, self.installation_id, unrecorded) and unrecorded is not None:
+        while recover_visible_file(self.zone, table, self.installation_id, unrecorded) and unrecorded is not None:
             recorded, unrecorded = self._record_found(table, unrecorded, epoch)
         while ahead := [number for number in seen if number > recorded]:
             require_marker(self.zone, table, self.installation_id)
@@ -59,7 +59,7 @@ class Reconciliation:
 
     def _adopt(self, table: Table, epoch: Epoch, ahead: list[FileNumber], recorded: FileNumber) -> PlannedFile | None:
         """Plan the file under the next number as it stands there; None where that cannot be."""
-        identity = identity_under(self.zone, table.name, ahead[0]) if ahead[0] == recorded + 1 else None
+        identity = identity_at_number(self.zone, table.name, ahead[0]) if ahead[0] == recorded + 1 else None
         if identity is None:
             return None
         with self.engine.begin() as connection:
@@ -73,7 +73,7 @@ class Reconciliation:
         with self.engine.begin() as connection:
             known = is_nominated(connection, planned)
         if not known:  # only after a restore: the nomination was made after the backup
-            facts = facts_under(self.zone, table.name, planned.identity.number)
+            facts = facts_at_number(self.zone, table.name, planned.identity.number)
             found = BuiltFile(planned, epoch, "found", facts.file_bytes, facts.sha256)
             with self.engine.begin() as connection:
                 nominate(connection, [found])
@@ -82,7 +82,7 @@ class Reconciliation:
             return planned.identity.number, _next_unrecorded(connection, table)
 
     def _rejection(self, table: Table, recorded: FileNumber, ahead: list[FileNumber]) -> InvariantBroken:
-        first = identity_under(self.zone, table.name, ahead[0])
+        first = identity_at_number(self.zone, table.name, ahead[0])
         if first is None or (first.table, first.generation) != (str(table.name), table.generation):
             return InvariantBroken(Code.FOREIGN_FILE, f"another file stands under number {ahead[0]}")
         return InvariantBroken(

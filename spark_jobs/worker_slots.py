@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 Item = TypeVar("Item")
 
-MOST_BINS: Final = 32
+MAX_WORKER_SLOTS: Final = 32
 """Bins of a drain that is not told how many, however many tasks Spark runs at a time."""
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from app.checks.zone_claim import look_at_zone
+from app.checks.zone_claim import check_zone_owner
 from app.domain.preflight.database_findings import judge_clock, judge_database
 from app.domain.preflight.finding import Finding, Outcome, unsafe_among
 from app.domain.preflight.machine_findings import (
@@ -24,8 +24,7 @@ from app.domain.preflight.machine_findings import (
 )
 from app.domain.preflight.zone_findings import ZoneCheck, judge_zone
 from app.errors import Code, MirrorgateError, Misconfigured
-from app.landing.adls.address import StorageOptions
-from app.landing.open_zone import ZonePlace, open_zone
+from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.probe import probe_zone
 from app.observability.resource_watch import memory_limit, raise_descriptor_limit
 from app.settings import Settings, unknown_variables
@@ -51,17 +50,21 @@ _REJECTED_ANYWAY: Final[Mapping[str, Code]] = {
 
 
 def examine(
-    place: ZonePlace | None, database_url: str | None, environment: Mapping[str, str], *, data_dir: Path | None = None
+    address: ZoneAddress | None,
+    database_url: str | None,
+    environment: Mapping[str, str],
+    *,
+    data_dir: Path | None = None,
 ) -> list[Finding]:
     """Every check of what is given, and of this machine."""
     findings = judge_variables(unknown_variables(environment))
     findings.append(judge_versions(installed_versions()))
     if database_url is not None:
         findings += _database(database_url)
-    if place is not None:
-        findings += _zone(place)
-    if place is not None and database_url is not None:
-        findings += _owner(place, database_url)
+    if address is not None:
+        findings += _zone(address)
+    if address is not None and database_url is not None:
+        findings += _owner(address, database_url)
     if data_dir is not None:
         findings.append(judge_space("data_directory_space", str(data_dir), shutil.disk_usage(data_dir).free))
     return findings
@@ -98,12 +101,6 @@ def require_safe(findings: list[Finding], *, allow_unsafe: bool) -> None:
         log.error("unsafe_setup_allowed", check=finding.check, detail=finding.detail, remedy=finding.remedy)
 
 
-def landing_place(settings: Settings) -> ZonePlace:
-    """Where the settings say that the landing zone is. Raises Misconfigured."""
-    options = StorageOptions(endpoint=settings.storage_endpoint, api_version=settings.storage_api_version)
-    return ZonePlace(settings.require_landing_zone(), options)
-
-
 def installed_versions() -> dict[str, str]:
     """Versions of Python and of the packages that matter, where they are installed."""
     found = {"python": ".".join(map(str, sys.version_info[:3]))}
@@ -115,12 +112,12 @@ def installed_versions() -> dict[str, str]:
     return found
 
 
-def not_examined(place: ZonePlace | None, database_url: str | None) -> list[Finding]:
+def not_examined(address: ZoneAddress | None, database_url: str | None) -> list[Finding]:
     """A warning for each of the two that is not given."""
     findings = []
     if database_url is None:
         findings.append(_missing("postgres", "MIRRORGATE_DATABASE_URL is not set", "Set it."))
-    if place is None:
+    if address is None:
         findings.append(_missing("landing_zone", "MIRRORGATE_LANDING_ZONE is not set", "Set it, or --landing-zone."))
     return findings
 
@@ -137,22 +134,22 @@ def _database(database_url: str) -> list[Finding]:
     return _or_unsafe("postgres", ask, "Check that Postgres runs and that MIRRORGATE_DATABASE_URL is its address.")
 
 
-def _zone(place: ZonePlace) -> list[Finding]:
+def _zone(address: ZoneAddress) -> list[Finding]:
     def ask() -> list[Finding]:
-        findings = judge_zone(probe_zone(open_zone(place)))
-        if not place.is_remote:
-            findings.append(judge_space("zone_space", place.location, shutil.disk_usage(place.location).free))
+        findings = judge_zone(probe_zone(open_zone(address)))
+        if not address.is_remote:
+            findings.append(judge_space("zone_space", address.location, shutil.disk_usage(address.location).free))
         return findings
 
     return _or_unsafe("landing_zone", ask, "Check the landing zone's address, its owner and its rights.")
 
 
-def _owner(place: ZonePlace, database_url: str) -> list[Finding]:
+def _owner(address: ZoneAddress, database_url: str) -> list[Finding]:
     """Whether the database and the landing zone belong together; nothing where one of them does not answer, which the
     findings on it say."""
     engine = open_engine(database_url, pool_size=1, application="mirrorgate doctor")
     try:
-        return judge_zone(look_at_zone(engine, place))
+        return judge_zone(check_zone_owner(engine, address))
     except MirrorgateError as error:
         taken = error.code is Code.LANDING_ZONE_TAKEN
         return [Finding(ZoneCheck.OWNER, Outcome.UNSAFE, error.detail, error.remedy)] if taken else []

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from app.checks.zone_claim import look_at_zone
+from app.checks.zone_claim import check_zone_owner
 from app.domain.model.table import FileNumber, Table, TableState
 from app.domain.preflight.zone_findings import ZoneCheck
 from app.errors import Code, Misconfigured
-from app.landing.folder_marker import marker_instead
-from app.landing.open_zone import ZonePlace, open_zone
+from app.landing.folder_marker import marker_mismatch
+from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.verification import (
     Listing,
     Recorded,
@@ -48,9 +48,9 @@ class Verified:
         }
 
 
-def require_own_zone(engine: Engine, place: ZonePlace) -> None:
+def require_own_zone(engine: Engine, address: ZoneAddress) -> None:
     """Raise Misconfigured unless the zone is the one that the database publishes into: all else would seem missing."""
-    for seen in look_at_zone(engine, place):
+    for seen in check_zone_owner(engine, address):
         if seen.instead is not None:
             code = Code.LANDING_ZONE_CHANGED if seen.check is ZoneCheck.KNOWN else Code.LANDING_ZONE_TAKEN
             raise Misconfigured(code, seen.instead)
@@ -62,13 +62,13 @@ def files_to_compare(engine: Engine, tables: list[Table]) -> int:
         return sum(recorded_number(connection, table.table_id) for table in tables)
 
 
-def verify_table(engine: Engine, place: ZonePlace, table: Table, on_file: Callable[[], None]) -> Verified:
+def verify_table(engine: Engine, address: ZoneAddress, table: Table, on_file: Callable[[], None]) -> Verified:
     """Compare what is there of one table, while drains and mirroring may go on; raises OSError when the store fails.
 
     The ledger is read before and after the listing, so that a file which is published meanwhile is neither missed nor
     unexpected.
     """
-    zone, report = open_zone(place), Report()
+    zone, report = open_zone(address), Report()
     with translated_errors(), engine.begin() as connection:
         owner, last = installation_id(connection), recorded_number(connection, table.table_id)
     listing = Listing(zone, table.name)
@@ -78,7 +78,7 @@ def verify_table(engine: Engine, place: ZonePlace, table: Table, on_file: Callab
         known_from = min(known_from, number)
         on_file()
     if listing.kinds[table.name.folder] or last:
-        note_marker(listing, report, marker_instead(zone, table, owner))
+        note_marker(listing, report, marker_mismatch(zone, table, owner))
     planned = max((entry.number for entry in _pages(engine, table, last)), default=last)
     note_unexpected(listing, report, known_from=known_from, planned_through=planned)
     with translated_errors(), engine.begin() as connection:

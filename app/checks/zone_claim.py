@@ -7,16 +7,16 @@ of the installation keeps two drains of one database from claiming different zon
 from app.domain.preflight.zone_findings import Seen
 from app.domain.publication.landing_zone import KnownZone
 from app.errors import Code, MirrorgateError, Misconfigured, TemporarilyUnavailable
-from app.landing.adls.retries import TryAgain
-from app.landing.open_zone import ZonePlace
+from app.landing.adls.retries import TransientStorageError
+from app.landing.open_zone import ZoneAddress
 from app.landing.zone import ScratchRevoked
-from app.landing.zone_owner import claim_zone, look_at_owner
+from app.landing.zone_owner import check_owner, claim_zone
 from app.staging.connection.database import Engine, installation_id, translated_errors
 from app.staging.connection.server_settings import present_installation
 from app.staging.ledger.landing_zone import end_all_epochs, known_zone, lock_known_zone, present_zone, remember_zone
 
 
-def claim_landing_zone(engine: Engine, place: ZonePlace) -> KnownZone:
+def claim_landing_zone(engine: Engine, address: ZoneAddress) -> KnownZone:
     """Claim the zone for this database and remember it; the same zone under another address is remembered with it.
 
     A process that dies inside leaves a zone that names this gateway, which the next start remembers. Raises
@@ -26,20 +26,20 @@ def claim_landing_zone(engine: Engine, place: ZonePlace) -> KnownZone:
         owner, known = installation_id(connection), known_zone(connection)
     try:
         if known is not None:  # only looked at, without the lock: drains that start together do not wait in turn
-            zone = claim_zone(place, owner, known)
+            zone = claim_zone(address, owner, known)
             if zone != known:
                 with translated_errors(), engine.begin() as connection:
                     remember_zone(connection, zone)
             return zone
         with translated_errors(), engine.begin() as connection:
-            zone = claim_zone(place, owner, lock_known_zone(connection))
+            zone = claim_zone(address, owner, lock_known_zone(connection))
             remember_zone(connection, zone)
     except (OSError, ScratchRevoked) as error:
-        raise _unusable(place, error) from error
+        raise _unusable(address, error) from error
     return zone
 
 
-def move_landing_zone(engine: Engine, place: ZonePlace) -> tuple[KnownZone | None, KnownZone]:
+def move_landing_zone(engine: Engine, address: ZoneAddress) -> tuple[KnownZone | None, KnownZone]:
     """Publish into another zone from now on; the former and the new one. Safe to repeat.
 
     Ends every epoch: a drain that still runs on the former zone records nothing more. A process that dies inside leaves
@@ -48,22 +48,22 @@ def move_landing_zone(engine: Engine, place: ZonePlace) -> tuple[KnownZone | Non
     try:
         with translated_errors(), engine.begin() as connection:
             former = lock_known_zone(connection)
-            zone = claim_zone(place, installation_id(connection))
+            zone = claim_zone(address, installation_id(connection))
             remember_zone(connection, zone)
             if former is not None and former.zone_id != zone.zone_id:
                 end_all_epochs(connection)
     except (OSError, ScratchRevoked) as error:
-        raise _unusable(place, error) from error
+        raise _unusable(address, error) from error
     return former, zone
 
 
-def look_at_zone(engine: Engine, place: ZonePlace) -> list[Seen]:
+def check_zone_owner(engine: Engine, address: ZoneAddress) -> list[Seen]:
     """Whether database and landing zone belong together. Raises Misconfigured, TemporarilyUnavailable, OSError."""
-    return look_at_owner(place, present_installation(engine), present_zone(engine))
+    return check_owner(address, present_installation(engine), present_zone(engine))
 
 
-def _unusable(place: ZonePlace, error: Exception) -> MirrorgateError:
-    detail = f"landing zone {place.location}: {error}"
-    if isinstance(error, TryAgain):  # its service is away, which another start may outlive
+def _unusable(address: ZoneAddress, error: Exception) -> MirrorgateError:
+    detail = f"landing zone {address.location}: {error}"
+    if isinstance(error, TransientStorageError):  # its service is away, which another start may outlive
         return TemporarilyUnavailable(Code.NOT_READY, detail)
     return Misconfigured(Code.LANDING_ZONE_UNUSABLE, detail)

@@ -43,15 +43,15 @@ def doctor(
     from app.checks.preflight import (  # they import Arrow and SQLAlchemy
         examine,
         examine_machine,
-        landing_place,
         not_examined,
     )
     from app.cli.tables.direct import direct_settings
     from app.observability.telemetry import configure_logging
+    from app.zone_settings import zone_address
 
     settings = direct_settings(landing_zone, data_dir)
     configure_logging(settings)
-    place = None if settings.landing_zone is None else landing_place(settings)
+    place = None if settings.landing_zone is None else zone_address(settings)
     database_url = None if settings.database_url is None else settings.database_url.get_secret_value()
     findings = examine(place, database_url, os.environ, data_dir=data_dir if data_dir.is_dir() else None)
     findings += not_examined(place, database_url)

@@ -108,14 +108,14 @@ def drain(
         return
     require_extras("drain", "drain")
     _set_variables({"LANDING_ZONE": landing_zone, "DATABASE_URL": database_url})
-    from app.checks.preflight import landing_place
     from app.local.embedded import find_java
     from app.settings import Settings
     from app.staging.connection.database import check_database_url
+    from app.zone_settings import zone_address
 
     settings = Settings.from_environment()
     check_database_url(settings.require_database_url())
-    landing_place(settings).check()
+    zone_address(settings).check()
     environment = {**os.environ, "JAVA_HOME": str(find_java(data_dir, os.environ))}
     command = [sys.executable, "-m", "spark_jobs.drain", *(["--once"] if once else [])]
     os.execve(command[0], command, environment)

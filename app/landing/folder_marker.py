@@ -32,12 +32,12 @@ class FolderMarker(msgspec.Struct, frozen=True):
 
 def require_marker(zone: LandingZone, table: Table, installation_id: UUID) -> None:
     """Raise InvariantBroken `landing_folder_lost`, saying how it differs, unless the folder is this generation's."""
-    instead = marker_instead(zone, table, installation_id)
+    instead = marker_mismatch(zone, table, installation_id)
     if instead is not None:
         raise InvariantBroken(Code.LANDING_FOLDER_LOST, instead)
 
 
-def marker_instead(zone: LandingZone, table: Table, installation_id: UUID) -> str | None:
+def marker_mismatch(zone: LandingZone, table: Table, installation_id: UUID) -> str | None:
     """Return what is wrong with the marker of the table's folder; None when it is right."""
     expected = FolderMarker.of(table, installation_id)
     folder = table.name.folder
@@ -71,6 +71,6 @@ def read_marker(zone: LandingZone, folder: str) -> FolderMarker | str:
         return f"{path} is damaged: it cannot be read as JSON that names a table, its generation and its gateway"
 
 
-def is_damaged(zone: LandingZone, folder: str) -> bool:
+def is_marker_damaged(zone: LandingZone, folder: str) -> bool:
     """Whether a table folder exists whose marker is missing or names nobody."""
     return zone.kind(folder) is PathKind.FOLDER and isinstance(read_marker(zone, folder), str)

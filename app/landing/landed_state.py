@@ -19,13 +19,13 @@ from app.landing.folder_marker import require_marker
 from app.landing.parquet_file import read_identity
 from app.landing.zone import LandingZone, PathKind
 
-PROCESSED: Final = ("_ProcessedFiles", "_FilesReadyToDelete")
+CONSUMED_FOLDERS: Final = ("_ProcessedFiles", "_FilesReadyToDelete")
 """Where mirroring moves files that it has consumed, in the order of the moves."""
 
 _HASHED_AT_ONCE: Final = 1 << 20
 
 
-class Sight(StrEnum):
+class LandedState(StrEnum):
     """What stands, or stood until mirroring consumed it, under a planned file's number."""
 
     ABSENT = "absent"
@@ -41,29 +41,31 @@ class FileFacts:
     sha256: str
 
 
-def look(zone: LandingZone, name: TableName, planned: PlannedFile) -> Sight:
+def verify_landed(zone: LandingZone, name: TableName, planned: PlannedFile) -> LandedState:
     """W3: whether the planned file is or was visible under its number, by the identity in its footer.
 
     Raises OSError when the store fails or mirroring moves the file just now: then it must be looked at again.
     """
     found = find_file(zone, name, planned.identity.number)
     if found is None:
-        return Sight.ABSENT
-    return Sight.OURS if _identity(zone, *found) == planned.identity else Sight.FOREIGN
+        return LandedState.ABSENT
+    return LandedState.OURS if _identity(zone, *found) == planned.identity else LandedState.FOREIGN
 
 
-def stands(zone: LandingZone, name: TableName, planned: PlannedFile) -> bool:
+def is_landed(zone: LandingZone, name: TableName, planned: PlannedFile) -> bool:
     """Whether the planned file is or was visible; durable if so. Raises InvariantBroken `foreign_file`."""
-    sight = look(zone, name, planned)
-    if sight is Sight.FOREIGN:
+    state = verify_landed(zone, name, planned)
+    if state is LandedState.FOREIGN:
         raise InvariantBroken(Code.FOREIGN_FILE, f"another file stands under number {planned.identity.number}")
-    if sight is Sight.ABSENT:
+    if state is LandedState.ABSENT:
         return False
     zone.make_durable(f"{name.folder}/{file_name(planned.identity.number)}")
     return True
 
 
-def take_stock(zone: LandingZone, table: Table, installation_id: UUID, unrecorded: PlannedFile | None) -> bool:
+def recover_visible_file(
+    zone: LandingZone, table: Table, installation_id: UUID, unrecorded: PlannedFile | None
+) -> bool:
     """W3: whether the last owner made the first unrecorded file visible, so that it is only to be recorded.
 
     What is found standing is durable when this returns. Raises InvariantBroken `foreign_file` for another file
@@ -72,7 +74,7 @@ def take_stock(zone: LandingZone, table: Table, installation_id: UUID, unrecorde
     folder = table.name.folder
     if zone.kind(folder) is PathKind.FOLDER:
         zone.make_durable(folder)
-    if unrecorded is None or not stands(zone, table.name, unrecorded):
+    if unrecorded is None or not is_landed(zone, table.name, unrecorded):
         return False
     require_marker(zone, table, installation_id)
     return True
@@ -85,7 +87,7 @@ def numbers_beyond(zone: LandingZone, name: TableName, recorded: FileNumber) -> 
     in the table folder that is neither a file nor a folder: nobody may ever open it.
     """
     found: set[FileNumber] = set()
-    for folder in folders_of(zone, name):
+    for folder in file_folders(zone, name):
         for entry, kind in zone.kinds(folder).items():
             if kind is PathKind.SPECIAL:
                 raise InvariantBroken(Code.FOREIGN_FILE, f"{folder}/{entry} is neither a file nor a folder")
@@ -95,16 +97,16 @@ def numbers_beyond(zone: LandingZone, name: TableName, recorded: FileNumber) -> 
     return sorted(found)
 
 
-def folders_of(zone: LandingZone, name: TableName) -> Iterator[str]:
+def file_folders(zone: LandingZone, name: TableName) -> Iterator[str]:
     """The table folder, then where mirroring moves files: a file that is moved meanwhile is seen at least once."""
     yield name.folder
-    for processed in PROCESSED:
+    for processed in CONSUMED_FOLDERS:
         yield f"{name.folder}/{processed}"
 
 
 def find_file(zone: LandingZone, name: TableName, number: FileNumber) -> tuple[str, PathKind] | None:
     """The path of what stands under a number, visible or consumed, and what it is."""
-    for folder in folders_of(zone, name):
+    for folder in file_folders(zone, name):
         path = f"{folder}/{file_name(number)}"
         kind = zone.kind(path)
         if kind is not PathKind.ABSENT:
@@ -112,13 +114,13 @@ def find_file(zone: LandingZone, name: TableName, number: FileNumber) -> tuple[s
     return None
 
 
-def identity_under(zone: LandingZone, name: TableName, number: FileNumber) -> FileIdentity | None:
+def identity_at_number(zone: LandingZone, name: TableName, number: FileNumber) -> FileIdentity | None:
     """The identity of the file under a number; None where there is none, or none that a gateway made."""
     found = find_file(zone, name, number)
     return None if found is None else _identity(zone, *found)
 
 
-def facts_under(zone: LandingZone, name: TableName, number: FileNumber) -> FileFacts:
+def facts_at_number(zone: LandingZone, name: TableName, number: FileNumber) -> FileFacts:
     """Size and digest of the file under a number. Raises FileNotFoundError where there is none, or not for now."""
     found = find_file(zone, name, number)
     if found is None:

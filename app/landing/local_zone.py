@@ -107,10 +107,10 @@ class LocalZone:
         (self._root / source).replace(target)
         _sync_folder(target.parent)
 
-    def stamp(self, path: str) -> str:
+    def etag(self, path: str) -> str:
         return ""
 
-    def remove_folder(self, path: str, aside: str, stamp: str) -> None:
+    def remove_folder(self, path: str, aside: str, etag: str) -> None:
         target, hidden = self._root / path, self._root / aside
         target.rename(hidden)
         _sync_folder(target.parent)

@@ -7,7 +7,7 @@ from typing import Final
 
 from app.landing.adls.address import StorageAddress
 from app.landing.local_zone import open_regular
-from app.landing.open_zone import ZonePlace, open_remote
+from app.landing.open_zone import ZoneAddress, open_remote
 
 _FOLDER: Final = "Monitoring"
 _FILE: Final = "tables.json"
@@ -15,10 +15,10 @@ _MOST_BYTES: Final = 16 * 2**20
 _RETRY_SECONDS: Final = 5.0
 
 
-def read_tables_json(place: ZonePlace) -> bytes | None:
+def read_tables_json(address: ZoneAddress) -> bytes | None:
     """The file beside this landing zone, None where there is none. Raises OSError for one that cannot be read."""
     with suppress(FileNotFoundError, NotADirectoryError):
-        content = _read_remote(place) if place.is_remote else _read_local(Path(place.location))
+        content = _read_remote(address) if address.is_remote else _read_local(Path(address.location))
         if len(content) > _MOST_BYTES:
             raise OSError(f"{_FOLDER}/{_FILE} is larger than {_MOST_BYTES} bytes")
         return content
@@ -30,10 +30,10 @@ def _read_local(landing_zone: Path) -> bytes:
         return file.read(_MOST_BYTES + 1)
 
 
-def _read_remote(place: ZonePlace) -> bytes:
-    zone = StorageAddress.parse(place.location)
+def _read_remote(address: ZoneAddress) -> bytes:
+    zone = StorageAddress.parse(address.location)
     parent = zone.root.rpartition("/")[0]
     beside = replace(zone, root=f"{parent}/{_FOLDER}" if parent else _FOLDER)
-    options = replace(place.options, retry_seconds=min(_RETRY_SECONDS, place.options.retry_seconds))
+    options = replace(address.options, retry_seconds=min(_RETRY_SECONDS, address.options.retry_seconds))
     with open_remote(beside, options).read_file(_FILE) as file:
         return file.read(_MOST_BYTES + 1)

@@ -13,7 +13,7 @@ from app.landing.zone import LandingZone
 
 
 @dataclass(frozen=True, slots=True)
-class ZonePlace:
+class ZoneAddress:
     """Where a landing zone is: a folder, or an address of OneLake or ADLS Gen2. Pickles, for executors."""
 
     location: str
@@ -30,21 +30,21 @@ class ZonePlace:
             _require_packages()
 
     def check_credential(self) -> None:
-        """Raise Misconfigured for a remote place that nothing on this machine gives access to."""
+        """Raise Misconfigured for a remote address that nothing on this machine gives access to."""
         if self.is_remote:
             from app.landing.adls.client import require_credential
 
             require_credential(self.options)
 
 
-def open_zone(place: ZonePlace) -> LandingZone:
-    """The landing zone at a place; a remote one is opened once per process and shared by its threads.
+def open_zone(address: ZoneAddress) -> LandingZone:
+    """The landing zone at an address; a remote one is opened once per process and shared by its threads.
 
     Raises Misconfigured, and OSError for a folder that cannot be made.
     """
-    if place.is_remote:
-        return open_remote(StorageAddress.parse(place.location), place.options)
-    return LocalZone(Path(place.location))
+    if address.is_remote:
+        return open_remote(StorageAddress.parse(address.location), address.options)
+    return LocalZone(Path(address.location))
 
 
 @lru_cache(maxsize=4)

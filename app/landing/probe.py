@@ -18,7 +18,7 @@ Try = Callable[[LandingZone, str], str | None]
 class ConditionalStore(Protocol):
     """A store whose requests carry conditions on ETags."""
 
-    def heeded_conditions(self, folder: str) -> Iterator[Seen]:
+    def supported_conditions(self, folder: str) -> Iterator[Seen]:
         """Which conditions the service heeds, tried out in a folder."""
         ...
 
@@ -45,7 +45,7 @@ def clean_up(zone: LandingZone, folder: str) -> Seen:
     """Remove a probe's folder, whatever is in it."""
     try:
         with suppress(FileNotFoundError):
-            zone.remove_folder(folder, f"{folder}-removed", zone.stamp(folder))
+            zone.remove_folder(folder, f"{folder}-removed", zone.etag(folder))
     except OSError as error:
         return Seen(ZoneCheck.CLEAN_UP, f"{folder} could not be removed: {error}")
     return Seen(ZoneCheck.CLEAN_UP)
@@ -60,7 +60,7 @@ def _tries(zone: LandingZone, folder: str) -> Iterator[Seen]:
             yield Seen(check, f"it could not be tried out: {error}")
             return
     if isinstance(zone, ConditionalStore):
-        yield from zone.heeded_conditions(folder)
+        yield from zone.supported_conditions(folder)
 
 
 def _write(zone: LandingZone, folder: str) -> str | None:
@@ -113,7 +113,7 @@ def _folder_rename(zone: LandingZone, folder: str) -> str | None:
 def _recursive_delete(zone: LandingZone, folder: str) -> str | None:
     zone.create_folder(f"{folder}/table/deeper")
     zone.create_file(f"{folder}/table/deeper/file", _CONTENT)
-    zone.remove_folder(f"{folder}/table", f"{folder}/removed", zone.stamp(f"{folder}/table"))
+    zone.remove_folder(f"{folder}/table", f"{folder}/removed", zone.etag(f"{folder}/table"))
     gone = zone.kind(f"{folder}/table/deeper/file") is zone.kind(f"{folder}/table") is PathKind.ABSENT
     return None if gone else "a deleted folder is still there"
 

@@ -15,7 +15,7 @@ from app.domain.model.names import TableName
 from app.domain.model.table import Epoch, Table, TableId
 from app.errors import Code, InvariantBroken
 from app.landing.folder_marker import MARKER, FolderMarker, require_marker
-from app.landing.landed_state import stands
+from app.landing.landed_state import is_landed
 from app.landing.zone import FolderRenameUnsupported, LandingZone, PathKind, RenameOutcome
 
 SCRATCH: Final = "_scratchPad"
@@ -91,9 +91,9 @@ def remove_table_folder(zone: LandingZone, table: Table, installation_id: UUID, 
     if zone.kind(folder) is PathKind.ABSENT:
         zone.make_durable(folder)
         return
-    stamp = zone.stamp(folder)
+    etag = zone.etag(folder)
     require_marker(zone, table, installation_id)
-    zone.remove_folder(folder, scratch.path("dropped"), stamp)
+    zone.remove_folder(folder, scratch.path("dropped"), etag)
     if zone.kind(folder) is not PathKind.ABSENT:
         raise OSError(f"folder {folder} is still there")
 
@@ -119,7 +119,7 @@ def make_visible(zone: LandingZone, name: TableName, built: BuiltFile) -> None:
     outcome = zone.rename(source, f"{name.folder}/{file_name(built.planned.identity.number)}")
     if outcome is RenameOutcome.RENAMED:
         return
-    if not stands(zone, name, built.planned):
+    if not is_landed(zone, name, built.planned):
         raise FileNotFoundError(source)
 
 

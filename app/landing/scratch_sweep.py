@@ -29,7 +29,7 @@ _PREPARED: Final = re.compile(r"(partner|probe|gateway)-[0-9a-f-]{32,36}(-remove
 
 
 @dataclass(frozen=True, slots=True)
-class Markers:
+class RevocationMarkers:
     """The revocation markers of a table: how many there are, and through which epoch they are too old to be needed."""
 
     count: int
@@ -82,7 +82,7 @@ def sweep_dropped(zone: LandingZone, dropped: Collection[TableId], *, now: datet
     return len(doomed)
 
 
-def find_markers(zone: LandingZone, scratch: Scratch, *, now: datetime) -> Markers:
+def find_markers(zone: LandingZone, scratch: Scratch, *, now: datetime) -> RevocationMarkers:
     """The markers of epochs before this one; none is old while an older one is not."""
     epochs = [epoch for epoch in _epochs(zone, scratch.table_id) if epoch < scratch.epoch]
     old_through = Epoch(0)
@@ -90,7 +90,7 @@ def find_markers(zone: LandingZone, scratch: Scratch, *, now: datetime) -> Marke
         if not _is_older(zone, Scratch(scratch.table_id, epoch).folder, KEEP_MARKERS, now):
             break
         old_through = epoch
-    return Markers(len(epochs), old_through)
+    return RevocationMarkers(len(epochs), old_through)
 
 
 def remove_markers(zone: LandingZone, table_id: TableId, through: Epoch) -> int:

@@ -14,7 +14,7 @@ from app.domain.model.landing_file import file_name, parse_file_name
 from app.domain.model.names import TableName
 from app.domain.model.table import FileNumber
 from app.landing.folder_marker import MARKER
-from app.landing.landed_state import difference, find_file, folders_of
+from app.landing.landed_state import difference, file_folders, find_file
 from app.landing.publish import METADATA
 from app.landing.zone import LandingZone, PathKind
 
@@ -70,7 +70,7 @@ class Listing:
     def __init__(self, zone: LandingZone, name: TableName) -> None:
         self.name = name
         self.kinds: Mapping[str, Mapping[str, PathKind]] = {
-            folder: zone.kinds(folder) for folder in folders_of(zone, name)
+            folder: zone.kinds(folder) for folder in file_folders(zone, name)
         }
 
     def paths(self, number: FileNumber) -> list[str]:

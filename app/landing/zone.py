@@ -41,7 +41,7 @@ class FolderRenameUnsupported(OSError):
     """The store cannot move a folder in one step."""
 
 
-class StorageFailed(OSError):
+class StorageError(OSError):
     """A remote store did not do what it was asked; the text says what was asked and answered, and holds no row."""
 
 
@@ -102,14 +102,14 @@ class LandingZone(Protocol):
         """Move a file over another in one atomic step; only for metadata, never for landing files."""
         ...
 
-    def stamp(self, path: str) -> str:
+    def etag(self, path: str) -> str:
         """What tells the folder at a path from one that comes there later; empty where `aside` does that."""
         ...
 
-    def remove_folder(self, path: str, aside: str, stamp: str) -> None:
+    def remove_folder(self, path: str, aside: str, etag: str) -> None:
         """Take a folder out of sight in one step, by way of `aside` in scratch where the store can, and delete it.
 
-        Only the folder that `stamp` was taken of: once the scratch is revoked, another one may stand there.
+        Only the folder that `etag` was taken of: once the scratch is revoked, another one may stand there.
         A process that dies inside leaves the folder whole, or out of sight. Raises OSError while it is in use.
         """
         ...

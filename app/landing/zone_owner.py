@@ -14,11 +14,11 @@ from app.domain.preflight.zone_findings import Seen, ZoneCheck
 from app.domain.publication.landing_zone import KnownZone
 from app.errors import Code, Misconfigured
 from app.landing.folder_marker import MARKER
-from app.landing.open_zone import ZonePlace, open_zone
+from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.publish import SCRATCH
 from app.landing.zone import LandingZone, PathKind, RenameOutcome
 
-OWNER: Final = f"{SCRATCH}/{MARKER}"
+ZONE_MARKER: Final = f"{SCRATCH}/{MARKER}"
 
 
 class ZoneMarker(msgspec.Struct, frozen=True):
@@ -28,20 +28,20 @@ class ZoneMarker(msgspec.Struct, frozen=True):
     zone_id: UUID | None = None
 
 
-def look_at_owner(place: ZonePlace, installation_id: UUID | None, known: KnownZone | None = None) -> list[Seen]:
+def check_owner(address: ZoneAddress, installation_id: UUID | None, known: KnownZone | None = None) -> list[Seen]:
     """Whether the landing zone is this installation's, or nobody's yet, and the one that its database remembers.
 
     An installation id of None is a database without one. Raises Misconfigured `landing_zone_taken` for a marker that
     cannot be read, and OSError.
     """
-    marker = read_owner(open_zone(place), place.location)
+    marker = read_zone_marker(open_zone(address), address.location)
     foreign = marker is not None and marker.installation_id != installation_id
-    owner = Seen(ZoneCheck.OWNER, _whose(place, marker, installation_id) if foreign else None)
+    owner = Seen(ZoneCheck.OWNER, _whose(address, marker, installation_id) if foreign else None)
     other = known is not None and not foreign and _is_other(marker, known)
-    return [owner, Seen(ZoneCheck.KNOWN, _differs(place, marker, known) if known is not None and other else None)]
+    return [owner, Seen(ZoneCheck.KNOWN, _differs(address, marker, known) if known is not None and other else None)]
 
 
-def claim_zone(place: ZonePlace, installation_id: UUID, known: KnownZone | None = None) -> KnownZone:
+def claim_zone(address: ZoneAddress, installation_id: UUID, known: KnownZone | None = None) -> KnownZone:
     """Make the landing zone this installation's; safe to repeat, but by one process of an installation at a time.
 
     The marker appears whole, and never takes the place of another where the store keeps to rename conditions; where it
@@ -49,32 +49,32 @@ def claim_zone(place: ZonePlace, installation_id: UUID, known: KnownZone | None 
     at most a file in scratch that is swept. Raises Misconfigured `landing_zone_taken` for another's zone,
     `landing_zone_changed` for one that is not the known one, OSError, ScratchRevoked.
     """
-    zone = open_zone(place)
-    marker = read_owner(zone, place.location)
+    zone = open_zone(address)
+    marker = read_zone_marker(zone, address.location)
     if marker is not None and marker.installation_id != installation_id:
-        raise _taken(_whose(place, marker, installation_id))
+        raise _taken(_whose(address, marker, installation_id))
     if known is not None and _is_other(marker, known):
-        raise Misconfigured(Code.LANDING_ZONE_CHANGED, _differs(place, marker, known))
+        raise Misconfigured(Code.LANDING_ZONE_CHANGED, _differs(address, marker, known))
     if marker is None or marker.zone_id is None:
-        marker = _write(zone, ZoneMarker(installation_id, uuid4()), new=marker is None, location=place.location)
+        marker = _write(zone, ZoneMarker(installation_id, uuid4()), new=marker is None, location=address.location)
     if marker.installation_id != installation_id or marker.zone_id is None:
-        raise _taken(_whose(place, marker, installation_id))
-    return KnownZone(marker.zone_id, place.location)
+        raise _taken(_whose(address, marker, installation_id))
+    return KnownZone(marker.zone_id, address.location)
 
 
-def read_owner(zone: LandingZone, location: str) -> ZoneMarker | None:
+def read_zone_marker(zone: LandingZone, location: str) -> ZoneMarker | None:
     """What the zone's marker says, None where there is none. Raises Misconfigured `landing_zone_taken`, OSError."""
-    kind = zone.kind(OWNER)
+    kind = zone.kind(ZONE_MARKER)
     if kind is PathKind.ABSENT:
         return None
     content = b""
     if kind is PathKind.FILE:
-        with zone.read_file(OWNER) as file:
+        with zone.read_file(ZONE_MARKER) as file:
             content = file.read()
     try:
         return msgspec.json.decode(content, type=ZoneMarker)
     except msgspec.DecodeError:
-        raise _taken(f"{OWNER} in landing zone {location} names no installation") from None
+        raise _taken(f"{ZONE_MARKER} in landing zone {location} names no installation") from None
 
 
 def _write(zone: LandingZone, marker: ZoneMarker, *, new: bool, location: str) -> ZoneMarker:
@@ -83,12 +83,12 @@ def _write(zone: LandingZone, marker: ZoneMarker, *, new: bool, location: str) -
     zone.create_folder(SCRATCH)
     zone.create_file(prepared, msgspec.json.encode(marker))
     if not new:
-        zone.replace_file(prepared, OWNER)
-    elif zone.rename(prepared, OWNER) is RenameOutcome.SOURCE_MISSING:
+        zone.replace_file(prepared, ZONE_MARKER)
+    elif zone.rename(prepared, ZONE_MARKER) is RenameOutcome.SOURCE_MISSING:
         raise FileNotFoundError(prepared)
-    written = read_owner(zone, location)
+    written = read_zone_marker(zone, location)
     if written is None:
-        raise FileNotFoundError(OWNER)
+        raise FileNotFoundError(ZONE_MARKER)
     return written
 
 
@@ -96,15 +96,17 @@ def _is_other(marker: ZoneMarker | None, known: KnownZone) -> bool:
     return marker is None or marker.zone_id != known.zone_id
 
 
-def _differs(place: ZonePlace, marker: ZoneMarker | None, known: KnownZone) -> str:
-    found = f"it has no {OWNER}" if marker is None else f"its {OWNER} names zone {marker.zone_id}"
-    return f"landing zone {place.location} is not the one that this database publishes into, {known}: {found}"
+def _differs(address: ZoneAddress, marker: ZoneMarker | None, known: KnownZone) -> str:
+    found = f"it has no {ZONE_MARKER}" if marker is None else f"its {ZONE_MARKER} names zone {marker.zone_id}"
+    return f"landing zone {address.location} is not the one that this database publishes into, {known}: {found}"
 
 
-def _whose(place: ZonePlace, marker: ZoneMarker | None, installation_id: UUID | None) -> str:
+def _whose(address: ZoneAddress, marker: ZoneMarker | None, installation_id: UUID | None) -> str:
     owner = None if marker is None else marker.installation_id
     own = "this database is none" if installation_id is None else f"this database is installation {installation_id}"
-    return f"landing zone {place.location} belongs to another gateway: {OWNER} names installation {owner}, {own}"
+    return (
+        f"landing zone {address.location} belongs to another gateway: {ZONE_MARKER} names installation {owner}, {own}"
+    )
 
 
 def _taken(detail: str) -> Misconfigured:

@@ -7,14 +7,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.checks.preflight import landing_place
 from app.errors import Code, Misconfigured
 from app.extras import require_extras
-from app.landing.open_zone import ZonePlace
+from app.landing.open_zone import ZoneAddress
 from app.local.embedded import DataDirectory, find_programs, require_java
 from app.settings import Settings
 from app.settings.start_checks import check_serving, free_port
 from app.staging.connection.database import check_database_url
+from app.zone_settings import zone_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class UpPlan:
 
     settings: Settings
     data_dir: Path
-    place: ZonePlace
+    place: ZoneAddress
     port: int
 
     @property
@@ -56,7 +56,7 @@ def plan_up(settings: Settings, data_dir: Path, landing_zone: str | None, enviro
     require_extras("up", "api", "drain")
     location = landing_zone or settings.landing_zone or str(data_dir / "landing-zone")
     settings = settings.model_copy(update={"landing_zone": location})
-    place = landing_place(settings)
+    place = zone_address(settings)
     place.check()
     check_serving(settings)
     port = free_port(settings.host, settings.port)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from app.errors import MirrorgateError
-from app.landing.open_zone import ZonePlace
+from app.landing.open_zone import ZoneAddress
 from app.staging.connection.database import open_engine, translated_errors
 from app.staging.connection.schema_revision import migrate
 from tests.chaos.checks.consumer_view import LocalSight
@@ -75,7 +75,7 @@ class History:
         self._failures: list[str] = []
         self._onelake = OneLakeZone(self._fork(), self._note_fault) if store == "onelake" else None
         local = place / "landing-zone"
-        zone = self._onelake.place if self._onelake else ZonePlace(str(local))
+        zone = self._onelake.place if self._onelake else ZoneAddress(str(local))
         self._sight = self._onelake or LocalSight(local)
         self._postgres = CrashingPostgres(place)
         migrate(self._postgres.url)

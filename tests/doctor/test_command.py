@@ -19,8 +19,8 @@ from app.checks.preflight import examine, not_examined, require_safe
 from app.cli.doctor import findings_grid
 from app.domain.preflight.finding import Finding, Outcome
 from app.errors import Code, Misconfigured
-from app.landing.open_zone import ZonePlace
-from app.landing.zone_owner import OWNER, claim_zone
+from app.landing.open_zone import ZoneAddress
+from app.landing.zone_owner import ZONE_MARKER, claim_zone
 from app.local import up
 from app.local.embedded import PrivatePostgres, running_url
 from app.settings import Settings
@@ -69,7 +69,7 @@ def test_a_drain_on_an_unsafe_database_does_not_start(database_url: str, tmp_pat
 def test_a_drain_on_the_landing_zone_of_another_gateway_does_not_start(
     database_url: str, tmp_path: Path, allowed: str
 ) -> None:
-    claim_zone(ZonePlace(str(tmp_path)), OTHER)
+    claim_zone(ZoneAddress(str(tmp_path)), OTHER)
     ran = run(
         "spark_jobs.drain", "--once", **set_up(database_url, tmp_path), MIRRORGATE_ALLOW_UNSAFE=allowed, JAVA_HOME="/x"
     )
@@ -84,22 +84,22 @@ def test_the_command_says_whose_a_landing_zone_is_and_claims_none(
     database_url: str, engine: sa.Engine, tmp_path: Path
 ) -> None:
     def owner() -> Finding:
-        (found,) = (one for one in examine(ZonePlace(str(tmp_path)), database_url, {}) if one.check == "zone_owner")
+        (found,) = (one for one in examine(ZoneAddress(str(tmp_path)), database_url, {}) if one.check == "zone_owner")
         return found
 
     assert owner().outcome is owner().outcome is Outcome.OK
-    claim_zone(ZonePlace(str(tmp_path)), present_installation(engine) or OTHER)
+    claim_zone(ZoneAddress(str(tmp_path)), present_installation(engine) or OTHER)
     assert owner().outcome is Outcome.OK
-    (tmp_path / OWNER).unlink()
-    claim_zone(ZonePlace(str(tmp_path)), OTHER)
+    (tmp_path / ZONE_MARKER).unlink()
+    claim_zone(ZoneAddress(str(tmp_path)), OTHER)
     assert owner().outcome is Outcome.UNSAFE
     assert str(OTHER) in owner().detail
-    (tmp_path / OWNER).write_text("?")
+    (tmp_path / ZONE_MARKER).write_text("?")
     assert owner().outcome is Outcome.UNSAFE
 
 
 def test_up_on_the_landing_zone_of_another_gateway_starts_nothing(database_url: str, tmp_path: Path) -> None:
-    claim_zone(ZonePlace(str(tmp_path / "zone")), OTHER)
+    claim_zone(ZoneAddress(str(tmp_path / "zone")), OTHER)
     settings = Settings(port=0, database_url=SecretStr(database_url), allow_unsafe=True)
     with pytest.raises(Misconfigured) as rejection:
         up.up(settings, tmp_path / "data", str(tmp_path / "zone"), Console(file=io.StringIO()), environment=os.environ)
@@ -142,7 +142,7 @@ def test_what_is_not_set_is_not_examined_and_that_is_said() -> None:
 
 def test_a_database_and_a_zone_that_cannot_be_reached_are_unsafe(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    findings = examine(ZonePlace(str(tmp_path / "file" / "zone")), f"postgresql://x@/x?host={tmp_path}", {})
+    findings = examine(ZoneAddress(str(tmp_path / "file" / "zone")), f"postgresql://x@/x?host={tmp_path}", {})
     found = {finding.check: finding for finding in findings}
     assert found["postgres"].outcome is found["landing_zone"].outcome is Outcome.UNSAFE
     assert "Check that Postgres runs" in str(found["postgres"].remedy)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.landing.open_zone import ZonePlace
+from app.landing.open_zone import ZoneAddress
 from spark_jobs.drain_cycle import DrainCycle
 from tests.support.small_drain import small_drain
 
@@ -23,7 +23,7 @@ def new_drain(database_url: str, landing_zone: Path) -> Iterator[NewDrain]:
     """Make drains with a running lease, by default of the test's database and landing zone."""
     with ExitStack() as stack:
 
-        def make(*, url: str = database_url, zone: Path | ZonePlace = landing_zone, rows: int = 10**6) -> DrainCycle:
+        def make(*, url: str = database_url, zone: Path | ZoneAddress = landing_zone, rows: int = 10**6) -> DrainCycle:
             return stack.enter_context(small_drain(url, zone, rows=rows))
 
         yield make

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from app.checks.preflight import examine
 from app.cli import main as cli
 from app.domain.preflight.finding import Outcome
-from app.landing.open_zone import ZonePlace
+from app.landing.open_zone import ZoneAddress
 from app.staging.ledger.landing_zone import present_zone
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import registered, stage_keys
@@ -65,7 +65,7 @@ def test_doctor_names_the_zone_of_the_database_beside_the_one_that_is_looked_at(
     new_drain()
 
     def known(zone: Path) -> tuple[Outcome, str]:
-        found = {finding.check: finding for finding in examine(ZonePlace(str(zone)), database_url, {})}["zone_known"]
+        found = {finding.check: finding for finding in examine(ZoneAddress(str(zone)), database_url, {})}["zone_known"]
         return found.outcome, found.detail
 
     assert known(landing_zone)[0] is Outcome.OK

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from app.domain.model.table import TableState
 from app.errors import Code, InvariantBroken, TemporarilyUnavailable
-from app.landing.zone_owner import OWNER
+from app.landing.zone_owner import ZONE_MARKER
 from spark_jobs import drain_cycle, publishing
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_loop import Drain
@@ -101,8 +101,8 @@ def test_a_zone_of_another_gateway_in_the_place_of_ours_is_away_too(
 ) -> None:
     before = ledger(engine)
     unmount(landing_zone)
-    (landing_zone / OWNER).parent.mkdir()
-    (landing_zone / OWNER).write_text('{"installation_id": "00000000-0000-0000-0000-000000000002"}')
+    (landing_zone / ZONE_MARKER).parent.mkdir()
+    (landing_zone / ZONE_MARKER).write_text('{"installation_id": "00000000-0000-0000-0000-000000000002"}')
     expect_away(lambda: publish_pending(running))
     assert ledger(engine) == before
 
@@ -139,7 +139,7 @@ def test_what_was_seen_while_the_zone_was_away_stops_no_table(
         unmount(landing_zone)
         raise InvariantBroken(Code.LANDING_FOLDER_LOST, "the folder is gone")
 
-    monkeypatch.setattr("spark_jobs.reconciliation.take_stock", unmounted)
+    monkeypatch.setattr("spark_jobs.reconciliation.recover_visible_file", unmounted)
     assert running.prepare(current(engine, "other").table_id) is None
     assert current(engine, "other").state is TableState.ACTIVE
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, TableState
 from app.domain.model.table_options import TableOptions
-from app.landing.landed_state import PROCESSED
+from app.landing.landed_state import CONSUMED_FOLDERS
 from app.staging.connection.database import open_engine
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
@@ -70,9 +70,9 @@ def why(engine: sa.Engine, name: str = "t") -> str:
     ("into", "consumed", "seen"),
     [
         ("", range(0), "2, 3, 4, 5, 6, 7, 8"),
-        (PROCESSED[0], range(1, 9), "2, 3, 4, 5, 6, 7, 8"),
-        (PROCESSED[1], range(1, 9), "2, 3, 4, 5, 6, 7, 8"),
-        (PROCESSED[0], range(1, 8), "2, 3, 4, 5, 6, 7, 8"),
+        (CONSUMED_FOLDERS[0], range(1, 9), "2, 3, 4, 5, 6, 7, 8"),
+        (CONSUMED_FOLDERS[1], range(1, 9), "2, 3, 4, 5, 6, 7, 8"),
+        (CONSUMED_FOLDERS[0], range(1, 8), "2, 3, 4, 5, 6, 7, 8"),
     ],
     ids=["plain", "processed", "readytodelete", "processed_keep_last"],
 )
@@ -118,7 +118,7 @@ def test_files_that_only_mirroring_removed_are_missed_when_a_later_one_stands(
     assert why(restored).startswith("ledger_behind_zone: ")
 
 
-@pytest.mark.parametrize("into", ["", *PROCESSED])
+@pytest.mark.parametrize("into", ["", *CONSUMED_FOLDERS])
 def test_files_of_batches_that_the_backup_holds_are_recorded_however_they_were_cut_and_not_landed_again(
     engine: sa.Engine, database_url: str, landing_zone: Path, new_drain: NewDrain, backups: list[Backup], into: str
 ) -> None:
@@ -140,7 +140,7 @@ def test_files_of_batches_that_the_backup_holds_are_recorded_however_they_were_c
     assert sql.rows(restored, recorded) == sql.rows(engine, recorded)
 
 
-@pytest.mark.parametrize("into", ["", PROCESSED[0]])
+@pytest.mark.parametrize("into", ["", CONSUMED_FOLDERS[0]])
 def test_files_that_were_planned_at_the_backup_are_recorded_from_what_stands(
     engine: sa.Engine, database_url: str, landing_zone: Path, new_drain: NewDrain, backups: list[Backup], into: str
 ) -> None:

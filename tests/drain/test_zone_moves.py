@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from app.checks.zone_claim import claim_landing_zone, move_landing_zone
 from app.domain.model.table import TableState
 from app.errors import Code, Misconfigured
-from app.landing.open_zone import ZonePlace
+from app.landing.open_zone import ZoneAddress
 from app.staging.ledger.landing_zone import present_zone
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
@@ -36,9 +36,9 @@ def test_a_drain_with_another_zone_is_rejected_and_stops_no_table(
 
 def test_the_same_zone_under_another_address_is_taken_and_remembered(engine: sa.Engine, tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
-    claimed = claim_landing_zone(engine, ZonePlace(str(one)))
+    claimed = claim_landing_zone(engine, ZoneAddress(str(one)))
     one.rename(two)
-    assert claim_landing_zone(engine, ZonePlace(str(two))).zone_id == claimed.zone_id
+    assert claim_landing_zone(engine, ZoneAddress(str(two))).zone_id == claimed.zone_id
     known = present_zone(engine)
     assert known is not None
     assert (known.zone_id, known.location) == (claimed.zone_id, str(two))
@@ -52,9 +52,9 @@ def test_after_a_move_a_drain_on_the_former_zone_publishes_nothing_more(
         stage_keys(engine, registered(engine, name, ID), [1])
     claimed = former.prepare(current(engine, "t").table_id)
     assert claimed is not None
-    place = ZonePlace(str(tmp_path / "new"))
+    place = ZoneAddress(str(tmp_path / "new"))
     before, now = move_landing_zone(engine, place)
-    assert (before, now.location) == (former.own_zone.known, place.location)
+    assert (before, now.location) == (former.claimed_zone.known, place.location)
     assert former.build_and_publish([claimed]) == set()
     publish_pending(former)
     assert landed_keys(landing_zone, "t") == landed_keys(landing_zone, "u") == []
@@ -67,6 +67,6 @@ def test_after_a_move_a_drain_on_the_former_zone_publishes_nothing_more(
 def test_drains_that_start_together_on_the_known_zone_do_not_wait_for_each_other(
     engine: sa.Engine, landing_zone: Path
 ) -> None:
-    claimed = claim_landing_zone(engine, ZonePlace(str(landing_zone)))
+    claimed = claim_landing_zone(engine, ZoneAddress(str(landing_zone)))
     with sql.locked(engine, "SELECT FROM mirrorgate.installation FOR UPDATE"):
-        assert claim_landing_zone(engine, ZonePlace(str(landing_zone))) == claimed
+        assert claim_landing_zone(engine, ZoneAddress(str(landing_zone))) == claimed

@@ -6,7 +6,7 @@ import pytest
 
 from app.landing import monitoring
 from app.landing.monitoring import read_tables_json
-from app.landing.open_zone import ZonePlace
+from app.landing.open_zone import ZoneAddress
 from tests.support.onelake import OneLake, Trust, answer
 from tests.support.onelake.clients import place
 from tests.support.onelake.fixtures import NewOneLake
@@ -14,7 +14,7 @@ from tests.support.onelake.mirror import Mirror
 
 
 def test_beside_a_folder(tmp_path: Path) -> None:
-    zone = ZonePlace(str(tmp_path / "LandingZone"))
+    zone = ZoneAddress(str(tmp_path / "LandingZone"))
     assert read_tables_json(zone) is None
     (tmp_path / "Monitoring").mkdir()
     assert read_tables_json(zone) is None
@@ -46,4 +46,4 @@ def test_one_that_is_too_large_is_not_read_whole(tmp_path: Path, monkeypatch: py
     (tmp_path / "Monitoring").mkdir()
     (tmp_path / "Monitoring" / "tables.json").write_bytes(b"[   ]")
     with pytest.raises(OSError, match="larger than 3 bytes"):
-        read_tables_json(ZonePlace(str(tmp_path / "zone")))
+        read_tables_json(ZoneAddress(str(tmp_path / "zone")))

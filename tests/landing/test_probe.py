@@ -126,9 +126,9 @@ class Lax(LocalZone):
             if self.broken != "files hold files":
                 raise
 
-    def remove_folder(self, path: str, aside: str, stamp: str) -> None:
+    def remove_folder(self, path: str, aside: str, etag: str) -> None:
         if self.broken != "nothing is deleted":
-            super().remove_folder(path, aside, stamp)
+            super().remove_folder(path, aside, etag)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from app.domain.model.table import BatchSequence, Epoch, FileNumber, Generation,
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.landing_rows import landing_rows
 from app.errors import Code, InvariantBroken
-from app.landing.landed_state import PROCESSED, Sight, look, take_stock
+from app.landing.landed_state import CONSUMED_FOLDERS, LandedState, recover_visible_file, verify_landed
 from app.landing.local_zone import LocalZone
 from app.landing.parquet_file import FileLayout, write_parquet
 from app.landing.publish import (
@@ -28,7 +28,7 @@ from app.landing.publish import (
     repair_file,
     revoke_older_epochs,
 )
-from app.landing.zone import FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked, StorageFailed
+from app.landing.zone import FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked, StorageError
 from tests.support.gateway_parts import inserts
 from tests.support.samples.schemas import schema_of
 
@@ -220,9 +220,9 @@ def test_a_built_file_becomes_visible_under_its_number(zone: LocalZone) -> None:
     prepare(zone, table())
     file = planned()
     built = build(zone, file)
-    assert look(zone, table().name, file) is Sight.ABSENT
+    assert verify_landed(zone, table().name, file) is LandedState.ABSENT
     make_visible(zone, table().name, built)
-    assert look(zone, table().name, file) is Sight.OURS
+    assert verify_landed(zone, table().name, file) is LandedState.OURS
     assert zone.names("sales.schema/orders") == [file_name(FileNumber(1)), "_gateway.json", "_metadata.json"]
     assert zone.names(SCRATCH.folder) == []
 
@@ -238,15 +238,15 @@ def test_a_rename_that_had_happened_already_is_success_once_it_is_durable(
     assert durable == [f"sales.schema/orders/{file_name(FileNumber(1))}"]
 
 
-@pytest.mark.parametrize("processed", PROCESSED)
+@pytest.mark.parametrize("processed", CONSUMED_FOLDERS)
 def test_a_file_that_mirroring_has_moved_away_is_ours_all_the_same(zone: LocalZone, processed: str) -> None:
     prepare(zone, table())
     built = build(zone, planned())
     make_visible(zone, table().name, built)
     move_away(zone, processed)
-    assert look(zone, table().name, planned()) is Sight.OURS
-    assert look(zone, table().name, planned(digest="cd")) is Sight.FOREIGN
-    assert look(zone, table().name, planned(2)) is Sight.ABSENT
+    assert verify_landed(zone, table().name, planned()) is LandedState.OURS
+    assert verify_landed(zone, table().name, planned(digest="cd")) is LandedState.FOREIGN
+    assert verify_landed(zone, table().name, planned(2)) is LandedState.ABSENT
     make_visible(zone, table().name, built)
     assert zone.names(table().name.folder) == [processed, "_gateway.json", "_metadata.json"]
 
@@ -257,22 +257,22 @@ def test_what_the_last_owner_left_standing_is_durable_before_it_counts(
     prepare(zone, table())
     make_visible(zone, table().name, build(zone, planned()))
     durable = made_durable(monkeypatch)
-    assert take_stock(zone, table(), INSTALLATION, planned())
+    assert recover_visible_file(zone, table(), INSTALLATION, planned())
     assert durable == ["sales.schema/orders", f"sales.schema/orders/{file_name(FileNumber(1))}"]
 
 
 def test_nothing_is_found_of_a_file_that_was_only_planned(zone: LocalZone) -> None:
-    assert not take_stock(zone, table(), INSTALLATION, None)
-    assert not take_stock(zone, table(), INSTALLATION, planned())
+    assert not recover_visible_file(zone, table(), INSTALLATION, None)
+    assert not recover_visible_file(zone, table(), INSTALLATION, planned())
     prepare(zone, table())
-    assert not take_stock(zone, table(), INSTALLATION, planned())
+    assert not recover_visible_file(zone, table(), INSTALLATION, planned())
 
 
 def test_our_file_in_another_gateways_folder_does_not_count(zone: LocalZone) -> None:
     prepare(zone, table(), installation=OTHER_INSTALLATION)
     make_visible(zone, table().name, build(zone, planned()))
     with pytest.raises(InvariantBroken) as rejection:
-        take_stock(zone, table(), INSTALLATION, planned())
+        recover_visible_file(zone, table(), INSTALLATION, planned())
     assert rejection.value.code == Code.LANDING_FOLDER_LOST
 
 
@@ -298,7 +298,7 @@ def test_a_file_of_ours_with_other_content_is_foreign(zone: LocalZone) -> None:
     prepare(zone, table())
     make_visible(zone, table().name, build(zone, planned(digest="ab"), "one"))
     other = planned(digest="cd")
-    assert look(zone, table().name, other) is Sight.FOREIGN
+    assert verify_landed(zone, table().name, other) is LandedState.FOREIGN
     with pytest.raises(InvariantBroken):
         make_visible(zone, table().name, build(zone, other, "other"))
 
@@ -306,7 +306,7 @@ def test_a_file_of_ours_with_other_content_is_foreign(zone: LocalZone) -> None:
 def test_a_folder_under_the_number_is_foreign(zone: LocalZone) -> None:
     prepare(zone, table())
     zone.create_folder(f"sales.schema/orders/{file_name(FileNumber(1))}")
-    assert look(zone, table().name, planned()) is Sight.FOREIGN
+    assert verify_landed(zone, table().name, planned()) is LandedState.FOREIGN
     with pytest.raises(InvariantBroken) as rejection:
         make_visible(zone, table().name, build(zone, planned()))
     assert rejection.value.code == Code.FOREIGN_FILE
@@ -318,7 +318,7 @@ def test_a_lost_temp_is_told_and_nothing_becomes_visible(zone: LocalZone, tmp_pa
     (tmp_path / SCRATCH.path("temp")).unlink()
     with pytest.raises(FileNotFoundError):
         make_visible(zone, table().name, built)
-    assert look(zone, table().name, planned()) is Sight.ABSENT
+    assert verify_landed(zone, table().name, planned()) is LandedState.ABSENT
 
 
 @pytest.mark.parametrize("moved_to", ["_ProcessedFiles", "_FilesReadyToDelete"])
@@ -331,8 +331,8 @@ def test_a_file_that_mirroring_has_consumed_and_moved_is_seen_as_ours(
     folder = tmp_path / table().name.folder
     (folder / moved_to).mkdir()
     (folder / file_name(FileNumber(1))).rename(folder / moved_to / file_name(FileNumber(1)))
-    assert look(zone, table().name, planned()) is Sight.OURS
-    assert look(zone, table().name, planned(digest="cd")) is Sight.FOREIGN
+    assert verify_landed(zone, table().name, planned()) is LandedState.OURS
+    assert verify_landed(zone, table().name, planned(digest="cd")) is LandedState.FOREIGN
     make_visible(zone, table().name, built)
     assert zone.kind(f"{table().name.folder}/{file_name(FileNumber(1))}") is PathKind.ABSENT
 
@@ -342,7 +342,7 @@ def test_a_store_that_cannot_be_read_is_not_a_foreign_file(zone: LocalZone, monk
     make_visible(zone, table().name, build(zone, planned()))
 
     def broken(*_: object) -> None:
-        raise StorageFailed("read: 503 ServerBusy")
+        raise StorageError("read: 503 ServerBusy")
 
     class Unreadable(io.BytesIO):
         read = broken
@@ -352,8 +352,8 @@ def test_a_store_that_cannot_be_read_is_not_a_foreign_file(zone: LocalZone, monk
         yield Unreadable(b"x" * 100)
 
     monkeypatch.setattr(LocalZone, "read_file", read_file)
-    with pytest.raises(StorageFailed):
-        look(zone, table().name, planned())
+    with pytest.raises(StorageError):
+        verify_landed(zone, table().name, planned())
 
 
 def test_a_half_written_folder_of_an_earlier_try_is_not_used(zone: LocalZone) -> None:
@@ -386,7 +386,7 @@ def test_an_owner_whose_scratch_was_revoked_makes_nothing_visible(zone: LocalZon
     zone.revoke_folder(SCRATCH.folder)
     with pytest.raises(FileNotFoundError):
         make_visible(zone, table().name, built)
-    assert look(zone, table().name, planned()) is Sight.ABSENT
+    assert verify_landed(zone, table().name, planned()) is LandedState.ABSENT
 
 
 def test_claiming_turns_every_older_epoch_into_a_plain_file_and_no_newer_one(zone: LocalZone) -> None:

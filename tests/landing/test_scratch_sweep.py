@@ -10,7 +10,7 @@ from app.domain.model.table import Epoch, FileNumber, TableId
 from app.landing.local_zone import LocalZone
 from app.landing.publish import Scratch, revoke_older_epochs
 from app.landing.scratch_sweep import (
-    Markers,
+    RevocationMarkers,
     find_markers,
     newest_epoch,
     remove_markers,
@@ -109,9 +109,9 @@ def test_markers_are_counted_and_are_old_after_thirty_days_from_the_first_on(roo
     for epoch, days in ((1, 90), (2, 31), (3, 29)):
         made(root, Scratch(TABLE, Epoch(epoch)).folder, age=timedelta(days=days))
     zone.create_folder(OWN.folder)
-    assert find_markers(zone, OWN, now=NOW) == Markers(3, Epoch(2))
+    assert find_markers(zone, OWN, now=NOW) == RevocationMarkers(3, Epoch(2))
     made(root, Scratch(TABLE, Epoch(1)).folder, age=timedelta(days=1))
-    assert find_markers(zone, OWN, now=NOW) == Markers(3, Epoch(0))
+    assert find_markers(zone, OWN, now=NOW) == RevocationMarkers(3, Epoch(0))
 
 
 def test_swept_markers_are_not_made_again(root: Path, zone: LocalZone) -> None:

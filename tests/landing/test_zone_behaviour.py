@@ -253,10 +253,10 @@ def test_metadata_may_be_replaced(zone: LandingZone) -> None:
 def test_a_removed_folder_is_gone_with_all_that_was_in_it_and_may_be_made_again(zone: LandingZone) -> None:
     zone.create_folder("table/deeper")
     zone.create_file("table/deeper/file", b"old")
-    zone.remove_folder("table", "scratch/dropped", zone.stamp("table"))
+    zone.remove_folder("table", "scratch/dropped", zone.etag("table"))
     assert (zone.kind("table"), zone.names("scratch")) == (PathKind.ABSENT, [])
     with pytest.raises(FileNotFoundError):
-        zone.remove_folder("table", "scratch/dropped", zone.stamp("table"))
+        zone.remove_folder("table", "scratch/dropped", zone.etag("table"))
     zone.create_folder("table")
     assert zone.names("table") == []
 

@@ -10,11 +10,11 @@ import pytest
 
 from app.errors import Code, Misconfigured
 from app.landing.local_zone import LocalZone
-from app.landing.open_zone import ZonePlace, open_zone
+from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.publish import SCRATCH
 from app.landing.scratch_sweep import sweep_dropped, sweep_prepared
 from app.landing.zone import LandingZone, RenameOutcome, ScratchRevoked
-from app.landing.zone_owner import OWNER, claim_zone, look_at_owner
+from app.landing.zone_owner import ZONE_MARKER, check_owner, claim_zone
 from tests.support.onelake import Effect, Fault, Trust
 from tests.support.onelake.clients import place
 from tests.support.onelake.fixtures import NewOneLake
@@ -24,8 +24,8 @@ OURS, OTHER = UUID(int=1), UUID(int=2)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> ZonePlace:
-    return ZonePlace(str(tmp_path))
+def folder(tmp_path: Path) -> ZoneAddress:
+    return ZoneAddress(str(tmp_path))
 
 
 def rejection(act: Callable[[], object]) -> Misconfigured:
@@ -36,61 +36,64 @@ def rejection(act: Callable[[], object]) -> Misconfigured:
 
 
 def content(zone: LandingZone) -> bytes:
-    with zone.read_file(OWNER) as file:
+    with zone.read_file(ZONE_MARKER) as file:
         return file.read()
 
 
-def test_a_zone_without_a_marker_becomes_the_claimants_whatever_is_in_it(folder: ZonePlace, tmp_path: Path) -> None:
+def test_a_zone_without_a_marker_becomes_the_claimants_whatever_is_in_it(folder: ZoneAddress, tmp_path: Path) -> None:
     (tmp_path / SCRATCH / "7" / "1").mkdir(parents=True)
-    assert look_at_owner(folder, OURS)[0].instead is None
+    assert check_owner(folder, OURS)[0].instead is None
     zone = claim_zone(folder, OURS)
-    assert json.loads((tmp_path / OWNER).read_bytes()) == {"installation_id": str(OURS), "zone_id": str(zone.zone_id)}
+    assert json.loads((tmp_path / ZONE_MARKER).read_bytes()) == {
+        "installation_id": str(OURS),
+        "zone_id": str(zone.zone_id),
+    }
     assert {path.name for path in (tmp_path / SCRATCH).iterdir()} == {"7", "_gateway.json"}
 
 
-def test_the_same_installation_may_claim_it_again_and_changes_nothing(folder: ZonePlace, tmp_path: Path) -> None:
+def test_the_same_installation_may_claim_it_again_and_changes_nothing(folder: ZoneAddress, tmp_path: Path) -> None:
     claim_zone(folder, OURS)
-    before = (tmp_path / OWNER).stat()
+    before = (tmp_path / ZONE_MARKER).stat()
     claim_zone(folder, OURS)
-    assert (tmp_path / OWNER).stat() == before
-    assert look_at_owner(folder, OURS)[0].instead is None
+    assert (tmp_path / ZONE_MARKER).stat() == before
+    assert check_owner(folder, OURS)[0].instead is None
 
 
-def test_another_installation_is_rejected_and_told_whose_it_is(folder: ZonePlace, tmp_path: Path) -> None:
+def test_another_installation_is_rejected_and_told_whose_it_is(folder: ZoneAddress, tmp_path: Path) -> None:
     claim_zone(folder, OTHER)
     error = rejection(lambda: claim_zone(folder, OURS))
-    for told in (str(tmp_path), OWNER, str(OURS), str(OTHER)):
+    for told in (str(tmp_path), ZONE_MARKER, str(OURS), str(OTHER)):
         assert told in error.detail
     assert "docs/operations.md" in error.remedy
-    assert look_at_owner(folder, OURS)[0].instead == error.detail
+    assert check_owner(folder, OURS)[0].instead == error.detail
 
 
-def test_a_database_without_an_installation_is_not_the_owner(folder: ZonePlace) -> None:
-    assert look_at_owner(folder, None)[0].instead is None
+def test_a_database_without_an_installation_is_not_the_owner(folder: ZoneAddress) -> None:
+    assert check_owner(folder, None)[0].instead is None
     claim_zone(folder, OTHER)
-    assert look_at_owner(folder, None)[0].instead is not None
+    assert check_owner(folder, None)[0].instead is not None
 
 
 @pytest.mark.parametrize("written", [b"", b"{}", b'{"installation_id":"me"}', b"\xff"])
-def test_a_marker_that_names_nobody_is_nobodys_to_take(folder: ZonePlace, tmp_path: Path, written: bytes) -> None:
+def test_a_marker_that_names_nobody_is_nobodys_to_take(folder: ZoneAddress, tmp_path: Path, written: bytes) -> None:
     (tmp_path / SCRATCH).mkdir()
-    (tmp_path / OWNER).write_bytes(written)
-    assert OWNER in rejection(lambda: claim_zone(folder, OURS)).detail
-    rejection(lambda: look_at_owner(folder, OURS))
+    (tmp_path / ZONE_MARKER).write_bytes(written)
+    assert ZONE_MARKER in rejection(lambda: claim_zone(folder, OURS)).detail
+    rejection(lambda: check_owner(folder, OURS))
 
 
-def test_a_marker_from_before_zones_had_ids_gets_one_once(folder: ZonePlace, tmp_path: Path) -> None:
+def test_a_marker_from_before_zones_had_ids_gets_one_once(folder: ZoneAddress, tmp_path: Path) -> None:
     (tmp_path / SCRATCH).mkdir()
-    (tmp_path / OWNER).write_text(json.dumps({"installation_id": str(OURS)}))
+    (tmp_path / ZONE_MARKER).write_text(json.dumps({"installation_id": str(OURS)}))
     zone = claim_zone(folder, OURS)
     assert claim_zone(folder, OURS, zone) == zone
-    assert json.loads((tmp_path / OWNER).read_bytes())["zone_id"] == str(zone.zone_id)
+    assert json.loads((tmp_path / ZONE_MARKER).read_bytes())["zone_id"] == str(zone.zone_id)
     assert [path.name for path in (tmp_path / SCRATCH).iterdir()] == ["_gateway.json"]
 
 
-def test_another_zone_than_the_known_one_is_rejected_and_left_alone(folder: ZonePlace, tmp_path: Path) -> None:
-    known = claim_zone(ZonePlace(str(tmp_path / "known")), OURS)
-    empty, other = ZonePlace(str(tmp_path / "empty")), ZonePlace(str(tmp_path / "other"))
+def test_another_zone_than_the_known_one_is_rejected_and_left_alone(folder: ZoneAddress, tmp_path: Path) -> None:
+    known = claim_zone(ZoneAddress(str(tmp_path / "known")), OURS)
+    empty, other = ZoneAddress(str(tmp_path / "empty")), ZoneAddress(str(tmp_path / "other"))
     claim_zone(other, OURS)
     for zone, found in ((empty, "it has no"), (other, "names zone")):
         with pytest.raises(Misconfigured) as rejected:
@@ -98,18 +101,18 @@ def test_another_zone_than_the_known_one_is_rejected_and_left_alone(folder: Zone
         assert rejected.value.code is Code.LANDING_ZONE_CHANGED
         assert str(known) in rejected.value.detail
         assert found in rejected.value.detail
-        assert look_at_owner(zone, OURS, known)[1].instead == rejected.value.detail
+        assert check_owner(zone, OURS, known)[1].instead == rejected.value.detail
     assert not (tmp_path / "empty").exists()
 
 
 def test_the_known_zone_under_another_address_is_the_known_zone(tmp_path: Path) -> None:
-    known = claim_zone(ZonePlace(str(tmp_path / "one")), OURS)
+    known = claim_zone(ZoneAddress(str(tmp_path / "one")), OURS)
     (tmp_path / "one").rename(tmp_path / "two")
-    moved = claim_zone(ZonePlace(str(tmp_path / "two")), OURS, known)
+    moved = claim_zone(ZoneAddress(str(tmp_path / "two")), OURS, known)
     assert (moved.zone_id, moved.location) == (known.zone_id, str(tmp_path / "two"))
 
 
-def claimed_meanwhile(monkeypatch: pytest.MonkeyPatch, folder: ZonePlace, by: UUID) -> None:
+def claimed_meanwhile(monkeypatch: pytest.MonkeyPatch, folder: ZoneAddress, by: UUID) -> None:
     """Between the look of the next claim and its rename, this installation claims the zone."""
     rename = LocalZone.rename
 
@@ -122,22 +125,24 @@ def claimed_meanwhile(monkeypatch: pytest.MonkeyPatch, folder: ZonePlace, by: UU
 
 
 def test_of_two_installations_that_start_at_once_one_is_rejected(
-    folder: ZonePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: ZoneAddress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claimed_meanwhile(monkeypatch, folder, OTHER)
     rejection(lambda: claim_zone(folder, OURS))
-    assert str(OTHER) in (tmp_path / OWNER).read_text()
+    assert str(OTHER) in (tmp_path / ZONE_MARKER).read_text()
 
 
 def test_two_drains_of_one_installation_may_start_at_once(
-    folder: ZonePlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: ZoneAddress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claimed_meanwhile(monkeypatch, folder, OURS)
     claim_zone(folder, OURS)
-    assert str(OURS) in (tmp_path / OWNER).read_text()
+    assert str(OURS) in (tmp_path / ZONE_MARKER).read_text()
 
 
-def test_sweeping_leaves_the_marker_and_takes_what_a_dead_claimant_prepared(folder: ZonePlace, tmp_path: Path) -> None:
+def test_sweeping_leaves_the_marker_and_takes_what_a_dead_claimant_prepared(
+    folder: ZoneAddress, tmp_path: Path
+) -> None:
     claim_zone(folder, OURS)
     prepared = tmp_path / SCRATCH / "gateway-0b8f2f0e-6a5e-4a0b-9d5c-0d1f5d0c7a11"
     prepared.touch()
@@ -147,7 +152,7 @@ def test_sweeping_leaves_the_marker_and_takes_what_a_dead_claimant_prepared(fold
     assert [path.name for path in (tmp_path / SCRATCH).iterdir()] == ["_gateway.json"]
 
 
-def test_a_scratch_that_is_no_folder_cannot_be_claimed(folder: ZonePlace, tmp_path: Path) -> None:
+def test_a_scratch_that_is_no_folder_cannot_be_claimed(folder: ZoneAddress, tmp_path: Path) -> None:
     (tmp_path / SCRATCH).touch()
     with pytest.raises(ScratchRevoked):
         claim_zone(folder, OURS)

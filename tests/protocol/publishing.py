@@ -176,7 +176,7 @@ def sync(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     yield Move(f"syncs file {drain.number}", synced(case, shared, Rule.RENAME_SYNCED), drain._replace(pc=Pc.RECORD))
 
 
-@stands_for(Pc.LOOK_AGAIN, "app.landing.publish:make_visible", "app.landing.landed_state:look")
+@stands_for(Pc.LOOK_AGAIN, "app.landing.publish:make_visible", "app.landing.landed_state:verify_landed")
 def look_again(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """After an unclear answer. The code gives the epoch up where the protocol may also rename again."""
     absent = IDLE

@@ -69,7 +69,7 @@ def synced(case: Case, shared: Shared, rule: Rule) -> Shared:
 
 
 def sighted(case: Case, shared: Shared, drain: Drain, absent: Drain) -> Move:
-    """What follows from what stands under the drain's number: `app.landing.landed_state:look` and its callers."""
+    """Continue from what the drain's number holds: `app.landing.landed_state:verify_landed` and its callers."""
     number, content = drain.number, standing(case, shared, drain.number)
     if shared.folder is None or not content:
         return Move(f"sees no file {number}", shared, absent)

@@ -88,7 +88,7 @@ def read(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     yield Move(f"reads the ledger, {'is' if looks else 'is not'} to look for file {after.number}", sealed, after)
 
 
-@stands_for(Pc.LOOK, "app.landing.landed_state:take_stock", "app.landing.landed_state:look")
+@stands_for(Pc.LOOK, "app.landing.landed_state:recover_visible_file", "app.landing.landed_state:verify_landed")
 def look(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     yield sighted(case, shared, drain, absent=drain._replace(pc=Pc.VERIFY))
     if case.bounds.faults:
@@ -96,7 +96,7 @@ def look(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move(f"cannot read file {drain.number}", shared, after)
 
 
-@stands_for(Pc.VERIFY, "app.landing.landed_state:take_stock")
+@stands_for(Pc.VERIFY, "app.landing.landed_state:recover_visible_file")
 def verify(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """The last recorded file must stand, as long as the number after it is absent: behind that one, mirroring may
     have removed it."""

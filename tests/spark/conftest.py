@@ -9,11 +9,11 @@ import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
 from app.domain.publication.drain_plan import FileLimits
-from app.landing.open_zone import ZonePlace
+from app.landing.open_zone import ZoneAddress
 from app.landing.parquet_file import FileLayout
 from app.settings import Settings
 from app.staging.ledger.leases import renew_lease
-from spark_jobs.build_files import BuildPlace
+from spark_jobs.build_files import BuildConfig
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_loop import Drain
 from spark_jobs.spark.session import running_spark
@@ -52,10 +52,10 @@ def new_worker(spark: SparkSession, database_url: str, landing_zone: Path) -> It
         max_delay_seconds: float = 0.0,
         lease_seconds: float = 60.0,
         marker_first: bool = False,
-        zone: ZonePlace | None = None,
+        zone: ZoneAddress | None = None,
         spark_job_min_bytes: int = 0,
     ) -> DrainCycle:
-        place = BuildPlace(database_url, zone or ZonePlace(str(landing_zone)), FileLayout(marker_first, "zstd"))
+        place = BuildConfig(database_url, zone or ZoneAddress(str(landing_zone)), FileLayout(marker_first, "zstd"))
         limits = FileLimits(128 * 2**20, rows, max_delay_seconds)
         worker = DrainCycle(uuid4(), spark, place, limits, tasks=2, spark_job_min_bytes=spark_job_min_bytes)
         with worker.engine.begin() as connection:

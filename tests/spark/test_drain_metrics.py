@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.errors import Misconfigured
-from app.landing.adls.retries import Retries, TryAgain
+from app.landing.adls.retries import Retries, TransientStorageError
 from app.observability.drain_metrics import serve_metrics
 from spark_jobs import maintenance
 from tests.spark.conftest import NewWorker, drain
@@ -43,7 +43,7 @@ def test_a_drain_serves_what_it_does_on_loopback(
 
     monkeypatch.setattr(maintenance, "maintain", fails)
     maintenance.try_maintain(worker, WEEK)
-    with pytest.raises(TryAgain):
+    with pytest.raises(TransientStorageError):
         Retries(0.3, sleep=lambda _: None, chance=lambda: 1.0).run(_throttled)
     after = served(port)
     grown = {name: value - before.get(name, 0) for name, value in after.items()}
@@ -59,7 +59,7 @@ def test_a_drain_serves_what_it_does_on_loopback(
 
 
 def _throttled(_: bool) -> None:
-    raise TryAgain("503 ServerBusy", unclear=False, few=True)
+    raise TransientStorageError("503 ServerBusy", unclear=False, few=True)
 
 
 def test_a_taken_port_is_a_setting_to_correct_and_none_is_served_unless_it_is_set() -> None:

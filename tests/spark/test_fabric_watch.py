@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from app.api.schemas.table_status import table_statuses
 from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.table import Table, TableState
-from app.landing.open_zone import ZonePlace
+from app.landing.open_zone import ZoneAddress
 from app.staging.tables.operations import begin_drop
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.fabric_watch import note_mirror_states
@@ -76,7 +76,7 @@ def test_accepted_staged_published_and_processed_are_equal_once_mirroring_has_ta
 def test_what_cannot_be_understood_is_logged_and_leaves_the_earlier_view(
     engine: sa.Engine, landing_zone: Path, content: str
 ) -> None:
-    table, zone = registered(engine, "t", ID), ZonePlace(str(landing_zone))
+    table, zone = registered(engine, "t", ID), ZoneAddress(str(landing_zone))
     say(landing_zone, {"tables": [{"sourceTableName": "t", "processedRowCount": 7}]})
     assert note_mirror_states(engine, zone, 0.0)
     say(landing_zone, content)

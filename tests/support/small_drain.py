@@ -9,20 +9,20 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from app.domain.publication.drain_plan import FileLimits
-from app.landing.open_zone import ZonePlace
+from app.landing.open_zone import ZoneAddress
 from app.landing.parquet_file import FileLayout
 from app.staging.ledger.leases import renew_lease
-from spark_jobs.build_files import BuildPlace
+from spark_jobs.build_files import BuildConfig
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_loop import Drain
 from tests.chaos.parts.building import builds_in_process
 
 
 @contextmanager
-def small_drain(database_url: str, zone: Path | ZonePlace, *, rows: int = 10**6) -> Iterator[DrainCycle]:
+def small_drain(database_url: str, zone: Path | ZoneAddress, *, rows: int = 10**6) -> Iterator[DrainCycle]:
     """A worker with a running lease that publishes everything pending at once, at most `rows` rows a file."""
-    place = zone if isinstance(zone, ZonePlace) else ZonePlace(str(zone))
-    build_place = BuildPlace(database_url, place, FileLayout(False, "zstd"))
+    place = zone if isinstance(zone, ZoneAddress) else ZoneAddress(str(zone))
+    build_place = BuildConfig(database_url, place, FileLayout(False, "zstd"))
     cycle = DrainCycle(uuid4(), cast("SparkSession", None), build_place, FileLimits(2**30, rows, 0.0), tasks=1)
     with builds_in_process():
         with cycle.engine.begin() as connection:

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.checks.preflight import landing_place
-from app.landing.open_zone import ZonePlace
+from app.landing.open_zone import ZoneAddress
 from app.observability.telemetry import configure_logging
 from app.settings import Settings
 from app.staging.connection.database import Engine, open_engine
 from app.staging.connection.schema_revision import require_migrated
+from app.zone_settings import zone_address
 
 
 def direct_settings(landing_zone: str | None, data_dir: Path) -> Settings:
@@ -21,24 +21,24 @@ def direct_settings(landing_zone: str | None, data_dir: Path) -> Settings:
     from app.local.embedded import running_url
 
     settings = Settings.from_environment(landing_zone=landing_zone)
-    own_zone = data_dir / "landing-zone"
+    claimed_zone = data_dir / "landing-zone"
     found: dict[str, object] = {"landing_zone": landing_zone}
     if settings.database_url is None:
         found["database_url"] = running_url(data_dir)
-    if settings.landing_zone is None and own_zone.is_dir():
-        found["landing_zone"] = str(own_zone)
+    if settings.landing_zone is None and claimed_zone.is_dir():
+        found["landing_zone"] = str(claimed_zone)
     return Settings.from_environment(**found)
 
 
 @contextmanager
-def direct_parts(landing_zone: str | None, data_dir: Path) -> Iterator[tuple[Engine, ZonePlace]]:
+def direct_parts(landing_zone: str | None, data_dir: Path) -> Iterator[tuple[Engine, ZoneAddress]]:
     """Open the database and the landing zone. The private Postgres of a stopped `mirrorgate up` runs within the block.
 
     Raises Misconfigured for what is not set, `database_not_migrated` for a database of another revision.
     """
     settings = direct_settings(landing_zone, data_dir)
     configure_logging(settings)
-    place = landing_place(settings)
+    place = zone_address(settings)
     with _database_url(settings, data_dir) as database_url:
         engine = open_engine(database_url, pool_size=2, application="mirrorgate command")
         try:

@@ -1,7 +1,7 @@
 """The calls that a landing zone makes of the DFS service, one request each, with their answers sorted.
 
 The only module that imports azure. The SDK's own retries are off: it would repeat a rename whose answer was lost
-and report that the source is missing. What it raises becomes `Rejected` or `TryAgain`.
+and report that the source is missing. What it raises becomes `StorageRejected` or `TransientStorageError`.
 """
 
 import logging
@@ -23,7 +23,7 @@ from azure.storage.filedatalake import DataLakeFileClient, DataLakeServiceClient
 
 from app.errors import Code, Misconfigured
 from app.landing.adls.address import StorageAddress, StorageOptions
-from app.landing.adls.retries import Rejected, TryAgain
+from app.landing.adls.retries import StorageRejected, TransientStorageError
 
 log = structlog.get_logger()
 
@@ -91,7 +91,7 @@ def _no_credential(why: str) -> Misconfigured:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PathProperties:
     """What stands at a path; `attempt` is what its creator named itself, where the service keeps such names."""
 
     folder: bool
@@ -102,7 +102,10 @@ class Found:
 
 
 class AdlsClient:
-    """One folder of OneLake or ADLS Gen2. Methods raise Rejected and TryAgain; threads may share it."""
+    """One folder of OneLake or ADLS Gen2. Threads may share it.
+
+    Methods raise StorageRejected and TransientStorageError.
+    """
 
     def __init__(self, address: StorageAddress, options: StorageOptions) -> None:
         self._address = address
@@ -125,7 +128,7 @@ class AdlsClient:
             raise Misconfigured(Code.BAD_SETTING, f"MIRRORGATE_STORAGE_API_VERSION: {error}") from None
         self._files = service.get_file_system_client(address.file_system)
 
-    def head(self, path: str) -> Found | None:
+    def head(self, path: str) -> PathProperties | None:
         """What stands at a path, None for nothing."""
         with _sorted_answers("look at", path):
             try:
@@ -137,7 +140,7 @@ class AdlsClient:
         metadata = {name.lower(): value for name, value in (found.metadata or {}).items()}
         folder = metadata.get("hdi_isfolder") == "true"
         size, modified = int(found.size or 0), cast("datetime | None", found.last_modified)
-        return Found(folder, size, str(found.etag), metadata.get(_ATTEMPT), modified)
+        return PathProperties(folder, size, str(found.etag), metadata.get(_ATTEMPT), modified)
 
     def listed(self, folder: str) -> dict[str, bool]:
         """Names in a folder, in any order, and whether each is a folder."""
@@ -177,7 +180,7 @@ class AdlsClient:
             unchanged: dict[str, Any] = {"etag": etag, "match_condition": MatchConditions.IfNotModified}
             data = self._at(path).download_file(start, length, **unchanged).readall()
         if len(data) != length:
-            raise TryAgain(f"read {path}: {len(data)} bytes came instead of {length}", unclear=False)
+            raise TransientStorageError(f"read {path}: {len(data)} bytes came instead of {length}", unclear=False)
         return data
 
     def rename(self, source: str, target: str, source_etag: str, *, new_only: bool) -> None:
@@ -191,7 +194,7 @@ class AdlsClient:
                 **(_NEW_ONLY if new_only else {}),
             )
 
-    def delete(self, path: str, found: Found) -> None:
+    def delete(self, path: str, found: PathProperties) -> None:
         """Delete what was found and nothing that has come since, a folder with all that is in it."""
         unchanged: dict[str, Any] = {"etag": found.etag, "match_condition": MatchConditions.IfNotModified}
         with _sorted_answers("delete", path):
@@ -216,32 +219,35 @@ class AdlsClient:
 
 @contextmanager
 def _sorted_answers(doing: str, path: str) -> Iterator[None]:
-    """Turn what the SDK raises into Rejected or TryAgain, by status and code, never by its class alone."""
+    """Turn what the SDK raises into StorageRejected or TransientStorageError.
+
+    The status and code decide, never the class alone.
+    """
     try:
         yield
     except ClientAuthenticationError as error:
         if error.response is not None:
             raise _sorted(doing, path, error) from error
-        raise Rejected(f"{doing} {path}: no credential: {error.message}", status=401, code="") from error
+        raise StorageRejected(f"{doing} {path}: no credential: {error.message}", status=401, code="") from error
     except HttpResponseError as error:
         raise _sorted(doing, path, error) from error
     except AzureError as error:
-        raise TryAgain(f"{doing} {path}: {type(error).__name__}", unclear=True) from error
+        raise TransientStorageError(f"{doing} {path}: {type(error).__name__}", unclear=True) from error
 
 
-def _sorted(doing: str, path: str, error: HttpResponseError) -> Rejected | TryAgain:
+def _sorted(doing: str, path: str, error: HttpResponseError) -> StorageRejected | TransientStorageError:
     status, code = error.status_code or 0, _code(error)
     headers: Mapping[str, str] = getattr(error.response, "headers", {})
     text = f"{doing} {path}: {status} {code} (request {headers.get('x-ms-request-id', '')})"
     retry_after = _seconds(headers.get("Retry-After"))
     if status == 429 or code in _PASSING:
-        return TryAgain(text, unclear=False, retry_after=retry_after)
+        return TransientStorageError(text, unclear=False, retry_after=retry_after)
     if status == 401:
         # The SDK has dropped the token that was rejected: the next try goes out with a new one.
-        return TryAgain(text, unclear=False, few=True)
+        return TransientStorageError(text, unclear=False, few=True)
     if status in (0, 200, 206, 408) or status >= 500:
-        return TryAgain(text, unclear=True, retry_after=retry_after)
-    return Rejected(text, status=status, code=code)
+        return TransientStorageError(text, unclear=True, retry_after=retry_after)
+    return StorageRejected(text, status=status, code=code)
 
 
 def _code(error: HttpResponseError) -> str:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from uuid import uuid4
 
 from app.domain.preflight.zone_findings import Seen, ZoneCheck
-from app.landing.adls.client import AdlsClient, Found
-from app.landing.adls.retries import Rejected, Retries
+from app.landing.adls.client import AdlsClient, PathProperties
+from app.landing.adls.retries import Retries, StorageRejected
 from app.landing.zone import LandingZone
 
 
-def heeded_conditions(zone: LandingZone, client: AdlsClient, retries: Retries, folder: str) -> Iterator[Seen]:
+def supported_conditions(zone: LandingZone, client: AdlsClient, retries: Retries, folder: str) -> Iterator[Seen]:
     """One result per condition that renames and deletes rely on; stops at a fault of the service itself."""
     probe = _Probe(zone, client, retries, folder)
     tries = {
@@ -47,14 +47,14 @@ class _Probe:
 
     def delete_of_changed(self) -> str | None:
         file, stale, found = self._changed_file()
-        self._attempt(lambda: self._client.delete(file, Found(False, found.size, stale, None)))
+        self._attempt(lambda: self._client.delete(file, PathProperties(False, found.size, stale, None)))
         if not self._stands(file, found):
             return "a file that had changed was deleted all the same"
         below = self._look(self._folder)
-        self._attempt(lambda: self._client.delete(self._folder, Found(True, 0, stale, None)))
+        self._attempt(lambda: self._client.delete(self._folder, PathProperties(True, 0, stale, None)))
         return None if below and self._look(self._folder) else "a folder that had changed was deleted all the same"
 
-    def _changed_file(self) -> tuple[str, str, Found]:
+    def _changed_file(self) -> tuple[str, str, PathProperties]:
         """The path of a file in the place of an earlier one, that one's ETag, and what stands there now."""
         path = f"{self._folder}/{uuid4().hex}"
         self._zone.create_file(path, b"old")
@@ -63,7 +63,7 @@ class _Probe:
         self._zone.replace_file(f"{path}-new", path)
         return path, old.etag, self._found(path)
 
-    def _found(self, path: str) -> Found:
+    def _found(self, path: str) -> PathProperties:
         found = self._look(path)
         if found is None:
             raise FileNotFoundError(path)
@@ -75,15 +75,15 @@ class _Probe:
         def step(_: bool) -> int:
             try:
                 request()
-            except Rejected as rejected:
+            except StorageRejected as rejected:
                 return rejected.status
             return 0
 
         return self._retries.run(step)
 
-    def _stands(self, path: str, before: Found) -> bool:
+    def _stands(self, path: str, before: PathProperties) -> bool:
         now = self._look(path)
         return now is not None and now.etag == before.etag
 
-    def _look(self, path: str) -> Found | None:
+    def _look(self, path: str) -> PathProperties | None:
         return self._retries.run(lambda _: self._client.head(path))

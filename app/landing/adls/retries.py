@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 import structlog
 
-from app.landing.zone import StorageFailed
+from app.landing.zone import StorageError
 from app.observability.drain_metrics import STORAGE_FAILURES, STORAGE_RETRIES
 
 log = structlog.get_logger()
@@ -19,7 +19,7 @@ _LONGEST_PAUSE: Final = 8.0
 _FEW: Final = 5
 
 
-class Rejected(StorageFailed):
+class StorageRejected(StorageError):
     """A clear answer: it was not done, and asking again changes nothing."""
 
     def __init__(self, text: str, *, status: int, code: str) -> None:
@@ -28,7 +28,7 @@ class Rejected(StorageFailed):
         self.code = code
 
 
-class TryAgain(StorageFailed):
+class TransientStorageError(StorageError):
     """It may work later. `unclear`: it may also have been done already, or may still be done. `few`: more than a
     few tries are not worth while.
     """
@@ -57,15 +57,15 @@ class Retries:
     def run(self, step: Callable[[bool], Answer]) -> Answer:
         """The step's answer; it is told whether an earlier try may have been done.
 
-        Raises what the step raises, and the last TryAgain when a further pause would end too late: whether the
-        step was done is then not known.
+        Raises what the step raises, and the last TransientStorageError when a further pause would end too late:
+        whether the step was done is then not known.
         """
         give_up = self._clock() + self._seconds
         pause, unclear, few_left = _FIRST_PAUSE, False, _FEW
         while True:
             try:
                 return step(unclear)
-            except TryAgain as error:
+            except TransientStorageError as error:
                 unclear = unclear or error.unclear
                 wait = self._wait(error, pause)
                 few_left -= error.few
@@ -78,7 +78,7 @@ class Retries:
                 self._sleep(wait)
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _wait(self, error: TryAgain, pause: float) -> float:
+    def _wait(self, error: TransientStorageError, pause: float) -> float:
         """At least what the service asked for, else a random part of the pause: many callers must not meet again."""
         if error.retry_after is not None:
             return error.retry_after + self._chance() * _FIRST_PAUSE

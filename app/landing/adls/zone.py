@@ -15,11 +15,11 @@ from uuid import uuid4
 import structlog
 
 from app.domain.preflight.zone_findings import Seen
-from app.landing.adls.client import AdlsClient, Found
-from app.landing.adls.conditions import heeded_conditions
-from app.landing.adls.retries import Rejected, Retries, TryAgain
+from app.landing.adls.client import AdlsClient, PathProperties
+from app.landing.adls.conditions import supported_conditions
+from app.landing.adls.retries import Retries, StorageRejected, TransientStorageError
 from app.landing.adls.streams import Download, Upload
-from app.landing.zone import FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked, StorageFailed
+from app.landing.zone import FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked, StorageError
 
 log = structlog.get_logger()
 
@@ -57,7 +57,7 @@ class AdlsZone:
         def create(_: bool) -> None:
             try:
                 self._client.create_folder(path)
-            except Rejected as rejected:
+            except StorageRejected as rejected:
                 if rejected.status != 409:
                     raise
                 there = self._client.head(path)
@@ -100,7 +100,7 @@ class AdlsZone:
         """As the protocol says. The destination is looked at before each try, so a service that ignores the
         condition replaces a file only if another writer came between; there is none, as one worker owns a table.
         """
-        moving: Found | None = None
+        moving: PathProperties | None = None
 
         def move(unclear: bool) -> RenameOutcome:
             nonlocal moving
@@ -120,7 +120,7 @@ class AdlsZone:
         """Nothing: what the service shows is durable."""
 
     def replace_file(self, source: str, destination: str) -> None:
-        moving: Found | None = None
+        moving: PathProperties | None = None
 
         def move(unclear: bool) -> None:
             nonlocal moving
@@ -135,11 +135,11 @@ class AdlsZone:
 
         self._retries.run(move)
 
-    def stamp(self, path: str) -> str:
+    def etag(self, path: str) -> str:
         there = self._look(path)
         return there.etag if there is not None else ""
 
-    def remove_folder(self, path: str, aside: str, stamp: str) -> None:
+    def remove_folder(self, path: str, aside: str, etag: str) -> None:
         """As the protocol says, by one delete: the service takes a folder and what is in it out of sight at once."""
 
         def remove(unclear: bool) -> None:
@@ -150,14 +150,14 @@ class AdlsZone:
                 raise FileNotFoundError(path)
             if not there.folder:
                 raise NotADirectoryError(path)
-            if there.etag != stamp:
-                raise StorageFailed(f"another folder stands at {path}")
+            if there.etag != etag:
+                raise StorageError(f"another folder stands at {path}")
             try:
                 self._client.delete(path, there)
-            except Rejected as rejected:
+            except StorageRejected as rejected:
                 if rejected.status not in (404, 409, 412):
                     raise
-                raise TryAgain(str(rejected), unclear=rejected.status == 404) from rejected
+                raise TransientStorageError(str(rejected), unclear=rejected.status == 404) from rejected
 
         self._retries.run(remove)
 
@@ -168,10 +168,10 @@ class AdlsZone:
                 return
             try:
                 self._client.delete(path, there)
-            except Rejected as rejected:
+            except StorageRejected as rejected:
                 if rejected.status not in (404, 409, 412):
                     raise
-                raise TryAgain(str(rejected), unclear=False) from rejected
+                raise TransientStorageError(str(rejected), unclear=False) from rejected
 
         self._retries.run(remove)
 
@@ -184,19 +184,19 @@ class AdlsZone:
                 if there is not None:
                     self._client.delete(path, there)
                 self._client.create_file(path, None)
-            except Rejected as rejected:
+            except StorageRejected as rejected:
                 # A stale worker made the folder again, or wrote into it: that one is taken away too.
                 if rejected.status not in (404, 409, 412):
                     raise
-                raise TryAgain(str(rejected), unclear=False) from rejected
+                raise TransientStorageError(str(rejected), unclear=False) from rejected
 
         self._retries.run(revoke)
 
-    def heeded_conditions(self, folder: str) -> Iterator[Seen]:
+    def supported_conditions(self, folder: str) -> Iterator[Seen]:
         """Which conditions on ETags the service heeds, tried out in a folder that exists."""
-        return heeded_conditions(self, self._client, self._retries, folder)
+        return supported_conditions(self, self._client, self._retries, folder)
 
-    def _look(self, path: str) -> Found | None:
+    def _look(self, path: str) -> PathProperties | None:
         return self._retries.run(lambda _: self._client.head(path))
 
     def _create(self, path: str, attempt: str) -> str:
@@ -206,11 +206,11 @@ class AdlsZone:
             named = self._names_attempts
             try:
                 return self._client.create_file(path, attempt if named else None)
-            except Rejected as rejected:
+            except StorageRejected as rejected:
                 if rejected.status == 400 and named:
                     self._names_attempts = False
                     log.warning("file_metadata_rejected", detail="a lost answer to a creation now fails the attempt")
-                    raise TryAgain(str(rejected), unclear=False) from rejected
+                    raise TransientStorageError(str(rejected), unclear=False) from rejected
                 if rejected.status != 409:
                     raise
                 there = self._client.head(path)
@@ -234,7 +234,7 @@ class AdlsZone:
             try:
                 with self._while_it_is_ours(path):
                     self._client.flush(path, size, etag)
-            except Rejected as rejected:
+            except StorageRejected as rejected:
                 there = self._client.head(path) if unclear and rejected.status in (400, 412) else None
                 if there is None or there.size != size or there.attempt not in (attempt, None):
                     raise
@@ -244,27 +244,27 @@ class AdlsZone:
     def _read(self, path: str, start: int, length: int, etag: str) -> bytes:
         try:
             return self._retries.run(lambda _: self._client.read(path, start, length, etag))
-        except Rejected as rejected:
+        except StorageRejected as rejected:
             if rejected.status == 404:
                 raise FileNotFoundError(path) from rejected
             raise
 
-    def _rename(self, source: str, destination: str, here: Found, unclear: bool) -> RenameOutcome:
+    def _rename(self, source: str, destination: str, here: PathProperties, unclear: bool) -> RenameOutcome:
         """One try; what an earlier, lost try may have caused is settled by looking again."""
         conditional = here.folder not in self._unconditional
         try:
             self._client.rename(source, destination, here.etag, new_only=conditional)
-        except Rejected as rejected:
+        except StorageRejected as rejected:
             if rejected.status == 400 and conditional:
                 self._unconditional.add(here.folder)
                 log.warning("rename_condition_rejected", detail="the destination is only looked at before each rename")
-                raise TryAgain(str(rejected), unclear=False) from rejected
+                raise TransientStorageError(str(rejected), unclear=False) from rejected
             if rejected.status == 400 and here.folder:
                 raise FolderRenameUnsupported(str(rejected)) from rejected
             if rejected.code == "RenameDestinationParentPathNotFound":
                 raise NotADirectoryError(f"Not a directory: the folder of {destination}") from rejected
             if unclear and rejected.status in (404, 409, 412):
-                raise TryAgain(str(rejected), unclear=True) from rejected
+                raise TransientStorageError(str(rejected), unclear=True) from rejected
             if rejected.code == "PathAlreadyExists":
                 return RenameOutcome.DESTINATION_EXISTS
             if rejected.code == "SourcePathNotFound":
@@ -283,16 +283,16 @@ class AdlsZone:
         """Say in the protocol's words why a file that was there is no more."""
         try:
             yield
-        except Rejected as rejected:
+        except StorageRejected as rejected:
             if rejected.status != 404 and rejected.code not in _BLOCKED:
                 raise
             if self._is_revoked(path):
                 raise ScratchRevoked(path) from rejected
             raise FileNotFoundError(path) from rejected
 
-    def _revoked_or_again(self, path: str, rejected: Rejected) -> Exception:
+    def _revoked_or_again(self, path: str, rejected: StorageRejected) -> Exception:
         """Why something could not be created where nothing stands: its folder was revoked, or it was gone again."""
-        return ScratchRevoked(path) if self._is_revoked(path) else TryAgain(str(rejected), unclear=False)
+        return ScratchRevoked(path) if self._is_revoked(path) else TransientStorageError(str(rejected), unclear=False)
 
     def _is_revoked(self, path: str) -> bool:
         """Whether the path is, or lies below, a plain file."""
@@ -306,13 +306,13 @@ class AdlsZone:
             raise NotADirectoryError(f"Not a directory: the folder of {path}")
 
 
-def _kind(found: Found | None) -> PathKind:
+def _kind(found: PathProperties | None) -> PathKind:
     if found is None:
         return PathKind.ABSENT
     return PathKind.FOLDER if found.folder else PathKind.FILE
 
 
-def _same(one: Found, other: Found) -> bool:
+def _same(one: PathProperties, other: PathProperties) -> bool:
     """Whether a file is the one it was before a rename, as far as the service lets that be seen."""
     by_name = one.attempt is not None and one.attempt == other.attempt
     return one.folder == other.folder and one.size == other.size and (by_name or one.etag == other.etag)

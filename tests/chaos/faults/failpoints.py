@@ -16,7 +16,7 @@ from spark_jobs.publishing import Publishing
 _STEPS: Final[dict[str, tuple[Any, str]]] = {
     "W1 claim": (DrainCycle, "_claim"),
     "W2 revoke": (drain_cycle, "revoke_older_epochs"),
-    "W3 look": (reconciliation, "take_stock"),
+    "W3 look": (reconciliation, "recover_visible_file"),
     "W2-W3 take over": (DrainCycle, "_take_over"),
     "W4 plan, not committed": (drain_cycle, "plan_next_files"),
     "W4 plan": (DrainCycle, "prepare"),

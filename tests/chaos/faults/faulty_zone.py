@@ -95,11 +95,11 @@ class FaultyZone:
     def replace_file(self, source: str, destination: str) -> None:
         self._call("replace", lambda: self._zone.replace_file(source, destination))
 
-    def stamp(self, path: str) -> str:
-        return self._call("stamp", lambda: self._zone.stamp(path))
+    def etag(self, path: str) -> str:
+        return self._call("etag", lambda: self._zone.etag(path))
 
-    def remove_folder(self, path: str, aside: str, stamp: str) -> None:
-        self._call("remove folder", lambda: self._zone.remove_folder(path, aside, stamp))
+    def remove_folder(self, path: str, aside: str, etag: str) -> None:
+        self._call("remove folder", lambda: self._zone.remove_folder(path, aside, etag))
 
     def revoke_folder(self, path: str) -> None:
         self._call("revoke", lambda: self._zone.revoke_folder(path))

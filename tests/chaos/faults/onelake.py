@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
-from app.landing.open_zone import ZonePlace
+from app.landing.open_zone import ZoneAddress
 from tests.chaos.checks.consumer_view import PROCESSED, SeenFile, SeenFolder
 from tests.chaos.checks.oracle import Violation
 from tests.support.onelake.clients import place
@@ -59,7 +59,7 @@ class OneLakeZone:
         self.faults = RandomFaults(self.source, self.share, self.note)
         self._endpoint = self._opened.enter_context(served(OneLake(faults=self.faults), trust))
         self._mirror = Mirror(self._endpoint, eager=False)
-        self.place: ZonePlace = place(self._endpoint, trust, retry_seconds=2.0, answer_seconds=0.25)
+        self.place: ZoneAddress = place(self._endpoint, trust, retry_seconds=2.0, answer_seconds=0.25)
 
     def close(self) -> None:
         self._opened.close()

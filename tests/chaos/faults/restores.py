@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, TableState
-from app.landing.landed_state import PROCESSED
+from app.landing.landed_state import CONSUMED_FOLDERS
 from app.local.embedded import PrivatePostgres
 from app.staging.connection.database import open_engine
 from app.staging.connection.schema_revision import migrate
@@ -84,18 +84,18 @@ class RestoredHistory:
         numbers = sorted(path.name for path in folder.glob("*.parquet"))
         moved = numbers[: self._source.randrange(len(numbers) + 1)]
         for file in moved:
-            processed = folder / self._source.choice(PROCESSED)
+            processed = folder / self._source.choice(CONSUMED_FOLDERS)
             processed.mkdir(exist_ok=True)
             (folder / file).rename(processed / file)
         removed = moved[: self._source.randrange(len(moved) + 1)] if len(moved) < len(numbers) else []
-        for processed in PROCESSED:
+        for processed in CONSUMED_FOLDERS:
             for file in removed:
                 (folder / processed / file).unlink(missing_ok=True)
 
     def _files(self, name: str) -> dict[str, tuple[str, bytes]]:
         """What stands under each number, where, and its content."""
         found: dict[str, tuple[str, bytes]] = {}
-        for place in ("", *PROCESSED):
+        for place in ("", *CONSUMED_FOLDERS):
             for path in sorted((self._zone / name / place).glob("*.parquet")):
                 if path.name in found:
                     raise Violation(f"{name}: number {path.stem} stands twice")

@@ -6,7 +6,7 @@ from unittest.mock import patch
 
 from app.domain.model.landing_file import BuiltFile
 from spark_jobs import build_files, drain_cycle
-from spark_jobs.build_files import BuildFailure, BuildOrder, BuildPlace
+from spark_jobs.build_files import BuildConfig, BuildFailure, BuildOrder
 
 
 @contextmanager
@@ -16,6 +16,6 @@ def builds_in_process() -> Iterator[None]:
         yield
 
 
-def _build(_: object, place: BuildPlace, orders: Sequence[BuildOrder], **__: int) -> list[BuiltFile | BuildFailure]:
+def _build(_: object, place: BuildConfig, orders: Sequence[BuildOrder], **__: int) -> list[BuiltFile | BuildFailure]:
     rows = [(order, build_files._attempt(place, position, order)) for position, order in enumerate(orders)]
     return [build_files._result(order, row) for order, row in rows]

@@ -21,11 +21,11 @@ from app.domain.publication.drain_plan import FileLimits
 from app.errors import MirrorgateError
 from app.landing.adls import retries
 from app.landing.local_zone import LocalZone
-from app.landing.open_zone import ZonePlace, open_zone
+from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.parquet_file import FileLayout
 from app.landing.zone import LandingZone
 from spark_jobs import drain_loop
-from spark_jobs.build_files import BuildPlace
+from spark_jobs.build_files import BuildConfig
 from spark_jobs.drain import kept_lease
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_loop import Drain
@@ -46,7 +46,7 @@ class DrainPlan:
     """One drain and what is to befall it; `dies_at` and `stops_at` are names of failpoints, met `passes` times."""
 
     database_url: str
-    zone: ZonePlace
+    zone: ZoneAddress
     notes: Path
     log: Path
     seed: int
@@ -107,7 +107,7 @@ def run_light_drain(plan: DrainPlan, parent: int) -> None:
         die=fate.die,
     )
 
-    def troubled(place: ZonePlace) -> LandingZone:
+    def troubled(place: ZoneAddress) -> LandingZone:
         zone = open_zone(place)
         return FaultyZone(zone, troubles) if isinstance(zone, LocalZone) else zone
 
@@ -126,7 +126,7 @@ def run_light_drain(plan: DrainPlan, parent: int) -> None:
 
 
 def _publish(plan: DrainPlan) -> None:
-    place = BuildPlace(plan.database_url, plan.zone, FileLayout(False, "zstd"))
+    place = BuildConfig(plan.database_url, plan.zone, FileLayout(False, "zstd"))
     limits = FileLimits(128 * 2**20, 300, 0.1)
     cycle = DrainCycle(uuid4(), None, place, limits, tasks=2, database_seconds=DATABASE_SECONDS)  # type: ignore[arg-type]
     with kept_lease(cycle, LEASE_SECONDS):

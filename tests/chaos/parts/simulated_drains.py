@@ -13,11 +13,11 @@ import sqlalchemy as sa
 
 from app.domain.publication.drain_plan import FileLimits
 from app.errors import Code, Misconfigured, TemporarilyUnavailable
-from app.landing.open_zone import ZonePlace, open_zone
+from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.parquet_file import FileLayout
 from app.landing.zone import LandingZone
 from app.staging.ledger.leases import renew_lease
-from spark_jobs.build_files import BuildPlace
+from spark_jobs.build_files import BuildConfig
 from spark_jobs.drain_cycle import DrainCycle
 from tests.chaos.faults.failpoints import CONTAINED, failpoints
 from tests.chaos.faults.faulty_zone import FaultyZone, Trouble, Troubles
@@ -39,7 +39,7 @@ class SimulatedDrains:
 
     def __init__(self, engine: sa.Engine, database_url: str, landing_zone: str, source: random.Random) -> None:
         self._engine, self._source = engine, source
-        self._place = BuildPlace(database_url, ZonePlace(landing_zone), FileLayout(False, "zstd"))
+        self._place = BuildConfig(database_url, ZoneAddress(landing_zone), FileLayout(False, "zstd"))
         self._depth = 0
         self._running: DrainCycle | None = None
         self._idle: list[DrainCycle] = []
@@ -145,7 +145,7 @@ class SimulatedDrains:
         limits = FileLimits(128 * 2**20, 40, 0.0)
         return DrainCycle(uuid4(), None, self._place, limits, tasks=1)  # type: ignore[arg-type]  # no Spark here
 
-    def _open_zone(self, place: ZonePlace) -> LandingZone:
+    def _open_zone(self, place: ZoneAddress) -> LandingZone:
         return FaultyZone(open_zone(place), _CalmTroubles(self))
 
 

@@ -10,7 +10,7 @@ from app.errors import Code, Misconfigured
 from app.landing.adls.address import StorageAddress, StorageOptions
 from app.landing.adls.zone import AdlsZone
 from app.landing.local_zone import LocalZone
-from app.landing.open_zone import ZonePlace, open_zone
+from app.landing.open_zone import ZoneAddress, open_zone
 from app.settings import Settings
 from tests.support.onelake import ITEM, WORKSPACE
 from tests.support.onelake.clients import FixedToken
@@ -70,14 +70,14 @@ def test_an_address_names_host_workspace_and_folder(url: str, address: StorageAd
 )
 def test_any_other_address_is_rejected_and_no_secret_is_repeated(url: str, why: str) -> None:
     with pytest.raises(Misconfigured, match=why) as rejection:
-        ZonePlace(url).check()
+        ZoneAddress(url).check()
     assert rejection.value.code is Code.LANDING_ZONE_UNSUPPORTED
     assert "secret" not in rejection.value.detail + rejection.value.remedy
 
 
 def test_a_path_opens_a_folder_and_an_address_a_remote_zone(tmp_path: Path) -> None:
-    assert isinstance(open_zone(ZonePlace(str(tmp_path / "zone"))), LocalZone)
-    place = ZonePlace(
+    assert isinstance(open_zone(ZoneAddress(str(tmp_path / "zone"))), LocalZone)
+    place = ZoneAddress(
         f"https://{ONELAKE}/w/i.MirroredDatabase/Files/LandingZone", StorageOptions(credential=FixedToken)
     )
     assert isinstance(open_zone(place), AdlsZone)
@@ -87,11 +87,11 @@ def test_a_path_opens_a_folder_and_an_address_a_remote_zone(tmp_path: Path) -> N
 def test_a_missing_package_and_an_unknown_version_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     url = f"https://{ONELAKE}/w/i.MirroredDatabase/Files/LandingZone"
     with pytest.raises(Misconfigured, match="MIRRORGATE_STORAGE_API_VERSION"):
-        open_zone(ZonePlace(url, StorageOptions(api_version="1999-01-01", credential=FixedToken)))
+        open_zone(ZoneAddress(url, StorageOptions(api_version="1999-01-01", credential=FixedToken)))
     monkeypatch.delitem(sys.modules, "app.landing.adls.client")
     monkeypatch.setitem(sys.modules, "azure.identity", None)
     with pytest.raises(Misconfigured, match=r"not installed: azure\.identity"):
-        ZonePlace(url).check()
+        ZoneAddress(url).check()
 
 
 def test_a_remote_zone_is_published_into_less_often(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from app.landing.adls.retries import Rejected, TryAgain
+from app.landing.adls.retries import StorageRejected, TransientStorageError
 from tests.support.onelake.clients import FakeTime
 
 
@@ -21,8 +21,8 @@ def failing(*errors: Exception) -> Callable[[bool], list[bool]]:
     return step
 
 
-def again(*, unclear: bool = False, after: float | None = None, few: bool = False) -> TryAgain:
-    return TryAgain("again", unclear=unclear, retry_after=after, few=few)
+def again(*, unclear: bool = False, after: float | None = None, few: bool = False) -> TransientStorageError:
+    return TransientStorageError("again", unclear=unclear, retry_after=after, few=few)
 
 
 def test_a_step_is_told_from_the_first_unclear_answer_on_that_it_may_have_been_done() -> None:
@@ -43,22 +43,22 @@ def test_what_the_service_asks_for_is_waited_at_least() -> None:
 
 def test_it_gives_up_before_a_pause_that_would_end_too_late() -> None:
     time = FakeTime()
-    with pytest.raises(TryAgain):
+    with pytest.raises(TransientStorageError):
         time.retries(10).run(failing(again(), again(after=30)))
     assert time.now < 10
-    with pytest.raises(TryAgain):
+    with pytest.raises(TransientStorageError):
         time.retries(10).run(failing(*[again()] * 1_000))
     assert time.now < 20
 
 
 def test_some_answers_are_worth_a_few_tries_only() -> None:
     time = FakeTime()
-    with pytest.raises(TryAgain):
+    with pytest.raises(TransientStorageError):
         time.retries(1_000).run(failing(*[again(few=True)] * 6))
     assert len(time.slept) == 5
 
 
-@pytest.mark.parametrize("error", [Rejected("no", status=403, code="x"), ValueError(), KeyboardInterrupt()])
+@pytest.mark.parametrize("error", [StorageRejected("no", status=403, code="x"), ValueError(), KeyboardInterrupt()])
 def test_a_clear_answer_is_not_repeated(error: Exception) -> None:
     time = FakeTime()
     with pytest.raises(type(error)):

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from app.landing.adls.retries import Rejected, TryAgain
+from app.landing.adls.retries import StorageRejected, TransientStorageError
 from app.landing.adls.zone import AdlsZone
 from app.landing.open_zone import open_zone
 from app.landing.publish import Scratch, revoke_older_epochs
@@ -145,7 +145,7 @@ def test_no_credential_at_all_is_told_at_once(onelake: OneLake, trust: Trust, ti
 
             raise CredentialUnavailableError("nothing is set")
 
-    with pytest.raises(Rejected, match="no credential"):
+    with pytest.raises(StorageRejected, match="no credential"):
         adls_zone(onelake, trust, time, credential=NoCredential).kind("")
     assert time.slept == []
 
@@ -257,7 +257,7 @@ def test_a_renamed_file_that_mirroring_took_before_the_answer_came_is_missing_at
 def test_a_source_that_changes_under_a_rename_is_not_moved(onelake: OneLake, zone: AdlsZone) -> None:
     zone.create_file("scratch/f", b"x")
     onelake.faults.plan("rename", answer(412, "SourceConditionNotMet"))
-    with pytest.raises(Rejected, match="412"):
+    with pytest.raises(StorageRejected, match="412"):
         zone.rename("scratch/f", "t")
     assert onelake.names("") == ["scratch"]
 
@@ -316,7 +316,7 @@ def test_a_removal_that_arrives_late_does_not_take_a_new_folder_away(onelake: On
         return original(request)
 
     onelake.answer = note  # type: ignore[method-assign]
-    zone.remove_folder("table", "scratch/dropped", zone.stamp("table"))
+    zone.remove_folder("table", "scratch/dropped", zone.etag("table"))
     zone.create_file("table/f", b"new")
     for request in late:
         original(request)
@@ -325,11 +325,11 @@ def test_a_removal_that_arrives_late_does_not_take_a_new_folder_away(onelake: On
 
 def test_a_folder_that_came_after_the_one_that_was_looked_at_is_not_removed(onelake: OneLake, zone: AdlsZone) -> None:
     zone.create_file("table/f", b"old")
-    stamp = zone.stamp("table")
-    zone.remove_folder("table", "scratch/dropped", stamp)
+    etag = zone.etag("table")
+    zone.remove_folder("table", "scratch/dropped", etag)
     zone.create_file("table/f", b"new")
     with pytest.raises(OSError, match="another folder stands at table"):
-        zone.remove_folder("table", "scratch/dropped", stamp)
+        zone.remove_folder("table", "scratch/dropped", etag)
     assert onelake.file("table/f") == b"new"
 
 
@@ -347,7 +347,7 @@ def test_a_removal_that_waits_for_a_folder_in_use_leaves_its_successor_alone(one
 
     onelake.answer = replace_after  # type: ignore[method-assign]
     with pytest.raises(OSError, match="another folder stands at table"):
-        zone.remove_folder("table", "scratch/dropped", zone.stamp("table"))
+        zone.remove_folder("table", "scratch/dropped", zone.etag("table"))
     assert onelake.file("table/f") == b"new"
 
 
@@ -355,7 +355,7 @@ def test_a_folder_that_stays_in_use_is_told(onelake: OneLake, zone: AdlsZone, ti
     zone.create_file("table/f", b"x")
     onelake.switches.folder_in_use = 1_000
     with pytest.raises(OSError, match="409 PathInUse"):
-        zone.remove_folder("table", "scratch/dropped", zone.stamp("table"))
+        zone.remove_folder("table", "scratch/dropped", zone.etag("table"))
     assert onelake.file("table/f") == b"x"
     assert time.now > 30
 
@@ -386,7 +386,7 @@ def test_a_file_that_changes_while_it_is_read_is_not_read_on(onelake: OneLake, z
         assert file.read(1) == b"0"
         onelake.tree.put(f"{onelake.landing_zone}/scratch/f", b"x" * 200_000, new_only=False, metadata={})
         file.seek(150_000)
-        with pytest.raises(Rejected, match="412"):
+        with pytest.raises(StorageRejected, match="412"):
             file.read(1)
     with zone.read_file("scratch/f") as file:
         onelake.tree.remove_inside(f"{onelake.landing_zone}/scratch/f")
@@ -455,5 +455,5 @@ def test_a_takeover_after_many_epochs_takes_one_request_and_a_stale_listing_hide
 
 def test_what_a_store_says_at_last_names_call_path_status_and_request(onelake: OneLake, zone: AdlsZone) -> None:
     onelake.faults.plan("create", *[answer(503, "ServerBusy")] * 1_000)
-    with pytest.raises(TryAgain, match=r"^create scratch/f: 503 ServerBusy \(request [0-9a-f-]*\)$"):
+    with pytest.raises(TransientStorageError, match=r"^create scratch/f: 503 ServerBusy \(request [0-9a-f-]*\)$"):
         zone.create_file("scratch/f", b"x")

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from app.domain.preflight.finding import Finding, Outcome
-from app.landing.open_zone import ZonePlace
+from app.landing.open_zone import ZoneAddress
 from spark_jobs.doctor import examine_executors
 from tests.support.processes import REPOSITORY
 
@@ -22,7 +22,7 @@ def outcomes(findings: list[Finding]) -> dict[str, Outcome]:
 def test_executors_that_write_where_the_driver_reads_are_well(
     spark: SparkSession, landing_zone: Path, database_url: str
 ) -> None:
-    found = outcomes(examine_executors(spark, ZonePlace(str(landing_zone)), database_url))
+    found = outcomes(examine_executors(spark, ZoneAddress(str(landing_zone)), database_url))
     assert found == dict.fromkeys(
         ["zone_executor_writes", "zone_clean_up", "executor_packages", "executor_database", "executor_clock"],
         Outcome.OK,
@@ -34,7 +34,7 @@ def test_executors_that_do_not_reach_postgres_are_unsafe(
     spark: SparkSession, landing_zone: Path, tmp_path: Path
 ) -> None:
     unreachable = f"postgresql://x@/x?host={tmp_path}"
-    found = outcomes(examine_executors(spark, ZonePlace(str(landing_zone)), unreachable))
+    found = outcomes(examine_executors(spark, ZoneAddress(str(landing_zone)), unreachable))
     assert found["executor_database"] is Outcome.UNSAFE
     assert found["zone_executor_writes"] is Outcome.OK
 

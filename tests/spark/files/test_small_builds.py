@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
-from spark_jobs.build_files import FEW_FILES
+from spark_jobs.build_files import MAX_DRIVER_BUILDS
 from spark_jobs.drain_cycle import DrainCycle
 from spark_jobs.drain_loop import Drain
 from spark_jobs.publishing import ClaimedTable
@@ -28,7 +28,7 @@ def jobs_of(spark: SparkSession, worker: DrainCycle, claimed: list[ClaimedTable]
 
 
 @pytest.mark.parametrize(
-    ("min_bytes", "files", "jobs"), [(PLENTY, FEW_FILES, 0), (PLENTY, FEW_FILES + 1, 1), (1, 1, 1)]
+    ("min_bytes", "files", "jobs"), [(PLENTY, MAX_DRIVER_BUILDS, 0), (PLENTY, MAX_DRIVER_BUILDS + 1, 1), (1, 1, 1)]
 )
 def test_only_a_few_files_of_few_bytes_are_built_without_a_spark_job(
     engine: sa.Engine,

@@ -16,8 +16,8 @@ from app.checks import zone_claim
 from app.domain.publication.landing_zone import KnownZone
 from app.errors import Code, Misconfigured
 from app.landing import zone_owner
-from app.landing.open_zone import ZonePlace
-from app.landing.zone_owner import OWNER, claim_zone
+from app.landing.open_zone import ZoneAddress
+from app.landing.zone_owner import ZONE_MARKER, claim_zone
 from app.settings import Settings
 from app.staging.connection.database import installation_id
 from spark_jobs import drain as drains
@@ -63,7 +63,7 @@ def test_a_drain_claims_its_landing_zone_once_and_publishes(
         stage_keys(engine, table, [key])
         run_drain(settings, once=True)
     with engine.begin() as connection:
-        assert str(installation_id(connection)) in (landing_zone / OWNER).read_text()
+        assert str(installation_id(connection)) in (landing_zone / ZONE_MARKER).read_text()
     assert landed_keys(landing_zone, "t") == [[1], [2]]
 
 
@@ -73,7 +73,7 @@ def test_a_zone_that_another_gateway_claims_while_spark_starts_is_left_to_it(
     stage_keys(engine, registered(engine, "t", ID), [1])
     claim = zone_owner.claim_zone
 
-    def late(place: ZonePlace, installation: UUID, known: KnownZone | None) -> KnownZone:
+    def late(place: ZoneAddress, installation: UUID, known: KnownZone | None) -> KnownZone:
         claim(place, OTHER)
         return claim(place, installation, known)
 
@@ -83,7 +83,7 @@ def test_a_zone_that_another_gateway_claims_while_spark_starts_is_left_to_it(
     assert rejection.value.code is Code.LANDING_ZONE_TAKEN
     assert not (landing_zone / "t").exists()
     assert not (landing_zone / "_partnerEvents.json").exists()
-    claim_zone(ZonePlace(str(landing_zone)), OTHER)
+    claim_zone(ZoneAddress(str(landing_zone)), OTHER)
 
 
 def test_a_scratch_that_is_a_file_ends_the_start(settings: Settings, landing_zone: Path) -> None:

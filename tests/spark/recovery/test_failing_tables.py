@@ -11,7 +11,7 @@ from app.api.schemas.table_status import table_statuses
 from app.domain.model.table import TableState
 from app.domain.publication.failure import described
 from app.errors import Code, TemporarilyUnavailable
-from app.landing.zone import ScratchRevoked, StorageFailed
+from app.landing.zone import ScratchRevoked, StorageError
 from spark_jobs.drain_cycle import DrainCycle
 from tests.spark.conftest import NewWorker, drain
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
@@ -32,7 +32,7 @@ def test_a_storage_error_is_told_with_errno_path_and_remedy() -> None:
     assert failure.detail == "ENOSPC (No space left on device) at /zone/t"
     assert failure.remedy.startswith(ADVICE)
     assert described(ConnectionRefusedError(errno.ECONNREFUSED, "Connection rejected")).code is Code.INTERNAL
-    assert described(StorageFailed("PUT x: 503 ServerBusy")).detail == "PUT x: 503 ServerBusy"
+    assert described(StorageError("PUT x: 503 ServerBusy")).detail == "PUT x: 503 ServerBusy"
     assert described(ScratchRevoked("_scratchPad/1/2")).code is Code.STALE_EPOCH
 
 

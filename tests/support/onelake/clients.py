@@ -12,7 +12,7 @@ from app.landing.adls.address import StorageAddress, StorageOptions
 from app.landing.adls.client import AdlsClient
 from app.landing.adls.retries import Retries
 from app.landing.adls.zone import AdlsZone
-from app.landing.open_zone import ZonePlace
+from app.landing.open_zone import ZoneAddress
 from tests.support.onelake.endpoint import TOKEN, OneLake, Trust
 
 
@@ -63,10 +63,10 @@ class FakeTime:
         return Retries(seconds, clock=self.clock, sleep=self.sleep, chance=lambda: 0.5)
 
 
-def place(endpoint: OneLake, trust: Trust, **options: Any) -> ZonePlace:
+def place(endpoint: OneLake, trust: Trust, **options: Any) -> ZoneAddress:
     """The endpoint's landing zone as settings would name it."""
     reached = StorageOptions(endpoint=endpoint.address, authority_file=str(trust.authority_file), credential=FixedToken)
-    return ZonePlace(endpoint.url, replace(reached, **options))
+    return ZoneAddress(endpoint.url, replace(reached, **options))
 
 
 def adls_zone(endpoint: OneLake, trust: Trust, time: FakeTime, *, below: str = "", **options: Any) -> AdlsZone:

@@ -11,10 +11,10 @@ from uuid import UUID
 from app.domain.publication.landing_zone import KnownZone
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 from app.landing.zone import LandingZone
-from app.landing.zone_owner import OWNER, read_owner
+from app.landing.zone_owner import ZONE_MARKER, read_zone_marker
 
 
-class OwnZone:
+class ClaimedZone:
     """The landing zone that this process has claimed. Threads may share it."""
 
     def __init__(
@@ -47,13 +47,14 @@ class OwnZone:
 
     def _instead(self) -> str | None:
         try:
-            marker = read_owner(self._zone, self.known.location)
+            marker = read_zone_marker(self._zone, self.known.location)
         except MirrorgateError as error:
             return error.detail
         except OSError as error:
             return f"it cannot be looked at: {error}"
         if marker is None:
-            return f"{OWNER} is not there: the zone is gone, or not mounted"
+            return f"{ZONE_MARKER} is not there: the zone is gone, or not mounted"
         if (marker.installation_id, marker.zone_id) != (self._installation_id, self.known.zone_id):
-            return f"{OWNER} names zone {marker.zone_id} of installation {marker.installation_id}: it is another zone"
+            found = f"zone {marker.zone_id} of installation {marker.installation_id}"
+            return f"{ZONE_MARKER} names {found}: it is another zone"
         return None
