@@ -23,7 +23,7 @@ SEED ?=
 COMPILE := $(RUN) uv pip compile --universal --python-version 3.11 --fork-strategy fewest --quiet \
 	--no-emit-index-url --generate-hashes --custom-compile-command 'make lock'
 
-.PHONY: help demo up test test-fast check check-all bench bench-plots fuzz chaos openapi docs lock clean .venv .venv-run
+.PHONY: help demo up test test-fast check check-all bench bench-plots fuzz chaos openapi docs schema lock clean .venv .venv-run
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -67,6 +67,9 @@ openapi: .venv ## Write openapi/mirrorgate.v1.yaml from the app
 
 docs: .venv ## Write the tables of docs/ that come from the code
 	@$(RUN) tools.reference
+
+schema: .venv ## Write migrations/schema.sql from the migrations
+	@$(RUN) tools.schema
 
 lock: .venv ## Pin the newest versions that fit pyproject.toml, with the SHA-256 of their files
 	@$(COMPILE) pyproject.toml --upgrade --extra dev --output-file requirements/dev.lock

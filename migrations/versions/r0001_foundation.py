@@ -1,9 +1,9 @@
-"""Tables, staged blocks, landing ledger, leases and keys.
+"""Create tables, staged blocks, landing ledger, leases and keys.
 
 Kind: expand.
 
-What the constraints hold, so that no code has to: one live table per name; batch sequences of a block
-match its batches; a landing file is never empty; files of a generation are numbered without a gap and
+The constraints keep these invariants, so that no code has to: one live table per name; the batch counts of a block
+match its range of sequences; a landing file is never empty; the files of a generation are numbered without a gap and
 cover the sequences without a gap (each file refers to its predecessor by number *and* last sequence).
 """
 
@@ -147,4 +147,5 @@ CREATE TABLE mirrorgate.api_keys (
 
 
 def upgrade() -> None:
+    """Apply the revision."""
     op.execute(STATEMENTS)

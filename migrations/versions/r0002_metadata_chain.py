@@ -1,8 +1,8 @@
-"""The metadata chain of each table generation.
+"""Create the metadata chain of each table generation.
 
 Kind: expand.
 
-Each block refers to its predecessor by number *and* hash, so the database refuses a fork or a hole.
+Each block refers to its predecessor by number *and* hash, so the database rejects a fork or a hole.
 """
 
 from alembic import op
@@ -31,4 +31,5 @@ CREATE TABLE mirrorgate.metadata_blocks (
 
 
 def upgrade() -> None:
+    """Apply the revision."""
     op.execute(STATEMENTS)

@@ -1,9 +1,9 @@
-"""Table options, row images, and what a source's order and names need.
+"""Add table options, row images, source names and source positions.
 
 Kind: expand.
 
-A source name routes to one table only; the last change sequence of a task is 35 digits, so that the order of the
-texts is that of the numbers.
+A source name routes to one table only. The last change sequence of a task has 35 digits, so that its texts sort as the
+numbers do.
 """
 
 from alembic import op
@@ -50,4 +50,5 @@ CREATE TABLE mirrorgate.row_images (
 
 
 def upgrade() -> None:
+    """Apply the revision."""
     op.execute(STATEMENTS)

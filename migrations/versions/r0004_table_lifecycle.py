@@ -1,9 +1,9 @@
-"""Dropping, recreating, renaming, pausing and repairing tables, and who asked for it.
+"""Add the operations on tables (drop, recreate, rename, pause, flush, repair), and a log of them.
 
 Kind: expand.
 
-A table that is being dropped says what comes after it; every act of an operator is an event that stays when the
-table is gone.
+A table that is being dropped stores what follows. Each operation of an operator is an event, which stays when the table
+is gone.
 """
 
 from alembic import op
@@ -40,4 +40,5 @@ CREATE INDEX table_events_by_name ON mirrorgate.table_events (folded_name, event
 
 
 def upgrade() -> None:
+    """Apply the revision."""
     op.execute(STATEMENTS)

@@ -1,9 +1,9 @@
-"""Receipts of requests that producers may repeat, by idempotency key or by producer sequence.
+"""Create the receipts of requests that producers can repeat, by idempotency key or by producer sequence.
 
 Kind: expand.
 
-A key or a producer's number has one receipt; a producer's numbers are dense because each is checked under the lock
-of its row.
+A key or a producer's number has one receipt. A producer's numbers are dense, because each is checked under the lock of
+the producer's row.
 """
 
 from alembic import op
@@ -34,4 +34,5 @@ CREATE INDEX request_receipts_by_age ON mirrorgate.request_receipts (created_at)
 
 
 def upgrade() -> None:
+    """Apply the revision."""
     op.execute(STATEMENTS)

@@ -1,9 +1,10 @@
-"""Payloads in buckets that can be dropped, a ledger that may begin late, totals of what was purged.
+"""Split payloads into partitions that can be dropped, let a ledger begin late, and total what was purged.
 
-Kind: expand. Programs of r0006 go on: the columns they do not name have defaults, their rows go into the open bucket.
+Kind: expand. Programs of r0006 continue to work: the columns that they do not name have defaults, and their rows go
+into the open partition.
 
-It reads `block_payloads` once, without the bytes that lie in its TOAST table, and rewrites `landing_files`, both under
-exclusive locks: with millions of blocks, requests wait for seconds, and get 503 `table_busy` when it takes longer.
+The migration reads `block_payloads` once, without the bytes in its TOAST table, and rewrites `landing_files`, both
+under exclusive locks. With millions of blocks requests wait for seconds, and get 503 `table_busy` if it takes longer.
 """
 
 from alembic import op
@@ -108,4 +109,5 @@ COMMENT ON COLUMN mirrorgate.table_leases.revoked_through IS
 
 
 def upgrade() -> None:
+    """Apply the revision."""
     op.execute(STATEMENTS)

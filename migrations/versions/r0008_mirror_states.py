@@ -1,4 +1,4 @@
-"""What Fabric says of each table it mirrors, when that was last read, and since when a dropped folder is gone.
+"""Add Fabric's status of each table, when it was last read, and when a dropped folder was found gone.
 
 Kind: expand.
 """
@@ -32,4 +32,5 @@ ALTER TABLE mirrorgate.tables
 
 
 def upgrade() -> None:
+    """Apply the revision."""
     op.execute(STATEMENTS)

@@ -1,9 +1,9 @@
-"""A generation may begin with a seed file: number 1, no batch, no row.
+"""Allow a generation to begin with a seed file: number 1, no batch, no row.
 
 Kind: expand.
 
 The chain of files stays closed: a file beyond the first refers to its predecessor by number *and* last sequence, which
-is 0 after a seed; the first begins with batch 1; whatever holds a batch holds rows.
+is 0 after a seed file. The first file begins with batch 1. A file that holds a batch holds rows.
 """
 
 from alembic import op
@@ -36,4 +36,5 @@ ALTER TABLE mirrorgate.landing_files
 
 
 def upgrade() -> None:
+    """Apply the revision."""
     op.execute(STATEMENTS)

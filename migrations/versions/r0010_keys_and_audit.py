@@ -1,9 +1,9 @@
-"""Former secrets of API keys, when a key was last used, and the audit of acts and refusals.
+"""Add former secrets of API keys, the time of their last use, and the audit of operations and rejections.
 
-Kind: expand. Programs of r0009 go on: they accept a rotated key's new secret, not the former one.
+Kind: expand. Programs of r0009 continue to work: they accept a rotated key's new secret, not the former one.
 
-`api_keys.secret_hash` stays a key's newest secret. Audit events draw their ids from the sequence of table events, so
-that both can be read in one order, and no act is stored twice.
+`api_keys.secret_hash` stays a key's newest secret. Audit events take their ids from the sequence of table events, so
+that both can be read in one order and no operation is stored twice.
 """
 
 from alembic import op
@@ -51,4 +51,5 @@ CREATE INDEX audit_events_by_age ON mirrorgate.audit_events (happened_at);
 
 
 def upgrade() -> None:
+    """Apply the revision."""
     op.execute(STATEMENTS)

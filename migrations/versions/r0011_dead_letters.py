@@ -1,8 +1,8 @@
-"""Dead letters: refused messages of accepted requests, as they were written.
+"""Create dead letters: rejected messages of accepted requests, as the source wrote them.
 
-Kind: expand. Older programs do not know the table; they read tables that do not use its option.
+Kind: expand. Older programs do not know the table; they read only tables that do not use its option.
 
-A letter waits, or somebody has settled it; what was replayed names the batch that has its message.
+A letter waits, or somebody has settled it. A replayed letter names the batch that has its message.
 """
 
 from alembic import op
@@ -45,4 +45,5 @@ CREATE INDEX settled_dead_letters ON mirrorgate.dead_letters (settled_at) WHERE 
 
 
 def upgrade() -> None:
+    """Apply the revision."""
     op.execute(STATEMENTS)

@@ -1,9 +1,9 @@
-"""Bounds of the texts that reach an index, and the length of each drain's lease.
+"""Bound the texts that reach an index, and store the length of each drain's lease.
 
-Kind: expand. Programs of r0011 go on: they write no length, which then follows from the lease's two instants.
+Kind: expand. Programs of r0011 continue to work: they write no length, which then follows from the lease's two times.
 
-An index row has at most a third of a page; a longer text fails the transaction that it is in, and that is shared. The
-constraints hold for new rows only, so that nothing is read for them.
+An index row takes at most a third of a page, and a longer text fails its whole transaction, which requests share. The
+constraints hold for new rows only, so that the migration reads nothing.
 """
 
 from alembic import op
@@ -28,4 +28,5 @@ ALTER TABLE mirrorgate.request_receipts
 
 
 def upgrade() -> None:
+    """Apply the revision."""
     op.execute(STATEMENTS)

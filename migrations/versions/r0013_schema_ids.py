@@ -1,7 +1,7 @@
-"""The schema ids that a table's Replicate metadata has and had, to find the tables of a data message by.
+"""Add the current and earlier schema ids of a table's Replicate metadata, by which data messages find their tables.
 
-Kind: expand. The column follows `replicate_metadata`, whichever program writes that. It is separate because reading
-an id out of the metadata of a wide table takes longer than the rest of a small request.
+Kind: expand. The column follows `replicate_metadata`, whichever program writes that. It is a column of its own because
+reading an id out of the metadata of a wide table takes longer than the rest of a small request.
 """
 
 from alembic import op
@@ -18,4 +18,5 @@ CREATE INDEX tables_by_schema_ids ON mirrorgate.tables USING gin (replicate_sche
 
 
 def upgrade() -> None:
+    """Apply the revision."""
     op.execute(STATEMENTS)

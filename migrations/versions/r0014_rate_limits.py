@@ -1,6 +1,6 @@
-"""Rate limits of API keys.
+"""Add rate limits of API keys.
 
-Kind: expand. Programs of r0013 go on: they neither set nor enforce limits.
+Kind: expand. Programs of r0013 continue to work: they neither set nor enforce limits.
 """
 
 from alembic import op
@@ -18,4 +18,5 @@ COMMENT ON COLUMN mirrorgate.api_keys.requests_per_second IS
 
 
 def upgrade() -> None:
+    """Apply the revision."""
     op.execute(STATEMENTS)

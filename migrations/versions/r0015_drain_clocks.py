@@ -1,6 +1,6 @@
-"""How far the clock of each drain is from that of the database.
+"""Add how far the clock of each drain is from that of the database.
 
-Kind: expand. Programs of r0014 go on, and say nothing of their clock.
+Kind: expand. Programs of r0014 continue to work and report no clock.
 """
 
 from alembic import op
@@ -10,4 +10,5 @@ down_revision = "r0014"
 
 
 def upgrade() -> None:
+    """Apply the revision."""
     op.execute("ALTER TABLE mirrorgate.workers ADD COLUMN clock_behind_seconds double precision")

@@ -1,4 +1,4 @@
-"""Tables whose publication fails: why, since when and how often, until the next success.
+"""Create the failures of tables whose publication fails: why, since when and how often, until the next success.
 
 Kind: expand. Programs of r0015 neither write nor clear the rows; a drain of this revision clears them at its next
 success.
@@ -25,4 +25,5 @@ COMMENT ON TABLE mirrorgate.table_failures IS 'The last failure of each table th
 
 
 def upgrade() -> None:
+    """Apply the revision."""
     op.execute(STATEMENTS)

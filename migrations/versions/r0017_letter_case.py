@@ -1,7 +1,7 @@
-"""Whether sources feed a table by its name in whatever letter case.
+"""Add whether sources feed a table by its name in any letter case.
 
-Kind: expand. They did so before this revision, and go on for the tables that exist. Programs of r0016 register tables
-without the column, which then counts as false for newer ones.
+Kind: expand. They did so before this revision, and still do for the tables that exist. Programs of r0016 register
+tables without the column, which then is false for newer programs.
 """
 
 from alembic import op
@@ -16,4 +16,5 @@ UPDATE mirrorgate.tables SET any_letter_case = true WHERE state <> 'dropped';
 
 
 def upgrade() -> None:
+    """Apply the revision."""
     op.execute(STATEMENTS)

@@ -1,4 +1,4 @@
-"""The landing zone that the database publishes into, and requests to write a damaged folder marker again.
+"""Add the landing zone that the database publishes into, and requests to rewrite a damaged folder marker.
 
 Kind: expand. Older programs neither read nor write them: their drains publish into whatever zone they are given.
 """
@@ -25,4 +25,5 @@ COMMENT ON COLUMN mirrorgate.tables.rewrite_marker IS
 
 
 def upgrade() -> None:
+    """Apply the revision."""
     op.execute(STATEMENTS)

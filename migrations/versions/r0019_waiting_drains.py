@@ -1,6 +1,6 @@
-"""What keeps a drain from publishing anything at all.
+"""Add what keeps a drain from publishing anything.
 
-Kind: expand. Programs of r0018 go on, and say nothing of what they wait for.
+Kind: expand. Programs of r0018 continue to work and do not report what they wait for.
 """
 
 from alembic import op
@@ -10,4 +10,5 @@ down_revision = "r0018"
 
 
 def upgrade() -> None:
+    """Apply the revision."""
     op.execute("ALTER TABLE mirrorgate.workers ADD COLUMN waits_for text CHECK (length(waits_for) <= 64)")

@@ -1,0 +1,678 @@
+-- Written by `make schema` from a database that the migrations made; a test compares the two. This file is for
+-- reading: `mirrorgate migrate` makes and changes databases. The tables are in the order of their creation. The
+-- partitions of block_payloads are left out; app/staging/retention/payload_partitions.py creates and drops them.
+
+CREATE SCHEMA mirrorgate;
+
+-- Number of the open payload partition.
+CREATE FUNCTION mirrorgate.current_bucket() RETURNS integer
+    LANGUAGE plpgsql STABLE
+    AS $$
+BEGIN
+    RETURN (SELECT bucket FROM mirrorgate.payload_buckets WHERE state = 'open');
+END $$;
+
+-- Schema revision of this database, kept by Alembic.
+CREATE TABLE mirrorgate.alembic_version (
+    -- Name of the last migration that was applied.
+    version_num character varying(32) NOT NULL,
+    CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
+);
+
+-- Identity of this database, and what holds for all its programs. One row.
+CREATE TABLE mirrorgate.installation (
+    -- Always true, so that the primary key allows one row.
+    only_row boolean DEFAULT true NOT NULL,
+    -- Identity of the gateway; the landing zone and the folder markers name it.
+    installation_id uuid DEFAULT gen_random_uuid() NOT NULL,
+    -- When the database was first migrated.
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    -- Whether the row marker is the first column of files; set once, by the first start.
+    marker_first boolean,
+    -- Programs that need this revision, or a newer one, work with the schema as it is.
+    oldest_program text DEFAULT 'r0006'::text NOT NULL,
+    CONSTRAINT installation_pkey PRIMARY KEY (only_row),
+    CONSTRAINT installation_oldest_program_check CHECK ((oldest_program ~ '^r[0-9]{4}$'::text)),
+    CONSTRAINT installation_only_row_check CHECK (only_row)
+);
+
+-- Destination tables, each with one folder in the landing zone. Dropped tables stay, for their history.
+CREATE TABLE mirrorgate.tables (
+    -- Id of the table; it survives renames and is never reused.
+    table_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
+    -- Name as registered: <schema>.<table> or <table>.
+    name text NOT NULL,
+    -- Name without letter case; unique among the tables that are not dropped.
+    folded_name text NOT NULL,
+    -- Current lifetime of the folder, from 1; a recreate or rename starts the next one.
+    generation integer DEFAULT 1 NOT NULL,
+    -- active, paused, quarantined, dropping or dropped.
+    state text DEFAULT 'active'::text NOT NULL,
+    -- Why a quarantined table stopped, or why a drop has not ended yet.
+    state_reason text,
+    -- Current version in schema_versions.
+    schema_version integer DEFAULT 1 NOT NULL,
+    -- Table options; docs/tables.md lists them.
+    options jsonb DEFAULT '{}'::jsonb NOT NULL,
+    -- Last metadata message of Qlik Replicate, and under `earlier` those before it.
+    replicate_metadata jsonb,
+    -- When the table was registered.
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    -- Grows with each change of options, routes or source columns; each batch is typed under one.
+    revision bigint DEFAULT 1 NOT NULL,
+    -- Columns that left the source: null while gone, else the last batch before their return.
+    column_stays jsonb DEFAULT '{}'::jsonb NOT NULL,
+    -- Catalog whose Arcion messages feed the table; null until a message names one.
+    arcion_catalog text,
+    -- While dropping: what follows once the folder is gone (drop, recreate or rename).
+    drop_plan jsonb,
+    -- When a drain first found the folder of a dropping table gone (step R5).
+    folder_gone_at timestamp with time zone,
+    -- Schema ids in replicate_metadata, by which a data message finds its tables.
+    replicate_schema_ids jsonb GENERATED ALWAYS AS ((jsonb_path_query_array(replicate_metadata, '$."schema_id"'::jsonpath) || jsonb_path_query_array(replicate_metadata, '$."earlier"[*]."schema_id"'::jsonpath))) STORED,
+    -- Whether sources match the name in any letter case, as they did before r0017.
+    any_letter_case boolean DEFAULT false NOT NULL,
+    -- An operator asked the next owner to write _gateway.json of the folder again.
+    rewrite_marker boolean DEFAULT false NOT NULL,
+    CONSTRAINT tables_pkey PRIMARY KEY (table_id),
+    CONSTRAINT dropping_has_a_plan CHECK (((state = 'dropping'::text) = (drop_plan IS NOT NULL))),
+    CONSTRAINT only_a_dropped_folder_is_gone CHECK (((state = 'dropping'::text) OR (folder_gone_at IS NULL))),
+    CONSTRAINT tables_generation_check CHECK ((generation >= 1)),
+    CONSTRAINT tables_revision_check CHECK ((revision >= 1)),
+    CONSTRAINT tables_schema_version_check CHECK ((schema_version >= 1)),
+    CONSTRAINT tables_state_check CHECK ((state = ANY (ARRAY['active'::text, 'paused'::text, 'quarantined'::text, 'dropping'::text, 'dropped'::text])))
+);
+CREATE UNIQUE INDEX one_live_table_per_name ON mirrorgate.tables USING btree (folded_name) WHERE (state <> 'dropped'::text);
+CREATE INDEX tables_by_replicate_schema ON mirrorgate.tables USING btree (((replicate_metadata ->> 'schema_id'::text)));
+CREATE INDEX tables_by_schema_ids ON mirrorgate.tables USING gin (replicate_schema_ids);
+
+-- Columns of each schema version of a generation. A version never changes.
+CREATE TABLE mirrorgate.schema_versions (
+    -- Table that the row belongs to.
+    table_id bigint NOT NULL,
+    -- Generation of the table.
+    generation integer NOT NULL,
+    -- Number of the version in its generation, from 1.
+    version integer NOT NULL,
+    -- Names of the key columns, in order; empty for a keyless table.
+    key_columns text[] NOT NULL,
+    -- Columns in order: name, type and whether they can be null.
+    columns jsonb NOT NULL,
+    -- When the version was registered.
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    -- Whether landing files of this version have no row marker.
+    bare boolean DEFAULT false NOT NULL,
+    CONSTRAINT schema_versions_pkey PRIMARY KEY (table_id, generation, version),
+    CONSTRAINT schema_versions_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
+    CONSTRAINT schema_versions_version_check CHECK ((version >= 1))
+);
+
+-- Counters of the current generation. The lock of the row is the sequence lock, which orders the batches.
+CREATE TABLE mirrorgate.table_counters (
+    -- Table that the row belongs to.
+    table_id bigint NOT NULL,
+    -- Last batch sequence that was taken; 0 before the first batch.
+    last_sequence bigint DEFAULT 0 NOT NULL,
+    -- Changes that were accepted.
+    accepted_changes bigint DEFAULT 0 NOT NULL,
+    -- Landing rows of the accepted changes.
+    accepted_rows bigint DEFAULT 0 NOT NULL,
+    -- Number that the next planned file gets.
+    next_file_number bigint DEFAULT 1 NOT NULL,
+    -- Last file that is recorded as published; 0 before the first file.
+    recorded_file_number bigint DEFAULT 0 NOT NULL,
+    -- Last batch sequence in a published file.
+    published_through bigint DEFAULT 0 NOT NULL,
+    -- Whether changes other than snapshot rows were accepted.
+    cdc_started boolean DEFAULT false NOT NULL,
+    -- Batches through this sequence are published without waiting for a full or old file.
+    flush_through bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT table_counters_pkey PRIMARY KEY (table_id),
+    CONSTRAINT table_counters_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
+    CONSTRAINT table_counters_check CHECK ((recorded_file_number < next_file_number)),
+    CONSTRAINT table_counters_check1 CHECK ((published_through <= last_sequence)),
+    CONSTRAINT table_counters_last_sequence_check CHECK ((last_sequence >= 0))
+)
+WITH (fillfactor='50');
+
+-- Facts about accepted batches: one block is one or more consecutive batches of a table.
+CREATE TABLE mirrorgate.staged_blocks (
+    -- Table that the row belongs to.
+    table_id bigint NOT NULL,
+    -- Generation of the table.
+    generation integer NOT NULL,
+    -- First batch sequence of the block.
+    first_sequence bigint NOT NULL,
+    -- Last batch sequence of the block.
+    last_sequence bigint NOT NULL,
+    -- Schema version under which the rows were typed.
+    schema_version integer NOT NULL,
+    -- Landing rows of each batch.
+    batch_rows integer[] NOT NULL,
+    -- Changes of each batch.
+    batch_changes integer[] NOT NULL,
+    -- Landing rows of the block.
+    row_count bigint NOT NULL,
+    -- Changes of the block.
+    change_count bigint NOT NULL,
+    -- Size of the payload.
+    payload_bytes bigint NOT NULL,
+    -- SHA-256 of the payload, which each build verifies.
+    payload_digest bytea NOT NULL,
+    -- When the block was staged.
+    staged_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    -- Whether the last change ends a source transaction; files end there if possible.
+    ends_transaction boolean DEFAULT true NOT NULL,
+    -- The source tool's own mark of the last change; null if it gives none.
+    source_position text,
+    -- Payload partition; the payload is in a later one if that was opened in between.
+    bucket integer DEFAULT mirrorgate.current_bucket() NOT NULL,
+    CONSTRAINT staged_blocks_pkey PRIMARY KEY (table_id, generation, first_sequence),
+    CONSTRAINT staged_blocks_table_id_generation_last_sequence_key UNIQUE (table_id, generation, last_sequence),
+    CONSTRAINT staged_blocks_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
+    CONSTRAINT staged_blocks_table_id_generation_schema_version_fkey FOREIGN KEY (table_id, generation, schema_version) REFERENCES mirrorgate.schema_versions(table_id, generation, version),
+    CONSTRAINT staged_blocks_check CHECK ((cardinality(batch_rows) = ((last_sequence - first_sequence) + 1))),
+    CONSTRAINT staged_blocks_check1 CHECK ((cardinality(batch_changes) = cardinality(batch_rows))),
+    CONSTRAINT staged_blocks_check2 CHECK (((row_count >= 1) AND (change_count >= 1))),
+    CONSTRAINT staged_blocks_first_sequence_check CHECK ((first_sequence >= 1)),
+    CONSTRAINT staged_blocks_payload_digest_check CHECK ((octet_length(payload_digest) = 32))
+);
+
+-- Landing ledger: which batches make which file. Foreign keys chain each file to the one before it.
+CREATE TABLE mirrorgate.landing_files (
+    -- Table that the row belongs to.
+    table_id bigint NOT NULL,
+    -- Generation of the table.
+    generation integer NOT NULL,
+    -- Number of the file, from 1 without a gap; with 20 digits it is the name.
+    number bigint NOT NULL,
+    -- First batch sequence in the file; 1 for a seed file, which has no batch.
+    first_sequence bigint NOT NULL,
+    -- Last batch sequence in the file; 0 for a seed file.
+    last_sequence bigint NOT NULL,
+    -- Schema version of the file.
+    schema_version integer NOT NULL,
+    -- Landing rows in the file.
+    row_count bigint NOT NULL,
+    -- Changes in the file.
+    change_count bigint NOT NULL,
+    -- SHA-256 over the digests of the payloads, in order; also in the footer of the file.
+    digest text NOT NULL,
+    -- planned (bound to its batches, perhaps visible) or published (visible and recorded).
+    state text DEFAULT 'planned'::text NOT NULL,
+    -- When the file was planned (step W4).
+    planned_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    -- Epoch in which the build was registered (step W5).
+    nominated_epoch bigint,
+    -- Registered build: the only file in scratch that can take the number in that epoch.
+    nominated_temp text,
+    -- Size of the registered build.
+    file_bytes bigint,
+    -- SHA-256 of the bytes of the registered build.
+    file_sha256 text,
+    -- When the file was recorded as published (step W8).
+    published_at timestamp with time zone,
+    -- An operator asked to write the published file again under its number.
+    repair_requested boolean DEFAULT false NOT NULL,
+    -- Whether the file is the oldest that is kept, because retention deleted those before it.
+    begins_ledger boolean DEFAULT false NOT NULL,
+    -- Number of the file before it; null where the ledger begins.
+    preceding_number bigint GENERATED ALWAYS AS (CASE WHEN (NOT begins_ledger) THEN NULLIF((number - 1), 0) ELSE NULL::bigint END) STORED,
+    -- Last batch sequence of the file before it; null where the ledger begins.
+    preceding_sequence bigint GENERATED ALWAYS AS (CASE WHEN ((number > 1) AND (NOT begins_ledger)) THEN (first_sequence - 1) ELSE NULL::bigint END) STORED,
+    CONSTRAINT landing_files_pkey PRIMARY KEY (table_id, generation, number),
+    CONSTRAINT landing_files_table_id_generation_last_sequence_key UNIQUE (table_id, generation, last_sequence),
+    CONSTRAINT landing_files_table_id_generation_number_last_sequence_key UNIQUE (table_id, generation, number, last_sequence),
+    CONSTRAINT files_follow_each_other FOREIGN KEY (table_id, generation, preceding_number, preceding_sequence) REFERENCES mirrorgate.landing_files(table_id, generation, number, last_sequence),
+    CONSTRAINT landing_files_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
+    CONSTRAINT landing_files_table_id_generation_schema_version_fkey FOREIGN KEY (table_id, generation, schema_version) REFERENCES mirrorgate.schema_versions(table_id, generation, version),
+    CONSTRAINT both_or_neither_precede CHECK (((preceding_number IS NULL) = (preceding_sequence IS NULL))),
+    CONSTRAINT landing_files_check2 CHECK (((nominated_epoch IS NULL) = (nominated_temp IS NULL))),
+    CONSTRAINT landing_files_check3 CHECK (((state = 'published'::text) = (published_at IS NOT NULL))),
+    CONSTRAINT landing_files_check4 CHECK (((state = 'planned'::text) OR (nominated_temp IS NOT NULL))),
+    CONSTRAINT landing_files_first_sequence_check CHECK ((first_sequence >= 1)),
+    CONSTRAINT landing_files_number_check CHECK ((number >= 1)),
+    CONSTRAINT landing_files_state_check CHECK ((state = ANY (ARRAY['planned'::text, 'published'::text]))),
+    CONSTRAINT only_a_seed_is_empty CHECK (CASE WHEN (last_sequence >= first_sequence) THEN ((row_count >= 1) AND (change_count >= 1)) ELSE ((number = 1) AND (last_sequence = 0) AND (row_count = 0) AND (change_count = 0)) END),
+    CONSTRAINT only_published_files_are_repaired CHECK (((state = 'published'::text) OR (NOT repair_requested))),
+    CONSTRAINT only_published_files_begin_a_ledger CHECK (((state = 'published'::text) OR (NOT begins_ledger))),
+    CONSTRAINT the_first_file_begins_with_batch_one CHECK (((number > 1) OR (first_sequence = 1)))
+);
+CREATE INDEX landing_files_to_repair ON mirrorgate.landing_files USING btree (table_id, generation, number) WHERE repair_requested;
+CREATE UNIQUE INDEX one_ledger_beginning ON mirrorgate.landing_files USING btree (table_id, generation, preceding_number) NULLS NOT DISTINCT;
+CREATE INDEX planned_landing_files ON mirrorgate.landing_files USING btree (table_id, generation, number) WHERE (state = 'planned'::text);
+
+-- Drains that are alive, or were less than a day ago.
+CREATE TABLE mirrorgate.workers (
+    -- Random id of the drain.
+    worker_id uuid NOT NULL,
+    -- When the drain started.
+    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    -- When the drain last renewed its lease.
+    heartbeat_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    -- Until when no other drain can claim the tables of this one.
+    lease_until timestamp with time zone NOT NULL,
+    -- Length of the lease; null if the program is older than r0012.
+    lease_seconds double precision,
+    -- How far the drain's clock is behind the database's; negative if it is ahead.
+    clock_behind_seconds double precision,
+    -- Error code of what keeps the drain from publishing anything; null while it publishes.
+    waits_for text,
+    CONSTRAINT workers_pkey PRIMARY KEY (worker_id),
+    CONSTRAINT workers_lease_seconds_check CHECK ((lease_seconds > (0)::double precision)),
+    CONSTRAINT workers_waits_for_check CHECK ((length(waits_for) <= 64))
+);
+
+-- Leases: which drain can publish which table, and under which epoch.
+CREATE TABLE mirrorgate.table_leases (
+    -- Table that the row belongs to.
+    table_id bigint NOT NULL,
+    -- Grows with each claim; a durable step under an older epoch fails.
+    epoch bigint NOT NULL,
+    -- Drain that claimed the table last; it owns the table while it is alive.
+    worker_id uuid NOT NULL,
+    -- No process of these epochs lives any more; their revocation markers are not needed.
+    revoked_through bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT table_leases_pkey PRIMARY KEY (table_id),
+    CONSTRAINT table_leases_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
+    CONSTRAINT table_leases_epoch_check CHECK ((epoch >= 1)),
+    CONSTRAINT the_present_epoch_is_not_revoked CHECK ((revoked_through < epoch))
+);
+
+-- API keys: who can call the API, with which rights on which tables.
+CREATE TABLE mirrorgate.api_keys (
+    -- Public part of the key mg_<key_id>_<secret>.
+    key_id text NOT NULL,
+    -- SHA-256 of the newest secret.
+    secret_hash bytea NOT NULL,
+    -- One or more of ingest, read, register and admin.
+    rights text[] NOT NULL,
+    -- Patterns of the table names that the rights are for.
+    table_patterns text[] NOT NULL,
+    -- When the key was created.
+    created_at timestamp with time zone DEFAULT now() NOT NULL,
+    -- When the key ends; null for never.
+    expires_at timestamp with time zone,
+    -- When the key was last used; each API process writes it once a minute at most.
+    last_used_at timestamp with time zone,
+    -- Requests a second in each API process; null for the limit of its settings.
+    requests_per_second double precision,
+    -- Bytes a second in each API process; null for the limit of its settings.
+    bytes_per_second bigint,
+    CONSTRAINT api_keys_pkey PRIMARY KEY (key_id),
+    CONSTRAINT api_keys_bytes_per_second_check CHECK ((bytes_per_second > 0)),
+    CONSTRAINT api_keys_key_id_check CHECK ((key_id ~ '^[0-9a-f]{8,32}$'::text)),
+    CONSTRAINT api_keys_requests_per_second_check CHECK ((requests_per_second > (0)::double precision)),
+    CONSTRAINT api_keys_rights_check CHECK (((rights <@ ARRAY['ingest'::text, 'read'::text, 'register'::text, 'admin'::text]) AND (cardinality(rights) >= 1))),
+    CONSTRAINT api_keys_secret_hash_check CHECK ((octet_length(secret_hash) = 32)),
+    CONSTRAINT api_keys_table_patterns_check CHECK ((cardinality(table_patterns) >= 1))
+);
+
+-- Metadata chain: the schemas and published files of a generation, each block with the hash of the one before.
+CREATE TABLE mirrorgate.metadata_blocks (
+    -- Table that the row belongs to.
+    table_id bigint NOT NULL,
+    -- Generation of the table.
+    generation integer NOT NULL,
+    -- Number of the block in the chain, from 0.
+    sequence_number bigint NOT NULL,
+    -- SHA-256 of the block.
+    block_hash text NOT NULL,
+    -- Hash of the block before it; null in block 0.
+    previous_hash text,
+    -- When the block was appended.
+    system_time timestamp with time zone NOT NULL,
+    -- What the block records; its `kind` is Seed in block 0 and nowhere else.
+    event jsonb NOT NULL,
+    -- Number of the block before it; null in block 0.
+    preceding_number bigint GENERATED ALWAYS AS ((NULLIF(sequence_number, 0) - 1)) STORED,
+    CONSTRAINT metadata_blocks_pkey PRIMARY KEY (table_id, generation, sequence_number),
+    CONSTRAINT metadata_blocks_table_id_generation_sequence_number_block_h_key UNIQUE (table_id, generation, sequence_number, block_hash),
+    CONSTRAINT metadata_blocks_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
+    CONSTRAINT metadata_blocks_table_id_generation_preceding_number_previ_fkey FOREIGN KEY (table_id, generation, preceding_number, previous_hash) REFERENCES mirrorgate.metadata_blocks(table_id, generation, sequence_number, block_hash),
+    CONSTRAINT metadata_blocks_block_hash_check CHECK ((block_hash ~ '^[0-9a-f]{64}$'::text)),
+    CONSTRAINT metadata_blocks_check CHECK (((previous_hash IS NULL) = (sequence_number = 0))),
+    CONSTRAINT metadata_blocks_check1 CHECK (((sequence_number = 0) = ((event ->> 'kind'::text) = 'Seed'::text))),
+    CONSTRAINT metadata_blocks_sequence_number_check CHECK ((sequence_number >= 0))
+);
+
+-- Names that lead to a table besides its own: those of the option `sources`, and its new name during a rename.
+CREATE TABLE mirrorgate.table_sources (
+    -- Name of the source without letter case; it feeds one table.
+    folded_source text NOT NULL,
+    -- Table that the source feeds.
+    table_id bigint NOT NULL,
+    CONSTRAINT table_sources_pkey PRIMARY KEY (folded_source),
+    CONSTRAINT table_sources_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id)
+);
+ALTER TABLE mirrorgate.table_sources ADD CONSTRAINT source_name_is_bounded CHECK ((octet_length(folded_source) <= 1024)) NOT VALID;
+CREATE INDEX table_sources_by_table ON mirrorgate.table_sources USING btree (table_id);
+
+-- How far each source task has come, for tables that enforce the order of the source.
+CREATE TABLE mirrorgate.source_positions (
+    -- Table that the row belongs to.
+    table_id bigint NOT NULL,
+    -- Generation of the table.
+    generation integer NOT NULL,
+    -- Name of the source task.
+    task text NOT NULL,
+    -- Last accepted change sequence, with 35 digits so that texts sort as numbers.
+    last_sequence text NOT NULL,
+    CONSTRAINT source_positions_pkey PRIMARY KEY (table_id, generation, task),
+    CONSTRAINT source_positions_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
+    CONSTRAINT source_positions_last_sequence_check CHECK ((last_sequence ~ '^[0-9]{35}$'::text))
+);
+ALTER TABLE mirrorgate.source_positions ADD CONSTRAINT source_task_is_bounded CHECK ((octet_length(task) <= 1024)) NOT VALID;
+
+-- Latest source values of each row, which complete partial updates.
+CREATE TABLE mirrorgate.row_images (
+    -- Table that the row belongs to.
+    table_id bigint NOT NULL,
+    -- Generation of the table.
+    generation integer NOT NULL,
+    -- Canonical form of the key values, or its digest if it is longer than 256 bytes.
+    row_key bytea NOT NULL,
+    -- Batch sequence that wrote the image.
+    sequence bigint NOT NULL,
+    -- Source values as JSON, by column position.
+    image bytea NOT NULL,
+    CONSTRAINT row_images_pkey PRIMARY KEY (table_id, generation, row_key),
+    CONSTRAINT row_images_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
+    CONSTRAINT row_images_row_key_check CHECK ((octet_length(row_key) <= 256)),
+    CONSTRAINT row_images_sequence_check CHECK ((sequence >= 1))
+)
+WITH (fillfactor='80');
+
+-- What operators and the drain did to tables; kept when the table is gone.
+CREATE TABLE mirrorgate.table_events (
+    -- Order of the event; audit_events takes its ids from the same sequence.
+    event_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
+    -- Table that the row belongs to.
+    table_id bigint NOT NULL,
+    -- Name of the table at that time, without letter case.
+    folded_name text NOT NULL,
+    -- Generation of the table.
+    generation integer NOT NULL,
+    -- When it was done.
+    happened_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    -- Caller that asked for it, or `drain`.
+    actor text NOT NULL,
+    -- What was done, such as drop, pause or quarantined.
+    action text NOT NULL,
+    -- Why, as the operator or the drain stated it.
+    reason text,
+    -- Facts about it, such as the plan of a drop.
+    details jsonb DEFAULT '{}'::jsonb NOT NULL,
+    -- Request that asked for it.
+    request_id text,
+    CONSTRAINT table_events_pkey PRIMARY KEY (event_id),
+    CONSTRAINT table_events_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id)
+);
+CREATE INDEX table_events_by_name ON mirrorgate.table_events USING btree (folded_name, event_id);
+
+-- Producers that number their requests.
+CREATE TABLE mirrorgate.producers (
+    -- Caller: the id of its key, or the subject of its token.
+    principal text NOT NULL,
+    -- Name of the producer.
+    producer text NOT NULL,
+    -- Number of its last accepted request; the next one must follow without a gap.
+    last_sequence bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT producers_pkey PRIMARY KEY (principal, producer),
+    CONSTRAINT producers_last_sequence_check CHECK ((last_sequence >= 0))
+);
+ALTER TABLE mirrorgate.producers ADD CONSTRAINT producer_is_bounded CHECK (((octet_length(producer) <= 255) AND (octet_length(principal) <= 1024))) NOT VALID;
+
+-- Answers to accepted requests that callers can repeat.
+CREATE TABLE mirrorgate.request_receipts (
+    -- Caller: the id of its key, or the subject of its token.
+    principal text NOT NULL,
+    -- Idempotency key, or the name of the producer if there is a producer sequence.
+    name text NOT NULL,
+    -- Number that the producer gave to the request; 0 if the name is an idempotency key.
+    producer_sequence bigint NOT NULL,
+    -- SHA-256 of the request; a repeat must have the same one.
+    fingerprint bytea NOT NULL,
+    -- Answer that a repeat gets.
+    answer jsonb NOT NULL,
+    -- When the request was accepted.
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT request_receipts_pkey PRIMARY KEY (principal, name, producer_sequence),
+    CONSTRAINT request_receipts_fingerprint_check CHECK ((octet_length(fingerprint) = 32)),
+    CONSTRAINT request_receipts_producer_sequence_check CHECK ((producer_sequence >= 0))
+);
+ALTER TABLE mirrorgate.request_receipts ADD CONSTRAINT request_name_is_bounded CHECK (((octet_length(name) <= 255) AND (octet_length(principal) <= 1024))) NOT VALID;
+CREATE INDEX request_receipts_by_age ON mirrorgate.request_receipts USING btree (created_at);
+
+-- Payload partitions: one is open, the next one is attached ahead, and those before are closed.
+CREATE TABLE mirrorgate.payload_buckets (
+    -- Number of the partition block_payloads_<bucket>.
+    bucket integer NOT NULL,
+    -- ahead, open or closed.
+    state text NOT NULL,
+    -- When staging began to write into the partition.
+    opened_at timestamp with time zone,
+    -- When the next partition was opened.
+    closed_at timestamp with time zone,
+    CONSTRAINT payload_buckets_pkey PRIMARY KEY (bucket),
+    CONSTRAINT payload_buckets_bucket_check CHECK ((bucket >= 0)),
+    CONSTRAINT payload_buckets_check CHECK (((state = 'ahead'::text) = (opened_at IS NULL))),
+    CONSTRAINT payload_buckets_check1 CHECK (((state = 'closed'::text) = (closed_at IS NOT NULL))),
+    CONSTRAINT payload_buckets_state_check CHECK ((state = ANY (ARRAY['ahead'::text, 'open'::text, 'closed'::text])))
+);
+CREATE UNIQUE INDEX one_open_bucket ON mirrorgate.payload_buckets USING btree (state) WHERE (state = 'open'::text);
+
+-- Payloads of the staged blocks. The key of each partition is (table_id, generation, first_sequence).
+CREATE TABLE mirrorgate.block_payloads (
+    -- Table that the row belongs to.
+    table_id bigint NOT NULL,
+    -- Generation of the table.
+    generation integer NOT NULL,
+    -- First batch sequence of the block.
+    first_sequence bigint NOT NULL,
+    -- Landing rows as one compressed Arrow IPC record batch, without its schema.
+    payload bytea NOT NULL,
+    -- Number of the payload partition, in payload_buckets.
+    bucket integer DEFAULT mirrorgate.current_bucket() NOT NULL
+)
+PARTITION BY RANGE (bucket);
+ALTER TABLE ONLY mirrorgate.block_payloads ALTER COLUMN payload SET STORAGE EXTERNAL;
+
+-- Totals of the oldest blocks and files of a generation that retention deleted.
+CREATE TABLE mirrorgate.purged_totals (
+    -- Table that the row belongs to.
+    table_id bigint NOT NULL,
+    -- Generation of the table.
+    generation integer NOT NULL,
+    -- Last batch sequence whose block is deleted.
+    through_sequence bigint NOT NULL,
+    -- Changes of the deleted blocks.
+    changes bigint NOT NULL,
+    -- Landing rows of the deleted blocks.
+    rows bigint NOT NULL,
+    -- Number of the last file that is deleted from the ledger.
+    files bigint DEFAULT 0 NOT NULL,
+    -- Last batch sequence of the deleted files.
+    file_batches bigint DEFAULT 0 NOT NULL,
+    -- Changes of the deleted files.
+    file_changes bigint DEFAULT 0 NOT NULL,
+    -- Landing rows of the deleted files.
+    file_rows bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT purged_totals_pkey PRIMARY KEY (table_id, generation),
+    CONSTRAINT purged_totals_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
+    CONSTRAINT purged_totals_check CHECK ((file_batches <= through_sequence))
+);
+
+-- Replication status: what Fabric last reported about each table.
+CREATE TABLE mirrorgate.mirror_states (
+    -- Table that the row belongs to.
+    table_id bigint NOT NULL,
+    -- Generation that the report is about.
+    generation integer NOT NULL,
+    -- State of the replication, in the words of Fabric.
+    state text,
+    -- Error that Fabric reported, as <code>: <message>.
+    error text,
+    -- Rows that Fabric has processed.
+    processed_rows bigint,
+    -- Bytes that Fabric has processed.
+    processed_bytes bigint,
+    -- When Fabric last synchronized the table.
+    last_sync_at timestamp with time zone,
+    -- When a drain read the report.
+    read_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT mirror_states_pkey PRIMARY KEY (table_id),
+    CONSTRAINT mirror_states_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
+    CONSTRAINT mirror_states_processed_bytes_check CHECK ((processed_bytes >= 0)),
+    CONSTRAINT mirror_states_processed_rows_check CHECK ((processed_rows >= 0))
+);
+
+-- When a drain last claimed the reading of Fabric's report, so that one drain reads it at a time. One row.
+CREATE TABLE mirrorgate.mirror_readings (
+    -- Always true, so that the primary key allows one row.
+    only_row boolean DEFAULT true NOT NULL,
+    -- When a drain last claimed the reading.
+    read_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT mirror_readings_pkey PRIMARY KEY (only_row),
+    CONSTRAINT mirror_readings_only_row_check CHECK (only_row)
+);
+
+-- Secrets that a rotation has replaced; each works until its overlap ends.
+CREATE TABLE mirrorgate.former_key_secrets (
+    -- Key that had the secret.
+    key_id text NOT NULL,
+    -- SHA-256 of the secret.
+    secret_hash bytea NOT NULL,
+    -- When the secret stops working.
+    valid_until timestamp with time zone NOT NULL,
+    CONSTRAINT former_key_secrets_pkey PRIMARY KEY (key_id, secret_hash),
+    CONSTRAINT former_key_secrets_key_id_fkey FOREIGN KEY (key_id) REFERENCES mirrorgate.api_keys(key_id) ON DELETE CASCADE,
+    CONSTRAINT former_key_secrets_secret_hash_check CHECK ((octet_length(secret_hash) = 32))
+);
+
+-- Rejections, counted by the minute, and operations on keys and registrations; table_events has the rest.
+CREATE TABLE mirrorgate.audit_events (
+    -- Order of the event among those of table_events too.
+    event_id bigint DEFAULT nextval('mirrorgate.table_events_event_id_seq'::regclass) NOT NULL,
+    -- When it happened; for rejections the minute in which they are counted.
+    happened_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    -- Request of an operation; null for rejections.
+    request_id text,
+    -- Caller; null if it is unknown.
+    subject text,
+    -- Operation that was done or rejected.
+    action text NOT NULL,
+    -- Name of the table without letter case; null if it is about none.
+    folded_name text,
+    -- HTTP status of the rejections; null for an operation.
+    status smallint,
+    -- Error code of the rejections; null for an operation.
+    code text,
+    -- How often it was rejected in that minute; 1 for an operation.
+    times bigint DEFAULT 1 NOT NULL,
+    -- Facts about an operation.
+    details jsonb DEFAULT '{}'::jsonb NOT NULL,
+    CONSTRAINT audit_events_pkey PRIMARY KEY (event_id),
+    CONSTRAINT a_refusal_has_status_and_code CHECK (((status IS NULL) = (code IS NULL))),
+    CONSTRAINT an_act_is_one CHECK (((code IS NOT NULL) OR ((times = 1) AND (subject IS NOT NULL)))),
+    CONSTRAINT audit_events_times_check CHECK ((times >= 1)),
+    CONSTRAINT refusals_are_counted_by_the_minute CHECK (((code IS NULL) OR (EXTRACT(second FROM happened_at) = (0)::numeric)))
+);
+CREATE INDEX audit_events_by_age ON mirrorgate.audit_events USING btree (happened_at);
+CREATE UNIQUE INDEX one_row_per_refusal_and_minute ON mirrorgate.audit_events USING btree (happened_at, action, subject, folded_name, status, code) NULLS NOT DISTINCT WHERE (code IS NOT NULL);
+
+-- Rejected messages of accepted requests, kept until an operator replays or discards them.
+CREATE TABLE mirrorgate.dead_letters (
+    -- Id of the dead letter, in the order of arrival.
+    letter_id bigint GENERATED ALWAYS AS IDENTITY NOT NULL,
+    -- Table that the row belongs to.
+    table_id bigint NOT NULL,
+    -- Generation of the table.
+    generation integer NOT NULL,
+    -- Format of the message: arcion, arcion_csv or replicate.
+    format text NOT NULL,
+    -- What the request stated about how to read the message.
+    reading jsonb NOT NULL,
+    -- Message as the source wrote it.
+    message bytea NOT NULL,
+    -- Why the message was rejected.
+    errors jsonb NOT NULL,
+    -- Position of the message in its request, from 0.
+    message_index integer NOT NULL,
+    -- Caller of the request.
+    principal text NOT NULL,
+    -- Idempotency key, or the name of the producer if there is a producer sequence.
+    request_name text,
+    -- Number that the producer gave to the request.
+    producer_sequence bigint,
+    -- When the request was accepted.
+    received_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    -- waiting, replayed or discarded.
+    state text DEFAULT 'waiting'::text NOT NULL,
+    -- When the message was replayed or discarded.
+    settled_at timestamp with time zone,
+    -- Who replayed or discarded the message.
+    settled_by text,
+    -- Whether the replayed message was corrected before.
+    corrected boolean DEFAULT false NOT NULL,
+    -- Batch sequence that has the replayed message.
+    replayed_sequence bigint,
+    CONSTRAINT dead_letters_pkey PRIMARY KEY (letter_id),
+    CONSTRAINT dead_letters_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
+    CONSTRAINT a_number_has_a_producer CHECK (((producer_sequence IS NULL) OR (request_name IS NOT NULL))),
+    CONSTRAINT dead_letters_errors_check CHECK (((jsonb_typeof(errors) = 'array'::text) AND (jsonb_array_length(errors) >= 1))),
+    CONSTRAINT dead_letters_format_check CHECK ((format = ANY (ARRAY['arcion'::text, 'arcion_csv'::text, 'replicate'::text]))),
+    CONSTRAINT dead_letters_generation_check CHECK ((generation >= 1)),
+    CONSTRAINT dead_letters_message_check CHECK ((octet_length(message) <= 1048576)),
+    CONSTRAINT dead_letters_message_index_check CHECK ((message_index >= 0)),
+    CONSTRAINT dead_letters_producer_sequence_check CHECK ((producer_sequence >= 1)),
+    CONSTRAINT dead_letters_replayed_sequence_check CHECK ((replayed_sequence >= 1)),
+    CONSTRAINT dead_letters_state_check CHECK ((state = ANY (ARRAY['waiting'::text, 'replayed'::text, 'discarded'::text]))),
+    CONSTRAINT only_a_replay_corrects CHECK (((state = 'replayed'::text) OR (NOT corrected))),
+    CONSTRAINT replayed_in_a_batch CHECK (((state = 'replayed'::text) = (replayed_sequence IS NOT NULL))),
+    CONSTRAINT settled_by_somebody CHECK (((settled_at IS NULL) = (settled_by IS NULL))),
+    CONSTRAINT waiting_or_settled CHECK (((state = 'waiting'::text) = (settled_at IS NULL)))
+);
+CREATE INDEX dead_letters_by_table ON mirrorgate.dead_letters USING btree (table_id, letter_id);
+CREATE INDEX settled_dead_letters ON mirrorgate.dead_letters USING btree (settled_at) WHERE (state <> 'waiting'::text);
+CREATE INDEX waiting_dead_letters ON mirrorgate.dead_letters USING btree (table_id, letter_id) WHERE (state = 'waiting'::text);
+
+-- Last failure of each table that has not been published since.
+CREATE TABLE mirrorgate.table_failures (
+    -- Table that the row belongs to.
+    table_id bigint NOT NULL,
+    -- Generation whose publication failed.
+    generation integer NOT NULL,
+    -- Error code of the last failure.
+    code text NOT NULL,
+    -- Text of the last failure.
+    detail text NOT NULL,
+    -- What the operator can do.
+    remedy text NOT NULL,
+    -- Failed tries in a row.
+    tries integer DEFAULT 1 NOT NULL,
+    -- When the first of these tries failed.
+    since timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    -- When the last try failed.
+    last_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT table_failures_pkey PRIMARY KEY (table_id),
+    CONSTRAINT table_failures_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
+    CONSTRAINT table_failures_detail_check CHECK ((octet_length(detail) <= 4096)),
+    CONSTRAINT table_failures_generation_check CHECK ((generation >= 1)),
+    CONSTRAINT table_failures_tries_check CHECK ((tries >= 1))
+);
+
+-- Landing zone that this gateway publishes into. One row, written by the first start of a drain.
+CREATE TABLE mirrorgate.landing_zone (
+    -- Always true, so that the primary key allows one row.
+    only_one boolean DEFAULT true NOT NULL,
+    -- Id in _scratchPad/_gateway.json of the zone.
+    zone_id uuid NOT NULL,
+    -- Address under which the zone was last used.
+    location text NOT NULL,
+    -- When the gateway began to use this zone.
+    since timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT landing_zone_pkey PRIMARY KEY (only_one),
+    CONSTRAINT landing_zone_location_check CHECK (((octet_length(location) >= 1) AND (octet_length(location) <= 8192))),
+    CONSTRAINT landing_zone_only_one_check CHECK (only_one)
+);
