@@ -19,10 +19,10 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from app.formats.arcion.messages import ArcionMessage
-from app.formats.arcion.messages import count_members as count_arcion
+from app.formats.arcion.messages import count_keys as count_arcion
 from app.formats.json.decoder import MessageDecoder
 from app.formats.replicate.envelope import ReplicateMessage
-from app.formats.replicate.envelope import count_members as count_replicate
+from app.formats.replicate.envelope import count_keys as count_replicate
 
 COLUMNS: Final = [f"column_{number:02d}" for number in range(16)]
 CURSOR: Final = (

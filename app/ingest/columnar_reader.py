@@ -9,28 +9,28 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeAlias
 
-from app.ingest.columnar_requests import PlainRequest, read_plain
-from app.ingest.loop_bridge import Waiter
-from app.ingest.table_cache import TableDirectory
+from app.ingest.columnar_requests import ColumnarRequest, read_columnar
+from app.ingest.loop_bridge import LoopFuture
+from app.ingest.table_cache import TableCache
 from app.staging.batches.batch import Batch
 
-MOST_BYTES: Final = 2**20
+MAX_BYTES_TOGETHER: Final = 2**20
 """Of bodies that are read together; a longer one is read alone."""
 
-PlainWaiter: TypeAlias = Waiter[Batch | None]
-_Waiting: TypeAlias = tuple[PlainRequest, PlainWaiter]
+BatchFuture: TypeAlias = LoopFuture[Batch | None]
+_Waiting: TypeAlias = tuple[ColumnarRequest, BatchFuture]
 
 
-class PlainReader:
+class ColumnarReader:
     """Reads what waits for it, as much at a time as stays small."""
 
-    def __init__(self, directory: TableDirectory) -> None:
-        self._directory = directory
+    def __init__(self, table_cache: TableCache) -> None:
+        self._table_cache = table_cache
         self._waiting: deque[_Waiting] = deque()
-        self._thread = ThreadPoolExecutor(1, "plain-reader")
+        self._thread = ThreadPoolExecutor(1, "columnar-reader")
 
-    def submit(self, request: PlainRequest, waiter: PlainWaiter) -> None:
-        """The waiter gets the request's batch, None for one that is not plain, or NotRemembered."""
+    def submit(self, request: ColumnarRequest, waiter: BatchFuture) -> None:
+        """The waiter gets the request's batch, None for one that is not plain, or NotCached."""
         self._waiting.append((request, waiter))
         self._thread.submit(self._read)
 
@@ -41,7 +41,7 @@ class PlainReader:
             return
         outcomes: Sequence[Batch | BaseException | None]
         try:
-            outcomes = read_plain([request for request, _ in group], self._directory)
+            outcomes = read_columnar([request for request, _ in group], self._table_cache)
         except Exception as error:  # noqa: BLE001  # whatever it is, those who wait must hear of it
             outcomes = [error] * len(group)
         for (_, waiter), outcome in zip(group, outcomes, strict=True):
@@ -56,7 +56,7 @@ class PlainReader:
         size = 0
         while self._waiting:
             size += len(self._waiting[0][0].body)
-            if group and size > MOST_BYTES:
+            if group and size > MAX_BYTES_TOGETHER:
                 break
             waiting = self._waiting.popleft()
             if waiting[1].set_running_or_notify_cancel():

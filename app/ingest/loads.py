@@ -14,7 +14,7 @@ from app.domain.rows.landing_rows import RowRules
 from app.domain.rows.snapshot_rows import snapshot_rows
 from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.formats.arrow.stream import decode_arrow_stream
-from app.ingest.pipeline import Accepted, Ingest
+from app.ingest.pipeline import Ingest, IngestResult
 from app.staging.batches.batch import Batch, TableMoved
 
 _ATTEMPTS: Final = 5
@@ -27,31 +27,31 @@ class ArrowLoad:
     table: TableName
     body: bytes
     limits: InputLimits = UNLIMITED
-    hold: Callable[[int], None] = lambda _: None
+    reserve: Callable[[int], None] = lambda _: None
     """Asked for the bytes of the typed rows before they are made; it raises where they are too many."""
 
-    async def accept(self, ingest: Ingest, principal: Principal, identity: RequestIdentity | None) -> Accepted:
+    async def accept(self, ingest: Ingest, principal: Principal, identity: RequestIdentity | None) -> IngestResult:
         """Stage the rows as one batch; returns after commit. Raises what `Ingest.accept` raises."""
-        return await ingest.answered(self._accept(ingest, principal, identity))
+        return await ingest.or_stored_result(self._accept(ingest, principal, identity))
 
-    async def _accept(self, ingest: Ingest, principal: Principal, identity: RequestIdentity | None) -> Accepted:
-        await ingest.look_for(identity)
+    async def _accept(self, ingest: Ingest, principal: Principal, identity: RequestIdentity | None) -> IngestResult:
+        await ingest.check_not_staged(identity)
         for _ in range(_ATTEMPTS):
             batch = await asyncio.to_thread(self._typed, ingest, principal)
-            await ingest.admit(batch.table, identity)
+            await ingest.check_backlog(batch.table, identity)
             try:
-                return Accepted(await ingest.result_of(ingest.group_commit.submit([batch], identity)))
+                return IngestResult(await ingest.result_of(ingest.group_commit.submit([batch], identity)))
             except TableMoved:
                 continue
         raise TemporarilyUnavailable(Code.TABLE_BUSY, "the table of this request keeps changing")
 
     def _typed(self, ingest: Ingest, principal: Principal) -> Batch:
         source = SourceName.address(self.table)
-        table = ingest.directory.look_again(source)
+        table = ingest.table_cache.refresh(source)
         if table is None or not principal.may_touch(table.name):
-            withheld = ingest.directory.withheld(source, principal)
+            withheld = ingest.table_cache.withheld(source, principal)
             raise RejectedInput(Code.UNKNOWN_TABLE, f"table {self.table} is not registered", withheld=withheld)
         if not table.state.accepts_changes:
             raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
         given = decode_arrow_stream(self.body, self.limits)
-        return Batch(table, snapshot_rows(given, RowRules.of(table), self.limits.value_bytes, self.hold))
+        return Batch(table, snapshot_rows(given, RowRules.of(table), self.limits.value_bytes, self.reserve))

@@ -10,17 +10,17 @@ from typing import Generic, TypeVar
 Result = TypeVar("Result")
 
 
-class Waiter(Generic[Result]):
+class LoopFuture(Generic[Result]):
     """Takes the place of a Future that one caller in the loop waits for, without what it takes to wait in a thread."""
 
-    __slots__ = ("_error", "_is_done", "_result", "_waiting", "_wakeups")
+    __slots__ = ("_bridge", "_error", "_is_done", "_result", "_waiting")
 
-    def __init__(self, wakeups: "Wakeups") -> None:
-        self._wakeups = wakeups
+    def __init__(self, bridge: "LoopBridge") -> None:
+        self._bridge = bridge
         self._result: Result
         self._error: BaseException | None = None
         self._is_done = False
-        self._waiting: asyncio.Future[None] = wakeups.loop.create_future()
+        self._waiting: asyncio.Future[None] = bridge.loop.create_future()
 
     def set_running_or_notify_cancel(self) -> bool:
         """Whether the caller waits; from now on it does not matter whether it does."""
@@ -47,10 +47,10 @@ class Waiter(Generic[Result]):
 
     def _finish(self) -> None:
         self._is_done = True
-        self._wakeups.note(self._waiting)
+        self._bridge.note(self._waiting)
 
 
-class Wakeups:
+class LoopBridge:
     """As `asyncio.wrap_future`, but results that come together wake the loop once, and each is handed over once."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

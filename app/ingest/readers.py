@@ -21,27 +21,27 @@ from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.arcion.messages import decode_arcion
 from app.formats.json.decoder import raw_messages
 from app.formats.replicate.messages import ReplicateRequest, decode_replicate
-from app.ingest.columnar_requests import PlainRequest
-from app.ingest.decoded import Decoded, SourceChanges
+from app.ingest.columnar_requests import ColumnarRequest
+from app.ingest.parsed_request import ParsedRequest, SourceChanges
 from app.ingest.replicate.tables import EarlierReading, ReplicateTables
-from app.ingest.table_cache import TableDirectory
+from app.ingest.table_cache import TableCache
 from app.observability.telemetry import HASH_MISMATCHES
 
 SMALL_BODY: Final = 2**14
-"""Bytes of a body that is decoded where it arrives, and typed together with others."""
+"""Bytes of a body that is parsed where it arrives, and typed together with others."""
 
 _TEXT: Final = frozenset({TypeName.STRING, TypeName.JSON})
 """Types whose values may begin or end with blanks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Decode:
+class BodyReader:
     """Reads a body; for CSV and Replicate the tables count, and metadata messages change them."""
 
-    read: Callable[[TableDirectory, Principal, bool], Decoded]
+    read: Callable[[TableCache, Principal, bool], ParsedRequest]
     is_small: bool = False
     """Whether reading is so short, and asks no database, that a thread of its own would cost more."""
-    plain: Callable[[Principal], PlainRequest] | None = None
+    columnar: Callable[[Principal], ColumnarRequest] | None = None
     """The request for those who read a plain body in much less time."""
 
 
@@ -52,12 +52,12 @@ def arcion_json(
     override: bool = False,
     limits: InputLimits = UNLIMITED,
     keep_rejected: bool = False,
-) -> Decode:
+) -> BodyReader:
     """Reads an Arcion JSON body. `table` must be the one that the messages feed, unless it is to `override` what
     they say."""
     requested = SourceName.address(table) if table else None
 
-    def decode(directory: TableDirectory, principal: Principal, marker_first: bool) -> Decoded:
+    def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
         if override and table is None:
             raise RejectedInput(Code.BAD_REQUEST, "override=true needs `table`")
         messages = decode_arcion(body, table if override else None, limits, keep_rejected=keep_rejected)
@@ -70,17 +70,17 @@ def arcion_json(
             found.changes.append(entry.change)
         for source, rejected in messages.rejected:
             sources.setdefault(id(source), SourceChanges(source)).rejected.append(rejected)
-        return Decoded(
+        return ParsedRequest(
             list(sources.values()),
             requested=requested,
             written=partial(_written_json, body, LetterFormat.ARCION, {"override": override})
             if keep_rejected
             else None,
-            most_value_bytes=_most_value_bytes(body, limits),
+            max_value_bytes=_max_value_bytes(body, limits),
         )
 
-    plain = partial(PlainRequest, body, requested, override, limits)
-    return Decode(decode, is_small=len(body) <= min(SMALL_BODY, limits.value_bytes), plain=plain)
+    columnar = partial(ColumnarRequest, body, requested, override, limits)
+    return BodyReader(decode, is_small=len(body) <= min(SMALL_BODY, limits.value_bytes), columnar=columnar)
 
 
 def arcion_csv(
@@ -90,23 +90,23 @@ def arcion_csv(
     *,
     limits: InputLimits = UNLIMITED,
     keep_rejected: bool = False,
-) -> Decode:
+) -> BodyReader:
     """Reads an Arcion CSV body for one table."""
 
-    def decode(directory: TableDirectory, principal: Principal, marker_first: bool) -> Decoded:
+    def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
         source = SourceName.address(table)
-        found = directory.look_again(source)
+        found = table_cache.refresh(source)
         if found is None or not principal.may_touch(found.name):
-            withheld = directory.withheld(source, principal)
+            withheld = table_cache.withheld(source, principal)
             raise RejectedInput(Code.UNKNOWN_TABLE, f"table {table} is not registered", withheld=withheld)
         trimmed = frozenset(column.name for column in found.schema.columns if column.type.name not in _TEXT)
-        decoded = decode_arcion_csv(body, layout, trimmed, limits, keep_rejected=keep_rejected)
-        written = partial(_written_csv, body, layout, decoded.columns) if keep_rejected else None
-        changes = SourceChanges(source, decoded.changes, rejected=decoded.rejected)
-        most = _most_value_bytes(body, limits)
-        return Decoded([changes], lines=decoded.lines, written=written, most_value_bytes=most)
+        parsed = decode_arcion_csv(body, layout, trimmed, limits, keep_rejected=keep_rejected)
+        written = partial(_written_csv, body, layout, parsed.columns) if keep_rejected else None
+        changes = SourceChanges(source, parsed.changes, rejected=parsed.rejected)
+        most = _max_value_bytes(body, limits)
+        return ParsedRequest([changes], lines=parsed.lines, written=written, max_value_bytes=most)
 
-    return Decode(decode)
+    return BodyReader(decode)
 
 
 def replicate_json(
@@ -116,29 +116,29 @@ def replicate_json(
     partition: str | None = None,
     limits: InputLimits = UNLIMITED,
     keep_rejected: bool = False,
-) -> Decode:
+) -> BodyReader:
     """Reads a Replicate body, and registers what its metadata messages declare.
 
     All of its messages come from this `partition` of their task's topic, where one is given.
     """
 
-    def decode(directory: TableDirectory, principal: Principal, marker_first: bool) -> Decoded:
+    def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
         request = decode_replicate(body, limits, keep_rejected=keep_rejected)
-        tables = ReplicateTables(directory, principal, marker_first, keep_rejected=keep_rejected)
+        tables = ReplicateTables(table_cache, principal, marker_first, keep_rejected=keep_rejected)
         written = partial(_written_replicate, body, tables, request, table) if keep_rejected else None
-        most = _most_value_bytes(body, limits)
+        most = _max_value_bytes(body, limits)
         sources = _settled(tables, request, table, partition)
         ignored = request.ignored + tables.repeated
-        return Decoded(sources, ignored, written=written, most_value_bytes=most)
+        return ParsedRequest(sources, ignored, written=written, max_value_bytes=most)
 
-    return Decode(decode)
+    return BodyReader(decode)
 
 
-def kept_message(written: WrittenMessage, content: bytes, table: TableName) -> Decode:
+def kept_message(written: WrittenMessage, content: bytes, table: TableName) -> BodyReader:
     """Reads one message of a table as it was read in its request; `content` is the message, or a corrected one."""
     reading = written.reading
 
-    def decode(directory: TableDirectory, principal: Principal, marker_first: bool) -> Decoded:
+    def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
         match written.format:
             case LetterFormat.ARCION:
                 read = arcion_json(content, table, override=reading["override"]).read
@@ -147,27 +147,29 @@ def kept_message(written: WrittenMessage, content: bytes, table: TableName) -> D
                 read = arcion_csv(content, table, layout).read
             case LetterFormat.REPLICATE:
                 read = partial(_read_again, content, table, reading["version"])
-        decoded = read(directory, principal, marker_first)
-        if sum(len(entry.changes) for entry in decoded.sources) != 1:
+        parsed = read(table_cache, principal, marker_first)
+        if sum(len(entry.changes) for entry in parsed.sources) != 1:
             raise RejectedInput(Code.BAD_REQUEST, "a replay is one change, written as the message was")
-        return decoded
+        return parsed
 
-    return Decode(decode)
+    return BodyReader(decode)
 
 
 def _read_again(
     content: bytes,
     table: TableName,
     version: list[Any] | None,
-    directory: TableDirectory,
+    table_cache: TableCache,
     principal: Principal,
     marker_first: bool,
-) -> Decoded:
+) -> ParsedRequest:
     request = decode_replicate(content)
     if request.metadata:
         raise RejectedInput(Code.BAD_REQUEST, "a replay is a data message; post metadata as changes")
     earlier = EarlierReading(version)
-    return Decoded(_settled(ReplicateTables(directory, principal, marker_first, earlier=earlier), request, table))
+    return ParsedRequest(
+        _settled(ReplicateTables(table_cache, principal, marker_first, earlier=earlier), request, table)
+    )
 
 
 def _settled(
@@ -175,7 +177,7 @@ def _settled(
 ) -> list[SourceChanges]:
     sources = [
         SourceChanges(SourceName.address(name), changes, order_key(task, partition))
-        for name, task, changes in tables.settle(request, table)
+        for name, task, changes in tables.route(request, table)
     ]
     return sources + [
         SourceChanges(SourceName.address(name), rejected=[rejected]) for name, rejected in tables.rejected
@@ -212,5 +214,5 @@ def _written_replicate(
     }
 
 
-def _most_value_bytes(body: bytes, limits: InputLimits) -> int | None:
+def _max_value_bytes(body: bytes, limits: InputLimits) -> int | None:
     return limits.value_bytes if len(body) > limits.value_bytes else None

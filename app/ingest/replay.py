@@ -42,21 +42,21 @@ class Replays:
     ) -> Receipt:
         """Accept the message of a waiting letter now, or the `correction` in its place."""
         written = await asyncio.to_thread(self._waiting, name, letter_id)
-        decode = kept_message(written, written.content if correction is None else correction, name)
+        reader = kept_message(written, written.content if correction is None else correction, name)
         replay = LetterReplay(letter_id, principal.key_id, corrected=correction is not None)
         try:
-            return await self.ingest.replay(decode, principal, replay)
+            return await self.ingest.replay(reader, principal, replay)
         except RejectedInput as error:
             if correction is None and error.problems:
                 await asyncio.to_thread(self._renew_errors, letter_id, error)
             raise
 
-    async def replay_waiting(self, name: TableName, principal: Principal, *, after: int, most: int) -> ReplayedLetters:
+    async def replay_waiting(self, name: TableName, principal: Principal, *, after: int, limit: int) -> ReplayedLetters:
         """Replay the oldest `most` waiting letters beyond letter `after`, in order; one that is rejected again waits
         on and holds no other back."""
-        table, letter_ids = await asyncio.to_thread(self._next, name, after, most + 1)
+        table, letter_ids = await asyncio.to_thread(self._next, name, after, limit + 1)
         replayed = rejected = 0
-        for letter_id in letter_ids[:most]:
+        for letter_id in letter_ids[:limit]:
             try:
                 await self.replay(table.name, letter_id, principal)
                 replayed += 1
@@ -66,7 +66,7 @@ class Replays:
                 if not error.problems:
                     raise
                 rejected += 1
-        return ReplayedLetters(replayed, rejected, letter_ids[most - 1] if len(letter_ids) > most else None)
+        return ReplayedLetters(replayed, rejected, letter_ids[limit - 1] if len(letter_ids) > limit else None)
 
     def _waiting(self, name: TableName, letter_id: int) -> WrittenMessage:
         """The message of a letter that waits in the table's present generation."""
@@ -80,12 +80,12 @@ class Replays:
                 raise settled_letter(letter_id)
             return read_message(connection, letter_id)
 
-    def _next(self, name: TableName, after: int, most: int) -> tuple[Table, list[int]]:
+    def _next(self, name: TableName, after: int, limit: int) -> tuple[Table, list[int]]:
         with translated_errors(), self.ingest.engine.begin() as connection:
             table = find_table(connection, name)
             if table is None:
                 raise RejectedInput(Code.UNKNOWN_TABLE, "no such table")
-            return table, next_waiting(connection, table.table_id, table.generation, after=after, most=most)
+            return table, next_waiting(connection, table.table_id, table.generation, after=after, most=limit)
 
     def _renew_errors(self, letter_id: int, error: RejectedInput) -> None:
         with translated_errors(), self.ingest.engine.begin() as connection:

@@ -21,8 +21,8 @@ from app.domain.rows.landing_rows import RowRules, landing_rows
 from app.domain.rows.schema_needs import needed_schema
 from app.domain.rows.source_order import in_source_order
 from app.errors import Code, Problem, RejectedInput
-from app.ingest.decoded import Decoded, SourceChanges
-from app.ingest.table_cache import TableDirectory
+from app.ingest.parsed_request import ParsedRequest, SourceChanges
+from app.ingest.table_cache import TableCache
 from app.staging.batches.batch import Batch, SourceAdvance, TableMoved
 from app.staging.batches.source_positions import source_positions
 from app.staging.batches.stage_transaction import check_gaps
@@ -33,7 +33,7 @@ from app.staging.tables.registry import pin_arcion_catalog
 
 log = structlog.get_logger()
 
-Admit: TypeAlias = Callable[[Table], None]
+CheckBacklog: TypeAlias = Callable[[Table], None]
 """Raises TemporarilyUnavailable where a table may take no more changes now."""
 
 
@@ -73,58 +73,58 @@ class _Routed:
 
 
 @dataclass
-class Typist:
+class RequestTyper:
     """Types requests of one caller."""
 
-    directory: TableDirectory
+    table_cache: TableCache
     principal: Principal
     marker_first: bool = False
-    admit: Admit = lambda _: None
+    check_backlog: CheckBacklog = lambda _: None
 
-    def type_request(self, decoded: Decoded) -> TypedRequest:
+    def type_request(self, parsed: ParsedRequest) -> TypedRequest:
         """Typed batches of every table. Raises RejectedInput with all problems of the whole request.
 
         A rejection counts only when the tables still are as they were last seen; otherwise the present ones decide.
         Raises TableMoved when a table was given what the changes need and then lacks it again.
         """
-        routed = self._route(decoded)
+        routed = self._route(parsed)
         try:
-            typed = _typed(decoded, routed, self.admit)
+            typed = _typed(parsed, routed, self.check_backlog)
         except RejectedInput:
-            self.forget(decoded)
-            present = self._route(decoded)
+            self.forget(parsed)
+            present = self._route(parsed)
             if present == routed:
                 raise
-            typed = _typed(decoded, routed := present, self.admit)
-        if self._prepare(decoded, typed, routed):
-            self.forget(decoded)
-            typed = _typed(decoded, self._route(decoded), self.admit)
+            typed = _typed(parsed, routed := present, self.check_backlog)
+        if self._prepare(parsed, typed, routed):
+            self.forget(parsed)
+            typed = _typed(parsed, self._route(parsed), self.check_backlog)
             if typed.needs:
                 raise TableMoved
         return typed
 
-    def forget(self, decoded: Decoded) -> None:
+    def forget(self, parsed: ParsedRequest) -> None:
         """Look at the tables of this request again next time."""
-        for entry in decoded.sources:
-            self.directory.forget(entry.source)
-        if decoded.requested is not None:
-            self.directory.forget(decoded.requested)
+        for entry in parsed.sources:
+            self.table_cache.forget(entry.source)
+        if parsed.requested is not None:
+            self.table_cache.forget(parsed.requested)
 
-    def _route(self, decoded: Decoded) -> _Routed:
+    def _route(self, parsed: ParsedRequest) -> _Routed:
         """The request by table; problems are `unknown_table` and `table_mismatch`."""
         feeds: dict[TableId, list[tuple[Table, SourceChanges]]] = {}
         problems: list[Problem] = []
         withheld: str | None = None
-        requested = decoded.requested and self._destination(decoded.requested)
-        for entry in decoded.sources:
-            table = self.directory.visible(entry.source, self.principal)
+        requested = parsed.requested and self._destination(parsed.requested)
+        for entry in parsed.sources:
+            table = self.table_cache.visible(entry.source, self.principal)
             if requested is not None and self._destination(entry.source) != requested:
-                detail = f"the message is addressed to {entry.source.plain}, the request to another table"
+                detail = f"the message is addressed to {entry.source.without_catalog}, the request to another table"
                 problems.extend(Problem(Code.TABLE_MISMATCH, detail, index, "/tableName") for index in entry.indexes)
             elif table is None:
                 problem = self._unrouted(entry.source)
                 problems.extend(replace(problem, index=index) for index in entry.indexes)
-                withheld = withheld or self.directory.withheld(entry.source, self.principal)
+                withheld = withheld or self.table_cache.withheld(entry.source, self.principal)
             else:
                 feeds.setdefault(table.table_id, []).append((table, entry))
         for members in feeds.values():
@@ -133,12 +133,12 @@ class Typist:
 
     def _destination(self, source: SourceName) -> str:
         """The folded name of the table that a source feeds, its own where the caller sees none."""
-        table = self.directory.visible(source, self.principal)
-        return source.plain.folded if table is None else table.name.folded
+        table = self.table_cache.visible(source, self.principal)
+        return source.without_catalog.folded if table is None else table.name.folded
 
     def _unrouted(self, source: SourceName) -> Problem:
         """Say why a source feeds no table that the caller may touch."""
-        twin = self.directory.twin(source, self.principal)
+        twin = self.table_cache.twin(source, self.principal)
         if twin is not None:
             return Problem(Code.SOURCE_CASE_MISMATCH, case_detail(source, twin), pointer="/tableName")
         try:
@@ -150,7 +150,7 @@ class Typist:
         table = members[0][0]
         positions: Mapping[str, str] = {}
         if table.options.source_order is SourceOrder.ENFORCE:
-            with translated_errors(), self.directory.begin() as connection:
+            with translated_errors(), self.table_cache.begin() as connection:
                 positions = source_positions(
                     connection, table.table_id, table.generation, {part.task for _, part in members}
                 )
@@ -158,7 +158,7 @@ class Typist:
         new_catalog = next(filter(None, catalogs), None) if table.arcion_catalog is None else None
         return _Feed(table, [entry for _, entry in members], new_catalog, positions)
 
-    def _prepare(self, decoded: Decoded, typed: TypedRequest, routed: _Routed) -> bool:
+    def _prepare(self, parsed: ParsedRequest, typed: TypedRequest, routed: _Routed) -> bool:
         """Give tables what typed changes need of them; whether there was anything to give.
 
         No table changes for a request that staging would reject.
@@ -167,23 +167,23 @@ class Typist:
         if not typed.needs and not pins:
             return False
         try:
-            with translated_errors(), self.directory.begin() as connection:
+            with translated_errors(), self.table_cache.begin() as connection:
                 check_gaps(connection, typed.batches)
         except RejectedInput as error:
-            raise decoded.rejection(error.problems) from error
+            raise parsed.rejection(error.problems) from error
         for table, schema in typed.needs:
-            with translated_errors(), self.directory.begin() as connection:
+            with translated_errors(), self.table_cache.begin() as connection:
                 registration = evolve_table(connection, table, schema, marker_first=self.marker_first)
                 record_registration(connection, registration, self.principal.key_id, "changes")
             if registration.outcome is RegistrationOutcome.EVOLVED:
                 log.info("table_evolved", table=str(table.name), by="changes")
         for table, catalog in pins:
-            with translated_errors(), self.directory.begin() as connection:
+            with translated_errors(), self.table_cache.begin() as connection:
                 pin_arcion_catalog(connection, table.table_id, catalog)
         return True
 
 
-def _typed(decoded: Decoded, routed: _Routed, admit: Admit) -> TypedRequest:
+def _typed(parsed: ParsedRequest, routed: _Routed, check_backlog: CheckBacklog) -> TypedRequest:
     """Typed batches under these tables. Raises RejectedInput with every problem found."""
     batches: list[Batch] = []
     needs: list[tuple[Table, TableSchema]] = []
@@ -202,10 +202,10 @@ def _typed(decoded: Decoded, routed: _Routed, admit: Admit) -> TypedRequest:
         try:
             changes, advances, known = _in_order(feed)
             duplicates += known
-            if decoded.most_value_bytes is not None:
-                problems.extend(long_values(changes, table.options.exclude, decoded.most_value_bytes))
+            if parsed.max_value_bytes is not None:
+                problems.extend(long_values(changes, table.options.exclude, parsed.max_value_bytes))
             if changes:
-                admit(table)
+                check_backlog(table)
                 schema = needed_schema(changes, table)
                 if schema != table.schema:
                     needs.append((table, schema))
@@ -215,7 +215,7 @@ def _typed(decoded: Decoded, routed: _Routed, admit: Admit) -> TypedRequest:
             found = error.problems or [Problem(error.code, error.detail)]
             problems.extend(replace(problem, table=str(table.name)) for problem in found)
     if problems or not_kept:
-        raise decoded.rejection(problems, not_kept, withheld=routed.withheld)
+        raise parsed.rejection(problems, not_kept, withheld=routed.withheld)
     return TypedRequest(batches, duplicates, needs, rejected)
 
 

@@ -16,11 +16,11 @@ from app.staging.tables.registry import find_route
 Begin: TypeAlias = Callable[[], AbstractContextManager[Connection]]
 """Opens a transaction that ends with the block: `Engine.begin`, or a savepoint of a transaction to be given up."""
 
-MAX_REMEMBERED: Final = 10_000
+MAX_CACHED_NAMES: Final = 10_000
 """Names kept in memory; callers may choose them freely where a catalog stands before a table's name."""
 
 
-class NotRemembered(Exception):
+class NotCached(Exception):
     """What this source feeds takes a question to the database."""
 
     def __init__(self, source: SourceName) -> None:
@@ -29,7 +29,7 @@ class NotRemembered(Exception):
 
 
 @dataclass
-class TableDirectory:
+class TableCache:
     """Finds the table that a source's table feeds."""
 
     begin: Begin
@@ -41,22 +41,22 @@ class TableDirectory:
         table = self._tables.get(source.key)
         return self._routed(source) if table is None else table
 
-    def remembered(self, source: SourceName, principal: Principal) -> Table | None:
+    def get_cached(self, source: SourceName, principal: Principal) -> Table | None:
         """As `visible`, without a question to the database: None where it takes one."""
         table = self._tables.get(source.key)
         return table if table is not None and principal.may_touch(table.name) else None
 
-    def require_remembered(self, source: SourceName) -> None:
-        """Raises NotRemembered where `remembered` knows no table of this source, for whatever caller."""
+    def require_cached(self, source: SourceName) -> None:
+        """Raises NotCached where `remembered` knows no table of this source, for whatever caller."""
         if source.key not in self._tables:
-            raise NotRemembered(source)
+            raise NotCached(source)
 
     def visible(self, source: SourceName, principal: Principal) -> Table | None:
         """The table that this source feeds; one outside the caller's patterns is as unknown as none.
 
         Such a table is looked up each time, as one that does not exist, so that the time tells nothing either.
         """
-        known = self.remembered(source, principal)
+        known = self.get_cached(source, principal)
         if known is not None:
             return known
         table = self._routed(source)
@@ -71,10 +71,10 @@ class TableDirectory:
         """The folded name of what this source feeds, or would feed, where that is outside the caller's patterns."""
         table = self._routed(source)
         if table is None:
-            return None if principal.may_name(source) else source.plain.folded
+            return None if principal.may_name(source) else source.without_catalog.folded
         return None if principal.may_touch(table.name) else table.name.folded
 
-    def look_again(self, source: SourceName) -> Table | None:
+    def refresh(self, source: SourceName) -> Table | None:
         """The table that this source feeds now: for what the sequence lock does not recheck."""
         self.forget(source)
         return self.route(source)
@@ -92,7 +92,7 @@ class TableDirectory:
         """The table that this source feeds, as the database has it now."""
         table = self._look_up(source).table
         if table is not None:
-            if len(self._tables) >= MAX_REMEMBERED:
+            if len(self._tables) >= MAX_CACHED_NAMES:
                 self._tables.clear()
             self._tables[source.key] = table
         return table

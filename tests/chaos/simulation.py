@@ -15,7 +15,7 @@ from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.names import TableName
 from app.domain.model.table import TableState
 from app.errors import MirrorgateError
-from app.ingest import Accepted, arcion_json, replicate_json
+from app.ingest import IngestResult, arcion_json, replicate_json
 from app.staging.tables.operations import begin_drop, request_flush, set_publishing
 from demo.workload import Post, stock_metadata
 from tests.chaos.checks.consumer_view import LocalSight
@@ -134,7 +134,7 @@ class Simulation:
         self.journal.accepted(key, receipt.generation, receipt.sequence)
         return True
 
-    def _accept(self, post: Post) -> Accepted:
+    def _accept(self, post: Post) -> IngestResult:
         decode = arcion_json if post.source_format == "arcion" else replicate_json
         return self.harness.accept(decode(post.body), ADMIN)
 

@@ -18,7 +18,7 @@ REPOSITORY: Final = Path(__file__).resolve().parents[2]
 PLACE: Final = REPOSITORY / ".fuzz"
 ENGINE: Final = PLACE / "atheris-{}.{}".format(*sys.version_info)
 HANGS_AFTER: Final = 10
-LONGEST_KEPT: Final = 2_048
+MAX_KEPT_BYTES: Final = 2_048
 
 console = Console(highlight=False, markup=False, soft_wrap=True)
 
@@ -85,7 +85,7 @@ def keep(decoder: str) -> None:
     before = len(list((CORPUS / decoder).iterdir()))
     with (PLACE / f"{decoder}.merge.log").open("wb") as output:
         folders = (CORPUS / decoder, PLACE / "corpus" / decoder)
-        engine(decoder, output.fileno(), "-merge=1", f"-max_len={LONGEST_KEPT}", *folders)
+        engine(decoder, output.fileno(), "-merge=1", f"-max_len={MAX_KEPT_BYTES}", *folders)
     console.print(f"{decoder}: {len(list((CORPUS / decoder).iterdir())) - before} inputs more are kept")
 
 

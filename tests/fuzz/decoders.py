@@ -15,11 +15,11 @@ from app.domain.model.input_limits import InputLimits
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import ColumnType, TableSchema
 from app.domain.rows.column_conversion import BadValues, convert, scalar
-from app.domain.rows.columnar_rows import landing_rows_of_plain
+from app.domain.rows.columnar_rows import landing_rows_of_columns
 from app.domain.rows.landing_rows import LandingRows, RowRules, landing_rows
 from app.domain.rows.snapshot_rows import snapshot_rows
 from app.errors import Code, RejectedInput
-from app.formats.arcion.columnar import decode_plain, rows_of_plain
+from app.formats.arcion.columnar import columnar_rows_of, decode_columnar
 from app.formats.arcion.csv import decode_arcion_csv
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.arcion.messages import decode_arcion
@@ -28,7 +28,7 @@ from app.formats.json.decoder import MessageDecoder
 from app.formats.replicate.history import follow
 from app.formats.replicate.messages import decode_replicate
 from app.formats.replicate.metadata import by_table
-from app.formats.replicate.versions import SchemaAnnouncements, TableConversation, table_of
+from app.formats.replicate.versions import SchemaAnnouncements, VersionResolver, table_of
 from tests.support.samples.schemas import schema_of
 
 LAYOUTS: Final = (
@@ -62,7 +62,7 @@ KIN: Final[Sequence[tuple[Callable[[pa.DataType], bool], Sequence[str]]]] = (
 """What a column of the first kind may land as."""
 
 ARROW_LIMITS: Final = InputLimits(messages=10_000, value_bytes=1_000)
-MOST_ARROW_BYTES: Final = 2**22
+MAX_ARROW_BYTES: Final = 2**22
 COMPLETING: Final = RowRules(
     schema_of({"id": "int64", "name": "string", "note": "string"}, ["id"], required=["id", "name"]),
     TableOptions(partial_updates=PartialUpdates.COMPLETE),
@@ -94,9 +94,9 @@ def _arcion_rows(body: bytes, rules: RowRules) -> None:
 
 def plain_arcion(body: bytes, rules: RowRules) -> LandingRows | None:
     """What large bodies become, if they can."""
-    plain = decode_plain(body)
-    rows = plain and rows_of_plain([plain], rules.schema.names, rules.schema.key_columns, rules.fillable)
-    return landing_rows_of_plain(rows, rules) if rows else None
+    plain = decode_columnar(body)
+    rows = plain and columnar_rows_of([plain], rules.schema.names, rules.schema.key_columns, rules.fillable)
+    return landing_rows_of_columns(rows, rules) if rows else None
 
 
 def arcion_csv(body: bytes) -> None:
@@ -109,17 +109,17 @@ def replicate(body: bytes) -> None:
     """A request for tables of which nothing is known but what it says itself."""
     request = decode_replicate(body)
     metadata = by_table(request.metadata)
-    conversations = defaultdict(lambda: TableConversation(None))
+    conversations = defaultdict(lambda: VersionResolver(None))
     announced = SchemaAnnouncements(request.metadata)
     for table, entries in metadata.items():
         follow(None, entries)
-        conversations[table] = TableConversation(None, entries)
+        conversations[table] = VersionResolver(None, entries)
     changes = defaultdict(list)
     for message in request.changes:
         described = {entry.table for entry in request.metadata if entry.schema_id == message.schema_id}
         named = message.source and message.source.table
         table = table_of(message, named, announced.table(message), lambda: described).folded  # noqa: B023  # called at once
-        change, _ = conversations[table].settle(message)
+        change, _ = conversations[table].resolve(message)
         changes[table].append(change)
     for table, entries in metadata.items():
         landing_rows(changes[table], entries[-1].schema_after(None))
@@ -138,7 +138,7 @@ def arrow_stream(body: bytes) -> None:
     rejections = []
     for rules in _tables_for(given.schema):
         try:
-            rows = snapshot_rows(given, rules, most_value_bytes=1_000, hold=_hold_little)
+            rows = snapshot_rows(given, rules, max_value_bytes=1_000, reserve=_hold_little)
         except RejectedInput as error:
             rejections.append(error)
         else:
@@ -162,7 +162,7 @@ def _kin_of(of_type: pa.DataType) -> Sequence[str]:
 
 
 def _hold_little(size: int) -> None:
-    if size > MOST_ARROW_BYTES:
+    if size > MAX_ARROW_BYTES:
         raise RejectedInput(Code.BODY_TOO_LARGE, "too many bytes")
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.fuzz.decoders import DECODERS, tried
 from tests.fuzz.seeds import CORPUS
 
-MOST_BYTES = 10**6
+MAX_CORPUS_BYTES = 10**6
 SECONDS_AT_MOST = 1.0
 
 
@@ -28,7 +28,7 @@ def test_every_kept_input_is_taken_or_rejected_in_time(decoder: str) -> None:
 
 def test_the_corpus_stays_small_and_belongs_to_the_decoders() -> None:
     kept = [path for path in CORPUS.rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in kept) < MOST_BYTES
+    assert sum(path.stat().st_size for path in kept) < MAX_CORPUS_BYTES
     assert {path.relative_to(CORPUS).parent.as_posix() for path in kept} == DECODERS.keys()
 
 

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from app.domain.model.names import TableName
 from app.errors import Code, TemporarilyUnavailable
 from app.formats.arcion.csv import CsvLayout, CsvMode
-from app.ingest import Decode, arcion_csv, arcion_json, replicate_json
-from app.ingest.dry_run import Rehearsal
+from app.ingest import BodyReader, arcion_csv, arcion_json, replicate_json
+from app.ingest.dry_run import DryRunResult
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres import sql
 from tests.support.rejections import rejected
@@ -30,15 +30,15 @@ def contents(engine: sa.Engine) -> list[Any]:
     return [sql.rows(engine, f"SELECT t::text FROM mirrorgate.{table} t ORDER BY 1") for table in TABLES + OTHERS]
 
 
-def json_of(*messages: Message) -> Decode:
+def json_of(*messages: Message) -> BodyReader:
     return arcion_json(json.dumps(messages).encode())
 
 
-def replicate_of(*messages: Message, table: str | None = None) -> Decode:
+def replicate_of(*messages: Message, table: str | None = None) -> BodyReader:
     return replicate_json(json.dumps(messages).encode(), TableName.parse(table) if table else None)
 
 
-def shown(rehearsal: Rehearsal) -> list[list[Any]]:
+def shown(rehearsal: DryRunResult) -> list[list[Any]]:
     return [[row["__rowMarker__"], row["id"], row["name"]] for table in rehearsal.tables for row in table.rows]
 
 
@@ -56,11 +56,11 @@ def shown(rehearsal: Rehearsal) -> list[list[Any]]:
     ids=["json", "csv snapshot", "csv realtime", "replicate"],
 )
 def test_a_dry_run_shows_what_then_lands_and_leaves_nothing(
-    harness: IngestHarness, decode: Decode, rows: list[list[Any]]
+    harness: IngestHarness, decode: BodyReader, rows: list[list[Any]]
 ) -> None:
     harness.put("t", SCHEMA)
     before = contents(harness.engine)
-    rehearsal = harness.rehearse(decode)
+    rehearsal = harness.dry_run(decode)
     assert (shown(rehearsal), rehearsal.ignored, rehearsal.duplicates) == (rows, 0, 0)
     assert contents(harness.engine) == before
     harness.accept(decode)
@@ -72,13 +72,13 @@ def test_nothing_is_registered_pinned_or_evolved(harness: IngestHarness) -> None
     before = contents(harness.engine)
     update = arcion("s.t", ADA, ADA | {"note": "x"}, catalog="c")
     for _ in range(2):
-        [table] = harness.rehearse(json_of(update)).tables
+        [table] = harness.dry_run(json_of(update)).tables
         assert (table.schema_version, table.rows[0]["note"], table.rows[0]["__rowMarker__"]) == (2, "x", 1)
         described = replicate_of(metadata("S.NEW", {"id": "INT8"}), data("INSERT", {"id": 1}, schema_id="S.NEW-1"), {})
         with rejected():
-            harness.rehearse(described)
+            harness.dry_run(described)
         described = replicate_of(metadata("S.NEW", {"id": "INT8"}), data("INSERT", {"id": 1}, schema_id="S.NEW-1"))
-        assert harness.rehearse(described).tables[0].rows == [{"id": 1, "__rowMarker__": 0}]
+        assert harness.dry_run(described).tables[0].rows == [{"id": 1, "__rowMarker__": 0}]
     assert contents(harness.engine) == before
 
 
@@ -87,7 +87,7 @@ def test_a_partial_update_is_shown_complete_and_its_image_stays(harness: IngestH
     harness.arcion(arcion("t", None, ADA))
     before = contents(harness.engine)
     partial = arcion("t", {"id": "1"}, {"id": "1"})
-    assert shown(harness.rehearse(json_of(partial, partial))) == [[1, 1, "Ada"], [1, 1, "Ada"]]
+    assert shown(harness.dry_run(json_of(partial, partial))) == [[1, 1, "Ada"], [1, 1, "Ada"]]
     assert contents(harness.engine) == before
 
 
@@ -105,14 +105,14 @@ def test_a_partial_update_is_shown_complete_and_its_image_stays(harness: IngestH
     ],
     ids=["values", "table", "image", "csv", "csv table", "schema id", "metadata", "reload"],
 )
-def test_what_is_rejected_is_rejected_alike(harness: IngestHarness, decode: Decode) -> None:
+def test_what_is_rejected_is_rejected_alike(harness: IngestHarness, decode: BodyReader) -> None:
     harness.put("t", SCHEMA)
     harness.put("c", SCHEMA, partial_updates="complete")
     harness.put("started", SCHEMA)
     harness.arcion(arcion("started", None, ADA))
     before = contents(harness.engine)
     with rejected() as dry:
-        harness.rehearse(decode)
+        harness.dry_run(decode)
     with rejected() as real:
         harness.accept(decode)
     assert dry == real
@@ -120,7 +120,7 @@ def test_what_is_rejected_is_rejected_alike(harness: IngestHarness, decode: Deco
 
 
 def test_messages_without_a_body_are_counted(harness: IngestHarness) -> None:
-    rehearsal = harness.rehearse(replicate_of({"message": None}))
+    rehearsal = harness.dry_run(replicate_of({"message": None}))
     assert (rehearsal.tables, rehearsal.ignored) == ([], 1)
 
 
@@ -128,5 +128,5 @@ def test_a_dry_run_gives_up_on_a_lock_before_anybody_else_does(harness: IngestHa
     table = harness.put("t", SCHEMA).table
     hold = "SELECT FROM mirrorgate.table_counters WHERE table_id = :table_id FOR UPDATE"
     with sql.locked(harness.engine, hold, table_id=table.table_id), pytest.raises(TemporarilyUnavailable) as raised:
-        harness.rehearse(json_of(arcion("t", None, ADA)))
+        harness.dry_run(json_of(arcion("t", None, ADA)))
     assert raised.value.code is Code.TABLE_BUSY

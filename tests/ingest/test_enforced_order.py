@@ -137,6 +137,6 @@ def test_a_rehearsal_counts_duplicates_and_moves_nothing(harness: IngestHarness)
     )
     name = harness.table("t").name
     for _ in range(2):
-        rehearsal = harness.rehearse(replicate_json(body, name))
+        rehearsal = harness.dry_run(replicate_json(body, name))
         assert (rehearsal.duplicates, rehearsal.tables[0].rows) == (1, [{"id": 2, "__rowMarker__": 0}])
     assert positions(harness, "t") == {"": 1}

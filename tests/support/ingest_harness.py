@@ -16,8 +16,8 @@ from app.domain.model.table import Generation, Table, TableId
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.formats.arcion.csv import CsvLayout
-from app.ingest import Accepted, Decode, Ingest, arcion_csv, arcion_json, rehearse, replicate_json
-from app.ingest.dry_run import Rehearsal
+from app.ingest import BodyReader, Ingest, IngestResult, arcion_csv, arcion_json, perform_dry_run, replicate_json
+from app.ingest.dry_run import DryRunResult
 from app.staging.tables.registration import Registration, register_table
 from app.staging.tables.registry import schema_of_version
 from app.staging.writer.group_commit import GroupCommit
@@ -47,20 +47,22 @@ class IngestHarness:
     def table(self, name: str) -> Table:
         return current(self.engine, name)
 
-    def arcion(self, *messages: Any, table: str | None = None, key: Principal = ADMIN, **others: Any) -> Accepted:
+    def arcion(self, *messages: Any, table: str | None = None, key: Principal = ADMIN, **others: Any) -> IngestResult:
         return self.accept(arcion_json(_json(messages), named(table), **others), key)
 
-    def csv(self, text: str, table: str, layout: CsvLayout, **others: Any) -> Accepted:
+    def csv(self, text: str, table: str, layout: CsvLayout, **others: Any) -> IngestResult:
         return self.accept(arcion_csv(text.encode(), TableName.parse(table), layout, **others))
 
-    def replicate(self, *messages: Any, table: str | None = None, key: Principal = ADMIN, **others: Any) -> Accepted:
+    def replicate(
+        self, *messages: Any, table: str | None = None, key: Principal = ADMIN, **others: Any
+    ) -> IngestResult:
         return self.accept(replicate_json(_json(messages), named(table), **others), key)
 
-    def accept(self, decode: Decode, key: Principal = ADMIN) -> Accepted:
-        return asyncio.run(self.ingest.accept(decode, key))
+    def accept(self, reader: BodyReader, key: Principal = ADMIN) -> IngestResult:
+        return asyncio.run(self.ingest.accept(reader, key))
 
-    def rehearse(self, decode: Decode) -> Rehearsal:
-        return asyncio.run(rehearse(self.engine, decode, ADMIN, marker_first=False))
+    def dry_run(self, reader: BodyReader) -> DryRunResult:
+        return asyncio.run(perform_dry_run(self.engine, reader, ADMIN, marker_first=False))
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """Return all rows staged for a table, in order; rows of older schema versions lack newer columns."""

@@ -288,7 +288,7 @@ def check_sources(sources: Iterable[str], principal: Principal) -> None:
     """Raises RejectedInput `unknown_table` for a source's name outside the caller's patterns."""
     for source in map(SourceName.parse, sources):
         if not principal.may_name(source):
-            raise RejectedInput(Code.UNKNOWN_TABLE, "no such table", withheld=source.plain.folded)
+            raise RejectedInput(Code.UNKNOWN_TABLE, "no such table", withheld=source.without_catalog.folded)
 
 
 def visible_name(text: str, principal: Principal) -> TableName:

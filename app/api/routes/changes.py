@@ -36,7 +36,7 @@ from app.api.server.request_facts import facts_of
 from app.domain.access.rights import Principal, Right
 from app.domain.model.names import TableName
 from app.errors import Code, RejectedInput
-from app.ingest import Accepted, ArrowLoad, Decode, arcion_csv, arcion_json, rehearse, replicate_json
+from app.ingest import ArrowLoad, BodyReader, IngestResult, arcion_csv, arcion_json, perform_dry_run, replicate_json
 from app.observability.telemetry import ACCEPTED_CHANGES, DEAD_LETTERS
 
 router = APIRouter(prefix="/v1/changes", tags=["changes"])
@@ -149,34 +149,34 @@ async def _answer(
     caller: _Caller,
     given: ChangeParameters,
     source_format: str,
-    decoding: Callable[..., Decode],
+    reader_of: Callable[..., BodyReader],
 ) -> Response:
     """Receipts after commit, or what would land."""
     gateway = gateway_of(request)
     body = await read_body(request, gateway.settings)
     identity = caller.headers.identity(request, caller.principal, body)
-    decode = decoding(body, limits=gateway.input_limits, keep_rejected=given.keeps_rejected)
+    reader = reader_of(body, limits=gateway.input_limits, keep_rejected=given.keeps_rejected)
     if given.dry_run:
         marker_first = gateway.settings.marker_first
-        rehearsal = await rehearse(gateway.engine, decode, caller.principal, marker_first=marker_first)
-        return Response(msgspec.json.encode(rehearsal), 200, media_type="application/json")
-    return _accepted(request, source_format, await gateway.ingest.accept(decode, caller.principal, identity))
+        preview = await perform_dry_run(gateway.engine, reader, caller.principal, marker_first=marker_first)
+        return Response(msgspec.json.encode(preview), 200, media_type="application/json")
+    return _accepted(request, source_format, await gateway.ingest.accept(reader, caller.principal, identity))
 
 
-def _accepted(request: Request, source_format: str, accepted: Accepted) -> Response:
+def _accepted(request: Request, source_format: str, result: IngestResult) -> Response:
     content = {
-        "receipts": accepted.receipts,
-        "ignored": accepted.ignored,
-        "duplicates": accepted.duplicates,
-        "dead_letters": accepted.dead_letters,
-        "replayed": accepted.replayed,
+        "receipts": result.receipts,
+        "ignored": result.ignored,
+        "duplicates": result.duplicates,
+        "dead_letters": result.dead_letters,
+        "replayed": result.replayed,
     }
-    if accepted.replayed:
+    if result.replayed:
         return Response(msgspec.json.encode(content), 200, _REPLAYED, "application/json")
     changes, dead_letters = _metrics_of(source_format)
-    facts_of(request.scope).changes = made = sum(receipt.changes for receipt in accepted.receipts)
+    facts_of(request.scope).changes = made = sum(receipt.changes for receipt in result.receipts)
     changes.inc(made)
-    dead_letters.inc(accepted.dead_letters)
+    dead_letters.inc(result.dead_letters)
     return Response(msgspec.json.encode(content), 202, media_type="application/json")
 
 

@@ -20,7 +20,7 @@ from app.api.schemas.dead_letters import (
     ReplayedModel,
 )
 from app.domain.access.rights import Principal
-from app.domain.model.dead_letter import MOST_BYTES, LetterFormat, LetterState
+from app.domain.model.dead_letter import MAX_LETTER_BYTES, LetterFormat, LetterState
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, Table
 from app.ingest import Replays
@@ -103,7 +103,7 @@ async def replay_letters(
 ) -> ReplayedLettersModel:
     """Each in a transaction of its own; one that is rejected again waits on and holds no other back."""
     name = visible_name(table, principal)
-    done = await Replays(gateway.ingest).replay_waiting(name, principal, after=after, most=limit)
+    done = await Replays(gateway.ingest).replay_waiting(name, principal, after=after, limit=limit)
     REPLAYED_LETTERS.inc(done.replayed)
     return ReplayedLettersModel(replayed=done.replayed, rejected=done.rejected, next_after=done.next_after)
 
@@ -124,7 +124,7 @@ async def replay_letter(
 ) -> Response:
     """The change lands now, behind all that was accepted since. Rejected again, the letter waits on."""
     name = visible_name(table, principal)
-    correction = await read_body(request, gateway.settings, most=MOST_BYTES)
+    correction = await read_body(request, gateway.settings, most=MAX_LETTER_BYTES)
     receipt = await Replays(gateway.ingest).replay(name, letter_id, principal, correction or None)
     REPLAYED_LETTERS.inc()
     content = msgspec.json.encode({"id": letter_id, "receipt": receipt})

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-MOST_TABLES: Final = 20
+MAX_TABLES: Final = 20
 """Tables told apart of one caller in a minute, the same one under another action counted again."""
 
-MOST_REJECTIONS: Final = 1_000
+MAX_REJECTIONS: Final = 1_000
 """Rejections told apart in a minute."""
 
 ANY_ACTION: Final = "*"
@@ -40,7 +40,7 @@ class CountedRejection:
 
 
 @dataclass(slots=True)
-class RejectionBook:
+class RejectionCounter:
     """Counts rejections until they are taken out to be stored."""
 
     _minute: datetime | None = None
@@ -65,7 +65,7 @@ class RejectionBook:
     def put_back(self, taken: list[CountedRejection]) -> None:
         """What could not be stored is counted with what has come since."""
         for counted in taken:
-            full = len(self._counted) >= MOST_REJECTIONS
+            full = len(self._counted) >= MAX_REJECTIONS
             self._add(replace(counted, rejection=_coarse(counted.rejection)) if full else counted)
 
     def _add(self, more: CountedRejection) -> None:
@@ -76,11 +76,11 @@ class RejectionBook:
     def _bounded(self, rejection: Rejection) -> Rejection:
         if rejection.table is not None:
             with_tables = self._tables.setdefault(rejection.subject, set())
-            if rejection in with_tables or len(with_tables) < MOST_TABLES:
+            if rejection in with_tables or len(with_tables) < MAX_TABLES:
                 with_tables.add(rejection)
             else:
                 rejection = replace(rejection, table=None)
-        full = len(self._told_apart) >= MOST_REJECTIONS or len(self._counted) >= MOST_REJECTIONS
+        full = len(self._told_apart) >= MAX_REJECTIONS or len(self._counted) >= MAX_REJECTIONS
         if rejection not in self._told_apart and full:
             return _coarse(rejection)
         self._told_apart.add(rejection)

@@ -53,7 +53,7 @@ class Principal:
 
     def may_name(self, source: SourceName) -> bool:
         """Whether the patterns cover a source's name, which may be none that a table can have."""
-        return _match_text(self.table_patterns, source.plain.folded)
+        return _match_text(self.table_patterns, source.without_catalog.folded)
 
     def may(self, right: Right, table: TableName) -> bool:
         """Whether one grant gives this right, another than that of the call, for this table."""

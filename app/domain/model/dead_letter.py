@@ -7,16 +7,16 @@ from typing import Any, Final
 
 from app.errors import Code, Problem
 
-MOST_BYTES: Final = 2**20
+MAX_LETTER_BYTES: Final = 2**20
 """Of one message; a longer one rejects its request."""
 
-MOST_WAITING: Final = 10_000
+MAX_WAITING_LETTERS: Final = 10_000
 """Waiting letters of a table; a request that would leave more is rejected."""
 
-MOST_WAITING_BYTES: Final = 256 * 2**20
+MAX_WAITING_BYTES: Final = 256 * 2**20
 """Bytes of the messages of a table that wait."""
 
-MOST_ERRORS: Final = 100
+MAX_LETTER_ERRORS: Final = 100
 """Problems that a letter keeps of its message."""
 
 KEPT: Final = frozenset(
@@ -116,5 +116,5 @@ def errors_of(problems: Iterable[Problem]) -> list[dict[str, str]]:
             )
             if value is not None
         }
-        for problem in tuple(problems)[:MOST_ERRORS]
+        for problem in tuple(problems)[:MAX_LETTER_ERRORS]
     ]

@@ -12,7 +12,7 @@ from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
-_MOST_BYTES_OF_A_CHARACTER: Final = 4
+_MAX_CHARACTER_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,6 @@ def _values(change: Change) -> Iterator[tuple[str, str, SourceValue]]:
 def _is_longer(value: SourceValue, most: int) -> bool:
     if isinstance(value, str):
         return len(value) > most or (
-            len(value) > most // _MOST_BYTES_OF_A_CHARACTER and len(value.encode("utf-8", "surrogatepass")) > most
+            len(value) > most // _MAX_CHARACTER_BYTES and len(value.encode("utf-8", "surrogatepass")) > most
         )
     return isinstance(value, dict | list) and len(_ENCODER.encode(value)) > most

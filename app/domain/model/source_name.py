@@ -67,7 +67,7 @@ class SourceName(NamedTuple):
         return ".".join(_quoted(part) for part in (self.catalog, self.schema, self.name) if part is not None)
 
     @property
-    def plain(self) -> "SourceName":
+    def without_catalog(self) -> "SourceName":
         """The name without its catalog."""
         return self if self.catalog is None else self._replace(catalog=None)
 

@@ -21,7 +21,7 @@ def route(source: SourceName, candidates: Sequence[Table]) -> Route:
     `candidates` are the tables that have the name or such a source in any letter case. The exact name counts, save
     for callers' names of tables, and for tables from before letter case counted.
     """
-    names = [source] if source.catalog is None else [source, source.plain]
+    names = [source] if source.catalog is None else [source, source.without_catalog]
     for any_case in (False, True):
         fitting = [table for table in candidates if not any_case or source.any_case or table.any_letter_case]
         for name in names:
@@ -46,7 +46,10 @@ def is_named(table: Table, source: SourceName) -> bool:
 
 def case_detail(source: SourceName, twin: Table) -> str:
     """Say what stands in the way of a source whose name differs from a registered one in letter case only."""
-    return f"the source {source.plain} is not the one that feeds table {twin.name}: their names differ in letter case"
+    return (
+        f"the source {source.without_catalog} is not the one that feeds table {twin.name}: "
+        "their names differ in letter case"
+    )
 
 
 def _names_of(table: Table) -> list[SourceName]:

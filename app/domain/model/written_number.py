@@ -17,7 +17,7 @@ _MAY_HOLD_MINUS_ZERO: Final = re.compile(rb"-0[ \t\r\n,}\]]")
 
 _HOLDS_MINUS_ZERO: Final = re.compile(rb"[:,\[][ \t\r\n]*+-0[ \t\r\n,}\]]")
 _TEXT_OR_MINUS_ZERO: Final = re.compile(rb'("(?:[^"\\]++|\\.)*+")|(?<![eE])-0(?=[ \t\r\n,}\]])', re.DOTALL)
-_LEAST_PLAIN: Final = -6
+_MIN_EXPONENT_WITHOUT_E: Final = -6
 """The power of ten below which a Decimal writes its text with an exponent."""
 
 
@@ -39,7 +39,7 @@ class WrittenNumber(Decimal):
 def fraction(text: str) -> Decimal:
     """A JSON number with a point or an exponent, exactly. Raises ArithmeticError for an exponent no Decimal has."""
     number = Decimal(text)
-    if "e" in text or "E" in text or number.adjusted() < _LEAST_PLAIN:
+    if "e" in text or "E" in text or number.adjusted() < _MIN_EXPONENT_WITHOUT_E:
         return WrittenNumber(_MINUS_ZERO if text == _STAND_IN else text)
     return number
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from app.errors import Code, TemporarilyUnavailable
 
-LONGEST_WAIT: Final = 60
+MAX_WAIT_SECONDS: Final = 60
 """Seconds after which a producer may look again, however long the backlog is."""
 
 _MEMORY_SECONDS: Final = 30.0
@@ -90,7 +90,7 @@ class BacklogLimit:
 
 
 def _seconds(excess: int, rate: float) -> int:
-    """How long it takes to publish the `excess` at this rate, from 1 to LONGEST_WAIT."""
-    if rate <= 0 or excess >= rate * LONGEST_WAIT:
-        return LONGEST_WAIT
+    """How long it takes to publish the `excess` at this rate, from 1 to MAX_WAIT_SECONDS."""
+    if rate <= 0 or excess >= rate * MAX_WAIT_SECONDS:
+        return MAX_WAIT_SECONDS
     return max(1, math.ceil(excess / rate))

@@ -8,7 +8,7 @@ from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence
 from app.domain.model.table_schema import SchemaVersion
 
-LEAST_BYTES: Final = 8 * 2**20
+MIN_FILE_BYTES: Final = 8 * 2**20
 """Payload bytes that a file has at least where it is cut only so that more tasks have work."""
 
 
@@ -64,7 +64,7 @@ def plan_files_for(
     files = list(plan_files(blocks, limits))
     planned = [block for file in files for block in file]
     size = sum(block.payload_bytes for block in planned)
-    wanted = min(-(-len(files) // slots) * slots, size // LEAST_BYTES)
+    wanted = min(-(-len(files) // slots) * slots, size // MIN_FILE_BYTES)
     if slots == 1 or wanted < max(2, len(files)):
         return files
     # A block more than the share, or what the blocks do not fill would make one file more.

@@ -18,7 +18,7 @@ _LAST_SYNC: Final = ("lastSyncTimeUtc", "lastSyncDateTime", "lastSyncTime")
 _LISTS: Final = ("tables", "data", "value")
 _DEFAULT_SCHEMA: Final = "dbo"
 """Where Fabric shows tables whose folder lies in no schema."""
-_MOST_TEXT: Final = 1_000
+_MAX_TEXT_CHARACTERS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def _text(value: object) -> str | None:
     """A text without what Postgres cannot keep, not too long; None for none."""
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
         return None
-    return str(value).replace("\0", "").encode(errors="replace").decode()[:_MOST_TEXT] or None
+    return str(value).replace("\0", "").encode(errors="replace").decode()[:_MAX_TEXT_CHARACTERS] or None
 
 
 def _count(members: Mapping[str, Any], names: Sequence[str]) -> int | None:

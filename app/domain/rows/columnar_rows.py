@@ -13,12 +13,12 @@ from app.domain.model.change import Operation
 from app.domain.model.table_options import PartialUpdates
 from app.domain.rows.landing_rows import LandingRows, RowRules
 from app.domain.rows.row_builder import RowMarker, markers_under
-from app.domain.rows.row_image import Gap, ImageRows, IncompleteRow, encode_image, row_keys
+from app.domain.rows.row_image import ImageRows, IncompleteRow, MissingColumns, encode_image, row_keys
 from app.domain.rows.typed_columns import chosen_rows, typed_texts
 
 
 @dataclass(frozen=True, slots=True)
-class PlainRows:
+class ColumnarRows:
     """One row for each change of a request."""
 
     columns: Sequence[pa.StringArray]
@@ -26,11 +26,11 @@ class PlainRows:
     operations: Sequence[Operation]
     source_position: str | None
     """That of the last change."""
-    gaps: Mapping[int, Gap] = field(default_factory=dict)
+    missing: Mapping[int, MissingColumns] = field(default_factory=dict)
     """By row: the columns that only the stored row image can give; what stands there means nothing."""
 
 
-def landing_rows_of_plain(plain: PlainRows, rules: RowRules) -> LandingRows | None:
+def landing_rows_of_columns(plain: ColumnarRows, rules: RowRules) -> LandingRows | None:
     """The typed rows; None where a value does not fit, which `landing_rows` tells of."""
     schema = rules.schema
     marker_of = markers_under(rules.options)
@@ -48,9 +48,9 @@ def landing_rows_of_plain(plain: PlainRows, rules: RowRules) -> LandingRows | No
     return LandingRows(batch, batch.num_rows, starts_cdc=True, source_position=plain.source_position, images=images)
 
 
-def _gaps_by_column(plain: PlainRows) -> Mapping[int, pa.BooleanArray]:
-    rows_of: dict[Gap, list[int]] = {}
-    for row, gap in plain.gaps.items():
+def _gaps_by_column(plain: ColumnarRows) -> Mapping[int, pa.BooleanArray]:
+    rows_of: dict[MissingColumns, list[int]] = {}
+    for row, gap in plain.missing.items():
         rows_of.setdefault(gap, []).append(row)
     found: dict[int, pa.BooleanArray] = {}
     for gap, rows in rows_of.items():
@@ -59,13 +59,15 @@ def _gaps_by_column(plain: PlainRows) -> Mapping[int, pa.BooleanArray]:
     return found
 
 
-def _images(plain: PlainRows, columns: Sequence[pa.StringArray], batch: pa.RecordBatch, rules: RowRules) -> ImageRows:
+def _images(
+    plain: ColumnarRows, columns: Sequence[pa.StringArray], batch: pa.RecordBatch, rules: RowRules
+) -> ImageRows:
     rows = list(zip(*(texts.to_pylist() for texts in columns), strict=True))
     images = [
-        None if operation is Operation.DELETE or row in plain.gaps else encode_image(values)
+        None if operation is Operation.DELETE or row in plain.missing else encode_image(values)
         for row, (values, operation) in enumerate(zip(rows, plain.operations, strict=True))
     ]
-    incomplete = {row: IncompleteRow(rows[row], gap, (), row, "/after") for row, gap in plain.gaps.items()}
+    incomplete = {row: IncompleteRow(rows[row], gap, (), row, "/after") for row, gap in plain.missing.items()}
     keys = row_keys([batch.column(name) for name in rules.schema.key_columns])
     markers = batch.column(batch.num_columns - 1).to_pylist()
     inserts = [row for row, marker in enumerate(markers) if marker == RowMarker.INSERT]

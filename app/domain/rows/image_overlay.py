@@ -113,7 +113,7 @@ class ImageOverlay:
     def _landing(self, rows: LandingRows, images: ImageRows, walk: "_Walk") -> LandingRows:
         batch = rows.batch
         if walk.filled:
-            gaps = {entry.gap for entry in images.incomplete.values()}
+            gaps = {entry.missing for entry in images.incomplete.values()}
             batch = self._filled(batch, walk.filled, {ordinal for gap in gaps for ordinal in gap.ordinals})
         if walk.repeated:
             repeated = chosen_rows(batch.num_rows, walk.repeated)
@@ -179,11 +179,11 @@ class _Walk:
             self.layer[key] = image
 
     def _fill(self, row: int, key: bytes, incomplete: IncompleteRow) -> None:
-        moved = incomplete.gap.moved
+        moved = incomplete.missing.moved
         known = self._before_delete[row - 1][0] if moved else self._known(key)
-        ordinals = incomplete.gap.ordinals
+        ordinals = incomplete.missing.ordinals
         absent = missing_of(ordinals, known)
-        if missing := [ordinal for ordinal in absent if ordinal not in incomplete.gap.optional]:
+        if missing := [ordinal for ordinal in absent if ordinal not in incomplete.missing.optional]:
             self._problems.extend(self.overlay.problem(incomplete, ordinal) for ordinal in missing)
             if moved:
                 self._restore(row - 1)
@@ -201,7 +201,7 @@ class _Walk:
 
     def _note_delete(self, row: int, key: bytes) -> None:
         following = self.images.incomplete.get(row + 1)
-        if following is not None and following.gap.moved:
+        if following is not None and following.missing.moved:
             self._before_delete[row] = self._known(key), {key: self.layer[key]} if key in self.layer else {}
 
     def _restore(self, row: int) -> None:

@@ -159,14 +159,14 @@ def in_order(batch: pa.RecordBatch, order: Sequence[int]) -> pa.RecordBatch:
 def _images(builder: RowBuilder, batch: pa.RecordBatch, rules: RowRules) -> ImageRows:
     keys = row_keys([batch.column(name) for name in rules.schema.key_columns])
     images = [
-        None if marker == RowMarker.DELETE or row in builder.gaps else encode_image(values)
+        None if marker == RowMarker.DELETE or row in builder.missing else encode_image(values)
         for row, (values, marker) in enumerate(zip(builder.rows, builder.markers, strict=True))
     ]
-    for row in builder.unknown.keys() - builder.gaps.keys():
+    for row in builder.unknown.keys() - builder.missing.keys():
         images[row] = encode_image(builder.rows[row], builder.unknown[row])
     incomplete = {
         row: IncompleteRow(tuple(builder.rows[row]), gap, builder.unknown.get(row, ()), *builder.origins[row])
-        for row, gap in builder.gaps.items()
+        for row, gap in builder.missing.items()
     }
     moved = {key_change.row + 1 for key_change in builder.key_changes}
     inserts = [row for row, marker in enumerate(builder.markers) if marker == RowMarker.INSERT and row not in moved]

@@ -18,7 +18,7 @@ from app.domain.model.table_options import IncompleteInserts, InsertMarker, Part
 from app.domain.model.table_schema import Column, TableSchema
 from app.domain.rows.column_conversion import BadValues, convert
 from app.domain.rows.key_changes import KeyChange
-from app.domain.rows.row_image import Gap
+from app.domain.rows.row_image import MissingColumns
 from app.domain.rows.value_reading import reading_of
 from app.errors import Code, Problem
 from app.errors.json_pointer import pointer_to
@@ -43,7 +43,7 @@ class RowBuilder:
         self.markers: list[int] = []
         self.origins: list[tuple[int, str]] = []
         """Per row: the message's index and the JSON Pointer of the image that the row was made from."""
-        self.gaps: dict[int, Gap] = {}
+        self.missing: dict[int, MissingColumns] = {}
         """By row: the columns that only the stored row image can give; they are None in `rows`."""
         self.unknown: dict[int, list[int]] = {}
         """By row: the positions of columns whose value in the source nothing tells."""
@@ -105,7 +105,7 @@ class RowBuilder:
                 return self._reject_unknown_columns(change, image)
             row, gap = completed
             if gap is not None:
-                self.gaps[len(self.rows)] = gap
+                self.missing[len(self.rows)] = gap
             if self._completes:
                 self._note_unknown(change, image)
         self._append(row, self._markers[change.operation] if marker is None else marker, change.index, change.after_at)
@@ -137,7 +137,9 @@ class RowBuilder:
             row[position] = value
         self._append(row, RowMarker.DELETE, change.index, change.before_at)
 
-    def _complete(self, change: Change, image: Image, *, moved: bool) -> tuple[list[SourceValue], Gap | None] | None:
+    def _complete(
+        self, change: Change, image: Image, *, moved: bool
+    ) -> tuple[list[SourceValue], MissingColumns | None] | None:
         """The row of an image that lacks columns, with the gap to fill, or a rejection.
 
         They are NULL where the source did not have them then, and on insert where the column allows it.
@@ -157,7 +159,7 @@ class RowBuilder:
         if not names and not later:
             return row, None
         optional = tuple(sorted(map(self._names.index, later)))
-        return row, Gap(tuple(sorted((*map(self._names.index, names), *optional))), moved, optional)
+        return row, MissingColumns(tuple(sorted((*map(self._names.index, names), *optional))), moved, optional)
 
     def _reject_incomplete(self, change: Change, missing: Sequence[Column], source: Collection[str]) -> bool:
         """Whether a new row is rejected for the columns that it lacks."""

@@ -28,7 +28,7 @@ _DECODER: Final[msgspec.json.Decoder[list[Any] | dict[int, Any]]] = msgspec.json
 )
 
 
-class Gap(NamedTuple):
+class MissingColumns(NamedTuple):
     """The columns of a row that only a row image can give: their ascending positions, and whose image it is."""
 
     ordinals: tuple[int, ...]
@@ -56,7 +56,7 @@ class IncompleteRow(NamedTuple):
     """A row with a gap: its values so far, and where its message stands."""
 
     values: Sequence[SourceValue]
-    gap: Gap
+    missing: MissingColumns
     unknown: Collection[int]
     """The columns that its image is not to know."""
     message: int
@@ -77,7 +77,7 @@ class ImageRows:
 
     def wanted(self) -> set[bytes]:
         """The keys whose stored images the gaps need."""
-        return {self.keys[row - 1 if entry.gap.moved else row] for row, entry in self.incomplete.items()}
+        return {self.keys[row - 1 if entry.missing.moved else row] for row, entry in self.incomplete.items()}
 
     def asked(self) -> set[bytes]:
         """The keys of which it matters whether an image is stored."""

@@ -20,7 +20,7 @@ from app.domain.rows.row_image import ImageRows, encode_image, row_keys
 from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to
 
-MOST_ROWS_NAMED: Final = 100
+MAX_ROWS_NAMED: Final = 100
 
 ROWS_AT_ONCE: Final = 1_024
 """That become row images together: as Python's values they take ten times as much as typed."""
@@ -37,8 +37,8 @@ _TAKE_TABLE_TYPE: Final = (
 def snapshot_rows(
     given: pa.Table,
     rules: RowRules,
-    most_value_bytes: int = UNLIMITED.value_bytes,
-    hold: Callable[[int], None] = lambda _: None,
+    max_value_bytes: int = UNLIMITED.value_bytes,
+    reserve: Callable[[int], None] = lambda _: None,
 ) -> LandingRows:
     """The rows of a table of checked arrays whose columns are the destination's, by name, in any order; a nullable one
     may be absent.
@@ -50,13 +50,13 @@ def snapshot_rows(
     """
     marker = _marker(rules)
     _check_columns(given.schema, rules)
-    hold(typed_bytes(given, rules.schema))
+    reserve(typed_bytes(given, rules.schema))
     problems: list[Problem] = []
     arrays: list[pa.Array] = []
     for column in rules.schema.columns:
         try:
             arrays.append(array := _array(given, column, rules))
-            _check_lengths(array, column, most_value_bytes)
+            _check_lengths(array, column, max_value_bytes)
         except RejectedInput as error:
             problems.extend(error.problems)
     if problems:
@@ -166,7 +166,7 @@ def _typed(given: pa.Array, column: Column) -> pa.Array:
             return convert(array.to_pylist(), column.type)
         except BadValues as bad:
             problems = [_problem(Code.BAD_VALUE, f"value {why}", column, row) for row, why in bad.reasons.items()]
-            raise RejectedInput.of(tuple(problems[:MOST_ROWS_NAMED])) from None
+            raise RejectedInput.of(tuple(problems[:MAX_ROWS_NAMED])) from None
     return array
 
 
@@ -214,7 +214,7 @@ def _rejected(code: Code, detail: str, column: Column) -> RejectedInput:
 
 
 def _rejected_rows(code: Code, detail: str, column: Column, wrong: pa.BooleanArray) -> RejectedInput:
-    rows = pc.indices_nonzero(wrong).slice(0, MOST_ROWS_NAMED).to_pylist()
+    rows = pc.indices_nonzero(wrong).slice(0, MAX_ROWS_NAMED).to_pylist()
     return RejectedInput.of(tuple(_problem(code, detail, column, row) for row in rows))
 
 

@@ -16,7 +16,7 @@ from app.domain.rows.value_reading import ValueReading, reading_of
 from app.errors import Code, Problem
 from app.errors.json_pointer import pointer_to
 
-MOST_TOGETHER: Final = 1_000
+MAX_ROWS_TOGETHER: Final = 1_000
 """Rows up to which columns of one type are converted in one go: what a kernel costs, however short the column."""
 
 WrongRow: TypeAlias = tuple[int, Code, str]
@@ -33,7 +33,7 @@ def typed_columns(
     problems: list[Problem] = []
     markers = pa.array(builder.markers, pa.int32())
     by_column = list(zip(*builder.rows, strict=True)) if builder.rows else [()] * len(schema.columns)
-    together = _converted_together(by_column, schema, options) if len(builder.rows) <= MOST_TOGETHER else {}
+    together = _converted_together(by_column, schema, options) if len(builder.rows) <= MAX_ROWS_TOGETHER else {}
     arrays = []
     for ordinal, (column, values) in enumerate(zip(schema.columns, by_column, strict=True)):
         if ordinal in together:
@@ -42,7 +42,7 @@ def typed_columns(
             array, wrong = typed_column(column, values, schema, options, markers)
         arrays.append(array)
         for row, code, detail in wrong:
-            if row in builder.gaps and ordinal in builder.gaps[row].ordinals:
+            if row in builder.missing and ordinal in builder.missing[row].ordinals:
                 continue
             index, pointer = builder.origins[row]
             problems.append(Problem(code, detail, index, pointer_to(pointer, column.name), column.name))

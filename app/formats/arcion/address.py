@@ -24,7 +24,7 @@ class TableAddress(msgspec.Struct, gc=False):
     hash: int | UnsetType | None = UNSET
 
 
-def members_of_address(address: TableAddress) -> int:
+def count_address_keys(address: TableAddress) -> int:
     """How many members an address and its namespace were written with."""
     space = address.namespace
     members = 2 - (address.hash is UNSET)
@@ -36,7 +36,7 @@ def members_of_address(address: TableAddress) -> int:
 _Key: TypeAlias = tuple[str | None, str | None, str]
 
 
-class AddressBook:
+class AddressResolver:
     """The addresses of one request. With an `override` every message is for that table."""
 
     def __init__(self, override: TableName | None = None) -> None:

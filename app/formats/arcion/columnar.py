@@ -14,11 +14,11 @@ from msgspec import UNSET, Raw, UnsetType
 
 from app.domain.model.input_limits import MAX_CELLS
 from app.domain.model.source_name import SourceName
-from app.domain.rows.columnar_rows import PlainRows
+from app.domain.rows.columnar_rows import ColumnarRows
 from app.errors import RejectedInput
-from app.formats.arcion.address import AddressBook, TableAddress, members_of_address
-from app.formats.arcion.columnar_images import PlainImages
-from app.formats.arcion.image_layout import NotPlain
+from app.formats.arcion.address import AddressResolver, TableAddress, count_address_keys
+from app.formats.arcion.columnar_images import ColumnarImages
+from app.formats.arcion.image_layout import NotColumnar
 from app.formats.arcion.messages import position_of
 from app.formats.json.byte_accounting import are_texts, holds_nothing_else, names_stand_once
 from app.formats.json.decoder import MessageDecoder
@@ -26,8 +26,8 @@ from app.formats.json.duplicate_key_prefilter import is_suspicious
 
 _ADDRESS: Final = msgspec.json.Decoder(TableAddress)
 _OPAQUE: Final = msgspec.json.Decoder()
-_LONGEST_CURSOR: Final = 2**16
-_MOST_COMPARED: Final = 64
+_MAX_CURSOR_BYTES: Final = 2**16
+_MAX_COMPARED: Final = 64
 """Beyond it, one look at the whole body costs less."""
 
 
@@ -41,8 +41,8 @@ class _Message(msgspec.Struct, gc=False):
     operationcount: Raw | UnsetType = UNSET
 
 
-class _Members(NamedTuple):
-    """The members of all messages, in the order of `_Message`."""
+class _Keys(NamedTuple):
+    """The keys of all messages, in the order of `_Message`."""
 
     addresses: Sequence[Raw]
     operations: Sequence[str]
@@ -57,7 +57,7 @@ _DECODER: Final = MessageDecoder(_Message)
 
 
 @dataclass(frozen=True, slots=True)
-class PlainBody:
+class ColumnarBody:
     """A body whose messages all have one address."""
 
     source: SourceName
@@ -67,50 +67,50 @@ class PlainBody:
     position: str | None
     """That of the last change which has one."""
     _body: bytes
-    _members: _Members
+    _keys: _Keys
 
-    def give_images(self, images: PlainImages) -> None:
-        """Raises NotPlain, KeyError or ValueError, as `images` does."""
-        written = self._members
+    def give_images(self, images: ColumnarImages) -> None:
+        """Raises NotColumnar, KeyError or ValueError, as `images` does."""
+        written = self._keys
         images.add(written.operations, written.exists, written.before, written.after)
 
     def is_all_read(self) -> bool:
         """Whether nothing stands in this body that nobody looks at, if its images are looked at. False may be wrong."""
-        written = self._members
+        written = self._keys
         return (
             names_stand_once([bytes(written.addresses[0])])
             and are_texts([raw for raw in (*written.cursors, *written.counts) if raw is not UNSET])
             and holds_nothing_else(self._body, _Message.__struct_encode_fields__, written)
         )
 
-    def is_suspicious(self, members_of_images: int) -> bool:
-        """The same by counting members, which takes longer and tells more bodies apart."""
-        own = sum(member is not UNSET for members in self._members for member in members)
-        of_addresses = self.messages * members_of_address(_ADDRESS.decode(self._members.addresses[0]))
-        return is_suspicious(self._body, own + of_addresses + members_of_images, surrogates=True)
+    def is_suspicious(self, image_keys: int) -> bool:
+        """The same by counting keys, which takes longer and tells more bodies apart."""
+        own = sum(value is not UNSET for keys in self._keys for value in keys)
+        of_addresses = self.messages * count_address_keys(_ADDRESS.decode(self._keys.addresses[0]))
+        return is_suspicious(self._body, own + of_addresses + image_keys, surrogates=True)
 
 
-def decode_plain(body: bytes) -> PlainBody | None:
+def decode_columnar(body: bytes) -> ColumnarBody | None:
     """A body that may be plain, None for any other."""
     messages = _DECODER.decode_well_formed(body)
     if not messages:
         return None
-    members = _Members(*zip(*map(msgspec.structs.astuple, messages), strict=True))
-    first = members.addresses[0]
-    if members.addresses.count(first) != len(messages):
+    keys = _Keys(*zip(*map(msgspec.structs.astuple, messages), strict=True))
+    first = keys.addresses[0]
+    if keys.addresses.count(first) != len(messages):
         return None
-    addresses = AddressBook()
+    addresses = AddressResolver()
     try:
         source = addresses.look_up(_ADDRESS.decode(first))
-        position = next(filter(None, map(_position, reversed(members.cursors))), None)
+        position = next(filter(None, map(_position, reversed(keys.cursors))), None)
     except (RejectedInput, ValueError, RecursionError):
         return None
-    return PlainBody(source, addresses.wrong_hashes * len(messages), len(messages), position, body, members)
+    return ColumnarBody(source, addresses.wrong_hashes * len(messages), len(messages), position, body, keys)
 
 
-def rows_of_plain(
-    bodies: Sequence[PlainBody], columns: Sequence[str], key_columns: Sequence[str], fillable: Collection[str] = ()
-) -> PlainRows | None:
+def columnar_rows_of(
+    bodies: Sequence[ColumnarBody], columns: Sequence[str], key_columns: Sequence[str], fillable: Collection[str] = ()
+) -> ColumnarRows | None:
     """The rows of these bodies, one after the other, for a table of these columns.
 
     None where a body is not plain for it, or, among several, is to be looked at alone. An update need not give the
@@ -118,21 +118,21 @@ def rows_of_plain(
     """
     if sum(body.messages for body in bodies) * len(columns) > MAX_CELLS:
         return None
-    images = PlainImages(columns, key_columns, frozenset(fillable))
+    images = ColumnarImages(columns, key_columns, frozenset(fillable))
     try:
         for body in bodies:
             body.give_images(images)
         texts = images.columns()
-    except (NotPlain, KeyError, ValueError, RecursionError):
+    except (NotColumnar, KeyError, ValueError, RecursionError):
         return None
-    if not _are_all_read(bodies, images.compared) and (len(bodies) > 1 or bodies[0].is_suspicious(images.members)):
+    if not _are_all_read(bodies, images.compared) and (len(bodies) > 1 or bodies[0].is_suspicious(images.keys)):
         return None
-    return PlainRows(texts, images.operations, bodies[-1].position, images.gaps)
+    return ColumnarRows(texts, images.operations, bodies[-1].position, images.missing)
 
 
-def _are_all_read(bodies: Sequence[PlainBody], compared: Sequence[Raw]) -> bool:
+def _are_all_read(bodies: Sequence[ColumnarBody], compared: Sequence[Raw]) -> bool:
     return (
-        len(compared) <= _MOST_COMPARED
+        len(compared) <= _MAX_COMPARED
         and names_stand_once(map(bytes, compared))
         and all(body.is_all_read() for body in bodies)
     )
@@ -142,6 +142,6 @@ def _position(cursor: Raw | UnsetType) -> str | None:
     """Raises ValueError for one that is no text and has more parts than a cursor needs."""
     if cursor is UNSET:
         return None
-    if not are_texts([cursor]) and len(bytes(cursor)) > _LONGEST_CURSOR:
+    if not are_texts([cursor]) and len(bytes(cursor)) > _MAX_CURSOR_BYTES:
         raise ValueError
     return position_of(_OPAQUE.decode(cursor))

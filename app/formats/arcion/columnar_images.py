@@ -11,9 +11,9 @@ from msgspec import UNSET, Raw, UnsetType
 
 from app.domain.model.change import Operation
 from app.domain.rows.column_conversion import hold_any
-from app.domain.rows.row_image import Gap
+from app.domain.rows.row_image import MissingColumns
 from app.domain.rows.typed_columns import chosen_rows
-from app.formats.arcion.image_layout import WHOLE, NotPlain, Shape, ShapeBook
+from app.formats.arcion.image_layout import COMPLETE, ImageLayout, ImageLayoutCache, NotColumnar
 from app.formats.arcion.messages import OPERATIONS
 from app.formats.json.json_to_columns import text_columns
 
@@ -29,20 +29,20 @@ class _Kind:
 
     operation: Operation
     exists: Raw | None = None
-    shape: Shape = WHOLE
+    layout: ImageLayout = COMPLETE
     before: Image | None = None
-    before_members: int = 0
+    before_keys: int = 0
 
 
-class PlainImages:
+class ColumnarImages:
     """Collects the images of messages, with their operations.
 
-    Its methods raise NotPlain, KeyError for a wrong flag, or ValueError for an image that is not whole.
+    Its methods raise NotColumnar, KeyError for a wrong flag, or ValueError for an image that is not whole.
     """
 
     def __init__(self, columns: Sequence[str], key_columns: Sequence[str], fillable: frozenset[str]) -> None:
         self.operations: list[Operation] = []
-        self.gaps: dict[int, Gap] = {}
+        self.missing: dict[int, MissingColumns] = {}
         self.compared: list[Raw] = []
         """What is no image that lands: found to be good once, for all messages in which it is written alike."""
         self._columns, self._key_columns = columns, key_columns
@@ -51,19 +51,17 @@ class PlainImages:
         """Other images that must be whole: what was before an update, and what a delete gives as the row after it."""
         self._updated: list[tuple[int, int]] = []
         """Of each update, where its images are in `_landing` and `_beside`."""
-        self._kept: dict[Shape, list[tuple[int, int]]] = {}
+        self._kept: dict[ImageLayout, list[tuple[int, int]]] = {}
         """The same of updates that keep columns."""
-        self._members_before = 0
+        self._before_keys = 0
         """Of images beside inserts and replaces."""
         self._kinds = {text: _Kind(operation) for text, operation in OPERATIONS.items()}
-        self._shapes = ShapeBook(columns, key_columns, fillable, {})
+        self._layouts = ImageLayoutCache(columns, key_columns, fillable, {})
 
     @property
-    def members(self) -> int:
-        """How many members images and `exists` have, or fewer."""
-        return (
-            len(self._columns) * (len(self.operations) + len(self._landing) + len(self._beside)) + self._members_before
-        )
+    def keys(self) -> int:
+        """How many keys images and `exists` have, or fewer."""
+        return len(self._columns) * (len(self.operations) + len(self._landing) + len(self._beside)) + self._before_keys
 
     def add(
         self, operations: Iterable[str], exists: Iterable[Raw], before: Iterable[Image], after: Iterable[Image]
@@ -72,17 +70,17 @@ class PlainImages:
         for text, flags, old, new in zip(operations, exists, before, after, strict=True):
             kind = self._kinds.get(text)
             if kind is None:
-                raise NotPlain
+                raise NotColumnar
             if flags != kind.exists:
                 self._look_at_exists(kind, flags)
             if kind.operation is Operation.DELETE:
                 self._add_delete(old, new)
             elif kind.operation is Operation.UPDATE:
-                self._add_update(kind.shape, old, new)
+                self._add_update(kind.layout, old, new)
             else:
                 if old != kind.before:
                     self._look_at_before(kind, old)
-                self._members_before += kind.before_members
+                self._before_keys += kind.before_keys
                 self._landing.append(_given(new))
             self.operations.append(kind.operation)
 
@@ -97,38 +95,38 @@ class PlainImages:
 
     def _add_delete(self, before: Image, after: Image) -> None:
         if not self._key_columns:
-            raise NotPlain
+            raise NotColumnar
         self._landing.append(_given(before))
         if after is not UNSET and after not in _NO_ROW:
             self._beside.append(after)
 
-    def _add_update(self, shape: Shape, before: Image, after: Image) -> None:
+    def _add_update(self, layout: ImageLayout, before: Image, after: Image) -> None:
         places = len(self._landing), len(self._beside)
         self._updated.append(places)
-        if shape.kept:
-            self._kept.setdefault(shape, []).append(places)
-        if shape.gap is not None:
-            self.gaps[places[0]] = shape.gap
+        if layout.kept:
+            self._kept.setdefault(layout, []).append(places)
+        if layout.missing is not None:
+            self.missing[places[0]] = layout.missing
         self._landing.append(_given(after))
         self._beside.append(_given(before))
 
     def _keep(self, landing: list[pa.StringArray], beside: Sequence[pa.StringArray]) -> None:
-        for shape, places in self._kept.items():
+        for layout, places in self._kept.items():
             after, before = zip(*places, strict=True)
             chosen, taken = chosen_rows(len(self._landing), after), pa.array(before)
-            for at in shape.kept:
+            for at in layout.kept:
                 landing[at] = pc.replace_with_mask(landing[at], chosen, beside[at].take(taken))
 
     def _compare_keys(self, landing: Sequence[pa.StringArray], beside: Sequence[pa.StringArray]) -> None:
         if not self._updated:
             return
         if not self._key_columns:
-            raise NotPlain
+            raise NotColumnar
         after, before = (pa.array(places) for places in zip(*self._updated, strict=True))
         for key_column in self._key_columns:
             at = self._columns.index(key_column)
             if not landing[at].take(after).equals(beside[at].take(before)):
-                raise NotPlain
+                raise NotColumnar
 
     def _without_deleted(self, landing: list[pa.StringArray]) -> list[pa.StringArray]:
         """Of a deleted row only the key."""
@@ -142,22 +140,22 @@ class PlainImages:
         ]
 
     def _look_at_exists(self, kind: _Kind, exists: Raw) -> None:
-        kind.exists, kind.shape = exists, self._shapes.look_up(kind.operation, exists)
+        kind.exists, kind.layout = exists, self._layouts.look_up(kind.operation, exists)
         self.compared.append(exists)
 
     def _look_at_before(self, kind: _Kind, before: Image) -> None:
-        """Nothing is read of the image that an insert or a replace has beside the one that lands: its members count."""
+        """Nothing is read of the image that an insert or a replace has beside the one that lands: its keys count."""
         image = None if before is UNSET else _BESIDE.decode(before)
         if kind.operation is Operation.UPSERT and image and not image.keys() <= {*self._columns}:
-            raise NotPlain
-        kind.before, kind.before_members = before, len(image or ())
+            raise NotColumnar
+        kind.before, kind.before_keys = before, len(image or ())
         if image:
             self.compared.append(_given(before))
 
 
 def _given(image: Image) -> Raw:
     if image is UNSET:
-        raise NotPlain
+        raise NotColumnar
     return image
 
 

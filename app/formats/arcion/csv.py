@@ -20,7 +20,7 @@ from app.formats.arcion.messages import OPERATIONS, WrongMessage, images
 MAX_FIELDS: Final = 2**16
 """Of a record; a realtime one of 20,000 columns has fewer."""
 
-_MOST_PROBLEMS: Final = 100
+_MAX_PROBLEMS: Final = 100
 _NULL: Final = b"NULL"
 _NEW_LINE: Final = b"\n"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
@@ -78,7 +78,7 @@ def decode_arcion_csv(
                 decoded.rejected.append(RejectedMessage(index, found))
             else:
                 problems.extend(found)
-            if len(problems) >= _MOST_PROBLEMS:
+            if len(problems) >= _MAX_PROBLEMS:
                 break
         index += 1
         limits.check_messages(index)

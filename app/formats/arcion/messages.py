@@ -19,7 +19,7 @@ from app.domain.model.source_name import SourceName
 from app.domain.model.written_number import as_json
 from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to
-from app.formats.arcion.address import AddressBook, TableAddress, members_of_address
+from app.formats.arcion.address import AddressResolver, TableAddress, count_address_keys
 from app.formats.json.decoder import MessageDecoder
 
 OPERATIONS: Final = {
@@ -65,33 +65,33 @@ class ArcionChanges(list[AddressedChange]):
         """Messages that are left out, with the source's table that they name."""
 
 
-def count_members(messages: Sequence[ArcionMessage]) -> int:
+def count_keys(messages: Sequence[ArcionMessage]) -> int:
     """Members as written, or fewer: what the screen of duplicates compares."""
-    members = 0
+    keys = 0
     for message in messages:
         before, after, cursor, counts = message.before, message.after, message.cursor, message.operationcount
-        members += 7 + len(message.exists) + members_of_address(message.tableName)
+        keys += 7 + len(message.exists) + count_address_keys(message.tableName)
         if before:
-            members += len(before)
+            keys += len(before)
         elif before is UNSET:
-            members -= 1
+            keys -= 1
         if after:
-            members += len(after)
+            keys += len(after)
         elif after is UNSET:
-            members -= 1
+            keys -= 1
         if cursor.__class__ is not str:
-            members += _more_members(cursor)
+            keys += _extra_keys(cursor)
         if counts.__class__ is not str:
-            members += _more_members(counts)
-    return members
+            keys += _extra_keys(counts)
+    return keys
 
 
-def _more_members(value: Any) -> int:
+def _extra_keys(value: Any) -> int:
     """What an opaque value adds to the one member that it is, if it is one."""
     return len(value) if isinstance(value, dict) else -(value is UNSET)
 
 
-_DECODER: Final = MessageDecoder(ArcionMessage, count_members)
+_DECODER: Final = MessageDecoder(ArcionMessage, count_keys)
 
 
 def decode_arcion(
@@ -103,7 +103,7 @@ def decode_arcion(
     """
     changes = ArcionChanges()
     problems: list[Problem] = []
-    addresses = AddressBook(table)
+    addresses = AddressResolver(table)
     for index, message in enumerate(_DECODER.decode(body, limits)):
         try:
             source = addresses.look_up(message.tableName)

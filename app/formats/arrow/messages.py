@@ -28,7 +28,7 @@ _VERSION, _HEADER_KIND, _HEADER, _BODY_BYTES = range(4)
 SCHEMA: Final = 1
 _DICTIONARY_BATCH: Final = 2
 RECORD_BATCH: Final = 3
-_MOST_BUFFERS: Final = 3
+_MAX_BUFFERS: Final = 3
 """Of a column: those of a text."""
 
 _ROWS, _NODES, _BUFFERS, _COMPRESSION, _VARIADIC = range(5)
@@ -114,7 +114,7 @@ def layout_of(message: ArrowMessage, columns: int) -> BatchLayout:
         )
     if header.has(_VARIADIC) and header.length(_VARIADIC):
         raise Damaged("the stream has views; write plain columns")
-    if header.length(_NODES) != columns or header.length(_BUFFERS) > _MOST_BUFFERS * columns:
+    if header.length(_NODES) != columns or header.length(_BUFFERS) > _MAX_BUFFERS * columns:
         raise Damaged("a record batch has another number of columns than the schema")
     buffers, end = [], 0
     for offset, length in header.pairs(_BUFFERS):

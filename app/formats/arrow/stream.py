@@ -16,7 +16,7 @@ from app.formats.arrow.messages import SCHEMA, ArrowMessage, BatchLayout, layout
 MAX_ARRAYS: Final = 2**18
 """Columns of all record batches together: each costs time and memory, however few rows it has."""
 
-_MOST_PROBLEMS: Final = 100
+_MAX_PROBLEMS: Final = 100
 _PLAIN_TYPES: Final = "Write the column with a plain type, such as string, int64, decimal128 or timestamp with a zone."
 
 
@@ -67,7 +67,7 @@ def _check_types(fields: Sequence[ArrowField]) -> None:
         if field.type is None
     )
     if problems:
-        raise RejectedInput.of(problems[:_MOST_PROBLEMS], remedy=_PLAIN_TYPES)
+        raise RejectedInput.of(problems[:_MAX_PROBLEMS], remedy=_PLAIN_TYPES)
 
 
 def _layouts(messages: Iterator[ArrowMessage], columns: int, limits: InputLimits) -> Iterator[BatchLayout]:

@@ -1,7 +1,7 @@
 """Whether a body holds nothing but what was decoded of its messages.
 
-Decoders keep the last of two members with the same name, and skip those that they do not know. What is left out so
-takes bytes: a body that has no more of them than its decoded members need, blanks aside, holds nothing else.
+Decoders keep the last of two keys with the same name, and skip those that they do not know. What is left out so
+takes bytes: a body that has no more of them than its decoded keys need, blanks aside, holds nothing else.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,31 +13,31 @@ from msgspec import UNSET, Raw
 
 from app.errors import RejectedInput
 from app.formats.json.duplicate_key_prefilter import has_suspicious_escape
-from app.formats.json.duplicate_keys import check_members
+from app.formats.json.duplicate_keys import check_duplicate_keys
 from app.formats.json.nested_values import check_nested_values
 
 _BREAK, _BLANK, _QUOTE = b'\n "'
-_AROUND_MEMBER: Final = len('"":,')
+_AROUND_KEY: Final = len('"":,')
 _AROUND_MESSAGE: Final = len("{}") - len(",")
 _AROUND_TEXT: Final = len('""')
-_REMEMBERED: Final = 256
-_LONGEST_REMEMBERED: Final = 2**14
+_MAX_CACHED_OBJECTS: Final = 256
+_MAX_CACHED_BYTES: Final = 2**14
 
 
-def holds_nothing_else(body: bytes, names: Sequence[str], members: Sequence[Sequence[Any]]) -> bool:
+def holds_nothing_else(body: bytes, names: Sequence[str], keys: Sequence[Sequence[Any]]) -> bool:
     """Whether all of this valid `body`, an array or lines, are its messages as they were decoded.
 
-    `members` has for each of `names` the values of all messages: Raw, within which nobody looks, or texts, or UNSET
+    `keys` has for each of `names` the values of all messages: Raw, within which nobody looks, or texts, or UNSET
     where there is none. False may be wrong: where a name or a text is written with escapes, or something stands
     before the array.
     """
-    messages = len(members[0])
+    messages = len(keys[0])
     needed = messages * _AROUND_MESSAGE
     if body.startswith(b"["):
         needed += messages + 1
-    for name, values in zip(names, members, strict=True):
+    for name, values in zip(names, keys, strict=True):
         given = [value for value in values if value is not UNSET]
-        needed += len(given) * (len(name) + _AROUND_MEMBER)
+        needed += len(given) * (len(name) + _AROUND_KEY)
         if isinstance(values[0], str):
             needed += sum(map(len, given)) + len(given) * _AROUND_TEXT
         else:
@@ -48,7 +48,7 @@ def holds_nothing_else(body: bytes, names: Sequence[str], members: Sequence[Sequ
 def names_stand_once(objects: Iterable[bytes]) -> bool:
     """Whether no member stands twice in any of these valid JSON objects. False may be wrong where one has escapes."""
     return all(
-        _known_to_stand_once(written) if len(written) <= _LONGEST_REMEMBERED else _stand_once(written)
+        _known_to_stand_once(written) if len(written) <= _MAX_CACHED_BYTES else _stand_once(written)
         for written in objects
     )
 
@@ -69,11 +69,11 @@ def _without_blanks(valid: bytes) -> int:
 def _stand_once(written: bytes) -> bool:
     try:
         check_nested_values(written, 1)
-        check_members(written)
+        check_duplicate_keys(written)
     except RejectedInput:
         return False
     return b"\\" not in written
 
 
-_known_to_stand_once = lru_cache(_REMEMBERED)(_stand_once)
+_known_to_stand_once = lru_cache(_MAX_CACHED_OBJECTS)(_stand_once)
 """A producer writes the same in nearly all of its bodies."""

@@ -15,7 +15,7 @@ from app.domain.model.written_number import fraction, keep_minus_zeros
 from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to
 from app.formats.json.duplicate_key_prefilter import is_suspicious
-from app.formats.json.duplicate_keys import check_members
+from app.formats.json.duplicate_keys import check_duplicate_keys
 from app.formats.json.nested_values import check_nested_values
 from app.formats.json.utf8 import first_wrong_byte
 
@@ -25,7 +25,7 @@ Counter: TypeAlias = Callable[[Sequence[Message]], int]
 """How many members decoded messages were written with, or fewer, those of objects within opaque values left out.
 A member that the type does not know makes the count fall short, which costs time and nothing else."""
 
-MOST_EXPONENT: Final = 6_144
+MAX_EXPONENT: Final = 6_144
 """Powers of ten of a fraction, as in the largest decimal format of IEEE 754; a larger one is no measurement."""
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
@@ -37,8 +37,8 @@ _TOKEN: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[{}]', re.DOTALL)
 _NOT_TEXT: Final = re.compile(rb"(?<!\\)(?:\\\\)*(?:(\\u0000)|(\\u[dD][89a-fA-F]))")
 _SURROGATE_PAIR: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _PATH: Final = re.compile(r" - at `(?:key in )?\$?([^`]*)`")
-_SOME_MEMBER: Final = "[...]"
-_MOST_TRIED: Final = 2**20
+_SOME_KEY: Final = "[...]"
+_MAX_BYTES_TRIED: Final = 2**20
 """Bytes decoded to find the member that a rejection is about."""
 
 _BYTE: Final = re.compile(r"\(byte (\d+)\)")
@@ -79,7 +79,7 @@ class MessageDecoder(Generic[Message]):
         check_nested_values(body, len(messages))
         if self._count is None or is_suspicious(body, self._count(messages)):
             _check_texts(body, offset)
-            check_members(body, offset)
+            check_duplicate_keys(body, offset)
         return messages
 
     def decode_well_formed(self, body: bytes) -> list[Message] | None:
@@ -96,19 +96,19 @@ class MessageDecoder(Generic[Message]):
             return self._one.decode(part)
         except msgspec.ValidationError as error:
             pointer, reason = _where(str(error))
-            problem = Problem(Code.MALFORMED_MESSAGE, reason, index, self._member_at(part, str(error)) or pointer)
+            problem = Problem(Code.MALFORMED_MESSAGE, reason, index, self._key_at(part, str(error)) or pointer)
             raise RejectedInput.of((problem,)) from None
         except (msgspec.DecodeError, *_OTHER_REJECTIONS) as error:
             problem = Problem(Code.MALFORMED_JSON, f"not valid JSON: {_reason(error, offset)}", index)
             raise RejectedInput.of((problem,)) from None
 
-    def _member_at(self, part: bytes, message: str) -> str | None:
+    def _key_at(self, part: bytes, message: str) -> str | None:
         """The JSON Pointer of the member that a validation message leaves open as `[...]`, found by trying each alone.
 
         None where it names all of the path, or the message is too long to be tried so often.
         """
         path = _PATH.search(message)
-        before, some, behind = path[1].partition(_SOME_MEMBER) if path else ("", "", "")
+        before, some, behind = path[1].partition(_SOME_KEY) if path else ("", "", "")
         if not (before and some):
             return None
         *outer, last = before.removeprefix(".").split(".")
@@ -116,12 +116,12 @@ class MessageDecoder(Generic[Message]):
             whole = msgspec.json.decode(part)
             parent = reduce(getitem, outer, whole)
             members = parent[last]
-            if not isinstance(members, dict) or len(members) * len(part) > _MOST_TRIED:
+            if not isinstance(members, dict) or len(members) * len(part) > _MAX_BYTES_TRIED:
                 return None
             for name, value in members.items():
                 parent[last] = {name: value}
                 if self._rejection_of(msgspec.json.encode(whole)) == message:
-                    rest = behind.replace(_SOME_MEMBER, "").replace(".", "/")
+                    rest = behind.replace(_SOME_KEY, "").replace(".", "/")
                     return pointer_to(before.replace(".", "/"), name) + rest
         except (msgspec.DecodeError, *_OTHER_REJECTIONS):
             pass  # what cannot be decoded without a type is named by the path alone
@@ -157,7 +157,7 @@ def _framed(
 
 def _fraction(text: str) -> Decimal:
     number = fraction(text)
-    if not -MOST_EXPONENT <= number.adjusted() <= MOST_EXPONENT:
+    if not -MAX_EXPONENT <= number.adjusted() <= MAX_EXPONENT:
         raise ArithmeticError
     return number
 
@@ -289,4 +289,4 @@ def _where(message: str) -> tuple[str, str]:
     match = _PATH.search(message)
     if match is None:
         return "", message
-    return match[1].replace(_SOME_MEMBER, "").replace(".", "/"), message[: match.start()]
+    return match[1].replace(_SOME_KEY, "").replace(".", "/"), message[: match.start()]

@@ -1,6 +1,6 @@
 """A fast look at a decoded body: may a member stand twice in it, or anything else that the decoder lets pass?
 
-The decoder keeps one of two members with the same name and skips those that its type does not know. So the members
+The decoder keeps one of two keys with the same name and skips those that its type does not know. So the keys
 that are written are counted against those that were decoded. Names are not compared, which is what the exact look
 costs; the count may come out too high, and then a clean body gets the exact look, but never too low.
 
@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET
 
-from app.formats.json.duplicate_keys import MOST_NESTING
+from app.formats.json.duplicate_keys import MAX_NESTING
 
 _Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 _Places: TypeAlias = np.ndarray[Any, np.dtype[np.intp]]
@@ -26,7 +26,7 @@ _SHORT: Final = 4_096
 _SLICE: Final = 2**19
 """Bytes looked at in one go, so that what is computed of them needs little memory, and the same again and again."""
 
-_MOST_LISTS: Final = MOST_NESTING // 2
+_MAX_LISTS: Final = MAX_NESTING // 2
 _BLANKS: Final = (b" ", b"\n", b"\r", b"\t")
 _BLANK, _QUOTE, _COMMA, _COLON, _BRACKET, _BACKSLASH, _U, _ZERO, _D = b' ",:[\\u0d'
 _ESCAPE: Final = 5
@@ -35,26 +35,26 @@ _CASE: Final = 0x20
 """The bit that tells small letters from capitals."""
 
 
-def written_members(struct: msgspec.Struct) -> int:
-    """How many members of an object were written, if each that may be absent is UNSET then."""
+def count_written_keys(struct: msgspec.Struct) -> int:
+    """How many keys of an object were written, if each that may be absent is UNSET then."""
     values = msgspec.structs.astuple(struct)
     return len(values) - values.count(UNSET)
 
 
-def is_suspicious(body: bytes, members: int, *, surrogates: bool = False) -> bool:
-    """Whether this decoded `body` may hold more than the `members` that were decoded, or U+0000, or deep nesting.
+def is_suspicious(body: bytes, keys: int, *, surrogates: bool = False) -> bool:
+    """Whether this decoded `body` may hold more than the `keys` that were decoded, or U+0000, or deep nesting.
 
-    `members` may be too low. Those of objects within opaque values must not be counted: that bounds their nesting.
+    `keys` may be too low. Those of objects within opaque values must not be counted: that bounds their nesting.
     With `surrogates`, escaped ones are suspicious too: where texts were skipped, nobody has looked at their pairs.
     """
     if len(body) < _SHORT:
         nul = b"\\u0000" in body or (surrogates and (b"\\ud" in body or b"\\uD" in body))
-        return nul or body.count(b"[") > _MOST_LISTS or _most_members_of_short(body) != members
+        return nul or body.count(b"[") > _MAX_LISTS or _max_keys_of_short(body) != keys
     text = np.frombuffer(body, np.uint8)
     has_escapes = _BACKSLASH in body
     in_texts = _count_after_quote_of_text(text) if has_escapes else 0
     written = _count_after_quote_or_blank(text) - in_texts
-    if written != members and written - _count_after_blank_in_texts(text) != members:
+    if written != keys and written - _count_after_blank_in_texts(text) != keys:
         return True
     if has_escapes and _has_suspicious_escape(text, surrogates=surrogates):
         return True
@@ -66,7 +66,7 @@ def has_suspicious_escape(body: bytes) -> bool:
     return b"\\" in body and _has_suspicious_escape(np.frombuffer(body, np.uint8), surrogates=True)
 
 
-def _most_members_of_short(body: bytes) -> int:
+def _max_keys_of_short(body: bytes) -> int:
     after_blanks = sum(body.count(blank + b":") for blank in _BLANKS if blank in body)
     in_texts = body.count(b'\\":')
     if b'\\\\":' in body:
@@ -146,4 +146,4 @@ def _may_nest_lists(text: _Bytes) -> bool:
         many_blanks = before <= _BLANK
         of_members = of_members or bool((many_blanks | (before == _COLON)).any())
         in_lists += int(np.count_nonzero(many_blanks | (before == _COMMA) | (before == _BRACKET)))
-    return of_members and in_lists > _MOST_LISTS
+    return of_members and in_lists > _MAX_LISTS

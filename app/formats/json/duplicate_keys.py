@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from app.errors import Code, Problem, RejectedInput
 
-MOST_NESTING: Final = 64
+MAX_NESTING: Final = 64
 """Objects and lists inside one another, the message itself included."""
 
 _BLANK: Final = re.compile(r"[ \t\r\n,]*")
 
 
-def check_members(body: bytes, offset: int = 0) -> None:
+def check_duplicate_keys(body: bytes, offset: int = 0) -> None:
     """The exact look at every member of a valid `body`, which stands `offset` bytes into the request.
 
     Raises RejectedInput `duplicate_member` with index and pointer, or `malformed_json`.
@@ -35,11 +35,11 @@ def check_members(body: bytes, offset: int = 0) -> None:
             detail = "a member stands twice in one object"
             raise RejectedInput.of((Problem(Code.DUPLICATE_MEMBER, detail, index, pointer),)) from None
         except RecursionError:
-            depth = MOST_NESTING + 1
+            depth = MAX_NESTING + 1
         except ValueError:
             raise _malformed("not valid JSON", index, text, start, offset) from None
-        if depth > MOST_NESTING:
-            raise _malformed(f"nested more than {MOST_NESTING} deep", index, text, start, offset)
+        if depth > MAX_NESTING:
+            raise _malformed(f"nested more than {MAX_NESTING} deep", index, text, start, offset)
         index += 1
 
 
@@ -73,7 +73,7 @@ def _depth_of_object(pairs: list[tuple[str, Any]]) -> _Depth:
 
 
 def _depth(value: Any) -> int:
-    """How deep a value nests, or a number beyond MOST_NESTING.
+    """How deep a value nests, or a number beyond MAX_NESTING.
 
     Lists are taken level by level: a call for each of millions of empty ones would take seconds a megabyte.
     """
@@ -85,7 +85,7 @@ def _depth(value: Any) -> int:
         lists = [inner for inner in level if inner.__class__ is list]
         if objects:
             deepest = max(deepest, depth + max(objects))
-        if not lists or depth > MOST_NESTING:
+        if not lists or depth > MAX_NESTING:
             return max(deepest, depth)
         level = [inner for outer in lists for inner in outer]
         depth += 1

@@ -1,4 +1,4 @@
-"""Qlik Replicate's messages as they are written, and how many members they were written with.
+"""Qlik Replicate's messages as they are written, and how many keys they were written with.
 
 Member names are the tool's. UNSET: absent, which the screen of duplicates counts. Members of type Any are opaque or
 not needed; they stand here because a member that no type knows costs an exact look.
@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from app.formats.json.duplicate_key_prefilter import written_members
+from app.formats.json.duplicate_key_prefilter import count_written_keys
 from app.formats.replicate.metadata import Lineage, TableStructure
 
 Text: TypeAlias = str | UnsetType | None
@@ -34,7 +34,7 @@ class Headers(msgspec.Struct, gc=False):
 
 
 class Body(msgspec.Struct, gc=False):
-    """A metadata or a data message; which one is told by its members."""
+    """A metadata or a data message; which one is told by its keys."""
 
     schemaId: Text = UNSET
     lineage: Lineage | UnsetType | None = UNSET
@@ -67,75 +67,75 @@ class ReplicateMessage(Body, gc=False):
     message: Body | UnsetType | None = UNSET
 
 
-def count_members(messages: Sequence[ReplicateMessage | None]) -> int:
+def count_keys(messages: Sequence[ReplicateMessage | None]) -> int:
     """Members as written, or fewer: what the screen of duplicates compares."""
-    members = 0
+    keys = 0
     for message in messages:
         if message is None:
             continue
         body = message.message
         if body:
-            members += _members_of_envelope(message)
-            members += _members_of_data(body, body.headers) if body.headers else _members_of_any(body)
+            keys += _count_envelope_keys(message)
+            keys += _count_data_keys(body, body.headers) if body.headers else _count_any_keys(body)
         else:
-            members += _members_of_any(message)
-    return members
+            keys += _count_any_keys(message)
+    return keys
 
 
-def _members_of_envelope(message: ReplicateMessage) -> int:
-    """Of one that holds a body; members of a body that stand beside that are not counted."""
-    members = 6
+def _count_envelope_keys(message: ReplicateMessage) -> int:
+    """Of one that holds a body; keys of a body that stand beside that are not counted."""
+    keys = 6
     if message.magic is UNSET:
-        members -= 1
+        keys -= 1
     if message.type is UNSET:
-        members -= 1
+        keys -= 1
     if message.headers is UNSET:
-        members -= 1
+        keys -= 1
     if message.messageSchemaId is UNSET:
-        members -= 1
+        keys -= 1
     if message.messageSchema is UNSET:
-        members -= 1
-    return members
+        keys -= 1
+    return keys
 
 
-def _members_of_data(body: Body, headers: Headers) -> int:
+def _count_data_keys(body: Body, headers: Headers) -> int:
     """Of the usual data message, which is counted faster than any other; those of metadata are left out."""
     data, before_data = body.data, body.beforeData
-    members = 3 + _members_of_headers(headers) + (body.schema is not UNSET) + (body.table is not UNSET)
-    members += len(data) if isinstance(data, dict) else -(data is UNSET)
-    members += len(before_data) if isinstance(before_data, dict) else -(before_data is UNSET)
-    return members
+    keys = 3 + _count_headers_keys(headers) + (body.schema is not UNSET) + (body.table is not UNSET)
+    keys += len(data) if isinstance(data, dict) else -(data is UNSET)
+    keys += len(before_data) if isinstance(before_data, dict) else -(before_data is UNSET)
+    return keys
 
 
-def _members_of_headers(headers: Headers) -> int:
-    """As `written_members`, but faster: nearly each message has headers."""
-    members = 10
+def _count_headers_keys(headers: Headers) -> int:
+    """As `count_written_keys`, but faster: nearly each message has headers."""
+    keys = 10
     if headers.changeSequence is UNSET:
-        members -= 1
+        keys -= 1
     if headers.timestamp is UNSET:
-        members -= 1
+        keys -= 1
     if headers.streamPosition is UNSET:
-        members -= 1
+        keys -= 1
     if headers.transactionId is UNSET:
-        members -= 1
+        keys -= 1
     if headers.changeMask is UNSET:
-        members -= 1
+        keys -= 1
     if headers.columnMask is UNSET:
-        members -= 1
+        keys -= 1
     if headers.externalSchemaId is UNSET:
-        members -= 1
+        keys -= 1
     if headers.transactionEventCounter is UNSET:
-        members -= 1
+        keys -= 1
     if headers.transactionLastEvent is UNSET:
-        members -= 1
-    return members
+        keys -= 1
+    return keys
 
 
-def _members_of_any(body: Body) -> int:
-    members = written_members(body)
-    members += sum(len(image) for image in (body.data, body.beforeData) if isinstance(image, dict))
-    members += sum(written_members(inner) for inner in (body.headers, body.lineage, body.tableStructure) if inner)
+def _count_any_keys(body: Body) -> int:
+    keys = count_written_keys(body)
+    keys += sum(len(image) for image in (body.data, body.beforeData) if isinstance(image, dict))
+    keys += sum(count_written_keys(inner) for inner in (body.headers, body.lineage, body.tableStructure) if inner)
     if body.tableStructure:
         columns = body.tableStructure.tableColumns
-        members += len(columns) + sum(map(written_members, columns.values()))
-    return members
+        keys += len(columns) + sum(map(count_written_keys, columns.values()))
+    return keys

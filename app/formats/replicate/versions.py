@@ -91,7 +91,7 @@ class _Found(NamedTuple):
 
 
 @dataclass
-class TableConversation:
+class VersionResolver:
     """The messages of one table in one request: what was stored before it, and its MD messages in order."""
 
     stored: SourceHistory | None
@@ -124,7 +124,7 @@ class TableConversation:
             elif first := self.stored.find(self._versions[0]):
                 self._before.append(_Found(self.stored.versions[first - 1], is_late=False))
 
-    def settle(self, message: DataChange) -> tuple[Change, str]:
+    def resolve(self, message: DataChange) -> tuple[Change, str]:
         """Return the change with its masks applied by the version it belongs to, and the task that wrote it.
 
         The task is "" where no metadata message tells. An update of an earlier version does not know the columns

@@ -11,7 +11,7 @@ from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate.history import SourceHistory, SourceVersion, follow, news
 from app.formats.replicate.metadata import TableMetadata
 from app.formats.replicate.renames import columns_in_another_case, renamed_columns
-from app.ingest.table_cache import TableDirectory
+from app.ingest.table_cache import TableCache
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.database import Connection, translated_errors
 from app.staging.tables.registration import (
@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 
 def register_versions(
-    directory: TableDirectory,
+    table_cache: TableCache,
     principal: Principal,
     before: SourceHistory | None,
     entries: Sequence[TableMetadata],
@@ -44,7 +44,7 @@ def register_versions(
         return 0
     name = entries[0].table
     outcomes: list[RegistrationOutcome] = []
-    with translated_errors(), directory.begin() as connection:
+    with translated_errors(), table_cache.begin() as connection:
         versions = list(before.versions) if before else []
         for entry in accepted:
             registration = _evolved(connection, entry, _previous(versions, entry), marker_first=marker_first)
@@ -57,7 +57,7 @@ def register_versions(
         history = follow(present, entries)
         if history != present:
             record_replicate_metadata(connection, table_id, history.to_json())
-    directory.forget_table(name)
+    table_cache.forget_table(name)
     for outcome in outcomes:
         if outcome is not RegistrationOutcome.UNCHANGED:
             log.info("table_registered", table=str(name), outcome=outcome, by="metadata message")

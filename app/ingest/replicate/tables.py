@@ -17,9 +17,9 @@ from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate.history import SourceHistory, VersionId, adopt
 from app.formats.replicate.messages import DataChange, RejectedData, ReplicateRequest
 from app.formats.replicate.metadata import TableMetadata, by_table
-from app.formats.replicate.versions import SchemaAnnouncements, TableConversation, named_table, table_of
+from app.formats.replicate.versions import SchemaAnnouncements, VersionResolver, named_table, table_of
 from app.ingest.replicate.registration import register_versions, rejection
-from app.ingest.table_cache import TableDirectory
+from app.ingest.table_cache import TableCache
 from app.staging.connection.database import translated_errors
 from app.staging.tables.replicate_sources import (
     SourceFacts,
@@ -49,7 +49,7 @@ class _Route:
     """Where messages go that say the same of their table."""
 
     table: TableName
-    conversation: TableConversation
+    conversation: VersionResolver
     changes: dict[str, list[Change]] = field(default_factory=dict)
     """Those of each source task, which another route to the table shares."""
 
@@ -58,7 +58,7 @@ class _Route:
 class ReplicateTables:
     """The tables of one Replicate request."""
 
-    directory: TableDirectory
+    table_cache: TableCache
     principal: Principal
     marker_first: bool
     keep_rejected: bool = False
@@ -69,7 +69,7 @@ class ReplicateTables:
     """What `settle` left out, by table."""
     repeated: int = 0
     """Metadata messages that `settle` ignored, because their task had left them behind before."""
-    _conversations: dict[str, TableConversation] = field(default_factory=dict)
+    _conversations: dict[str, VersionResolver] = field(default_factory=dict)
     _announced: SchemaAnnouncements = field(default_factory=SchemaAnnouncements)
     _described: dict[str, list[TableName]] = field(default_factory=dict)
     """The tables that the caller may touch, by the schema ids that they have or had."""
@@ -78,7 +78,7 @@ class ReplicateTables:
     _destinations: dict[SourceName, tuple[TableName | None, Table | None]] = field(default_factory=dict)
     """By source the table that it feeds, and one that a source in another letter case feeds."""
 
-    def settle(
+    def route(
         self, request: ReplicateRequest, requested: TableName | None
     ) -> list[tuple[TableName, str, list[Change]]]:
         """Do what the metadata messages say, then give the changes by table and source task.
@@ -97,7 +97,7 @@ class ReplicateTables:
                 if route is None:
                     name = self._table_of(message, requested)
                     route = routes[told_by] = _Route(name, self._conversation(name))
-                change, task = route.conversation.settle(message)
+                change, task = route.conversation.resolve(message)
                 changes = route.changes.get(task)
                 if changes is None:
                     name = route.table
@@ -151,8 +151,8 @@ class ReplicateTables:
         Raises RejectedInput `source_case_mismatch`, unless another table is `requested` for the source.
         """
         if source not in self._destinations:
-            table = self.directory.look_again(source)
-            twin = self.directory.twin(source, self.principal) if table is None else None
+            table = self.table_cache.refresh(source)
+            twin = self.table_cache.twin(source, self.principal) if table is None else None
             visible = table is not None and self.principal.may_touch(table.name)
             self._destinations[source] = (table.name if table is not None and visible else None, twin)
         destination, twin = self._destinations[source]
@@ -195,7 +195,7 @@ class ReplicateTables:
             self._conversations[folded_name] = self._register(entries)
         self._announced = SchemaAnnouncements(routed)
 
-    def _conversation(self, name: TableName) -> TableConversation:
+    def _conversation(self, name: TableName) -> VersionResolver:
         known = self._conversations.get(name.folded)
         if known is None:
             known = self._conversations[name.folded] = self._remembered(name)
@@ -221,25 +221,25 @@ class ReplicateTables:
             return ()
         found = self._described.get(schema_id)
         if found is None:
-            with translated_errors(), self.directory.begin() as connection:
+            with translated_errors(), self.table_cache.begin() as connection:
                 named = names_with_schema_id(connection, schema_id)
                 found = self._described[schema_id] = [name for name in named if self.principal.may_touch(name)]
                 if len(found) == 1 and found[0].folded not in self._facts:
                     self._facts[found[0].folded] = source_facts(connection, found[0])
         return found
 
-    def _remembered(self, name: TableName) -> TableConversation:
+    def _remembered(self, name: TableName) -> VersionResolver:
         """Return the conversation of a table of which the request has no metadata messages."""
         if not self.principal.may_touch(name):
-            return TableConversation(None)
+            return VersionResolver(None)
         if self.earlier is not None:
             return self._as_read_before(name, self.earlier)
         if name.folded not in self._facts:
             self._facts[name.folded] = self._read(name)
         facts = self._facts[name.folded]
         if facts is None:
-            return TableConversation(None)
-        return TableConversation(
+            return VersionResolver(None)
+        return VersionResolver(
             _history(facts),
             excluded=facts.excluded,
             completes=facts.completes,
@@ -247,29 +247,29 @@ class ReplicateTables:
         )
 
     def _read(self, name: TableName, *, whole: bool = False) -> SourceFacts | None:
-        with translated_errors(), self.directory.begin() as connection:
+        with translated_errors(), self.table_cache.begin() as connection:
             return source_facts(connection, name, whole=whole)
 
-    def _as_read_before(self, name: TableName, earlier: EarlierReading) -> TableConversation:
+    def _as_read_before(self, name: TableName, earlier: EarlierReading) -> VersionResolver:
         """Return the conversation for a message that is read again: the history only as far as it went then."""
         facts = self._read(name, whole=True)
         if facts is None:
-            return TableConversation(None)
+            return VersionResolver(None)
         if earlier.version is None:
-            return TableConversation(None, (), facts.excluded, facts.completes)
+            return VersionResolver(None, (), facts.excluded, facts.completes)
         history = _history(facts)
         versions = history.versions if history else ()
         for end, version in enumerate(versions, start=1):
             if earlier.is_of(version.identity):
                 then = SourceHistory(versions[:end])
-                return TableConversation(then, (), facts.excluded, facts.completes, is_behind=end < len(versions))
+                return VersionResolver(then, (), facts.excluded, facts.completes, is_behind=end < len(versions))
         detail = "the metadata that the message was written under is no longer kept"
         raise rejection(Code.SCHEMA_MISMATCH, detail, 0, "")
 
-    def _register(self, entries: Sequence[TableMetadata]) -> TableConversation:
+    def _register(self, entries: Sequence[TableMetadata]) -> VersionResolver:
         """Register or evolve the table of these MD messages; it stays so whatever becomes of the data."""
         name = entries[0].table
-        table = self.directory.route(SourceName.address(name))
+        table = self.table_cache.route(SourceName.address(name))
         destination = name if table is None else table.name
         if not self.principal.may_touch(destination):
             pointer = f"{entries[0].at}/lineage"
@@ -278,15 +278,17 @@ class ReplicateTables:
             raise RejectedInput(Code.FORBIDDEN, "metadata messages need a key with the right `register`")
         facts = self._read(name, whole=True)
         before = _history(facts)
-        registered = register_versions(self.directory, self.principal, before, entries, marker_first=self.marker_first)
+        registered = register_versions(
+            self.table_cache, self.principal, before, entries, marker_first=self.marker_first
+        )
         self.repeated += len(entries) - registered
         if facts is None:
-            return TableConversation(before, entries)
-        return TableConversation(before, entries, facts.excluded, facts.completes)
+            return VersionResolver(before, entries)
+        return VersionResolver(before, entries, facts.excluded, facts.completes)
 
     def _adopt(self, name: TableName, external_schema_ids: Mapping[VersionId, str]) -> None:
         """Store external schema ids that came for the first time with their versions."""
-        with translated_errors(), self.directory.begin() as connection:
+        with translated_errors(), self.table_cache.begin() as connection:
             facts = source_facts(connection, name)
             stored = replicate_metadata(connection, facts.table_id, lock=True) if facts else None
             if facts and stored:

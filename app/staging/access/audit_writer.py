@@ -13,7 +13,7 @@ from typing import Final
 import sqlalchemy as sa
 import structlog
 
-from app.domain.access.rejections import Rejection, RejectionBook
+from app.domain.access.rejections import Rejection, RejectionCounter
 from app.observability.telemetry import current_request_id
 from app.staging.access.api_keys import note_use
 from app.staging.access.audit_events import count_rejections
@@ -42,7 +42,7 @@ class AuditWriter:
         self._pause_after_failure = pause_after_failure
         self._clock = clock
         self._lock = threading.Lock()
-        self._rejections = RejectionBook()
+        self._rejections = RejectionCounter()
         self._used: set[str] = set()
         self._noted: dict[str, float] = {}
         self._something = threading.Event()

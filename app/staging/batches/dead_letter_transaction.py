@@ -6,7 +6,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from app.domain.model.dead_letter import MOST_WAITING, MOST_WAITING_BYTES, LetterState
+from app.domain.model.dead_letter import MAX_WAITING_BYTES, MAX_WAITING_LETTERS, LetterState
 from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.table import BatchSequence, TableId
 from app.errors import Code, RejectedInput
@@ -47,7 +47,7 @@ class DeadLetterTransaction:
         """Raises RejectedInput `dead_letters_full`, `dead_letter_settled` or `generation_mismatch`."""
         for entry in request.letters:
             letters, size = self._with(entry)
-            if letters > MOST_WAITING or size > MOST_WAITING_BYTES:
+            if letters > MAX_WAITING_LETTERS or size > MAX_WAITING_BYTES:
                 raise dead_letters_full(entry, f"of table {entry.table.name} as many dead letters wait as are kept")
         if request.replay is not None:
             self._check_settlement(request, request.replay)

@@ -56,8 +56,8 @@ def find_table(connection: sa.Connection, name: TableName) -> Table | None:
 
 def find_route(connection: sa.Connection, source: SourceName) -> Route:
     """Return the live table that a source's table feeds, see `app.domain.model.source_routing`."""
-    sources = list(dict.fromkeys([source.folded, source.plain.folded]))
-    parameters = {"sources": sources, "folded_name": source.plain.folded}
+    sources = list(dict.fromkeys([source.folded, source.without_catalog.folded]))
+    parameters = {"sources": sources, "folded_name": source.without_catalog.folded}
     return route(source, [_table(row) for row in connection.execute(SELECT_BY_ROUTE, parameters).mappings()])
 
 

@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.access.rejections import ANY_ACTION, MOST_REJECTIONS, MOST_TABLES, Rejection, RejectionBook
+from app.domain.access.rejections import ANY_ACTION, MAX_REJECTIONS, MAX_TABLES, Rejection, RejectionCounter
 
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 READ = Rejection("GET /v1/tables/{table}", 404, "unknown_table", "0011aabb", "hr.people")
 
 
 def test_the_same_rejection_in_one_minute_is_counted_under_its_first_request() -> None:
-    book = RejectionBook()
+    book = RejectionCounter()
     for second, request_id in ((3, "first"), (59, "second")):
         book.note(READ, NOON + timedelta(seconds=second), request_id)
     [counted] = book.take()
@@ -22,30 +22,30 @@ def test_the_same_rejection_in_one_minute_is_counted_under_its_first_request() -
 
 
 def test_the_next_minute_is_counted_apart() -> None:
-    book = RejectionBook()
+    book = RejectionCounter()
     book.note(READ, NOON, None)
     book.note(READ, NOON + timedelta(minutes=1), None)
     assert [counted.minute for counted in book.take()] == [NOON, NOON + timedelta(minutes=1)]
 
 
 def test_tables_that_one_caller_tries_out_are_told_apart_up_to_a_number_and_another_caller_has_its_own() -> None:
-    book = RejectionBook()
-    for number in range(MOST_TABLES + 5):
+    book = RejectionCounter()
+    for number in range(MAX_TABLES + 5):
         action = "GET /a" if number % 2 else "GET /b"
         book.note(Rejection(action, 404, "unknown_table", "prober", f"t{number}"), NOON, None)
     book.note(Rejection("GET /", 404, "unknown_table", "other", "t99"), NOON, None)
     taken = book.take()
     assert (
         len([counted for counted in taken if counted.rejection.table and counted.rejection.subject == "prober"])
-        == MOST_TABLES
+        == MAX_TABLES
     )
     assert sum(counted.times for counted in taken if counted.rejection.table is None) == 5
     assert [counted.rejection.subject for counted in taken if counted.rejection.table == "t99"] == ["other"]
 
 
 def test_what_was_taken_and_comes_again_in_the_same_minute_still_counts_to_the_limit() -> None:
-    book = RejectionBook()
-    for number in range(2 * MOST_REJECTIONS):
+    book = RejectionCounter()
+    for number in range(2 * MAX_REJECTIONS):
         book.note(Rejection("GET /", 403, "forbidden", f"key{number}"), NOON, None)
         if number % 100 == 0:
             assert len(book.take()) <= 101
@@ -57,7 +57,7 @@ def test_what_was_taken_and_comes_again_in_the_same_minute_still_counts_to_the_l
 
 
 def test_what_could_not_be_stored_is_counted_with_what_came_since() -> None:
-    book = RejectionBook()
+    book = RejectionCounter()
     book.note(READ, NOON, "first")
     taken = book.take()
     book.note(READ, NOON, "second")
@@ -77,7 +77,7 @@ rejections = st.builds(
 
 @given(st.lists(st.tuples(rejections, st.integers(0, 3), st.booleans()), max_size=300))
 def test_no_rejection_is_lost_and_its_minute_and_code_stay(noted: list[tuple[Rejection, int, bool]]) -> None:
-    book = RejectionBook()
+    book = RejectionCounter()
     counts: Counter[tuple[datetime, str]] = Counter()
     stored: Counter[tuple[datetime, str]] = Counter()
     minute = 0

@@ -1,6 +1,6 @@
 """Which rejections make dead letters, and in which order messages are left out."""
 
-from app.domain.model.dead_letter import KEPT, MOST_ERRORS, errors_of, is_kept, to_set_aside
+from app.domain.model.dead_letter import KEPT, MAX_LETTER_ERRORS, errors_of, is_kept, to_set_aside
 from app.errors import Code, Kind, Problem
 from app.errors.catalogue import CATALOGUE
 
@@ -37,5 +37,5 @@ def test_updates_that_may_lack_a_value_because_of_a_rejected_message_are_left_ou
 
 
 def test_errors_are_shown_without_what_they_lack_and_are_bounded() -> None:
-    shown = errors_of([problem(Code.NULL_KEY, 0, "id")] * (MOST_ERRORS + 1))
-    assert (len(shown), shown[0]) == (MOST_ERRORS, {"code": "null_key", "detail": "detail", "column": "id"})
+    shown = errors_of([problem(Code.NULL_KEY, 0, "id")] * (MAX_LETTER_ERRORS + 1))
+    assert (len(shown), shown[0]) == (MAX_LETTER_ERRORS, {"code": "null_key", "detail": "detail", "column": "id"})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.domain.publication.backlog import LONGEST_WAIT, Amount, Backlog, BacklogLimit, Rate
+from app.domain.publication.backlog import MAX_WAIT_SECONDS, Amount, Backlog, BacklogLimit, Rate
 from app.errors import Code, TemporarilyUnavailable
 
 
@@ -34,7 +34,7 @@ def test_a_backlog_is_full_once_one_of_its_limits_is_reached(limit: BacklogLimit
 
 @pytest.mark.parametrize(
     ("pending", "rate", "wait"),
-    [(100, 50, 1), (150, 50, 1), (200, 50, 2), (210, 50, 3), (100, 0, LONGEST_WAIT), (10**9, 1, LONGEST_WAIT)],
+    [(100, 50, 1), (150, 50, 1), (200, 50, 2), (210, 50, 3), (100, 0, MAX_WAIT_SECONDS), (10**9, 1, MAX_WAIT_SECONDS)],
 )
 def test_the_wait_is_what_publishing_the_excess_takes_within_bounds(pending: int, rate: float, wait: int) -> None:
     assert wait_of(BacklogLimit(bytes=100), Backlog(Amount(pending, 0), 0.0, Rate(rate, 0))) == wait

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from app.domain.model.table import BatchSequence
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.publication.drain_plan import (
-    LEAST_BYTES,
+    MIN_FILE_BYTES,
     FileLimits,
     PendingBlock,
     plan_files,
@@ -199,7 +199,7 @@ def test_cutting_for_more_tasks_changes_only_where_files_end(
 def test_a_small_backlog_is_never_cut_for_more_tasks(
     blocks: list[PendingBlock], limits: FileLimits, slots: int
 ) -> None:
-    assert sum(block.payload_bytes for block in blocks) < 2 * LEAST_BYTES
+    assert sum(block.payload_bytes for block in blocks) < 2 * MIN_FILE_BYTES
     assert list(plan_files_for(blocks, limits, slots=slots)) == list(plan_files(blocks, limits))
 
 
@@ -214,4 +214,4 @@ def test_each_task_gets_as_many_files_of_about_one_size(megabytes: int, slots: i
     assert len(sizes) == files
     assert max(sizes) - min(sizes) <= len(sizes) * files
     if files > 1:
-        assert min(sizes) * MEGABYTE // 4 >= LEAST_BYTES - MEGABYTE
+        assert min(sizes) * MEGABYTE // 4 >= MIN_FILE_BYTES - MEGABYTE

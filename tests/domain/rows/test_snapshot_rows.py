@@ -87,28 +87,28 @@ def test_a_wrong_column_is_rejected_before_anything_is_made_of_the_rows() -> Non
     asked: list[int] = []
     for wrong in ({"id": pa.nulls(2)}, {"id": pa.array(["1", "2"])}, {"other": pa.array([1, 2])}):
         with rejected():
-            snapshot_rows(table(**wrong), RULES, hold=asked.append)
+            snapshot_rows(table(**wrong), RULES, reserve=asked.append)
     assert not asked
 
 
 def test_rows_are_counted_with_the_columns_that_they_do_not_give() -> None:
     wide = RowRules(schema_of({"id": "int64", **{f"c{number}": "int64" for number in range(100)}}, ["id"]))
     asked: list[int] = []
-    rows = snapshot_rows(pa.table({"id": range(1_000)}), wide, hold=asked.append)
+    rows = snapshot_rows(pa.table({"id": range(1_000)}), wide, reserve=asked.append)
     assert asked[0] >= rows.batch.nbytes >= 1_000 * 101 * 8
     asked.clear()
-    snapshot_rows(table(name=pa.array(["x" * 10_000, None], pa.large_string())), RULES, hold=asked.append)
+    snapshot_rows(table(name=pa.array(["x" * 10_000, None], pa.large_string())), RULES, reserve=asked.append)
     assert 10_000 <= asked[0] <= 10_300
 
 
 def test_rows_for_which_there_is_no_room_are_not_made() -> None:
-    def hold(size: int) -> None:
+    def reserve(size: int) -> None:
         raise RejectedInput(Code.BODY_TOO_LARGE, f"{size}")
 
     nothing = pa.table({"id": pa.nulls(10**9), "name": pa.nulls(10**9)})
     keyless = RowRules(schema_of({"id": "int64", "name": "string", "note": "string"}))
     with rejected() as rejection:
-        snapshot_rows(nothing, keyless, hold=hold)
+        snapshot_rows(nothing, keyless, reserve=reserve)
     assert rejection.code is Code.BODY_TOO_LARGE
     assert int(rejection.detail) > 10**10
 

@@ -61,5 +61,5 @@ def test_columns_converted_together_have_the_values_and_problems_that_they_have_
 ) -> None:
     together = outcome(rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(typed_columns, "MOST_TOGETHER", -1)
+        patch.setattr(typed_columns, "MAX_ROWS_TOGETHER", -1)
         assert outcome(rows) == together

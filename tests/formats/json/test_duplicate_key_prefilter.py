@@ -105,7 +105,7 @@ def test_a_member_is_counted_once_whatever_its_name(name: str, layout: str, way:
 
 def gets_exact_look(decode: Callable[[bytes], object], message: Any, layout: dict[str, Any] = COMPACT) -> bool:
     """Whatever else is wrong with the message."""
-    with patch.object(strict_json, "check_members") as look, suppress(RejectedInput):
+    with patch.object(strict_json, "check_duplicate_keys") as look, suppress(RejectedInput):
         decode(json.dumps(message, **layout).encode())
     return bool(look.called)
 

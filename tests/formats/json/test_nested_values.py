@@ -8,7 +8,7 @@ import pytest
 
 from app.domain.model.input_limits import InputLimits
 from app.errors import Code
-from app.formats.arcion.columnar import decode_plain
+from app.formats.arcion.columnar import decode_columnar
 from app.formats.arcion.messages import decode_arcion
 from app.formats.json.nested_values import MAX_NESTED_VALUES, check_nested_values
 from app.formats.replicate.messages import decode_replicate
@@ -40,9 +40,9 @@ def test_a_body_of_millions_of_empty_lists_is_rejected(decode: Callable[..., obj
 
 
 def test_a_plain_body_is_not_read_for_a_cursor_or_an_address_of_millions_of_lists() -> None:
-    assert decode_plain(message(cursor="many")) is None
-    assert decode_plain(message(cursor={"position": 7})) is not None
-    address = decode_plain(message(tableName=ARCION["tableName"] | {"unknown": "many"}))
+    assert decode_columnar(message(cursor="many")) is None
+    assert decode_columnar(message(cursor={"position": 7})) is not None
+    address = decode_columnar(message(tableName=ARCION["tableName"] | {"unknown": "many"}))
     assert address is not None
     assert not address.is_all_read()
 

@@ -16,7 +16,7 @@ from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate.history import SourceHistory, adopt, follow, news
 from app.formats.replicate.messages import decode_replicate
 from app.formats.replicate.metadata import by_table
-from app.formats.replicate.versions import SchemaAnnouncements, TableConversation, named_table, table_of
+from app.formats.replicate.versions import SchemaAnnouncements, VersionResolver, named_table, table_of
 
 Row = list[Any]
 """A landing row as the samples write it: the marker, then the values in file order."""
@@ -33,11 +33,11 @@ class Tables:
         """The rows that land per table, and how many messages were ignored."""
         request = decode_replicate(body)
         ignored = request.ignored
-        conversations: dict[str, TableConversation] = {}
+        conversations: dict[str, VersionResolver] = {}
         announced = SchemaAnnouncements(request.metadata)
         for name, entries in by_table(request.metadata).items():
             before = self._history(name)
-            conversations[name] = TableConversation(before, entries)
+            conversations[name] = VersionResolver(before, entries)
             after = follow(before, entries)
             schema = self.schemas.get(name)
             accepted = news(before, entries)
@@ -54,8 +54,8 @@ class Tables:
             known = self._described_by(message.schema_id)
             named = named_table(message, table, message.source and message.source.table)
             name = table_of(message, named, announced.table(message), known.copy).folded
-            conversation = conversations.setdefault(name, TableConversation(self._history(name)))
-            changes.setdefault(name, []).append(conversation.settle(message)[0])
+            conversation = conversations.setdefault(name, VersionResolver(self._history(name)))
+            changes.setdefault(name, []).append(conversation.resolve(message)[0])
         for name, conversation in conversations.items():
             if conversation.adopted and (history := self._history(name)):
                 self.stored[name] = adopt(history, conversation.adopted).to_json()

@@ -12,7 +12,7 @@ from app.domain.model import dead_letter
 from app.domain.model.request_identity import RequestIdentity
 from app.errors import Code
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
-from app.ingest import Accepted, arcion_json
+from app.ingest import IngestResult, arcion_json
 from app.staging.batches import dead_letter_transaction
 from tests.ingest.routing.test_moving_tables import interrupt
 from tests.support.ingest_harness import ADMIN, IngestHarness, named
@@ -39,7 +39,7 @@ def keeping(harness: IngestHarness) -> IngestHarness:
     return harness
 
 
-def named_request(harness: IngestHarness, *sent: Any, name: str = "k", number: int = 0) -> Accepted:
+def named_request(harness: IngestHarness, *sent: Any, name: str = "k", number: int = 0) -> IngestResult:
     identity = RequestIdentity("test", name, b"x" * 32, number)
     decode = arcion_json(json.dumps(sent).encode(), keep_rejected=True)
     return asyncio.run(harness.ingest.accept(decode, ADMIN, identity))
@@ -245,7 +245,7 @@ def test_letters_batches_and_receipt_are_durable_together_or_not_at_all(keeping:
 def test_a_table_with_as_many_letters_as_are_kept_rejects_the_request(
     keeping: IngestHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dead_letter_transaction, "MOST_WAITING", 2)
+    monkeypatch.setattr(dead_letter_transaction, "MAX_WAITING_LETTERS", 2)
     keeping.arcion(BAD, keep_rejected=True)
     with rejected() as rejection:
         keeping.arcion(GOOD, BAD, BAD, keep_rejected=True)
@@ -256,7 +256,7 @@ def test_a_table_with_as_many_letters_as_are_kept_rejects_the_request(
 
 
 def test_the_bytes_of_waiting_letters_are_bounded(keeping: IngestHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dead_letter_transaction, "MOST_WAITING_BYTES", len(json.dumps(BAD)) + 1)
+    monkeypatch.setattr(dead_letter_transaction, "MAX_WAITING_BYTES", len(json.dumps(BAD)) + 1)
     keeping.arcion(BAD, keep_rejected=True)
     with rejected() as rejection:
         keeping.arcion(BAD, keep_rejected=True)
@@ -264,7 +264,7 @@ def test_the_bytes_of_waiting_letters_are_bounded(keeping: IngestHarness, monkey
 
 
 def test_a_message_that_is_too_long_to_be_kept_rejects_the_request(keeping: IngestHarness) -> None:
-    long = arcion("t", None, {"id": "2", "n": "x" * dead_letter.MOST_BYTES})
+    long = arcion("t", None, {"id": "2", "n": "x" * dead_letter.MAX_LETTER_BYTES})
     with rejected() as rejection:
         keeping.arcion(GOOD, long, keep_rejected=True)
     assert (rejection.code, keeping.rows("t"), letters(keeping.engine)) == (Code.DEAD_LETTERS_FULL, [], [])

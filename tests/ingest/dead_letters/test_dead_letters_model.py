@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from app.domain.model.names import TableName
 from app.errors import Code, RejectedInput
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
-from app.ingest import Decode, arcion_csv, arcion_json, replicate_json
+from app.ingest import BodyReader, arcion_csv, arcion_json, replicate_json
 from app.staging.connection.database import open_engine
 from tests.support.ingest_harness import IngestHarness, open_harness
 from tests.support.postgres.dead_letters import letters, messages
@@ -92,18 +92,18 @@ class Format(NamedTuple):
     """How changes are written, one after the other, and how a body of some of them is read."""
 
     write: Callable[[Sequence[Written]], list[bytes]]
-    read: Callable[..., Decode]
+    read: Callable[..., BodyReader]
 
 
-def read_arcion(parts: Sequence[bytes], table: str, **others: Any) -> Decode:
+def read_arcion(parts: Sequence[bytes], table: str, **others: Any) -> BodyReader:
     return arcion_json(b"[" + b" , ".join(parts) + b"]", TableName.parse(table), override=True, **others)
 
 
-def read_replicate(parts: Sequence[bytes], table: str, **others: Any) -> Decode:
+def read_replicate(parts: Sequence[bytes], table: str, **others: Any) -> BodyReader:
     return replicate_json(b"\n".join(parts), TableName.parse(table), **others)
 
 
-def read_csv(parts: Sequence[bytes], table: str, **others: Any) -> Decode:
+def read_csv(parts: Sequence[bytes], table: str, **others: Any) -> BodyReader:
     return arcion_csv(b"".join(parts), TableName.parse(table), CSV, **others)
 
 
@@ -123,13 +123,13 @@ def harness(database_url: str) -> Iterator[IngestHarness]:
 
 
 def begin_anew(harness: IngestHarness) -> None:
-    """Tables `t` and `alone` with the row of key 1, `u` with the same to rehearse on."""
+    """Tables `t` and `alone` with the row of key 1, `u` with the same to perform_dry_run on."""
     with harness.engine.begin() as connection:
         connection.execute(sa.text("UPDATE mirrorgate.tables SET state = 'dropped'"))
         connection.execute(sa.text("DELETE FROM mirrorgate.dead_letters"))
     for table in TABLES:
         harness.put(table, SCHEMA, **OPTIONS)
-        harness.ingest.directory.forget_table(TableName.parse(table))
+        harness.ingest.table_cache.forget_table(TableName.parse(table))
         harness.accept(read_arcion(arcion_array([Written("I", None, {"id": "1", "a": "x", "b": "1"}, False)]), table))
 
 
@@ -160,5 +160,5 @@ def test_letters_are_what_is_rejected_and_the_rest_lands_as_if_sent_alone(
     for index in left_out:
         before = [part for place, part in enumerate(parts[:index]) if place not in left_out]
         with pytest.raises(RejectedInput) as rejection:
-            harness.rehearse(read([*before, parts[index]], "u"))
+            harness.dry_run(read([*before, parts[index]], "u"))
         assert {problem.index for problem in rejection.value.problems} == {len(before)}

@@ -196,7 +196,7 @@ def test_replaying_all_stops_at_what_concerns_the_table(keeping: IngestHarness) 
 def test_a_letter_of_an_ended_generation_is_readable_and_cannot_be_replayed(keeping: IngestHarness) -> None:
     [letter_id] = left(keeping, BAD)
     recreate(keeping.engine)
-    keeping.ingest.directory.forget_table(TableName.parse("t"))
+    keeping.ingest.table_cache.forget_table(TableName.parse("t"))
     with rejected() as rejection:
         replay(keeping, letter_id, correct(id="2"))
     assert (rejection.code, keeping.rows("t")) == (Code.GENERATION_MISMATCH, [])

@@ -3,7 +3,7 @@
 import pytest
 
 from app.errors import Code
-from app.ingest import readers as source_bodies
+from app.ingest import readers
 from app.ingest.readers import SMALL_BODY
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
@@ -21,7 +21,7 @@ def large(table: str, note: str = NOTE) -> Message:
 @pytest.fixture
 def short_way_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever goes the long way fails."""
-    monkeypatch.setattr(source_bodies, "decode_arcion", None)
+    monkeypatch.setattr(readers, "decode_arcion", None)
 
 
 @pytest.mark.usefixtures("short_way_alone")

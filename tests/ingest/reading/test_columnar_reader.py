@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 from app.domain.model.input_limits import UNLIMITED
 from app.domain.model.source_name import SourceName
 from app.errors import Code, RejectedInput
-from app.ingest import arcion_json
-from app.ingest import columnar_reader as plain_reader
-from app.ingest.columnar_reader import MOST_BYTES, PlainReader
-from app.ingest.columnar_requests import PlainRequest, read_plain
-from app.ingest.loop_bridge import Waiter, Wakeups
+from app.ingest import arcion_json, columnar_reader
+from app.ingest.columnar_reader import MAX_BYTES_TOGETHER, ColumnarReader
+from app.ingest.columnar_requests import ColumnarRequest, read_columnar
+from app.ingest.loop_bridge import LoopBridge, LoopFuture
 from app.ingest.readers import SMALL_BODY
-from app.ingest.table_cache import NotRemembered, TableDirectory
+from app.ingest.table_cache import NotCached, TableCache
 from app.staging.batches.batch import Batch
 from tests.formats.arcion.test_columnar import messages, partial_updates
 from tests.fuzz.decoders import TABLE
@@ -30,19 +29,19 @@ from tests.support.samples.messages import arcion
 WAIT_SECONDS = 60
 
 
-def request(*of_body: Any) -> PlainRequest:
-    return PlainRequest(json.dumps(of_body).encode(), None, False, UNLIMITED, ADMIN)
+def request(*of_body: Any) -> ColumnarRequest:
+    return ColumnarRequest(json.dumps(of_body).encode(), None, False, UNLIMITED, ADMIN)
 
 
 @pytest.fixture
-def directory(harness: IngestHarness) -> TableDirectory:
+def table_cache(harness: IngestHarness) -> TableCache:
     """It remembers two tables without row images and one with them."""
     harness.put("tpch.t", TABLE)
     harness.put("tpch.u", TABLE)
     harness.put("tpch.v", TABLE, partial_updates="complete")
     for name in ("tpch.t", "tpch.u", "tpch.v"):
-        harness.ingest.directory.route(SourceName.parse(name))
-    return harness.ingest.directory
+        harness.ingest.table_cache.route(SourceName.parse(name))
+    return harness.ingest.table_cache
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -54,15 +53,15 @@ def directory(harness: IngestHarness) -> TableDirectory:
     )
 )
 def test_bodies_read_together_are_what_each_is_alone(
-    directory: TableDirectory, bodies: list[tuple[str, list[dict[str, Any]]]]
+    table_cache: TableCache, bodies: list[tuple[str, list[dict[str, Any]]]]
 ) -> None:
     requests = []
     for name, of_body in bodies:
         for message in of_body:
             message["tableName"]["name"] = name
         requests.append(request(*of_body))
-    together = read_plain(requests, directory)
-    for outcome, (alone,) in zip(together, [read_plain([one], directory) for one in requests], strict=True):
+    together = read_columnar(requests, table_cache)
+    for outcome, (alone,) in zip(together, [read_columnar([one], table_cache) for one in requests], strict=True):
         if isinstance(outcome, Batch) and isinstance(alone, Batch):
             assert outcome.rows.batch.equals(alone.rows.batch)
             assert replace(outcome, rows=replace(outcome.rows, batch=alone.rows.batch)) == alone
@@ -102,7 +101,7 @@ class _Recorded:
         self.began, self.may_go = Event(), Event()
         self.groups: list[list[int]] = []
 
-    def __call__(self, requests: Sequence[PlainRequest], _: TableDirectory) -> list[Batch | NotRemembered | None]:
+    def __call__(self, requests: Sequence[ColumnarRequest], _: TableCache) -> list[Batch | NotCached | None]:
         self.groups.append([len(one.body) for one in requests])
         self.began.set()
         assert self.may_go.wait(WAIT_SECONDS)
@@ -114,7 +113,7 @@ class _Recorded:
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> _Recorded:
     recorded = _Recorded()
-    monkeypatch.setattr(plain_reader, "read_plain", recorded)
+    monkeypatch.setattr(columnar_reader, "read_columnar", recorded)
     return recorded
 
 
@@ -122,11 +121,11 @@ def read_sizes(harness: IngestHarness, recorded: _Recorded, sizes: list[int], go
     """What becomes of bodies of these sizes that wait while another one is read; the caller of one may be `gone`."""
 
     async def read() -> list[object]:
-        reader, wakeups = PlainReader(harness.ingest.directory), Wakeups(asyncio.get_running_loop())
+        reader, bridge = ColumnarReader(harness.ingest.table_cache), LoopBridge(asyncio.get_running_loop())
 
         def submitted(size: int) -> "asyncio.Task[Batch | None]":
-            waiter: Waiter[Batch | None] = Waiter(wakeups)
-            reader.submit(PlainRequest(bytes(size), None, False, UNLIMITED, ADMIN), waiter)
+            waiter: LoopFuture[Batch | None] = LoopFuture(bridge)
+            reader.submit(ColumnarRequest(bytes(size), None, False, UNLIMITED, ADMIN), waiter)
             return asyncio.ensure_future(waiter.result())
 
         first = submitted(0)
@@ -143,9 +142,9 @@ def read_sizes(harness: IngestHarness, recorded: _Recorded, sizes: list[int], go
 
 
 def test_what_waits_is_read_together_up_to_a_size(harness: IngestHarness, recorded: _Recorded) -> None:
-    part = MOST_BYTES // 2
-    read_sizes(harness, recorded, [part, part, part, 2 * MOST_BYTES, 10, 20])
-    assert recorded.groups == [[0], [part, part], [part], [2 * MOST_BYTES], [10, 20]]
+    part = MAX_BYTES_TOGETHER // 2
+    read_sizes(harness, recorded, [part, part, part, 2 * MAX_BYTES_TOGETHER, 10, 20])
+    assert recorded.groups == [[0], [part, part], [part], [2 * MAX_BYTES_TOGETHER], [10, 20]]
 
 
 def test_a_body_whose_caller_has_gone_is_not_read(harness: IngestHarness, recorded: _Recorded) -> None:
@@ -155,5 +154,5 @@ def test_a_body_whose_caller_has_gone_is_not_read(harness: IngestHarness, record
 
 
 def test_a_fault_reaches_all_who_wait_and_the_next_are_read(harness: IngestHarness, recorded: _Recorded) -> None:
-    outcomes = read_sizes(harness, recorded, [1, 2, MOST_BYTES])
+    outcomes = read_sizes(harness, recorded, [1, 2, MAX_BYTES_TOGETHER])
     assert [type(outcome) for outcome in outcomes] == [MemoryError, MemoryError, type(None)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.errors import Code, RejectedInput
 from app.ingest.readers import SMALL_BODY
-from app.ingest.request_typing import Typist
+from app.ingest.request_typing import RequestTyper
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres.dead_letters import waiting
 from tests.support.rejections import rejected
@@ -45,7 +45,7 @@ def hurried(harness: IngestHarness, monkeypatch: pytest.MonkeyPatch) -> IngestHa
     harness.put("t", SCHEMA, partial_updates="complete")
     harness.put("u", SCHEMA)
     harness.arcion(insert("t", "1", "Ada", "1.5"), insert("u", "1", "Ada", "1.5"))
-    monkeypatch.setattr(Typist, "type_request", None)
+    monkeypatch.setattr(RequestTyper, "type_request", None)
     return harness
 
 

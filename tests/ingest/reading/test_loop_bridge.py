@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.ingest.loop_bridge import Waiter, Wakeups
+from app.ingest.loop_bridge import LoopBridge, LoopFuture
 
 
 class CountingLoop(asyncio.SelectorEventLoop):
@@ -30,8 +30,8 @@ def test_results_that_come_together_wake_the_loop_once() -> None:
 
     async def all_of() -> list[int]:
         loop = asyncio.get_running_loop()
-        wakeups = Wakeups(loop)
-        waiting = [loop.create_task(wakeups.result_of(future)) for future in futures]
+        bridge = LoopBridge(loop)
+        waiting = [loop.create_task(bridge.result_of(future)) for future in futures]
         await asyncio.sleep(0)
         before = woken(loop)
         for number, future in enumerate(futures):
@@ -47,14 +47,14 @@ def test_results_that_come_together_wake_the_loop_once() -> None:
 def test_results_of_another_thread_all_arrive() -> None:
     async def one_by_one() -> list[int]:
         loop = asyncio.get_running_loop()
-        wakeups = Wakeups(loop)
+        bridge = LoopBridge(loop)
         futures: list[Future[int]] = [Future() for _ in range(1_000)]
 
         def finish() -> None:
             for number, future in enumerate(futures):
                 future.set_result(number)
 
-        waiting = [loop.create_task(wakeups.result_of(future)) for future in futures]
+        waiting = [loop.create_task(bridge.result_of(future)) for future in futures]
         await asyncio.to_thread(finish)
         return await asyncio.gather(*waiting)
 
@@ -66,7 +66,7 @@ def test_a_future_that_was_done_before_is_waited_for_as_well() -> None:
     future.set_result("done")
 
     async def result() -> str:
-        return await Wakeups(asyncio.get_running_loop()).result_of(future)
+        return await LoopBridge(asyncio.get_running_loop()).result_of(future)
 
     assert asyncio.run(result()) == "done"
 
@@ -76,7 +76,7 @@ def test_an_error_is_raised_where_it_is_waited_for() -> None:
     future.set_exception(ValueError("this one"))
 
     async def result() -> str:
-        return await Wakeups(asyncio.get_running_loop()).result_of(future)
+        return await LoopBridge(asyncio.get_running_loop()).result_of(future)
 
     with pytest.raises(ValueError, match="this one"):
         asyncio.run(result())
@@ -88,8 +88,8 @@ def test_a_waiter_that_goes_takes_its_future_back_and_leaves_the_others() -> Non
 
     async def one_goes() -> int:
         loop = asyncio.get_running_loop()
-        wakeups = Wakeups(loop)
-        tasks = [loop.create_task(wakeups.result_of(future)) for future in (gone, stays)]
+        bridge = LoopBridge(loop)
+        tasks = [loop.create_task(bridge.result_of(future)) for future in (gone, stays)]
         await asyncio.sleep(0)
         tasks[0].cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -106,7 +106,7 @@ def test_a_result_for_a_loop_that_is_closed_disturbs_nobody() -> None:
 
     async def leave() -> None:
         loop = asyncio.get_running_loop()
-        loop.create_task(Wakeups(loop).result_of(future)).add_done_callback(lambda _: None)
+        loop.create_task(LoopBridge(loop).result_of(future)).add_done_callback(lambda _: None)
         future.set_running_or_notify_cancel()
         await asyncio.sleep(0)
 
@@ -120,8 +120,8 @@ def test_waiters_get_results_and_errors_of_another_thread_and_the_loop_is_woken_
 ):
     async def all_of() -> list[int | BaseException]:
         loop = asyncio.get_running_loop()
-        wakeups = Wakeups(loop)
-        waiters: list[Waiter[int]] = [Waiter(wakeups) for _ in range(3)]
+        bridge = LoopBridge(loop)
+        waiters: list[LoopFuture[int]] = [LoopFuture(bridge) for _ in range(3)]
         waiting = [loop.create_task(waiter.result()) for waiter in waiters]
         await asyncio.sleep(0)
         before = woken(loop)
@@ -142,7 +142,7 @@ def test_waiters_get_results_and_errors_of_another_thread_and_the_loop_is_woken_
 def test_a_waiter_whose_caller_has_gone_is_left_out_and_what_is_set_all_the_same_disturbs_nobody() -> None:
     async def one_goes() -> None:
         loop = asyncio.get_running_loop()
-        waiter: Waiter[int] = Waiter(Wakeups(loop))
+        waiter: LoopFuture[int] = LoopFuture(LoopBridge(loop))
         task = loop.create_task(waiter.result())
         await asyncio.sleep(0)
         task.cancel()

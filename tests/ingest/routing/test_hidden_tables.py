@@ -5,7 +5,7 @@ import sqlalchemy as sa
 from app.domain.access.rights import Principal, Right
 from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
-from app.ingest.table_cache import TableDirectory
+from app.ingest.table_cache import TableCache
 from tests.support.gateway_parts import registered
 from tests.support.samples.schemas import schema_of
 
@@ -19,20 +19,20 @@ def test_a_hidden_table_takes_as_many_questions_to_the_database_as_a_missing_one
         questions += 1
         return engine.begin()  # type: ignore[return-value]
 
-    directory = TableDirectory(begin)  # type: ignore[arg-type]
+    table_cache = TableCache(begin)  # type: ignore[arg-type]
     stranger = Principal("0011aabb", frozenset({Right.INGEST}), ("sales.*",))
     owner = Principal("ccddeeff", frozenset({Right.INGEST}), ("hr.*",))
-    assert directory.visible(source("hr.people"), owner) is not None
+    assert table_cache.visible(source("hr.people"), owner) is not None
     asked = []
     for name in ("hr.people", "hr.nobody"):
         before = questions
         for _ in range(3):
-            assert directory.visible(source(name), stranger) is None
-            directory.withheld(source(name), stranger)
+            assert table_cache.visible(source(name), stranger) is None
+            table_cache.withheld(source(name), stranger)
         asked.append(questions - before)
     assert asked[0] == asked[1]
     before = questions
-    assert directory.visible(source("hr.people"), owner) is not None
+    assert table_cache.visible(source("hr.people"), owner) is not None
     assert questions == before
 
 

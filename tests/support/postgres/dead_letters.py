@@ -41,4 +41,4 @@ def replay(harness: IngestHarness, letter_id: int, correction: bytes | None = No
 
 def replay_all(harness: IngestHarness, table: str = "t", *, after: int = 0, most: int = 100) -> ReplayedLetters:
     replays = Replays(harness.ingest)
-    return asyncio.run(replays.replay_waiting(TableName.parse(table), ADMIN, after=after, most=most))
+    return asyncio.run(replays.replay_waiting(TableName.parse(table), ADMIN, after=after, limit=most))

@@ -9,7 +9,7 @@ from app.domain.model.table_schema import TableSchema
 from app.formats.arcion.csv import CsvLayout, CsvMode, decode_arcion_csv
 from app.formats.arcion.messages import decode_arcion
 from app.formats.replicate.messages import decode_replicate
-from app.formats.replicate.versions import TableConversation
+from app.formats.replicate.versions import VersionResolver
 from tests.support.samples.messages import Message, arcion, data, metadata
 from tests.support.samples.schemas import schema_of
 from tests.support.samples.source_histories import TYPES, Event, Row, SourceTable, as_json, as_text
@@ -88,5 +88,5 @@ def replicate(table: SourceTable, events: Sequence[Event]) -> Sequence[Change]:
         operation = "UPDATE" if old and new else "INSERT" if new else "DELETE"
         messages.append(data(operation, new or old, old if new else None, schema_id="S.T-1"))
     request = decode_replicate(json.dumps(messages).encode())
-    conversation = TableConversation(None, request.metadata)
-    return [conversation.settle(message)[0] for message in request.changes]
+    conversation = VersionResolver(None, request.metadata)
+    return [conversation.resolve(message)[0] for message in request.changes]

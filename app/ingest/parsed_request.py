@@ -36,7 +36,7 @@ class SourceChanges:
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class ParsedRequest:
     """A request's changes by source, in order of first appearance, and the messages that were ignored."""
 
     sources: Sequence[SourceChanges]
@@ -47,7 +47,7 @@ class Decoded:
     """A name of the table that every source must feed."""
     written: Written | None = None
     """Where rejected messages become dead letters; without, they reject the request."""
-    most_value_bytes: int | None = None
+    max_value_bytes: int | None = None
     """What no value may be longer than; None where the body is not."""
 
     def rejection(
@@ -56,7 +56,7 @@ class Decoded:
         """Problems found later than decoding, each with its line where there are lines, and those of messages that
         were left out before."""
         known = [problem for entry in rejected for problem in entry.problems]
-        table_of = {index: str(entry.source.plain) for entry in self.sources for index in entry.indexes}
+        table_of = {index: str(entry.source.without_catalog) for entry in self.sources for index in entry.indexes}
         named = [
             problem if problem.table or problem.index is None else replace(problem, table=table_of.get(problem.index))
             for problem in (*map(self._with_line, problems), *known)
@@ -64,7 +64,7 @@ class Decoded:
         ordered = sorted(named, key=lambda problem: problem.index or 0)
         return RejectedInput.of(tuple(ordered), withheld=withheld)
 
-    def setting_aside(self, rejection: RejectedInput) -> "Decoded":
+    def setting_aside(self, rejection: RejectedInput) -> "ParsedRequest":
         """The request without the messages that were rejected, to be tried next. Raises the rejection where it is
         of the whole request, or its messages are no dead letters."""
         if self.written is None:
