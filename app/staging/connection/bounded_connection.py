@@ -1,8 +1,8 @@
-"""A connection to Postgres that never waits without end for an answer.
+"""A connection to Postgres that never waits forever for an answer.
 
-TCP notices a dead peer, but not a proxy that acknowledges everything and passes nothing on, nor a server process that
-is stopped. So each wait has a deadline of its own. A connection that misses it is closed, and the pool replaces it.
-Whether the server still carries out the statement that it was given is unknown, as after any lost connection.
+TCP detects a dead peer, but neither a proxy that acknowledges everything and forwards nothing, nor a stopped server
+process. Each wait therefore has its own deadline. A connection that misses it is closed, and the pool replaces it.
+As after any lost connection, it is unknown whether the server still executes the statement.
 """
 
 import time
@@ -17,7 +17,7 @@ import psycopg
 
 @dataclass(slots=True)
 class _Budget:
-    """The seconds that may still be spent waiting for Postgres."""
+    """The seconds that this thread may still wait for Postgres."""
 
     left: float
 
@@ -25,6 +25,8 @@ class _Budget:
 _BUDGET: ContextVar[_Budget | None] = ContextVar("budget", default=None)
 
 CONNECT_SECONDS: Final = 5
+"""Timeout of one attempt to connect."""
+
 KEEPALIVES: Final = {
     "keepalives": 1,
     "keepalives_idle": 10,
@@ -32,15 +34,15 @@ KEEPALIVES: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
 }
-"""The kernel gives up a dead peer after 15 to 25 s, not after 15 minutes. Unix sockets ignore these."""
+"""Let the kernel give up a dead peer after 15 to 25 s instead of 15 minutes. Unix sockets ignore these settings."""
 
 
 @contextmanager
 def answer_within(seconds: float) -> Iterator[None]:
-    """Let this thread wait for Postgres for `seconds` in all in the block, connecting included.
+    """Limit the time that this thread waits for Postgres in the block to `seconds` in total, connecting included.
 
-    What it does between its statements does not count. It replaces the limit of the connections for one wait, and may
-    be shorter or longer.
+    Time between statements does not count. Inside the block this limit replaces the connections' own limit of a
+    single wait; it may be shorter or longer.
     """
     token = _BUDGET.set(_Budget(seconds))
     try:
@@ -50,13 +52,14 @@ def answer_within(seconds: float) -> Iterator[None]:
 
 
 class BoundedConnection(psycopg.Connection[Any]):
-    """Raises psycopg.OperationalError, and closes itself, when an answer takes longer than `silence_seconds`."""
+    """A connection that closes itself and raises psycopg.OperationalError when an answer takes too long."""
 
     silence_seconds: float = 30.0
+    """How long one answer may take outside `answer_within`."""
 
     @classmethod
     def open(cls, *arguments: Any, silence_seconds: float, **parameters: Any) -> Self:
-        """Connect like psycopg.connect, within the deadline of `answer_within` where there is one."""
+        """Connect like psycopg.connect, within the time that `answer_within` leaves."""
         budget = _BUDGET.get()
         if budget is not None:
             if budget.left <= 0:
@@ -72,7 +75,7 @@ class BoundedConnection(psycopg.Connection[Any]):
         return connection
 
     def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
-        """Carry out what the driver asks of the server; every wait of the driver for an answer comes here."""
+        """Run one exchange with the server within the deadline; psycopg calls this for each of its waits."""
         if timeout is not None:
             return super().wait(gen, interval, timeout)
         budget = _BUDGET.get()

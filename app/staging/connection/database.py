@@ -1,4 +1,7 @@
-"""Connections to Postgres."""
+"""Engines for Postgres: sessions with our settings, bounded waits and a pool that replaces broken connections.
+
+Staging's callers import `Engine` and `Connection` from here, so that SQLAlchemy stays inside staging.
+"""
 
 from typing import Any, Final
 from uuid import UUID
@@ -25,19 +28,31 @@ __all__ = [
 
 Engine = sa.Engine
 Connection = sa.Connection
-"""Under these names callers hold a database and pass an open transaction on; they need not know whose they are."""
+"""Names for callers outside staging, which hold a database or pass on an open transaction."""
 
 SILENCE_SECONDS: Final = 30.0
-"""How long a connection may wait for one answer where nothing else is said."""
+"""How long a connection waits for one answer by default."""
 
 _LOCK_MILLISECONDS: Final = 2_000
+"""How long a statement waits for a lock: Postgres's `lock_timeout`."""
+
 _TRANSACTION_MILLISECONDS: Final = 30_000
+"""How long a transaction may be idle before Postgres ends it."""
+
 _PING_SECONDS: Final = 3.0
-"""A connection from the pool that does not answer a ping within this time is replaced."""
+"""The pool replaces a connection that does not answer a ping within this time."""
 
 _BINARY: Final = "mirrorgate_binary"
 BINARY_RESULT: Final = {_BINARY: True}
-"""Execution options of a statement whose result comes in binary form: bytes as text take three times as long."""
+"""Execution options that fetch a result in binary form; `bytea` values as text take three times as long."""
+
+SELECT_INSTALLATION_ID = sa.text("SELECT installation_id FROM mirrorgate.installation")
+"""Read the database's installation id."""
+
+PIN_MARKER_POSITION = sa.text("""
+    UPDATE mirrorgate.installation SET marker_first = coalesce(marker_first, :marker_first)
+    RETURNING marker_first""")
+"""Set the position of the row marker unless it is set, and return the position that holds."""
 
 
 def open_engine(
@@ -48,12 +63,12 @@ def open_engine(
     silence_seconds: float = SILENCE_SECONDS,
     bound_statements: bool = False,
 ) -> sa.Engine:
-    """Open an engine for `postgresql://…` whose connections are closed and replaced when they are silent.
+    """Open an engine for `postgresql://…` that closes and replaces connections whose answers take too long.
 
-    With `bound_statements` the server, too, ends a statement, or a transaction that its client has left, after
-    `silence_seconds`: an abandoned one gives its locks back by then. A migration must not be bounded so.
+    With `bound_statements` the server also cancels a statement, and ends an idle transaction, after
+    `silence_seconds`. An abandoned transaction then releases its locks by that time. Migrations must not set it.
 
-    Raises Misconfigured `bad_setting` for a text that is no such address.
+    Raises Misconfigured `bad_setting` for an invalid address.
     """
     url = _parsed(database_url).set(drivername="postgresql+psycopg")
     settings = session_settings()
@@ -86,19 +101,19 @@ def open_engine(
 
 
 def check_database_url(database_url: str) -> None:
-    """Raise Misconfigured `bad_setting` for a text that is no address of a database; connects to none."""
+    """Raise Misconfigured `bad_setting` for an invalid database address, without connecting."""
     _parsed(database_url)
 
 
 def _parsed(database_url: str) -> sa.URL:
     try:
         return sa.make_url(database_url)
-    except (sa.exc.ArgumentError, ValueError):  # their texts hold the password
+    except (sa.exc.ArgumentError, ValueError):  # not chained: their messages contain the password
         raise Misconfigured(
             Code.BAD_SETTING,
-            "MIRRORGATE_DATABASE_URL is no address of a database",
-            remedy="Write postgresql://user:password@host:port/database, and in a password %40 for @, %2F for /, "
-            "%3A for : and %25 for %.",
+            "MIRRORGATE_DATABASE_URL is not a valid database address",
+            remedy="Use postgresql://user:password@host:port/database. Encode special characters of the password: "
+            "%40 for @, %2F for /, %3A for : and %25 for %.",
         ) from None
 
 
@@ -113,7 +128,7 @@ def _replace_connections(context: sa.engine.ExceptionContext) -> None:
 
 
 def _bound_ping(dialect: Any) -> None:
-    """Let the pool's ping of a connection take a short time only; the limit of statements is far longer."""
+    """Limit the pool's ping of a connection to a short time; the limit of statements is far longer."""
     ping = dialect.do_ping
 
     def do_ping(connection: Any) -> bool:
@@ -124,7 +139,7 @@ def _bound_ping(dialect: Any) -> None:
 
 
 def session_settings() -> dict[str, str]:
-    """What every connection asks for, as Postgres shows it."""
+    """Return the settings of every session, with values as `SHOW` prints them."""
     return {
         "lock_timeout": str(_LOCK_MILLISECONDS),
         "idle_in_transaction_session_timeout": str(_TRANSACTION_MILLISECONDS),
@@ -133,29 +148,27 @@ def session_settings() -> dict[str, str]:
 
 
 def driver_url(engine: sa.Engine) -> str:
-    """The engine's address in the driver's own form, password included: never log it."""
+    """Return the engine's address in psycopg's form. It contains the password: never log it."""
     return engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
 
 
 def installation_id(connection: sa.Connection) -> UUID:
-    """The id that this database was given when it was first migrated."""
-    found: UUID = connection.execute(sa.text("SELECT installation_id FROM mirrorgate.installation")).scalar_one()
+    """Return the id that the first migration gave this database."""
+    found: UUID = connection.execute(SELECT_INSTALLATION_ID).scalar_one()
     return found
 
 
 def pin_marker_position(engine: sa.Engine, *, marker_first: bool) -> None:
-    """Landing files have the row marker where the first program that started on this database was told to put it.
+    """Record the position of the row marker in landing files; the first program that starts on a database sets it.
 
-    Raises Misconfigured `bad_setting` for another place: files and metadata chains that exist would contradict it.
+    Raises Misconfigured `bad_setting` for the other position, which existing files and metadata chains contradict.
     """
-    statement = """UPDATE mirrorgate.installation SET marker_first = coalesce(marker_first, :marker_first)
-        RETURNING marker_first"""
     with translated_errors(), engine.begin() as connection:
-        pinned = connection.execute(sa.text(statement), {"marker_first": marker_first}).scalar_one()
+        pinned = connection.execute(PIN_MARKER_POSITION, {"marker_first": marker_first}).scalar_one()
     if pinned != marker_first:
-        place = "first" if pinned else "last"
+        position = "first" if pinned else "last"
         raise Misconfigured(
             Code.BAD_SETTING,
-            f"the landing files of this database have the row marker as their {place} column",
-            remedy=f"Set MIRRORGATE_ROW_MARKER_POSITION={place}, or begin with a new database and landing zone.",
+            f"the landing files of this database have the row marker as their {position} column",
+            remedy=f"Set MIRRORGATE_ROW_MARKER_POSITION={position}, or start with a new database and landing zone.",
         )

@@ -1,6 +1,8 @@
-"""Waking the drain: one notification channel, sent after the commit on a connection of its own.
+"""Notifications from API processes to drains: "something was staged".
 
-A hint only: a lost notification costs at most one polling interval, never a batch.
+The drain would otherwise find new batches only at its next poll. A notification is sent after the COMMIT, on a
+connection of its own. It is a hint only: a lost one delays the drain by at most one polling interval, and loses no
+batch.
 """
 
 import threading
@@ -15,15 +17,28 @@ from app.staging.connection.bounded_connection import CONNECT_SECONDS, KEEPALIVE
 log = structlog.get_logger()
 
 CHANNEL: Final = "mirrorgate_staged"
-_MIN_SECONDS_BETWEEN: Final = 0.05
-_SILENCE_SECONDS: Final = 5.0
 
-ASK_AFTER: Final = 10.0
-"""Seconds without a notification after which the listener asks whether its connection still answers."""
+NOTIFY: Final = "SELECT pg_notify(%s, '')"
+"""Wake every listener of a channel."""
+
+LISTEN: Final = f"LISTEN {CHANNEL}"
+"""Receive the notifications of the channel on this connection."""
+
+PING: Final = "SELECT 1"
+"""Find out whether the connection still answers."""
+
+_MIN_SECONDS_BETWEEN: Final = 0.05
+"""The shortest time between two notifications of one process."""
+
+_SILENCE_SECONDS: Final = 5.0
+"""How long these connections wait for one answer."""
+
+PING_AFTER: Final = 10.0
+"""Seconds without a notification after which the listener pings its connection."""
 
 
 class NotificationSender:
-    """Notifies drains when `staged` is set, at most 20 times a second. `start` once, `close` at the end."""
+    """Notifies drains when `staged` is set, at most 20 times a second. Call `start` once and `close` at the end."""
 
     def __init__(self, database_url: str, staged: threading.Event) -> None:
         self._database_url = database_url
@@ -32,9 +47,11 @@ class NotificationSender:
         self._thread = threading.Thread(target=self._run, name="notification-sender", daemon=True)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
+        """Send what is due, stop the thread and close its connection."""
         self._closing.set()
         self._staged.set()
         self._thread.join()
@@ -47,7 +64,7 @@ class NotificationSender:
             try:
                 if connection is None:
                     connection = _connect(self._database_url)
-                connection.execute("SELECT pg_notify(%s, '')", [CHANNEL])
+                connection.execute(NOTIFY, [CHANNEL])
             except psycopg.Error as error:
                 log.warning("wake_send_failed", error=type(error).__name__)
                 connection = None
@@ -56,7 +73,7 @@ class NotificationSender:
 
 
 class NotificationListener:
-    """Waits for the next notification. Falls back to plain waiting while the connection is broken."""
+    """Waits for the next notification, or only for the time to pass while the connection is broken."""
 
     def __init__(self, database_url: str) -> None:
         self._database_url = database_url
@@ -65,17 +82,17 @@ class NotificationListener:
         self._stopped = threading.Event()
 
     def wait(self, seconds: float) -> None:
-        """Return at a notification, or after `seconds`."""
+        """Return at the next notification, or after `seconds`."""
         try:
             if self._connection is None:
                 self._connection = _connect(self._database_url)
-                self._connection.execute(f"LISTEN {CHANNEL}")
+                self._connection.execute(LISTEN)
                 self._heard_at = time.monotonic()
-                return  # something may have been staged before this connection listened
+                return  # something may have been staged before this connection began to listen
             for _ in self._connection.notifies(timeout=seconds, stop_after=1):
                 self._heard_at = time.monotonic()
-            if time.monotonic() - self._heard_at > ASK_AFTER:  # nothing was staged, or the connection is silent
-                self._connection.execute("SELECT 1")
+            if time.monotonic() - self._heard_at > PING_AFTER:  # nothing was staged, or the connection is dead
+                self._connection.execute(PING)
                 self._heard_at = time.monotonic()
         except psycopg.Error as error:
             log.warning("wake_listen_failed", error=type(error).__name__)
@@ -83,6 +100,7 @@ class NotificationListener:
             self._stopped.wait(seconds)
 
     def close(self) -> None:
+        """Close the connection; `wait` opens another one."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

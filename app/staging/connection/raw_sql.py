@@ -1,7 +1,7 @@
-"""Statements that every group of requests executes, given to the driver as they are.
+"""Statements of the hot path, executed by psycopg without SQLAlchemy's statement layer.
 
-What SQLAlchemy adds to one execution takes longer than the driver and Postgres take for it. The connection and its
-transaction stay SQLAlchemy's, and so do the errors.
+SQLAlchemy's work for one execution takes longer than the work of psycopg and Postgres together (decision 0017). The
+connection, its transaction and its errors remain SQLAlchemy's. Statements use psycopg's placeholders, `%(name)s`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,9 +16,9 @@ from app.staging.connection.database_errors import ends_session
 def driver_rows(
     connection: sa.Connection, statement: LiteralString, parameters: Mapping[str, object]
 ) -> list[tuple[Any, ...]]:
-    """The rows that a statement with the driver's placeholders gives, in a transaction that the caller has begun.
+    """Execute a statement in the transaction that the caller has begun, and return its rows.
 
-    Raises sa.exc.DBAPIError.
+    Raises sa.exc.DBAPIError, and invalidates the connection if the error ends its session.
     """
     driver = connection.connection.driver_connection
     assert isinstance(driver, psycopg.Connection)
@@ -40,5 +40,5 @@ def driver_rows(
 
 
 def int_array_literal(values: Iterable[int]) -> str:
-    """An array of numbers as Postgres writes one, which takes the driver a fraction of what a list does."""
+    """Return integers as a Postgres array literal, which costs psycopg a fraction of adapting a list."""
     return "{" + ",".join(map(str, values)) + "}"

@@ -1,7 +1,8 @@
-"""The database's schema revision: bringing it forward, and telling whether this program can work with it.
+"""The revision of the database schema: migrate to it, and check that it fits this program.
 
-A program supports the revision it was written with, and each newer one whose database says that it still serves
-programs of that revision: so programs of two versions run side by side while an upgrade is rolled out.
+A program works with the revision that it was written for, and with each newer one that the database declares
+compatible with that program (`installation.oldest_program`). So programs of two versions can run side by side during
+an upgrade.
 """
 
 import random
@@ -25,40 +26,55 @@ log = structlog.get_logger()
 MIGRATIONS: Final = Path(__file__).resolve().parents[3] / "migrations"
 
 SET_LOCK_TIMEOUT = sa.text("SELECT set_config('lock_timeout', :milliseconds, true)")
+"""Limit how long this transaction waits for a lock."""
+
+CREATE_SCHEMA = sa.text("CREATE SCHEMA IF NOT EXISTS mirrorgate")
+"""Create our schema in a database without one."""
+
+HAS_REVISION = sa.text("SELECT to_regclass('mirrorgate.alembic_version')")
+"""Find out whether the database has our schema."""
 
 SELECT_REVISION = sa.text("SELECT version_num FROM mirrorgate.alembic_version")
+"""Read the database's revision."""
 
 SELECT_OLDEST_PROGRAM = sa.text("SELECT oldest_program FROM mirrorgate.installation")
+"""Read the revision of the oldest program that the database's schema is compatible with."""
 
 _LOCK_MILLISECONDS: Final = 500
-"""How long a migration may wait for a lock, and requests behind it, before it gives way and tries again."""
+"""How long a migration waits for a lock before it starts again; requests queue behind it meanwhile."""
 
-_STEP_SECONDS: Final = 3_600.0
-"""What one statement of a migration may take: it may rewrite a table."""
+_STATEMENT_SECONDS: Final = 3_600.0
+"""How long one statement of a migration may take; it may rewrite a table."""
 
 _MAX_PAUSE_SECONDS: Final = 2.0
-_PATIENCE: Final = 120.0
+"""The longest pause between two attempts."""
+
+_RETRY_SECONDS: Final = 120.0
+"""How long a migration is tried again while tables are locked."""
 
 _OURS: Final = re.compile(r"r\d{4}", re.ASCII)
 
 
 def program_revision() -> str:
-    """The schema revision that this program was written with; the oldest one it works with."""
+    """Return the schema revision that this program was written for, which is the oldest one it works with."""
     head = ScriptDirectory.from_config(_configuration()).get_current_head()
     assert head is not None
     return head
 
 
-def migrate(database_url: str, revision: str = "head", *, patience: float = _PATIENCE) -> tuple[str | None, str]:
-    """Bring the database to this program's schema revision; no-op when it is there, or newer and fits.
+def migrate(
+    database_url: str, revision: str = "head", *, retry_seconds: float = _RETRY_SECONDS
+) -> tuple[str | None, str]:
+    """Migrate the database to this program's revision, unless it has that revision or a newer one that fits.
 
-    Returns the revision before, None for a database that had none, and the one after.
+    Returns the revisions before and after; the first is None for a database without our schema.
 
-    One transaction: a process that dies here leaves the old revision. It never waits long for a lock that requests
-    would then queue behind; it begins again for `patience` seconds, then raises TemporarilyUnavailable `table_busy`.
+    All steps are one transaction: a process that dies here leaves the old revision. The transaction waits only briefly
+    for a lock, because requests queue behind it. It is tried again for `retry_seconds`, then this raises
+    TemporarilyUnavailable `table_busy`.
     """
-    engine = open_engine(database_url, silence_seconds=_STEP_SECONDS)
-    give_up = time.monotonic() + patience
+    engine = open_engine(database_url, silence_seconds=_STATEMENT_SECONDS)
+    give_up = time.monotonic() + retry_seconds
     try:
         while True:
             try:
@@ -74,15 +90,15 @@ def migrate(database_url: str, revision: str = "head", *, patience: float = _PAT
 
 
 def require_migrated(engine: sa.Engine) -> None:
-    """Raises Misconfigured `database_not_migrated` unless the database's revision serves this program."""
+    """Raise Misconfigured `database_not_migrated` unless the database's revision fits this program."""
     with translated_errors(), engine.connect() as connection:
         found = present_revision(connection)
-        if found is None or not serves_this_program(connection, found):
-            raise _unfit(found)
+        if found is None or not fits_this_program(connection, found):
+            raise _not_migrated(found)
 
 
 def check_revisions(database_url: str) -> str:
-    """A sentence on what the database and this program need of each other. Raises Misconfigured where they differ."""
+    """Return a sentence about the revisions of program and database. Raises Misconfigured if they do not fit."""
     engine = open_engine(database_url)
     try:
         require_migrated(engine)
@@ -90,18 +106,18 @@ def check_revisions(database_url: str) -> str:
             found, oldest = present_revision(connection), connection.execute(SELECT_OLDEST_PROGRAM).scalar_one()
     finally:
         engine.dispose()
-    return f"this program needs {program_revision()}; the database has {found}, which serves programs from {oldest} on"
+    return f"this program needs {program_revision()}; the database has {found}, which fits programs since {oldest}"
 
 
 def _migrate(engine: sa.Engine, revision: str) -> tuple[str | None, str]:
     with translated_errors(), engine.begin() as connection:
         connection.execute(SET_LOCK_TIMEOUT, {"milliseconds": str(_LOCK_MILLISECONDS)})
         lock_for_transaction(connection, AdvisoryLock.MIGRATION)
-        connection.execute(sa.text("CREATE SCHEMA IF NOT EXISTS mirrorgate"))
+        connection.execute(CREATE_SCHEMA)
         found = present_revision(connection)
         if found is not None and _is_newer(found):
-            if not serves_this_program(connection, found):
-                raise _unfit(found)
+            if not fits_this_program(connection, found):
+                raise _not_migrated(found)
             return found, found
         configuration = _configuration()
         configuration.attributes["connection"] = connection
@@ -110,14 +126,14 @@ def _migrate(engine: sa.Engine, revision: str) -> tuple[str | None, str]:
 
 
 def present_revision(connection: sa.Connection) -> str | None:
-    """The database's revision; None for a database without our schema."""
-    exists = connection.execute(sa.text("SELECT to_regclass('mirrorgate.alembic_version')")).scalar_one()
+    """Return the database's revision, or None for a database without our schema."""
+    exists = connection.execute(HAS_REVISION).scalar_one()
     revision: str | None = connection.execute(SELECT_REVISION).scalar() if exists else None
     return revision
 
 
-def serves_this_program(connection: sa.Connection, found: str) -> bool:
-    """Whether this program can work with the revision; a newer one says itself whom it serves."""
+def fits_this_program(connection: sa.Connection, found: str) -> bool:
+    """Return true if this program can work with the revision; the schema of a newer one names its oldest program."""
     needed = program_revision()
     if found == needed:
         return True
@@ -128,9 +144,9 @@ def _is_newer(found: str) -> bool:
     return _OURS.fullmatch(found) is not None and found > program_revision()
 
 
-def _unfit(found: str | None) -> Misconfigured:
+def _not_migrated(found: str | None) -> Misconfigured:
     needed = program_revision()
-    detail = f"the database has revision {found}, this program needs {needed} or a newer one that serves {needed}"
+    detail = f"the database has revision {found}; this program needs {needed}, or a newer one that fits {needed}"
     return Misconfigured(Code.DATABASE_NOT_MIGRATED, detail)
 
 

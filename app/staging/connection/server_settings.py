@@ -1,4 +1,4 @@
-"""What the Postgres server says of itself, for the judgement whether what it acknowledges is safe."""
+"""Facts about the Postgres server for the preflight checks, such as whether it keeps what it acknowledges."""
 
 import time
 from typing import Final
@@ -16,12 +16,14 @@ from app.staging.connection.database import (
     session_settings,
     translated_errors,
 )
-from app.staging.connection.schema_revision import present_revision, program_revision, serves_this_program
+from app.staging.connection.schema_revision import fits_this_program, present_revision, program_revision
 
 SELECT_SETTINGS = sa.text("SELECT name, setting FROM pg_settings WHERE name = ANY(:names)")
+"""Read settings of the session."""
 
 SELECT_SERVER = sa.text("""
     SELECT pg_is_in_recovery() AS in_recovery, extract(epoch FROM clock_timestamp())::float8 AS now""")
+"""Read the server's role and its clock."""
 
 COUNT_FUTURE_BLOCKS = sa.text("""
     SELECT count(*) FROM mirrorgate.table_counters c
@@ -29,6 +31,16 @@ COUNT_FUTURE_BLOCKS = sa.text("""
     JOIN mirrorgate.staged_blocks b ON b.table_id = t.table_id AND b.generation = t.generation
       AND b.first_sequence > c.published_through AND b.staged_at > clock_timestamp() + interval '1 second'
     WHERE c.last_sequence > c.published_through""")
+"""Count pending blocks from the future, which a server clock that went back leaves behind."""
+
+SELECT_BACKEND: Final = "SELECT pg_backend_pid()"
+"""Read the id of the server process that runs the statement."""
+
+LISTEN: Final = sql.SQL("LISTEN {}")
+"""Receive the notifications of a channel on this connection."""
+
+NOTIFY: Final = "SELECT pg_notify(%s, '')"
+"""Send a notification to a channel."""
 
 _SERVER_SETTINGS: Final = (
     "fsync",
@@ -38,11 +50,12 @@ _SERVER_SETTINGS: Final = (
     "server_version",
     "server_version_num",
 )
-_HEAR_WITHIN: Final = 0.5
+_NOTIFICATION_SECONDS: Final = 0.5
+"""How long a notification may take to arrive."""
 
 
 def database_facts(engine: sa.Engine) -> DatabaseFacts:
-    """Ask the server over connections like those that stage and publish. Raises TemporarilyUnavailable."""
+    """Read the facts over connections like those that stage and publish. Raises TemporarilyUnavailable."""
     with translated_errors(), engine.connect() as connection:
         names = [*_SERVER_SETTINGS, *session_settings()]
         rows = connection.execute(SELECT_SETTINGS, {"names": names})
@@ -51,7 +64,7 @@ def database_facts(engine: sa.Engine) -> DatabaseFacts:
         server = connection.execute(SELECT_SERVER).one()
         clock_behind = server.now - (before + time.time()) / 2
         revision = present_revision(connection)
-        fits = revision is not None and serves_this_program(connection, revision)
+        fits = revision is not None and fits_this_program(connection, revision)
         future = connection.execute(COUNT_FUTURE_BLOCKS).scalar_one() if fits else 0
     heard_itself, through_pooler = _listen(driver_url(engine))
     return DatabaseFacts(
@@ -74,24 +87,24 @@ def database_facts(engine: sa.Engine) -> DatabaseFacts:
 
 
 def present_installation(engine: sa.Engine) -> UUID | None:
-    """The database's installation id; None for one without our schema. Raises TemporarilyUnavailable."""
+    """Return the database's installation id, or None without our schema. Raises TemporarilyUnavailable."""
     with translated_errors(), engine.connect() as connection:
         return installation_id(connection) if present_revision(connection) is not None else None
 
 
 def _listen(database_url: str) -> tuple[bool, bool]:
-    """Whether a notification arrives on another connection, and whether a pooler hands out server processes."""
+    """Return whether a notification reaches another connection, and whether a pooler swaps server processes."""
     channel = f"mirrorgate_probe_{uuid4().hex}"
     try:
         with (
             psycopg.connect(database_url, autocommit=True, connect_timeout=5) as listener,
             psycopg.connect(database_url, autocommit=True, connect_timeout=5) as sender,
         ):
-            server = listener.execute("SELECT pg_backend_pid()").fetchone()
+            server = listener.execute(SELECT_BACKEND).fetchone()
             through_pooler = server != (listener.info.backend_pid,)
-            listener.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
-            sender.execute("SELECT pg_notify(%s, '')", [channel])
-            heard = [*listener.notifies(timeout=_HEAR_WITHIN, stop_after=1)]
+            listener.execute(LISTEN.format(sql.Identifier(channel)))
+            sender.execute(NOTIFY, [channel])
+            heard = [*listener.notifies(timeout=_NOTIFICATION_SECONDS, stop_after=1)]
             return bool(heard), through_pooler
     except psycopg.Error as error:
         raise TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "Postgres does not answer") from error

@@ -28,7 +28,7 @@ from app.staging.batches.dead_letters import LetterReplay, TableLetters
 from app.staging.batches.pending_request import PendingRequest
 from app.staging.batches.stage_transaction import Outcome, encode_blocks, stage_requests
 from app.staging.connection.bounded_connection import answer_within
-from app.staging.connection.database_errors import for_caller
+from app.staging.connection.database_errors import error_for_caller
 from app.staging.connection.persistent_connection import PersistentConnection
 from app.staging.writer.state import WriterRecord, WriterState
 from app.staging.writer.waiting_request import Waiter, WaitingRequest, parts_of, typed_requests
@@ -178,7 +178,7 @@ class GroupCommit:
                 self._record.answered(time.monotonic())
                 future.set_result(None)
             except Exception as error:  # noqa: BLE001  # the thread must live; whoever asked gets the error
-                future.set_exception(for_caller(error))
+                future.set_exception(error_for_caller(error))
 
     def _stage_in_parts(self, group: Sequence[WaitingRequest], give_up: float) -> None:
         """Stage a group; where that fails by what some request holds, its parts, down to the single request."""
@@ -188,7 +188,7 @@ class GroupCommit:
                     self._record.succeeded(time.monotonic())
             return
         except Exception as error:  # noqa: BLE001  # the thread must live; every waiter gets the error
-            cause = for_caller(error)
+            cause = error_for_caller(error)
         group = [request for request in group if not request.waiter.done()]
         parts = parts_of(group, cause)
         log.warning("group_commit_failed", error=_name(cause), requests=len(group), parts=len(parts))

@@ -6,12 +6,12 @@ import sqlalchemy as sa
 
 from app.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
 from app.staging.connection.database import open_engine, translated_errors
-from app.staging.connection.database_errors import meaning_of
+from app.staging.connection.database_errors import translated_error
 from tests.support.postgres import sql
 
 
 def meaning(state: str) -> MirrorgateError | None:
-    return meaning_of(sa.exc.DBAPIError("", None, psycopg.errors.lookup(state)()))
+    return translated_error(sa.exc.DBAPIError("", None, psycopg.errors.lookup(state)()))
 
 
 @pytest.mark.parametrize(

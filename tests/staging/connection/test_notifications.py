@@ -55,7 +55,7 @@ def test_a_sender_without_a_database_stops_when_it_is_told_to() -> None:
 def test_a_listener_whose_connection_fell_silent_listens_again(
     database_url: str, staged: Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notifications, "ASK_AFTER", -1.0)
+    monkeypatch.setattr(notifications, "PING_AFTER", -1.0)
     monkeypatch.setattr(notifications, "_SILENCE_SECONDS", 0.2)
     with swallowing_proxy(database_url) as proxy:
         listener = NotificationListener(proxy.url)

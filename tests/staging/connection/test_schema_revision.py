@@ -198,7 +198,7 @@ def test_a_migration_that_never_gets_its_lock_leaves_the_old_revision(
         sql.locked(old, "LOCK TABLE mirrorgate.block_payloads IN ACCESS SHARE MODE"),
         pytest.raises(TemporarilyUnavailable) as rejection,
     ):
-        migrate(url_of(old), patience=0.0)
+        migrate(url_of(old), retry_seconds=0.0)
     assert rejection.value.code is Code.TABLE_BUSY
     assert sql.value(old, "SELECT version_num FROM mirrorgate.alembic_version") == "r0006"
     sql.run(old, STAGE_IN_R0006)
@@ -218,9 +218,7 @@ def test_the_command_says_what_database_and_program_need(
     fits = CliRunner().invoke(app, ["migrate", "--check"])
     needed = program_revision()
     assert fits.exit_code == 0
-    assert fits.stderr == (
-        f"this program needs {needed}; the database has {needed}, which serves programs from r0006 on\n"
-    )
+    assert fits.stderr == (f"this program needs {needed}; the database has {needed}, which fits programs since r0006\n")
     monkeypatch.setenv("MIRRORGATE_DATABASE_URL", url_of(old))
     unfit = CliRunner().invoke(app, ["migrate", "--check"])
     assert isinstance(unfit.exception, Misconfigured)
