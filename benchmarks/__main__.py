@@ -1,4 +1,4 @@
-"""`make bench`: every figure beside its limit, measured in the same run on the same machine."""
+"""Measure every figure and its limit, in the same run on the same machine."""
 
 import argparse
 import logging
@@ -24,17 +24,17 @@ from rich.table import Table as Grid
 from app.errors import MirrorgateError
 from app.local.supervisor import stop_signals_interrupt
 from benchmarks.bench import Bench
-from benchmarks.figures import NAMES, Measure, described_figures, find_figures
-from benchmarks.gateway import forget_settings
-from benchmarks.machine.description import CACHE, REPOSITORY, find_machine, find_versions
-from benchmarks.reports.comparison import compared, differing_settings
+from benchmarks.figures import NAMES, Measure, figure_summaries, find_figures
+from benchmarks.gateway import clear_settings
+from benchmarks.machine.description import CACHE, REPOSITORY, describe_machine, describe_versions
+from benchmarks.reports.comparison import compare_results, setting_differences
 from benchmarks.reports.figure import BenchmarkFailed, Figure, readable
 from benchmarks.reports.results import (
     HEADINGS,
     Results,
     cells,
     markdown,
-    missed,
+    missed_goals,
     read_results,
     setting_lines,
     write_results,
@@ -45,23 +45,33 @@ INTERRUPTED: Final = 130
 
 
 def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Parse the command line; exit with a usage message for an invalid option."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--list", action="store_true", help="name the figures, measure nothing")
-    parser.add_argument("--only", type=_names, metavar="NAME,…", help="measure these figures")
-    parser.add_argument("--runs", type=_positive(int), help="runs of each figure (3)")
-    parser.add_argument("--seconds", type=_positive(float), help="length of a run under load (8)")
-    parser.add_argument("--scale", type=_positive(float), help="size of backlogs; the goals are about 1 (1)")
-    parser.add_argument("--quick", action="store_true", help="2 runs of 2 s at scale 0.02, where not given: 3 minutes")
-    parser.add_argument("--compare", type=Path, metavar="FILE", help="results to compare with")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="where the results go (benchmarks/results/)")
+    parser.add_argument("--list", action="store_true", help="list the figures and exit")
+    parser.add_argument("--only", type=_names, metavar="NAME,…", help="measure only these figures")
+    parser.add_argument("--runs", type=_positive(int), help="runs per figure (default: 3)")
+    parser.add_argument("--seconds", type=_positive(float), help="seconds per run under load (default: 8)")
+    parser.add_argument(
+        "--scale", type=_positive(float), help="size of backlogs, as a factor; the goals are about 1 (default: 1)"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="use 2 runs of 2 s at scale 0.02 unless given; takes 3 minutes"
+    )
+    parser.add_argument("--compare", type=Path, metavar="FILE", help="compare with these results")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write the results to this file (default: benchmarks/results/TIME.json)",
+    )
     return parser.parse_args(words)
 
 
 def _names(text: str) -> list[str]:
-    names, known = text.split(","), described_figures()
+    names, known = text.split(","), figure_summaries()
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise argparse.ArgumentTypeError(f"no figure {', '.join(unknown)}; there are {', '.join(known)}")
+        raise argparse.ArgumentTypeError(f"unknown figure {', '.join(unknown)}; use one of {', '.join(known)}")
     return names
 
 
@@ -70,20 +80,20 @@ def _positive(kind: Callable[[str], float]) -> Callable[[str], float]:
         with suppress(ValueError):
             if (number := kind(text)) > 0:
                 return number
-        raise argparse.ArgumentTypeError(f"{text} is no {kind.__name__} above 0")
+        raise argparse.ArgumentTypeError(f"{text} is not {'an integer' if kind is int else 'a number'} above 0")
 
     return parse
 
 
 class Suite:
-    """Measures figures one after the other and keeps what is there so far in a file."""
+    """Measures figures one after the other and writes the results so far to a file after each."""
 
     def __init__(self, console: Console, bench: Bench, file: Path) -> None:
         self._console, self._bench, self._file = console, bench, file
         self.results = Results(
             datetime.now(UTC).isoformat(timespec="seconds"),
-            find_machine(),
-            find_versions(),
+            describe_machine(),
+            describe_versions(),
             bench.runs,
             bench.scale,
             bench.seconds,
@@ -91,7 +101,7 @@ class Suite:
         )
 
     def measure(self, figures: Mapping[str, Measure]) -> None:
-        """A figure that fails is told and left out."""
+        """Measure each figure; report one that fails, and continue without it."""
         columns = (SpinnerColumn(), BarColumn(24), TextColumn("{task.completed}/{task.total}"), TimeElapsedColumn())
         with Progress(*columns, TextColumn("{task.description}"), console=self._console) as progress:
             task = progress.add_task("", total=len(figures))
@@ -102,7 +112,7 @@ class Suite:
 
     def _measure(self, name: str, measure: Measure, progress: Progress, task: TaskID) -> None:
         started = time.monotonic()
-        bench = replace(self._bench, say=lambda text: progress.update(task, description=text))
+        bench = replace(self._bench, show_status=lambda text: progress.update(task, description=text))
         figures: list[Figure] = []
         failures: dict[str, str] = {}
         try:
@@ -123,6 +133,7 @@ class Suite:
 
 
 def show(console: Console, results: Results) -> None:
+    """Print the setting, a table of all figures, their details and the goals that were missed."""
     for line in setting_lines(results):
         console.print(line)
     grid = Grid()
@@ -135,37 +146,41 @@ def show(console: Console, results: Results) -> None:
     for figure in results.figures:
         for name, value in figure.details.items():
             console.print(f"{figure.name}: {name} {value}")
-    if text := missed(results):
+    if text := missed_goals(results):
         console.print(Markdown(text))
 
 
 def show_comparison(console: Console, new: Results, old: Results) -> None:
-    for sentence in differing_settings(new, old):
-        console.print(f"[yellow]Not measured alike:[/] {sentence}")
-    grid = Grid(title=f"beside {old.versions.commit}, {old.taken_at}: new ÷ old")
+    """Print the ratio of each figure to an earlier result, and what was measured differently."""
+    for sentence in setting_differences(new, old):
+        console.print(f"[yellow]Measured differently:[/] {sentence}")
+    grid = Grid(title=f"compared with {old.versions.commit}, {old.taken_at}: new ÷ old")
     for heading in ("figure", "value", "ratio to its limit", "beyond the spread"):
         grid.add_column(heading)
-    for moved in compared(new, old):
+    for moved in compare_results(new, old):
         grid.add_row(moved.title, readable(moved.value), readable(moved.ratio), "yes" if moved.is_beyond_spread else "")
     console.print(grid)
 
 
 def main() -> int:
+    """Measure the chosen figures and write the results as JSON and Markdown; return the exit code."""
     arguments = parse_arguments()
     console = Console(highlight=False)
     if arguments.list:
-        for name, line in described_figures().items():
-            console.print(f"{name:18} {line}")
+        grid = Grid.grid(padding=(0, 2))
+        for name, summary in figure_summaries().items():
+            grid.add_row(name, summary)
+        console.print(grid)
         return 0
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    forget_settings()
+    clear_settings()
     quick = arguments.quick
     bench = Bench(
         runs=int(arguments.runs or (2 if quick else 3)),
         seconds=arguments.seconds or (2.0 if quick else 8.0),
         scale=arguments.scale or (0.02 if quick else 1.0),
         folder=CACHE,
-        say=lambda _: None,
+        show_status=lambda _: None,
     )
     try:
         old = read_results(arguments.compare) if arguments.compare else None
@@ -174,7 +189,7 @@ def main() -> int:
         with stop_signals_interrupt():
             suite.measure(find_figures(arguments.only or NAMES))
     except KeyboardInterrupt:
-        console.print("Stopped; every process that was started has ended.")
+        console.print("Stopped; all started processes have ended.")
         return INTERRUPTED
     except BenchmarkFailed as error:
         console.print(f"[red]{escape(str(error))}[/]")

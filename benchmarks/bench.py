@@ -1,4 +1,4 @@
-"""What a figure is measured with: how often, how long, at which scale, in which folder."""
+"""The settings of one measurement: runs, seconds, scale and working folder."""
 
 import shutil
 import tempfile
@@ -12,36 +12,39 @@ from benchmarks.gateway import Gateway, running_gateway
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """`seconds` is how long a run under load takes; `scale` shortens backlogs, 1 is the size that a goal is about."""
+    """Settings of a measurement.
+
+    `seconds` is the length of a run under load. `scale` shortens backlogs; the goals are about scale 1.
+    """
 
     runs: int
     seconds: float
     scale: float
     folder: Path
-    say: Callable[[str], None]
-    """Shows what is being done."""
+    show_status: Callable[[str], None]
+    """Shows the step that is running."""
 
     def scaled(self, size: int, *, least: int) -> int:
-        """A size at scale 1, at this scale."""
+        """Return `size`, which is meant for scale 1, at this scale."""
         return max(least, round(size * self.scale))
 
     def each_run(self, what: str) -> Iterator[int]:
-        """Numbers of the runs, from 1, each shown as it begins."""
+        """Yield the numbers of the runs, from 1, and show each as it begins."""
         for number in range(1, self.runs + 1):
-            self.say(f"{what}, run {number} of {self.runs}")
+            self.show_status(f"{what}, run {number} of {self.runs}")
             yield number
 
     @contextmanager
     def gateway(self) -> Iterator[Gateway]:
-        """A new gateway; its folder is removed at the end."""
-        self.say("starting Postgres")
+        """Yield a new gateway; its folder is removed at the end."""
+        self.show_status("starting Postgres")
         with scratch_folder(self.folder) as folder, running_gateway(folder / "gateway") as gateway:
             yield gateway
 
 
 @contextmanager
 def scratch_folder(parent: Path) -> Iterator[Path]:
-    """A new folder, which goes with the block."""
+    """Yield a new folder, which is removed with the block."""
     parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="run-", dir=parent))
     try:

@@ -1,4 +1,4 @@
-"""What a change takes on its way: processor time of each part, bytes in the log, on disk and on the network."""
+"""What one change costs: processor time in each part, and bytes sent, logged, stored and landed."""
 
 import msgspec
 
@@ -14,14 +14,14 @@ class Costs(msgspec.Struct, frozen=True):
     sent_bytes: float
     """The body of the request."""
     log_bytes: float
-    """What Postgres writes ahead, until the change is published."""
+    """Write-ahead log until the change is published."""
     staged_bytes: float
-    """The payload, which stays until retention, and which an executor reads."""
+    """The payload, which is kept until retention and read by an executor."""
     disk_bytes: float
-    """What the database grew by, payload included."""
+    """Growth of the database, payload included."""
     file_bytes: float
 
     @property
     def processors(self) -> float:
-        """Microseconds of one core in all parts together."""
+        """Return the microseconds of one core in all parts together."""
         return self.api + self.postgres_accepting + self.drain + self.postgres_draining

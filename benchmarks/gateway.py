@@ -1,6 +1,6 @@
-"""The gateway under test: the parts of `mirrorgate up`, each started by itself so that a figure may leave one out.
+"""The gateway under test: the processes of `mirrorgate up`, each started by itself so that a figure may omit one.
 
-Postgres is the embedded one with its durable settings, the API runs under uvicorn, the drain under Spark.
+Postgres is the embedded one with its durable settings. The API runs under uvicorn, the drain under Spark.
 """
 
 import http.client
@@ -28,20 +28,20 @@ from benchmarks.loads.workloads import Workload
 from benchmarks.machine.processes import started
 from benchmarks.reports.figure import BenchmarkFailed
 
-_READY_WITHIN: Final = 120.0
-_LOOK_EVERY: Final = 0.02
+_READY_TIMEOUT_SECONDS: Final = 120.0
+_POLL_SECONDS: Final = 0.02
 
 
 @dataclass
 class Api:
-    """A running API: its address, its first process, and a client with the admin key."""
+    """A running API: its address, the id of its first process, and a client with the admin key."""
 
     url: str
     pid: int
     client: GatewayClient
 
     def prepare(self, workload: Workload) -> None:
-        """Register the workload's tables and send what has to come first."""
+        """Register the workload's tables and send its preparatory requests."""
         for table in workload.tables:
             self.client.put(f"/v1/tables/{table.name}", table.registration())
         for body in workload.first():
@@ -54,7 +54,7 @@ class Api:
 
 @dataclass
 class Gateway:
-    """A private Postgres, migrated, and what it takes to start the other parts on it."""
+    """A private Postgres with the current schema, and what it takes to start the other processes on it."""
 
     folder: Path
     database_url: str
@@ -66,10 +66,11 @@ class Gateway:
 
     @property
     def landing_zone(self) -> Path:
+        """Return the folder that the drain publishes to."""
         return self.folder / "landing-zone"
 
     def start_api(self) -> Api:
-        """Another API on a port of its own."""
+        """Start another API on a free port and return it once it serves."""
         port = _free_port()
         own = {f"{PREFIX}PORT": str(port)}
         process = self._start(f"api-{port}", "app.main", own)
@@ -81,7 +82,7 @@ class Gateway:
     def start_drain(
         self, *, environment: Mapping[str, str] | None = None, **settings: object
     ) -> "subprocess.Popen[bytes]":
-        """The drain, with these settings by their lower-case names; returns once it holds a lease."""
+        """Start the drain with these settings, named in lower case, and return it once it holds a lease."""
         own = {f"{PREFIX}{name.upper()}": str(value) for name, value in settings.items()}
         java = {"JAVA_HOME": str(self._java_home)}
         process = self._start("drain", "spark_jobs.drain", {**java, **(environment or {}), **own})
@@ -90,16 +91,20 @@ class Gateway:
         return process
 
     def value(self, statement: str, **parameters: object) -> Any:
-        """The only value that a query finds."""
+        """Return the only value that a query finds."""
         with self.engine.begin() as connection:
             return connection.execute(sa.text(statement), parameters).scalar_one()
 
     def rows(self, statement: str, **parameters: object) -> list[Any]:
+        """Return all rows that a query finds."""
         with self.engine.begin() as connection:
             return list(connection.execute(sa.text(statement), parameters).all())
 
     def wait_published(self, within: float = 1_800.0) -> None:
-        """Return when every accepted batch of every table is published. Raises BenchmarkFailed when it takes long."""
+        """Wait until every accepted batch of every table is published.
+
+        Raises BenchmarkFailed after `within` seconds.
+        """
         _wait(lambda: not self.value(PENDING), "everything is published", within=within, every=0.1)
 
     def _start(self, name: str, module: str, settings: Mapping[str, str]) -> "subprocess.Popen[bytes]":
@@ -121,7 +126,7 @@ PENDING: Final = """
 
 @contextmanager
 def running_gateway(folder: Path) -> Iterator[Gateway]:
-    """A new Postgres in `folder`; it, and all that is started on it, ends with the block."""
+    """Yield a gateway on a new Postgres in `folder`; all its processes end with the block."""
     folder.mkdir(parents=True)
     with ExitStack() as stack:
         postgres = stack.enter_context(PrivatePostgres(folder))
@@ -132,8 +137,8 @@ def running_gateway(folder: Path) -> Iterator[Gateway]:
         yield Gateway(folder, postgres.url, key, engine, postgres.process.pid, stack, find_java(folder, os.environ))
 
 
-def forget_settings() -> None:
-    """From now on this process and its children have the gateway's defaults, whatever the environment set."""
+def clear_settings() -> None:
+    """Remove the gateway's settings from the environment, so that it runs with its defaults."""
     for name in [name for name in os.environ if name.startswith(PREFIX)]:
         del os.environ[name]
 
@@ -143,8 +148,8 @@ def _wait(
     what: str,
     process: "subprocess.Popen[bytes] | None" = None,
     *,
-    within: float = _READY_WITHIN,
-    every: float = _LOOK_EVERY,
+    within: float = _READY_TIMEOUT_SECONDS,
+    every: float = _POLL_SECONDS,
 ) -> None:
     give_up = time.monotonic() + within
     while not holds():

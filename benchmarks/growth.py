@@ -1,4 +1,4 @@
-"""`make bench-plots`: how the cost of a change grows with the changes before it, the tables, and the columns."""
+"""Measure how the cost of a change grows with earlier changes, with the number of tables and with the columns."""
 
 import argparse
 import logging
@@ -19,11 +19,11 @@ from app.domain.model.table import Table, TableState
 from app.local.supervisor import stop_signals_interrupt
 from app.staging.tables.registry import list_tables
 from benchmarks.bench import Bench
-from benchmarks.gateway import Api, Gateway, forget_settings
+from benchmarks.gateway import Api, Gateway, clear_settings
 from benchmarks.loads.driver import load_on
 from benchmarks.loads.staged_rows import registered, set_states, stage_rows
 from benchmarks.loads.workloads import TableSpec, Workload, find_workload
-from benchmarks.machine.description import CACHE, REPOSITORY, find_machine, find_versions
+from benchmarks.machine.description import CACHE, REPOSITORY, describe_machine, describe_versions
 from benchmarks.reports.figure import BenchmarkFailed
 from benchmarks.reports.growth_results import Growth, Point, Series, write_growth
 from benchmarks.reports.plots import draw
@@ -39,26 +39,27 @@ PER_TABLE: Final = 1_000
 SELECT_SECONDS = """
     SELECT extract(epoch FROM (SELECT max(published_at) FROM mirrorgate.landing_files)
         - (SELECT max(happened_at) FROM mirrorgate.table_events))::float8"""
-"""From the moment when the tables were let go to the last file."""
+"""Seconds from when the tables were resumed to the last file."""
 SELECT_ACCEPTED = """
     SELECT coalesce(sum(accepted_changes), 0)::bigint FROM mirrorgate.table_counters
     JOIN mirrorgate.tables USING (table_id) WHERE folded_name <> 'bench.warm_up'"""
 
 
 def measure(bench: Bench) -> Iterator[Series]:
+    """Yield each series once it is measured."""
     yield Series("changes", "changes that went through the table before", tuple(_by_changes(bench)))
     yield Series("tables", "tables, each with as many changes", tuple(_by_tables(bench)))
     yield Series("columns", "columns of the table", tuple(_by_columns(bench)))
 
 
 def _by_changes(bench: Bench) -> Iterator[Point]:
-    """One table, filled and drained up to each size before it is measured."""
+    """Measure one table, filled and drained up to each size beforehand."""
     workload = find_workload("bulk")
     with _started(bench) as (gateway, api):
         api.prepare(workload)
         table = registered(gateway.engine, workload.tables[0])
         for size in (bench.scaled(size, least=1_000) for size in CHANGES):
-            bench.say(f"growth, {size:,} changes")
+            bench.show_status(f"growth, {size:,} changes")
             stage_rows(gateway.engine, table, max(0, size - _accepted(gateway)))
             yield _stream_point(bench, gateway, api, workload, size)
 
@@ -66,17 +67,17 @@ def _by_changes(bench: Bench) -> Iterator[Point]:
 def _by_columns(bench: Bench) -> Iterator[Point]:
     with _started(bench) as (gateway, api):
         for size in COLUMNS:
-            bench.say(f"growth, {size} columns")
+            bench.show_status(f"growth, {size} columns")
             workload = find_workload(f"columns-{size}")
             api.prepare(workload)
             yield _stream_point(bench, gateway, api, workload, size)
 
 
 def _by_tables(bench: Bench) -> Iterator[Point]:
-    """Accepting a stream over so many tables; publishing as many changes in each of them."""
+    """Accept a stream over each number of tables, then publish the same number of changes in each of them."""
     with _started(bench) as (gateway, api):
         for size in TABLES:
-            bench.say(f"growth, {size:,} tables")
+            bench.show_status(f"growth, {size:,} tables")
             workload = find_workload(f"tables-{size}")
             api.prepare(workload)
             accept = _accept(bench, gateway, api, workload)
@@ -88,7 +89,7 @@ def _by_tables(bench: Bench) -> Iterator[Point]:
 
 
 def _stream_point(bench: Bench, gateway: Gateway, api: Api, workload: Workload, size: int) -> Point:
-    """Nothing is published while changes are accepted, then nothing is accepted while they are published."""
+    """Accept changes while nothing is published, then publish them while nothing is accepted."""
     gateway.wait_published()
     with _paused(gateway):
         before = _accepted(gateway)
@@ -99,7 +100,7 @@ def _stream_point(bench: Bench, gateway: Gateway, api: Api, workload: Workload, 
 
 @contextmanager
 def _started(bench: Bench) -> Iterator[tuple[Gateway, Api]]:
-    """A gateway whose drain has published already."""
+    """Yield a gateway whose drain has already published once, and its API."""
     with bench.gateway() as gateway:
         gateway.start_drain(max_delay_seconds=0)
         stage_rows(gateway.engine, registered(gateway.engine, TableSpec("bench.warm_up")), 100_000)
@@ -109,7 +110,7 @@ def _started(bench: Bench) -> Iterator[tuple[Gateway, Api]]:
 
 @contextmanager
 def _paused(gateway: Gateway) -> Iterator[list[Table]]:
-    """Tables that publish nothing while the block runs: all but the one that warmed up."""
+    """Pause all tables but the one for warming up while the block runs, and yield them."""
     with gateway.engine.begin() as connection:
         tables = [table for table in list_tables(connection) if table.name.table != "warm_up"]
     set_states(gateway.engine, tables, TableState.PAUSED)
@@ -118,7 +119,7 @@ def _paused(gateway: Gateway) -> Iterator[list[Table]]:
 
 
 def _accept(bench: Bench, gateway: Gateway, api: Api, workload: Workload) -> float:
-    """Microseconds a change until it is durable."""
+    """Return the microseconds per change until it is durable."""
     with load_on(api.url, gateway.key, workload.name, CONNECTIONS) as load:
         load.send(bench.seconds / 4)
         sent = load.send(bench.seconds)
@@ -126,18 +127,18 @@ def _accept(bench: Bench, gateway: Gateway, api: Api, workload: Workload) -> flo
 
 
 def _publish(gateway: Gateway, changes: int) -> float:
-    """Microseconds a change of those that were let go just now."""
+    """Wait for the changes that were just resumed; return the microseconds per change."""
     gateway.wait_published()
     return float(gateway.value(SELECT_SECONDS)) / changes * 1e6
 
 
 def _accepted(gateway: Gateway) -> int:
-    """Of the tables that are measured."""
+    """Return the changes accepted so far in the tables that are measured."""
     return int(gateway.value(SELECT_ACCEPTED))
 
 
 def _timed(measured: Iterable[Series], console: Console) -> Iterator[Series]:
-    """The series, each with a line on how long it took."""
+    """Yield the series, and print how long each took."""
     started = time.monotonic()
     for series in measured:
         console.print(f"[dim]{series.name} took {time.monotonic() - started:.0f} s[/]")
@@ -146,14 +147,20 @@ def _timed(measured: Iterable[Series], console: Console) -> Iterator[Series]:
 
 
 def main() -> int:
+    """Measure, write the results and draw them; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=5.0, help="length of a run under load (5)")
-    parser.add_argument("--scale", type=float, default=1.0, help="size of the largest table; 1 is 10 million changes")
-    parser.add_argument("--output", type=Path, default=FILE, help="where the measurements go")
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds per run under load (default: 5)")
+    parser.add_argument(
+        "--scale",
+        type=float,
+        default=1.0,
+        help="size of the tables, as a factor; at 1 the largest has 10 million changes (default: 1)",
+    )
+    parser.add_argument("--output", type=Path, default=FILE, help="write the measurements to this file")
     arguments = parser.parse_args()
     console = Console(highlight=False)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    forget_settings()
+    clear_settings()
     columns = (SpinnerColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     try:
         with stop_signals_interrupt(), Progress(*columns, console=console) as progress:
@@ -162,14 +169,14 @@ def main() -> int:
                 1, arguments.seconds, arguments.scale, CACHE, lambda text: progress.update(task, description=text)
             )
             now = datetime.now(UTC).isoformat(timespec="seconds")
-            machine, versions = find_machine(), find_versions()
+            machine, versions = describe_machine(), describe_versions()
             growth = Growth(now, machine, versions, arguments.scale, tuple(_timed(measure(bench), console)))
             write_growth(arguments.output, growth)
-            bench.say("drawing")
+            bench.show_status("drawing")
             for file in draw(arguments.output):
                 console.print(f"Drawn: {file.name}")
     except KeyboardInterrupt:
-        console.print("Stopped; every process that was started has ended.")
+        console.print("Stopped; all started processes have ended.")
         return 130
     except BenchmarkFailed as error:
         console.print(f"[red]{escape(str(error))}[/]")

@@ -1,4 +1,4 @@
-"""What the ledger says of a table's publication, by the database's clock."""
+"""What the ledger says of a table's publication, by the clock of the database."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,27 +24,29 @@ class LedgerFile:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """A backlog's way into the landing zone, from the moment when publishing was allowed."""
+    """A backlog that was published; the clock starts when publishing was allowed."""
 
     started_at: datetime
     files: list[LedgerFile]
 
     @property
     def rows(self) -> int:
+        """Return the rows of all files."""
         return sum(file.rows for file in self.files)
 
     @property
     def seconds(self) -> float:
+        """Return the seconds until the last file was published."""
         return (self.files[-1].published_at - self.started_at).total_seconds()
 
     @property
     def rate(self) -> float:
-        """Rows a second."""
+        """Return the rows per second."""
         return self.rows / self.seconds
 
 
 def drain_paused(gateway: Gateway, table: Table) -> Drained:
-    """Let the running drain publish a paused table's backlog; returns when all of it is published."""
+    """Resume a paused table, and return once the running drain has published its whole backlog."""
     started_at = gateway.value("SELECT clock_timestamp()")
     set_state(gateway.engine, table, TableState.ACTIVE)
     gateway.wait_published()

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.row_images`: how fast row images are loaded with their batches, and what they weigh on disk.
+"""Rate and size of row images, `python -m benchmarks.row_images`: stored with their batches, and alone.
 
-The limit is measured in the same run: the same images, written by the same statement, with nothing around it. Both
-sides commit after each batch. Figures are medians over the runs, which alternate.
+The limit is measured in the same run: the same images written by the same statement, and nothing else. Both sides
+commit after each batch. Figures are medians over the runs, which alternate.
 """
 
 import argparse
@@ -52,7 +52,7 @@ console = Console(highlight=False)
 
 
 def changes(first: int, count: int, operation: Operation) -> list[Change]:
-    """Full rows of 16 columns as Arcion messages give them: eight numbers and eight short texts, all of them text."""
+    """Return full rows of 16 columns as Arcion messages give them: 8 numbers and 8 short texts, all as text."""
     return [
         Change(
             key,
@@ -67,11 +67,13 @@ def changes(first: int, count: int, operation: Operation) -> list[Change]:
 
 
 def registered(engine: sa.Engine, name: str) -> Table:
+    """Register a table that completes updates, and return it."""
     with engine.begin() as connection:
         return register_table(connection, TableName.parse(name), SCHEMA, OPTIONS).table
 
 
 def typed_batches(table: Table, rows: int, per_batch: int, operation: Operation) -> list[Batch]:
+    """Return the rows in batches that are ready to be staged."""
     return [
         Batch(table, landing_rows(changes(first, per_batch, operation), RowRules.of(table)))
         for first in range(0, rows, per_batch)
@@ -79,7 +81,7 @@ def typed_batches(table: Table, rows: int, per_batch: int, operation: Operation)
 
 
 def stage(engine: sa.Engine, batches: Sequence[Batch]) -> None:
-    """Each batch in a transaction of its own."""
+    """Stage each batch in its own transaction."""
     writer = GroupCommit(engine)
     writer.start()
     for batch in batches:
@@ -88,7 +90,7 @@ def stage(engine: sa.Engine, batches: Sequence[Batch]) -> None:
 
 
 def images_of(batches: Sequence[Batch]) -> list[dict[bytes, StoredImage | None]]:
-    """What each batch leaves."""
+    """Return the row images that each batch leaves."""
     found = []
     for number, batch in enumerate(batches, 1):
         assert batch.rows.images is not None
@@ -98,20 +100,21 @@ def images_of(batches: Sequence[Batch]) -> list[dict[bytes, StoredImage | None]]
 
 
 def upsert(engine: sa.Engine, table: Table, batches: Sequence[Mapping[bytes, StoredImage | None]]) -> None:
-    """The images of each batch in a transaction of their own, and nothing else."""
+    """Write only the images, those of each batch in their own transaction."""
     for images in batches:
         with engine.begin() as connection:
             write_row_images(connection, table.table_id, table.generation, images)
 
 
 def rate(rows: int, call: Callable[[], None]) -> float:
-    """Rows per second of one call."""
+    """Return the rows per second of one call."""
     started = time.perf_counter()
     call()
     return rows / (time.perf_counter() - started)
 
 
 def emptied(engine: sa.Engine) -> None:
+    """Remove all rows, payloads and images."""
     tables = "mirrorgate.row_images, mirrorgate.block_payloads, mirrorgate.staged_blocks"
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(sa.text(f"TRUNCATE {tables}"))
@@ -120,7 +123,7 @@ def emptied(engine: sa.Engine) -> None:
 
 @dataclass
 class Work:
-    """One way of writing every row of a table, and how fast it went: with its batches, and its images alone."""
+    """One workload over all rows of a table, and its rates: with the batches, and of the images alone."""
 
     title: str
     batches: Sequence[Batch]
@@ -133,14 +136,14 @@ class Work:
         self.images = images_of(self.batches)
 
     def speeds(self) -> list[str]:
-        """A line of the grid of speeds."""
+        """Return a row of the table of rates."""
         done, limit = statistics.median(self.staged), statistics.median(self.alone)
         spread = f"{min(self.staged):,.0f} to {max(self.staged):,.0f}"
         return [self.title, f"{done:,.0f}", spread, f"{limit:,.0f}", f"{done / limit:.2f}"]
 
 
 def measure(engine: sa.Engine, rows: int, per_batch: int, runs: int) -> list[Work]:
-    """A first load and a rewrite of every row, in batches of this size."""
+    """Measure a first load and a rewrite of every row, in batches of this size."""
     table = registered(engine, f"bench_{per_batch}")
     works = [
         Work(f"{title}, {per_batch:,} rows per batch", typed_batches(table, rows, per_batch, operation))
@@ -158,12 +161,14 @@ def measure(engine: sa.Engine, rows: int, per_batch: int, runs: int) -> list[Wor
 
 
 def weight(engine: sa.Engine) -> list[str]:
+    """Return the bytes per row: of the image, the heap, the index, and on disk."""
     with engine.begin() as connection:
         total, heap, index, images, count = connection.execute(WEIGHT).one()
     return [f"{size / count:,.0f}" for size in (images, heap, index, total)]
 
 
 def main() -> int:
+    """Measure batches of 10,000 and of 1,000 rows; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.row_images", description=__doc__)
     parser.add_argument("--rows", type=int, default=100_000, help="rows of the table")
     parser.add_argument("--runs", type=int, default=3)

@@ -1,6 +1,6 @@
-"""`python -m benchmarks.strict_json`: what strict JSON costs, beside a decoder that only decodes to the same types.
+"""The cost of strict JSON compared with only decoding the same types, `python -m benchmarks.strict_json`.
 
-Each body is decoded by both in turn; times are the processor's, medians over the runs.
+Both decode each body in turn. Times are processor time, medians over the runs.
 """
 
 import argparse
@@ -35,11 +35,12 @@ console = Console(highlight=False)
 
 
 def row(key: int, text: str) -> dict[str, Any]:
+    """Return a row of 8 numbers and 8 texts."""
     return {name: str(key) if at < 8 else f"{text} {key}" for at, name in enumerate(COLUMNS)}
 
 
 def arcion_message(key: int, text: str) -> dict[str, Any]:
-    """An insert of 1.5 kB."""
+    """Return an insert of 1.5 kB."""
     return {
         "tableName": {
             "namespace": {"catalog": "bench", "schema": "default_schema", "hash": 1},
@@ -56,7 +57,7 @@ def arcion_message(key: int, text: str) -> dict[str, Any]:
 
 
 def replicate_message(key: int, text: str) -> dict[str, Any]:
-    """An update with its image before; the first message is the metadata."""
+    """Return an update with its before image; message 0 is the metadata."""
     inner = metadata() if key == 0 else change(key, text)
     return {
         "magic": "atMSG",
@@ -69,6 +70,7 @@ def replicate_message(key: int, text: str) -> dict[str, Any]:
 
 
 def change(key: int, text: str) -> dict[str, Any]:
+    """Return the inner message of an update."""
     return {
         "data": row(key, text) | {"column_00": key},
         "beforeData": row(key, text) | {"column_00": key},
@@ -87,6 +89,7 @@ def change(key: int, text: str) -> dict[str, Any]:
 
 
 def metadata() -> dict[str, Any]:
+    """Return the inner message of the metadata."""
     facts = {"type": "STRING", "length": 100, "precision": 0, "scale": 0, "primaryKeyPosition": 0}
     fields = [{"name": name, "type": ["null", "string"], "default": None} for name in COLUMNS]
     return {
@@ -105,22 +108,27 @@ def metadata() -> dict[str, Any]:
 
 
 def compact(messages: list[Any]) -> bytes:
+    """Return an array without blanks."""
     return json.dumps(messages, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def lines(messages: list[Any]) -> bytes:
+    """Return one message per line."""
     return b"\n".join(compact([message])[1:-1] for message in messages)
 
 
 def spaced(messages: list[Any]) -> bytes:
+    """Return an array with a blank after each comma and colon."""
     return json.dumps(messages, ensure_ascii=False).encode()
 
 
 def indented(messages: list[Any]) -> bytes:
+    """Return an array indented by two blanks."""
     return json.dumps(messages, ensure_ascii=False, indent=2).encode()
 
 
 def escaped(messages: list[Any]) -> bytes:
+    """Return an array with escapes for all but ASCII."""
     return json.dumps(messages).encode()
 
 
@@ -138,19 +146,21 @@ BODIES: Final[dict[str, tuple[Callable[[list[Any]], bytes], str]]] = {
 
 
 def milliseconds(call: Callable[[bytes], object], body: bytes) -> float:
+    """Return the processor time of one call."""
     started = time.thread_time()
     call(body)
     return (time.thread_time() - started) * 1e3
 
 
 def measure(body: bytes, plain: Callable[[bytes], Any], strict: MessageDecoder[Any], runs: int) -> list[str]:
-    """Of one line of the table: the size, both medians, their ratio."""
+    """Return a row of the table: size, both medians, their ratio."""
     both = [(milliseconds(plain, body), milliseconds(strict.decode, body)) for _ in range(runs)]
     alone, checked = (statistics.median(times) for times in zip(*both, strict=True))
     return [f"{len(body):,}", f"{alone:.3f}", f"{checked:.3f}", f"{checked / alone:.2f}"]
 
 
 def main() -> int:
+    """Measure all kinds of bodies of both formats; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.strict_json", description=__doc__)
     parser.add_argument("--messages", type=int, default=1_000, help="messages per body")
     parser.add_argument("--runs", type=int, default=31)

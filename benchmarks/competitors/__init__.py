@@ -1,4 +1,4 @@
-"""Other ways to turn the same messages into Parquet, each run for as long on the same machine.
+"""Other tools that turn the same messages into Parquet, each run for the same time on the same machine.
 
-Each does less than the gateway: it reads files that are there already, knows no NULL, and promises nothing.
+Each does less than the gateway: it reads files that exist already, does not handle NULL, and gives no guarantees.
 """

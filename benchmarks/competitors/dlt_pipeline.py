@@ -1,7 +1,7 @@
-"""dlt: rows of decoded messages through a pipeline into Parquet files; runs with the packages of its own environment.
+"""dlt: rows of decoded messages through a pipeline into Parquet files, run in its own virtual environment.
 
-One load takes a few files, so that its cost is shared. One process normalises: two, which each load starts anew, took
-twice as long.
+One load takes several files, to share its fixed cost. One process normalizes: each load starts its worker processes
+anew, and with two of them it took twice as long.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from typing import Any
 FILES_PER_LOAD = 5
 MARKERS = {"I": 0, "U": 1, "D": 2, "R": 4}
 
-# Read when dlt is imported. Nothing is reported to anybody.
+# dlt reads these when it is imported. They also turn off its telemetry.
 os.environ |= {
     "RUNTIME__DLTHUB_TELEMETRY": "false",
     "RUNTIME__LOG_LEVEL": "ERROR",
@@ -25,7 +25,7 @@ os.environ |= {
 
 
 def rows(files: list[Path]) -> Iterator[list[dict[str, Any]]]:
-    """The rows of each file."""
+    """Yield the rows of each file."""
     for file in files:
         found = []
         with file.open("rb") as lines:
@@ -36,17 +36,18 @@ def rows(files: list[Path]) -> Iterator[list[dict[str, Any]]]:
 
 
 def main() -> None:
-    import dlt  # not installed where the suite itself runs
+    """Load the files of the job on standard input again and again; print changes per second."""
+    import dlt  # only installed in the virtual environment
 
-    order = json.load(sys.stdin)
-    files = sorted(Path(order["source"]).iterdir())
+    job = json.load(sys.stdin)
+    files = sorted(Path(job["source"]).iterdir())
     first = next(rows(files[:1]))
     names = [name for name in first[0] if name != "row_marker"]
     columns = {name: {"data_type": "bigint" if at < len(names) // 2 else "text"} for at, name in enumerate(names)}
     pipeline = dlt.pipeline(
         "bench",
-        pipelines_dir=f"{order['target']}-pipelines",
-        destination=dlt.destinations.filesystem(order["target"]),
+        pipelines_dir=f"{job['target']}-pipelines",
+        destination=dlt.destinations.filesystem(job["target"]),
         dataset_name="bench",
     )
 
@@ -57,7 +58,7 @@ def main() -> None:
     load(files[:1])
     changes, elapsed, started = 0, 0.0, time.perf_counter()
     parts = itertools.cycle(files)
-    while elapsed < order["seconds"]:
+    while elapsed < job["seconds"]:
         load(list(itertools.islice(parts, FILES_PER_LOAD)))
         changes += FILES_PER_LOAD * len(first)
         elapsed = time.perf_counter() - started

@@ -1,6 +1,6 @@
-"""The script that one writes by hand: json.loads a line, a DataFrame a table and file, to_parquet.
+"""A hand-written script: json.loads for each line, a DataFrame and to_parquet for each table and file.
 
-It runs with the packages of its own environment, because nothing else needs pandas.
+It runs in its own virtual environment, because nothing else here needs pandas.
 """
 
 import itertools
@@ -17,7 +17,7 @@ MARKERS = {"I": 0, "U": 1, "D": 2, "R": 4}
 
 
 def convert(file: Path, target: Path, number: int) -> int:
-    """Write the changes of a file, table by table; how many there were."""
+    """Write the changes of a file, table by table; return how many there were."""
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     with file.open("rb") as lines:
         for line in lines:
@@ -38,14 +38,15 @@ def convert(file: Path, target: Path, number: int) -> int:
 
 
 def main() -> None:
-    order = json.load(sys.stdin)
-    target, files = Path(order["target"]), sorted(Path(order["source"]).iterdir())
+    """Convert the files of the job on standard input again and again; print changes per second."""
+    job = json.load(sys.stdin)
+    target, files = Path(job["target"]), sorted(Path(job["source"]).iterdir())
     convert(files[0], target, 0)
     changes, started = 0, time.perf_counter()
     for number, file in enumerate(itertools.cycle(files), 1):
         changes += convert(file, target, number)
         elapsed = time.perf_counter() - started
-        if elapsed >= order["seconds"]:
+        if elapsed >= job["seconds"]:
             sys.stdout.write(f"{changes / elapsed}\n")
             return
 

@@ -1,4 +1,4 @@
-"""Running the peers: their input, their environments, their figures."""
+"""Run the competitors: their input, their virtual environments, their rates."""
 
 import sys
 from collections.abc import Mapping
@@ -10,15 +10,15 @@ import msgspec
 
 from benchmarks.loads.workloads import Workload
 from benchmarks.machine.processes import run_to_end
-from benchmarks.machine.venv import own_environment
+from benchmarks.machine.venv import venv_python
 
 DLT: Final = "dlt[filesystem,parquet]==1.31.0"
 PANDAS: Final = ("pandas==2.3.3", "pyarrow==26.0.1")
 CHANGES_PER_FILE: Final = 8_000
 
 
-class PeerOrder(msgspec.Struct, frozen=True):
-    """Read the NDJSON files of `source`, write Parquet below `target`, for so many seconds."""
+class ConversionJob(msgspec.Struct, frozen=True):
+    """Read the NDJSON files of `source` and write Parquet below `target`, for `seconds`."""
 
     source: str
     target: str
@@ -26,32 +26,36 @@ class PeerOrder(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
-    """A program that takes a PeerOrder on standard input and prints its changes a second."""
+class Competitor:
+    """A program that takes a ConversionJob on standard input and prints its changes per second."""
 
     name: str
     module: str
     packages: tuple[str, ...] = ()
-    """Installed into an environment of its own; without any it has the suite's own."""
+    """Installed into a virtual environment; without any, the program runs in the suite's own."""
 
-    def rate(self, order: PeerOrder, environment: Mapping[str, str]) -> float:
-        """Changes a second. Raises BenchmarkFailed when the program fails, or cannot be installed."""
-        python = own_environment(self.module, self.packages) if self.packages else sys.executable
+    def rate(self, job: ConversionJob, environment: Mapping[str, str]) -> float:
+        """Return changes per second.
+
+        Raises BenchmarkFailed when the program fails or cannot be installed.
+        """
+        python = venv_python(self.module, self.packages) if self.packages else sys.executable
         command = [str(python), "-m", f"benchmarks.competitors.{self.module}"]
-        said = run_to_end(self.name, command, given=msgspec.json.encode(order), environment=environment)
-        return float(said.split()[-1])
+        output = run_to_end(self.name, command, given=msgspec.json.encode(job), environment=environment)
+        return float(output.split()[-1])
 
 
-def find_peers() -> list[Peer]:
+def find_competitors() -> list[Competitor]:
+    """Return all competitors."""
     return [
-        Peer("a json and pandas script", "json_pandas", PANDAS),
-        Peer("Spark's own JSON to Parquet", "spark_json"),
-        Peer("dlt", "dlt_pipeline", (DLT,)),
+        Competitor("a json and pandas script", "json_pandas", PANDAS),
+        Competitor("Spark's own JSON to Parquet", "spark_json"),
+        Competitor("dlt", "dlt_pipeline", (DLT,)),
     ]
 
 
 def write_source(workload: Workload, folder: Path) -> None:
-    """The workload's changes as NDJSON files of a fair size."""
+    """Write the workload's changes as NDJSON files of 8,000 changes each."""
     folder.mkdir(parents=True)
     lines = [line for body in workload.bodies() for line in msgspec.json.decode(body, type=list[msgspec.Raw])]
     for number, first in enumerate(range(0, len(lines), CHANGES_PER_FILE)):

@@ -1,4 +1,4 @@
-"""Spark's own reader and writer: JSON with a schema that is given, casts, Parquet, over all cores."""
+"""Spark's own reader and writer: JSON with a given schema, casts, Parquet, on all cores."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 
 
 def read(spark: SparkSession, source: str, names: list[str]) -> DataFrame:
-    """The changes as typed rows."""
+    """Return the changes as typed rows."""
     image = ", ".join(f"{name}: STRING" for name in names)
     messages = spark.read.schema(f"opType STRING, after STRUCT<{image}>").json(source)
     numbers = set(names[: len(names) // 2])
@@ -21,8 +21,9 @@ def read(spark: SparkSession, source: str, names: list[str]) -> DataFrame:
 
 
 def main() -> None:
-    order = json.load(sys.stdin)
-    files = sorted(Path(order["source"]).iterdir())
+    """Convert the files of the job on standard input again and again; print changes per second."""
+    job = json.load(sys.stdin)
+    files = sorted(Path(job["source"]).iterdir())
     lines = [line for file in files for line in file.read_bytes().splitlines()]
     names = list(json.loads(lines[0])["after"])
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -38,11 +39,11 @@ def main() -> None:
     spark.sparkContext.setLogLevel("ERROR")
 
     def convert() -> None:
-        read(spark, order["source"], names).write.mode("append").parquet(order["target"], compression="zstd")
+        read(spark, job["source"], names).write.mode("append").parquet(job["target"], compression="zstd")
 
     convert()
     changes, elapsed, started = 0, 0.0, time.perf_counter()
-    while elapsed < order["seconds"]:
+    while elapsed < job["seconds"]:
         convert()
         changes += len(lines)
         elapsed = time.perf_counter() - started

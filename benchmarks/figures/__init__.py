@@ -1,4 +1,4 @@
-"""The figures by name. Each module measures what its docstring says; one may give several figures."""
+"""The figures by name. The docstring of each module says what it measures; one module may give several figures."""
 
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
@@ -28,11 +28,11 @@ NAMES: Final = (
 
 
 def find_figures(names: Iterable[str] = NAMES) -> Mapping[str, Measure]:
-    """What measures, by name, in the order given."""
+    """Return the function that measures each of these figures, in the order given."""
     return {name: import_module(f"benchmarks.figures.{name}").measure for name in names}
 
 
-def described_figures() -> Mapping[str, str]:
-    """One line on each."""
+def figure_summaries() -> Mapping[str, str]:
+    """Return one line on each figure."""
     modules = {name: import_module(f"benchmarks.figures.{name}") for name in NAMES}
     return {name: (module.__doc__ or "").splitlines()[0] for name, module in modules.items()}

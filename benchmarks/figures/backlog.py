@@ -12,11 +12,11 @@ from benchmarks.reports.figure import Figure, Goal, Measured
 
 ROWS: Final = 10_000_000
 FILES: Final = 160
-"""Of a backlog: a tenth of them are two of the drain's rounds, of eight files each."""
+"""Files of a backlog: a tenth of them are two rounds of the drain, of eight files each."""
 
 
 def measure(bench: Bench) -> list[Figure]:
-    """Rows of the first and of the last tenth of one backlog, by the ledger; each run has a table of its own."""
+    """Compare the rates of the last and the first tenth of one backlog; each run uses a new table."""
     rows_per_file = max(PER_BATCH, bench.scaled(ROWS, least=FILES * PER_BATCH) // FILES // PER_BATCH * PER_BATCH)
     rows = rows_per_file * FILES
     first, last, whole = [], [], []
@@ -46,7 +46,7 @@ def measure(bench: Bench) -> list[Figure]:
 
 
 def tenth_rates(drained: Drained) -> tuple[float, float]:
-    """Rows a second of the first and of the last tenth of the files."""
+    """Return the rows per second of the first and of the last tenth of the files."""
     files, tenth = drained.files, max(1, len(drained.files) // 10)
     first, last = files[:tenth], files[-tenth:]
 

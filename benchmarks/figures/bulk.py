@@ -1,4 +1,4 @@
-"""Bulk: durable changes a second at 1,000 changes per request, beside only decoding the same bytes."""
+"""Bulk: durable changes per second at 1,000 changes per request, compared with only decoding the same bytes."""
 
 from contextlib import ExitStack
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from benchmarks.bench import Bench
 from benchmarks.gateway import Api
 from benchmarks.loads.decoding import decoding_rate
-from benchmarks.loads.driver import Load, described, described_ceiling, load_on, send_at_once
+from benchmarks.loads.driver import Load, ceiling_details, load_details, load_on, send_at_once
 from benchmarks.loads.workloads import find_workload
 from benchmarks.reports.figure import Figure, Goal, Measured
 
@@ -14,9 +14,9 @@ CONNECTIONS: Final = 8
 
 
 def measure(bench: Bench) -> list[Figure]:
-    """One API process beside `orjson.loads`, then two beside one: they take turns, on one Postgres.
+    """Measure one API process beside `orjson.loads`, then two processes beside one, in turn on one Postgres.
 
-    Each has a port and half of the connections, as behind a load balancer.
+    Each process has its own port and half of the connections, as behind a load balancer.
     """
     workload = find_workload("bulk")
     bodies = workload.bodies()
@@ -29,7 +29,7 @@ def measure(bench: Bench) -> list[Figure]:
             return loads.enter_context(load_on(api.url, gateway.key, workload.name, connections))
 
         to_one, to_two = load(apis[0], CONNECTIONS), [load(api, CONNECTIONS // 2) for api in apis]
-        bench.say("bulk, warming up")
+        bench.show_status("bulk, warming up")
         to_one.send(bench.seconds / 2)
         send_at_once(to_two, bench.seconds / 2)
         for _ in bench.each_run("bulk"):
@@ -38,7 +38,7 @@ def measure(bench: Bench) -> list[Figure]:
             one.append(sent.requests * workload.per_request / sent.seconds)
             of_each = send_at_once(to_two, bench.seconds)
             two.append(sum(part.requests / part.seconds for part in of_each) * workload.per_request)
-    details = described(sent) | described_ceiling(workload.name, CONNECTIONS, bench.seconds / 4)
+    details = load_details(sent) | ceiling_details(workload.name, CONNECTIONS, bench.seconds / 4)
     share = min(part.requests for part in of_each) / sum(part.requests for part in of_each)
     return [
         Figure(
@@ -59,6 +59,6 @@ def measure(bench: Bench) -> list[Figure]:
             Measured.of(one),
             "one API process",
             Goal(1.3, at_least=True),
-            described(of_each[0]) | {"the less busy process": f"{share:.0%} of the work"},
+            load_details(of_each[0]) | {"the less busy process": f"{share:.0%} of the work"},
         ),
     ]

@@ -1,4 +1,4 @@
-"""Costs: processor time of a change in all parts, from request to landing file, beside only decoding it."""
+"""Costs: processor time of a change in all parts, from request to landing file, compared with only decoding it."""
 
 import statistics
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from benchmarks.loads.decoding import decoding_rate
 from benchmarks.loads.driver import load_on
 from benchmarks.loads.staged_rows import registered, set_state, stage_rows
 from benchmarks.loads.workloads import find_workload
-from benchmarks.machine.resource_usage import Reading
+from benchmarks.machine.resource_usage import ResourceUsage
 from benchmarks.reports.figure import Figure, Measured, readable
 
 CONNECTIONS: Final = 8
@@ -26,12 +26,12 @@ SELECT_BYTES: Final = """
     SELECT (SELECT coalesce(sum(payload_bytes), 0) FROM mirrorgate.staged_blocks)::float8,
         pg_database_size(current_database())::float8,
         (SELECT coalesce(sum(file_bytes), 0) FROM mirrorgate.landing_files)::float8"""
-"""Staged, of the whole database, landed."""
+"""Bytes staged, of the whole database, and landed."""
 SELECT_ACCEPTED: Final = "SELECT sum(accepted_changes)::bigint FROM mirrorgate.table_counters"
 
 
 def measure(bench: Bench) -> list[Figure]:
-    """Nothing is published while changes are accepted, then nothing is accepted while they are published."""
+    """Accept changes while nothing is published, then publish them while nothing is accepted."""
     workload = find_workload("bulk")
     bodies = workload.bodies()
     sent_bytes = sum(map(len, bodies)) / len(bodies) / workload.per_request
@@ -65,14 +65,17 @@ def measure(bench: Bench) -> list[Figure]:
 
 
 class _Run:
-    """Changes over HTTP and more rows without it, accepted while the table is paused, then published together."""
+    """Accepts changes over HTTP and more rows without it while the table is paused, then publishes all of them."""
 
     def __init__(self, gateway: Gateway, parts: Mapping[str, int], table: Table) -> None:
         self._gateway, self._parts, self._table = gateway, parts, table
         self.staging_rate = 0.0
 
     def costs(self, send: Callable[[], object], rows: int, sent_bytes: float) -> Costs:
-        """`rows` are staged directly: draining is to last, whatever the API manages."""
+        """Measure one run.
+
+        `rows` are staged directly, so that draining takes long enough to measure whatever the rate of the API.
+        """
         gateway, table = self._gateway, self._table
         set_state(gateway.engine, table, TableState.PAUSED)
         bytes_before, changes_before = gateway.rows(SELECT_BYTES)[0], gateway.value(SELECT_ACCEPTED)
@@ -100,11 +103,11 @@ class _Run:
             file_bytes=landed,
         )
 
-    def _read(self) -> Reading:
-        return Reading.take(self._gateway, **self._parts)
+    def _read(self) -> ResourceUsage:
+        return ResourceUsage.take(self._gateway, **self._parts)
 
 
 def _medians(found: list[Costs]) -> Costs:
-    """The middle one of each cost by itself."""
-    told = [msgspec.to_builtins(costs) for costs in found]
-    return msgspec.convert({name: statistics.median(one[name] for one in told) for name in told[0]}, Costs)
+    """Return the median of each cost by itself."""
+    values = [msgspec.to_builtins(costs) for costs in found]
+    return msgspec.convert({name: statistics.median(one[name] for one in values) for name in values[0]}, Costs)

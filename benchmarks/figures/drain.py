@@ -1,4 +1,4 @@
-"""Drain: rows published a second, with fsync, ledger and publication, beside a plain loop over the same payloads."""
+"""Drain: rows published per second, with fsync and ledger, compared with a plain loop over the same payloads."""
 
 import shutil
 from itertools import chain
@@ -6,7 +6,7 @@ from typing import Final
 
 from benchmarks.bench import Bench
 from benchmarks.ledger_query import drain_paused
-from benchmarks.limits.plain_drain import PlainOrder, plain_rate
+from benchmarks.limits.plain_drain import PlainDrainJob, plain_rate
 from benchmarks.loads.staged_rows import registered, stage_rows
 from benchmarks.loads.workloads import TableSpec
 from benchmarks.reports.figure import Figure, Goal, Measured
@@ -16,7 +16,7 @@ WARM_UP_ROWS: Final = 100_000
 
 
 def measure(bench: Bench) -> list[Figure]:
-    """Each run drains a table of its own, and the plain loop then writes the same files again."""
+    """Drain a new table in each run, and then write the same files again with the plain loop."""
     rows = bench.scaled(ROWS, least=50_000)
     drained, plain = [], []
     with bench.gateway() as gateway:
@@ -27,14 +27,14 @@ def measure(bench: Bench) -> list[Figure]:
             stage_rows(gateway.engine, table, rows if number else min(rows, WARM_UP_ROWS))
             found = drain_paused(gateway, table)
             folder = gateway.folder / "plain"
-            order = PlainOrder(
+            job = PlainDrainJob(
                 gateway.database_url,
                 table.table_id,
                 bytes(table.schema.arrow.serialize()),
                 tuple((file.first_sequence, file.last_sequence) for file in found.files),
                 str(folder),
             )
-            limit = plain_rate(order)
+            limit = plain_rate(job)
             shutil.rmtree(folder)
             if number:
                 drained.append(found.rate)

@@ -1,4 +1,4 @@
-"""End to end: changes a second from request to landing file, sustained on two cores, beside the best of three peers."""
+"""End to end: changes per second from request to landing file on two cores, compared with the best competitor."""
 
 import os
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import Final
 
 from app.local.embedded import find_java
 from benchmarks.bench import Bench, scratch_folder
-from benchmarks.competitors.runner import PeerOrder, find_peers, write_source
+from benchmarks.competitors.runner import ConversionJob, find_competitors, write_source
 from benchmarks.gateway import Gateway
 from benchmarks.loads.driver import load_on, send_at_once
 from benchmarks.loads.workloads import find_workload
@@ -17,7 +17,7 @@ from benchmarks.reports.figure import BenchmarkFailed, Figure, Goal, Measured, r
 CORES: Final = 2
 API_PROCESSES: Final = 2
 CONNECTIONS: Final = 4
-"""Of each API process, which has a port of its own, as behind a load balancer."""
+"""Per API process; each has its own port, as behind a load balancer."""
 SECONDS: Final = 60
 
 SELECT_SUSTAINED = """
@@ -26,34 +26,36 @@ SELECT_SUSTAINED = """
          WHERE published_at >= :start AND published_at < :end),
         (SELECT coalesce(sum(change_count), 0) FROM mirrorgate.staged_blocks
          WHERE staged_at >= :start AND staged_at < :end))::bigint"""
-"""What was published and what was accepted meanwhile differ by the backlog before and after: the lesser goes on."""
+"""The lesser of changes published and accepted in a period, because a backlog before or after it can inflate either."""
 
 
 def measure(bench: Bench) -> list[Figure]:
-    """The load generator, an API process for each core, Postgres, the drain and Spark share the cores; then each peer
-    has them alone."""
+    """Measure each competitor alone on the cores, then the gateway.
+
+    The load generator, one API process per core, Postgres, the drain and Spark share the same cores.
+    """
     seconds = bench.scaled(SECONDS, least=6)
-    with on_cores(CORES):
-        peers, reasons = _peers(bench, seconds)
+    with limit_cores(CORES):
+        competitors, reasons = _competitors(bench, seconds)
         published, details = _gateway(bench, seconds)
-    best = max(peers, key=lambda name: peers[name])
+    best = max(competitors, key=lambda name: competitors[name])
     return [
         Figure(
             "end-to-end",
             f"End to end: changes published, sustained {seconds} s on {CORES} cores",
             "changes/s",
             published,
-            Measured.of([peers[best]] * len(published.runs)),
+            Measured.of([competitors[best]] * len(published.runs)),
             f"the fastest competitor: {best}",
             Goal(3.0, at_least=True),
-            details | {name: f"{readable(rate)} changes/s" for name, rate in peers.items()} | reasons,
+            details | {name: f"{readable(rate)} changes/s" for name, rate in competitors.items()} | reasons,
         )
     ]
 
 
 @contextmanager
-def on_cores(most: int) -> Iterator[None]:
-    """This process, and those that it starts meanwhile, run on so many cores at the most."""
+def limit_cores(most: int) -> Iterator[None]:
+    """Restrict the current process, and those that it starts meanwhile, to the first `most` cores."""
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(allowed)[:most])
     try:
@@ -63,7 +65,7 @@ def on_cores(most: int) -> Iterator[None]:
 
 
 def _gateway(bench: Bench, seconds: int) -> tuple[Measured, dict[str, str]]:
-    """Changes accepted and published a second in consecutive parts of the time."""
+    """Return the changes per second that were both accepted and published, in consecutive parts of the time."""
     workload = find_workload("bulk")
     with bench.gateway() as gateway:
         gateway.start_drain()
@@ -71,10 +73,10 @@ def _gateway(bench: Bench, seconds: int) -> tuple[Measured, dict[str, str]]:
         apis[0].prepare(workload)
         with ExitStack() as stack:
             loads = [stack.enter_context(load_on(api.url, gateway.key, workload.name, CONNECTIONS)) for api in apis]
-            bench.say("end to end, warming up")
+            bench.show_status("end to end, warming up")
             send_at_once(loads, max(5.0, seconds / 6))
             start: datetime = gateway.value("SELECT clock_timestamp()")
-            bench.say(f"end to end, {seconds} s")
+            bench.show_status(f"end to end, {seconds} s")
             send_at_once(loads, seconds)
         end: datetime = gateway.value("SELECT clock_timestamp()")
         gateway.wait_published()
@@ -95,20 +97,23 @@ def _rates(gateway: Gateway, start: datetime, end: datetime, parts: int) -> Meas
     )
 
 
-def _peers(bench: Bench, seconds: int) -> tuple[dict[str, float], dict[str, str]]:
-    """Changes a second by peer, and why one is missing. Raises BenchmarkFailed when all are."""
+def _competitors(bench: Bench, seconds: int) -> tuple[dict[str, float], dict[str, str]]:
+    """Return changes per second by competitor, and why one is missing.
+
+    Raises BenchmarkFailed when all of them are.
+    """
     rates: dict[str, float] = {}
     reasons: dict[str, str] = {}
     with scratch_folder(bench.folder) as folder:
         write_source(find_workload("bulk"), folder / "source")
         java = {"JAVA_HOME": str(find_java(folder, os.environ))}
-        for peer in find_peers():
-            bench.say(f"end to end, {peer.name}, {seconds} s")
+        for competitor in find_competitors():
+            bench.show_status(f"end to end, {competitor.name}, {seconds} s")
             try:
-                order = PeerOrder(str(folder / "source"), str(folder / peer.module), seconds)
-                rates[peer.name] = peer.rate(order, java)
+                job = ConversionJob(str(folder / "source"), str(folder / competitor.module), seconds)
+                rates[competitor.name] = competitor.rate(job, java)
             except BenchmarkFailed as error:
-                reasons[peer.name] = f"skipped: {error}"
+                reasons[competitor.name] = f"skipped: {error}"
     if not rates:
-        raise BenchmarkFailed(f"no peer could be measured: {reasons}")
+        raise BenchmarkFailed(f"no competitor could be measured: {reasons}")
     return rates, reasons

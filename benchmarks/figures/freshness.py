@@ -1,4 +1,4 @@
-"""Freshness: from the POST of a change until it is visible, at 100 changes a second, beside an empty Spark job."""
+"""Freshness: time from the POST of a change until it is visible, at 100 changes/s, compared with an empty Spark job."""
 
 import os
 import statistics
@@ -22,20 +22,20 @@ SELECT_VISIBLE = """
     SELECT b.sequence, extract(epoch FROM f.published_at)::float8
     FROM unnest(CAST(:sequences AS bigint[])) b(sequence)
     JOIN mirrorgate.landing_files f ON b.sequence BETWEEN f.first_sequence AND f.last_sequence"""
-"""When the file of a batch of the only table was recorded, which is after it became visible."""
+"""When the file of each batch of the only table was recorded, which is after it became visible."""
 
 
 def measure(bench: Bench) -> list[Figure]:
-    """The changes come evenly, whether earlier ones are answered or not; the empty jobs run while none come."""
+    """Send changes at an even rate, whether earlier ones are answered or not; run the empty jobs in between."""
     workload = find_workload("small-1")
     seen, jobs, late = [], [], []
     with bench.gateway() as gateway:
         gateway.start_drain(max_delay_seconds=0)
         api = gateway.start_api()
         api.prepare(workload)
-        bench.say("freshness, starting Spark for empty jobs")
+        bench.show_status("freshness, starting Spark for empty jobs")
         with empty_jobs(gateway.folder, dict(os.environ)) as spark:
-            bench.say("freshness, warming up")
+            bench.show_status("freshness, warming up")
             ages(gateway, api, workload, bench.seconds / 2)
             for _ in bench.each_run("freshness"):
                 jobs.append(spark.median_seconds(JOBS) * 1e3)
@@ -57,7 +57,7 @@ def measure(bench: Bench) -> list[Figure]:
 
 
 def ages(gateway: Gateway, api: Api, workload: Workload, seconds: float) -> list[float]:
-    """Seconds from the moment when each change was due to be sent until it was recorded as visible."""
+    """Return the seconds from when each change was due to be sent until it was recorded as visible."""
     bodies = workload.bodies()[: max(1, round(seconds * PER_SECOND))]
     headers = {"Authorization": f"Bearer {gateway.key}", "Content-Type": "application/json"}
     with httpx.Client(base_url=api.url, headers=headers, timeout=60.0) as http, ThreadPoolExecutor(32) as threads:
@@ -76,5 +76,5 @@ def ages(gateway: Gateway, api: Api, workload: Workload, seconds: float) -> list
     gateway.wait_published()
     visible = dict(gateway.rows(SELECT_VISIBLE, sequences=sequences))
     if len(visible) != len(sequences):
-        raise BenchmarkFailed(f"{len(sequences) - len(visible)} changes are in no published file")
+        raise BenchmarkFailed(f"{len(sequences) - len(visible)} changes are not in any published file")
     return [visible[sequence] - sent for sequence, sent in zip(sequences, due, strict=True)]

@@ -1,23 +1,23 @@
-"""Initial load: durable rows a second of one table as Arrow streams, beside the writer alone."""
+"""Initial load: durable rows per second of one table as Arrow streams, compared with the writer alone."""
 
 import time
 from typing import Final
 
 from benchmarks.bench import Bench
-from benchmarks.loads.driver import described, load_on
+from benchmarks.loads.driver import load_details, load_on
 from benchmarks.loads.staged_rows import registered, stage_rows
 from benchmarks.loads.workloads import TableSpec, find_workload
 from benchmarks.reports.figure import Figure, Measured
 
 CONNECTIONS: Final = 4
-"""Producers that load the table together."""
+"""Producers that load the table at the same time."""
 ROWS: Final = 4_000_000
 WHOLE: Final = 100_000_000
 """Rows of a large table."""
 
 
 def measure(bench: Bench) -> list[Figure]:
-    """Requests to one API process, and the same rows given to the writer in this process, take turns."""
+    """Measure requests to one API process, and the same rows given to the writer in this process, in turn."""
     workload, rows = find_workload("load"), bench.scaled(ROWS, least=100_000)
     loaded, alone = [], []
     with bench.gateway() as gateway:
@@ -41,6 +41,6 @@ def measure(bench: Bench) -> list[Figure]:
             value,
             Measured.of(alone),
             "the writer alone, without HTTP and checks",
-            details=described(sent) | {f"{WHOLE:,} rows": f"{WHOLE / value.median / 60:.0f} minutes"},
+            details=load_details(sent) | {f"{WHOLE:,} rows": f"{WHOLE / value.median / 60:.0f} minutes"},
         )
     ]

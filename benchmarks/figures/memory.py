@@ -1,9 +1,9 @@
-"""Memory: the API process at its largest, under bodies of 16 MB on 8 connections."""
+"""Memory: peak memory of the API process, with bodies of 16 MB on 8 connections."""
 
 from typing import Final
 
 from benchmarks.bench import Bench
-from benchmarks.loads.driver import described, load_on
+from benchmarks.loads.driver import load_details, load_on
 from benchmarks.loads.workloads import find_workload
 from benchmarks.machine.process_facts import resident
 from benchmarks.reports.figure import Figure, Goal, Measured, Of, readable
@@ -12,7 +12,7 @@ CONNECTIONS: Final = 8
 
 
 def measure(bench: Bench) -> list[Figure]:
-    """Each run has an API process of its own, so that it begins small."""
+    """Start a new API process for each run, so that the peak is that of the run."""
     workload = find_workload("large")
     peaks, idle = [], []
     with bench.gateway() as gateway:
@@ -34,6 +34,6 @@ def measure(bench: Bench) -> list[Figure]:
             Measured.of(idle),
             "the same process before the first request",
             Goal(400, at_least=False, of=Of.VALUE),
-            described(sent) | {"rate at the same time": f"{readable(rate)} changes/s"},
+            load_details(sent) | {"rate at the same time": f"{readable(rate)} changes/s"},
         )
     ]

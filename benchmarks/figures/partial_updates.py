@@ -1,9 +1,9 @@
-"""Partial updates: durable changes a second where each is completed from its row image, beside full images."""
+"""Partial updates: durable changes per second when each is completed from its row image, compared with full images."""
 
 from typing import Final
 
 from benchmarks.bench import Bench
-from benchmarks.loads.driver import described, load_on
+from benchmarks.loads.driver import load_details, load_on
 from benchmarks.loads.workloads import PARTIAL_ROWS, find_workload
 from benchmarks.reports.figure import Figure, Goal, Measured
 
@@ -11,12 +11,12 @@ CONNECTIONS: Final = 4
 
 
 def measure(bench: Bench) -> list[Figure]:
-    """Updates of the same rows: 4 of 16 columns to a table that completes them, all 16 to one that does not."""
+    """Update the same rows: 4 of 16 columns in a table that completes them, all 16 in one that does not."""
     partial, whole = find_workload("partial"), find_workload("whole")
     completed, plain = [], []
     with bench.gateway() as gateway:
         api = gateway.start_api()
-        bench.say("partial updates, loading the rows")
+        bench.show_status("partial updates, loading the rows")
         api.prepare(partial)
         api.prepare(whole)
         with (
@@ -40,6 +40,6 @@ def measure(bench: Bench) -> list[Figure]:
             Measured.of(plain),
             "the same table without completion, full images",
             Goal(0.4, at_least=True),
-            described(sent) | {"row images": f"{images / PARTIAL_ROWS:,.0f} bytes a row on disk"},
+            load_details(sent) | {"row images": f"{images / PARTIAL_ROWS:,.0f} bytes per row on disk"},
         )
     ]

@@ -1,4 +1,4 @@
-"""Standalone: rows drained a second under a Spark master with two workers, beside local mode with as many cores."""
+"""Standalone: rows drained per second by a Spark master with two workers, compared with local mode on two cores."""
 
 from itertools import chain
 from typing import Final
@@ -14,12 +14,12 @@ from benchmarks.reports.figure import Figure, Measured
 
 ROWS: Final = 4_000_000
 FILES: Final = 8
-"""Of a backlog: one round of the drain, so that each core has several."""
+"""Files of a backlog: one round of the drain, so that each core builds several."""
 WORKERS: Final = 2
 
 
 def measure(bench: Bench) -> list[Figure]:
-    """Two gateways with the same backlog, one after the other; their drains, idle meanwhile, stay up."""
+    """Drain the same backlog in two gateways, one after the other; both drains keep running, and one is idle."""
     rows_per_file = max(PER_BATCH, bench.scaled(ROWS, least=50_000) // FILES // PER_BATCH * PER_BATCH)
     rows = rows_per_file * FILES
     on_cluster, in_local_mode = [], []

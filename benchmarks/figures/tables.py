@@ -1,4 +1,4 @@
-"""Many tables: the time of one drain cycle over 1,000 tables with one pending batch each, per table."""
+"""Many tables: time per table of one drain cycle over 1,000 tables with one pending batch each."""
 
 import os
 import time
@@ -25,15 +25,15 @@ SELECT_CYCLE = """
 
 
 def measure(bench: Bench) -> list[Figure]:
-    """One request brings a change for each table, so that all are pending at the same moment.
+    """Send one request with a change for each table, so that all are pending at the same moment.
 
-    The first request makes the folders; it is no run.
+    The first request creates the folders; it does not count as a run.
     """
     workload = find_workload("one-in-each-table")
     cycles, plain = [], []
     with bench.gateway() as gateway:
         api = gateway.start_api()
-        bench.say(f"tables, registering {TABLES:,}")
+        bench.show_status(f"tables, registering {TABLES:,}")
         api.prepare(workload)
         gateway.start_drain(max_delay_seconds=0)
 
@@ -42,7 +42,7 @@ def measure(bench: Bench) -> list[Figure]:
             gateway.wait_published()
             return float(gateway.value(SELECT_CYCLE, sequence=number + 1))
 
-        bench.say("tables, the first cycle")
+        bench.show_status("tables, the first cycle")
         first = cycle(0)
         for number in bench.each_run("tables"):
             cycles.append(cycle(number))
@@ -62,7 +62,7 @@ def measure(bench: Bench) -> list[Figure]:
 
 
 def plain_milliseconds(gateway: Gateway, folder: Path) -> float:
-    """What the disk and the database take for one file, one after the other."""
+    """Return the milliseconds that disk and database take for one file, without any concurrency."""
     table = registered(gateway.engine, TableSpec("bench.table_0000"))
     rows = pa.Table.from_batches([row_batch(table.schema.arrow, FIRST_KEY, 1)])
     folder.mkdir()

@@ -1,11 +1,11 @@
-"""The other workloads: durable changes a second of each, beside only decoding the same bytes."""
+"""The other workloads: durable changes per second of each, compared with only decoding the same bytes."""
 
 from typing import Final
 
 from benchmarks.bench import Bench
 from benchmarks.gateway import Api, Gateway
 from benchmarks.loads.decoding import decoding_rate
-from benchmarks.loads.driver import described, load_on
+from benchmarks.loads.driver import load_details, load_on
 from benchmarks.loads.workloads import find_workload
 from benchmarks.reports.figure import Figure, Measured
 
@@ -20,7 +20,7 @@ TITLES: Final = {
 
 
 def measure(bench: Bench) -> list[Figure]:
-    """One API process; no goal is set for these."""
+    """Measure each workload on one API process; none has a goal."""
     with bench.gateway() as gateway:
         api = gateway.start_api()
         return [_measured(bench, gateway, api, name) for name in TITLES]
@@ -30,7 +30,7 @@ def _measured(bench: Bench, gateway: Gateway, api: Api, name: str) -> Figure:
     workload = find_workload(name)
     bodies = workload.bodies()
     durable, decoded = [], []
-    bench.say(f"{TITLES[name]}, preparing")
+    bench.show_status(f"{TITLES[name]}, preparing")
     api.prepare(workload)
     with load_on(api.url, gateway.key, name, CONNECTIONS) as load:
         load.send(bench.seconds / 4)
@@ -45,5 +45,5 @@ def _measured(bench: Bench, gateway: Gateway, api: Api, name: str) -> Figure:
         Measured.of(durable),
         Measured.of(decoded),
         "orjson.loads of the same bytes, one thread",
-        details=described(sent),
+        details=load_details(sent),
     )

@@ -1,1 +1,1 @@
-"""What a figure is set beside: programs that do the least possible work."""
+"""Programs that do the least possible work; figures are compared with them."""

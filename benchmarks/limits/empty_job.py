@@ -1,6 +1,7 @@
-"""The limit of freshness: Spark jobs of the drain's kind that build nothing, `python -m benchmarks.limits.empty_job`.
+"""The limit of freshness: empty Spark jobs in a session like the drain's, `python -m benchmarks.limits.empty_job`.
 
-Prints one line when the session is warm, and for each line that it reads the median seconds of so many jobs.
+It prints one line when the session is warm. Each line that it reads is a number of jobs; it answers with their median
+in seconds.
 """
 
 import statistics
@@ -22,13 +23,14 @@ from spark_jobs.spark.session import running_spark
 
 
 class EmptyJobs:
-    """A Spark session of the drain's settings in a process of its own."""
+    """A Spark session with the drain's settings, in its own process."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
         self._line()
 
     def median_seconds(self, jobs: int) -> float:
+        """Run this many jobs one after the other; return the median."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{jobs}\n".encode())
         self._process.stdin.flush()
@@ -44,7 +46,7 @@ class EmptyJobs:
 
 @contextmanager
 def empty_jobs(folder: Path, environment: dict[str, str]) -> Iterator[EmptyJobs]:
-    """The session lives as long as the block."""
+    """Yield a session that ends with the block."""
     pipe = subprocess.PIPE
     java = {"JAVA_HOME": str(find_java(folder, environment))}
     command = [sys.executable, "-m", "benchmarks.limits.empty_job"]
@@ -53,14 +55,15 @@ def empty_jobs(folder: Path, environment: dict[str, str]) -> Iterator[EmptyJobs]
 
 
 def _seconds(spark: SparkSession) -> float:
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     spark.sparkContext.parallelize([0], 1).mapPartitions(iter).collect()
-    return time.perf_counter() - begun
+    return time.perf_counter() - started_at
 
 
 def main() -> None:
+    """Answer the numbers on standard input until it closes."""
     settings = Settings()
-    configure_logging(settings)  # what the JVM says goes to standard error, apart from the answers
+    configure_logging(settings)  # output of the JVM goes to standard error, apart from the answers
     with running_spark(settings) as spark:
         for _ in range(10):
             _seconds(spark)

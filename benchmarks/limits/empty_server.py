@@ -1,4 +1,7 @@
-"""`python -m benchmarks.limits.empty_server`: answers every request at once; prints its port. Ends with its parent."""
+"""A server that answers every request at once, `python -m benchmarks.limits.empty_server`.
+
+It prints its port, and ends when its parent does.
+"""
 
 import asyncio
 import sys
@@ -12,16 +15,18 @@ ANSWER = b'HTTP/1.1 202 Accepted\r\nContent-Length: 15\r\n\r\n{"status":"ok"}'
 
 
 class EmptyServer(asyncio.Protocol):
-    """Counts bytes until a request is whole, by its Content-Length."""
+    """Counts bytes until a request is complete by its Content-Length, and answers it."""
 
     def __init__(self) -> None:
         self._head = b""
         self._missing = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
         self._transport: Any = transport
 
     def data_received(self, data: bytes) -> None:
+        """Answer each complete request."""
         while data:
             if self._missing:
                 taken = min(self._missing, len(data))
@@ -40,6 +45,7 @@ class EmptyServer(asyncio.Protocol):
 
 
 async def serve() -> None:
+    """Listen on a free port and print it."""
     server = await asyncio.get_running_loop().create_server(EmptyServer, "127.0.0.1", 0)
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()

@@ -1,7 +1,7 @@
-"""The limit of draining: `python -m benchmarks.limits.plain_drain`, one process, one loop, no guarantee.
+"""The limit of draining, `python -m benchmarks.limits.plain_drain`: one process, one loop, no guarantees.
 
-It reads the same payloads from Postgres and writes the same Parquet files with the same settings: without fsync,
-digests, a ledger, or a file's name being its turn.
+It reads the same payloads from Postgres and writes the same Parquet files with the same settings, but without fsync,
+digests, a ledger or numbering.
 """
 
 import sys
@@ -18,8 +18,8 @@ from app.landing.parquet_file import DICTIONARY_BYTES, ROW_GROUP_BYTES
 from benchmarks.machine.processes import run_to_end
 
 
-class PlainOrder(msgspec.Struct, frozen=True):
-    """What to read: the batch sequences of each file; `schema` is serialised."""
+class PlainDrainJob(msgspec.Struct, frozen=True):
+    """What to read: the first and last batch sequence of each file; `schema` is a serialized Arrow schema."""
 
     database_url: str
     table_id: int
@@ -34,13 +34,13 @@ SELECT = """
 
 
 def write_file(
-    connection: "psycopg.Connection[tuple[bytes]]", order: PlainOrder, sequences: tuple[int, int], file: Path
+    connection: "psycopg.Connection[tuple[bytes]]", job: PlainDrainJob, sequences: tuple[int, int], file: Path
 ) -> int:
-    """The rows of one file, written."""
-    schema = pa.ipc.read_schema(pa.py_buffer(order.schema))
+    """Write one file; return its rows."""
+    schema = pa.ipc.read_schema(pa.py_buffer(job.schema))
     with connection.cursor(name="payloads", binary=True) as cursor, _writer(file, schema) as writer:
         cursor.itersize = 200
-        cursor.execute(SELECT, (order.table_id, *sequences))
+        cursor.execute(SELECT, (job.table_id, *sequences))
         return sum(_written(writer, group, schema) for group in _groups(_batches(cursor, schema)))
 
 
@@ -80,24 +80,25 @@ def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]
         yield group
 
 
-def plain_rate(order: PlainOrder) -> float:
-    """Rows a second of the plain loop, in a process of its own that is warm before its clock runs."""
-    said = run_to_end(
-        "the plain loop", [sys.executable, "-m", "benchmarks.limits.plain_drain"], given=msgspec.json.encode(order)
+def plain_rate(job: PlainDrainJob) -> float:
+    """Return the rows per second of the plain loop, in its own process, with a connection opened beforehand."""
+    output = run_to_end(
+        "the plain loop", [sys.executable, "-m", "benchmarks.limits.plain_drain"], given=msgspec.json.encode(job)
     )
-    return float(said)
+    return float(output)
 
 
 def main() -> None:
-    order = msgspec.json.decode(sys.stdin.buffer.read(), type=PlainOrder)
-    folder = Path(order.folder)
+    """Write all files of the job on standard input; print rows per second."""
+    job = msgspec.json.decode(sys.stdin.buffer.read(), type=PlainDrainJob)
+    folder = Path(job.folder)
     folder.mkdir(parents=True)
-    with psycopg.connect(order.database_url) as connection:
+    with psycopg.connect(job.database_url) as connection:
         connection.execute("SELECT 1")
         started = time.perf_counter()
         rows = sum(
-            write_file(connection, order, sequences, folder / f"{number}.parquet")
-            for number, sequences in enumerate(order.files)
+            write_file(connection, job, sequences, folder / f"{number}.parquet")
+            for number, sequences in enumerate(job.files)
         )
         sys.stdout.write(f"{rows / (time.perf_counter() - started)}\n")
 

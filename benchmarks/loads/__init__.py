@@ -1,1 +1,1 @@
-"""What is sent: workloads, messages, and the load generator's process."""
+"""What is sent: workloads, messages, and the process of the load generator."""

@@ -1,7 +1,7 @@
-"""The load generator's process: `python -m benchmarks.loads.client`, driven by `benchmarks.loads.driver` over pipes.
+"""The load generator, `python -m benchmarks.loads.client`; `benchmarks.loads.driver` drives it over pipes.
 
-Requests are made before the clock runs; then each connection sends the next one as soon as its last answer is there,
-over raw sockets on uvloop. Nothing of an answer is looked at but its status and length.
+It builds all requests before the clock starts. Then each connection sends the next request as soon as it has its last
+answer, over raw sockets on uvloop. Of an answer it reads only the status and the length.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from benchmarks.loads.workloads import find_workload
 
 
 class Target(msgspec.Struct, frozen=True):
-    """The first line that this process reads."""
+    """The first line on standard input: where to send, which workload, over how many connections."""
 
     host: str
     port: int
@@ -30,29 +30,30 @@ class Target(msgspec.Struct, frozen=True):
     """Requests in flight per connection."""
 
 
-class Order(msgspec.Struct, frozen=True):
-    """Every further line: send for so many seconds, or every different request once, or to the empty endpoint."""
+class LoadCommand(msgspec.Struct, frozen=True):
+    """Every further line: send for `seconds`, or each different request once, or to the empty endpoint."""
 
     seconds: float | None = None
     empty: bool = False
 
 
-class Sent(msgspec.Struct, frozen=True):
-    """The answer to an order. `seconds` run from the first request to the last answer."""
+class LoadResult(msgspec.Struct, frozen=True):
+    """The answer to a command; `seconds` run from the first request to the last answer."""
 
     requests: int
     seconds: float
     cpu_seconds: float
     latencies: tuple[float, ...]
-    """Seconds, in the order of the answers."""
+    """Seconds from request to answer, in the order of the answers."""
     rejected: str = ""
-    """The first answer that was no success."""
+    """Status and content of the first answer outside 2xx; empty if there is none."""
 
 
 EMPTY: Final = b"GET /healthz HTTP/1.1\r\nHost: bench\r\n\r\n"
 
 
 def request_bytes(path: str, key: str, body: bytes, media_type: str = "application/json") -> bytes:
+    """Return a whole POST request."""
     head = (
         f"POST {path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {key}\r\n"
         f"Content-Type: {media_type}\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -61,7 +62,7 @@ def request_bytes(path: str, key: str, body: bytes, media_type: str = "applicati
 
 
 class Run:
-    """One order being carried out over all connections."""
+    """One command, carried out over all connections."""
 
     def __init__(self, requests: Sequence[bytes], seconds: float | None) -> None:
         self._requests = itertools.cycle(requests) if seconds is not None else iter(requests)
@@ -72,7 +73,8 @@ class Run:
         self._rejected = ""
         self._done = asyncio.get_running_loop().create_future()
 
-    async def over(self, connections: Sequence["Connection"], pipelined: int) -> Sent:
+    async def execute(self, connections: Sequence["Connection"], pipelined: int) -> LoadResult:
+        """Send until the command is done. Raises ConnectionError when the server closes a connection."""
         cpu = time.process_time()
         self._started = self._ended = time.perf_counter()
         for _ in range(pipelined):
@@ -82,11 +84,12 @@ class Run:
         if self._in_flight:
             await self._done
         cpu = time.process_time() - cpu
-        return Sent(
+        return LoadResult(
             len(self._latencies), self._ended - self._started, cpu, tuple(self._latencies), rejected=self._rejected
         )
 
     def send_next(self, connection: "Connection") -> None:
+        """Send the next request, unless the time is over, requests are used up, or one was rejected."""
         now = time.perf_counter()
         over = self._rejected or (self._seconds is not None and now - self._started >= self._seconds)
         request = None if over else next(self._requests, None)
@@ -95,6 +98,7 @@ class Run:
             connection.send(request, now)
 
     def answered(self, connection: "Connection", sent_at: float, status: int, content: bytes) -> None:
+        """Record an answer and send the next request."""
         self._ended = time.perf_counter()
         self._in_flight -= 1
         if 200 <= status < 300:
@@ -106,12 +110,13 @@ class Run:
             self._done.set_result(None)
 
     def broken(self, error: Exception | None) -> None:
+        """Fail the run."""
         if not self._done.done():
             self._done.set_exception(ConnectionError(f"the server closed a connection: {error}"))
 
 
 class Connection(asyncio.Protocol):
-    """One connection that is kept alive; its answers come in the order of its requests."""
+    """A connection that is kept alive; answers arrive in the order of the requests."""
 
     def __init__(self) -> None:
         self.run: Run | None = None
@@ -119,30 +124,35 @@ class Connection(asyncio.Protocol):
         self._received = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
         self._transport: Any = transport
 
     def send(self, request: bytes, now: float) -> None:
+        """Send a request; `now` is the time on the clock."""
         self._sent_at.append(now)
         self._transport.write(request)
 
     def data_received(self, data: bytes) -> None:
+        """Give each complete answer to the run."""
         self._received += data
         while self.run is not None and (answer := take_answer(self._received)) is not None:
             self.run.answered(self, self._sent_at.popleft(), *answer)
 
     def connection_lost(self, error: Exception | None) -> None:
+        """Fail the run if an answer is missing."""
         if self.run is not None and self._sent_at:
             self.run.broken(error)
 
     def close(self) -> None:
+        """Close the connection."""
         self.run = None
         self._transport.close()
 
 
 def take_answer(received: bytearray) -> tuple[int, bytes] | None:
-    """Status and content of the first whole answer, which is taken out; None while there is none.
+    """Remove the first complete answer; return its status and content, or None if there is none.
 
-    Answers have a Content-Length, as all of the gateway's have. Raises ValueError for one without.
+    Raises ValueError for an answer without a Content-Length; all answers of the gateway have one.
     """
     end = received.find(b"\r\n\r\n")
     if end < 0:
@@ -159,20 +169,21 @@ def take_answer(received: bytearray) -> tuple[int, bytes] | None:
     return int(head[9:12]), content
 
 
-async def carry_out(target: Target, requests: Sequence[bytes], order: Order) -> Sent:
-    """Open the connections, send, close them."""
+async def execute(target: Target, requests: Sequence[bytes], command: LoadCommand) -> LoadResult:
+    """Open the connections, carry out the command, close them."""
     loop = asyncio.get_running_loop()
     opened = [
         (await loop.create_connection(Connection, target.host, target.port))[1] for _ in range(target.connections)
     ]
     try:
-        return await Run([EMPTY] if order.empty else requests, order.seconds).over(opened, target.pipelined)
+        return await Run([EMPTY] if command.empty else requests, command.seconds).execute(opened, target.pipelined)
     finally:
         for connection in opened:
             connection.close()
 
 
 def main() -> None:
+    """Build the requests, then carry out the commands on standard input."""
     lines = iter(sys.stdin.buffer.readline, b"")
     target = msgspec.json.decode(next(lines), type=Target)
     workload = find_workload(target.workload)
@@ -180,8 +191,8 @@ def main() -> None:
     _say(msgspec.json.encode("ready"))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         for line in lines:
-            order = msgspec.json.decode(line, type=Order)
-            _say(msgspec.json.encode(runner.run(carry_out(target, requests, order))))
+            command = msgspec.json.decode(line, type=LoadCommand)
+            _say(msgspec.json.encode(runner.run(execute(target, requests, command))))
 
 
 def _say(line: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The least that any reader of a body does: decoding it."""
+"""The limit of every reader of a body: only decoding it."""
 
 import itertools
 import time
@@ -8,7 +8,7 @@ import orjson
 
 
 def decoding_rate(bodies: Sequence[bytes], seconds: float) -> float:
-    """Bodies a second of `orjson.loads`, one thread, one after the other for so long."""
+    """Return the bodies per second of `orjson.loads` in one thread, measured for `seconds`."""
     started = time.perf_counter()
     for done, body in enumerate(itertools.cycle(bodies), 1):
         orjson.loads(body)

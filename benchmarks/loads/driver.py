@@ -1,4 +1,4 @@
-"""Driving the load generator's process, and what it says of itself: that it is not the bottleneck."""
+"""Drive the process of the load generator, and show that it is not the bottleneck."""
 
 import math
 import subprocess
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from benchmarks.loads.client import Order, Sent, Target
+from benchmarks.loads.client import LoadCommand, LoadResult, Target
 from benchmarks.machine.processes import started
 from benchmarks.reports.figure import BenchmarkFailed, readable
 
@@ -21,26 +21,30 @@ Answer = TypeVar("Answer")
 
 @dataclass
 class Load:
-    """A load generator whose requests are made and whose server is known."""
+    """A load generator that has built its requests and knows its server."""
 
     process: "subprocess.Popen[bytes]"
 
-    def send(self, seconds: float) -> Sent:
-        """Send the workload's requests again and again for so long. Raises BenchmarkFailed when one is rejected."""
-        return self._order(Order(seconds))
+    def send(self, seconds: float) -> LoadResult:
+        """Send the workload's requests again and again for `seconds`.
 
-    def send_each_once(self) -> Sent:
-        return self._order(Order())
+        Raises BenchmarkFailed when one is rejected.
+        """
+        return self._run(LoadCommand(seconds))
 
-    def send_empty(self, seconds: float) -> Sent:
-        """The same connections, to an endpoint that does nothing."""
-        return self._order(Order(seconds, empty=True))
+    def send_each_once(self) -> LoadResult:
+        """Send each different request of the workload once."""
+        return self._run(LoadCommand())
 
-    def _order(self, order: Order) -> Sent:
+    def send_empty(self, seconds: float) -> LoadResult:
+        """Send requests to an endpoint that does nothing, over the same connections."""
+        return self._run(LoadCommand(seconds, empty=True))
+
+    def _run(self, command: LoadCommand) -> LoadResult:
         assert self.process.stdin is not None
-        self.process.stdin.write(msgspec.json.encode(order) + b"\n")
+        self.process.stdin.write(msgspec.json.encode(command) + b"\n")
         self.process.stdin.flush()
-        sent = _read(self.process, Sent)
+        sent = _read(self.process, LoadResult)
         if sent.rejected:
             raise BenchmarkFailed(f"the server rejected a request: {sent.rejected}")
         if not sent.requests:
@@ -50,7 +54,7 @@ class Load:
 
 @contextmanager
 def load_on(url: str, key: str, workload: str, connections: int, *, pipelined: int = 1) -> Iterator[Load]:
-    """A load generator in a process of its own; it ends with the block."""
+    """Start a load generator in its own process; it ends with the block."""
     parts = urlsplit(url)
     target = Target(str(parts.hostname), int(parts.port or 80), key, workload, connections, pipelined)
     command = [sys.executable, "-m", "benchmarks.loads.client"]
@@ -62,21 +66,21 @@ def load_on(url: str, key: str, workload: str, connections: int, *, pipelined: i
         yield Load(process)
 
 
-def send_at_once(loads: Sequence[Load], seconds: float) -> list[Sent]:
-    """What all load generators sent meanwhile."""
+def send_at_once(loads: Sequence[Load], seconds: float) -> list[LoadResult]:
+    """Send from all load generators at the same time; return what each sent."""
     with ThreadPoolExecutor(len(loads)) as threads:
         return list(threads.map(lambda load: load.send(seconds), loads))
 
 
 @contextmanager
 def empty_server() -> Iterator[str]:
-    """The address of a server that answers every request at once without looking at it."""
+    """Yield the address of a server that answers every request at once without reading it."""
     with started("sink", [sys.executable, "-m", "benchmarks.limits.empty_server"], stdout=subprocess.PIPE) as process:
         yield f"http://127.0.0.1:{_read(process, int)}"
 
 
 def ceiling(workload: str, connections: int, seconds: float) -> float:
-    """Requests a second that the load generator itself manages, against a server that does nothing."""
+    """Return the requests per second of the load generator itself, against a server that does nothing."""
     with empty_server() as url, load_on(url, "none", workload, connections) as load:
         load.send(seconds / 4)
         sent = load.send(seconds)
@@ -84,12 +88,12 @@ def ceiling(workload: str, connections: int, seconds: float) -> float:
 
 
 def percentile(sorted_values: Sequence[float], share: float) -> float:
-    """The nearest-rank percentile of values in ascending order."""
+    """Return the nearest-rank percentile of values in ascending order."""
     return sorted_values[max(0, math.ceil(share * len(sorted_values)) - 1)]
 
 
-def described(sent: Sent) -> dict[str, str]:
-    """Latencies, and how busy the load generator was."""
+def load_details(sent: LoadResult) -> dict[str, str]:
+    """Describe latencies, and how busy the load generator was."""
     latencies = sorted(sent.latencies)
     return {
         "latency, median": f"{percentile(latencies, 0.5) * 1e3:.2f} ms",
@@ -98,7 +102,8 @@ def described(sent: Sent) -> dict[str, str]:
     }
 
 
-def described_ceiling(workload: str, connections: int, seconds: float) -> dict[str, str]:
+def ceiling_details(workload: str, connections: int, seconds: float) -> dict[str, str]:
+    """Describe the maximum rate of the load generator itself."""
     return {"load generator's ceiling": f"{readable(ceiling(workload, connections, seconds))} requests/s"}
 
 
@@ -106,5 +111,5 @@ def _read(process: "subprocess.Popen[bytes]", kind: type[Answer]) -> Answer:
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
-        raise BenchmarkFailed("a process of the benchmark ended early; its errors stand above")
+        raise BenchmarkFailed("a process of the benchmark ended early; see its errors above")
     return msgspec.json.decode(line, type=kind)

@@ -1,4 +1,4 @@
-"""Messages of both tools as the benchmarks send them: half of the columns are numbers, half short texts."""
+"""Messages of both formats as the benchmarks send them: half of the columns are numbers, half short texts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -14,22 +14,23 @@ Row = Mapping[str, str]
 
 
 def column_names(columns: int) -> list[str]:
+    """Return the names of this many columns."""
     return [f"column_{number:02d}" for number in range(columns)]
 
 
 def arcion_row(names: Sequence[str], key: int) -> Row:
-    """Values as Arcion writes them, all of them text."""
+    """Return values as Arcion writes them, all of them text."""
     numbers = len(names) // 2
     return {name: str(key) if at < numbers else f"text of row {key}" for at, name in enumerate(names)}
 
 
 def arcion_insert(table: str, names: Sequence[str], key: int) -> dict[str, Any]:
-    """About 1.47 kB for 16 columns."""
+    """Return an insert: about 1.47 kB for 16 columns."""
     return _arcion(table, "I", dict.fromkeys(names, "null"), arcion_row(names, key), dict.fromkeys(names, "1"))
 
 
 def arcion_update(table: str, names: Sequence[str], key: int, *, given: int) -> dict[str, Any]:
-    """An update that gives the first and the last `given - 1` columns; with all of them it is a full one."""
+    """Return an update of `given` columns: the first and the last `given - 1`. With all columns it is a full image."""
     changed = {names[0], *names[len(names) - given + 1 :]}
     before = {name: value if name in changed else "null" for name, value in arcion_row(names, key).items()}
     after = before | {name: f"new text of row {key}" for name in names[len(names) // 2 :] if name in changed}
@@ -51,7 +52,7 @@ def _arcion(table: str, operation: str, before: Row, after: Row, exists: Row) ->
 
 
 def replicate_metadata(table: str, names: Sequence[str]) -> dict[str, Any]:
-    """The message that registers the table; the first column is the key."""
+    """Return the message that registers the table; the first column is the key."""
     schema, _, name = table.rpartition(".")
     columns = {
         column: {
@@ -70,6 +71,7 @@ def replicate_metadata(table: str, names: Sequence[str]) -> dict[str, Any]:
 
 
 def replicate_insert(names: Sequence[str], key: int) -> dict[str, Any]:
+    """Return an insert of the registered table."""
     numbers = len(names) // 2
     headers = {
         "operation": "INSERT",

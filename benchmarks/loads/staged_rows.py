@@ -23,11 +23,11 @@ from benchmarks.loads.workloads import FIRST_KEY, TableSpec
 
 PER_BATCH: Final = 1_000
 _IN_FLIGHT: Final = 4
-"""Requests that wait for their commit at the same time, as four connections have them."""
+"""Requests that wait for their commit at the same time, as with four connections."""
 
 
 def registered(engine: sa.Engine, spec: TableSpec, *, paused: bool = False) -> Table:
-    """The table after registering it; a paused one takes rows and publishes none."""
+    """Register a table and return it; a paused one accepts rows and publishes none."""
     described = spec.registration()
     columns = tuple(
         Column(entry["name"], ColumnType.parse(entry["type"]), entry["nullable"]) for entry in described["columns"]
@@ -46,14 +46,14 @@ def set_state(engine: sa.Engine, table: Table, state: TableState) -> None:
 
 
 def set_states(engine: sa.Engine, tables: Iterable[Table], state: TableState) -> None:
-    """Pause or resume tables at one moment."""
+    """Pause or resume tables in one transaction."""
     with engine.begin() as connection:
         for table in tables:
             set_publishing(connection, table.name, Generation(table.generation), state, "benchmark")
 
 
 def stage_rows(engine: sa.Engine, table: Table, rows: int, *, per_batch: int = PER_BATCH) -> None:
-    """Stage inserts in batches of their own, each row another."""
+    """Stage this many inserts with different keys, `per_batch` rows a batch."""
     writer = GroupCommit(engine)
     writer.start()
     waiting: deque[Future[object]] = deque()
@@ -71,7 +71,7 @@ def stage_rows(engine: sa.Engine, table: Table, rows: int, *, per_batch: int = P
 
 
 def row_batch(schema: pa.Schema, first: int, count: int) -> pa.RecordBatch:
-    """Rows as the messages of the workloads give them."""
+    """Return rows with the same values as the messages of the workloads."""
     keys = pa.array(np.arange(first, first + count))
     texts = pc.binary_join_element_wise("text of row", pc.cast(keys, pa.string()), " ")
     marker = pa.array(np.zeros(count, np.int32))

@@ -1,4 +1,4 @@
-"""The fixed workloads. A workload is known by its name, so that every process makes the same bytes of it."""
+"""The fixed workloads. A name defines a workload, so that every process makes the same bytes."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,21 +20,21 @@ from benchmarks.loads.messages import (
 COLUMNS: Final = 16
 TABLES: Final = 1_000
 FIRST_KEY: Final = 1_000_000_000
-"""Keys of ten digits: so a change of 16 columns has 1.47 kB."""
+"""Keys have ten digits, so that a change of 16 columns has 1.47 kB."""
 PARTIAL_ROWS: Final = 50_000
-"""Rows that updates meet."""
+"""Rows that exist before the updates."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """A table as it is registered: half of its columns are numbers, the first one is the key."""
+    """A table as it is registered: half of its columns are numbers, and the first one is the key."""
 
     name: str
     columns: int = COLUMNS
     options: Mapping[str, str] = field(default_factory=dict)
 
     def registration(self) -> dict[str, Any]:
-        """The body of `PUT /v1/tables/{name}`."""
+        """Return the body of `PUT /v1/tables/{name}`."""
         names = column_names(self.columns)
         columns = [
             {"name": name, "type": "int64" if at < self.columns // 2 else "string", "nullable": at > 0}
@@ -54,21 +54,22 @@ class Workload:
     body: Callable[[int], bytes]
     source_format: str = "arcion"
     first: Callable[[], Iterator[bytes]] = lambda: iter(())
-    """Requests that are to come once before all others."""
+    """Requests to send once before all others."""
     query: str = ""
     media_type: str = "application/json"
 
     @property
     def path(self) -> str:
-        """Where its requests go."""
+        """Return the path and query of its requests."""
         return f"/v1/changes/{self.source_format}{self.query}"
 
     def bodies(self) -> list[bytes]:
+        """Return the bodies of all different requests."""
         return [self.body(number) for number in range(self.requests)]
 
 
 def find_workload(name: str) -> Workload:
-    """A fixed workload, or `columns-N` and `tables-N`, which differ in one number alone."""
+    """Return a fixed workload, or `columns-N` or `tables-N`, which differ only in that number."""
     kind, _, number = name.partition("-")
     if kind == "columns":
         return _inserts(name, TableSpec(f"bench.columns_{number}", columns=int(number)), 100, 64)
@@ -88,7 +89,7 @@ def _inserts(name: str, table: TableSpec, per_request: int, requests: int) -> Wo
 
 
 def _in_turn(name: str, count: int, per_request: int) -> Workload:
-    """Each request feeds one table, the tables in turn."""
+    """Feed one table with each request, the tables in turn."""
     tables = tuple(TableSpec(f"bench.table_{number:04d}") for number in range(count))
     names = column_names(COLUMNS)
 
@@ -123,7 +124,7 @@ def _replicate() -> Workload:
 
 
 def _updates(name: str, table: TableSpec) -> Workload:
-    """Updates of rows that are there, which give four of sixteen columns; with completion or as full images."""
+    """Update existing rows: four of sixteen columns with completion, or full images."""
     names = column_names(table.columns)
     given = 4 if table.options else table.columns
 

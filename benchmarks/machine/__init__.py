@@ -1,1 +1,1 @@
-"""The machine, the processes and what they use."""
+"""The machine, the processes and the resources they use."""

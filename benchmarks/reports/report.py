@@ -1,9 +1,7 @@
 """Write docs/performance.md and the tables of docs/sizing.md from the committed results.
 
-Run it as `python -m benchmarks.reports.report`.
-
-With files it first makes them the committed ones: results of the suite with --results, of the growth with --growth,
-results with the figure `costs` for the sizing with --sizing.
+Run it as `python -m benchmarks.reports.report`. Given files, it first copies them to the committed results: a run of
+the suite with --results, growth with --growth, and a run with the figure `costs`, for the sizing, with --sizing.
 """
 
 import argparse
@@ -21,7 +19,7 @@ from benchmarks.reports.results import (
     caveats,
     detail_lines,
     markdown_table,
-    missed,
+    missed_goals,
     read_results,
     setting_lines,
 )
@@ -65,14 +63,14 @@ does not grow, 1 that it grows in proportion. `make bench-plots` measures it.
 
 
 def page(results: Results, growth: Growth | None) -> str:
-    """The whole page."""
+    """Return the whole performance page."""
     parts = [
         _BEFORE,
         "".join(f"- {line}\n" for line in setting_lines(results)),
         *filter(None, [caveats(results)]),
         markdown_table(results.figures),
         "".join(f"{line}\n" for line in detail_lines(results)),
-        *filter(None, [missed(results)]),
+        *filter(None, [missed_goals(results)]),
     ]
     if growth is not None:
         lines = ["| by | from | to | accept, exponent | publish, exponent |\n", "|---|---|---|---|---|\n"]
@@ -89,24 +87,27 @@ def _growth_line(series: Series) -> str:
 
 
 def committed_page() -> str | None:
-    """The page as the committed results render; None while there are none."""
+    """Return the page for the committed results; None while there are none."""
     if not REFERENCE.exists():
         return None
     return page(read_results(REFERENCE), read_growth(REFERENCE_GROWTH) if REFERENCE_GROWTH.exists() else None)
 
 
 def sizing_page(text: str, results: Results) -> str:
-    """The page with its tables from these results; the text around them is written by hand."""
+    """Return the page with its tables replaced; the text around them is written by hand."""
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
     return f"{before}{BEGIN}\n{sizing_tables(results)}\n{END}{after}"
 
 
 def main() -> int:
+    """Write the pages; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reports.report", description=__doc__)
-    parser.add_argument("--results", type=Path, metavar="FILE", help="results to commit, from now on")
-    parser.add_argument("--growth", type=Path, metavar="FILE", help="growth to commit, from now on")
-    parser.add_argument("--sizing", type=Path, metavar="FILE", help="results to reckon sizes from, from now on")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="copy these results to the committed ones")
+    parser.add_argument(
+        "--growth", type=Path, metavar="FILE", help="copy this growth to the committed one, and draw it"
+    )
+    parser.add_argument("--sizing", type=Path, metavar="FILE", help="calculate the sizing tables from these results")
     arguments = parser.parse_args()
     REFERENCE.parent.mkdir(exist_ok=True)
     try:
@@ -127,7 +128,7 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     if text is None:
-        sys.stderr.write(f"{REFERENCE.name} is missing; give the results to commit with --results FILE\n")
+        sys.stderr.write(f"{REFERENCE.name} is missing; name the results to commit with --results FILE\n")
         return 2
     PAGE.write_text(text, encoding="utf-8")
     return 0

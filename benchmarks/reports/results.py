@@ -1,4 +1,4 @@
-"""The results of one run of the suite, as JSON and as a Markdown table."""
+"""The results of one run of the suite, as JSON and as Markdown."""
 
 import re
 from collections.abc import Sequence
@@ -8,12 +8,12 @@ from typing import Final
 import msgspec
 
 from benchmarks.machine.description import Machine, Versions
-from benchmarks.reports.bottlenecks import obstacle_lines
+from benchmarks.reports.bottlenecks import bottleneck_lines
 from benchmarks.reports.figure import BenchmarkFailed, Figure, Measured, readable
 
 
 class Results(msgspec.Struct, frozen=True):
-    """Figures with what they were measured on; `failures` tells, by name, why a figure is missing."""
+    """Figures and what they were measured on; `failures` says, by name, why a figure is missing."""
 
     taken_at: str
     machine: Machine
@@ -30,11 +30,14 @@ MISSED = "Why goals are not reached, and what a next step would gain:\n"
 
 LONG_RUN_SECONDS: Final = 30
 IDLE_LOAD: Final = 0.1
-"""Load average per core below which a machine counts as idle."""
+"""Load average per core up to which a machine counts as idle."""
 
 
 def read_results(file: Path) -> Results:
-    """Raises BenchmarkFailed for a file that is missing or holds something else."""
+    """Read a results file.
+
+    Raises BenchmarkFailed for a file that is missing or holds something else.
+    """
     try:
         return msgspec.json.decode(file.read_bytes(), type=Results)
     except (OSError, msgspec.MsgspecError) as error:
@@ -42,12 +45,13 @@ def read_results(file: Path) -> Results:
 
 
 def write_results(file: Path, results: Results) -> None:
+    """Write a results file; its folder is created."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
 
 
 def setting_lines(results: Results) -> list[str]:
-    """Machine, versions and how it was measured, one sentence a line."""
+    """Describe machine, versions and settings, one sentence per line."""
     machine, versions = results.machine, results.versions
     packages = ", ".join(f"{name} {version}" for name, version in versions.packages.items())
     return [
@@ -59,7 +63,7 @@ def setting_lines(results: Results) -> list[str]:
 
 
 def caveats(results: Results) -> str:
-    """Say under which conditions figures are too rough to plan with; empty for long runs on an idle machine."""
+    """Return why the figures are too rough to plan with; empty for long runs on an idle machine."""
     machine = results.machine
     reasons = []
     if results.seconds < LONG_RUN_SECONDS or results.scale < 1:
@@ -76,7 +80,7 @@ def caveats(results: Results) -> str:
 
 
 def cell(measured: Measured) -> str:
-    """The median, and the spread where there is one."""
+    """Return the median, with the spread if there are several runs."""
     if len(measured.runs) == 1:
         return readable(measured.median)
     return f"{readable(measured.median)} ({readable(measured.low)} to {readable(measured.high)})"
@@ -95,7 +99,7 @@ HEADINGS = (
 
 
 def cells(figure: Figure) -> tuple[str, ...]:
-    """A figure as a line of the table."""
+    """Return a figure as a row of the table."""
     reached = {True: "yes", False: "no", None: ""}[figure.reached]
     return (
         figure.title,
@@ -110,14 +114,15 @@ def cells(figure: Figure) -> tuple[str, ...]:
 
 
 def markdown_table(figures: Sequence[Figure]) -> str:
+    """Return all figures as a Markdown table."""
     lines = [HEADINGS, ("---",) * len(HEADINGS), *map(cells, figures)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def detail_lines(results: Results) -> list[str]:
-    """What else was seen, and what is missing: a list in Markdown."""
+    """Return a Markdown list of other observations and of figures that are missing."""
     details = [
-        f"- {figure.title}: " + one_notation("; ".join(f"{name} {value}" for name, value in figure.details.items()))
+        f"- {figure.title}: " + expand_units("; ".join(f"{name} {value}" for name, value in figure.details.items()))
         for figure in results.figures
         if figure.details
     ]
@@ -125,20 +130,22 @@ def detail_lines(results: Results) -> list[str]:
     return details
 
 
-def one_notation(text: str) -> str:
+def expand_units(text: str) -> str:
     """Write out thousands and millions that earlier runs recorded as 67.1k or 3.26M."""
     factors = {"k": 1e3, "M": 1e6, "G": 1e9}
     return re.sub(r"\b(\d[\d.]*)([kMG])(?= )", lambda found: f"{float(found[1]) * factors[found[2]]:,.0f}", text)
 
 
 def markdown(results: Results) -> str:
-    """The whole result: setting, table, details."""
+    """Return the whole result: setting, table, details."""
     setting = "".join(f"{line}\n" for line in setting_lines(results))
     details = "".join(f"{line}\n" for line in detail_lines(results))
-    return "\n".join(["# Benchmark results\n", setting, markdown_table(results.figures), details, missed(results)])
+    return "\n".join(
+        ["# Benchmark results\n", setting, markdown_table(results.figures), details, missed_goals(results)]
+    )
 
 
-def missed(results: Results) -> str:
+def missed_goals(results: Results) -> str:
     """Return why goals are not reached; empty if all are."""
-    lines = obstacle_lines(results.figures)
+    lines = bottleneck_lines(results.figures)
     return "".join(f"{line}\n" for line in [MISSED, *lines]) if lines else ""

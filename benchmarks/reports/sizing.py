@@ -1,4 +1,4 @@
-"""How many cores, bytes and processes a rate of changes takes, reckoned from the measured costs of one change."""
+"""Cores, bytes and processes that a rate of changes needs, calculated from the measured costs of one change."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,13 +8,13 @@ from typing import Final
 from app.settings import Settings
 from benchmarks.costs import Costs
 from benchmarks.reports.figure import BenchmarkFailed, Figure, readable
-from benchmarks.reports.results import Results, caveats, one_notation, setting_lines
+from benchmarks.reports.results import Results, caveats, expand_units, setting_lines
 from spark_jobs.drain_cycle import FILES_PER_ROUND
 
 RATE: Final = 1_000_000
-"""Changes a second that the page reckons for."""
+"""Changes per second that the page calculates for."""
 BUSY: Final = 0.7
-"""Share of a core that is planned for: the rest is for peaks, and for catching up after a stop."""
+"""Share of a core to plan for; the rest is for peaks and for catching up after an outage."""
 DAY: Final = 86_400
 
 REQUEST_SIZES: Final[Mapping[str, str]] = {
@@ -30,55 +30,63 @@ REQUEST_SIZES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """What `rate` changes a second take by these costs; bytes and changes are a second's."""
+    """What `rate` changes per second need at these costs; bytes are per second."""
 
     costs: Costs
     rate: float
 
     @property
     def api_cores(self) -> int:
+        """Return the cores of the API."""
         return _cores(self.costs.api, self.rate)
 
     @property
     def postgres_cores(self) -> int:
+        """Return the cores of Postgres."""
         return _cores(self.costs.postgres_accepting + self.costs.postgres_draining, self.rate)
 
     @property
     def drain_cores(self) -> int:
+        """Return the cores of the driver and its executors."""
         return _cores(self.costs.drain, self.rate)
 
     @property
     def table_accepts(self) -> float:
-        """Changes a second of one table at the most: its transactions follow one another."""
+        """Return the maximum changes per second of one table, whose transactions run one after the other."""
         return 1e6 / self.costs.postgres_accepting
 
     @property
     def table_publishes(self) -> float:
-        """Rows a second of one table at the most: so many of its files are built at the same time."""
+        """Return the maximum rows per second of one table, of which `FILES_PER_ROUND` files are built at a time."""
         return FILES_PER_ROUND * 1e6 / self.costs.drain
 
     @property
     def sent(self) -> float:
+        """Return the bytes per second that sources send."""
         return self.rate * self.costs.sent_bytes
 
     @property
     def logged(self) -> float:
+        """Return the bytes per second of the write-ahead log."""
         return self.rate * self.costs.log_bytes
 
     @property
     def staged(self) -> float:
+        """Return the bytes per second of staged payloads."""
         return self.rate * self.costs.staged_bytes
 
     @property
     def on_disk(self) -> float:
+        """Return the bytes per second by which the database grows."""
         return self.rate * self.costs.disk_bytes
 
     @property
     def landed(self) -> float:
+        """Return the bytes per second of landing files."""
         return self.rate * self.costs.file_bytes
 
     def kept_seconds(self, staged_bytes: int) -> float:
-        """How long so many payload bytes last."""
+        """Return how long this many payload bytes last, in seconds."""
         return staged_bytes / self.staged
 
 
@@ -87,15 +95,15 @@ def _cores(microseconds: float, rate: float) -> int:
 
 
 def find_costs(results: Results) -> Costs:
-    """Raises BenchmarkFailed for results without the figure `costs`."""
+    """Return the costs of the figure `costs`. Raises BenchmarkFailed for results without it."""
     for figure in results.figures:
         if figure.costs is not None:
             return figure.costs
-    raise BenchmarkFailed("the results have no figure `costs` to reckon sizes from")
+    raise BenchmarkFailed("the results have no figure `costs` to calculate sizes from")
 
 
 def sizing_tables(results: Results) -> str:
-    """What docs/sizing.md shows of measured results, as Markdown."""
+    """Return the tables of docs/sizing.md as Markdown."""
     costs = find_costs(results)
     parts = [
         "".join(f"- {line}\n" for line in setting_lines(results)),
@@ -112,7 +120,7 @@ def sizing_tables(results: Results) -> str:
         parts.append(
             f"{standalone.title}: {readable(standalone.value.median)} {standalone.unit}, "
             f"{readable(standalone.ratio.median)} of {standalone.limit_name}; "
-            + one_notation("; ".join(f"{name} {value}" for name, value in standalone.details.items()))
+            + expand_units("; ".join(f"{name} {value}" for name, value in standalone.details.items()))
             + ".\n"
         )
     return "\n".join(parts)
@@ -138,9 +146,9 @@ def _sizing_table(sizing: Sizing) -> str:
     cap, backlog = int(settings["retention_bytes"].default), int(settings["max_total_backlog_bytes"].default)
     postgres = costs.postgres_accepting + costs.postgres_draining
     lines = [
-        ("API", _reckoned(costs.api), f"{sizing.api_cores} cores, one process each"),
-        ("Postgres", _reckoned(postgres), f"{sizing.postgres_cores} cores"),
-        ("executors", _reckoned(costs.drain), f"{sizing.drain_cores} cores"),
+        ("API", _calculation(costs.api), f"{sizing.api_cores} cores, one process each"),
+        ("Postgres", _calculation(postgres), f"{sizing.postgres_cores} cores"),
+        ("executors", _calculation(costs.drain), f"{sizing.drain_cores} cores"),
         ("network into the API", f"{costs.sent_bytes:,.0f} B × {RATE:,}/s", _gigabits(sizing.sent)),
         ("network from Postgres to executors", f"{costs.staged_bytes:.0f} B × {RATE:,}/s", _gigabits(sizing.staged)),
         ("log of Postgres", f"{costs.log_bytes:.0f} B × {RATE:,}/s", _megabytes(sizing.logged)),
@@ -178,16 +186,16 @@ def _request_table(sizes: list[tuple[str, Figure]]) -> str:
     return _table(("request", "changes/s", f"processes for {RATE:,} changes/s"), lines)
 
 
-def _reckoned(microseconds: float) -> str:
+def _calculation(microseconds: float) -> str:
     return f"{microseconds:.2f} µs × {RATE:,}/s ÷ {BUSY:g}"
 
 
-def _megabytes(bytes_a_second: float) -> str:
-    return f"{bytes_a_second / 1e6:,.0f} MB/s"
+def _megabytes(bytes_per_second: float) -> str:
+    return f"{bytes_per_second / 1e6:,.0f} MB/s"
 
 
-def _gigabits(bytes_a_second: float) -> str:
-    return f"{bytes_a_second * 8 / 1e9:.1f} Gbit/s"
+def _gigabits(bytes_per_second: float) -> str:
+    return f"{bytes_per_second * 8 / 1e9:.1f} Gbit/s"
 
 
 def _terabytes(sizing: Sizing) -> str:

@@ -17,8 +17,8 @@ def test_a_quantity_without_a_run_is_rejected() -> None:
         Measured.of([])
 
 
-def test_a_ratio_is_taken_run_by_run_because_they_were_made_in_turn() -> None:
-    """Here the machine was half as fast in the second run, for both."""
+def test_a_ratio_is_taken_run_by_run() -> None:
+    """In the second run, the machine is half as fast for both."""
     assert figure(value=(50, 25), limit=(100, 50)).ratio == Measured.of([0.5, 0.5])
 
 
@@ -47,14 +47,14 @@ def test_a_goal_bounds_the_median_ratio_or_the_median_value(goal: Goal | None, r
     ("one", "other", "apart"),
     [((1, 2), (3, 4), True), ((3, 4), (1, 2), True), ((1, 3), (2, 4), False), ((1, 2), (2, 3), False)],
 )
-def test_two_quantities_are_apart_when_their_runs_do_not_overlap(
+def test_quantities_are_disjoint_when_their_runs_do_not_overlap(
     one: tuple[float, ...], other: tuple[float, ...], apart: bool
 ) -> None:
-    assert Measured.of(one).is_apart_from(Measured.of(other)) is apart
+    assert Measured.of(one).is_disjoint_from(Measured.of(other)) is apart
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.0, 1.0), (0.5, 2.0), (0.51, 3.0), (0.99, 4.0), (1.0, 4.0)])
-def test_a_percentile_is_a_value_that_was_seen(share: float, expected: float) -> None:
+def test_a_percentile_is_one_of_the_values(share: float, expected: float) -> None:
     assert percentile([1.0, 2.0, 3.0, 4.0], share) == expected
 
 

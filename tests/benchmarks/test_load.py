@@ -1,4 +1,4 @@
-"""The load generator: it counts whole answers, says what was rejected, and sends what the gateway takes."""
+"""The load generator counts complete answers, reports rejections and sends requests that the gateway accepts."""
 
 import json
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ KEY = "mg_0123abcd_" + "x" * 43
 
 
 @given(st.lists(st.tuples(st.sampled_from([202, 503]), st.binary(max_size=40)), max_size=4), st.data())
-def test_answers_are_found_wherever_the_bytes_are_cut(answers: list[tuple[int, bytes]], data: st.DataObject) -> None:
+def test_answers_are_found_in_chunks_of_any_size(answers: list[tuple[int, bytes]], data: st.DataObject) -> None:
     stream = b"".join(
         b"HTTP/1.1 %d Some Words\r\nServer: x\r\nContent-Length: %d\r\n\r\n%b" % (status, len(content), content)
         for status, content in answers
@@ -45,7 +45,7 @@ def test_an_answer_without_a_length_is_rejected() -> None:
 
 @contextmanager
 def answering(status: int) -> Iterator[tuple[str, list[bytes]]]:
-    """A server that gives every request the same status, and the bodies that it got."""
+    """Yield the address of a server that gives every answer this status, and the bodies that it received."""
     got: list[bytes] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -78,7 +78,7 @@ def test_each_different_request_is_sent_once() -> None:
     assert sorted(got) == sorted(find_workload("bulk").bodies())
 
 
-def test_a_rejection_ends_the_run_with_what_the_server_said() -> None:
+def test_a_rejection_ends_the_run_with_the_servers_answer() -> None:
     with (
         answering(503) as (url, _),
         load_on(url, KEY, "small-10", connections=2) as load,
@@ -87,7 +87,7 @@ def test_a_rejection_ends_the_run_with_what_the_server_said() -> None:
         load.send(seconds=5)
 
 
-def test_the_empty_server_takes_requests_on_many_connections_with_several_in_flight() -> None:
+def test_the_empty_server_answers_pipelined_requests_on_many_connections() -> None:
     with empty_server() as url, load_on(url, KEY, "large", connections=2, pipelined=2) as load:
         assert load.send_each_once().requests == 8
         assert load.send_empty(seconds=0.05).requests > 4
@@ -102,7 +102,7 @@ MARKS = {
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=MARKS.get(name, ())) for name in sorted(WORKLOADS)])
-def test_the_gateway_takes_every_workload(name: str, database_url: str) -> None:
+def test_the_gateway_accepts_every_workload(name: str, database_url: str) -> None:
     settings = Settings.model_validate({"database_url": database_url, "admin_key": KEY})
     workload = find_workload(name)
     with served(settings) as url, GatewayClient(url, KEY) as client:

@@ -1,4 +1,4 @@
-"""What is told of processes."""
+"""Memory, processor time and children of processes, read from /proc."""
 
 import os
 import subprocess
@@ -31,7 +31,7 @@ child.communicate()
 
 @pytest.fixture
 def parent() -> Iterator["subprocess.Popen[bytes]"]:
-    """A process with a child that says that it is up; started by a thread that is not the main one, as a JVM does."""
+    """Yield a process with a running child that was started by another thread than the main one, as a JVM does."""
     command = [sys.executable, "-c", FORKS_AND_WAITS]
     with ThreadPoolExecutor(1) as threads:
         process = threads.submit(subprocess.Popen, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE).result()
@@ -42,18 +42,18 @@ def parent() -> Iterator["subprocess.Popen[bytes]"]:
             process.communicate(b"\n")
 
 
-def test_processes_that_any_thread_has_started_are_found(parent: "subprocess.Popen[bytes]") -> None:
+def test_children_of_every_thread_are_found(parent: "subprocess.Popen[bytes]") -> None:
     assert parent.pid in children(os.getpid())
     (child,) = children(parent.pid)
     assert {parent.pid, child} <= set(descendants(os.getpid()))
 
 
-def test_the_time_of_a_tree_is_that_of_all_in_it(parent: "subprocess.Popen[bytes]") -> None:
+def test_the_time_of_a_tree_is_the_sum_over_its_processes(parent: "subprocess.Popen[bytes]") -> None:
     (child,) = children(parent.pid)
     assert tree_cpu_seconds(parent.pid) == pytest.approx(cpu_seconds(parent.pid) + cpu_seconds(child), abs=0.05)
 
 
-def test_a_process_that_has_ended_took_nothing_that_can_be_read() -> None:
+def test_an_ended_process_has_no_time_and_no_memory() -> None:
     with subprocess.Popen([sys.executable, "-c", "pass"]) as process:
         process.wait()
     assert tree_cpu_seconds(process.pid) == 0
@@ -61,7 +61,7 @@ def test_a_process_that_has_ended_took_nothing_that_can_be_read() -> None:
         resident(process.pid, "VmHWM")
 
 
-def test_a_process_that_has_ended_and_that_nobody_has_collected_stops_no_count_of_memory() -> None:
+def test_a_zombie_process_does_not_break_the_memory_count() -> None:
     with subprocess.Popen([sys.executable, "-c", "pass"]) as process:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         assert process.pid in descendants(os.getpid())

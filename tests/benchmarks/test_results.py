@@ -1,4 +1,4 @@
-"""Results on disk, as a table, and beside earlier ones."""
+"""Results on disk, as a table, and compared with earlier ones."""
 
 from pathlib import Path
 
@@ -7,31 +7,31 @@ import pytest
 
 from benchmarks.__main__ import parse_arguments
 from benchmarks.figures import NAMES
-from benchmarks.machine.description import find_machine, find_versions
-from benchmarks.reports.bottlenecks import OBSTACLES
-from benchmarks.reports.comparison import compared, differing_settings
+from benchmarks.machine.description import describe_machine, describe_versions
+from benchmarks.reports.bottlenecks import BOTTLENECKS
+from benchmarks.reports.comparison import compare_results, setting_differences
 from benchmarks.reports.figure import BenchmarkFailed, Goal
 from benchmarks.reports.report import page
 from benchmarks.reports.results import (
     MISSED,
     caveats,
+    expand_units,
     markdown,
     markdown_table,
-    one_notation,
     read_results,
     write_results,
 )
 from tests.benchmarks.results_samples import figure, results
 
 
-def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
+def test_results_are_read_as_written(tmp_path: Path) -> None:
     taken = results(figure(goal=Goal(0.5, at_least=True)), figure("small"), failures={"drain": "a reason"})
     write_results(tmp_path / "new" / "results.json", taken)
     assert read_results(tmp_path / "new" / "results.json") == taken
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}", b'{"figures": []}'])
-def test_a_file_without_results_is_named(tmp_path: Path, content: bytes | None) -> None:
+def test_a_file_without_results_is_rejected_by_name(tmp_path: Path, content: bytes | None) -> None:
     file = tmp_path / "other.json"
     if content is not None:
         file.write_bytes(content)
@@ -39,7 +39,7 @@ def test_a_file_without_results_is_named(tmp_path: Path, content: bytes | None) 
         read_results(file)
 
 
-def test_a_line_of_the_table_has_the_value_beside_its_limit_ratio_and_goal() -> None:
+def test_a_table_row_has_value_limit_ratio_and_goal() -> None:
     taken = figure(value=(50, 60, 70), goal=Goal(0.5, at_least=True))
     line = markdown_table([taken]).splitlines()[-1]
     assert line == (
@@ -47,38 +47,38 @@ def test_a_line_of_the_table_has_the_value_beside_its_limit_ratio_and_goal() -> 
     )
 
 
-def test_a_figure_that_failed_is_told_in_the_results() -> None:
+def test_results_say_which_figure_failed_and_why() -> None:
     assert "- drain was not measured: a reason" in markdown(results(figure(), failures={"drain": "a reason"}))
 
 
-def test_the_setting_names_machine_commit_versions_and_runs() -> None:
+def test_the_setting_has_machine_commit_versions_and_runs() -> None:
     text = markdown(results(figure()))
     for fact in ("a cpu, 2 cores, 24 GiB", "Commit 0123456789", "Python 3.11.7", "Postgres 18.4", "3 runs of 8 s"):
         assert fact in text
 
 
-def test_a_figure_that_moved_by_more_than_its_runs_differ_is_flagged() -> None:
+def test_a_change_beyond_the_spread_of_the_runs_is_flagged() -> None:
     new = results(figure("a", value=(80, 90, 100)), figure("b", value=(60, 65, 70)), figure("only new"))
     old = results(figure("a", value=(40, 45, 50)), figure("b", value=(50, 60, 62)), figure("only old"))
-    first, second = compared(new, old)
+    first, second = compare_results(new, old)
     assert (first.title, first.value, first.ratio, first.is_beyond_spread) == ("Title of a", 2.0, 2.0, True)
     assert (second.title, second.is_beyond_spread) == ("Title of b", False)
 
 
-def test_a_machine_that_was_slower_as_a_whole_is_no_move() -> None:
-    (moved,) = compared(
+def test_a_machine_that_is_slower_as_a_whole_changes_no_ratio() -> None:
+    (moved,) = compare_results(
         results(figure(value=(25, 30), limit=(50, 60))), results(figure(value=(50, 60), limit=(100, 120)))
     )
     assert (moved.value, moved.ratio, moved.is_beyond_spread) == (0.5, 1.0, False)
 
 
-def test_what_was_measured_differently_is_named() -> None:
-    assert differing_settings(results(), results()) == []
-    assert differing_settings(results(), results(scale=0.1)) == ["scale: 1.0, before 0.1"]
+def test_different_settings_are_reported() -> None:
+    assert setting_differences(results(), results()) == []
+    assert setting_differences(results(), results(scale=0.1)) == ["scale: 1.0, before 0.1"]
 
 
 def test_machine_and_versions_are_found() -> None:
-    machine, versions = find_machine(), find_versions()
+    machine, versions = describe_machine(), describe_versions()
     assert machine.cpu
     assert machine.cores >= 1
     assert versions.postgres.startswith("18.")
@@ -91,31 +91,31 @@ def test_figures_are_chosen_by_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
-        (["--only", "bulk,bulky"], f"no figure bulky; there are {', '.join(NAMES)}"),
-        (["--runs", "0"], "0 is no int above 0"),
-        (["--scale", "big"], "big is no float above 0"),
+        (["--only", "bulk,bulky"], f"unknown figure bulky; use one of {', '.join(NAMES)}"),
+        (["--runs", "0"], "0 is not an integer above 0"),
+        (["--scale", "big"], "big is not a number above 0"),
         (["--run", "3", "--fast"], "--fast"),
     ],
 )
-def test_an_option_that_makes_no_sense_is_rejected_with_what_would(
-    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+def test_an_invalid_option_is_rejected_with_the_valid_values(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
         parse_arguments(words)
-    assert told in " ".join(capsys.readouterr().err.split())
+    assert message in " ".join(capsys.readouterr().err.split())
 
 
-def test_a_goal_that_is_missed_is_told_with_what_stands_in_its_way() -> None:
+def test_a_missed_goal_is_shown_with_its_bottleneck() -> None:
     missed, reached = figure("small", goal=Goal(0.9, at_least=True)), figure("bulk", goal=Goal(0.1, at_least=True))
     text = markdown(results(missed, reached))
-    assert f"- {missed.title}: {OBSTACLES['small']}" in text
-    assert OBSTACLES["bulk"] not in text
+    assert f"- {missed.title}: {BOTTLENECKS['small']}" in text
+    assert BOTTLENECKS["bulk"] not in text
     assert MISSED not in markdown(results(reached))
 
 
-def test_short_runs_on_a_busy_machine_say_how_far_to_trust_them() -> None:
+def test_short_runs_on_a_busy_machine_carry_a_caveat() -> None:
     rough = results(scale=0.1)
     assert "short" in caveats(rough)
     assert caveats(rough) in page(rough, growth=None)
@@ -125,7 +125,7 @@ def test_short_runs_on_a_busy_machine_say_how_far_to_trust_them() -> None:
     assert "not idle" in caveats(msgspec.structs.replace(rough, scale=1.0, seconds=60.0, machine=busy))
 
 
-def test_earlier_details_take_the_notation_of_the_tables() -> None:
-    assert one_notation("meanwhile 67.1k changes/s; 3.26M rows/s; 45.65 ms; 16 MB") == (
+def test_abbreviated_numbers_of_earlier_results_are_written_out() -> None:
+    assert expand_units("meanwhile 67.1k changes/s; 3.26M rows/s; 45.65 ms; 16 MB") == (
         "meanwhile 67,100 changes/s; 3,260,000 rows/s; 45.65 ms; 16 MB"
     )

@@ -1,4 +1,4 @@
-"""What a rate of changes takes, reckoned from the costs of one change."""
+"""Resources for a rate of changes, calculated from the costs of one change."""
 
 import msgspec
 import pytest
@@ -8,7 +8,7 @@ from benchmarks.reports.sizing import BUSY, Sizing, find_costs, sizing_tables
 from tests.benchmarks.results_samples import costs, figure, results
 
 
-def test_cores_are_the_processor_time_of_a_second_beside_what_is_left_free() -> None:
+def test_cores_include_the_reserve() -> None:
     sizing = Sizing(costs(), 700_000)
     assert BUSY == 0.7
     assert (sizing.api_cores, sizing.drain_cores) == (10, 4)
@@ -22,7 +22,7 @@ def test_bytes_grow_with_the_rate() -> None:
     assert sizing.kept_seconds(8 * 10**9) == 100
 
 
-def test_one_table_is_bounded_by_its_transactions_and_by_the_files_that_are_built_at_the_same_time() -> None:
+def test_one_table_is_bounded_by_its_transactions_and_concurrent_files() -> None:
     sizing = Sizing(costs(), 1)
     assert (sizing.table_accepts, sizing.table_publishes) == (500_000, 2_000_000)
 

@@ -1,4 +1,4 @@
-"""A run of the suite as a whole: what it keeps of figures that fail, and that nothing outlives it."""
+"""A whole run of the suite: it keeps the results of other figures when one fails, and leaves no process."""
 
 import io
 import signal
@@ -17,7 +17,7 @@ from tests.support.waiting import wait_until
 
 
 def children(pid: int) -> dict[int, str]:
-    """Command lines of the processes that `pid` started."""
+    """Return the command lines of the processes that `pid` started."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -29,17 +29,17 @@ def children(pid: int) -> dict[int, str]:
     return found
 
 
-def test_a_figure_that_fails_is_told_and_the_others_are_kept(tmp_path: Path) -> None:
+def test_a_figure_that_fails_is_reported_and_the_others_are_kept(tmp_path: Path) -> None:
     def failing(bench: Bench) -> list[Figure]:
         raise BenchmarkFailed("no room")
 
-    said = io.StringIO()
-    suite = Suite(Console(file=said, width=200), Bench(1, 0.1, 0.1, tmp_path, lambda _: None), tmp_path / "r.json")
+    printed = io.StringIO()
+    suite = Suite(Console(file=printed, width=200), Bench(1, 0.1, 0.1, tmp_path, lambda _: None), tmp_path / "r.json")
     suite.measure({"first": lambda _: [figure("first")], "second": failing, "third": lambda _: [figure("third")]})
     taken = read_results(tmp_path / "r.json")
     assert [found.name for found in taken.figures] == ["first", "third"]
     assert taken.failures == {"second": "no room"}
-    assert "second failed: no room" in said.getvalue()
+    assert "second failed: no room" in printed.getvalue()
 
 
 @pytest.mark.slow
@@ -50,8 +50,8 @@ def test_an_interrupted_run_leaves_no_process(tmp_path: Path) -> None:
         wait_until(lambda: "loads.client" in " ".join(children(suite.pid).values()), within=60, what="load is on")
         seen = children(suite.pid)
         suite.send_signal(signal.SIGINT)
-        said, _ = suite.communicate(timeout=60)
+        printed, _ = suite.communicate(timeout=60)
     assert suite.returncode == INTERRUPTED
-    assert "every process that was started has ended" in said
+    assert "all started processes have ended" in printed
     assert len(seen) == 3, "Postgres, the API, the load generator"
     assert not any(map(is_alive, seen))

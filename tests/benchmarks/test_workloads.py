@@ -1,4 +1,4 @@
-"""What is sent, staged and handed to the peers, and the tenths of a backlog."""
+"""Workloads, staged backlogs, the input of the competitors, and the tenths of a backlog."""
 
 import json
 from collections import Counter
@@ -46,7 +46,7 @@ def test_a_staged_backlog_has_each_row_once_and_waits_while_it_is_paused(engine:
     assert (batches, rows) == (3, 2_500)
 
 
-def test_the_tenths_of_a_backlog_are_told_by_when_their_last_file_was_published() -> None:
+def test_the_tenths_of_a_backlog_end_when_their_last_file_is_published() -> None:
     """Ten files of 100 rows: the first after 2 s, the last 4 s after the one before it."""
     seconds = [2, 3, 4, 5, 6, 7, 8, 9, 10, 14]
     files = [LedgerFile(at, at, 100, NOON + timedelta(seconds=second)) for at, second in enumerate(seconds)]
@@ -55,7 +55,7 @@ def test_the_tenths_of_a_backlog_are_told_by_when_their_last_file_was_published(
     assert (drained.rows, drained.seconds) == (1_000, 14.0)
 
 
-def test_a_peer_gets_every_change_of_the_workload_as_lines(tmp_path: Path) -> None:
+def test_a_competitor_gets_every_change_of_the_workload_as_lines(tmp_path: Path) -> None:
     write_source(find_workload("bulk"), tmp_path / "source")
     files = sorted((tmp_path / "source").iterdir())
     assert sum(len(file.read_bytes().splitlines()) for file in files) == 64_000
