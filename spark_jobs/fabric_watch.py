@@ -12,7 +12,7 @@ from app.domain.publication.failure import described
 from app.landing.monitoring import read_tables_json
 from app.landing.open_zone import ZoneAddress
 from app.staging.connection.database import Engine, translated_errors
-from app.staging.ledger.fabric_status import claim_reading, record_mirrored
+from app.staging.ledger.fabric_status import claim_reading, record_fabric_status
 from app.staging.tables.registry import list_tables
 
 log = structlog.get_logger()
@@ -40,7 +40,7 @@ def note_mirror_states(engine: Engine, address: ZoneAddress, seconds: float) -> 
         if (mirrored := find_mirrored(listed, name)) is not None
     }
     with translated_errors(), engine.begin() as connection:
-        record_mirrored(connection, found)
+        record_fabric_status(connection, found)
     return True
 
 

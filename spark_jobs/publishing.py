@@ -20,7 +20,7 @@ from app.landing.publish import Scratch, make_visible, prepare_folder
 from app.landing.zone import LandingZone
 from app.observability.drain_metrics import LAST_PUBLISHED, PUBLISHED_FILES, PUBLISHED_ROWS
 from app.staging.connection.database import Engine, translated_errors
-from app.staging.ledger.files import nominate, record_published
+from app.staging.ledger.files import record_published, register_builds
 from spark_jobs.build_files import BuildFailure
 
 log = structlog.get_logger()
@@ -130,7 +130,7 @@ class Publishing:
 
     def _nominate(self, files: Sequence[BuiltFile]) -> set[TableId]:
         with translated_errors(), self.engine.begin() as connection:
-            return nominate(connection, files)
+            return register_builds(connection, files)
 
     def _record(self, files: Sequence[BuiltFile]) -> None:
         self.record({file.planned: file.epoch for file in files})

@@ -18,7 +18,7 @@ from app.landing.folder_marker import require_marker
 from app.landing.landed_state import facts_at_number, identity_at_number, numbers_beyond, recover_visible_file
 from app.landing.zone import LandingZone
 from app.staging.connection.database import Connection, Engine
-from app.staging.ledger.files import is_nominated, nominate, recorded_number, unrecorded_files
+from app.staging.ledger.files import is_build_registered, recorded_number, register_builds, unrecorded_files
 from app.staging.ledger.leases import Claim, check_epoch
 from app.staging.ledger.planning import adopt_file
 
@@ -71,12 +71,12 @@ class Reconciliation:
     def _record_found(self, table: Table, planned: PlannedFile, epoch: Epoch) -> tuple[FileNumber, PlannedFile | None]:
         """Record a planned file that stands; its number, and the next one that is planned and not recorded."""
         with self.engine.begin() as connection:
-            known = is_nominated(connection, planned)
+            known = is_build_registered(connection, planned)
         if not known:  # only after a restore: the nomination was made after the backup
             facts = facts_at_number(self.zone, table.name, planned.identity.number)
             found = BuiltFile(planned, epoch, "found", facts.file_bytes, facts.sha256)
             with self.engine.begin() as connection:
-                nominate(connection, [found])
+                register_builds(connection, [found])
         self.record({planned: epoch})
         with self.engine.begin() as connection:
             return planned.identity.number, _next_unrecorded(connection, table)

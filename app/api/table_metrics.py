@@ -12,7 +12,7 @@ from app.domain.access.rights import Principal
 from app.domain.model.table import Table, TableId, TableState
 from app.staging.connection.database import Connection
 from app.staging.connection.schema_revision import program_revision
-from app.staging.ledger.fabric_status import mirror_states
+from app.staging.ledger.fabric_status import fabric_statuses
 from app.staging.ledger.failures import failing_tables
 from app.staging.ledger.leases import live_workers
 from app.staging.tables.registry import list_tables
@@ -63,7 +63,7 @@ class TableMetrics(Collector):
         family = GaugeMetricFamily(
             "mirrorgate_processed_rows", "Rows that Fabric reports as processed", labels=["table"]
         )
-        states = mirror_states(self._connection, [table.table_id for table in tables])
+        states = fabric_statuses(self._connection, [table.table_id for table in tables])
         for table in tables:
             state = states.get(table.table_id)
             if state is not None and state.processed_rows is not None:

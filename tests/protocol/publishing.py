@@ -133,7 +133,7 @@ def folder_check(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move("checks the folder's marker", shared, drain._replace(pc=Pc.NOMINATE, seen=seen))
 
 
-@stands_for(Pc.NOMINATE, "app.staging.ledger.files:nominate")
+@stands_for(Pc.NOMINATE, "app.staging.ledger.files:register_builds")
 def nominate(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     if is_stale(case, shared, drain, Rule.EPOCH_NOMINATE) or shared.generation != drain.generation:
         yield Move("nominates nothing: its epoch is over", shared, IDLE)

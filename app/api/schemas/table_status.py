@@ -19,7 +19,7 @@ from app.domain.model.table import FileNumber, Table
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
 from app.errors import Code, Problem, RejectedInput
 from app.staging.connection.database import Connection
-from app.staging.ledger.fabric_status import MirrorState, mirror_states
+from app.staging.ledger.fabric_status import FabricStatus, fabric_statuses
 from app.staging.ledger.failures import TableFailure, failing_tables
 from app.staging.tables.status import TableCounts, count_tables
 
@@ -27,7 +27,7 @@ from app.staging.tables.status import TableCounts, count_tables
 def table_statuses(connection: Connection, tables: list[Table]) -> list[TableModel]:
     """State, lag and reconciliation of these tables."""
     table_ids = [table.table_id for table in tables]
-    counts, mirrored = count_tables(connection, table_ids), mirror_states(connection, table_ids)
+    counts, mirrored = count_tables(connection, table_ids), fabric_statuses(connection, table_ids)
     failing = failing_tables(connection, table_ids)
     return [
         _status(table, counts[table.table_id], mirrored.get(table.table_id), failing.get(table.table_id))
@@ -76,7 +76,7 @@ def _type_of(place: int, column: ColumnModel) -> ColumnType:
 
 
 def _status(
-    table: Table, counts: TableCounts, mirrored: MirrorState | None, failing: TableFailure | None
+    table: Table, counts: TableCounts, mirrored: FabricStatus | None, failing: TableFailure | None
 ) -> TableModel:
     return TableModel(
         table=str(table.name),
@@ -111,7 +111,7 @@ def _status(
     )
 
 
-def _processed(mirrored: MirrorState) -> ProcessedModel:
+def _processed(mirrored: FabricStatus) -> ProcessedModel:
     return ProcessedModel(
         state=mirrored.state,
         error=mirrored.error,

@@ -38,7 +38,7 @@ NOTE_FOLDER_GONE = sa.text("""
 
 
 @dataclass(frozen=True, slots=True)
-class MirrorState:
+class FabricStatus:
     """What Fabric said of a table's present generation when it was last read."""
 
     state: str | None
@@ -54,7 +54,7 @@ def claim_reading(connection: sa.Connection, seconds: float) -> bool:
     return connection.execute(CLAIM_READING, {"seconds": seconds}).first() is not None
 
 
-def record_mirrored(connection: sa.Connection, found: Mapping[tuple[TableId, Generation], MirroredTable]) -> None:
+def record_fabric_status(connection: sa.Connection, found: Mapping[tuple[TableId, Generation], MirroredTable]) -> None:
     """Replace what is known by what was read of these tables in these generations."""
     connection.execute(DELETE_STATES, {"kept": [table_id for table_id, _ in found]})
     rows = [
@@ -73,10 +73,10 @@ def record_mirrored(connection: sa.Connection, found: Mapping[tuple[TableId, Gen
         connection.execute(UPSERT_STATE, rows)
 
 
-def mirror_states(connection: sa.Connection, table_ids: list[TableId]) -> dict[TableId, MirrorState]:
+def fabric_statuses(connection: sa.Connection, table_ids: list[TableId]) -> dict[TableId, FabricStatus]:
     """What Fabric said of these tables, where it said something of their present generation."""
     rows = connection.execute(SELECT_STATES, {"table_ids": table_ids})
-    return {TableId(table_id): MirrorState(*rest) for table_id, *rest in rows}
+    return {TableId(table_id): FabricStatus(*rest) for table_id, *rest in rows}
 
 
 def note_folder_gone(connection: sa.Connection, table_id: TableId) -> float:

@@ -27,7 +27,7 @@ SELECT_UNRECORDED = sa.text(f"""
     SELECT {_FILE_COLUMNS} FROM mirrorgate.landing_files f
     WHERE table_id = :table_id AND generation = :generation AND state = 'planned' ORDER BY number LIMIT :most""")  # noqa: S608  # constant columns
 
-SELECT_IS_NOMINATED = sa.text("""
+SELECT_IS_BUILD_REGISTERED = sa.text("""
     SELECT nominated_temp IS NOT NULL FROM mirrorgate.landing_files
     WHERE table_id = :table_id AND generation = :generation AND number = :number""")
 
@@ -38,7 +38,7 @@ SELECT_FILES = sa.text(f"""
     SELECT {_FILE_COLUMNS} FROM mirrorgate.landing_files f
     WHERE table_id = :table_id AND generation = :generation AND number > :after ORDER BY number LIMIT :most""")  # noqa: S608  # constant text
 
-NOMINATE = sa.text("""
+REGISTER_BUILDS = sa.text("""
     UPDATE mirrorgate.landing_files f
     SET nominated_epoch = built.epoch, nominated_temp = built.temp, file_bytes = built.file_bytes,
         file_sha256 = built.sha256
@@ -109,8 +109,8 @@ class LedgerEntry:
     change_count: int
     digest: str
     state: Literal["planned", "published"]
-    nominated_epoch: Epoch | None
-    nominated_temp: str | None
+    registered_epoch: Epoch | None
+    registered_build: str | None
     file_bytes: int | None
     file_sha256: str | None
     published_at: datetime | None
@@ -127,9 +127,9 @@ def recorded_number(connection: sa.Connection, table_id: TableId) -> FileNumber:
     return FileNumber(connection.execute(SELECT_RECORDED_NUMBER, {"table_id": table_id}).scalar_one())
 
 
-def is_nominated(connection: sa.Connection, planned: PlannedFile) -> bool:
+def is_build_registered(connection: sa.Connection, planned: PlannedFile) -> bool:
     """Whether the ledger knows size and digest of a planned file."""
-    return bool(connection.execute(SELECT_IS_NOMINATED, _file_key(planned)).scalar())
+    return bool(connection.execute(SELECT_IS_BUILD_REGISTERED, _file_key(planned)).scalar())
 
 
 def files_to_repair(connection: sa.Connection, table: Table, *, most: int) -> list[PlannedFile]:
@@ -150,7 +150,7 @@ def record_repaired(connection: sa.Connection, built: BuiltFile) -> None:
     connection.execute(RECORD_REPAIR, _file_key(built.planned) | facts)
 
 
-def nominate(connection: sa.Connection, files: Sequence[BuiltFile]) -> set[TableId]:
+def register_builds(connection: sa.Connection, files: Sequence[BuiltFile]) -> set[TableId]:
     """W5: make one finished temp the only source of each file's rename in its epoch; the tables where no other is.
 
     One file of each table; safe to repeat. A process that dies after the commit leaves nominations that the next epoch
@@ -163,7 +163,7 @@ def nominate(connection: sa.Connection, files: Sequence[BuiltFile]) -> set[Table
         "sizes": [file.file_bytes for file in files],
         "sha256": [file.file_sha256 for file in files],
     }
-    return set(connection.execute(NOMINATE, keys).scalars())
+    return set(connection.execute(REGISTER_BUILDS, keys).scalars())
 
 
 def record_published(connection: sa.Connection, files: Mapping[PlannedFile, Epoch]) -> None:

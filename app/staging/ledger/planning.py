@@ -33,7 +33,7 @@ INSERT_FILE = sa.text("""
 ADVANCE_NEXT_FILE = sa.text("""
     UPDATE mirrorgate.table_counters SET next_file_number = :number + 1 WHERE table_id = :table_id""")
 
-MOST_BLOCKS: Final = 10_000
+MAX_BLOCKS: Final = 10_000
 """Blocks that one planning step reads; a longer backlog is planned in the next step."""
 
 
@@ -59,13 +59,13 @@ def plan_next_files(
     }
     if len(tables) > 1:
         shorten_lock_timeout(connection)
-    most_blocks = MOST_BLOCKS // len(tables)
-    pending = pending_blocks(connection, beyond, most=most_blocks)
+    max_blocks = MAX_BLOCKS // len(tables)
+    pending = pending_blocks(connection, beyond, most=max_blocks)
     plans: dict[TableId, list[PlannedFile]] = {}
     lines: list[dict[str, object]] = []
     for table in tables:
         blocks = pending[table.table_id]
-        if len(tables) > 1 and len(blocks) == most_blocks:
+        if len(tables) > 1 and len(blocks) == max_blocks:
             continue
         before = last[table.table_id]
         planned = unrecorded_files(connection, table, most=most) if before.is_unrecorded else []
@@ -100,7 +100,7 @@ def adopt_file(connection: sa.Connection, claim: Claim, identity: FileIdentity) 
         file, changes = PlannedFile(table.table_id, table.schema_version, seed, payload_bytes=0), 0
     else:
         after = {(table.table_id, table.generation): BatchSequence(last.last_sequence or 0)}
-        pending = pending_blocks(connection, after, most=MOST_BLOCKS)[table.table_id]
+        pending = pending_blocks(connection, after, most=MAX_BLOCKS)[table.table_id]
         blocks = [block for block in pending if block.last_sequence <= identity.last_sequence]
         if not blocks:
             return None

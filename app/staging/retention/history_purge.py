@@ -1,8 +1,8 @@
-"""Deleting narrow history in chunks: blocks without a payload, old landing files, images of ended generations.
+"""Deletes narrow history in chunks: blocks without a payload, old landing files, images of ended generations.
 
-What is deleted of a generation is always its oldest, and is added up in `purged_totals` in the same transaction: so
-accepted = staged = published stays true, and every sequence up to a total's last one is known to have been accepted.
-The metadata chain, the last published file of a generation, and events are kept.
+A chunk is always the oldest part of a generation, and the same transaction adds it up in `purged_totals`. So accepted =
+staged = published stays true, and every sequence up to a total's last one is known to have been accepted. The metadata
+chain, the last published file of a generation, and events are kept.
 """
 
 import sqlalchemy as sa
@@ -15,6 +15,7 @@ SELECT_WITH_BLOCKS = sa.text("""
         SELECT bucket FROM mirrorgate.staged_blocks
         WHERE table_id = v.table_id AND generation = v.generation ORDER BY first_sequence LIMIT 1) oldest ON true
     WHERE v.version = 1 AND NOT EXISTS (SELECT FROM mirrorgate.payload_buckets k WHERE k.bucket = oldest.bucket)""")
+"""List the generations whose oldest block has lost its payload."""
 
 PURGE_BLOCKS = sa.text("""
     WITH ending AS (
@@ -43,6 +44,7 @@ PURGE_BLOCKS = sa.text("""
         SET through_sequence = excluded.through_sequence, changes = p.changes + excluded.changes,
             rows = p.rows + excluded.rows)
     SELECT count(*) FROM gone""")
+"""Delete a generation's oldest blocks without payload, unpublished ones only after its end, and total them."""
 
 SELECT_WITH_FILES = sa.text("""
     SELECT p.table_id, p.generation FROM mirrorgate.purged_totals p
@@ -51,6 +53,7 @@ SELECT_WITH_FILES = sa.text("""
         WHERE table_id = p.table_id AND generation = p.generation ORDER BY number LIMIT 1) oldest ON true
     WHERE oldest.last_sequence <= p.through_sequence
       AND oldest.published_at < clock_timestamp() - make_interval(secs => :keep_seconds)""")
+"""List the generations whose oldest landing file is old and has lost its blocks."""
 
 PURGE_FILES = sa.text("""
     WITH head AS (
@@ -85,12 +88,13 @@ PURGE_FILES = sa.text("""
             FROM gone HAVING count(*) > 0) g
         WHERE p.table_id = :table_id AND p.generation = :generation)
     SELECT count(*) FROM gone""")
-"""The ledger is a chain of foreign keys: the oldest file that is kept becomes its beginning."""
+"""Delete a generation's oldest files, make the oldest kept file the beginning of the ledger's chain, and total them."""
 
 _ENDED = """
     SELECT v.table_id, v.generation FROM mirrorgate.schema_versions v
     JOIN mirrorgate.tables t ON t.table_id = v.table_id
     WHERE v.version = 1 AND (t.state = 'dropped' OR v.generation < t.generation)"""
+"""List the generations that have ended."""
 
 PURGE_IMAGES = sa.text(f"""
     DELETE FROM mirrorgate.row_images i USING (
@@ -100,28 +104,31 @@ PURGE_IMAGES = sa.text(f"""
             WHERE table_id = e.table_id AND generation = e.generation LIMIT :most) o ON true
         LIMIT :most) old
     WHERE i.table_id = old.table_id AND i.generation = old.generation AND i.row_key = old.row_key""")  # noqa: S608  # constant text
+"""Delete some row images of ended generations."""
 
 PURGE_POSITIONS = sa.text(f"""
     DELETE FROM mirrorgate.source_positions p USING ({_ENDED}) e
     WHERE p.table_id = e.table_id AND p.generation = e.generation""")  # noqa: S608  # constant text
+"""Delete the source positions of ended generations."""
 
 
 def generations_with_old_blocks(connection: sa.Connection) -> list[tuple[TableId, Generation]]:
-    """Generations whose oldest block has lost its payload with its bucket."""
+    """Return the generations whose oldest block has lost its payload with its partition."""
     return [(TableId(row.table_id), Generation(row.generation)) for row in connection.execute(SELECT_WITH_BLOCKS)]
 
 
 def purge_blocks(connection: sa.Connection, table_id: TableId, generation: Generation, *, most: int) -> int:
-    """Delete the oldest blocks whose bucket is gone, of a live generation only published ones; how many.
+    """Delete at most `most` of the oldest blocks whose partition is gone, and return how many.
 
-    Dies with the transaction, leaving blocks and totals as they were.
+    Unpublished blocks of a live generation are kept. A process that dies before the commit leaves blocks and totals as
+    they were.
     """
     keys = {"table_id": table_id, "generation": generation, "most": most}
     return int(connection.execute(PURGE_BLOCKS, keys).scalar_one())
 
 
 def generations_with_old_files(connection: sa.Connection, keep_seconds: float) -> list[tuple[TableId, Generation]]:
-    """Generations whose oldest landing file is older than that, and its blocks are purged."""
+    """Return the generations whose oldest landing file is older than `keep_seconds` and whose blocks are purged."""
     rows = connection.execute(SELECT_WITH_FILES, {"keep_seconds": keep_seconds})
     return [(TableId(row.table_id), Generation(row.generation)) for row in rows]
 
@@ -129,16 +136,16 @@ def generations_with_old_files(connection: sa.Connection, keep_seconds: float) -
 def purge_files(
     connection: sa.Connection, table_id: TableId, generation: Generation, *, keep_seconds: float, most: int
 ) -> int:
-    """Delete the ledger's oldest files, never its last published one; how many.
+    """Delete at most `most` of the ledger's oldest files, never its last published one, and return how many.
 
-    Dies with the transaction, leaving the ledger and its totals as they were.
+    A process that dies before the commit leaves the ledger and its totals as they were.
     """
     keys = {"table_id": table_id, "generation": generation, "keep_seconds": keep_seconds, "most": most}
     return int(connection.execute(PURGE_FILES, keys).scalar_one())
 
 
 def purge_ended_images(connection: sa.Connection, *, most: int) -> int:
-    """Delete row images that no generation reads any more; how many."""
+    """Delete at most `most` row images that no generation reads any more, and return how many."""
     return connection.execute(PURGE_IMAGES, {"most": most}).rowcount
 
 

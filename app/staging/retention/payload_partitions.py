@@ -1,31 +1,36 @@
-"""Payload buckets: the partitions of `block_payloads`, opened one after the other and dropped whole.
+"""Payload partitions: the partitions of `block_payloads`, opened one after the other and dropped as a whole.
 
-One bucket is open, the next one is attached ahead, all before are closed. Staging writes into whichever is open, so
-while nobody opens another the open one only grows. A closed bucket is emptied of what is still needed, detached
-without blocking anybody, and dropped. The caller is the only process that does any of this.
+One partition is open, the next one is attached ahead, and all before are closed. Staging writes into whichever is
+open, so without retention the open one only grows. A closed partition is emptied of what files still need, detached
+without blocking staging or builds, and dropped. The database calls a partition a *bucket*.
+
+Invariant: one process at a time runs these functions (the lock of `rounds`).
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 import psycopg.errors
 import sqlalchemy as sa
 
-SELECT_BUCKETS = sa.text("""
+SELECT_PARTITIONS = sa.text("""
     SELECT b.bucket, b.state,
         coalesce(extract(epoch FROM clock_timestamp() - b.opened_at), 0)::float8 AS open_seconds,
         coalesce(extract(epoch FROM clock_timestamp() - b.closed_at), 0)::float8 AS closed_seconds,
         coalesce(pg_total_relation_size(c.oid), 0)::bigint AS total_bytes,
         CASE WHEN i.inhrelid IS NULL THEN 'detached' WHEN i.inhdetachpending THEN 'detaching'
-             ELSE 'attached' END AS place
+             ELSE 'attached' END AS attachment
     FROM mirrorgate.payload_buckets b
     LEFT JOIN pg_class c ON c.oid = to_regclass('mirrorgate.block_payloads_' || b.bucket)
     LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
     ORDER BY b.bucket""")
+"""List the partitions with their ages, sizes and attachment, oldest first."""
 
-INSERT_NEXT_BUCKET = sa.text("""
+INSERT_NEXT_PARTITION = sa.text("""
     INSERT INTO mirrorgate.payload_buckets (bucket, state)
     SELECT max(bucket) + 1, 'ahead' FROM mirrorgate.payload_buckets RETURNING bucket""")
+"""Add the partition after the newest one."""
 
 CREATE_PARTITION = """
     CREATE TABLE {partition} (
@@ -33,14 +38,19 @@ CREATE_PARTITION = """
         CONSTRAINT block_payloads_{bucket}_bucket CHECK (bucket = {bucket}),
         PRIMARY KEY (table_id, generation, first_sequence));
     ALTER TABLE mirrorgate.block_payloads ATTACH PARTITION {partition} FOR VALUES FROM ({bucket}) TO ({bucket} + 1)"""
-"""The check says what the partition's bounds will, so that attaching it reads nothing and blocks nobody."""
+"""Create a partition's table and attach it; the check equals the bounds, so attaching reads and blocks nothing."""
 
-CLOSE_BUCKET = sa.text("""
+CLOSE_OPEN_PARTITION = sa.text("""
     UPDATE mirrorgate.payload_buckets SET state = 'closed', closed_at = clock_timestamp() WHERE state = 'open'""")
+"""Close the open partition."""
 
-OPEN_BUCKET = sa.text("""
+OPEN_NEXT_PARTITION = sa.text("""
     UPDATE mirrorgate.payload_buckets SET state = 'open', opened_at = clock_timestamp()
     WHERE bucket = (SELECT min(bucket) FROM mirrorgate.payload_buckets WHERE state = 'ahead')""")
+"""Open the partition that was attached ahead."""
+
+SELECT_ROW = "SELECT FROM {partition} LIMIT 1"
+"""Find any payload of a partition."""
 
 _NEEDED = """
     SELECT t.table_id, t.generation, p.first_sequence
@@ -55,11 +65,12 @@ _NEEDED = """
             AND p.first_sequence BETWEEN f.first_sequence AND f.last_sequence
         WHERE f.table_id = t.table_id AND f.generation = t.generation AND f.repair_requested) p ON true
     WHERE t.state <> 'dropped'"""
-"""What files are still to be built from: not published, or to be repaired. Ended generations need nothing."""
+"""List the payloads that files are still built from: unpublished or to be repaired. Ended generations need none."""
 
 SUM_NEEDED = f"""
     SELECT coalesce(sum(b.payload_bytes), 0)::bigint FROM ({_NEEDED}) needed
     JOIN mirrorgate.staged_blocks b USING (table_id, generation, first_sequence)"""  # noqa: S608  # constant text
+"""Sum the bytes of a partition's needed payloads."""
 
 MOVE_NEEDED = f"""
     WITH needed AS (
@@ -73,6 +84,7 @@ MOVE_NEEDED = f"""
         RETURNING p.table_id, p.generation, p.first_sequence, p.bucket)
     UPDATE mirrorgate.staged_blocks b SET bucket = m.bucket FROM moved m
     WHERE b.table_id = m.table_id AND b.generation = m.generation AND b.first_sequence = m.first_sequence"""  # noqa: S608  # constant text
+"""Move about `chunk_bytes` of an attached partition's needed payloads into the open one."""
 
 RESCUE_NEEDED = f"""
     WITH rescued AS (
@@ -82,15 +94,38 @@ RESCUE_NEEDED = f"""
         RETURNING table_id, generation, first_sequence, bucket)
     UPDATE mirrorgate.staged_blocks b SET bucket = r.bucket FROM rescued r
     WHERE b.table_id = r.table_id AND b.generation = r.generation AND b.first_sequence = r.first_sequence"""  # noqa: S608  # constant text
+"""Copy a detached partition's needed payloads into the open one."""
 
-DELETE_BUCKET = sa.text("DELETE FROM mirrorgate.payload_buckets WHERE bucket = :bucket AND state = 'closed'")
+DETACH_PARTITION = "ALTER TABLE mirrorgate.block_payloads DETACH PARTITION {partition} {manner}"
+"""Detach a partition: CONCURRENTLY, or FINALIZE to complete a detaching that was interrupted."""
 
-_MOST_MOVED = 1_000
-"""Payloads that one statement looks at to move."""
+WAIT_FOR_LOCKS = sa.text("SET lock_timeout = 0")
+"""Let a session wait for locks without limit."""
+
+LIMIT_STATEMENTS = "SET statement_timeout = {milliseconds}"
+"""Limit the time of a session's statements."""
+
+RESET_STATEMENT_TIMEOUT = sa.text("RESET statement_timeout")
+"""Set a session's `statement_timeout` back to its default."""
+
+RESET_LOCK_TIMEOUT = sa.text("RESET lock_timeout")
+"""Set a session's `lock_timeout` back to its default."""
+
+SELECT_TABLE_EXISTS = sa.text("SELECT to_regclass(:name) IS NOT NULL")
+"""Tell whether a partition's table exists."""
+
+DROP_PARTITION = "DROP TABLE {partition}"
+"""Drop a detached partition with its payloads."""
+
+DELETE_PARTITION = sa.text("DELETE FROM mirrorgate.payload_buckets WHERE bucket = :bucket AND state = 'closed'")
+"""Forget a closed partition."""
+
+_MAX_MOVED: Final = 1_000
+"""Payloads that one statement considers for moving."""
 
 
-class Place(StrEnum):
-    """How far the detaching of a bucket's partition has come."""
+class Attachment(StrEnum):
+    """How far the detaching of a partition has come."""
 
     ATTACHED = "attached"
     DETACHING = "detaching"
@@ -98,102 +133,108 @@ class Place(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
-    """A bucket as the database has it; `state` is `ahead`, `open` or `closed`."""
+class PayloadPartition:
+    """A partition as the database has it; `state` is `ahead`, `open` or `closed`."""
 
     number: int
     state: str
     open_seconds: float
+    """Age since the partition was opened; 0 while it is ahead."""
     closed_seconds: float
+    """Age since the partition was closed; 0 before."""
     total_bytes: int
-    place: Place
+    attachment: Attachment
 
     @property
-    def partition(self) -> str:
-        return _partition(self.number)
+    def table(self) -> str:
+        """Return the name of the partition's own table, with its schema."""
+        return _table(self.number)
 
 
-def find_buckets(connection: sa.Connection) -> list[Bucket]:
-    """All buckets, oldest first."""
-    rows = connection.execute(SELECT_BUCKETS)
+def find_partitions(connection: sa.Connection) -> list[PayloadPartition]:
+    """Return all partitions, oldest first."""
+    rows = connection.execute(SELECT_PARTITIONS)
     return [
-        Bucket(bucket, state, open_seconds, closed_seconds, total_bytes, Place(place))
-        for bucket, state, open_seconds, closed_seconds, total_bytes, place in rows
+        PayloadPartition(number, state, open_seconds, closed_seconds, total_bytes, Attachment(attachment))
+        for number, state, open_seconds, closed_seconds, total_bytes, attachment in rows
     ]
 
 
-def attach_next_bucket(connection: sa.Connection) -> int:
-    """Add a bucket that is not written to yet. Dies with the transaction, leaving nothing."""
-    bucket: int = connection.execute(INSERT_NEXT_BUCKET).scalar_one()
-    connection.execute(sa.text(CREATE_PARTITION.format(partition=_partition(bucket), bucket=bucket)))
-    return bucket
+def attach_next_partition(connection: sa.Connection) -> int:
+    """Add a partition that staging does not write into yet, and return its number.
 
-
-def open_next_bucket(connection: sa.Connection) -> None:
-    """Let staging write into the bucket that was attached ahead, and into the present one no more.
-
-    It was attached by an earlier transaction: a statement that sees it open must know its partition already.
+    A process that dies before the commit leaves nothing.
     """
-    connection.execute(CLOSE_BUCKET)
-    connection.execute(OPEN_BUCKET)
+    number: int = connection.execute(INSERT_NEXT_PARTITION).scalar_one()
+    connection.execute(sa.text(CREATE_PARTITION.format(partition=_table(number), bucket=number)))
+    return number
 
 
-def is_empty(connection: sa.Connection, bucket: Bucket) -> bool:
-    """Whether no payload is in the bucket."""
-    return connection.execute(sa.text(f"SELECT FROM {bucket.partition} LIMIT 1")).first() is None
+def open_next_partition(connection: sa.Connection) -> None:
+    """Let staging write into the partition that was attached ahead, and no longer into the present one.
+
+    An earlier transaction must have attached it: a statement that sees it open has to know its table already. A
+    process that dies before the commit leaves the present partition open.
+    """
+    connection.execute(CLOSE_OPEN_PARTITION)
+    connection.execute(OPEN_NEXT_PARTITION)
 
 
-def needed_bytes(connection: sa.Connection, bucket: Bucket) -> int:
-    """Payload bytes of the bucket from which files are still to be built."""
-    query = sa.text(SUM_NEEDED.format(partition=bucket.partition))
-    size: int = connection.execute(query).scalar_one()
+def is_empty(connection: sa.Connection, partition: PayloadPartition) -> bool:
+    """Tell whether the partition holds no payload."""
+    return connection.execute(sa.text(SELECT_ROW.format(partition=partition.table))).first() is None
+
+
+def needed_bytes(connection: sa.Connection, partition: PayloadPartition) -> int:
+    """Return the payload bytes of the partition from which files are still to be built."""
+    size: int = connection.execute(sa.text(SUM_NEEDED.format(partition=partition.table))).scalar_one()
     return size
 
 
-def move_needed(connection: sa.Connection, bucket: Bucket, *, chunk_bytes: int) -> int:
-    """Move payloads that are still needed into the open bucket, about `chunk_bytes`; how many were moved.
+def move_needed(connection: sa.Connection, partition: PayloadPartition, *, chunk_bytes: int) -> int:
+    """Move about `chunk_bytes` of still needed payloads into the open partition, and return how many were moved.
 
-    A process that dies before the commit leaves them where they were; the next one moves them.
+    A process that dies before the commit leaves them where they were; the next round moves them.
     """
-    statement = sa.text(MOVE_NEEDED.format(partition=bucket.partition))
-    keys = {"bucket": bucket.number, "chunk_bytes": chunk_bytes, "most": _MOST_MOVED}
+    statement = sa.text(MOVE_NEEDED.format(partition=partition.table))
+    keys = {"bucket": partition.number, "chunk_bytes": chunk_bytes, "most": _MAX_MOVED}
     return connection.execute(statement, keys).rowcount
 
 
-def detach(alone: sa.Connection, bucket: Bucket, *, seconds: float) -> bool:
-    """Detach a closed bucket's partition; False when transactions that began before last longer than `seconds`.
+def detach(autocommit: sa.Connection, partition: PayloadPartition, *, seconds: float) -> bool:
+    """Detach a closed partition; return False if older transactions last longer than `seconds`.
 
-    `alone` is in autocommit. Nobody waits for this. A process that dies inside, or False, leaves a partition that new
-    transactions do not see any more, and that the next call finishes with.
+    No other session waits for this. A process that dies inside, or False, leaves a partition that new transactions do
+    not see any more; the next call completes the detaching.
     """
-    manner = "FINALIZE" if bucket.place is Place.DETACHING else "CONCURRENTLY"
-    alone.execute(sa.text("SET lock_timeout = 0"))
-    alone.execute(sa.text(f"SET statement_timeout = {round(seconds * 1000)}"))
+    manner = "FINALIZE" if partition.attachment is Attachment.DETACHING else "CONCURRENTLY"
+    autocommit.execute(WAIT_FOR_LOCKS)
+    autocommit.execute(sa.text(LIMIT_STATEMENTS.format(milliseconds=round(seconds * 1000))))
     try:
-        alone.execute(sa.text(f"ALTER TABLE mirrorgate.block_payloads DETACH PARTITION {bucket.partition} {manner}"))
+        autocommit.execute(sa.text(DETACH_PARTITION.format(partition=partition.table, manner=manner)))
     except sa.exc.OperationalError as error:
         if not isinstance(error.orig, psycopg.errors.QueryCanceled):
             raise
         return False
     finally:
-        if not alone.invalidated:
-            alone.execute(sa.text("RESET statement_timeout"))
-            alone.execute(sa.text("RESET lock_timeout"))
+        if not autocommit.invalidated:
+            autocommit.execute(RESET_STATEMENT_TIMEOUT)
+            autocommit.execute(RESET_LOCK_TIMEOUT)
     return True
 
 
-def drop_detached(connection: sa.Connection, bucket: Bucket) -> int:
-    """Drop a detached bucket; how many payloads had still come to be needed and went into the open one.
+def drop_detached(connection: sa.Connection, partition: PayloadPartition) -> int:
+    """Drop a detached partition; return how many payloads had become needed meanwhile and were copied first.
 
-    One transaction: a process that dies inside leaves the detached table to the next one.
+    One transaction: a process that dies inside leaves the detached table to the next round.
     """
     rescued = 0
-    if connection.execute(sa.text("SELECT to_regclass(:name)"), {"name": bucket.partition}).scalar() is not None:
-        rescued = connection.execute(sa.text(RESCUE_NEEDED.format(partition=bucket.partition))).rowcount
-        connection.execute(sa.text(f"DROP TABLE {bucket.partition}"))
-    connection.execute(DELETE_BUCKET, {"bucket": bucket.number})
+    if connection.execute(SELECT_TABLE_EXISTS, {"name": partition.table}).scalar_one():
+        rescued = connection.execute(sa.text(RESCUE_NEEDED.format(partition=partition.table))).rowcount
+        connection.execute(sa.text(DROP_PARTITION.format(partition=partition.table)))
+    connection.execute(DELETE_PARTITION, {"bucket": partition.number})
     return rescued
 
 
-def _partition(bucket: int) -> str:
-    return f"mirrorgate.block_payloads_{bucket}"
+def _table(number: int) -> str:
+    return f"mirrorgate.block_payloads_{number}"

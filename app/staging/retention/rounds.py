@@ -1,7 +1,7 @@
-"""One round of retention: open and drop payload buckets, purge the history that has lost its payloads.
+"""One round of retention: open and drop payload partitions, then purge the history that has lost its payloads.
 
-Every step is a transaction of its own and can be repeated; a process that dies between two of them leaves the rest
-to the next round, whoever does it.
+Postgres would otherwise grow with every batch that was ever accepted (decision 0011). Every step is a transaction of
+its own and can be repeated, so a process that dies between two steps leaves the rest to the next round of any process.
 """
 
 from collections.abc import Callable
@@ -28,25 +28,25 @@ from app.staging.retention.history_purge import (
     purge_files,
 )
 from app.staging.retention.payload_partitions import (
-    Bucket,
-    Place,
-    attach_next_bucket,
+    Attachment,
+    PayloadPartition,
+    attach_next_partition,
     detach,
     drop_detached,
-    find_buckets,
+    find_partitions,
     is_empty,
     move_needed,
     needed_bytes,
-    open_next_bucket,
+    open_next_partition,
 )
 
 log = structlog.get_logger()
 
-BUCKETS_PER_PERIOD: Final = 7
-"""Buckets opened by age while payloads are kept: a payload is kept at most by this part longer than it must."""
+PARTITIONS_PER_PERIOD: Final = 7
+"""Partitions opened by age in `keep_seconds`: a payload is kept at most one such part longer than it must be."""
 
-BUCKETS_PER_CAP: Final = 8
-"""Buckets opened by size until the byte cap is reached."""
+PARTITIONS_PER_CAP: Final = 8
+"""Partitions opened by size until `keep_bytes` is reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +56,25 @@ class RetentionLimits:
     keep_seconds: float
     """Payloads, and files of the ledger, are kept this long."""
     keep_bytes: int
-    """Payloads are dropped earlier, oldest first, once they take more room than this."""
+    """Payloads are dropped earlier, oldest first, if they take more room than this."""
     audit_seconds: float = 90 * 86_400.0
     """Audit events are kept this long."""
     quiet_seconds: float = 60.0
-    """A bucket that was closed so recently may still be written to by a transaction that began before."""
+    """A partition closed so recently is left alone: a transaction that began before can still write into it."""
     detach_seconds: float = 30.0
+    """How long the detaching of a partition waits for older transactions."""
     chunk_rows: int = 5_000
+    """Rows that one transaction deletes at most."""
     chunk_bytes: int = 64 * 2**20
+    """Payload bytes that one transaction moves, about."""
 
 
 @dataclass(slots=True)
 class RetentionReport:
     """What one round did."""
 
-    opened_buckets: int = 0
-    dropped_buckets: int = 0
+    opened_partitions: int = 0
+    dropped_partitions: int = 0
     freed_bytes: int = 0
     moved_payloads: int = 0
     purged_blocks: int = 0
@@ -83,94 +86,99 @@ class RetentionReport:
 
 
 def run_retention(engine: sa.Engine, limits: RetentionLimits) -> RetentionReport | None:
-    """Do what is due now; None while another process is at it.
+    """Do what is due now; return None if another process is doing it.
 
-    Raises TemporarilyUnavailable when the database does not answer or somebody holds a lock for long.
+    The lock belongs to the session, so it ends with a process that dies. Raises TemporarilyUnavailable if the database
+    does not answer or another session holds a lock for long.
     """
-    with translated_errors(), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as alone:
-        if not try_lock_for_session(alone, AdvisoryLock.RETENTION):
+    with translated_errors(), engine.connect().execution_options(isolation_level="AUTOCOMMIT") as autocommit:
+        if not try_lock_for_session(autocommit, AdvisoryLock.RETENTION):
             return None
         try:
-            return _Round(engine, alone, limits).run()
+            return _Round(engine, autocommit, limits).run()
         finally:
-            if not alone.invalidated:
-                unlock_session(alone, AdvisoryLock.RETENTION)
+            if not autocommit.invalidated:
+                unlock_session(autocommit, AdvisoryLock.RETENTION)
 
 
 class _Round:
-    def __init__(self, engine: sa.Engine, alone: sa.Connection, limits: RetentionLimits) -> None:
+    """The state of one round: its connections, limits and report."""
+
+    def __init__(self, engine: sa.Engine, autocommit: sa.Connection, limits: RetentionLimits) -> None:
         self._engine = engine
-        self._alone = alone
+        self._autocommit = autocommit
         self._limits = limits
         self._report = RetentionReport()
 
     def run(self) -> RetentionReport:
-        self._open_buckets()
+        """Do every step that is due."""
+        self._open_partitions()
         if self._finish_detached():
-            self._expire_buckets()
+            self._expire_partitions()
         self._purge_history()
         return self._report
 
-    def _open_buckets(self) -> None:
-        buckets = self._buckets()
-        open_bucket = next(bucket for bucket in buckets if bucket.state == "open")
-        ahead = [bucket for bucket in buckets if bucket.state == "ahead"]
-        if ahead and self._is_full(open_bucket):
+    def _open_partitions(self) -> None:
+        partitions = self._partitions()
+        open_partition = next(partition for partition in partitions if partition.state == "open")
+        ahead = [partition for partition in partitions if partition.state == "ahead"]
+        if ahead and self._is_full(open_partition):
             with self._engine.begin() as connection:
-                open_next_bucket(connection)
-            self._report.opened_buckets += 1
+                open_next_partition(connection)
+            self._report.opened_partitions += 1
             ahead.pop()
         if not ahead:
             with self._engine.begin() as connection:
-                attach_next_bucket(connection)
+                attach_next_partition(connection)
 
-    def _is_full(self, bucket: Bucket) -> bool:
-        if bucket.total_bytes >= self._limits.keep_bytes / BUCKETS_PER_CAP:
+    def _is_full(self, partition: PayloadPartition) -> bool:
+        if partition.total_bytes >= self._limits.keep_bytes / PARTITIONS_PER_CAP:
             return True
-        if bucket.open_seconds < self._limits.keep_seconds / BUCKETS_PER_PERIOD:
+        if partition.open_seconds < self._limits.keep_seconds / PARTITIONS_PER_PERIOD:
             return False
         with self._engine.begin() as connection:
-            return not is_empty(connection, bucket)
+            return not is_empty(connection, partition)
 
     def _finish_detached(self) -> bool:
-        """Drop what a round that ended early has left; False while that waits for old transactions."""
-        return all(self._drop(bucket) for bucket in self._buckets() if bucket.place is not Place.ATTACHED)
+        """Drop what an interrupted round has left detached; return False while older transactions delay that."""
+        return all(
+            self._drop(partition) for partition in self._partitions() if partition.attachment is not Attachment.ATTACHED
+        )
 
-    def _expire_buckets(self) -> None:
-        buckets = self._buckets()
-        total = sum(bucket.total_bytes for bucket in buckets)
-        for bucket in buckets:
-            if bucket.state != "closed" or bucket.closed_seconds < self._limits.quiet_seconds:
+    def _expire_partitions(self) -> None:
+        partitions = self._partitions()
+        total = sum(partition.total_bytes for partition in partitions)
+        for partition in partitions:
+            if partition.state != "closed" or partition.closed_seconds < self._limits.quiet_seconds:
                 continue
-            too_old = bucket.closed_seconds >= self._limits.keep_seconds
-            if too_old or (total > self._limits.keep_bytes and self._frees_more_than_it_moves(bucket)):
-                self._empty(bucket)
-                if not self._drop(bucket):
+            too_old = partition.closed_seconds >= self._limits.keep_seconds
+            if too_old or (total > self._limits.keep_bytes and self._frees_more_than_it_moves(partition)):
+                self._empty(partition)
+                if not self._drop(partition):
                     return
-                total -= bucket.total_bytes
+                total -= partition.total_bytes
         if total > self._limits.keep_bytes:
             log.warning("payload_cap_exceeded", total_bytes=total, keep_bytes=self._limits.keep_bytes)
 
-    def _frees_more_than_it_moves(self, bucket: Bucket) -> bool:
-        """Whether dropping the bucket for its size is worth it: moving unpublished payloads frees nothing."""
+    def _frees_more_than_it_moves(self, partition: PayloadPartition) -> bool:
+        """Tell whether dropping a partition for its size is worth it: moving needed payloads frees nothing."""
         with self._engine.begin() as connection:
-            return 2 * needed_bytes(connection, bucket) <= bucket.total_bytes
+            return 2 * needed_bytes(connection, partition) <= partition.total_bytes
 
-    def _empty(self, bucket: Bucket) -> None:
-        """Move what is still needed away, so that neither a paused nor a slow table holds the bucket back."""
-
-        move = partial(move_needed, bucket=bucket, chunk_bytes=self._limits.chunk_bytes)
+    def _empty(self, partition: PayloadPartition) -> None:
+        """Move needed payloads away, so that a paused or slow table does not keep the whole partition."""
+        move = partial(move_needed, partition=partition, chunk_bytes=self._limits.chunk_bytes)
         self._report.moved_payloads += self._repeat(move)
 
-    def _drop(self, bucket: Bucket) -> bool:
-        waits = bucket.place is not Place.DETACHED
-        if waits and not detach(self._alone, bucket, seconds=self._limits.detach_seconds):
-            log.info("partition_detach_delayed", bucket=bucket.number)
+    def _drop(self, partition: PayloadPartition) -> bool:
+        waits = partition.attachment is not Attachment.DETACHED
+        if waits and not detach(self._autocommit, partition, seconds=self._limits.detach_seconds):
+            log.info("partition_detach_delayed", partition=partition.number)
             return False
         with self._engine.begin() as connection:
-            self._report.moved_payloads += drop_detached(connection, bucket)
-        self._report.dropped_buckets += 1
-        self._report.freed_bytes += bucket.total_bytes
+            self._report.moved_payloads += drop_detached(connection, partition)
+        self._report.dropped_partitions += 1
+        self._report.freed_bytes += partition.total_bytes
         return True
 
     def _purge_history(self) -> None:
@@ -199,7 +207,7 @@ class _Round:
             forget_dead_workers(connection)
 
     def _repeat(self, step: Callable[[sa.Connection], int]) -> int:
-        """Do a step in transactions of its own until it finds nothing more; the sum of what it did."""
+        """Do a step, each time in its own transaction, until it finds nothing; return the sum of what it did."""
         total = 0
         while True:
             with self._engine.begin() as connection:
@@ -208,6 +216,6 @@ class _Round:
                 return total
             total += done
 
-    def _buckets(self) -> list[Bucket]:
+    def _partitions(self) -> list[PayloadPartition]:
         with self._engine.begin() as connection:
-            return find_buckets(connection)
+            return find_partitions(connection)

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from app.api.routes import tables as table_routes
 from app.domain.publication.fabric_status import MirroredTable
-from app.staging.ledger.fabric_status import record_mirrored
+from app.staging.ledger.fabric_status import record_fabric_status
 from app.staging.ledger.leases import renew_lease
 from app.staging.tables.registry import quarantine_table
 from tests.api.calls import Gateway, insert, problem
@@ -59,7 +59,7 @@ def test_metrics_tell_the_rows_that_fabric_has_taken(gateway: Gateway, api_engin
     table = current(api_engine, "sales.orders")
     said = MirroredTable("sales", "orders", processed_rows=12)
     with api_engine.begin() as connection:
-        record_mirrored(connection, {(table.table_id, table.generation): said})
+        record_fabric_status(connection, {(table.table_id, table.generation): said})
     assert 'mirrorgate_processed_rows{table="sales.orders"} 12.0' in gateway.get("/metrics").text
 
 

@@ -22,7 +22,7 @@ _STEPS: Final[dict[str, tuple[Any, str]]] = {
     "W4 plan": (DrainCycle, "prepare"),
     "W4 plan of held tables": (DrainCycle, "prepare_held"),
     "W5 build": (build_files, "build_file"),
-    "W5 nominate, not committed": (publishing, "nominate"),
+    "W5 register, not committed": (publishing, "register_builds"),
     "W6 folder": (publishing, "prepare_folder"),
     "W7 rename": (publishing, "make_visible"),
     "W8 record, not committed": (publishing, "record_published"),

@@ -164,7 +164,7 @@ def test_tables_that_need_more_than_a_plan_are_left_to_be_prepared_alone(
     """One to be dropped, one with a file to repair, and one with a longer backlog than is planned together."""
     more(engine, 2)
     stage_keys(engine, current(engine, "c"), [3], [4])
-    monkeypatch.setattr(file_plans, "MOST_BLOCKS", 6)
+    monkeypatch.setattr(file_plans, "MAX_BLOCKS", 6)
     with engine.begin() as connection:
         begin_drop(connection, current(engine, "a").name, Generation(1), DropPlan(DropAction.DROP), "test")
     with engine.begin() as connection:

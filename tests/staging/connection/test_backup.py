@@ -15,7 +15,7 @@ from tests.support.postgres import sql
 from tests.support.postgres.backup import dump, restore
 from tests.support.postgres.databases import create_database, database_in
 from tests.support.postgres.ledger import Owned, owned_table, plan, publish
-from tests.support.postgres.retention import AT_ONCE, bucket_states, buckets_of_payloads, kept_keys, purge
+from tests.support.postgres.retention import AT_ONCE, kept_keys, partition_states, partitions_of_payloads, purge
 
 
 @pytest.fixture
@@ -53,8 +53,8 @@ def test_a_restored_database_is_the_dumped_one(
     migrate(empty_url)
     require_migrated(restored)
     assert current(restored, "t") == current(engine, "t")
-    assert buckets_of_payloads(restored) == buckets_of_payloads(engine)
-    assert bucket_states(restored) == bucket_states(engine)
+    assert partitions_of_payloads(restored) == partitions_of_payloads(engine)
+    assert partition_states(restored) == partition_states(engine)
     assert kept_keys(restored, owned.table) == [2, 3, 4, 5]
     with engine.begin() as one, restored.begin() as two:
         assert installation_id(one) == installation_id(two)
@@ -70,7 +70,7 @@ def test_staging_publishing_and_retention_go_on_in_a_restored_database(restored:
         publish(restored, owned, file)
     stage_keys(restored, owned.table, [7])
     report = purge(restored, AT_ONCE)
-    assert (report.dropped_buckets, report.moved_payloads) == (1, 1)
+    assert (report.dropped_partitions, report.moved_payloads) == (1, 1)
     assert kept_keys(restored, owned.table, first=7) == [7]
 
 

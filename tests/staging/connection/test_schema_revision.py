@@ -23,7 +23,7 @@ from tests.support.gateway_parts import current
 from tests.support.postgres import sql
 from tests.support.postgres.databases import create_database, database_in
 from tests.support.postgres.ledger import Owned, claim_by, plan, publish
-from tests.support.postgres.retention import buckets_of_payloads, count, purge
+from tests.support.postgres.retention import count, partitions_of_payloads, purge
 from tests.support.waiting import wait_until
 
 REGISTER_IN_R0006 = """
@@ -76,12 +76,12 @@ def test_a_database_with_data_is_brought_forward_and_publishes_what_was_staged_b
     assert rejection.value.code is Code.DATABASE_NOT_MIGRATED
     migrate(url_of(old))
     require_migrated(old)
-    assert buckets_of_payloads(old) == {1: 0}
+    assert partitions_of_payloads(old) == {1: 0}
     table = current(old, "t")
     owned = Owned(table, *claim_by(old, table.table_id))
     for file in plan(old, owned):
         publish(old, owned, file)
-    assert purge(old).dropped_buckets == 1
+    assert purge(old).dropped_partitions == 1
     assert count(old, "staged_blocks") == 0
 
 
@@ -91,7 +91,7 @@ def test_a_program_of_the_last_revision_goes_on_beside_a_new_one(old: sa.Engine)
         sql.run(old, STAGE_IN_R0006)
         purge(old)
     assert [bytes(payload) for (payload,) in sql.rows(old, READ_IN_R0006)] == [b"old"] * 4
-    assert all(bucket > 0 for bucket in buckets_of_payloads(old).values())
+    assert all(bucket > 0 for bucket in partitions_of_payloads(old).values())
     digests = {bytes(digest) for (digest,) in sql.rows(old, "SELECT payload_digest FROM mirrorgate.staged_blocks")}
     assert digests == {payload_digest(b"old")}
     sql.run(

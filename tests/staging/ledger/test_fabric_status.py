@@ -5,11 +5,11 @@ import sqlalchemy as sa
 from app.domain.model.table import Generation, Table, TableId
 from app.domain.publication.fabric_status import MirroredTable
 from app.staging.ledger.fabric_status import (
-    MirrorState,
+    FabricStatus,
     claim_reading,
-    mirror_states,
+    fabric_statuses,
     note_folder_gone,
-    record_mirrored,
+    record_fabric_status,
 )
 from tests.support.gateway_parts import dropping, registered
 from tests.support.postgres import sql
@@ -25,12 +25,12 @@ def claim(engine: sa.Engine, seconds: float) -> bool:
 
 def record(engine: sa.Engine, found: dict[tuple[TableId, Generation], MirroredTable]) -> None:
     with engine.begin() as connection:
-        record_mirrored(connection, found)
+        record_fabric_status(connection, found)
 
 
-def states(engine: sa.Engine, *tables: Table) -> dict[TableId, MirrorState]:
+def states(engine: sa.Engine, *tables: Table) -> dict[TableId, FabricStatus]:
     with engine.begin() as connection:
-        return mirror_states(connection, [table.table_id for table in tables])
+        return fabric_statuses(connection, [table.table_id for table in tables])
 
 
 def test_one_turn_within_the_seconds_whoever_asks(engine: sa.Engine) -> None:

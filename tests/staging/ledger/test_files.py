@@ -1,4 +1,4 @@
-"""The landing ledger: plan, nominate, record."""
+"""The landing ledger: plan, register, record."""
 
 import msgspec
 import pytest
@@ -16,9 +16,9 @@ from tests.support.postgres import sql
 from tests.support.postgres.ledger import (
     ALL_IN_ONE_FILE,
     Owned,
+    build_registered,
     built,
     claim,
-    nominated,
     owned_table,
     plan,
     publish,
@@ -111,48 +111,48 @@ def test_the_ledger_lists_every_file_with_its_state_page_by_page(engine: sa.Engi
         (3, "planned", 1, 1),
     ]
     assert [entry.digest for entry in listed] == [file.identity.digest for file in files]
-    assert (listed[0].file_bytes, listed[0].nominated_temp, listed[0].nominated_epoch) == (10, "temp", 1)
+    assert (listed[0].file_bytes, listed[0].registered_build, listed[0].registered_epoch) == (10, "temp", 1)
     assert listed[0].published_at is not None
     assert [entry.number for entry in entries(engine, owned, after=1, most=1)] == [2]
 
 
-def test_one_temp_is_nominated_per_epoch(engine: sa.Engine) -> None:
+def test_one_temp_is_registered_per_epoch(engine: sa.Engine) -> None:
     owned = owned_table(engine, [1])
     [file] = plan(engine, owned)
-    assert nominated(engine, built(owned, file, "first"))
-    assert not nominated(engine, built(owned, file, "second"))
-    assert [entry.nominated_temp for entry in entries(engine, owned)] == ["first"]
+    assert build_registered(engine, built(owned, file, "first"))
+    assert not build_registered(engine, built(owned, file, "second"))
+    assert [entry.registered_build for entry in entries(engine, owned)] == ["first"]
 
 
-def test_the_next_epoch_nominates_its_own_temp(engine: sa.Engine) -> None:
+def test_the_next_epoch_registers_its_own_temp(engine: sa.Engine) -> None:
     owned = owned_table(engine, [1])
     [file] = plan(engine, owned)
-    nominated(engine, built(owned, file, "first"))
+    build_registered(engine, built(owned, file, "first"))
     epoch = claim(engine, owned.table.table_id, owned.worker)
     assert epoch == 2
     later = Owned(owned.table, owned.worker, epoch)
-    assert nominated(engine, built(later, file, "second"))
-    assert [(entry.nominated_epoch, entry.nominated_temp) for entry in entries(engine, owned)] == [(2, "second")]
+    assert build_registered(engine, built(later, file, "second"))
+    assert [(entry.registered_epoch, entry.registered_build) for entry in entries(engine, owned)] == [(2, "second")]
 
 
-def test_a_published_file_takes_no_nomination(engine: sa.Engine) -> None:
+def test_a_published_file_takes_no_registration(engine: sa.Engine) -> None:
     owned = owned_table(engine, [1])
     [file] = plan(engine, owned)
     publish(engine, owned, file)
     epoch = claim(engine, owned.table.table_id, owned.worker)
     assert epoch is not None
-    assert not nominated(engine, built(Owned(owned.table, owned.worker, epoch), file, "again"))
+    assert not build_registered(engine, built(Owned(owned.table, owned.worker, epoch), file, "again"))
 
 
-def test_a_stale_epoch_plans_nominates_and_records_nothing(engine: sa.Engine) -> None:
+def test_a_stale_epoch_plans_registers_and_records_nothing(engine: sa.Engine) -> None:
     owned = owned_table(engine, [1], [2])
     [file] = plan(engine, owned, most=1)
-    nominated(engine, built(owned, file))
+    build_registered(engine, built(owned, file))
     claim(engine, owned.table.table_id, owned.worker)
     before = entries(engine, owned), counters(engine)
     for step in (
         lambda: plan(engine, owned),
-        lambda: nominated(engine, built(owned, file)),
+        lambda: build_registered(engine, built(owned, file)),
         lambda: record(engine, owned, file),
     ):
         with pytest.raises(InvariantBroken) as rejection:
@@ -170,7 +170,7 @@ def test_an_epoch_that_never_was_may_do_nothing(engine: sa.Engine) -> None:
 def test_a_file_is_recorded_only_after_its_predecessor(engine: sa.Engine) -> None:
     owned = owned_table(engine, [1], [2])
     one, two = plan(engine, owned)
-    nominated(engine, built(owned, two))
+    build_registered(engine, built(owned, two))
     with pytest.raises(InvariantBroken):
         record(engine, owned, two)
     assert counters(engine) == (3, 0, 0)
@@ -180,12 +180,12 @@ def test_a_file_is_recorded_only_after_its_predecessor(engine: sa.Engine) -> Non
     assert counters(engine) == (3, 2, 2)
 
 
-def test_a_file_is_nominated_and_recorded_once_however_often_that_is_repeated(engine: sa.Engine) -> None:
+def test_a_file_is_registered_and_recorded_once_however_often_that_is_repeated(engine: sa.Engine) -> None:
     """Whoever does not hear that a COMMIT was done does it again."""
     owned = owned_table(engine, [1])
     [file] = plan(engine, owned)
-    assert nominated(engine, built(owned, file))
-    assert nominated(engine, built(owned, file))
+    assert build_registered(engine, built(owned, file))
+    assert build_registered(engine, built(owned, file))
     record(engine, owned, file)
     blocks = sql.value(engine, "SELECT count(*) FROM mirrorgate.metadata_blocks")
     record(engine, owned, file)
@@ -197,7 +197,7 @@ def test_files_of_several_tables_are_recorded_all_or_none(engine: sa.Engine) -> 
     first, second = owned_table(engine, [1], name="a"), owned_table(engine, [1], [2], name="b")
     [one], [_, late] = plan(engine, first), plan(engine, second)
     for owned, file in ((first, one), (second, late)):
-        nominated(engine, built(owned, file))
+        build_registered(engine, built(owned, file))
     with pytest.raises(InvariantBroken, match="file 2 "), engine.begin() as connection:
         record_published(connection, {one: first.epoch, late: second.epoch})
     assert {entry.state for owned in (first, second) for entry in entries(engine, owned)} == {"planned"}

@@ -1,4 +1,4 @@
-"""Payload buckets are opened in time, dropped whole, and nobody who stages or reads waits for it."""
+"""Payload partitions are opened in time, dropped whole, and nobody who stages or reads waits for it."""
 
 import threading
 from collections.abc import Callable
@@ -13,13 +13,21 @@ from app.domain.model.table import BatchSequence, Table
 from app.staging.batches.staged_blocks import SELECT_PAYLOADS, read_payloads
 from app.staging.connection.advisory_locks import AdvisoryLock, try_lock_for_session
 from app.staging.retention import rounds as retention
-from app.staging.retention.payload_partitions import find_buckets
+from app.staging.retention.payload_partitions import find_partitions
 from app.staging.retention.rounds import run_retention
 from tests.staging.connection.test_query_plans import nodes
 from tests.support.gateway_parts import inserts, registered, stage, stage_keys, typed
 from tests.support.postgres import sql
 from tests.support.postgres.ledger import Owned, owned_table, plan, publish
-from tests.support.postgres.retention import AT_ONCE, WEEK, bucket_states, buckets_of_payloads, count, kept_keys, purge
+from tests.support.postgres.retention import (
+    AT_ONCE,
+    WEEK,
+    count,
+    kept_keys,
+    partition_states,
+    partitions_of_payloads,
+    purge,
+)
 from tests.support.samples.schemas import schema_of
 from tests.support.waiting import wait_until
 
@@ -54,41 +62,41 @@ def staged_bytes(engine: sa.Engine, table: Table, rows: int) -> None:
     stage(engine, [typed(table, inserts([{"id": key} for key in range(rows)]))])
 
 
-def test_a_bucket_is_closed_when_it_is_a_seventh_of_the_period_old_and_dropped_a_period_later(
+def test_a_partition_is_closed_when_it_is_a_seventh_of_the_period_old_and_dropped_a_period_later(
     engine: sa.Engine,
 ) -> None:
     owned = owned_table(engine, [1])
     publish_all(engine, owned)
-    [first, *_] = bucket_states(engine)
+    [first, *_] = partition_states(engine)
     open_since(engine, 0.99)
     purge(engine, WEEK)
-    assert bucket_states(engine)[first] == "open"
+    assert partition_states(engine)[first] == "open"
     open_since(engine, 1.01)
     purge(engine, WEEK)
-    assert list(bucket_states(engine).values()) == ["closed", "open", "ahead"]
+    assert list(partition_states(engine).values()) == ["closed", "open", "ahead"]
     closed_since(engine, 6.99)
     purge(engine, WEEK)
     assert kept_keys(engine, owned.table) == [1]
     closed_since(engine, 7.01)
-    assert purge(engine, WEEK).dropped_buckets == 1
-    assert list(bucket_states(engine).values()) == ["open", "ahead"]
-    assert first not in bucket_states(engine)
+    assert purge(engine, WEEK).dropped_partitions == 1
+    assert list(partition_states(engine).values()) == ["open", "ahead"]
+    assert first not in partition_states(engine)
 
 
-def test_an_empty_bucket_stays_open(engine: sa.Engine) -> None:
-    states = bucket_states(engine)
+def test_an_empty_partition_stays_open(engine: sa.Engine) -> None:
+    states = partition_states(engine)
     open_since(engine, 400)
     purge(engine, WEEK)
-    assert bucket_states(engine) == states
+    assert partition_states(engine) == states
 
 
-def test_a_bucket_that_was_just_closed_is_left_to_those_who_may_still_write_into_it(engine: sa.Engine) -> None:
+def test_a_partition_that_was_just_closed_is_left_to_those_who_may_still_write_into_it(engine: sa.Engine) -> None:
     owned = owned_table(engine, [1])
     publish_all(engine, owned)
     cautious = replace(AT_ONCE, quiet_seconds=60)
-    assert purge(engine, cautious).dropped_buckets == 0
+    assert purge(engine, cautious).dropped_partitions == 0
     closed_since(engine, 61 / DAY)
-    assert purge(engine, cautious).dropped_buckets == 1
+    assert purge(engine, cautious).dropped_partitions == 1
 
 
 def test_beyond_the_byte_cap_the_oldest_published_payloads_go_and_unpublished_ones_never(engine: sa.Engine) -> None:
@@ -101,7 +109,7 @@ def test_beyond_the_byte_cap_the_oldest_published_payloads_go_and_unpublished_on
     kept = sql.value(engine, "SELECT array_agg(first_sequence ORDER BY 1) FROM mirrorgate.block_payloads")
     assert 1 not in kept
     assert kept[-1] == 6
-    assert sum(bucket_bytes(engine)) <= capped.keep_bytes + capped.keep_bytes / 8
+    assert sum(partition_bytes(engine)) <= capped.keep_bytes + capped.keep_bytes / 8
 
     backlog = [7, 8, 9, 10, 11, 12, 13]
     for _ in backlog:
@@ -111,26 +119,26 @@ def test_beyond_the_byte_cap_the_oldest_published_payloads_go_and_unpublished_on
     assert kept == backlog
 
 
-def bucket_bytes(engine: sa.Engine) -> list[int]:
+def partition_bytes(engine: sa.Engine) -> list[int]:
     with engine.begin() as connection:
-        return [bucket.total_bytes for bucket in find_buckets(connection)]
+        return [partition.total_bytes for partition in find_partitions(connection)]
 
 
 def test_the_room_on_disk_comes_back(engine: sa.Engine) -> None:
     owned = owned_table(engine)
-    empty = sum(bucket_bytes(engine))
+    empty = sum(partition_bytes(engine))
     for _ in range(3):
         staged_bytes(engine, owned.table, 30_000)
     publish_all(engine, owned)
-    full = sum(bucket_bytes(engine))
+    full = sum(partition_bytes(engine))
     assert purge(engine).freed_bytes > (full - empty) / 2
     assert full > empty + 150_000
-    assert sum(bucket_bytes(engine)) <= empty
+    assert sum(partition_bytes(engine)) <= empty
 
 
 STEPS: list[tuple[str, Callable[..., Any]]] = [
-    ("open_next_bucket", retention.open_next_bucket),
-    ("attach_next_bucket", retention.attach_next_bucket),
+    ("open_next_partition", retention.open_next_partition),
+    ("attach_next_partition", retention.attach_next_partition),
     ("move_needed", retention.move_needed),
     ("detach", retention.detach),
     ("drop_detached", retention.drop_detached),
@@ -154,52 +162,52 @@ def test_a_round_that_died_at_any_step_is_completed_by_the_next(
     purge(engine)
     assert kept_keys(engine, owned.table, first=4) == [4]
     assert (count(engine, "staged_blocks"), count(engine, "landing_files")) == (1, 2)
-    assert list(bucket_states(engine).values()) == ["open", "ahead"]
-    assert tables_of_buckets(engine) == sorted(bucket_states(engine))
+    assert list(partition_states(engine).values()) == ["open", "ahead"]
+    assert tables_of_partitions(engine) == sorted(partition_states(engine))
     totals = sql.rows(engine, "SELECT through_sequence, rows, files, file_rows FROM mirrorgate.purged_totals")
     assert totals == [(3, 3, 2, 2)]
 
 
-def tables_of_buckets(engine: sa.Engine) -> list[int]:
+def tables_of_partitions(engine: sa.Engine) -> list[int]:
     tables = "SELECT relname FROM pg_class WHERE relname ~ '^block_payloads_[0-9]+$' AND relkind = 'r'"
     return sorted(int(name.rpartition("_")[2]) for (name,) in sql.rows(engine, tables))
 
 
-def test_staging_and_reading_go_on_while_an_old_transaction_keeps_a_bucket_from_going(engine: sa.Engine) -> None:
+def test_staging_and_reading_go_on_while_an_old_transaction_keeps_a_partition_from_going(engine: sa.Engine) -> None:
     owned = owned_table(engine, [1], [2])
     publish(engine, owned, plan(engine, owned)[0])
     with sql.locked(engine, "SELECT count(*) FROM mirrorgate.block_payloads"):
-        assert purge(engine, NO_PATIENCE).dropped_buckets == 0
-        assert "detaching" in bucket_states(engine).values()
+        assert purge(engine, NO_PATIENCE).dropped_partitions == 0
+        assert "detaching" in partition_states(engine).values()
         stage_keys(engine, owned.table, [3])
         assert kept_keys(engine, owned.table, first=2) == [2, 3]
-        assert purge(engine, NO_PATIENCE).dropped_buckets == 0
+        assert purge(engine, NO_PATIENCE).dropped_partitions == 0
         stage_keys(engine, owned.table, [4])
-    assert purge(engine).dropped_buckets >= 1
-    assert "detaching" not in bucket_states(engine).values()
+    assert purge(engine).dropped_partitions >= 1
+    assert "detaching" not in partition_states(engine).values()
     assert kept_keys(engine, owned.table, first=2) == [2, 3, 4]
 
 
-def test_a_payload_that_comes_to_be_needed_while_its_bucket_goes_is_rescued(
+def test_a_payload_that_comes_to_be_needed_while_its_partition_goes_is_rescued(
     engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owned = owned_table(engine, [1])
     publish_all(engine, owned)
     detach = retention.detach
 
-    def staged_late(alone: sa.Connection, bucket: Any, **limits: float) -> bool:
+    def staged_late(autocommit: sa.Connection, partition: Any, **limits: float) -> bool:
         if owned.table.generation and count(engine, "staged_blocks") == 1:
             stage_keys(engine, owned.table, [2])
             late = "UPDATE mirrorgate.{} SET bucket = :bucket WHERE first_sequence = 2"
             for name in ("staged_blocks", "block_payloads"):
-                sql.run(engine, late.format(name), bucket=bucket.number)
-        return detach(alone, bucket, **limits)
+                sql.run(engine, late.format(name), bucket=partition.number)
+        return detach(autocommit, partition, **limits)
 
     monkeypatch.setattr(retention, "detach", staged_late)
     report = purge(engine)
-    assert (report.dropped_buckets, report.moved_payloads) == (1, 1)
+    assert (report.dropped_partitions, report.moved_payloads) == (1, 1)
     assert kept_keys(engine, owned.table, first=2) == [2]
-    assert list(buckets_of_payloads(engine)) == [2]
+    assert list(partitions_of_payloads(engine)) == [2]
 
 
 def test_a_reader_that_knows_the_old_place_finds_a_payload_that_has_moved(engine: sa.Engine) -> None:
@@ -234,7 +242,7 @@ def test_many_rounds_beside_a_busy_writer_lose_nothing(engine: sa.Engine) -> Non
     thread.join()
     through = sql.value(engine, "SELECT published_through FROM mirrorgate.table_counters")
     assert kept_keys(engine, owned.table, first=through + 1) == list(range(through, 60))
-    assert sum(report.dropped_buckets for report in rounds) > 1
+    assert sum(report.dropped_partitions for report in rounds) > 1
 
 
 def test_only_one_process_is_at_it_and_one_that_died_is_followed_by_another(engine: sa.Engine) -> None:
@@ -245,15 +253,15 @@ def test_only_one_process_is_at_it_and_one_that_died_is_followed_by_another(engi
     wait_until(lambda: run_retention(engine, AT_ONCE), within=30, what="the lock goes with its connection")
 
 
-def test_reading_payloads_touches_only_buckets_from_theirs_on(engine: sa.Engine) -> None:
+def test_reading_payloads_touches_only_partitions_from_theirs_on(engine: sa.Engine) -> None:
     table = registered(engine, "t", schema_of({"id": "int64"}, ["id"]))
     for key in range(10):
         stage_keys(engine, table, [key])
         open_since(engine, 2)
         purge(engine, WEEK)
-    assert len(bucket_states(engine)) == 12
+    assert len(partition_states(engine)) == 12
     sql.run(engine, "ANALYZE mirrorgate.block_payloads")
-    newest = buckets_of_payloads(engine)[10]
+    newest = partitions_of_payloads(engine)[10]
     with engine.begin() as connection:
         [answer] = connection.execute(
             sa.text(f"EXPLAIN (ANALYZE, FORMAT JSON) {SELECT_PAYLOADS.text}"),

@@ -16,7 +16,15 @@ from app.staging.tables.status import TableCounts, count_tables
 from tests.support.gateway_parts import current, registered, stage_keys
 from tests.support.postgres import sql
 from tests.support.postgres.ledger import Owned, claim, owned_table, plan, publish
-from tests.support.postgres.retention import AT_ONCE, WEEK, bucket_states, buckets_of_payloads, count, kept_keys, purge
+from tests.support.postgres.retention import (
+    AT_ONCE,
+    WEEK,
+    count,
+    kept_keys,
+    partition_states,
+    partitions_of_payloads,
+    purge,
+)
 from tests.support.samples.schemas import schema_of
 
 T = TableName.parse("t")
@@ -51,7 +59,7 @@ def test_what_is_published_and_old_is_purged_and_the_counts_stay(engine: sa.Engi
     publish_all(engine, owned)
     before = counts_of(engine, owned)
     report = purge(engine)
-    assert (report.dropped_buckets, report.moved_payloads, report.purged_blocks, report.purged_files) == (1, 0, 3, 2)
+    assert (report.dropped_partitions, report.moved_payloads, report.purged_blocks, report.purged_files) == (1, 0, 3, 2)
     assert [count(engine, name) for name in ("block_payloads", "staged_blocks", "landing_files")] == [0, 0, 1]
     assert counts_of(engine, owned) == before
     assert (before.staged_rows, before.published_rows, before.published_files) == (6, 6, 3)
@@ -74,9 +82,9 @@ def test_counts_add_up_over_many_rounds_and_new_batches(engine: sa.Engine) -> No
 def test_nothing_is_purged_before_its_time(engine: sa.Engine) -> None:
     owned = owned_table(engine, [1])
     publish_all(engine, owned)
-    states = bucket_states(engine)
+    states = partition_states(engine)
     purge(engine, WEEK)
-    assert bucket_states(engine) == states
+    assert partition_states(engine) == states
     assert kept_keys(engine, owned.table) == [1]
 
 
@@ -85,7 +93,7 @@ def test_what_is_not_published_moves_on_and_is_published_later(engine: sa.Engine
     first, *rest = plan(engine, owned)
     publish(engine, owned, first)
     assert purge(engine).moved_payloads == 2
-    assert set(buckets_of_payloads(engine)) == {2, 3}
+    assert set(partitions_of_payloads(engine)) == {2, 3}
     assert purge(engine).moved_payloads == 2
     assert kept_keys(engine, owned.table, first=2) == [2, 3]
     assert (counts_of(engine, owned).staged_batches, counts_of(engine, owned).pending_batches) == (3, 2)
@@ -96,7 +104,7 @@ def test_what_is_not_published_moves_on_and_is_published_later(engine: sa.Engine
 
 
 @pytest.mark.parametrize("state", ["paused", "quarantined", "dropping"])
-def test_a_table_that_does_not_publish_loses_nothing_and_holds_no_bucket_back(engine: sa.Engine, state: str) -> None:
+def test_a_table_that_does_not_publish_loses_nothing_and_holds_no_partition_back(engine: sa.Engine, state: str) -> None:
     stopped = registered(engine, "stopped", schema_of({"id": "int64"}, ["id"]))
     owned = owned_table(engine, [1], [2])
     stage_keys(engine, stopped, [7], [8, 9])
@@ -108,14 +116,14 @@ def test_a_table_that_does_not_publish_loses_nothing_and_holds_no_bucket_back(en
         id=stopped.table_id,
     )
     publish_all(engine, owned)
-    before = min(bucket_states(engine))
+    before = min(partition_states(engine))
     report = purge(engine)
-    assert (report.dropped_buckets, report.moved_payloads) == (1, 2)
-    assert before not in bucket_states(engine)
+    assert (report.dropped_partitions, report.moved_payloads) == (1, 2)
+    assert before not in partition_states(engine)
     assert kept_keys(engine, stopped) == [7, 8, 9]
 
 
-def test_a_bucket_is_moved_in_pieces(engine: sa.Engine) -> None:
+def test_a_partition_is_moved_in_pieces(engine: sa.Engine) -> None:
     owned = owned_table(engine, *([key] for key in range(6)))
     with sql.counted(engine, "WITH needed") as moves:
         assert purge(engine, replace(AT_ONCE, chunk_bytes=1)).moved_payloads == 6
@@ -216,7 +224,7 @@ def test_the_payloads_of_a_file_to_be_repaired_are_kept(engine: sa.Engine) -> No
     with engine.begin() as connection:
         request_repair(connection, T, Generation(1), FileNumber(2), "operator")
     assert purge(engine).moved_payloads == 1
-    assert list(buckets_of_payloads(engine)) == [2]
+    assert list(partitions_of_payloads(engine)) == [2]
     assert kept_keys(engine, owned.table, first=2, last=2) == [2]
 
 

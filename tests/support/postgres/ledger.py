@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from app.domain.model.landing_file import BuiltFile, PlannedFile
 from app.domain.model.table import Epoch, Table, TableId
 from app.domain.publication.drain_plan import FileLimits
-from app.staging.ledger.files import nominate, record_published
+from app.staging.ledger.files import record_published, register_builds
 from app.staging.ledger.leases import Claim, claim_table, renew_lease
 from app.staging.ledger.planning import plan_next_files
 from tests.support.gateway_parts import registered, stage_keys
@@ -61,9 +61,9 @@ def built(owned: Owned, planned: PlannedFile, temp_name: str = "temp") -> BuiltF
     return BuiltFile(planned, owned.epoch, temp_name, file_bytes=10, file_sha256="00")
 
 
-def nominated(engine: sa.Engine, file: BuiltFile) -> bool:
+def build_registered(engine: sa.Engine, file: BuiltFile) -> bool:
     with engine.begin() as connection:
-        return nominate(connection, [file]) == {file.planned.table_id}
+        return register_builds(connection, [file]) == {file.planned.table_id}
 
 
 def record(engine: sa.Engine, owned: Owned, planned: PlannedFile) -> None:
@@ -73,5 +73,5 @@ def record(engine: sa.Engine, owned: Owned, planned: PlannedFile) -> None:
 
 def publish(engine: sa.Engine, owned: Owned, planned: PlannedFile) -> None:
     """Nominate and record, as if the file had become visible in between."""
-    assert nominated(engine, built(owned, planned))
+    assert build_registered(engine, built(owned, planned))
     record(engine, owned, planned)

@@ -8,12 +8,12 @@ from app.domain.arrow.payload import decode_payload, payload_digest
 from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence, Table
 from app.staging.batches.staged_blocks import read_payloads
-from app.staging.retention.payload_partitions import find_buckets
+from app.staging.retention.payload_partitions import find_partitions
 from app.staging.retention.rounds import RetentionLimits, RetentionReport, run_retention
 from tests.support.postgres import sql
 
 AT_ONCE = RetentionLimits(keep_seconds=0, keep_bytes=2**40, quiet_seconds=0)
-"""Everything is old as soon as it is there: each round closes the open bucket and drops it."""
+"""Everything is old as soon as it is there: each round closes the open partition and drops it."""
 
 WEEK = replace(AT_ONCE, keep_seconds=7 * 86_400.0)
 
@@ -24,14 +24,14 @@ def purge(engine: sa.Engine, limits: RetentionLimits = AT_ONCE) -> RetentionRepo
     return report
 
 
-def bucket_states(engine: sa.Engine) -> dict[int, str]:
-    """State of each bucket, or how far its detaching has come."""
+def partition_states(engine: sa.Engine) -> dict[int, str]:
+    """State of each partition, or how far its detaching has come."""
     with engine.begin() as connection:
-        buckets = find_buckets(connection)
-    return {b.number: str(b.state if b.place == "attached" else b.place) for b in buckets}
+        partitions = find_partitions(connection)
+    return {p.number: str(p.state if p.attachment == "attached" else p.attachment) for p in partitions}
 
 
-def buckets_of_payloads(engine: sa.Engine) -> dict[int, int]:
+def partitions_of_payloads(engine: sa.Engine) -> dict[int, int]:
     """Where the payload of each block of the only table with payloads is, by first sequence."""
     stored = sql.rows(engine, "SELECT first_sequence, bucket FROM mirrorgate.block_payloads ORDER BY 1")
     facts = sql.rows(
