@@ -1,4 +1,4 @@
-"""What goes into staging, and what comes out of it."""
+"""Requests and batches as they enter staging, and the receipts that come out of it."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,11 +11,14 @@ from app.domain.rows.landing_rows import LandingRows
 from app.staging.batches.dead_letters import LetterReplay, TableLetters
 
 BlockKey: TypeAlias = tuple[TableId, Generation, SchemaVersion]
+"""What all batches of one staged block share."""
+
 BatchKey: TypeAlias = tuple[TableId, Generation, BatchSequence]
+"""The identity of one staged batch, or of the block that begins with it."""
 
 
 class TableMoved(Exception):
-    """A table, or its source's position, is not as it was when the request was typed: type it again."""
+    """The table, or its source's position, has changed since the request was typed; type the request again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +27,13 @@ class SourceAdvance:
 
     task: str
     seen: str | None
-    """The position under which duplicates were dropped."""
+    """The position against which duplicates were dropped."""
     last: str
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The typed change batch of one table from one request."""
+    """The typed changes of one table from one request."""
 
     table: Table
     rows: LandingRows
@@ -38,34 +41,36 @@ class Batch:
 
     @property
     def block_key(self) -> BlockKey:
+        """Return the key of the block that this batch goes into."""
         return (self.table.table_id, self.table.generation, self.table.schema_version)
 
 
 @dataclass(frozen=True, slots=True)
 class StagingRequest:
-    """The batches of one request, and what else its answer says."""
+    """The batches of one request, and the other facts of its answer."""
 
     batches: Sequence[Batch]
     identity: RequestIdentity | None = None
-    """Under which the answer is kept, for a caller that may repeat the request."""
+    """The name under which the answer is stored, for a client that may repeat the request."""
     ignored: int = 0
     duplicates: int = 0
     letters: Sequence[TableLetters] = ()
     """The rejected messages to keep."""
     replay: LetterReplay | None = None
-    """The dead letter that this request replays; it has one batch."""
+    """The dead letter that this request replays; it then has exactly one batch."""
 
     @property
     def tables(self) -> list[Table]:
-        """All tables that the request is for, as they were when it was typed."""
+        """Return all tables of the request, as they were when it was typed."""
         return [batch.table for batch in self.batches] + [entry.table for entry in self.letters]
 
     @property
     def dead_letters(self) -> int:
+        """Return the number of dead letters that the request leaves."""
         return sum(len(entry.letters) for entry in self.letters)
 
     def answer(self, receipts: Sequence["Receipt"]) -> Answer:
-        """The answer as it is kept."""
+        """Return the answer in the form in which it is stored."""
         return {
             "receipts": [asdict(receipt) for receipt in receipts],
             "ignored": self.ignored,
@@ -75,7 +80,7 @@ class StagingRequest:
 
 
 class AlreadyStaged(Exception):
-    """The request was staged before, by the same caller under the same key or number; `answer` is what it got."""
+    """The same client has sent this request before, under the same key or number; `answer` is the stored answer."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__("staged before")
@@ -84,7 +89,7 @@ class AlreadyStaged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The answer for one change batch, given only after commit."""
+    """The answer for one batch, given only after COMMIT."""
 
     table: str
     generation: Generation

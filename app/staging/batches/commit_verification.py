@@ -1,7 +1,7 @@
-"""What became of a transaction whose COMMIT was not answered.
+"""Verification of a COMMIT whose answer was lost.
 
-Its id alone does not tell: Postgres that has crashed gives an id again if nothing of the first transaction had
-reached its log. So the block that the transaction staged is looked for too, by the instant at which it was staged.
+`pg_xact_status` alone does not tell: after a crash Postgres reuses the id of a transaction of which nothing had
+reached its log. So the staged block is looked up too, and recognized by the time at which it was staged.
 """
 
 import time
@@ -17,49 +17,52 @@ from app.staging.connection.bounded_connection import answer_within
 from app.staging.connection.raw_sql import driver_rows
 
 SELECT_TRANSACTION: Final = "SELECT CAST(pg_current_xact_id() AS text)"
+"""Read the id of the open transaction."""
 
-SELECT_STATUS = sa.text("SELECT pg_xact_status(CAST(:transaction_id AS xid8))")
+SELECT_STATUS = sa.text("SELECT pg_xact_status(CAST(:xid AS xid8))")
+"""Read what became of a transaction: `in progress`, `committed`, `aborted`, or NULL if that is forgotten."""
 
 SELECT_STAGED_AT = sa.text("""
     SELECT staged_at FROM mirrorgate.staged_blocks
     WHERE table_id = :table_id AND generation = :generation AND first_sequence = :first_sequence""")
+"""Read when a block was staged."""
 
-PATIENCE_SECONDS: Final = 3.0
-"""How long a lost connection's transaction may still be in progress, and a database be away, before we give up."""
+MAX_SECONDS: Final = 3.0
+"""How long to ask while the transaction is still in progress or the database does not answer."""
 
 _PAUSE_SECONDS: Final = 0.1
-"""Between two questions to a database that may be starting."""
+"""The pause between two attempts; the database may be starting."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionId:
-    """What tells a transaction from all others: its id, and the instant at which it staged a block, if any."""
+    """The identity of a transaction: its Postgres id, and the block that it staged, if any, with the time."""
 
-    transaction_id: str
+    xid: str
     block: BatchKey | None
     staged_at: datetime | None
 
 
 def current_transaction_id(connection: sa.Connection) -> TransactionId:
-    """The transaction that is open, and has staged no block; one that has is told by `stage_block`."""
-    [(transaction_id,)] = driver_rows(connection, SELECT_TRANSACTION, {})
-    return TransactionId(transaction_id, None, None)
+    """Return the identity of an open transaction without a block; `stage_block` returns that of one with a block."""
+    [(xid,)] = driver_rows(connection, SELECT_TRANSACTION, {})
+    return TransactionId(xid, None, None)
 
 
-def is_committed(engine: sa.Engine, transaction: TransactionId, patience_seconds: float = PATIENCE_SECONDS) -> bool:
-    """Whether the transaction is durable. Raises TemporarilyUnavailable `commit_unknown` while nobody can tell.
+def is_committed(engine: sa.Engine, transaction: TransactionId, max_seconds: float = MAX_SECONDS) -> bool:
+    """Return true if the transaction is durable.
 
-    After a restart Postgres tells a transaction that was in progress as aborted, which it is, or as what became of
-    a later one with the same id: then its block is not there. Of a transaction without a block nobody can tell.
+    Raises TemporarilyUnavailable `commit_unknown` if that is still unknown after `max_seconds`. After a restart
+    Postgres reports a transaction that was in progress as aborted, or, if its id was reused, the outcome of the later
+    one; the block is then missing. The outcome of a committed id without a block therefore stays unknown.
     """
-    deadline = time.monotonic() + patience_seconds
+    deadline = time.monotonic() + max_seconds
     while True:
         try:
-            with answer_within(max(1.0, patience_seconds)), engine.connect() as connection:
-                own = {"transaction_id": transaction.transaction_id}
-                status = connection.execute(SELECT_STATUS, own).scalar()
+            with answer_within(max(1.0, max_seconds)), engine.connect() as connection:
+                status = connection.execute(SELECT_STATUS, {"xid": transaction.xid}).scalar()
                 if status == "committed" and transaction.block is not None:
-                    # A statement of its own: one that also asks for the status may see what was before the commit.
+                    # A separate statement: one that also read the status could have a snapshot from before the COMMIT.
                     table_id, generation, first_sequence = transaction.block
                     keys = {"table_id": table_id, "generation": generation, "first_sequence": first_sequence}
                     staged_at = connection.execute(SELECT_STAGED_AT, keys).scalar()
@@ -67,7 +70,7 @@ def is_committed(engine: sa.Engine, transaction: TransactionId, patience_seconds
                 if status == "aborted":
                     return False
         except (sa.exc.DBAPIError, sa.exc.TimeoutError):
-            pass  # asked again until the patience is over
+            pass  # tried again until the deadline
         if time.monotonic() >= deadline:
             raise TemporarilyUnavailable(Code.COMMIT_UNKNOWN, "the connection was lost during COMMIT")
         time.sleep(_PAUSE_SECONDS)

@@ -1,4 +1,8 @@
-"""Dead letters in Postgres: stored in the transaction of their request, settled in that of their replay."""
+"""Dead letters in Postgres: rejected messages, kept until an operator settles them by a replay or by discarding them.
+
+A letter is stored in the transaction of its request, and settled as replayed in the transaction that stages its
+message. So a crash leaves neither a lost letter nor one that is replayed twice.
+"""
 
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -19,20 +23,24 @@ INSERT_LETTER = sa.text("""
         principal, request_name, producer_sequence)
     VALUES (:table_id, :generation, :format, CAST(:reading AS jsonb), :message, CAST(:errors AS jsonb), :message_index,
         :principal, :request_name, :producer_sequence)""")
+"""Store a letter."""
 
 SELECT_WAITING = sa.text("""
     SELECT table_id, count(*) AS letters, sum(octet_length(message))::bigint AS bytes FROM mirrorgate.dead_letters
     WHERE table_id = ANY(:table_ids) AND state = 'waiting' GROUP BY table_id""")
+"""Count the waiting letters of some tables, and the bytes of their messages."""
 
 LOCK_LETTERS = sa.text("""
     SELECT letter_id, table_id, generation, state FROM mirrorgate.dead_letters
     WHERE letter_id = ANY(:letter_ids) ORDER BY letter_id FOR UPDATE""")
+"""Lock letters, and read what a replay depends on."""
 
 MARK_REPLAYED = sa.text("""
     UPDATE mirrorgate.dead_letters
     SET state = 'replayed', settled_at = clock_timestamp(), settled_by = :principal, corrected = :corrected,
         replayed_sequence = :sequence
     WHERE letter_id = :letter_id""")
+"""Settle a letter as replayed by a batch."""
 
 DISCARD = sa.text("""
     UPDATE mirrorgate.dead_letters d
@@ -43,48 +51,58 @@ DISCARD = sa.text("""
           AND letter_id BETWEEN :first AND :last
         ORDER BY letter_id FOR UPDATE) waiting
     WHERE d.letter_id = waiting.letter_id""")
+"""Discard the waiting letters of a generation in a range of ids."""
 
 RENEW_ERRORS = sa.text("""
     UPDATE mirrorgate.dead_letters SET errors = CAST(:errors AS jsonb)
     WHERE letter_id = :letter_id AND state = 'waiting'""")
+"""Replace the errors of a waiting letter."""
 
 _SELECT_LETTERS = """
     SELECT d.letter_id, d.table_id, d.generation, d.format, d.message_index, octet_length(d.message) AS message_bytes,
         d.errors, d.principal, d.request_name, d.producer_sequence, d.received_at, d.state, d.settled_at, d.settled_by,
         d.corrected, d.replayed_sequence
     FROM mirrorgate.dead_letters d"""
+"""Read letters without their messages; the beginning of two statements."""
 
 _OF_NAME = "d.table_id IN (SELECT table_id FROM mirrorgate.tables WHERE folded_name = :folded_name)"
+"""Select the letters of every table that has or had a name; a condition of two statements."""
 
 SELECT_LETTERS = sa.text(f"""{_SELECT_LETTERS}
     WHERE {_OF_NAME} AND d.letter_id > :after AND (CAST(:state AS text) IS NULL OR d.state = :state)
     ORDER BY d.letter_id LIMIT :most""")
+"""Read a page of the letters of a table name."""
 
 SELECT_LETTER = sa.text(f"{_SELECT_LETTERS} WHERE {_OF_NAME} AND d.letter_id = :letter_id")
+"""Read one letter of a table name."""
 
 SELECT_MESSAGE = sa.text("SELECT format, message, reading FROM mirrorgate.dead_letters WHERE letter_id = :letter_id")
+"""Read the message of a letter, and how to decode it."""
 
 SELECT_NEXT = sa.text("""
     SELECT letter_id FROM mirrorgate.dead_letters
     WHERE table_id = :table_id AND generation = :generation AND state = 'waiting' AND letter_id > :after
     ORDER BY letter_id LIMIT :most""")
+"""Read the ids of the next waiting letters of a generation."""
 
 DISCARD_ENDED = sa.text("""
     UPDATE mirrorgate.dead_letters d
     SET state = 'discarded', settled_at = clock_timestamp(), settled_by = 'retention'
     FROM mirrorgate.tables t
     WHERE t.table_id = d.table_id AND d.state = 'waiting' AND (t.state = 'dropped' OR d.generation < t.generation)""")
+"""Discard the waiting letters of all generations that have ended."""
 
 PURGE_LETTERS = sa.text("""
     DELETE FROM mirrorgate.dead_letters WHERE letter_id = ANY(ARRAY(
         SELECT letter_id FROM mirrorgate.dead_letters
         WHERE state <> 'waiting' AND settled_at < clock_timestamp() - make_interval(secs => :seconds)
         ORDER BY settled_at LIMIT :most))""")
+"""Delete the letters that were settled first and are past their retention."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableLetters:
-    """The letters that one request leaves of one table."""
+    """The letters that one request leaves for one table."""
 
     table: Table
     letters: Sequence[NewLetter]
@@ -93,17 +111,17 @@ class TableLetters:
 
 @dataclass(frozen=True, slots=True)
 class LetterReplay:
-    """A letter whose message is staged with the request that says so."""
+    """The letter that a request replays, and who replays it."""
 
     letter_id: int
     principal: str
     corrected: bool
-    """Another message than the stored one was staged."""
+    """True if a corrected message is staged instead of the stored one."""
 
 
 @dataclass(frozen=True, slots=True)
 class LockedLetter:
-    """What a replay depends on."""
+    """The facts of a locked letter that a replay depends on."""
 
     table_id: TableId
     generation: Generation
@@ -112,7 +130,7 @@ class LockedLetter:
 
 @dataclass(frozen=True, slots=True)
 class StoredLetter:
-    """What is known of a letter, but for its message."""
+    """A letter without its message."""
 
     letter_id: int
     table_id: TableId
@@ -133,26 +151,26 @@ class StoredLetter:
 
 
 def insert_letters(connection: sa.Connection, entries: Sequence[tuple[TableLetters, RequestIdentity | None]]) -> None:
-    """Store letters with the requests that left them. Dies with the transaction."""
+    """Store letters with the names of the requests that left them; dying before COMMIT leaves none."""
     rows = [_row(entry, letter, identity) for entry, identity in entries for letter in entry.letters]
     if rows:
         connection.execute(INSERT_LETTER, rows)
 
 
 def count_waiting(connection: sa.Connection, table_ids: Collection[TableId]) -> dict[TableId, tuple[int, int]]:
-    """How many letters of these tables wait, and the bytes of their messages."""
+    """Return the number of waiting letters per table, and the bytes of their messages."""
     rows = connection.execute(SELECT_WAITING, {"table_ids": list(table_ids)})
     return {TableId(row.table_id): (row.letters, row.bytes) for row in rows}
 
 
 def lock_letters(connection: sa.Connection, letter_ids: Collection[int]) -> dict[int, LockedLetter]:
-    """Hold these letters to the transaction's end; those that exist."""
+    """Lock these letters until the transaction ends; missing ones are left out."""
     rows = connection.execute(LOCK_LETTERS, {"letter_ids": sorted(letter_ids)})
     return {row.letter_id: LockedLetter(row.table_id, row.generation, LetterState(row.state)) for row in rows}
 
 
 def mark_replayed(connection: sa.Connection, settled: Sequence[tuple[LetterReplay, BatchSequence]]) -> None:
-    """Mark locked letters as replayed, each by the batch that has its message. Dies with the transaction."""
+    """Settle locked letters as replayed, each by its batch; dying before COMMIT leaves them waiting."""
     rows = [
         {
             "letter_id": one.letter_id,
@@ -169,32 +187,32 @@ def mark_replayed(connection: sa.Connection, settled: Sequence[tuple[LetterRepla
 def discard_letters(
     connection: sa.Connection, table_id: TableId, generation: Generation, *, first: int, last: int, principal: str
 ) -> int:
-    """Give up the waiting letters of a generation with ids from `first` to `last`; how many."""
+    """Discard the waiting letters of a generation with ids from `first` to `last`; return how many."""
     parameters = {"table_id": table_id, "generation": generation, "first": first, "last": last}
     return connection.execute(DISCARD, parameters | {"principal": principal}).rowcount
 
 
 def renew_errors(connection: sa.Connection, letter_id: int, problems: Sequence[Problem]) -> None:
-    """Say why a letter that waits was rejected again."""
+    """Record why a waiting letter was rejected again."""
     connection.execute(RENEW_ERRORS, {"letter_id": letter_id, "errors": json.dumps(errors_of(problems))})
 
 
 def list_letters(
     connection: sa.Connection, name: TableName, *, state: LetterState | None, after: int, most: int
 ) -> list[StoredLetter]:
-    """The letters of every table that has or had this name, in order, beyond letter `after`."""
+    """Return up to `most` letters after letter `after` of every table that has or had this name, in order."""
     parameters = {"folded_name": name.folded, "state": state, "after": after, "most": most}
     return [_letter(row) for row in connection.execute(SELECT_LETTERS, parameters)]
 
 
 def find_letter(connection: sa.Connection, name: TableName, letter_id: int) -> StoredLetter | None:
-    """A letter of a table that has or had this name."""
+    """Return a letter of a table that has or had this name."""
     row = connection.execute(SELECT_LETTER, {"folded_name": name.folded, "letter_id": letter_id}).one_or_none()
     return None if row is None else _letter(row)
 
 
 def read_message(connection: sa.Connection, letter_id: int) -> WrittenMessage:
-    """The message of a letter that exists."""
+    """Return the message of an existing letter."""
     row = connection.execute(SELECT_MESSAGE, {"letter_id": letter_id}).one()
     return WrittenMessage(LetterFormat(row.format), bytes(row.message), row.reading)
 
@@ -202,18 +220,18 @@ def read_message(connection: sa.Connection, letter_id: int) -> WrittenMessage:
 def next_waiting(
     connection: sa.Connection, table_id: TableId, generation: Generation, *, after: int, most: int
 ) -> list[int]:
-    """The oldest waiting letters of a generation beyond letter `after`, in order."""
+    """Return the ids of the next waiting letters of a generation after letter `after`, in order."""
     parameters = {"table_id": table_id, "generation": generation, "after": after, "most": most}
     return list(connection.execute(SELECT_NEXT, parameters).scalars())
 
 
 def discard_ended(connection: sa.Connection) -> int:
-    """Give up the letters of generations that have ended, which nothing can take in any more; how many."""
+    """Discard the waiting letters of ended generations, which no replay can stage any more; return how many."""
     return connection.execute(DISCARD_ENDED).rowcount
 
 
 def purge_letters(connection: sa.Connection, *, settled_before_seconds: float, most: int) -> int:
-    """Delete letters that were settled that long ago; how many."""
+    """Delete up to `most` letters that were settled long enough ago; return how many."""
     return connection.execute(PURGE_LETTERS, {"seconds": settled_before_seconds, "most": most}).rowcount
 
 

@@ -1,7 +1,7 @@
-"""Receipts of requests by idempotency key or producer number, stored in the transaction of their data.
+"""Idempotency: receipts by idempotency key or producer number, stored in the transaction of their batches.
 
-Producers' rows are locked before the tables of a request, keys after them, each in sorted order, so that no two
-transactions wait for each other.
+A repeated request gets the stored answer and stages nothing. Rows of producers are locked before the tables of a
+request, keys after them, each in sorted order, so that transactions never deadlock.
 """
 
 import hashlib
@@ -16,50 +16,61 @@ from app.domain.model.request_identity import Answer, RequestIdentity, StoredRec
 from app.staging.batches.batch import AlreadyStaged, StagingRequest
 
 ReceiptId: TypeAlias = tuple[str, str, int]
+"""Principal, name (a key or a producer), and producer number (0 for a key)."""
+
 ProducerId: TypeAlias = tuple[str, str]
+"""Principal and name of the producer."""
 
 INSERT_PRODUCERS = sa.text("""
     INSERT INTO mirrorgate.producers (principal, producer)
     SELECT principal, producer FROM unnest(CAST(:principals AS text[]), CAST(:producers AS text[]))
         AS new (principal, producer)
     ON CONFLICT DO NOTHING""")
+"""Create the rows of new producers."""
 
 LOCK_PRODUCERS = sa.text("""
     SELECT p.principal, p.producer, p.last_sequence FROM mirrorgate.producers p
     JOIN unnest(CAST(:principals AS text[]), CAST(:producers AS text[])) AS wanted (principal, producer)
         USING (principal, producer)
     ORDER BY p.principal, p.producer FOR UPDATE OF p""")
+"""Lock producers, and read their last durable numbers."""
 
 ADVANCE_PRODUCER = sa.text("""
     UPDATE mirrorgate.producers SET last_sequence = :last_sequence
     WHERE principal = :principal AND producer = :producer""")
+"""Record a producer's last durable number."""
 
 LOCK_KEYS = sa.text("SELECT pg_advisory_xact_lock(key) FROM unnest(CAST(:keys AS bigint[])) AS key")
+"""Lock idempotency keys, which have no row yet, until the transaction ends."""
 
 SELECT_RECEIPTS = sa.text("""
     SELECT r.principal, r.name, r.producer_sequence, r.fingerprint, r.answer FROM mirrorgate.request_receipts r
     JOIN unnest(CAST(:principals AS text[]), CAST(:names AS text[]), CAST(:sequences AS bigint[]))
         AS wanted (principal, name, producer_sequence) USING (principal, name, producer_sequence)""")
+"""Read the stored receipts among some."""
 
 INSERT_RECEIPT = sa.text("""
     INSERT INTO mirrorgate.request_receipts (principal, name, producer_sequence, fingerprint, answer)
     VALUES (:principal, :name, :producer_sequence, :fingerprint, CAST(:answer AS jsonb))""")
+"""Store a receipt."""
 
 SELECT_PRODUCER = sa.text("""
     SELECT p.last_sequence, r.answer FROM mirrorgate.producers p
     LEFT JOIN mirrorgate.request_receipts r
       ON r.principal = p.principal AND r.name = p.producer AND r.producer_sequence = p.last_sequence
     WHERE p.principal = :principal AND p.producer = :producer AND p.last_sequence > 0""")
+"""Read a producer's last durable number, and the answer to it while its receipt is kept."""
 
 PURGE_RECEIPTS = sa.text("""
     DELETE FROM mirrorgate.request_receipts WHERE ctid = ANY(ARRAY(
         SELECT ctid FROM mirrorgate.request_receipts
         WHERE created_at < clock_timestamp() - make_interval(secs => :seconds)
         ORDER BY created_at LIMIT :most))""")
+"""Delete the oldest receipts that are past their retention."""
 
 
 def lock_producers(connection: sa.Connection, producers: Collection[ProducerId]) -> dict[ProducerId, int]:
-    """Hold these producers' rows to the transaction's end; the last durable number of each, 0 for a new one."""
+    """Lock these producers until the transaction ends; return the last durable number of each, 0 for a new one."""
     if not producers:
         return {}
     ordered = sorted(producers)
@@ -70,9 +81,9 @@ def lock_producers(connection: sa.Connection, producers: Collection[ProducerId])
 
 
 def lock_receipts(connection: sa.Connection, identities: Collection[RequestIdentity]) -> dict[ReceiptId, StoredReceipt]:
-    """Keep twins of these requests in other processes waiting, then read what is stored.
+    """Lock these requests against duplicates in other processes, then read their stored receipts.
 
-    The reading is a statement of its own: one that also waits would not see what the twin has stored.
+    The read is a separate statement, because one that also waits would not see what the duplicate has stored.
     """
     if not identities:
         return {}
@@ -82,7 +93,7 @@ def lock_receipts(connection: sa.Connection, identities: Collection[RequestIdent
 
 
 def read_receipts(connection: sa.Connection, identities: Collection[RequestIdentity]) -> dict[ReceiptId, StoredReceipt]:
-    """The stored receipts among these."""
+    """Return the stored receipts of these requests."""
     ids = [identity.receipt_id for identity in identities]
     parameters = {
         "principals": [principal for principal, _, _ in ids],
@@ -98,7 +109,7 @@ def read_receipts(connection: sa.Connection, identities: Collection[RequestIdent
 def store_receipts(
     connection: sa.Connection, answers: Mapping[ReceiptId, StoredReceipt], producers: Mapping[ProducerId, int]
 ) -> None:
-    """Store new receipts and the producers' last numbers. Dies with the transaction."""
+    """Store new receipts and the producers' last numbers; dying before COMMIT leaves neither."""
     if answers:
         connection.execute(INSERT_RECEIPT, [_row(*entry) for entry in answers.items()])
     for (principal, producer), last in producers.items():
@@ -106,42 +117,50 @@ def store_receipts(
 
 
 def find_producer(connection: sa.Connection, principal: str, producer: str) -> tuple[int, Answer | None] | None:
-    """A producer's last durable number and its answer, None for a producer that nothing durable came from.
+    """Return a producer's last durable number and the answer to it, or None if it has no durable request.
 
-    The answer is None once the receipt is no longer kept.
+    The answer is None once its receipt has been purged.
     """
     row = connection.execute(SELECT_PRODUCER, {"principal": principal, "producer": producer}).one_or_none()
     return None if row is None else (row.last_sequence, row.answer)
 
 
 def purge_receipts(connection: sa.Connection, *, older_than_seconds: float, most: int) -> int:
-    """Delete old receipts, the oldest first; how many there were. Repeat until it is less than `most`."""
+    """Delete up to `most` old receipts, the oldest first; return how many. Repeat until it is less than `most`."""
     return connection.execute(PURGE_RECEIPTS, {"seconds": older_than_seconds, "most": most}).rowcount
 
 
 @dataclass
 class IdempotencyTransaction:
-    """`lock_producers` before the tables are locked, `lock_keys` after; then twins are settled one by one."""
+    """The receipts of one staging transaction: those that are stored, and those that it adds.
+
+    Call `lock_producers` before the tables are locked and `lock_keys` after that; then `check` and `add` each request,
+    and `store` at the end.
+    """
 
     identities: Sequence[RequestIdentity]
     _producers: dict[ProducerId, int] = field(default_factory=dict)
     _stored: dict[ReceiptId, StoredReceipt] = field(default_factory=dict)
     _new: dict[ReceiptId, StoredReceipt] = field(default_factory=dict)
     _advanced: dict[ProducerId, int] = field(default_factory=dict)
+    """The last numbers that this transaction moves."""
 
     @classmethod
     def of(cls, requests: Sequence[StagingRequest]) -> "IdempotencyTransaction":
+        """Collect the identities of these requests."""
         return cls([request.identity for request in requests if request.identity is not None])
 
     def lock_producers(self, connection: sa.Connection) -> None:
+        """Lock the producers of all requests."""
         producers = {identity.producer_id for identity in self.identities if identity.producer_id is not None}
         self._producers = lock_producers(connection, producers)
 
     def lock_keys(self, connection: sa.Connection) -> None:
+        """Lock the names of all requests, and read their stored receipts."""
         self._stored = lock_receipts(connection, self.identities)
 
     def check(self, identity: RequestIdentity) -> None:
-        """Raises AlreadyStaged for a repeated request, RejectedInput for another one under the same name."""
+        """Raise AlreadyStaged for a repeated request, and RejectedInput for a different one under the same name."""
         known = self._new.get(identity.receipt_id) or self._stored.get(identity.receipt_id)
         answer = replayed(identity, known)
         if answer is not None:
@@ -150,18 +169,19 @@ class IdempotencyTransaction:
             check_producer_sequence(identity, self._producers[identity.producer_id])
 
     def add(self, identity: RequestIdentity, answer: Answer) -> None:
-        """Keep the answer to a request that is staged in this transaction."""
+        """Keep the answer of a request that this transaction stages."""
         self._new[identity.receipt_id] = StoredReceipt(identity.fingerprint, answer)
         if identity.producer_id is not None:
             self._producers[identity.producer_id] = identity.producer_sequence
             self._advanced[identity.producer_id] = identity.producer_sequence
 
     def store(self, connection: sa.Connection) -> None:
+        """Write the new receipts; dying before COMMIT leaves none."""
         store_receipts(connection, self._new, self._advanced)
 
 
 def _lock_key(identity: RequestIdentity) -> int:
-    """A number for the advisory lock; two requests that share one only wait for each other."""
+    """Return a number for the advisory lock; two requests that share one only wait for each other."""
     digest = hashlib.sha256("\n".join(map(str, identity.receipt_id)).encode()).digest()
     return int.from_bytes(digest[:8], "big", signed=True)
 

@@ -1,6 +1,7 @@
-"""Small requests, typed together just before they are staged together.
+"""Small requests, which the staging thread types together just before it stages them together.
 
-An Arrow batch of one row costs nearly as much as one of a hundred.
+Building an Arrow batch of one row costs nearly as much as one of a hundred (decision 0014). A request that cannot be
+typed this way falls back to the slow path, which types it alone; its neighbors are not affected.
 """
 
 from collections import defaultdict
@@ -17,7 +18,7 @@ from app.staging.batches.batch import Batch, StagingRequest
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingRequest:
-    """The changes of one request, all for one table, that ask nothing of its schema or its positions."""
+    """The untyped changes of one request: all for one table, without schema changes or source positions."""
 
     table: Table
     changes: Sequence[Change]
@@ -26,29 +27,29 @@ class PendingRequest:
 
 
 class FallBack(Exception):
-    """The request is not typed together with others: typed alone, it is rejected with its reasons, or staged."""
+    """The request takes the slow path, which types it alone and stages it, or rejects it with its problems."""
 
 
 Typed: TypeAlias = StagingRequest | FallBack
 
 
 def type_pending_requests(requests: Sequence[PendingRequest]) -> dict[PendingRequest, Typed]:
-    """What became of each request."""
+    """Return each request typed, or the signal to take the slow path."""
     by_table: dict[int, list[PendingRequest]] = defaultdict(list)
     for request in requests:
         by_table[id(request.table)].append(request)
     typed: dict[PendingRequest, Typed] = {}
-    for members in by_table.values():
-        _type(members, typed)
+    for of_table in by_table.values():
+        _type(of_table, typed)
     return typed
 
 
 def _type(requests: Sequence[PendingRequest], typed: dict[PendingRequest, Typed]) -> None:
-    """Type requests for one table; halves find the one that is wrong among many."""
+    """Type requests for one table together; where that fails, halve them until the bad one is alone."""
     table = requests[0].table
     try:
         all_rows = landing_rows_of_each([request.changes for request in requests], RowRules.of(table))
-    except Exception:  # noqa: BLE001  # a fault of ours over one request fails that one alone, where it is logged
+    except Exception:  # noqa: BLE001  # a bug that one request triggers fails that one alone, where it is logged
         all_rows = None
     if all_rows is not None:
         for request, rows in zip(requests, all_rows, strict=True):

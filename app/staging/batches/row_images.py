@@ -1,6 +1,7 @@
-"""Row images in Postgres: the latest full row per key, written in the transaction of the batch that makes it.
+"""Row images in Postgres: the latest full row per key, which completes partial updates (decision 0010).
 
-Read and written under the table's sequence lock only, so that each batch sees what all batches before it left.
+A row image is written in the transaction of the batch that changes the row. Reads and writes happen only under the
+table's sequence lock, so each batch sees the images of all batches before it.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -14,17 +15,18 @@ from app.domain.rows.row_image import StoredImage
 from app.errors import Code, RejectedInput
 from app.staging.connection.database import BINARY_RESULT
 
-# In the driver's own placeholders, of which %()b sends arrays in binary form: as text they would be twice as long.
+# psycopg's placeholders, because %()b sends arrays in binary form; as text they would be twice as long.
 SELECT_ROW_IMAGES: Final = """
     SELECT array_agg(row_key), array_agg(image) FILTER (WHERE bytes <= %(most)s), array_agg(sequence), max(bytes)
     FROM (
         SELECT row_key, image, sequence, sum(octet_length(image)) OVER () AS bytes FROM mirrorgate.row_images
         WHERE table_id = %(table_id)s AND generation = %(generation)s AND row_key = ANY(%(keys)b)) AS wanted"""
-"""The length of an image is known without reading it."""
+"""Read the row images of some keys if they fit in `most` bytes together; their sizes are known without reading them."""
 
 SELECT_PRESENT_KEYS: Final = """
     SELECT array_agg(row_key) FROM mirrorgate.row_images
     WHERE table_id = %(table_id)s AND generation = %(generation)s AND row_key = ANY(%(keys)b)"""
+"""Read which of some keys have a row image."""
 
 UPSERT_ROW_IMAGES: Final = """
     INSERT INTO mirrorgate.row_images (table_id, generation, row_key, sequence, image)
@@ -32,27 +34,33 @@ UPSERT_ROW_IMAGES: Final = """
     FROM unnest(%(keys)b::bytea[], %(sequences)b::bigint[], %(images)b::bytea[]) AS new (row_key, sequence, image)
     ON CONFLICT (table_id, generation, row_key)
     DO UPDATE SET sequence = excluded.sequence, image = excluded.image"""
+"""Store row images."""
 
 DELETE_ROW_IMAGES: Final = """
     DELETE FROM mirrorgate.row_images
     WHERE table_id = %(table_id)s AND generation = %(generation)s AND row_key = ANY(%(keys)b)"""
+"""Delete the row images of some keys."""
 
 COUNT_ROW_IMAGES = sa.text("""
     SELECT count(*) FROM mirrorgate.row_images WHERE table_id = :table_id AND generation = :generation""")
+"""Count the row images of a generation."""
 
 CLEAR_ROW_IMAGES = sa.text("DELETE FROM mirrorgate.row_images WHERE table_id = :table_id")
+"""Delete all row images of a table."""
 
 SCAN_ROW_IMAGES = sa.text("""
     SELECT row_key, image FROM mirrorgate.row_images
     WHERE table_id = :table_id AND generation = :generation
       AND (CAST(:after AS bytea) IS NULL OR row_key > :after) ORDER BY row_key LIMIT :most""")
+"""Read the next row images of a generation in the order of their keys."""
 
 MOVE_ROW_IMAGES: Final = """
     UPDATE mirrorgate.row_images SET generation = %(new)s, sequence = %(sequence)s
     WHERE table_id = %(table_id)s AND generation = %(old)s AND row_key = ANY(%(keys)b)"""
+"""Move row images to another generation."""
 
 MAX_IMAGES_PER_STATEMENT: Final = 2_000
-"""Images that one statement reads or writes, which Postgres gives and takes as one array of at most 1 GB."""
+"""Row images that one statement reads or writes; Postgres limits the array that holds them to 1 GB."""
 
 Item = TypeVar("Item")
 
@@ -60,9 +68,9 @@ Item = TypeVar("Item")
 def read_row_images(
     connection: sa.Connection, table_id: TableId, generation: Generation, keys: Collection[bytes]
 ) -> dict[bytes, StoredImage]:
-    """The stored images of these row keys. A statement of its own, begun after the sequence lock was granted.
+    """Return the row images of these keys, read after the sequence lock was granted.
 
-    Raises RejectedInput `body_too_large` where they take more than MAX_COMPLETED_BYTES together.
+    Raises RejectedInput `body_too_large` if they take more than MAX_COMPLETED_BYTES together.
     """
     found: dict[bytes, StoredImage] = {}
     left = MAX_COMPLETED_BYTES
@@ -79,7 +87,7 @@ def read_row_images(
 def read_present_keys(
     connection: sa.Connection, table_id: TableId, generation: Generation, keys: Collection[bytes]
 ) -> set[bytes]:
-    """Those of these row keys that have a stored image. A statement of its own, as that of `read_row_images`."""
+    """Return those of these keys that have a row image, read after the sequence lock was granted."""
     found: set[bytes] = set()
     for chunk in _chunks(list(keys)):
         parameters = {"table_id": table_id, "generation": generation, "keys": chunk}
@@ -94,23 +102,23 @@ def write_row_images(
     generation: Generation,
     images: Mapping[bytes, StoredImage | None],
 ) -> None:
-    """Leave these images stored, and nothing under a key whose image is None. Dies with the transaction."""
-    place = {"table_id": table_id, "generation": generation}
+    """Store these row images, and delete those of keys with None; dying before COMMIT leaves the old ones."""
+    generation_key = {"table_id": table_id, "generation": generation}
     deleted = [key for key, image in images.items() if image is None]
     kept = [(key, image) for key, image in images.items() if image is not None]
     for keys in _chunks(deleted):
-        connection.exec_driver_sql(DELETE_ROW_IMAGES, {**place, "keys": keys})
+        connection.exec_driver_sql(DELETE_ROW_IMAGES, {**generation_key, "keys": keys})
     for chunk in _chunks(kept):
         columns = {
             "keys": [key for key, _ in chunk],
             "sequences": [image.sequence for _, image in chunk],
             "images": [image.image for _, image in chunk],
         }
-        connection.exec_driver_sql(UPSERT_ROW_IMAGES, {**place, **columns})
+        connection.exec_driver_sql(UPSERT_ROW_IMAGES, {**generation_key, **columns})
 
 
 def count_row_images(connection: sa.Connection, table_id: TableId, generation: Generation) -> int:
-    """How many rows have an image."""
+    """Return the number of row images of a generation."""
     count: int = connection.execute(COUNT_ROW_IMAGES, {"table_id": table_id, "generation": generation}).scalar_one()
     return count
 
@@ -118,7 +126,7 @@ def count_row_images(connection: sa.Connection, table_id: TableId, generation: G
 def scan_row_images(
     connection: sa.Connection, table_id: TableId, generation: Generation, most: int
 ) -> Iterator[dict[bytes, bytes]]:
-    """All images by row key, in the order of the keys, `most` at a time."""
+    """Yield all row images of a generation in the order of their keys, `most` at a time."""
     after: bytes | None = None
     while True:
         parameters = {"table_id": table_id, "generation": generation, "after": after, "most": most}
@@ -137,13 +145,13 @@ def move_row_images(
     keys: Sequence[bytes],
     sequence: BatchSequence,
 ) -> None:
-    """Make these images those of a new generation, written by its batch `sequence`."""
+    """Move these row images to a new generation, as if its batch `sequence` had written them."""
     parameters = {"table_id": table_id, "old": old, "new": new, "keys": keys, "sequence": sequence}
     connection.exec_driver_sql(MOVE_ROW_IMAGES, parameters)
 
 
 def clear_row_images(connection: sa.Connection, table_id: TableId) -> None:
-    """Forget all images of a table."""
+    """Delete all row images of a table."""
     connection.execute(CLEAR_ROW_IMAGES, {"table_id": table_id})
 
 

@@ -1,7 +1,8 @@
-"""The sequence lock: a table's narrow counter row, held `FOR NO KEY UPDATE` from allotting a sequence to COMMIT.
+"""The sequence lock: a table's counter row, locked `FOR NO KEY UPDATE` from taking a sequence to COMMIT.
 
-While it is held, nobody else stages, changes the schema or publishes for that table; a rollback gives every
-number back. Locks are always taken in the order of table ids, so two transactions never wait for each other.
+The lock makes commit order the order of the sequences. While it is held, no other transaction stages, changes the
+schema or publishes for the table; a rollback returns every number. Locks are always taken in the order of table ids,
+so that transactions never deadlock.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,17 +19,20 @@ LOCK_COUNTERS: Final = """
     SELECT table_id, last_sequence, next_file_number, recorded_file_number, published_through, cdc_started
     FROM mirrorgate.table_counters WHERE table_id = ANY(%(table_ids)s::bigint[])
     ORDER BY table_id FOR NO KEY UPDATE"""
+"""Take the sequence lock of some tables, and read their counters."""
 
 SELECT_TABLE_VERSIONS: Final = """
     SELECT table_id, generation, state, schema_version, revision FROM mirrorgate.tables
     WHERE table_id = ANY(%(table_ids)s::bigint[])"""
+"""Read what a batch depends on when it is typed."""
 
 SHORTEN_LOCK_TIMEOUT = sa.text("SET LOCAL lock_timeout = '500ms'")
+"""Wait half a second at most for locks in this transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """The counter row as it stood when the lock was granted."""
+    """The counter row of a table, as it was when the lock was granted."""
 
     last_sequence: BatchSequence
     next_file_number: FileNumber
@@ -39,7 +43,7 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class TableVersionCheck:
-    """What must not have changed since a batch was typed."""
+    """The present facts of a table that must be those under which a batch was typed."""
 
     generation: Generation
     state: TableState
@@ -47,13 +51,13 @@ class TableVersionCheck:
     revision: int
 
     def accepts(self, table: Table) -> bool:
-        """Whether what was typed under `table` may be staged."""
+        """Return true if a batch that was typed for `table` may be staged."""
         typed_under = (table.generation, table.schema_version, table.revision)
         return self.state.accepts_changes and typed_under == (self.generation, self.schema_version, self.revision)
 
 
 def lock_counters(connection: sa.Connection, table_ids: Iterable[TableId]) -> Mapping[TableId, Counters]:
-    """Take the sequence lock of these tables until the transaction ends."""
+    """Take the sequence lock of these tables until the transaction ends; missing tables are left out."""
     rows = driver_rows(connection, LOCK_COUNTERS, {"table_ids": int_array_literal(sorted(table_ids))})
     return {
         TableId(table_id): Counters(
@@ -64,14 +68,17 @@ def lock_counters(connection: sa.Connection, table_ids: Iterable[TableId]) -> Ma
 
 
 def shorten_lock_timeout(connection: sa.Connection) -> None:
-    """Let this transaction give up on a lock before Postgres looks for deadlocks, so that it never fails another's."""
+    """Let this transaction give up on a lock before Postgres checks for deadlocks, by default after 1 s.
+
+    Otherwise a deadlock could abort a transaction of the API instead of this one, which can be repeated.
+    """
     connection.execute(SHORTEN_LOCK_TIMEOUT)
 
 
 def read_table_versions(connection: sa.Connection, table_ids: Iterable[TableId]) -> Mapping[TableId, TableVersionCheck]:
-    """State, generation, schema version and revision of locked tables.
+    """Return state, generation, schema version and revision of locked tables.
 
-    A statement of its own: one that also waits for the lock would see the tables as they were before it waited.
+    This is a separate statement, because one that also waits for the lock would see the tables as they were before.
     """
     rows = driver_rows(connection, SELECT_TABLE_VERSIONS, {"table_ids": int_array_literal(table_ids)})
     return {

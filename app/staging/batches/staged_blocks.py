@@ -1,7 +1,8 @@
-"""Staged blocks: insert-only rows that each hold one Arrow payload of one or more consecutive change batches.
+"""Staged blocks: insert-only rows, each with the Arrow payload of one or more consecutive batches.
 
-Facts and payload go into the bucket that is open: the columns' defaults say which. Retention moves a payload that is
-still needed into a later bucket, never into an earlier one, and so do reads look for it.
+Column defaults put block and payload into the open payload partition (*bucket* in the database). Retention moves a
+payload that is still needed into a later partition, never into an earlier one; so reads search from the block's
+partition on.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,6 +36,7 @@ STAGE_BLOCK: Final = """
         %(batch_rows)s, %(batch_changes)s, %(row_count)s, %(change_count)s, %(payload_bytes)s, %(payload_digest)b,
         %(ends_transaction)s, %(source_position)s)
     RETURNING CAST(pg_current_xact_id() AS text), staged_at"""
+"""Insert a block and its payload, and advance the table's counters: one round trip instead of three (decision 0017)."""
 
 SELECT_PENDING = sa.text("""
     SELECT part.table_id, b.*
@@ -47,18 +49,21 @@ SELECT_PENDING = sa.text("""
         WHERE table_id = part.table_id AND generation = part.generation AND first_sequence > part.after
         ORDER BY first_sequence LIMIT :most) b
     ORDER BY part.table_id, b.first_sequence""")
+"""Read the oldest pending blocks of several tables."""
 
 SELECT_RANGE = sa.text("""
     SELECT first_sequence, payload_bytes, payload_digest, bucket FROM mirrorgate.staged_blocks
     WHERE table_id = :table_id AND generation = :generation
       AND first_sequence BETWEEN :first_sequence AND :last_sequence
     ORDER BY first_sequence""")
+"""Read the blocks of a range of batches, without payloads."""
 
 SELECT_PAYLOADS = sa.text("""
     SELECT payload FROM mirrorgate.block_payloads
     WHERE table_id = :table_id AND generation = :generation
       AND first_sequence BETWEEN :first_sequence AND :last_sequence AND bucket >= :bucket
     ORDER BY first_sequence""").execution_options(**BINARY_RESULT)
+"""Read the payloads of a range of blocks."""
 
 SELECT_BATCH = sa.text("""
     SELECT b.batch_changes[CAST(:sequence AS bigint) - b.first_sequence + 1] AS changes,
@@ -73,7 +78,7 @@ SELECT_BATCH = sa.text("""
         WHERE table_id = :table_id AND generation = :generation AND last_sequence >= :sequence
         ORDER BY last_sequence LIMIT 1) f ON f.first_sequence <= :sequence
     WHERE b.first_sequence <= :sequence""")
-"""Each side reads one row of its index, also where there is no such batch."""
+"""Read the state of a batch; each side reads one index row, even if there is no such batch."""
 
 SELECT_PURGED_BATCH = sa.text("""
     SELECT CASE WHEN f.first_sequence = f.last_sequence THEN f.change_count END AS changes,
@@ -89,12 +94,15 @@ SELECT_PURGED_BATCH = sa.text("""
         WHERE table_id = :table_id AND generation = :generation AND last_sequence >= :sequence
         ORDER BY last_sequence LIMIT 1) f ON f.first_sequence <= :sequence
     WHERE p.table_id = :table_id AND p.generation = :generation AND :sequence BETWEEN 1 AND p.through_sequence""")
-"""The last published file of a generation is never purged; what lies beyond it was given up with the generation."""
+"""Read the state of a batch whose block is purged.
+
+The last published file of a generation is never purged; batches beyond it were given up with the generation.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchBorders:
-    """One change batch inside a block: how many changes it had, how many landing rows they made."""
+    """The size of one batch inside a block, in changes and in the landing rows that they became."""
 
     changes: int
     rows: int
@@ -102,7 +110,7 @@ class BatchBorders:
 
 @dataclass(frozen=True, slots=True)
 class NewBlock:
-    """A block to insert; its batches get the sequences `first_sequence`, `first_sequence + 1`, …"""
+    """A block to insert, whose batches have the sequences `first_sequence`, `first_sequence + 1`, …"""
 
     table_id: TableId
     generation: Generation
@@ -111,20 +119,21 @@ class NewBlock:
     batches: Sequence[BatchBorders]
     payload: bytes
     ends_transaction: bool = True
-    """False where the source said that its transaction goes on after the last change."""
+    """False if the source's transaction continues after the last change."""
     source_position: str | None = None
-    """The tool's own mark of the last change that has one."""
+    """The source tool's order mark of the last change that has one."""
 
     @property
     def last_sequence(self) -> BatchSequence:
+        """Return the sequence of the last batch."""
         return BatchSequence(self.first_sequence + len(self.batches) - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchStatus:
-    """Where one accepted change batch is: `pending`, `planned` or `published`, and in which file.
+    """The state of one accepted batch, and its file.
 
-    Once its block, and later its file, are purged, the counts and the file may be unknown.
+    Counts and file may be unknown once the block, and later the file, are purged.
     """
 
     changes: int | None
@@ -134,9 +143,9 @@ class BatchStatus:
 
 
 def stage_block(connection: sa.Connection, block: NewBlock, *, cdc_started: bool) -> TransactionId:
-    """Insert a block under its table's sequence lock, with its last sequence and what it adds to the accepted totals.
+    """Insert a block under its table's sequence lock, and advance the table's last sequence and accepted totals.
 
-    Dies with the transaction, leaving nothing; what tells whether it did is returned.
+    Dying before COMMIT leaves nothing. The returned identity tells later whether the transaction was committed.
     """
     facts = {**_facts(block), "payload": block.payload, "cdc_started": cdc_started}
     [(transaction_id, staged_at)] = driver_rows(connection, STAGE_BLOCK, facts)
@@ -146,7 +155,7 @@ def stage_block(connection: sa.Connection, block: NewBlock, *, cdc_started: bool
 def pending_blocks(
     connection: sa.Connection, after: Mapping[TableLife, BatchSequence], *, most: int
 ) -> dict[TableId, list[PendingBlock]]:
-    """Of each table the oldest blocks beyond its sequence, in order, `most` at the most."""
+    """Return up to `most` of the oldest blocks of each table after the given sequence, in order."""
     keys = {
         "table_ids": [table_id for table_id, _ in after],
         "generations": [generation for _, generation in after],
@@ -175,7 +184,10 @@ def pending_blocks(
 def read_payloads(
     connection: sa.Connection, table_id: TableId, generation: Generation, batches: BatchRange, *, slice_bytes: int
 ) -> Iterator[tuple[bytes, bytes]]:
-    """The blocks of whole range as (recorded digest, payload), in order; about `slice_bytes` are in memory at once."""
+    """Yield (recorded digest, payload) of the blocks of a range, in order, with about `slice_bytes` in memory.
+
+    The range must begin and end with whole blocks.
+    """
     keys = {"table_id": table_id, "generation": generation}
     ends = {"first_sequence": batches.first, "last_sequence": batches.last}
     blocks = connection.execute(SELECT_RANGE, keys | ends).all()
@@ -196,7 +208,7 @@ def read_payloads(
 def find_batch(
     connection: sa.Connection, table_id: TableId, generation: Generation, sequence: BatchSequence
 ) -> BatchStatus | None:
-    """The state of one change batch, None when it was never accepted."""
+    """Return the state of one batch, or None if it was never accepted."""
     keys = {"table_id": table_id, "generation": generation, "sequence": sequence}
     row = connection.execute(SELECT_BATCH, keys).one_or_none()
     if row is None:

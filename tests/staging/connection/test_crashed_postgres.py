@@ -61,7 +61,7 @@ def test_a_batch_that_a_crash_took_is_not_acknowledged_for_another_that_got_its_
     staged, crashed = threading.Event(), threading.Event()
 
     def wait_for_the_crash(connection: sa.Connection) -> None:
-        ids.append(current_transaction_id(connection).transaction_id)
+        ids.append(current_transaction_id(connection).xid)
         staged.set()
         crashed.wait(timeout=60)
 
@@ -76,7 +76,7 @@ def test_a_batch_that_a_crash_took_is_not_acknowledged_for_another_that_got_its_
     rejection = lost.exception(timeout=30)
     writer.close()
     with other.connect() as connection:
-        assert connection.execute(SELECT_STATUS, {"transaction_id": ids[0]}).scalar() == "committed"
+        assert connection.execute(SELECT_STATUS, {"xid": ids[0]}).scalar() == "committed"
     assert isinstance(rejection, TemporarilyUnavailable)
     assert rejection.code == Code.DATABASE_UNAVAILABLE
     assert later.sequence == 1

@@ -137,7 +137,7 @@ def test_a_commit_that_nobody_can_tell_about_leaves_the_outcome_open(
 ) -> None:
     def unknown(*_: object) -> bool:
         nowhere = open_engine("postgresql://nobody@127.0.0.1:1/none")
-        return is_committed(nowhere, TransactionId("1", None, None), patience_seconds=0)
+        return is_committed(nowhere, TransactionId("1", None, None), max_seconds=0)
 
     monkeypatch.setattr("app.staging.writer.group_commit.is_committed", unknown)
     sa.event.listen(engine, "commit", lose_answer)
@@ -150,7 +150,7 @@ def test_of_a_transaction_without_a_block_nobody_can_tell_whose_id_it_was(engine
     with engine.begin() as connection:
         known = current_transaction_id(connection)
     with pytest.raises(TemporarilyUnavailable) as raised:
-        is_committed(engine, known, patience_seconds=0)
+        is_committed(engine, known, max_seconds=0)
     assert raised.value.code == Code.COMMIT_UNKNOWN
 
 

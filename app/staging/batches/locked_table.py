@@ -1,0 +1,134 @@
+"""Tables under their sequence locks, with what one staging transaction adds to them.
+
+Everything that another transaction may have changed since a request was typed is read again here, by statements that
+begin after the locks were granted.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import sqlalchemy as sa
+
+from app.domain.arrow.payload import encode_payload
+from app.domain.model.table import BatchSequence, Table, TableId
+from app.domain.rows.completed_bytes import CompletedBytes
+from app.domain.rows.image_overlay import ImageOverlay, Layer
+from app.domain.rows.landing_rows import LandingRows
+from app.staging.batches.batch import Batch, Receipt, StagingRequest, TableMoved
+from app.staging.batches.row_images import read_present_keys, read_row_images
+from app.staging.batches.sequence_lock import Counters, TableVersionCheck, lock_counters, read_table_versions
+from app.staging.batches.source_positions import source_positions
+from app.staging.batches.staged_blocks import BatchBorders, NewBlock
+
+
+@dataclass(frozen=True, slots=True)
+class StagedBatch:
+    """One staged batch: its receipt, and its rows as they will land."""
+
+    receipt: Receipt
+    rows: LandingRows
+
+
+@dataclass
+class LockedTable:
+    """One table under its sequence lock, with what this transaction adds to it so far."""
+
+    version: TableVersionCheck
+    counters: Counters
+    overlay: ImageOverlay
+    positions: Mapping[str, str]
+    cdc_started: bool
+    added: list[tuple[Batch, LandingRows]] = field(default_factory=list)
+    """The batches, each with its rows as they will land."""
+    advanced: dict[str, str] = field(default_factory=dict)
+    """The source positions that this transaction moves."""
+
+    def check(self, batch: Batch) -> tuple[LandingRows, Layer]:
+        """Return the rows as they will land, and the row images that they leave.
+
+        Raises TableMoved, or RejectedInput like `ImageOverlay.complete`.
+        """
+        if not self.version.accepts(batch.table):
+            raise TableMoved
+        if batch.rows.has_snapshots and self.cdc_started != batch.table.cdc_started:
+            raise TableMoved
+        positions = {**self.positions, **self.advanced} if batch.advances else {}
+        if any(positions.get(advance.task) != advance.seen for advance in batch.advances):
+            raise TableMoved
+        return self.overlay.complete(batch.rows)
+
+    def add(self, batch: Batch, rows: LandingRows, layer: Layer) -> StagedBatch:
+        """Add a checked batch, and give it the next sequence."""
+        self.added.append((batch, rows))
+        sequence = BatchSequence(self.counters.last_sequence + len(self.added))
+        self.overlay.adopt(layer, sequence)
+        self.cdc_started = self.cdc_started or rows.starts_cdc
+        self.advanced |= {advance.task: advance.last for advance in batch.advances}
+        return StagedBatch(
+            Receipt(str(batch.table.name), batch.table.generation, sequence, rows.changes, rows.rows), rows
+        )
+
+    def block(self, payload: bytes | None) -> NewBlock:
+        """Return the block of all added batches; encode their rows unless `payload` holds them as they will land."""
+        table = self.added[0][0].table
+        all_rows = [rows for _, rows in self.added]
+        return NewBlock(
+            table.table_id,
+            table.generation,
+            table.schema_version,
+            BatchSequence(self.counters.last_sequence + 1),
+            [BatchBorders(rows.changes, rows.rows) for rows in all_rows],
+            payload if payload and self._is_as_typed else encode_payload([rows.batch for rows in all_rows]),
+            all_rows[-1].ends_transaction,
+            next((rows.source_position for rows in reversed(all_rows) if rows.source_position), None),
+        )
+
+    @property
+    def _is_as_typed(self) -> bool:
+        """Return true if no row image has changed any batch since it was typed."""
+        return all(rows is batch.rows for batch, rows in self.added)
+
+
+def lock_tables(connection: sa.Connection, requests: Sequence[StagingRequest]) -> dict[TableId, LockedTable]:
+    """Lock the tables of these requests, and read what the requests depend on; missing tables are left out."""
+    batches: dict[TableId, list[Batch]] = {}
+    known: dict[TableId, Table] = {}
+    for request in requests:
+        for table in request.tables:
+            batches.setdefault(table.table_id, [])
+            known[table.table_id] = table
+        for batch in request.batches:
+            batches[batch.table.table_id].append(batch)
+    counters = lock_counters(connection, batches)
+    versions = read_table_versions(connection, batches)
+    tables = {}
+    completed = CompletedBytes()
+    for table_id, of_table in batches.items():
+        if table_id in counters:
+            fitting = [batch for batch in of_table if versions[table_id].accepts(batch.table)] or of_table
+            tables[table_id] = LockedTable(
+                versions[table_id],
+                counters[table_id],
+                image_overlay(connection, fitting[0].table if fitting else known[table_id], fitting, completed),
+                _positions(connection, fitting),
+                counters[table_id].cdc_started,
+            )
+    return tables
+
+
+def image_overlay(
+    connection: sa.Connection, table: Table, batches: Sequence[Batch], completed: CompletedBytes
+) -> ImageOverlay:
+    """Read the row images that these batches of one table need."""
+    images = [batch.rows.images for batch in batches if batch.rows.images]
+    wanted = set[bytes]().union(*(rows.wanted() for rows in images))
+    asked = set[bytes]().union(*(rows.asked() for rows in images)) - wanted
+    stored = read_row_images(connection, table.table_id, table.generation, wanted) if wanted else {}
+    present = read_present_keys(connection, table.table_id, table.generation, asked) if asked else frozenset()
+    return ImageOverlay(table, stored, present, completed=completed)
+
+
+def _positions(connection: sa.Connection, batches: Sequence[Batch]) -> Mapping[str, str]:
+    tasks = {advance.task for batch in batches for advance in batch.advances}
+    table = batches[0].table if tasks else None
+    return source_positions(connection, table.table_id, table.generation, tasks) if table else {}
