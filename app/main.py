@@ -59,7 +59,7 @@ from app.local.child_process import exit_with_parent, run_process
 from app.local.locked_tempdir import temporary_folder
 from app.observability.resource_watch import ResourceWatch, memory_limit, raise_descriptor_limit
 from app.observability.telemetry import configure_logging
-from app.settings import LOOPBACK, Settings, unknown_variables
+from app.settings import LOOPBACK, Settings, renamed_variables, unknown_variables
 from app.settings.start_checks import check_memory, check_serving, free_port
 from app.staging.access.api_keys import count_valid_keys
 from app.staging.access.audit_writer import AuditWriter
@@ -292,6 +292,8 @@ def check_start(settings: Settings) -> None:
     check_serving(settings)
     for sentence in unknown_variables(os.environ):
         log.warning("unknown_variable", detail=sentence)
+    for sentence in renamed_variables(os.environ):
+        log.warning("renamed_variable", detail=sentence)
     engine = open_engine(settings.require_database_url())
     try:
         require_migrated(engine)

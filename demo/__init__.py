@@ -1,5 +1,6 @@
-"""`make demo`: the whole gateway on real messages, checked to the last row.
+"""`make demo`: run the whole gateway on real messages and check every landed row.
 
-It starts `mirrorgate up`, posts the sample messages of both formats and a stream of changes, waits until all is
-published, reads the landing zone with PyArrow alone and compares it with what was posted.
+The demo starts `mirrorgate up`, posts the sample messages of both formats and a stream of changes, waits until
+everything is published, reads the landing zone with PyArrow alone and compares it with what was posted. `workload`
+makes the changes, `samples` has the documented messages, `poster` sends them, and `landing_reader` reads the files.
 """

@@ -1,4 +1,4 @@
-"""Run the demo. Exits 0 only when everything that was posted has landed, in order and once."""
+"""Run the demo. It exits with 0 only if every posted change has landed once and in order."""
 
 import argparse
 import shutil
@@ -38,12 +38,15 @@ console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
 
 class DoesNotAddUp(Exception):
-    """The landing zone is not what was posted."""
+    """The landing zone differs from what was posted."""
 
 
 def main() -> int:
+    """Run the demo as the command line says. Return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
-    parser.add_argument("--data-dir", type=Path, default=HOME, help="emptied first; its landing zone stays to look at")
+    parser.add_argument(
+        "--data-dir", type=Path, default=HOME, help="deleted first; its landing zone is kept for you to look at"
+    )
     parser.add_argument("--changes", type=int, default=CHANGES, help="length of the stream")
     arguments = parser.parse_args()
     shutil.rmtree(arguments.data_dir, ignore_errors=True)
@@ -61,11 +64,12 @@ def main() -> int:
     except KeyboardInterrupt:
         console.print("Stopped.")
         return 130
-    say(f"The landing zone stays in {arguments.data_dir / 'landing-zone'}. Next: `make up` and README.md.")
+    say(f"The landing zone is kept in {arguments.data_dir / 'landing-zone'}. Next: `make up` and README.md.")
     return 0
 
 
 def run(client: GatewayClient, landing_zone: Path, changes: int) -> None:
+    """Post everything, wait for publication and compare. Raise DoesNotAddUp for any difference."""
     expected: dict[str, list[Row]] = {}
     poster = Poster(client)
     post_samples(client, poster, expected)
@@ -92,6 +96,7 @@ def run(client: GatewayClient, landing_zone: Path, changes: int) -> None:
 
 
 def post_samples(client: GatewayClient, poster: Poster, expected: dict[str, list[Row]]) -> None:
+    """Register the tables of the samples and post the samples. Add their rows to `expected`."""
     for name, wanted in SAMPLE_TABLES.items():
         register(client, name, wanted)
     count = 0
@@ -103,16 +108,18 @@ def post_samples(client: GatewayClient, poster: Poster, expected: dict[str, list
 
 
 def register(client: GatewayClient, table: str, wanted: dict[str, Any]) -> None:
+    """Register a table. Retry while the gateway is unavailable."""
     persistently(lambda: client.put(f"/v1/tables/{table}", wanted))
 
 
 def table_states(client: GatewayClient) -> list[dict[str, Any]]:
+    """Return the status of every table."""
     found: list[dict[str, Any]] = persistently(lambda: client.get("/v1/tables"))["tables"]
     return found
 
 
 def show_rejections(client: GatewayClient) -> None:
-    """Bad input is answered at once with index, pointer and remedy; nothing of it is staged."""
+    """Post invalid messages and show the answer: index, pointer and remedy. Raise DoesNotAddUp if one is accepted."""
     for source_format, body, code in REJECTED:
         try:
             persistently(partial(client.post_changes, source_format, body))
@@ -128,12 +135,13 @@ def show_rejections(client: GatewayClient) -> None:
 
 
 class Times:
-    """When the stream began and when its last request was durable, by `time.monotonic()`."""
+    """The start of the stream, and when its last request was durable, by `time.monotonic()`."""
 
     began = sent = 0.0
 
 
 def post_stream(client: GatewayClient, poster: Poster, changes: int, expected: dict[str, list[Row]]) -> Times:
+    """Post the stream of changes over three tables. Add its rows to `expected`, and return when it began and ended."""
     tables = stream_tables()
     for table in tables:
         if table.source_format == "arcion":
@@ -156,6 +164,7 @@ def post_stream(client: GatewayClient, poster: Poster, changes: int, expected: d
 
 
 def wait_until_published(client: GatewayClient) -> None:
+    """Wait until every accepted row is published. Raise DoesNotAddUp after `LANDS_WITHIN` seconds."""
     give_up = time.monotonic() + LANDS_WITHIN
     with progress() as bar:
         task = bar.add_task("Publishing rows", total=None)
@@ -172,7 +181,7 @@ def wait_until_published(client: GatewayClient) -> None:
 
 
 def verify(landing_zone: Path, expected: dict[str, list[Row]]) -> int:
-    """Compare every landed row with what was posted; the number of files. Raises DoesNotAddUp."""
+    """Compare every landed row with the posted ones, and return the number of files. Raise DoesNotAddUp."""
     files = 0
     with console.status("Comparing the landing zone with what was posted …"):
         for table, wanted in expected.items():
@@ -188,6 +197,7 @@ def verify(landing_zone: Path, expected: dict[str, list[Row]]) -> int:
 
 
 def check_reconciliation(tables: list[dict[str, Any]], expected: dict[str, list[Row]]) -> None:
+    """Raise DoesNotAddUp unless the gateway counts the posted rows as accepted, staged and published."""
     for table in tables:
         rows = {table[stage]["rows"] for stage in ("accepted", "staged", "published")}
         if rows != {len(expected.get(table["table"], []))}:
@@ -195,6 +205,7 @@ def check_reconciliation(tables: list[dict[str, Any]], expected: dict[str, list[
 
 
 def show_landing_zone(landing_zone: Path, tables: Iterable[str]) -> None:
+    """Print the landing zone as a tree, with the first rows of its files."""
     tree = Tree(f"[bold]{landing_zone}[/bold]")
     tree.add("_partnerEvents.json")
     for table in tables:
@@ -212,6 +223,7 @@ def show_landing_zone(landing_zone: Path, tables: Iterable[str]) -> None:
 
 
 def sample_grid(file: Path, rows: list[Row]) -> Grid:
+    """Return these rows of a file as a grid, the row marker first."""
     names = [name for name in pq.read_schema(file).names if name != ROW_MARKER]
     grid = Grid(box=None, header_style="dim", padding=(0, 1))
     for name in [ROW_MARKER, *names]:
@@ -222,11 +234,13 @@ def sample_grid(file: Path, rows: list[Row]) -> Grid:
 
 
 def progress() -> Progress:
+    """Return a progress bar with count and time."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console)
 
 
 def say(text: str) -> None:
+    """Print a line for the user."""
     console.print(text)
 
 

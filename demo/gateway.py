@@ -1,4 +1,4 @@
-"""The gateway of the demo: `mirrorgate up` in a folder of its own, on a free port."""
+"""Start the demo's gateway: `mirrorgate up` in its own folder, on a free port."""
 
 import subprocess
 import sys
@@ -8,12 +8,12 @@ from pathlib import Path
 
 
 class GatewayDidNotStart(Exception):
-    """`mirrorgate up` ended or did not get ready; the text says where its logs are."""
+    """`mirrorgate up` ended before it was ready. The text says where its logs are."""
 
 
 @contextmanager
 def running_gateway(data_dir: Path) -> Iterator[str]:
-    """The address of a gateway that runs as long as the block; it is stopped cleanly at the end."""
+    """Run a gateway for the length of the block, and yield its address."""
     command = [sys.executable, "-m", "app.cli", "up", "--data-dir", str(data_dir), "--port", "0"]
     data_dir.mkdir(parents=True, exist_ok=True)
     with (data_dir / "up.log").open("wb") as log, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log) as up:
@@ -32,4 +32,5 @@ def running_gateway(data_dir: Path) -> Iterator[str]:
 
 
 def admin_key(data_dir: Path) -> str:
+    """Return the administrator's key that `mirrorgate up` wrote."""
     return (data_dir / "admin.key").read_text().strip()

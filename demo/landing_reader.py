@@ -1,4 +1,4 @@
-"""Reading the landing zone as a consumer does: file names and PyArrow, nothing of Mirrorgate."""
+"""Read the landing zone as a consumer does: by file names and with PyArrow, without any code of Mirrorgate."""
 
 import json
 from collections.abc import Iterator
@@ -11,12 +11,13 @@ ROW_MARKER = "__rowMarker__"
 
 
 def table_folder(landing_zone: Path, table: str) -> Path:
+    """Return the folder of a table, which is in `<schema>.schema` if the table has a schema."""
     schema, _, name = table.rpartition(".")
     return landing_zone / f"{schema}.schema" / name if schema else landing_zone / name
 
 
 def landing_files(folder: Path) -> list[Path]:
-    """The visible files in order. Raises ValueError unless they are numbered 1..n and metadata is there."""
+    """Return the visible files in order. Raise ValueError for a gap in their numbers or broken metadata."""
     files = sorted(folder.glob("*.parquet"))
     wanted = [f"{number:020d}.parquet" for number in range(1, len(files) + 1)]
     if [file.name for file in files] != wanted:
@@ -26,13 +27,13 @@ def landing_files(folder: Path) -> list[Path]:
 
 
 def landing_rows(file: Path) -> list[tuple[Any, ...]]:
-    """The rows of a file: the marker, then the columns in file order."""
+    """Return the rows of a file: the marker, then the columns in file order."""
     table = pq.read_table(file)
     names = [ROW_MARKER, *(name for name in table.column_names if name != ROW_MARKER)]
     return list(zip(*(table.column(name).to_pylist() for name in names), strict=True))
 
 
 def all_rows(landing_zone: Path, table: str) -> Iterator[tuple[Any, ...]]:
-    """Every row of a table in the order of application."""
+    """Yield every row of a table in the order in which mirroring applies them."""
     for file in landing_files(table_folder(landing_zone, table)):
         yield from landing_rows(file)

@@ -1,4 +1,4 @@
-"""Calling the gateway without losing or doubling anything, also while its processes are killed."""
+"""Call the gateway without losing or duplicating a change, even while its processes are killed."""
 
 import threading
 import time
@@ -17,7 +17,7 @@ Answer = TypeVar("Answer")
 
 
 def persistently(call: Callable[[], Answer]) -> Answer:
-    """The answer of a call that may be repeated, however often the gateway is away meanwhile."""
+    """Repeat an idempotent call until it succeeds, for up to `GIVE_UP_SECONDS` while the gateway is unavailable."""
     give_up = time.monotonic() + GIVE_UP_SECONDS
     while True:
         try:
@@ -29,19 +29,19 @@ def persistently(call: Callable[[], Answer]) -> Answer:
 
 
 def is_passing(error: MirrorgateError) -> bool:
-    """Whether the same call can succeed later."""
+    """Return whether the same call can succeed later."""
     return isinstance(error, TemporarilyUnavailable) or (isinstance(error, RejectedByGateway) and error.status == 503)
 
 
 class Poster:
-    """Posts each request until it is answered. Its idempotency key keeps a repeated one from landing twice."""
+    """Posts each request until it is answered, under an idempotency key, so that a repeat does not land twice."""
 
     def __init__(self, client: GatewayClient) -> None:
         self._client = client
         self.interruptions = 0
 
     def post(self, post: Post) -> None:
-        """Return once the request is durable. Raises RejectedByGateway when the gateway will not have it."""
+        """Post a request, and return once it is durable. Raise RejectedByGateway if the gateway rejects it."""
         key = uuid4().hex
         persistently(lambda: self._post(post, key))
 

@@ -1,4 +1,4 @@
-"""The sample messages of both formats' documentation, and the landing rows each must become."""
+"""The sample messages in the documentation of both formats, and the landing rows that each must become."""
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
@@ -33,7 +33,7 @@ SAMPLE_TABLES: Final[dict[str, dict[str, Any]]] = {
         ],
     },
 }
-"""Arcion has no types: its tables are registered. Replicate's metadata message registers its own."""
+"""The tables of the Arcion samples, which have no types. Replicate's metadata message registers its own table."""
 
 _ARCION: Final[list[tuple[str, str, list[Row]]]] = [
     (NATION, "snapshot_insert", [(INSERT, 100, "Testing name", 2, "Testing comment")]),
@@ -57,7 +57,7 @@ _EMPLOYEES: Final[list[Row]] = [
 ]
 
 REJECTED: Final[list[tuple[str, bytes, str]]] = [
-    # The documentation's realtime update is partial: landing it would write NULL over r_name.
+    # The documented realtime update is partial: landing it would overwrite r_name with NULL.
     ("arcion", (FOLDER / "arcion/realtime_update.json").read_bytes(), "incomplete_update"),
     (
         "arcion",
@@ -65,11 +65,11 @@ REJECTED: Final[list[tuple[str, bytes, str]]] = [
         "bad_value",
     ),
 ]
-"""Requests that must be rejected, each with its code."""
+"""Requests that the gateway must reject, each with its error code."""
 
 
 def sample_posts() -> Iterator[Post]:
-    """The sample messages in the order in which the documentation tells them."""
+    """Yield the sample messages in the order of the documentation."""
     for table, name, rows in _ARCION:
         yield Post("arcion", table, 1, (FOLDER / f"arcion/{name}.json").read_bytes(), rows)
     conversation = (FOLDER / "replicate/conversation.ndjson").read_bytes()

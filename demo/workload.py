@@ -1,4 +1,4 @@
-"""A stream of changes over three tables, and the landing rows that it must become."""
+"""A stream of changes over three tables, with the landing rows that it must become."""
 
 import json
 import random
@@ -18,7 +18,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Post:
-    """One request: its format, table, number of changes and body, and the rows that must land from it."""
+    """One request: its format, table, number of changes and body, and the rows that it must become."""
 
     source_format: str
     table: str
@@ -29,7 +29,7 @@ class Post:
 
 @dataclass
 class StreamTable:
-    """A table with a key in its first column, fed in one format by a seeded random source."""
+    """A table with its key in the first column, and a seeded source of random changes in one format."""
 
     name: str
     source_format: str
@@ -41,7 +41,7 @@ class StreamTable:
     next_key: int = 1
 
     def post(self, changes: int) -> Post:
-        """The next request of this many changes."""
+        """Return the next request with this many changes."""
         messages, rows = [], []
         for _ in range(changes):
             message, landed = self._change()
@@ -82,7 +82,7 @@ class StreamTable:
 def arcion_message(
     table: StreamTable, operation: str, before: list[Any] | None, after: list[Any] | None
 ) -> dict[str, Any]:
-    """As Replicant writes full images: all values are text, NULL is the text `null`."""
+    """Return an Arcion message with full images: all values are text, and NULL is the text `null`."""
     schema, _, name = table.name.partition(".")
     flag = {"I": "1", "U": "3", "D": "2"}[operation]
 
@@ -104,7 +104,7 @@ def arcion_message(
 def replicate_message(
     table: StreamTable, operation: str, before: list[Any] | None, after: list[Any] | None
 ) -> dict[str, Any]:
-    """As Replicate writes them: the deleted row stands in `data`."""
+    """Return a Replicate data message. A delete has the deleted row in `data`."""
 
     def image(row: list[Any] | None) -> dict[str, Any] | None:
         if row is None:
@@ -127,7 +127,7 @@ def replicate_message(
 
 
 def stock_metadata() -> bytes:
-    """The metadata message that registers the Replicate table."""
+    """Return the metadata message that registers the Replicate table."""
     columns = {
         "SKU": {"ordinal": 1, "type": "STRING", "length": 20, "primaryKeyPosition": 1},
         "QUANTITY": {"ordinal": 2, "type": "INT4", "length": 0, "primaryKeyPosition": 0},
@@ -165,7 +165,7 @@ def _day(source: random.Random) -> date:
 
 
 def stream_tables() -> list[StreamTable]:
-    """The three tables of the stream."""
+    """Return the three tables of the stream."""
     customer = {"customer_id": "int64", "name": "string", "balance": "decimal(12,2)", "updated_at": "timestamp"}
     order = {
         "order_id": "int64",
@@ -183,7 +183,7 @@ def stream_tables() -> list[StreamTable]:
 
 
 def stream(tables: list[StreamTable], changes: int, per_post: int) -> Iterator[Post]:
-    """Posts of `per_post` changes, the tables in turn, `changes` in all."""
+    """Yield requests of `per_post` changes for one table after the other, until there are `changes` in total."""
     sent = 0
     while sent < changes:
         table = tables[(sent // per_post) % len(tables)]

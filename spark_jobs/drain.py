@@ -120,7 +120,7 @@ def run_drain(settings: Settings, *, once: bool) -> None:
     _check_start(settings)
     with BoundedStop() as stop, _resources_watched(settings), running_spark(settings) as spark:
         cycle = open_cycle(settings, spark, uuid4())
-        drain = Drain(cycle, bins=settings.drain_bins, stopping=stop.stopping)
+        drain = Drain(cycle, bins=settings.drain_slots, stopping=stop.stopping)
         announce_partner(cycle.zone, cycle.worker_id, settings.partner_name, settings.source_type)
         ping = SparkPing(spark, stuck_seconds=settings.spark_stuck_seconds)
         stop.last_acts += [ping.kill, partial(_give_up, cycle)]

@@ -1,4 +1,4 @@
-"""Which error codes a change request can get: the table of docs/formats.md."""
+"""The error codes that a change request can get, by subject: the table of docs/formats.md."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -78,14 +78,14 @@ CHANGE_CODES: Final[Mapping[str, Sequence[Code]]] = {
         Code.INTERNAL,
     ),
 }
-"""By what they are about."""
+"""The codes by subject. A test compares them with the codes that the modules on a request's path name."""
 
 
 def change_codes_table() -> str:
-    """The Markdown table of docs/formats.md."""
+    """Return the codes as the Markdown table of docs/formats.md."""
     lines = ["| about | code | HTTP status | meaning |", "|---|---|---|---|"]
     for about, codes in CHANGE_CODES.items():
         for code in codes:
-            facts = CATALOGUE[code]
-            lines.append(f"| {about} | `{code}` | {int(STATUS[facts.kind])} | {facts.meaning} |")
+            entry = CATALOGUE[code]
+            lines.append(f"| {about} | `{code}` | {int(STATUS[entry.kind])} | {entry.meaning} |")
     return "\n".join(lines) + "\n"

@@ -1,4 +1,7 @@
-"""Writes openapi/mirrorgate.v1.yaml, the committed HTTP contract, from the app: `make openapi`."""
+"""Writes openapi/mirrorgate.v1.yaml, the committed HTTP contract, from the app: `make openapi`.
+
+A test compares the committed file with the app, so that no change of the contract goes unnoticed.
+"""
 
 from pathlib import Path
 from typing import Final
@@ -12,7 +15,7 @@ CONTRACT: Final = Path(__file__).resolve().parents[1] / "openapi" / "mirrorgate.
 
 
 def render_contract() -> str:
-    """The contract as YAML, with the defaults of every setting."""
+    """Return the contract as YAML, with every setting at its default."""
     contract = create_app(Settings.model_construct()).openapi()
     header = "# Written by `make openapi`; a test compares it with the app.\n"
     return header + yaml.safe_dump(contract, sort_keys=False, allow_unicode=True, width=110)

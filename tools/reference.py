@@ -1,46 +1,66 @@
-"""Writes the tables of docs/settings.md, docs/errors.md and docs/formats.md from the code: `make docs`."""
+"""Writes the tables of docs/settings.md, docs/errors.md and docs/formats.md from the code: `make docs`.
+
+A page keeps its own text before and after the two comments `BEGIN` and `END`; what is between them is generated. A test
+compares the committed pages with the code.
+"""
 
 from pathlib import Path
 from typing import Final
 
 from app.api.server.problem_responses import STATUS
 from app.errors import Kind
-from app.errors.catalogue import CATALOGUE
-from app.settings.model import settings_table
+from app.errors.catalogue import SUBJECTS as ERRORS
+from app.settings import PREFIX
+from app.settings.model import SUBJECTS as SETTINGS
 from tools.change_codes import change_codes_table
 
 DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
 BEGIN: Final = "<!-- Written by `make docs`. -->\n"
 END: Final = "<!-- End of what `make docs` wrote. -->\n"
 
-_NOT_ANSWERED: Final = frozenset({Kind.MISCONFIGURED})
-"""These end a command or keep it from starting; a request does not meet them."""
+_WITHOUT_STATUS: Final = frozenset({Kind.MISCONFIGURED})
+"""Kinds that end a command or keep a process from starting, so that no request gets them."""
 
 
-def errors_table() -> str:
-    """The Markdown table of docs/errors.md, rendered from the catalogue."""
-    lines = ["| code | HTTP status | meaning | what to do |", "|---|---|---|---|"]
-    for code, facts in CATALOGUE.items():
-        status = "" if facts.kind in _NOT_ANSWERED else int(STATUS[facts.kind])
-        lines.append(f"| `{code}` | {status} | {facts.meaning} | {facts.remedy} |")
-    return "\n".join(lines) + "\n"
+def errors_tables() -> str:
+    """Return the catalogue as Markdown: a heading and a table for each subject."""
+    sections = []
+    for subject, entries in ERRORS.items():
+        lines = [f"## {subject}", "", "| code | HTTP status | meaning | what to do |", "|---|---|---|---|"]
+        for code, entry in entries.items():
+            status = "" if entry.kind in _WITHOUT_STATUS else int(STATUS[entry.kind])
+            lines.append(f"| `{code}` | {status} | {entry.meaning} | {entry.remedy} |")
+        sections.append("\n".join(lines))
+    return "\n\n".join(sections) + "\n"
 
 
-def with_table(text: str, table: str) -> str:
-    """The document with the table in its place; what stands around it is written by hand."""
+def settings_tables() -> str:
+    """Return the settings as Markdown: a heading and a table for each subject."""
+    sections = []
+    for subject, settings in SETTINGS.items():
+        lines = [f"## {subject}", "", "| variable | default | meaning |", "|---|---|---|"]
+        for name, field in settings.model_fields.items():
+            default = "" if field.default is None else f"`{getattr(field.default, 'value', field.default)}`"
+            lines.append(f"| `{PREFIX}{name.upper()}` | {default} | {field.description} |")
+        sections.append("\n".join(lines))
+    return "\n\n".join(sections) + "\n"
+
+
+def with_generated(text: str, generated: str) -> str:
+    """Return the page with its generated part replaced."""
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    return f"{before}{BEGIN}\n{table}\n{END}{after}"
+    return f"{before}{BEGIN}\n{generated}\n{END}{after}"
 
 
 def render_documents() -> dict[Path, str]:
-    """Every document that holds a table from the code, as it should be."""
-    tables = {
-        DOCS / "settings.md": settings_table(),
-        DOCS / "errors.md": errors_table(),
+    """Return the text of each page with a generated part, as the code says that it must be."""
+    parts = {
+        DOCS / "settings.md": settings_tables(),
+        DOCS / "errors.md": errors_tables(),
         DOCS / "formats.md": change_codes_table(),
     }
-    return {path: with_table(path.read_text(encoding="utf-8"), table) for path, table in tables.items()}
+    return {path: with_generated(path.read_text(encoding="utf-8"), part) for path, part in parts.items()}
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from app.errors import Code, MirrorgateError, Misconfigured
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.probe import probe_zone
 from app.observability.resource_watch import memory_limit, raise_descriptor_limit
-from app.settings import Settings, unknown_variables
+from app.settings import Settings, renamed_variables, unknown_variables
 from app.staging.connection.database import open_engine
 from app.staging.connection.server_settings import database_facts
 
@@ -57,7 +57,7 @@ def examine(
     data_dir: Path | None = None,
 ) -> list[Finding]:
     """Every check of what is given, and of this machine."""
-    findings = judge_variables(unknown_variables(environment))
+    findings = judge_variables([*unknown_variables(environment), *renamed_variables(environment)])
     findings.append(judge_versions(installed_versions()))
     if database_url is not None:
         findings += _database(database_url)

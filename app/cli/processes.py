@@ -144,13 +144,16 @@ def migrate(
 
 
 def list_settings() -> None:
-    """List every MIRRORGATE_* variable with its default and what it means."""
+    """List every MIRRORGATE_* variable by subject, with its default and meaning."""
     require_extras("settings", "server")
-    from app.settings import PREFIX, Settings
+    from app.settings import PREFIX
+    from app.settings.model import SUBJECTS
 
-    for name, field in Settings.model_fields.items():
-        default = "" if field.default is None else f" ({getattr(field.default, 'value', field.default)})"
-        typer.echo(f"{PREFIX}{name.upper()}{default}\n    {field.description}")
+    for number, (subject, settings) in enumerate(SUBJECTS.items()):
+        typer.echo(f"{chr(10) if number else ''}{subject}\n")
+        for name, field in settings.model_fields.items():
+            default = "" if field.default is None else f" ({getattr(field.default, 'value', field.default)})"
+            typer.echo(f"{PREFIX}{name.upper()}{default}\n    {field.description}")
 
 
 def _set_variables(given: Mapping[str, Any]) -> None:

@@ -1,10 +1,14 @@
-"""The stable error codes, and what sort of rejection there is. What each means: `app.errors.catalogue`."""
+"""The stable error codes, and the kinds that group them.
+
+`app.errors.catalogue` gives each code its kind, meaning and remedy. A released code is never renamed or given another
+meaning, because producers branch on it.
+"""
 
 from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What sort of rejection a code is; the API maps each kind to one HTTP status."""
+    """The sort of a failure. The API maps each kind to one HTTP status."""
 
     MALFORMED = "malformed"
     UNAUTHENTICATED = "unauthenticated"

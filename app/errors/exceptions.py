@@ -1,8 +1,13 @@
-"""Every error Mirrorgate raises on purpose: a closed tree, grouped by whose fault it is.
+"""Every error that Mirrorgate raises on purpose: one closed tree, grouped by who has to act.
 
-`RejectedInput` is the caller's, `Misconfigured` the operator's, `TemporarilyUnavailable` nobody's for
-long, `InvariantBroken` ours. Each carries a stable snake_case `code`; the catalogue says what the code means
-and what to do next. No message ever holds a row value or a secret.
+    MirrorgateError
+    ├── RejectedInput            the caller corrects the request
+    ├── TemporarilyUnavailable   the caller sends the same request again
+    ├── Misconfigured            the operator changes a setting, the installation or the machine
+    └── InvariantBroken          the drain stops the table; an operator decides
+
+Each error has a stable `code`; the catalogue says what the code means and what to do. Invariant: no message contains a
+row value or a secret.
 """
 
 from dataclasses import dataclass
@@ -13,7 +18,7 @@ from app.errors.codes import Code, Kind
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with one message: where, and what to do; never the value itself."""
+    """What is wrong with one message, and where: its index, JSON pointer, table and column, never the value."""
 
     code: Code
     detail: str
@@ -24,7 +29,7 @@ class Problem:
 
 
 class MirrorgateError(Exception):
-    """Base of all deliberate errors. `detail` is for people, `code` for programs."""
+    """Base of all deliberate errors: `code` is for programs, `detail` and `remedy` are for people."""
 
     def __init__(self, code: Code, detail: str, *, remedy: str | None = None) -> None:
         super().__init__(f"{code}: {detail}")
@@ -34,14 +39,16 @@ class MirrorgateError(Exception):
 
     @property
     def kind(self) -> Kind:
+        """Return the kind of the code, which decides the HTTP status."""
         return CATALOGUE[self.code].kind
 
 
 class RejectedInput(MirrorgateError):
-    """The caller sent something that cannot be accepted; nothing of the request was staged.
+    """A request that the caller has to correct. Nothing of it was staged.
 
-    `problems` names each message that is wrong; empty when the request as a whole is. `withheld` is the folded name of
-    a table that the caller may not touch, whether it exists or not: for the audit, never for the answer.
+    `problems` names each message at fault; it is empty if the request as a whole is at fault. `withheld` is the folded
+    name of a table that the caller has no right to, whether it exists or not. It is for the audit, never for the
+    answer.
     """
 
     def __init__(
@@ -61,7 +68,7 @@ class RejectedInput(MirrorgateError):
     def of(
         cls, problems: tuple[Problem, ...], *, remedy: str | None = None, withheld: str | None = None
     ) -> "RejectedInput":
-        """The rejection of a request whose messages have these problems; the first one leads, with its column."""
+        """Return the rejection of messages with these problems. The first one gives the code and the detail."""
         first = problems[0]
         is_named = first.column is None or first.column in first.detail.replace(":", " ").split()
         detail = first.detail if is_named else f"{first.detail}, column {first.column}"
@@ -69,7 +76,7 @@ class RejectedInput(MirrorgateError):
 
 
 class TemporarilyUnavailable(MirrorgateError):
-    """The same request can succeed later; `retry_after` says when, in seconds."""
+    """A request that can succeed unchanged after `retry_after` seconds."""
 
     def __init__(self, code: Code, detail: str, *, retry_after: int = 1, remedy: str | None = None) -> None:
         super().__init__(code, detail, remedy=remedy)
@@ -77,8 +84,8 @@ class TemporarilyUnavailable(MirrorgateError):
 
 
 class Misconfigured(MirrorgateError):
-    """The operator has to change a setting, an installation or the machine."""
+    """A setting, an installation or a machine that the operator has to change."""
 
 
 class InvariantBroken(MirrorgateError):
-    """Something that must never happen did; the table concerned stops, the gateway goes on."""
+    """A state that must not occur. The table concerned stops; the other tables continue."""

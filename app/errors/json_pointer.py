@@ -1,6 +1,6 @@
-"""JSON Pointers (RFC 6901), as errors name places in a message."""
+"""JSON Pointers (RFC 6901): errors use them to name a value inside a message."""
 
 
 def pointer_to(pointer: str, member: str) -> str:
-    """The pointer of a member below `pointer`."""
+    """Return the pointer to the key `member` of the object at `pointer`."""
     return f"{pointer}/{member.replace('~', '~0').replace('/', '~1')}"

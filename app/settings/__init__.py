@@ -1,10 +1,25 @@
 """Settings, and what a start checks before anything listens or is written.
 
-`model` is the only reader of the environment: every setting is one `MIRRORGATE_*` variable. `start_checks` checks
-address, port, TLS files, memory and token settings. Other packages import from here: `from app.settings import
-Settings`.
+`model` joins the settings and is the only reader of the environment: every setting is one `MIRRORGATE_*` variable. Each
+subject has a module with its fields, their descriptions and checks: `database`, `landing_zone`, `api`, `access`,
+`limits`, `drain`, `retention` and `operation`. `names` has the prefix and the renamed variables, `variables` warns
+about unknown ones, and `start_checks` checks address, port, TLS files, memory and tokens. Other packages import from
+here: `from app.settings import Settings`. docs/settings.md is generated from the fields.
 """
 
-from app.settings.model import LOOPBACK, PREFIX, Compression, LogFormat, Settings, unknown_variables
+from app.settings.api import LOOPBACK
+from app.settings.landing_zone import Compression
+from app.settings.model import Settings
+from app.settings.names import PREFIX
+from app.settings.operation import LogFormat
+from app.settings.variables import renamed_variables, unknown_variables
 
-__all__ = ["LOOPBACK", "PREFIX", "Compression", "LogFormat", "Settings", "unknown_variables"]
+__all__ = [
+    "LOOPBACK",
+    "PREFIX",
+    "Compression",
+    "LogFormat",
+    "Settings",
+    "renamed_variables",
+    "unknown_variables",
+]

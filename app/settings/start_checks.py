@@ -1,6 +1,7 @@
-"""What must be right before the API listens: address, port, TLS files, tokens. Each rejection names the variable.
+"""Checks before the API listens: address, port, TLS files, tokens, memory, disk space.
 
-`mirrorgate up` checks all of it before it starts Postgres, and the API checks it again when it starts.
+`mirrorgate up` makes all of them before it starts Postgres, and the API repeats them when it starts. Each error names
+the variable to correct. No check contacts another machine.
 """
 
 import shutil
@@ -21,28 +22,30 @@ _TOKEN_PACKAGES: Final = ("jwt", "cryptography")
 
 
 def check_serving(settings: Settings) -> None:
-    """Raise Misconfigured for the first setting with which the API cannot serve safely. Asks no other machine."""
+    """Raise Misconfigured for the first setting with which the API cannot serve safely."""
     settings.require_safe_listening()
     check_certificate(settings)
     check_tokens(settings)
 
 
 def check_space(folders: Iterable[Path], least_free: int) -> None:
-    """Raise Misconfigured `unsafe_setup` where one of these folders, which need not exist yet, has too little room."""
+    """Raise Misconfigured `unsafe_setup` if a folder, which need not exist yet, has less free space than this."""
     for folder in folders:
         existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
         free = shutil.disk_usage(existing).free
         if free < least_free:
             raise Misconfigured(
                 Code.UNSAFE_SETUP,
-                f"{bytes_text(free)} are free in {folder}, less than {bytes_text(least_free)}",
-                remedy=f"Make room there, or set {PREFIX}MIN_FREE_BYTES; 0 starts all the same.",
+                f"{folder} has {bytes_text(free)} of free space, less than {bytes_text(least_free)}",
+                remedy=f"Free space there, or lower {PREFIX}MIN_FREE_BYTES; 0 turns the check off.",
             )
 
 
 def check_memory(settings: Settings, limit: int | None) -> Finding:
-    """Judge the memory that an API process may use. Raise Misconfigured `unsafe_setup` where one body would end it, and
-    MIRRORGATE_ALLOW_UNSAFE is not set."""
+    """Judge the memory of an API process against the settings.
+
+    Raise Misconfigured `unsafe_setup` if one body could exhaust it, unless MIRRORGATE_ALLOW_UNSAFE is set.
+    """
     finding = judge_memory(limit, settings.bytes_in_memory, settings.max_body_bytes)
     if finding.outcome is Outcome.UNSAFE and not settings.allow_unsafe:
         raise Misconfigured(Code.UNSAFE_SETUP, finding.detail, remedy=finding.remedy)
@@ -50,7 +53,7 @@ def check_memory(settings: Settings, limit: int | None) -> Finding:
 
 
 def check_certificate(settings: Settings) -> None:
-    """Raise Misconfigured `bad_setting` for a certificate and key that cannot be read or do not belong together."""
+    """Raise Misconfigured `bad_setting` if certificate and key cannot be read or do not match."""
     certificate, key = settings.tls_certificate_file, settings.tls_key_file
     if certificate is None or key is None:
         return
@@ -61,9 +64,9 @@ def check_certificate(settings: Settings) -> None:
     except (OSError, ValueError) as error:
         raise Misconfigured(
             Code.BAD_SETTING,
-            f"{certificate} and {key} are no certificate and private key: {error}",
-            remedy=f"Set {PREFIX}TLS_CERTIFICATE_FILE and {PREFIX}TLS_KEY_FILE to PEM files that belong together, the "
-            "key without a passphrase.",
+            f"{certificate} and {key} are not a certificate and its private key: {error}",
+            remedy=f"Set {PREFIX}TLS_CERTIFICATE_FILE and {PREFIX}TLS_KEY_FILE to matching PEM files, the key "
+            "without a passphrase.",
         ) from error
 
 
@@ -75,12 +78,12 @@ def _check_readable(name: str, file: Path) -> None:
         raise Misconfigured(
             Code.BAD_SETTING,
             f"{PREFIX}{name}: {file} cannot be read: {error.strerror}",
-            remedy="Set it to a PEM file that this user may read.",
+            remedy="Set it to a PEM file that this user can read.",
         ) from error
 
 
 def check_tokens(settings: Settings) -> None:
-    """Raise Misconfigured `bad_setting` for token settings that are incomplete, or whose packages are missing."""
+    """Raise Misconfigured: `bad_setting` for incomplete token settings, `extra_missing` without the extra `oidc`."""
     given = {
         f"{PREFIX}OIDC_ISSUER": settings.oidc_issuer,
         f"{PREFIX}OIDC_AUDIENCE": settings.oidc_audience,
@@ -93,25 +96,25 @@ def check_tokens(settings: Settings) -> None:
         present = " and ".join(name for name in given if name not in missing)
         raise Misconfigured(
             Code.BAD_SETTING,
-            f"{present} needs {' and '.join(missing)}",
-            remedy="Set all three, as docs/security.md says, or none of them.",
+            f"{present} is set without {' and '.join(missing)}",
+            remedy="Set all three variables, or none of them (docs/security.md).",
         )
     if not is_safe_address(str(settings.oidc_issuer)):
         raise Misconfigured(
             Code.BAD_SETTING,
             f"{PREFIX}OIDC_ISSUER must be an https address",
-            remedy="Set it to the issuer as `iss` names it, for example https://login.microsoftonline.com/<tenant>/v2.0.",
+            remedy="Set it to the issuer exactly as in `iss`, for example https://login.microsoftonline.com/<tenant>/v2.0.",
         )
     if not all(map(find_spec, _TOKEN_PACKAGES)):
         raise Misconfigured(
             Code.EXTRA_MISSING,
-            f"{PREFIX}OIDC_ISSUER is set, and the packages that verify tokens are not installed",
+            f"{PREFIX}OIDC_ISSUER is set, but the packages that verify tokens are not installed",
             remedy="Install the extra `mirrorgate[oidc]`.",
         )
 
 
 def is_safe_address(address: str) -> bool:
-    """Return whether an answer from there cannot be changed on its way: https, or this machine."""
+    """Return whether the address is https or on this machine, so that no one on the network can change an answer."""
     try:
         parts = urlsplit(address)
     except ValueError:
@@ -120,18 +123,18 @@ def is_safe_address(address: str) -> bool:
 
 
 def free_port(host: str, port: int) -> int:
-    """Return `port`, or any free one for 0. Raise Misconfigured `bad_setting` when it cannot be listened on."""
+    """Return `port`, or a free port for 0. Raise Misconfigured `bad_setting` if the API cannot listen on it."""
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
         raise Misconfigured(
             Code.BAD_SETTING,
-            f"{PREFIX}HOST: {host} is no address of this machine: {error.strerror}",
+            f"{PREFIX}HOST: {host} is not an address of this machine: {error.strerror}",
             remedy="Set it to 127.0.0.1, to another address of this machine, or to 0.0.0.0 for all of them.",
         ) from error
     try:
         with socket.socket(family, kind, protocol) as trial:
-            # Connections that a stopped gateway left in TIME_WAIT do not keep the port; a listener does.
+            # Connections of a stopped gateway in TIME_WAIT must not block the port; a listener must.
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             trial.bind(where)
             return int(trial.getsockname()[1])
@@ -139,5 +142,5 @@ def free_port(host: str, port: int) -> int:
         raise Misconfigured(
             Code.BAD_SETTING,
             f"the gateway cannot listen on port {port} of {host}: {error.strerror}",
-            remedy=f"Stop the program that uses it, or give another --port (or {PREFIX}PORT); 0 takes any free one.",
+            remedy=f"Stop the program that uses the port, or set another --port or {PREFIX}PORT; 0 takes a free one.",
         ) from error

@@ -81,8 +81,8 @@ def judge_versions(versions: Mapping[str, str]) -> Finding:
 
 
 def judge_variables(sentences: Sequence[str]) -> list[Finding]:
-    """A finding per environment variable that looks like a setting and is none."""
-    remedy = "Correct the name or remove the variable; docs/settings.md has the settings."
+    """Return a warning for each sentence about an unknown or renamed variable."""
+    remedy = "Correct the name or remove the variable; docs/settings.md lists the settings."
     found = [Finding("environment", Outcome.WARNING, sentence, remedy) for sentence in sentences]
     return found or [Finding("environment", Outcome.OK, "every MIRRORGATE_* variable is a setting")]
 

@@ -1,0 +1,42 @@
+"""Errors that pass: the gateway is busy, stopping, or waits for Postgres or for its drain."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from app.errors.catalogue.entry import RETRY, Entry
+from app.errors.codes import Code, Kind
+
+AVAILABILITY: Final[Mapping[Code, Entry]] = {
+    Code.BACKLOG_FULL: Entry(
+        Kind.TOO_MUCH,
+        "The backlog of unpublished changes has reached a MIRRORGATE_MAX_BACKLOG_… limit. Nothing was staged.",
+        f"{RETRY} If the error persists, check the drain and the table's state: a paused or quarantined table accepts "
+        "changes only until its backlog is full.",
+    ),
+    Code.OVERLOADED: Entry(
+        Kind.UNAVAILABLE,
+        "This API process has reached its limit of concurrent requests or of bytes in memory. Nothing was staged.",
+        RETRY,
+    ),
+    Code.DATABASE_UNAVAILABLE: Entry(
+        Kind.UNAVAILABLE, "Postgres does not answer, or does not accept writes. Nothing was staged.", RETRY
+    ),
+    Code.COMMIT_UNKNOWN: Entry(
+        Kind.UNAVAILABLE,
+        "The connection to Postgres was lost during COMMIT, or the API process stopped. The request may be durable.",
+        "Send the request again under the same idempotency key or producer number. Without one, compare last_sequence "
+        "in the table's status first.",
+    ),
+    Code.TABLE_BUSY: Entry(
+        Kind.UNAVAILABLE, "The request did not get the table's sequence lock in time. Nothing was staged.", RETRY
+    ),
+    Code.SHUTTING_DOWN: Entry(Kind.UNAVAILABLE, "This API process is shutting down.", RETRY),
+    Code.NOT_READY: Entry(
+        Kind.UNAVAILABLE, "A part of the gateway is not ready.", "See which part it is with GET /statusz."
+    ),
+    Code.INTERNAL: Entry(
+        Kind.BROKEN,
+        "An unexpected error occurred in the gateway.",
+        "Find the log line with the same request id. If the error persists, report it with that line.",
+    ),
+}

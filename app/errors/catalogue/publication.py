@@ -1,0 +1,58 @@
+"""Errors of the drain. They appear in its log and in the state reason of a table that it stopped."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from app.errors.catalogue.entry import Entry
+from app.errors.codes import Code, Kind
+
+PUBLICATION: Final[Mapping[Code, Entry]] = {
+    Code.LANDING_ZONE_AWAY: Entry(
+        Kind.UNAVAILABLE,
+        "The landing zone disappeared while the drain was running: it is not mounted, not reachable, or replaced by "
+        "another one.",
+        "Mount the landing zone again. The drain then continues without a restart.",
+    ),
+    Code.STORAGE_FAILED: Entry(
+        Kind.BROKEN,
+        "The drain could not read or write the landing zone.",
+        "The detail has the answer of the operating system or storage service. The drain tries the table again.",
+    ),
+    Code.STALE_EPOCH: Entry(
+        Kind.BROKEN,
+        "Another drain has claimed the table, so this one stops working on it.",
+        "You need not do anything: the new owner continues.",
+    ),
+    Code.FOREIGN_FILE: Entry(
+        Kind.BROKEN,
+        "A file that this gateway did not plan has the next file number.",
+        "Find out who writes into the landing zone, move the file away, then release the table (docs/operations.md).",
+    ),
+    Code.LANDING_FOLDER_LOST: Entry(
+        Kind.BROKEN,
+        "The table's landing folder is missing, or belongs to another generation or gateway.",
+        "Restore the folder and release the table, or recreate the table (docs/operations.md).",
+    ),
+    Code.LEDGER_BEHIND_ZONE: Entry(
+        Kind.BROKEN,
+        "The landing zone has files of the table that the database does not know, because the database was restored to "
+        "an earlier point.",
+        "Recreate the table and load it again from the source: its mirror has rows that the gateway no longer knows "
+        "(docs/backup.md).",
+    ),
+    Code.PAYLOAD_CORRUPT: Entry(
+        Kind.BROKEN,
+        "A staged payload does not match its recorded digest.",
+        "Check the database's storage, and restore the database from a backup.",
+    ),
+    Code.BUILD_FAILED: Entry(
+        Kind.BROKEN,
+        "The drain could not build a landing file.",
+        "Read the drain's log. The drain tries the file again.",
+    ),
+    Code.BROKEN_CHAIN: Entry(
+        Kind.BROKEN,
+        "A table's metadata chain is not consistent.",
+        "Compare the database with a backup: recorded metadata was changed.",
+    ),
+}

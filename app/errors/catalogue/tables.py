@@ -1,0 +1,118 @@
+"""Errors about tables: names, schemas, states, generations and files."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from app.errors.catalogue.entry import Entry
+from app.errors.codes import Code, Kind
+
+TABLES: Final[Mapping[Code, Entry]] = {
+    Code.UNKNOWN_TABLE: Entry(
+        Kind.MISSING,
+        "The table is not registered, or the key's table patterns do not include it.",
+        "Register the table with PUT /v1/tables/{table}, or use a key whose table patterns include it.",
+    ),
+    Code.BAD_NAME: Entry(
+        Kind.INVALID,
+        "A table or column name violates the naming rules.",
+        "Choose a name within the rules in docs/tables.md.",
+    ),
+    Code.RESERVED_NAME: Entry(
+        Kind.INVALID,
+        "A column is named `__rowMarker__`, which is reserved for the row marker.",
+        "Rename the source column, or leave it out.",
+    ),
+    Code.BAD_TYPE: Entry(
+        Kind.INVALID,
+        "A column type is not one of Mirrorgate's column types.",
+        "Use boolean, int16, int32, int64, float32, float64, decimal(p,s), date, timestamp, string, binary or json.",
+    ),
+    Code.BAD_OPTION: Entry(
+        Kind.INVALID,
+        "A table option is unknown, or its value is not one of its allowed values.",
+        "Look up the options and their values in `OptionsModel` in the gateway's /redoc.",
+    ),
+    Code.BAD_SCHEMA: Entry(
+        Kind.INVALID,
+        "The declared columns and keys do not make a valid table.",
+        "Declare at least one column, each column once, and keys that are among the columns.",
+    ),
+    Code.INCOMPATIBLE_SCHEMA: Entry(
+        Kind.CONFLICT,
+        "The new schema changes a type, a key or a required column of an existing table.",
+        "Follow the detail. Otherwise keep the declared columns and add only nullable ones, or recreate the table.",
+    ),
+    Code.COLUMN_RENAMED: Entry(
+        Kind.CONFLICT,
+        "The metadata replaces a column with one of the same type, as a rename does. Mirroring cannot rename a column, "
+        "so earlier rows would be NULL under the new name.",
+        "Recreate the table and load it again, so that every row has the column under its new name. If it is a "
+        "different column, add it first with PUT /v1/tables/{table}, then send this request again.",
+    ),
+    Code.SCHEMA_UNKNOWN: Entry(
+        Kind.CONFLICT,
+        "A data message names a schema id that no accepted metadata message had, for any table that the key may use.",
+        "Send the metadata (MD) message with that schema id first, then this request again. Or name the table with "
+        "`?table=`.",
+    ),
+    Code.AMBIGUOUS_SCHEMA_ID: Entry(
+        Kind.CONFLICT,
+        "Several tables have the schema id of a data message, and nothing else identifies the table.",
+        "Name the table with `?table=`, or send its metadata (MD) message before its data in the same request.",
+    ),
+    Code.SCHEMA_MISMATCH: Entry(
+        Kind.CONFLICT,
+        "A data message uses a schema version that the table does not know, or a column of an Arrow stream has a type "
+        "that the table's column does not accept.",
+        "For Replicate, send the metadata (MD) message with that schema id first. For Arrow, write the column in the "
+        "table's type.",
+    ),
+    Code.SOURCE_CASE_MISMATCH: Entry(
+        Kind.CONFLICT,
+        "The source's table name differs from a registered one only in letter case, so it may be a different table.",
+        "List the source, in its exact spelling, in the option `sources` of the table that it feeds: the one with the "
+        "similar name, or a table under another name (docs/tables.md).",
+    ),
+    Code.STALE_METADATA: Entry(
+        Kind.CONFLICT,
+        "The metadata message is older than the metadata that its task sent before, and it was never accepted.",
+        "Skip the message: the gateway has newer metadata of the same task. Start the task's metadata topic at its "
+        "newest message.",
+    ),
+    Code.RELOAD_REQUIRES_RECREATE: Entry(
+        Kind.CONFLICT,
+        "The request has snapshot rows for a table that already has other changes; inserting them would duplicate "
+        "rows.",
+        "Recreate the table before a full reload, or set its option `reload` to `upsert`.",
+    ),
+    Code.TABLE_NOT_ACCEPTING: Entry(
+        Kind.CONFLICT,
+        "The table is being dropped, or was dropped.",
+        "Wait until the drop has finished, then register the table again.",
+    ),
+    Code.WRONG_TABLE_STATE: Entry(
+        Kind.CONFLICT,
+        "The table's state does not allow this operation.",
+        "Check the state in the table's status. If the table is being dropped, wait until the drop has finished.",
+    ),
+    Code.GENERATION_MISMATCH: Entry(
+        Kind.CONFLICT,
+        "The operation names a generation that is not the table's current one.",
+        "Read the current generation in the table's status. If the operation is meant for it, name it in the request.",
+    ),
+    Code.UNKNOWN_BATCH: Entry(
+        Kind.MISSING,
+        "No batch has this table, generation and sequence.",
+        "Use the values exactly as the receipt gave them.",
+    ),
+    Code.UNKNOWN_FILE: Entry(
+        Kind.MISSING,
+        "The table's current generation has no published file with this number.",
+        "List the files with GET /v1/tables/{table}/files.",
+    ),
+    Code.PAYLOADS_PURGED: Entry(
+        Kind.CONFLICT,
+        "Retention deleted the staged payloads of the file, so the drain cannot build it again.",
+        "Recreate the table and load it again.",
+    ),
+}

@@ -1,0 +1,80 @@
+"""Settings of callers: the administrator's key, access tokens and rate limits."""
+
+import json
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic_settings import NoDecode
+
+from app.domain.access.api_key import ApiKey
+from app.errors import RejectedInput
+
+
+class GrantedRights(BaseModel):
+    """What a role or scope of a token grants: rights, and the patterns of the tables that they apply to."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rights: Annotated[list[Literal["ingest", "read", "register", "admin"]], Field(min_length=1)]
+    tables: Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
+
+
+class AccessSettings(BaseModel):
+    """Who may call the API, and how often."""
+
+    admin_key: Annotated[
+        SecretStr | None,
+        Field(description="An API key `mg_<id>_<secret>` with every right on every table, in addition to stored keys."),
+    ] = None
+    oidc_issuer: Annotated[
+        str | None,
+        Field(description="Issuer of OpenID Connect access tokens that the API accepts, exactly as in `iss`."),
+    ] = None
+    oidc_audience: Annotated[str | None, Field(min_length=1, description="Required `aud` of access tokens.")] = None
+    oidc_rights: Annotated[
+        dict[str, GrantedRights],
+        NoDecode,
+        Field(
+            description="Rights by role or scope of an access token, as JSON: "
+            '`{"<role or scope>": {"rights": ["ingest"], "tables": ["sales.*"]}}`.'
+        ),
+    ] = {}
+    key_requests_per_second: Annotated[
+        float | None,
+        Field(
+            ge=0.001,
+            description="Requests per second that an API process accepts from a key without its own limit. Unset: no "
+            "limit.",
+        ),
+    ] = None
+    key_bytes_per_second: Annotated[
+        int | None,
+        Field(
+            gt=0,
+            description="Bytes of request bodies per second, as sent, that an API process accepts from a key without "
+            "its own limit. Unset: no limit.",
+        ),
+    ] = None
+
+    @field_validator("admin_key")
+    @classmethod
+    def _a_key(cls, value: SecretStr | None) -> SecretStr | None:
+        try:
+            if value is not None:
+                ApiKey.parse(value.get_secret_value())
+        except RejectedInput:
+            raise ValueError(
+                "must be mg_<id>_<secret>: 8 to 32 hexadecimal digits, then 20 to 128 letters, digits, - and _; "
+                "`mirrorgate keys generate` prints a new one"
+            ) from None
+        return value
+
+    @field_validator("oidc_rights", mode="before")
+    @classmethod
+    def _json_object(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value or "{}")
+        except json.JSONDecodeError:
+            raise ValueError("must be a JSON object") from None

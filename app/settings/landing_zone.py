@@ -1,0 +1,103 @@
+"""Settings of the landing zone: its address, and the form of the files in it."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from app.errors import Code, Misconfigured
+
+
+class RowMarkerPosition(StrEnum):
+    """Position of the column `__rowMarker__` in a landing file."""
+
+    LAST = "last"
+    FIRST = "first"
+
+
+class Compression(StrEnum):
+    """Parquet codecs that open mirroring can read."""
+
+    ZSTD = "zstd"
+    SNAPPY = "snappy"
+    GZIP = "gzip"
+    NONE = "none"
+
+
+class LandingZoneSettings(BaseModel):
+    """Where files are published, when, and how they are written."""
+
+    landing_zone: Annotated[
+        str | None,
+        Field(
+            description="Where the drain publishes: a folder, which is created if it is missing, or an address in "
+            "OneLake or ADLS Gen2: `abfss://<workspace>@onelake.dfs.fabric.microsoft.com/<item>/Files/LandingZone`."
+        ),
+    ] = None
+    storage_endpoint: Annotated[
+        str | None,
+        Field(
+            pattern="^https://[^/@?#]+$",
+            description="`https://host:port` of a proxy or private endpoint for OneLake or ADLS Gen2. Unset: the host "
+            "in the landing zone's address.",
+        ),
+    ] = None
+    storage_api_version: Annotated[
+        str | None,
+        Field(
+            description="`x-ms-version` to send to OneLake or ADLS Gen2. Unset: the newest that the Azure SDK knows."
+        ),
+    ] = None
+    target_file_bytes: Annotated[
+        int, Field(ge=1, description="Staged payload bytes at which the drain closes a landing file.")
+    ] = 128 * 2**20
+    target_file_rows: Annotated[int, Field(ge=1, description="Rows at which the drain closes a landing file.")] = (
+        1_000_000
+    )
+    max_delay_seconds: Annotated[
+        float | None,
+        Field(
+            ge=0,
+            description="Maximum time that a batch waits for its file to fill, in seconds. Unset: 1 for a folder, 30 "
+            "for OneLake and ADLS Gen2.",
+        ),
+    ] = None
+    row_marker_position: Annotated[
+        RowMarkerPosition, Field(description="Position of `__rowMarker__` in landing files: `last` or `first`.")
+    ] = RowMarkerPosition.LAST
+    compression: Annotated[Compression, Field(description="Parquet codec: `zstd`, `snappy`, `gzip` or `none`.")] = (
+        Compression.ZSTD
+    )
+    partner_name: Annotated[str, Field(min_length=1, description="`partnerName` in `_partnerEvents.json`.")] = (
+        "Mirrorgate"
+    )
+    source_type: Annotated[
+        str, Field(min_length=1, description="`sourceInfo.sourceType` in `_partnerEvents.json`.")
+    ] = "Mirrorgate"
+
+    @property
+    def marker_first(self) -> bool:
+        """Whether landing files begin with the row marker."""
+        return self.row_marker_position is RowMarkerPosition.FIRST
+
+    @property
+    def max_delay(self) -> float:
+        """`max_delay_seconds`, or the default of the landing zone: Fabric takes in less than one file a second."""
+        if self.max_delay_seconds is not None:
+            return self.max_delay_seconds
+        return 30.0 if _is_address(self.landing_zone or "") else 1.0
+
+    def require_landing_zone(self) -> str:
+        """Return the landing zone's address, or its absolute folder. Raise Misconfigured `bad_setting` if unset."""
+        if not self.landing_zone:
+            raise Misconfigured(
+                Code.BAD_SETTING,
+                "MIRRORGATE_LANDING_ZONE is not set",
+                remedy="Set it to the folder or address to publish into.",
+            )
+        return self.landing_zone if _is_address(self.landing_zone) else str(Path(self.landing_zone).absolute())
+
+
+def _is_address(landing_zone: str) -> bool:
+    return "://" in landing_zone

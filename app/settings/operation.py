@@ -1,0 +1,45 @@
+"""Settings of logs and of the checks at the start."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+
+class LogFormat(StrEnum):
+    """Form of a log line."""
+
+    JSON = "json"
+    CONSOLE = "console"
+
+
+class OperationSettings(BaseModel):
+    """What a process logs, and what it accepts at its start."""
+
+    log_level: Annotated[
+        str,
+        Field(pattern="^(debug|info|warning|error)$", description="Lowest level to log: `debug` to `error`."),
+    ] = "info"
+    log_format: Annotated[
+        LogFormat, Field(description="Form of the log: `json` (one object per line) or `console`.")
+    ] = LogFormat.JSON
+    log_bytes: Annotated[
+        int,
+        Field(ge=2**16, description="`mirrorgate up` rotates each of its log files before it exceeds this many bytes."),
+    ] = 64 * 2**20
+    log_files: Annotated[int, Field(ge=0, description="Number of rotated files to keep of each log.")] = 5
+    min_free_bytes: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="`mirrorgate up` does not start with less free space than this in its data directory or "
+            "landing zone, and a running gateway warns below it (`resource_low`). 0: neither.",
+        ),
+    ] = 2**30
+    allow_unsafe: Annotated[
+        bool,
+        Field(
+            description="Start even if `mirrorgate doctor` reports something unsafe. Each start then logs "
+            "`unsafe_setup_allowed`."
+        ),
+    ] = False

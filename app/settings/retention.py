@@ -1,0 +1,25 @@
+"""Settings that say how long the gateway keeps what it no longer needs for publication."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+
+class RetentionSettings(BaseModel):
+    """How long payloads, the ledger and the audit are kept."""
+
+    retention_days: Annotated[
+        float, Field(gt=0, description="Days to keep payloads of published files, ledger entries and receipts.")
+    ] = 7.0
+    retention_bytes: Annotated[
+        int,
+        Field(
+            ge=2**20,
+            description="Payload bytes in Postgres beyond which payloads of published files are deleted earlier, "
+            "oldest first.",
+        ),
+    ] = 64 * 2**30
+    audit_days: Annotated[
+        float,
+        Field(gt=0, description="Days to keep audit events: operations on keys, registrations and rejections."),
+    ] = 90.0
