@@ -1,4 +1,7 @@
-"""What Fabric last said of each table, and the turns in which drains read it."""
+"""What Fabric last reported about each table, and the turns in which drains read the report.
+
+The report is for operators only: publication never depends on it, apart from the wait of a drop (R5).
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,32 +17,37 @@ CLAIM_READING = sa.text("""
     ON CONFLICT (only_row) DO UPDATE SET read_at = clock_timestamp()
     WHERE r.read_at <= clock_timestamp() - make_interval(secs => :seconds) OR r.read_at > clock_timestamp()
     RETURNING read_at""")
+"""Claim the next reading unless one was claimed less than `seconds` ago."""
 
-DELETE_STATES = sa.text("DELETE FROM mirrorgate.mirror_states WHERE NOT table_id = ANY(:kept)")
+DELETE_STATUSES = sa.text("DELETE FROM mirrorgate.mirror_states WHERE NOT table_id = ANY(:kept)")
+"""Forget the tables that the report no longer lists."""
 
-UPSERT_STATE = sa.text("""
+UPSERT_STATUS = sa.text("""
     INSERT INTO mirrorgate.mirror_states (table_id, generation, state, error, processed_rows, processed_bytes,
         last_sync_at)
     VALUES (:table_id, :generation, :state, :error, :processed_rows, :processed_bytes, :last_sync)
     ON CONFLICT (table_id) DO UPDATE SET generation = excluded.generation, state = excluded.state,
         error = excluded.error, processed_rows = excluded.processed_rows, processed_bytes = excluded.processed_bytes,
         last_sync_at = excluded.last_sync_at, read_at = excluded.read_at""")
+"""Store what the report says about a table."""
 
-SELECT_STATES = sa.text("""
+SELECT_STATUSES = sa.text("""
     SELECT m.table_id, m.state, m.error, m.processed_rows, m.processed_bytes, m.last_sync_at, m.read_at
     FROM mirrorgate.mirror_states m
     JOIN mirrorgate.tables t ON t.table_id = m.table_id AND t.generation = m.generation
     WHERE m.table_id = ANY(:table_ids)""")
+"""Read the status of tables, where it is about their current generation."""
 
 NOTE_FOLDER_GONE = sa.text("""
     UPDATE mirrorgate.tables SET folder_gone_at = least(folder_gone_at, clock_timestamp())
     WHERE table_id = :table_id AND state = 'dropping'
     RETURNING extract(epoch FROM clock_timestamp() - folder_gone_at)::float8""")
+"""Store when a dropping table's folder was first found gone, and return the seconds since then."""
 
 
 @dataclass(frozen=True, slots=True)
 class FabricStatus:
-    """What Fabric said of a table's present generation when it was last read."""
+    """What Fabric reported about a table's current generation when the report was last read."""
 
     state: str | None
     error: str | None
@@ -50,13 +58,19 @@ class FabricStatus:
 
 
 def claim_reading(connection: sa.Connection, seconds: float) -> bool:
-    """Whether it is the caller's turn: nobody has had one within these seconds. Dying after it costs one turn."""
+    """Return whether the caller reads the report now: nobody has claimed a reading in the last `seconds`.
+
+    A process that dies after this has skipped one reading.
+    """
     return connection.execute(CLAIM_READING, {"seconds": seconds}).first() is not None
 
 
 def record_fabric_status(connection: sa.Connection, found: Mapping[tuple[TableId, Generation], MirroredTable]) -> None:
-    """Replace what is known by what was read of these tables in these generations."""
-    connection.execute(DELETE_STATES, {"kept": [table_id for table_id, _ in found]})
+    """Replace all stored statuses by those of the report, for these tables in these generations.
+
+    A process that dies before the commit leaves the former statuses.
+    """
+    connection.execute(DELETE_STATUSES, {"kept": [table_id for table_id, _ in found]})
     rows = [
         {
             "table_id": table_id,
@@ -70,15 +84,18 @@ def record_fabric_status(connection: sa.Connection, found: Mapping[tuple[TableId
         for (table_id, generation), mirrored in sorted(found.items())
     ]
     if rows:
-        connection.execute(UPSERT_STATE, rows)
+        connection.execute(UPSERT_STATUS, rows)
 
 
 def fabric_statuses(connection: sa.Connection, table_ids: list[TableId]) -> dict[TableId, FabricStatus]:
-    """What Fabric said of these tables, where it said something of their present generation."""
-    rows = connection.execute(SELECT_STATES, {"table_ids": table_ids})
+    """Return the status of these tables, without those that Fabric has not reported in their current generation."""
+    rows = connection.execute(SELECT_STATUSES, {"table_ids": table_ids})
     return {TableId(table_id): FabricStatus(*rest) for table_id, *rest in rows}
 
 
 def note_folder_gone(connection: sa.Connection, table_id: TableId) -> float:
-    """R5: for how many seconds the folder of a table that is being dropped has been gone, from now on counted."""
+    """Return for how many seconds the folder of a dropping table has been gone (R5); the first call starts the count.
+
+    A process that dies after the commit leaves the start of the wait, so the next owner waits only for the rest.
+    """
     return float(connection.execute(NOTE_FOLDER_GONE, {"table_id": table_id}).scalar_one())

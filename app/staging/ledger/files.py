@@ -1,7 +1,7 @@
-"""The landing ledger: which batches make which file number, nominated once built, published once visible.
+"""The landing ledger: planned files become registered builds (W5) and then published files (W8).
 
-Its lines are written by `file_plans`; number, batch range and digest of a planned file never change. Foreign keys
-chain each file to its predecessor's number and last sequence, so the database rejects a gap or an overlap by itself.
+`planning` writes the lines; the number, batch range and digest of a planned file never change. Foreign keys chain each
+file to its predecessor's number and last sequence, so the database itself rejects a gap or an overlap (decision 0003).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -22,21 +22,26 @@ from app.staging.ledger.metadata_chain import append_blocks
 
 _FILE_COLUMNS = """f.number, f.first_sequence, f.last_sequence, f.schema_version, f.row_count, f.change_count,
     f.digest, f.state, f.nominated_epoch, f.nominated_temp, f.file_bytes, f.file_sha256, f.published_at"""
+"""The columns of a LedgerEntry."""
 
 SELECT_UNRECORDED = sa.text(f"""
     SELECT {_FILE_COLUMNS} FROM mirrorgate.landing_files f
     WHERE table_id = :table_id AND generation = :generation AND state = 'planned' ORDER BY number LIMIT :most""")  # noqa: S608  # constant columns
+"""List a table's planned files that are not recorded as published."""
 
 SELECT_IS_BUILD_REGISTERED = sa.text("""
     SELECT nominated_temp IS NOT NULL FROM mirrorgate.landing_files
     WHERE table_id = :table_id AND generation = :generation AND number = :number""")
+"""Tell whether a build of a file is registered."""
 
 SELECT_RECORDED_NUMBER = sa.text("""
     SELECT recorded_file_number FROM mirrorgate.table_counters WHERE table_id = :table_id""")
+"""Read the last file number that is recorded as published."""
 
 SELECT_FILES = sa.text(f"""
     SELECT {_FILE_COLUMNS} FROM mirrorgate.landing_files f
     WHERE table_id = :table_id AND generation = :generation AND number > :after ORDER BY number LIMIT :most""")  # noqa: S608  # constant text
+"""List a generation's files after a number."""
 
 REGISTER_BUILDS = sa.text("""
     UPDATE mirrorgate.landing_files f
@@ -49,6 +54,7 @@ REGISTER_BUILDS = sa.text("""
       AND f.state = 'planned' AND (f.nominated_epoch IS NULL OR f.nominated_epoch < built.epoch
         OR f.nominated_epoch = built.epoch AND f.nominated_temp = built.temp)
     RETURNING f.table_id""")
+"""Register one build per planned file, unless this epoch or a later one has registered another."""
 
 RECORD_FILES = sa.text("""
     UPDATE mirrorgate.landing_files f SET state = 'published', published_at = clock_timestamp()
@@ -57,6 +63,7 @@ RECORD_FILES = sa.text("""
     WHERE f.table_id = visible.table_id AND f.generation = visible.generation AND f.number = visible.number
       AND f.state = 'planned'
     RETURNING f.table_id, f.file_bytes, f.file_sha256""")
+"""Mark planned files as published, and return their sizes and digests."""
 
 SELECT_RECORDED = sa.text("""
     SELECT f.table_id FROM mirrorgate.landing_files f
@@ -64,6 +71,7 @@ SELECT_RECORDED = sa.text("""
         AS visible (table_id, generation, number)
       ON f.table_id = visible.table_id AND f.generation = visible.generation AND f.number = visible.number
     WHERE f.state = 'published'""")
+"""List those of these files that are already recorded as published."""
 
 RECORD_COUNTERS = sa.text("""
     UPDATE mirrorgate.table_counters c
@@ -72,6 +80,7 @@ RECORD_COUNTERS = sa.text("""
         AS visible (table_id, number, last_sequence)
     WHERE c.table_id = visible.table_id AND c.recorded_file_number = visible.number - 1
     RETURNING c.table_id""")
+"""Advance each table's counters to the file, if it is the next one."""
 
 SELECT_FILE_POSITIONS = sa.text("""
     SELECT visible.table_id, b.source_position
@@ -82,24 +91,28 @@ SELECT_FILE_POSITIONS = sa.text("""
         WHERE table_id = visible.table_id AND generation = visible.generation AND source_position IS NOT NULL
           AND first_sequence BETWEEN visible.first_sequence AND visible.last_sequence
         ORDER BY first_sequence DESC LIMIT 1) b""")
+"""Read the last source position in each file."""
 
 SELECT_TABLES_TO_REPAIR = sa.text("""
     SELECT DISTINCT f.table_id FROM mirrorgate.landing_files f
     JOIN mirrorgate.tables t ON t.table_id = f.table_id AND t.generation = f.generation
     WHERE f.table_id = ANY(:table_ids) AND f.repair_requested""")
+"""List those of these tables that have files to repair."""
 
 SELECT_TO_REPAIR = sa.text(f"""
     SELECT {_FILE_COLUMNS} FROM mirrorgate.landing_files f
     WHERE table_id = :table_id AND generation = :generation AND repair_requested ORDER BY number LIMIT :most""")  # noqa: S608  # constant text
+"""List the files of a table that an operator asked to repair."""
 
 RECORD_REPAIR = sa.text("""
     UPDATE mirrorgate.landing_files SET repair_requested = false, file_bytes = :file_bytes, file_sha256 = :sha256
     WHERE table_id = :table_id AND generation = :generation AND number = :number AND repair_requested""")
+"""Store size and digest of a repaired file, and end the request."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """One line of the ledger, for reading."""
+    """One line of the ledger."""
 
     number: FileNumber
     first_sequence: BatchSequence
@@ -117,44 +130,49 @@ class LedgerEntry:
 
 
 def unrecorded_files(connection: sa.Connection, table: Table, *, most: int) -> list[PlannedFile]:
-    """Planned files that are not recorded as published, in order."""
+    """Return at most `most` planned files that are not recorded as published, in order."""
     keys = {"table_id": table.table_id, "generation": table.generation, "most": most}
     return [_planned(table, LedgerEntry(*row)) for row in connection.execute(SELECT_UNRECORDED, keys)]
 
 
 def recorded_number(connection: sa.Connection, table_id: TableId) -> FileNumber:
-    """The last file number that is recorded as published; 0 for none."""
+    """Return the last file number that is recorded as published, 0 for none."""
     return FileNumber(connection.execute(SELECT_RECORDED_NUMBER, {"table_id": table_id}).scalar_one())
 
 
 def is_build_registered(connection: sa.Connection, planned: PlannedFile) -> bool:
-    """Whether the ledger knows size and digest of a planned file."""
+    """Tell whether the ledger knows the size and digest of a planned file."""
     return bool(connection.execute(SELECT_IS_BUILD_REGISTERED, _file_key(planned)).scalar())
 
 
 def files_to_repair(connection: sa.Connection, table: Table, *, most: int) -> list[PlannedFile]:
-    """Published files that an operator wants written again, in order."""
+    """Return at most `most` published files that an operator asked to write again, in order."""
     keys = {"table_id": table.table_id, "generation": table.generation, "most": most}
     return [_planned(table, LedgerEntry(*row)) for row in connection.execute(SELECT_TO_REPAIR, keys)]
 
 
 def tables_to_repair(connection: sa.Connection, table_ids: Collection[TableId]) -> set[TableId]:
-    """Those of these tables that have files to repair."""
+    """Return those of these tables that have files to repair."""
     return set(connection.execute(SELECT_TABLES_TO_REPAIR, {"table_ids": list(table_ids)}).scalars())
 
 
 def record_repaired(connection: sa.Connection, built: BuiltFile) -> None:
-    """The file stands under its number again. A process that dies before the commit repairs it once more."""
+    """Record that a repaired file is visible under its number again.
+
+    A process that dies before the commit leaves the request, and the next owner repairs the file once more. Raises
+    InvariantBroken `stale_epoch`.
+    """
     check_epoch(connection, built.planned.table_id, built.epoch)
     facts = {"file_bytes": built.file_bytes, "sha256": built.file_sha256}
     connection.execute(RECORD_REPAIR, _file_key(built.planned) | facts)
 
 
 def register_builds(connection: sa.Connection, files: Sequence[BuiltFile]) -> set[TableId]:
-    """W5: make one finished temp the only source of each file's rename in its epoch; the tables where no other is.
+    """Register each build as the only source of its file's rename in this epoch (W5).
 
-    One file of each table; safe to repeat. A process that dies after the commit leaves nominations that the next epoch
-    replaces.
+    Return the tables whose build is the registered one; another attempt was registered first for the rest. Takes one
+    file of each table and is safe to repeat. A process that dies before the commit leaves no registration; after it,
+    one that the next epoch's registration replaces. Raises InvariantBroken `stale_epoch`.
     """
     check_epochs(connection, {file.planned.table_id: file.epoch for file in files})
     keys = _file_keys([file.planned for file in files]) | {
@@ -167,11 +185,11 @@ def register_builds(connection: sa.Connection, files: Sequence[BuiltFile]) -> se
 
 
 def record_published(connection: sa.Connection, files: Mapping[PlannedFile, Epoch]) -> None:
-    """W8: the files are visible: record each, what is published through it, and its block of the metadata chain.
+    """Record visible files as published (W8): their state, the tables' counters and the metadata chain.
 
-    One file of each table, all or none; safe to repeat. A process that dies before the commit leaves visible,
-    unrecorded files, whose footers the next owner recognises and records. Raises InvariantBroken `internal` for a file
-    that is not its table's next to be recorded.
+    Takes one file of each table, records all or none, and is safe to repeat. A process that dies before the commit
+    leaves visible, unrecorded files, which the next owner recognizes by their footers and records. Raises
+    InvariantBroken `stale_epoch`, or `internal` for a file that is not the next one of its table.
     """
     check_epochs(connection, {file.table_id: epoch for file, epoch in files.items()})
     keys = _file_keys(files) | {
@@ -201,7 +219,7 @@ def record_published(connection: sa.Connection, files: Mapping[PlannedFile, Epoc
 def list_files(
     connection: sa.Connection, table_id: TableId, generation: Generation, *, after: FileNumber, most: int
 ) -> list[LedgerEntry]:
-    """The ledger beyond file number `after`, in order."""
+    """Return at most `most` lines of a generation's ledger after file number `after`, in order."""
     keys = {"table_id": table_id, "generation": generation, "after": after, "most": most}
     return [LedgerEntry(*row) for row in connection.execute(SELECT_FILES, keys)]
 

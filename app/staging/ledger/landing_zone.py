@@ -1,6 +1,6 @@
-"""The landing zone that this database publishes into: remembered at the first start of a drain, moved only on request.
+"""The landing zone that this database publishes into: stored at the first start of a drain, changed only on request.
 
-Without it a drain that is given another zone would find no folder of any table there, and stop them all.
+Without it, a drain that is given another zone would find no table's folder there and stop every table (decision 0024).
 """
 
 import sqlalchemy as sa
@@ -9,43 +9,51 @@ from app.domain.publication.landing_zone import KnownZone
 from app.staging.connection.database import translated_errors
 
 LOCK_INSTALLATION = sa.text("SELECT FROM mirrorgate.installation FOR NO KEY UPDATE")
+"""Lock the installation, which serializes claims and moves of the zone."""
 
 SELECT_ZONE = sa.text("SELECT zone_id, location FROM mirrorgate.landing_zone")
+"""Read the zone."""
 
-SELECT_HAS_ZONES = sa.text("SELECT to_regclass('mirrorgate.landing_zone') IS NOT NULL")
+SELECT_ZONE_TABLE_EXISTS = sa.text("SELECT to_regclass('mirrorgate.landing_zone') IS NOT NULL")
+"""Tell whether the database has the table of the zone, which r0018 created."""
 
-REMEMBER_ZONE = sa.text("""
+STORE_ZONE = sa.text("""
     INSERT INTO mirrorgate.landing_zone AS z (zone_id, location) VALUES (:zone_id, :location)
     ON CONFLICT (only_one) DO UPDATE SET zone_id = EXCLUDED.zone_id, location = EXCLUDED.location,
         since = CASE WHEN z.zone_id = EXCLUDED.zone_id THEN z.since ELSE clock_timestamp() END
     WHERE (z.zone_id, z.location) <> (EXCLUDED.zone_id, EXCLUDED.location)""")
+"""Store the zone; `since` changes only with the zone's id."""
 
 END_ALL_EPOCHS = sa.text("UPDATE mirrorgate.table_leases SET epoch = epoch + 1")
+"""End the epochs of all tables."""
 
 
 def lock_known_zone(connection: sa.Connection) -> KnownZone | None:
-    """The remembered zone, None before the first drain; nobody else claims or moves it until the transaction ends."""
+    """Return the stored zone, None before the first drain, and keep others from changing it in this transaction."""
     connection.execute(LOCK_INSTALLATION)
     return known_zone(connection)
 
 
 def known_zone(connection: sa.Connection) -> KnownZone | None:
-    """The remembered zone, None before the first drain."""
+    """Return the stored zone, None before the first drain."""
     row = connection.execute(SELECT_ZONE).one_or_none()
     return KnownZone(row.zone_id, row.location) if row is not None else None
 
 
 def present_zone(engine: sa.Engine) -> KnownZone | None:
-    """The remembered zone of any database, also of one that is not migrated. Raises TemporarilyUnavailable."""
+    """Return the stored zone of any database, including one that is not migrated. Raises TemporarilyUnavailable."""
     with translated_errors(), engine.connect() as connection:
-        return known_zone(connection) if connection.execute(SELECT_HAS_ZONES).scalar_one() else None
+        return known_zone(connection) if connection.execute(SELECT_ZONE_TABLE_EXISTS).scalar_one() else None
 
 
 def remember_zone(connection: sa.Connection, zone: KnownZone) -> None:
-    """Publish into this zone from now on."""
-    connection.execute(REMEMBER_ZONE, {"zone_id": zone.zone_id, "location": zone.location})
+    """Store the zone that drains publish into from now on.
+
+    A process that dies before the commit leaves the former zone.
+    """
+    connection.execute(STORE_ZONE, {"zone_id": zone.zone_id, "location": zone.location})
 
 
 def end_all_epochs(connection: sa.Connection) -> None:
-    """Stop every drain at its next durable step; each table is then taken over anew."""
+    """Make every drain's next durable step fail with `stale_epoch`; each table is then claimed again."""
     connection.execute(END_ALL_EPOCHS)

@@ -1,8 +1,8 @@
 """Leases: which drain may publish which table, by the database's clock.
 
-A worker keeps one heartbeat row; a table's lease names the worker and counts its claims (the epoch). A worker
-whose heartbeat has run out may lose its tables to another, and each durable step it still tries is rejected
-because its epoch is no longer the table's.
+A worker (a running drain) keeps one heartbeat row. A table's lease names the worker that claimed it last and counts its
+claims: the epoch. When a worker's heartbeat has run out, another worker can claim its tables; each durable step that
+the former owner still tries then fails, because its epoch is no longer the table's.
 """
 
 from collections.abc import Mapping
@@ -15,47 +15,60 @@ from app.domain.model.table import Epoch, FileNumber, Table, TableId
 from app.domain.publication.drain_plan import FileLimits
 from app.errors import Code, InvariantBroken
 
-HEARTBEAT = sa.text("""
+UPSERT_HEARTBEAT = sa.text("""
     INSERT INTO mirrorgate.workers AS w (worker_id, lease_until, lease_seconds, clock_behind_seconds, waits_for)
     VALUES (:worker_id, clock_timestamp() + make_interval(secs => :seconds), :seconds,
         extract(epoch FROM clock_timestamp()) - CAST(:clock AS float8), :waits_for)
     ON CONFLICT (worker_id) DO UPDATE SET heartbeat_at = clock_timestamp(),
         lease_until = clock_timestamp() + make_interval(secs => :seconds), lease_seconds = :seconds,
         clock_behind_seconds = excluded.clock_behind_seconds, waits_for = excluded.waits_for""")
+"""Store that a worker lives, until when its lease lasts, and how it is."""
 
 IS_ALIVE = """(w.lease_until > clock_timestamp() AND w.heartbeat_at <= clock_timestamp() + interval '1 second'
     AND w.lease_until <= clock_timestamp() + interval '1 second' + coalesce(
         make_interval(secs => w.lease_seconds), w.lease_until - w.heartbeat_at))"""
-"""A lease is honored for its own length from now at the most: one that reaches further was written before the
-database's clock was set back, and would keep its tables from everybody for as long as the step."""
+"""Condition on a worker `w`: its lease has not run out.
+
+A lease is honored for its own length from now at most. One that reaches further was written before the database's clock
+was set back, and would otherwise keep its tables from all drains for as long as the clock step.
+"""
 
 DELETE_WORKER = sa.text("DELETE FROM mirrorgate.workers WHERE worker_id = :worker_id")
+"""Delete a worker's heartbeat."""
 
 DELETE_DEAD_WORKERS = sa.text("""
     DELETE FROM mirrorgate.workers WHERE lease_until < clock_timestamp() - interval '1 day'""")
+"""Delete the heartbeats of workers that died more than a day ago."""
 
 COUNT_LIVE_WORKERS = sa.text(f"SELECT count(*) FROM mirrorgate.workers w WHERE {IS_ALIVE}")  # noqa: S608  # constant text
+"""Count the workers whose lease has not run out."""
 
 SELECT_OWN_EPOCH = sa.text("""
     SELECT epoch FROM mirrorgate.table_leases WHERE table_id = :table_id AND worker_id = :worker_id""")
+"""Read the epoch of a table that a worker claimed last."""
 
 INSERT_LEASE = sa.text("""
     INSERT INTO mirrorgate.table_leases (table_id, epoch, worker_id) VALUES (:table_id, 1, :worker_id)
     ON CONFLICT (table_id) DO NOTHING RETURNING epoch""")
+"""Claim a table that was never claimed."""
 
 LOCK_LEASE = sa.text("SELECT FROM mirrorgate.table_leases WHERE table_id = :table_id FOR UPDATE")
+"""Lock the lease of a table."""
 
 TAKE_LEASE = sa.text(f"""
     UPDATE mirrorgate.table_leases l SET epoch = l.epoch + 1, worker_id = :worker_id
     WHERE l.table_id = :table_id AND (l.worker_id = :worker_id OR NOT EXISTS (
         SELECT FROM mirrorgate.workers w WHERE w.worker_id = l.worker_id AND {IS_ALIVE}))
     RETURNING epoch""")  # noqa: S608  # constant text
-"""After LOCK_LEASE, as a statement of its own: one that also waits for the lock does not see the heartbeat of the
-worker that held it."""
+"""Claim a table unless another worker that lives has it.
+
+Run it after LOCK_LEASE: a statement that also waits for the lock does not see the heartbeat of the worker that held it.
+"""
 
 LOCK_LEASES = sa.text("""
     SELECT table_id, epoch FROM mirrorgate.table_leases
     WHERE table_id = ANY(:table_ids) ORDER BY table_id FOR UPDATE""")
+"""Lock the leases of tables in the order of their ids, and read their epochs."""
 
 SELECT_DUE = sa.text(f"""
     SELECT t.table_id
@@ -82,25 +95,31 @@ SELECT_DUE = sa.text(f"""
                   AND b.first_sequence > c.published_through
                 HAVING sum(b.row_count) >= :rows OR sum(b.payload_bytes) >= :payload_bytes))))
     ORDER BY abs(oldest.age) DESC NULLS FIRST LIMIT :most""")  # noqa: S608  # constant text
-"""A negative age is due at once: see `is_due` in app.domain.publication.drain_plan."""
+"""List the tables that this worker can work on now, those with the oldest batches first.
 
+A negative age is due at once, see `is_due` in app.domain.publication.drain_plan.
+"""
 
 RAISE_EPOCH = sa.text("UPDATE mirrorgate.table_leases SET epoch = :epoch WHERE table_id = :table_id")
+"""Set the epoch of a table."""
 
 SELECT_REVOKED_THROUGH = sa.text("SELECT revoked_through FROM mirrorgate.table_leases WHERE table_id = :table_id")
+"""Read through which epoch the revocation markers of a table are deleted."""
 
 FORGET_EPOCHS = sa.text("""
     UPDATE mirrorgate.table_leases SET revoked_through = greatest(revoked_through, :through)
     WHERE table_id = :table_id""")
+"""Store through which epoch the revocation markers of a table are deleted."""
 
 SELECT_HELD = sa.text("""
     SELECT l.table_id, l.epoch, c.recorded_file_number FROM mirrorgate.table_leases l
     JOIN mirrorgate.table_counters c ON c.table_id = l.table_id WHERE l.worker_id = :worker_id""")
+"""List the tables that a worker claimed last, with their last recorded file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A table that a worker owns under an epoch."""
+    """A table that a worker owns, and the epoch of its claim."""
 
     table: Table
     epoch: Epoch
@@ -108,7 +127,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class HeldTable:
-    """A table of a worker: the epoch of its claim, and the last file recorded as published."""
+    """A table that a worker owns, the epoch of its claim, and the last file that is recorded as published."""
 
     table_id: TableId
     epoch: Epoch
@@ -123,35 +142,37 @@ def renew_lease(
     clock: float | None = None,
     waits_for: str | None = None,
 ) -> None:
-    """Keep this worker's tables for another `seconds`, and tell the others how the worker is.
+    """Extend the lease of this worker's tables to `seconds` from now, and store how the worker is.
 
-    `clock` is the worker's own time, in seconds since 1970. `waits_for` is the code of what keeps it from publishing
-    anything, None while it publishes.
+    `clock` is the worker's own time in seconds since 1970. `waits_for` is the code of what keeps it from publishing
+    anything, None while it publishes. A process that dies after this keeps its tables until the lease runs out.
     """
     keys = {"worker_id": worker_id, "seconds": seconds, "clock": clock, "waits_for": waits_for}
-    connection.execute(HEARTBEAT, keys)
+    connection.execute(UPSERT_HEARTBEAT, keys)
 
 
 def give_up_lease(connection: sa.Connection, worker_id: UUID) -> None:
-    """Leave all tables to other workers at once, and forget workers that died long ago."""
+    """Release all tables of this worker to the others at once, and forget workers that died long ago."""
     connection.execute(DELETE_WORKER, {"worker_id": worker_id})
     forget_dead_workers(connection)
 
 
 def forget_dead_workers(connection: sa.Connection) -> None:
-    """Delete the heartbeats of workers that died long ago; their tables are anybody's already."""
+    """Delete the heartbeats of workers that died more than a day ago; their tables are already free."""
     connection.execute(DELETE_DEAD_WORKERS)
 
 
 def live_workers(connection: sa.Connection) -> int:
-    """How many drains have a lease that has not run out."""
+    """Return the number of drains whose lease has not run out."""
     return int(connection.execute(COUNT_LIVE_WORKERS).scalar_one())
 
 
 def due_tables(connection: sa.Connection, worker_id: UUID, limits: FileLimits, *, most: int) -> list[TableId]:
-    """Tables that have work and no other live owner: a file's worth of pending rows or an old enough one, a flush,
-    a file that is planned and not published, a marker to write again, a seed file to come, a file to repair, or a
-    folder to drop."""
+    """Return at most `most` tables that have work and no other live owner.
+
+    Work is a file's worth of pending rows or an old enough row, a flush, a planned file, a marker to rewrite, a seed
+    file to create, a file to repair, or a folder to drop.
+    """
     keys = {
         "worker_id": worker_id,
         "max_delay": limits.max_delay_seconds,
@@ -163,10 +184,10 @@ def due_tables(connection: sa.Connection, worker_id: UUID, limits: FileLimits, *
 
 
 def claim_table(connection: sa.Connection, table_id: TableId, worker_id: UUID, *, held: Epoch | None) -> Epoch | None:
-    """W1: the epoch under which this worker owns the table; None while another worker lives.
+    """Claim a table (W1): return the epoch under which this worker owns it, None while another owner lives.
 
-    The epoch `held` is kept while it is still the table's; otherwise a new one begins, and older ones must be
-    revoked before anything else. A process that dies after this has only burned an epoch number.
+    The epoch `held` is kept while it is still the table's. Otherwise a new epoch begins, and the older ones must be
+    revoked (W2) before anything else. A process that dies after the commit has only used an epoch number.
     """
     keys = {"table_id": table_id, "worker_id": worker_id}
     if held is not None and connection.execute(SELECT_OWN_EPOCH, keys).scalar() == held:
@@ -179,9 +200,9 @@ def claim_table(connection: sa.Connection, table_id: TableId, worker_id: UUID, *
 
 
 def raise_epoch(connection: sa.Connection, table_id: TableId, epoch: Epoch, *, beyond: Epoch) -> Epoch:
-    """After a restore: the first epoch that the scratch has not seen yet, instead of the one just claimed.
+    """Raise the epoch just claimed above `beyond`, the highest one in scratch, and return it (W1 after a restore).
 
-    Raises InvariantBroken `stale_epoch`. A process that dies after this has only burned epoch numbers.
+    A process that dies after the commit has only used epoch numbers. Raises InvariantBroken `stale_epoch`.
     """
     check_epoch(connection, table_id, epoch)
     connection.execute(RAISE_EPOCH, {"table_id": table_id, "epoch": beyond + 1})
@@ -189,29 +210,36 @@ def raise_epoch(connection: sa.Connection, table_id: TableId, epoch: Epoch, *, b
 
 
 def revoked_through(connection: sa.Connection, table_id: TableId) -> Epoch:
-    """Through which epoch no process lives any more, so that it needs no marker."""
+    """Return the last epoch of which no process lives any more, so that it needs no revocation marker."""
     return Epoch(connection.execute(SELECT_REVOKED_THROUGH, {"table_id": table_id}).scalar_one())
 
 
 def forget_epochs(connection: sa.Connection, table_id: TableId, epoch: Epoch, *, through: Epoch) -> None:
-    """Record that the markers of these epochs are not needed any more, before they are deleted."""
+    """Record that the revocation markers through an epoch are not needed, before they are deleted.
+
+    A process that dies after the commit leaves markers, which the next sweep deletes. Raises InvariantBroken
+    `stale_epoch`.
+    """
     check_epoch(connection, table_id, epoch)
     connection.execute(FORGET_EPOCHS, {"table_id": table_id, "through": through})
 
 
 def held_tables(connection: sa.Connection, worker_id: UUID) -> list[HeldTable]:
-    """The tables whose lease names this worker."""
+    """Return the tables whose lease names this worker."""
     rows = connection.execute(SELECT_HELD, {"worker_id": worker_id})
     return [HeldTable(TableId(table_id), Epoch(epoch), FileNumber(recorded)) for table_id, epoch, recorded in rows]
 
 
 def check_epoch(connection: sa.Connection, table_id: TableId, epoch: Epoch) -> None:
-    """Hold the table's lease row to the transaction's end. Raises InvariantBroken `stale_epoch` for an older epoch."""
+    """Check that an epoch is the table's, and lock the lease until the transaction ends.
+
+    Raises InvariantBroken `stale_epoch`.
+    """
     check_epochs(connection, {table_id: epoch})
 
 
 def check_epochs(connection: sa.Connection, epochs: Mapping[TableId, Epoch]) -> None:
-    """`check_epoch` for several tables: all of them, or none."""
+    """Check the epochs of several tables as `check_epoch` does: all of them, or none."""
     leases = connection.execute(LOCK_LEASES, {"table_ids": list(epochs)})
     present = {lease.table_id: lease.epoch for lease in leases}
     for table_id, epoch in epochs.items():

@@ -1,4 +1,7 @@
-"""The metadata chain in Postgres: append-only blocks, written in the transaction of what they tell."""
+"""The metadata chain in Postgres: append-only blocks, written in the transaction of what they record.
+
+Each block holds the hash of the one before, and the database rejects a second block with the same number.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -16,29 +19,32 @@ SELECT_LAST_BLOCKS = sa.text("""
         SELECT sequence_number, block_hash FROM mirrorgate.metadata_blocks
         WHERE table_id = chain.table_id AND generation = chain.generation
         ORDER BY sequence_number DESC LIMIT 1) b ON true""")
+"""Read the last block of each chain, and the time of the database."""
 
 INSERT_METADATA_BLOCK = sa.text("""
     INSERT INTO mirrorgate.metadata_blocks (table_id, generation, sequence_number, block_hash, previous_hash,
         system_time, event)
     VALUES (:table_id, :generation, :sequence_number, :block_hash, :previous_hash, :system_time,
         CAST(:event AS jsonb))""")
+"""Append a block; a foreign key checks the number and hash of the one before."""
 
 SELECT_CHAIN = sa.text("""
     SELECT sequence_number, previous_hash, system_time, event FROM mirrorgate.metadata_blocks
     WHERE table_id = :table_id AND generation = :generation AND sequence_number >= :start
     ORDER BY sequence_number LIMIT :most""")
+"""Read a chain from a block number on."""
 
 
 def append_block(connection: sa.Connection, table_id: TableId, generation: Generation, event: Event) -> None:
-    """Add an event to the chain, by the database's clock. The caller holds the table's counter row.
+    """Append an event to a chain, by the database's clock. The caller holds the sequence lock of the table.
 
-    Dies with the transaction, leaving the chain as it was.
+    A process that dies before the commit leaves the chain as it was.
     """
     append_blocks(connection, {(table_id, generation): event})
 
 
 def append_blocks(connection: sa.Connection, events: Mapping[TableLife, Event]) -> None:
-    """`append_block` for one event of each of several tables."""
+    """Append one event to each of several chains, as `append_block` does."""
     keys = {
         "table_ids": [table_id for table_id, _ in events],
         "generations": [generation for _, generation in events],
@@ -69,7 +75,7 @@ def _next_block(last: sa.Row[Any], event: Event) -> dict[str, object]:
 def read_chain(
     connection: sa.Connection, table_id: TableId, generation: Generation, *, start: int = 0, most: int = 1_000
 ) -> Iterator[Block]:
-    """The blocks from number `start` on, in order, `most` at the most."""
+    """Yield at most `most` blocks of a chain in order, beginning with number `start`."""
     keys = {"table_id": table_id, "generation": generation, "start": start, "most": most}
     for number, previous_hash, system_time, event in connection.execute(SELECT_CHAIN, keys):
         yield Block(number, previous_hash, system_time, event)

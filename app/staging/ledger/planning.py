@@ -1,4 +1,8 @@
-"""W4: lines of the landing ledger are written here, before what they stand for is built."""
+"""Writes the lines of the landing ledger (W4), before the files that they describe are built.
+
+A line binds a file number to consecutive batches for good. Whoever owns the table later builds the same file from it,
+so a crash between planning and publication never moves a batch to another number (decision 0003).
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,29 +27,34 @@ SELECT_LAST_FILES = sa.text("""
         SELECT number, last_sequence, state FROM mirrorgate.landing_files
         WHERE table_id = claimed.table_id AND generation = claimed.generation
         ORDER BY number DESC LIMIT 1) f ON true""")
+"""Read the last line of each table's ledger, and whether the table is being flushed."""
 
 INSERT_FILE = sa.text("""
     INSERT INTO mirrorgate.landing_files (table_id, generation, number, first_sequence, last_sequence,
         schema_version, row_count, change_count, digest)
     VALUES (:table_id, :generation, :number, :first_sequence, :last_sequence,
         :schema_version, :row_count, :change_count, :digest)""")
+"""Add a line to the ledger."""
 
 ADVANCE_NEXT_FILE = sa.text("""
     UPDATE mirrorgate.table_counters SET next_file_number = :number + 1 WHERE table_id = :table_id""")
+"""Store the number that the next planned file gets."""
 
 MAX_BLOCKS: Final = 10_000
-"""Blocks that one planning step reads; a longer backlog is planned in the next step."""
+"""Blocks that one planning step reads; the next step plans the rest of a longer backlog."""
 
 
 def plan_next_files(
     connection: sa.Connection, claims: Sequence[Claim], limits: FileLimits, *, most: int, slots: int = 1
 ) -> dict[TableId, list[PlannedFile]]:
-    """Bind the next numbers of each table to its oldest consecutive pending blocks, at most `most` files, cut so that
-    `slots` tasks can build them at the same time; the seed file first where the table is to have one.
+    """Bind the next numbers of each table to its oldest consecutive pending blocks (W4), at most `most` files.
 
-    Earlier planned files that are not published yet come first in the answer and count. Of several tables, one with
-    a long backlog is left out: it is to be planned alone. Raises InvariantBroken `stale_epoch`. A process that dies
-    after the commit leaves planned files, which the next owner finds here and builds under the same numbers.
+    Return each table's planned files in order. Files that were planned earlier and are not published yet come first and
+    count. The files are cut so that `slots` tasks can build them at the same time. The seed file comes first if the
+    table has that option. If there are several tables, one with a long backlog is left out and must be planned alone.
+
+    A process that dies before the commit leaves nothing; after it, planned files, which the next owner finds here and
+    builds under the same numbers. Raises InvariantBroken `stale_epoch`.
     """
     check_epochs(connection, {claim.table.table_id: claim.epoch for claim in claims})
     tables = sorted((claim.table for claim in claims), key=lambda table: table.table_id)
@@ -82,12 +91,12 @@ def plan_next_files(
 
 
 def adopt_file(connection: sa.Connection, claim: Claim, identity: FileIdentity) -> PlannedFile | None:
-    """Plan exactly the file that already stands under the table's next number; None unless its rows are pending here.
+    """Plan exactly the file that is already visible under the table's next number (W3 after a restore).
 
-    Only a database restored to an older point meets such a file. The digest in its footer covers the payload of each
-    batch, so the same digest over the same sequences is the same rows, however files would be cut now. A process that
-    dies after the commit leaves a planned file, which the next owner finds visible. Raises InvariantBroken
-    `stale_epoch`.
+    Return None unless its batches are pending here. Only a database that was restored to an older point meets such a
+    file. The digest in its footer covers the payload of each batch, so an equal digest over equal sequences means equal
+    rows, however files would be cut now. A process that dies after the commit leaves a planned file, which the next
+    owner finds visible. Raises InvariantBroken `stale_epoch`.
     """
     table = claim.table
     check_epochs(connection, {table.table_id: claim.epoch})
@@ -115,7 +124,7 @@ def adopt_file(connection: sa.Connection, claim: Claim, identity: FileIdentity) 
 def _new_files(
     table: Table, last: sa.Row[Any], blocks: Sequence[PendingBlock], limits: FileLimits, *, most: int, slots: int
 ) -> list[tuple[PlannedFile, int]]:
-    """The next files with their numbers of changes."""
+    """Return the next files, each with its number of changes."""
     number = last.number or 0
     new: list[tuple[PlannedFile, int]] = []
     if last.number is None and table.options.seed_file and most > 0:
