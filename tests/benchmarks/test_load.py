@@ -3,8 +3,6 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
 import httpx
 import pytest
@@ -19,6 +17,7 @@ from benchmarks.loads.driver import empty_server, load_on
 from benchmarks.loads.workloads import WORKLOADS, find_workload
 from benchmarks.reports.figure import BenchmarkFailed
 from tests.support.http.server import served
+from tests.support.http.stand_in import StandIn, serving
 
 KEY = "mg_0123abcd_" + "x" * 43
 
@@ -48,27 +47,13 @@ def answering(status: int) -> Iterator[tuple[str, list[bytes]]]:
     """Yield the address of a server that gives every answer this status, and the bodies that it received."""
     got: list[bytes] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    class Handler(StandIn):
+        def respond(self) -> None:
+            got.append(self.body())
+            self.answer(status, b"answer")
 
-        def do_POST(self) -> None:  # the library's name
-            got.append(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(status)
-            self.send_header("Content-Length", "6")
-            self.end_headers()
-            self.wfile.write(b"answer")
-
-        def log_message(self, format: str, *arguments: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}", got
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Handler) as address:
+        yield address, got
 
 
 def test_each_different_request_is_sent_once() -> None:

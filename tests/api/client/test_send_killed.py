@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import lines, staged
-from tests.support.http.holding_proxy import Held, proxy
+from tests.support.http.holding_proxy import Held, holding_proxy
 from tests.support.processes import started
 
 PART = 10
@@ -31,7 +31,7 @@ def test_a_killed_sending_goes_on_exactly(
     gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
     file, state = tmp_path / "changes.ndjson", tmp_path / "state"
     file.write_bytes(b"\n".join(lines(5 * PART)))
-    with proxy(api_address, 3, kind) as before:
+    with holding_proxy(api_address, 3, kind) as before:
         with started("app.cli", *sending(before.url, state, file, "--batch", PART)) as process:
             assert before.held.wait(60)
             process.kill()
@@ -55,7 +55,7 @@ def test_a_killed_following_goes_on_exactly(
     for number in range(3):
         (folder / f"{number}.json").write_bytes(b"\n".join(lines(2 * PART, 2 * PART * number)))
     follow = ("--follow", folder, "--settle", "0.05", "--poll", "0.05")
-    with proxy(api_address, 4, kind) as before:
+    with holding_proxy(api_address, 4, kind) as before:
         with started("app.cli", *sending(before.url, state, *follow, "--batch", PART)) as process:
             assert before.held.wait(60)
             process.kill()

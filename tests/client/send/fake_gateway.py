@@ -1,46 +1,41 @@
-"""A server that answers posts of changes as a test says, and remembers them."""
+"""A server that answers posts of changes as a test says, and records them."""
 
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-Answer = Callable[[BaseHTTPRequestHandler], None]
+from tests.support.http.stand_in import StandIn, serving
+
+Answer = Callable[[StandIn], None]
 
 
-def accepts(handler: BaseHTTPRequestHandler) -> None:
-    """202 with a receipt."""
+def accepts(handler: StandIn) -> None:
+    """Answer 202 with a receipt."""
     receipt = {"table": "t", "generation": 1, "sequence": 7, "changes": 1, "rows": 1}
     answer(handler, 202, {"receipts": [receipt], "ignored": 0, "duplicates": 0, "dead_letters": 0, "replayed": False})
 
 
 def rejects(status: int, code: str, **headers: str) -> Answer:
-    """Problem details with this status and code."""
+    """Return an answer of problem details with this status and code."""
     return lambda handler: answer(handler, status, {"code": code, "detail": "as the test says"}, **headers)
 
 
-def breaks_off(handler: BaseHTTPRequestHandler) -> None:
-    """The connection ends without an answer."""
+def breaks_off(handler: StandIn) -> None:
+    """End the connection without an answer."""
     handler.close_connection = True
 
 
-def answer(handler: BaseHTTPRequestHandler, status: int, content: Any, **headers: str) -> None:
-    body = json.dumps(content).encode()
-    handler.send_response(status)
-    for name, value in headers.items():
-        handler.send_header(name.replace("_", "-"), value)
-    handler.send_header("Content-Length", str(len(body)))
-    with suppress(ConnectionError):  # the test may have ended its client
-        handler.end_headers()
-        handler.wfile.write(body)
+def answer(handler: StandIn, status: int, content: Any, **headers: str) -> None:
+    """Answer with this content as JSON."""
+    handler.answer(status, json.dumps(content).encode(), **headers)
 
 
 @dataclass
 class FakeGateway:
-    """`answers` are given one by one, then every request is accepted."""
+    """Gives `answers` one by one, and then accepts every request."""
 
     answers: list[Answer] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
@@ -51,26 +46,15 @@ class FakeGateway:
 
 @contextmanager
 def fake_gateway(*answers: Answer) -> Iterator[FakeGateway]:
+    """Yield a running server that gives these answers first."""
     gateway = FakeGateway(list(answers))
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            gateway.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
+    class Handler(StandIn):
+        def respond(self) -> None:
+            gateway.bodies.append(self.body())
             gateway.keys.append(self.headers["Idempotency-Key"])
             gateway.arrived.release()
             (gateway.answers.pop(0) if gateway.answers else accepts)(self)
 
-        def log_message(self, format: str, *arguments: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        gateway.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield gateway
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Handler) as gateway.url:
+        yield gateway

@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import typer
 
 from app.cli.main import app
 from tests.client.send.fake_gateway import FakeGateway, accepts, answer, fake_gateway, rejects
+from tests.support.http.stand_in import StandIn
 from tests.support.processes import REPOSITORY, started
 
 ENDED_BY_CTRL_C = 130
@@ -36,7 +36,7 @@ def sending(gateway: FakeGateway, *arguments: str, text: str) -> Iterator["subpr
 
 
 def waits_for(release: threading.Event) -> Any:
-    def answer(handler: BaseHTTPRequestHandler) -> None:
+    def answer(handler: StandIn) -> None:
         release.wait(30)
         accepts(handler)
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -18,6 +17,7 @@ from app.landing.adls.zone import AdlsZone
 from app.landing.open_zone import open_zone
 from app.landing.publish import Scratch, revoke_older_epochs
 from app.landing.zone import FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked
+from tests.support.http.stand_in import StandIn, serving
 from tests.support.onelake import TOKEN, Effect, Fault, OneLake, Trust, answer
 from tests.support.onelake.clients import FakeTime, adls_zone, place
 from tests.support.onelake.fixtures import NewOneLake
@@ -155,25 +155,16 @@ def machine_identity() -> Iterator[tuple[str, list[str]]]:
     """What a machine in Azure offers its programs: a local address that hands out tokens, and what was asked of it."""
     asked: list[str] = []
 
-    class Identity(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Identity(StandIn):
+        protocol_version = "HTTP/1.0"
+
+        def respond(self) -> None:
             asked.append(parse_qs(urlsplit(self.path).query)["resource"][0])
             body = json.dumps({"access_token": TOKEN, "expires_on": str(2**33), "token_type": "Bearer"}).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(200, body, Content_Type="application/json")
 
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Identity) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/", asked
-        server.shutdown()
-        thread.join()
+    with serving(Identity) as address:
+        yield f"{address}/", asked
 
 
 def test_without_a_credential_of_its_own_it_finds_the_machines(

@@ -1,17 +1,17 @@
 """An OpenID Connect issuer on this machine, with keys that come and go and documents that may be wrong."""
 
 import json
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
+
+from tests.support.http.stand_in import StandIn, serving
 
 AUDIENCE: Final = "api://mirrorgate"
 DISCOVERY: Final = "/tenant/.well-known/openid-configuration"
@@ -51,27 +51,17 @@ class Issuer:
 
 @contextmanager
 def issuing() -> Iterator[Issuer]:
-    """An issuer that answers while the block runs."""
+    """Yield an issuer that answers while the block runs."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Handler(StandIn):
+        protocol_version = "HTTP/1.0"
+
+        def respond(self) -> None:
             issuer.asked[self.path] += 1
             content = {DISCOVERY: issuer.discovery, KEYS: {"keys": issuer.keys}}.get(self.path)
             body = content if isinstance(content, bytes) else json.dumps(content).encode()
-            self.send_response(issuer.answers_with if content is not None else 404)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(issuer.answers_with if content is not None else 404, body)
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        issuer = Issuer(f"http://127.0.0.1:{server.server_port}")
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield issuer
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Handler) as address:
+        issuer = Issuer(address)
+        yield issuer
