@@ -70,7 +70,7 @@ async def statusz(gateway: GatewayOf, response: Response) -> GatewayStatusModel:
 
 
 def _readiness(gateway: Gateway) -> ReadinessModel:
-    state, trouble = gateway.writer.look(ANSWER_SECONDS)
+    state, trouble = gateway.writer.check(ANSWER_SECONDS)
     writer = judge_writer(
         failure=state.failure,
         failed_seconds=state.last_failure_seconds,

@@ -1,4 +1,4 @@
-"""Gauges of the writer and of its connections, set a few times in each deadline by the writer's own watch."""
+"""Gauges of the staging thread and of the connection pool, set several times within each deadline."""
 
 import time
 
@@ -15,7 +15,7 @@ from app.staging.writer.state import WriterState
 
 
 def export_writer_state(engine: sa.Engine, state: WriterState) -> None:
-    """Let the metrics of this process show the writer's state and its engine's pool."""
+    """Set the gauges of this process to the writer's state and to the engine's pool."""
     WAITING_REQUESTS.set(state.waiting_requests)
     OLDEST_WAITING.set(state.oldest_waiting_seconds or 0.0)
     WRITER_FAILS.set(float(state.failure is not None))

@@ -1,25 +1,25 @@
-"""What the writer of an API process has done lately: the truth about whether the process can accept changes."""
+"""The state of the staging thread, which tells whether the API process can accept changes now."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class WriterState:
-    """Ages in seconds; None for what has not happened, or is not so now."""
+    """What the staging thread has done lately. Ages are in seconds; None if it has not happened or is not so now."""
 
     waiting_requests: int
     oldest_waiting_seconds: float | None
     in_transaction_seconds: float | None
     last_commit_seconds: float | None
     last_answer_seconds: float | None
-    """Since Postgres last answered the writer, a commit or a question."""
+    """Since Postgres last answered the staging thread, a COMMIT or a query."""
     last_failure_seconds: float | None
     failure: str | None
-    """Why the last transaction failed; None once one has been committed since."""
+    """Why the last transaction failed; None once a later one has been committed."""
 
 
 class WriterRecord:
-    """Kept by the writer's thread, read by others: each field is written at once, and read as it is."""
+    """The record that the staging thread writes and other threads read, without a lock: each field is one reference."""
 
     def __init__(self) -> None:
         self._began_at: float | None = None
@@ -29,22 +29,27 @@ class WriterRecord:
         self._failure: str | None = None
 
     def begin(self, now: float) -> None:
+        """Record that a group has begun."""
         self._began_at = now
 
     def end(self) -> None:
+        """Record that a group has ended."""
         self._began_at = None
 
     def answered(self, now: float) -> None:
+        """Record that Postgres has answered a query."""
         self._answered_at = now
 
     def succeeded(self, now: float) -> None:
+        """Record that a transaction was committed."""
         self._committed_at, self._answered_at, self._failure = now, now, None
 
     def failed(self, now: float, detail: str) -> None:
+        """Record that a transaction failed because of the database."""
         self._failed_at, self._failure = now, detail
 
     def state(self, now: float, waiting: int, oldest: float | None) -> WriterState:
-        """The state at the monotonic time `now`; `oldest` is when the request that waits longest was submitted."""
+        """Return the state at the monotonic time `now`; `oldest` is when the oldest waiting request was submitted."""
         return WriterState(
             waiting,
             _age(now, oldest),

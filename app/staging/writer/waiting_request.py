@@ -1,4 +1,4 @@
-"""Requests that wait for the writer: what each holds, and how a group of them is divided when it fails."""
+"""Requests that wait for the staging thread, and the rule that splits a group of them after a failure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,24 +10,28 @@ from app.staging.batches.batch import Receipt, StagingRequest
 from app.staging.batches.pending_request import PendingRequest, type_pending_requests
 
 MAX_ROWS_PER_CHANGE: Final = 2
-"""An update that changes the key deletes one row and inserts another."""
+"""Landing rows of one change: an update that changes the key deletes one row and inserts another."""
 
 
 class Waiter(Protocol):
-    """Where the outcome of a request goes: a Future, or what takes its place."""
+    """The receiver of a request's outcome: a Future, or an object with these of its methods."""
 
-    def set_running_or_notify_cancel(self) -> bool: ...
+    def set_running_or_notify_cancel(self) -> bool:
+        """Return false if the caller has left; otherwise it can no longer cancel."""
 
-    def done(self) -> bool: ...
+    def done(self) -> bool:
+        """Return true once there is an outcome."""
 
-    def set_result(self, result: list[Receipt], /) -> None: ...
+    def set_result(self, result: list[Receipt], /) -> None:
+        """Give the receipts to the caller."""
 
-    def set_exception(self, exception: BaseException, /) -> None: ...
+    def set_exception(self, exception: BaseException, /) -> None:
+        """Raise the exception for the caller."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WaitingRequest:
-    """A request, whom its outcome goes to, and when it came."""
+    """A request, the receiver of its outcome, and the time of its submission."""
 
     content: StagingRequest | PendingRequest
     waiter: Waiter
@@ -36,23 +40,25 @@ class WaitingRequest:
 
     @property
     def table_ids(self) -> frozenset[TableId]:
+        """Return the ids of the request's tables."""
         if isinstance(self.content, PendingRequest):
             return frozenset({self.content.table.table_id})
         return frozenset(table.table_id for table in self.content.tables)
 
     @property
     def rows(self) -> int:
+        """Return the number of landing rows, for an untyped request the largest possible one."""
         if isinstance(self.content, PendingRequest):
             return MAX_ROWS_PER_CHANGE * len(self.content.changes)
         return sum(batch.rows.rows for batch in self.content.batches)
 
 
 def typed_requests(group: Sequence[WaitingRequest]) -> list[tuple[WaitingRequest, StagingRequest]]:
-    """The group with its untyped requests typed, without those whose callers must type them alone."""
-    together = type_pending_requests([r.content for r in group if isinstance(r.content, PendingRequest)])
+    """Return the group with its small requests typed; those that fall back to the slow path get their outcome here."""
+    pending = type_pending_requests([r.content for r in group if isinstance(r.content, PendingRequest)])
     typed = []
     for request in group:
-        content = together[request.content] if isinstance(request.content, PendingRequest) else request.content
+        content = pending[request.content] if isinstance(request.content, PendingRequest) else request.content
         if isinstance(content, StagingRequest):
             typed.append((request, content))
         else:
@@ -61,10 +67,11 @@ def typed_requests(group: Sequence[WaitingRequest]) -> list[tuple[WaitingRequest
 
 
 def parts_of(group: Sequence[WaitingRequest], cause: Exception) -> list[Sequence[WaitingRequest]]:
-    """How to divide a group that failed; one part where each request would fail alike, as without a database.
+    """Return the parts in which to stage a failed group; one part if each request would fail alike.
 
-    A table that is locked fails only what shares a request with it. For any other cause the halves are staged each
-    alone: of a thousand requests, one that fails is found in about twenty transactions.
+    If the database does not answer, all requests would fail. If a table is locked, the parts are the requests with
+    the same tables, so that only those of the locked table fail. For any other cause the parts are halves, which find
+    one bad request among a thousand in about twenty transactions.
     """
     if len(group) < 2 or (isinstance(cause, TemporarilyUnavailable) and cause.code is not Code.TABLE_BUSY):
         return [group]

@@ -1,7 +1,7 @@
-"""Whether the writer of this API process can stage changes, asked of the writer itself.
+"""Health check of the staging thread: can this API process stage changes now?
 
-A ping on another connection says nothing of it: the writer's own may be silent, or lead to a server that has become
-read-only. So while no commit has answered lately, the writer asks Postgres over the connection that it stages with.
+A ping on another connection does not tell: the staging thread's own connection may be dead, or lead to a server that
+has become read-only. So unless Postgres has answered the thread lately, it queries Postgres over that connection.
 """
 
 import threading
@@ -15,20 +15,23 @@ from app.staging.connection.raw_sql import driver_rows
 from app.staging.writer.group_commit import GroupCommit
 from app.staging.writer.state import WriterState
 
+SHOW_READ_ONLY: Final = "SHOW transaction_read_only"
+"""Find out whether the server takes writes."""
+
 FRESH_SECONDS: Final = 1.0
-"""An answer that Postgres gave the writer so lately need not be asked for again."""
+"""The age up to which an answer of Postgres counts as present."""
 
 
 class WriterProbe:
-    """Many callers share one question."""
+    """A health check that concurrent callers share: they wait for the same query."""
 
     def __init__(self, writer: GroupCommit) -> None:
         self._writer = writer
         self._lock = threading.Lock()
-        self._asked: Future[None] | None = None
+        self._query: Future[None] | None = None
 
-    def look(self, within: float) -> tuple[WriterState, MirrorgateError | None]:
-        """The writer's state, and why it cannot write now, if so; returns after `within` seconds at the latest."""
+    def check(self, within: float) -> tuple[WriterState, MirrorgateError | None]:
+        """Return the writer's state, and the reason if it cannot write now, after `within` seconds at the latest."""
         state = self._writer.state()
         age = state.last_answer_seconds
         if state.failure is None and age is not None and age < FRESH_SECONDS:
@@ -36,10 +39,10 @@ class WriterProbe:
         trouble: MirrorgateError | None = None
         try:
             with self._lock:
-                if self._asked is None or self._asked.done():
-                    self._asked = self._writer.ask(_require_writable)
-                asked = self._asked
-            asked.result(timeout=within)
+                if self._query is None or self._query.done():
+                    self._query = self._writer.submit_query(_require_writable)
+                query = self._query
+            query.result(timeout=within)
         except TimeoutError:
             trouble = TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, f"Postgres has not answered for {within:.0f} s")
         except MirrorgateError as error:
@@ -48,7 +51,7 @@ class WriterProbe:
 
 
 def _require_writable(connection: sa.Connection, _: sa.RootTransaction) -> None:
-    [(read_only,)] = driver_rows(connection, "SHOW transaction_read_only", {})
+    [(read_only,)] = driver_rows(connection, SHOW_READ_ONLY, {})
     if read_only == "on":
-        connection.invalidate()  # a new connection may lead to the server that has taken over
+        connection.invalidate()  # a new connection may reach the server that has taken over
         raise TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "Postgres takes no writes: it is read-only")

@@ -141,7 +141,7 @@ def test_a_request_that_waits_too_long_to_be_begun_is_rejected(
         goes_on.wait(WITHIN)
         return encode_blocks(requests)
 
-    monkeypatch.setattr("app.staging.writer.group_commit.encode_blocks", slow)
+    monkeypatch.setattr("app.staging.writer.group_transaction.encode_blocks", slow)
     writer = GroupCommit(engine, deadline_seconds=0.2)
     writer.start()
     first = writer.submit([typed(table, inserts([{"id": 1}]))])

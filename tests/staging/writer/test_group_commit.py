@@ -319,8 +319,8 @@ def test_a_small_request_for_a_table_that_has_moved_is_sent_back(engine: sa.Engi
 
 def test_the_groups_are_cut_at_the_caps(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     table = registered(engine, "t", IDS)
-    monkeypatch.setattr("app.staging.writer.group_commit.MAX_GROUP_REQUESTS", 2)
-    monkeypatch.setattr("app.staging.writer.group_commit.MAX_GROUP_ROWS", 3)
+    monkeypatch.setattr("app.staging.writer.request_queue.MAX_GROUP_REQUESTS", 2)
+    monkeypatch.setattr("app.staging.writer.request_queue.MAX_GROUP_ROWS", 3)
     requests = [[batch(table, *range(rows))] for rows in (1, 1, 1, 9, 1, 2, 1)]
     together(engine, *requests)
     assert sql.rows(engine, "SELECT batch_rows FROM mirrorgate.staged_blocks ORDER BY first_sequence") == [

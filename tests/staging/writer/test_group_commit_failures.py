@@ -139,7 +139,7 @@ def test_a_commit_that_nobody_can_tell_about_leaves_the_outcome_open(
         nowhere = open_engine("postgresql://nobody@127.0.0.1:1/none")
         return is_committed(nowhere, TransactionId("1", None, None), max_seconds=0)
 
-    monkeypatch.setattr("app.staging.writer.group_commit.is_committed", unknown)
+    monkeypatch.setattr("app.staging.writer.group_transaction.is_committed", unknown)
     sa.event.listen(engine, "commit", lose_answer)
     rejection = rejection_of(engine, table)
     sa.event.remove(engine, "commit", lose_answer)
@@ -199,7 +199,7 @@ def test_a_fault_of_ours_over_one_request_fails_it_alone(
             raise ZeroDivisionError
         return encode_blocks(requests)
 
-    monkeypatch.setattr("app.staging.writer.group_commit.encode_blocks", encode)
+    monkeypatch.setattr("app.staging.writer.group_transaction.encode_blocks", encode)
     writer = GroupCommit(engine)
     bad = writer.submit([typed(table, inserts([{"id": 1}]))], ignored=1)
     good = writer.submit([typed(table, inserts([{"id": 2}]))])

@@ -54,10 +54,10 @@ def test_a_writer_whose_connections_are_silent_is_told_although_others_work(
     proxy: SwallowingProxy, writer: GroupCommit, engine: sa.Engine
 ) -> None:
     probe = WriterProbe(writer)
-    assert probe.look(5)[1] is None
+    assert probe.check(5)[1] is None
     proxy.swallow_new = True
     proxy.swallow()
-    _, trouble = probe.look(0.2)
+    _, trouble = probe.check(0.2)
     assert trouble is not None
     assert trouble.code == Code.DATABASE_UNAVAILABLE
     assert sql.value(engine, "SELECT 1") == 1
@@ -73,7 +73,7 @@ def test_a_database_without_space_shows_after_the_first_failure_and_until_a_comm
     finally:
         sql.run(engine, "DROP FUNCTION public.no_space() CASCADE")
     assert rejection.value.code == Code.DATABASE_UNAVAILABLE
-    state, trouble = WriterProbe(writer).look(5)
+    state, trouble = WriterProbe(writer).check(5)
     assert trouble is None
     assert "disk space" in str(state.failure)
     writer.submit([typed(table, inserts([{"id": 1}]))]).result(timeout=10)
@@ -87,12 +87,12 @@ def test_a_read_only_database_is_told_and_so_is_its_end(
     probe = WriterProbe(writer)
     sql.run(engine, f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
     try:
-        _, trouble = probe.look(5)
+        _, trouble = probe.check(5)
     finally:
         sql.run(engine, f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
     assert trouble is not None
     assert "read-only" in trouble.detail
-    assert probe.look(5)[1] is None
+    assert probe.check(5)[1] is None
 
 
 @pytest.mark.parametrize(

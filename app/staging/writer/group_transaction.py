@@ -1,0 +1,63 @@
+"""One transaction of the staging thread: stage a group of requests, COMMIT, and give each request its outcome.
+
+A request gets its receipts only after COMMIT. If the answer to COMMIT is lost, the database is asked for the outcome
+before any request gets one.
+"""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from app.errors import Code, TemporarilyUnavailable
+from app.observability.telemetry import REPEATED_INSERTS
+from app.staging.batches.commit_verification import TransactionId, current_transaction_id, is_committed
+from app.staging.batches.stage_transaction import Outcome, encode_blocks, stage_requests
+from app.staging.connection.persistent_connection import PersistentConnection
+from app.staging.writer.waiting_request import WaitingRequest, typed_requests
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTransaction:
+    """Stages groups over the staging thread's connection, and sets `staged` after each COMMIT."""
+
+    engine: sa.Engine
+    connection: PersistentConnection
+    staged: threading.Event
+
+    def stage(self, group: Sequence[WaitingRequest]) -> bool:
+        """Stage a group in one transaction; return true if there was anything to commit.
+
+        Dying before COMMIT leaves nothing. Dying after it leaves staged batches whose clients got no answer; they
+        repeat their requests.
+        """
+        typed = typed_requests(group)
+        if not typed:
+            return False
+        group, requests = [request for request, _ in typed], [content for _, content in typed]
+        payloads = encode_blocks(requests)
+
+        def stage(connection: sa.Connection, transaction: sa.RootTransaction) -> Sequence[Outcome]:
+            staged = stage_requests(connection, requests, payloads)
+            if any(isinstance(outcome, list) for outcome in staged.outcomes):
+                self._commit(transaction, staged.transaction or current_transaction_id(connection))
+                self.staged.set()
+            return staged.outcomes
+
+        outcomes = self.connection.in_transaction(stage)
+        for request, outcome in zip(group, outcomes, strict=True):
+            if isinstance(outcome, list):
+                REPEATED_INSERTS.inc(sum(staged.rows.repeated_inserts for staged in outcome))
+                request.waiter.set_result([staged.receipt for staged in outcome])
+            else:
+                request.waiter.set_exception(outcome)
+        return any(isinstance(outcome, list) for outcome in outcomes)
+
+    def _commit(self, transaction: sa.RootTransaction, known: TransactionId) -> None:
+        """COMMIT; if its answer is lost, find out whether it took effect."""
+        try:
+            transaction.commit()
+        except sa.exc.DBAPIError as error:
+            if not is_committed(self.engine, known):
+                raise TemporarilyUnavailable(Code.DATABASE_UNAVAILABLE, "the transaction was rolled back") from error
