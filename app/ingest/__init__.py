@@ -1,17 +1,18 @@
-"""The write use case: the bytes of a request -> durable change batches -> receipts.
+"""The write use case: from the bytes of a request to durable batches and their receipts.
 
-`accept` takes a request through decoding, routing, typing and staging; `source_bodies` decodes, into `parsed`;
-`table_cache` knows the tables as last seen; `replicate_tables` does what metadata messages say; `typed_request` makes
-typed batches, `plain_requests` faster for those that ask nothing of their table, which `plain_reader` reads together
-where many wait; `backlog` rejects what a table, or the gateway, may not take for now; `rehearsal` does all that and
-takes it back; `replay` sends kept messages the same way again. `load` takes Arrow streams.
+A function of `readers` makes the BodyReader of a body; it gives a `parsed_request`, and for Replicate applies metadata
+messages (`replicate`). `pipeline` chooses the path: `columnar_requests` and `columnar_reader` for the fast paths,
+`slow_path` with `request_typing` for everything. `table_cache` finds tables, `backlog` applies back-pressure,
+`moved_tables` repeats what a changed table undid, `loop_bridge` carries results from threads to the event loop.
+`loads` takes Arrow streams, `dry_run` rolls back, `replay` sends dead letters again.
 """
 
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.ingest.backlog import BacklogWatch
 from app.ingest.dry_run import perform_dry_run
+from app.ingest.ingest_result import IngestResult
 from app.ingest.loads import ArrowLoad
-from app.ingest.pipeline import Ingest, IngestResult
+from app.ingest.pipeline import Ingest
 from app.ingest.readers import BodyReader, arcion_csv, arcion_json, replicate_json
 from app.ingest.replay import Replays
 

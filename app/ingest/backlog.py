@@ -1,4 +1,8 @@
-"""Back-pressure: a table whose backlog is full takes no more changes; the others go on."""
+"""Back-pressure: rejects changes for a table whose backlog is full, or for all tables when the total is.
+
+Invariant: a check costs no query. A thread reads the backlog once a second, so a backlog can exceed its limit by what
+is accepted in that time.
+"""
 
 import threading
 import time
@@ -16,7 +20,7 @@ from app.staging.tables.backlog import BacklogReader
 log = structlog.get_logger()
 
 READ_SECONDS: Final = 1.0
-"""How old what is known of the backlog may be: by what is accepted meanwhile it may grow beyond its limit."""
+"""Seconds between two readings of the backlog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +30,9 @@ class _Seen:
 
 
 class BacklogWatch:
-    """Reads the backlog once a second in a thread, so that checking a request against it costs no query.
+    """Reads the backlog in a thread of its own, and checks requests against the last reading.
 
-    While the database cannot be read, what was seen last counts: nothing can be staged then anyway.
+    While Postgres does not answer, the last reading counts: nothing can be staged then anyway.
     """
 
     def __init__(self, engine: Engine, limit: BacklogLimit, total: BacklogLimit) -> None:
@@ -43,14 +47,16 @@ class BacklogWatch:
         self._thread = threading.Thread(target=self._run, name="backlog-watch", daemon=True)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
+        """Stop the thread and wait for it."""
         self._closing.set()
         self._thread.join()
 
     def check(self, table: Table) -> None:
-        """Raises TemporarilyUnavailable `backlog_full` where the table, or the gateway, may take no more."""
+        """Raise TemporarilyUnavailable `backlog_full` if the table, or the gateway, can take no more changes now."""
         seen = self._seen
         backlog = seen.tables.get((table.table_id, table.generation))
         if backlog is not None:
@@ -58,30 +64,30 @@ class BacklogWatch:
         self._total.check("all tables together have", seen.all)
 
     def share_of(self, table: Table) -> float:
-        """The table's backlog as a share of its limit."""
+        """Return the table's backlog as a share of its limit."""
         return self._limit.share(self._seen.tables.get((table.table_id, table.generation), Backlog()))
 
     def total_share(self) -> float:
-        """The backlog of all tables together as a share of its limit."""
+        """Return the backlog of all tables together as a share of its limit."""
         return self._total.share(self._seen.all)
 
     def fullest_share(self) -> float:
-        """The largest share that any backlog has of its limit."""
+        """Return the largest share of its limit that any backlog has."""
         seen = self._seen
         return max([self._total.share(seen.all), *map(self._limit.share, seen.tables.values())])
 
     def _run(self) -> None:
         while not self._closing.is_set():
             try:
-                self._look()
+                self._read()
                 self._fails = False
-            except Exception as error:  # noqa: BLE001  # the thread must live; once the database answers it goes on
+            except Exception as error:  # noqa: BLE001  # the thread must survive until Postgres answers again
                 if not self._fails:
                     log.warning("backlog_read_failed", error=type(error).__name__)
                 self._fails = True
             self._closing.wait(READ_SECONDS)
 
-    def _look(self) -> None:
+    def _read(self) -> None:
         now = time.monotonic()
         seconds, before = max(now - self._read_at, 0.001), self._seen
         tables, pending, published = {}, Amount(), Amount()
@@ -92,7 +98,7 @@ class BacklogWatch:
             if found is not None:
                 pending, published = pending + found.pending, published + found.published
                 tables[life] = Backlog(found.pending, found.oldest_seconds, rate)
-            elif rate.bytes >= 1:  # keep the rate of a table that has caught up while it means something
+            elif rate.bytes >= 1:  # keep the rate of a table that has caught up for a while
                 tables[life] = Backlog(rate=rate)
         self._seen = _Seen(tables, Backlog(pending, 0.0, before.all.rate.after(published, seconds)))
         self._read_at = now

@@ -1,7 +1,7 @@
-"""The thread that reads plain bodies, one process's one after the other, and small ones together.
+"""The reader thread: decodes columnar bodies one after the other, and small ones together.
 
-Two bodies that share one interpreter take longer side by side than one after the other, and more memory. None waits
-for the database here, so none holds the others up.
+Two bodies that share an interpreter take longer in parallel than in sequence, and more memory (docs/decisions/0020).
+Invariant: nothing here waits for Postgres, so no body holds up the others.
 """
 
 from collections import deque
@@ -15,14 +15,14 @@ from app.ingest.table_cache import TableCache
 from app.staging.batches.batch import Batch
 
 MAX_BYTES_TOGETHER: Final = 2**20
-"""Of bodies that are read together; a longer one is read alone."""
+"""Bytes of the bodies that are read together; a longer body is read alone."""
 
 BatchFuture: TypeAlias = LoopFuture[Batch | None]
 _Waiting: TypeAlias = tuple[ColumnarRequest, BatchFuture]
 
 
 class ColumnarReader:
-    """Reads what waits for it, as much at a time as stays small."""
+    """Reads the waiting bodies, up to MAX_BYTES_TOGETHER at a time."""
 
     def __init__(self, table_cache: TableCache) -> None:
         self._table_cache = table_cache
@@ -30,19 +30,19 @@ class ColumnarReader:
         self._thread = ThreadPoolExecutor(1, "columnar-reader")
 
     def submit(self, request: ColumnarRequest, waiter: BatchFuture) -> None:
-        """The waiter gets the request's batch, None for one that is not plain, or NotCached."""
+        """Queue a request. Its future gets the batch, None if the body does not qualify, or the exception NotCached."""
         self._waiting.append((request, waiter))
         self._thread.submit(self._read)
 
     def _read(self) -> None:
-        """Called once for each request: those that were read with others leave it nothing to do."""
+        """Read the next group. Runs once per request, so it finds nothing after a group of several."""
         group = self._next_group()
         if not group:
             return
         outcomes: Sequence[Batch | BaseException | None]
         try:
             outcomes = read_columnar([request for request, _ in group], self._table_cache)
-        except Exception as error:  # noqa: BLE001  # whatever it is, those who wait must hear of it
+        except Exception as error:  # noqa: BLE001  # any error must reach the waiting callers
             outcomes = [error] * len(group)
         for (_, waiter), outcome in zip(group, outcomes, strict=True):
             if isinstance(outcome, BaseException):
@@ -51,7 +51,7 @@ class ColumnarReader:
                 waiter.set_result(outcome)
 
     def _next_group(self) -> list[_Waiting]:
-        """Without the requests whose callers have gone."""
+        """Return the next requests whose callers still wait."""
         group: list[_Waiting] = []
         size = 0
         while self._waiting:

@@ -1,7 +1,7 @@
-"""Requests that ask nothing of their table before they are staged: neither its schema nor its positions.
+"""Requests that qualify for a fast path: one cached table, no schema change, no source order.
 
-Nearly all are. Small ones are typed together when they are staged, large ones without a look at each change; the
-others, and every request that is to be rejected, take the way of `RequestTyper`.
+Small ones are typed together in the staging thread, large columnar ones in the reader thread. All others take the slow
+path, also every request that will be rejected: a fast path declines and never rejects.
 """
 
 from collections.abc import Sequence
@@ -27,13 +27,13 @@ from app.staging.batches.pending_request import PendingRequest
 def pending_request(
     parsed: ParsedRequest, table_cache: TableCache, principal: Principal, identity: RequestIdentity | None
 ) -> PendingRequest | None:
-    """The request if all of it is for one table that is known, plain, and without row images."""
+    """Return the request if all of it is for one table on the fast path that keeps no row images; else None."""
     if len(parsed.sources) != 1 or parsed.lines:
         return None
     (entry,) = parsed.sources
     if entry.rejected:
         return None
-    table = _plain_table(entry.source, parsed.requested, table_cache, principal)
+    table = _fast_path_table(entry.source, parsed.requested, table_cache, principal)
     if table is None or table.options.partial_updates is PartialUpdates.COMPLETE:
         return None
     return PendingRequest(table, entry.changes, identity, parsed.ignored)
@@ -41,7 +41,7 @@ def pending_request(
 
 @dataclass(frozen=True, slots=True)
 class ColumnarRequest:
-    """An Arcion JSON body that may be plain, and what its request says of it."""
+    """An Arcion JSON body that can be columnar, and the parameters of its request."""
 
     body: bytes
     requested: SourceName | None
@@ -50,41 +50,41 @@ class ColumnarRequest:
     principal: Principal
 
     def open(self, table_cache: TableCache) -> "tuple[ColumnarBody, Table] | None":
-        """The body, if it may be plain and is within the limits, and its table, if that is known.
+        """Return the decoded body and its table, or None if the body does not qualify or exceeds a limit.
 
-        Raises NotCached where the table_cache must first ask for the table.
+        Raises NotCached if a query has to find the table first.
         """
-        if len(self.body) > self.limits.value_bytes:  # a value may be too long
+        if len(self.body) > self.limits.value_bytes:  # a value can be too long
             return None
-        plain = decode_columnar(self.body)
-        if plain is None or plain.messages > self.limits.messages or (self.override and not self.requested):
+        columnar = decode_columnar(self.body)
+        if columnar is None or columnar.messages > self.limits.messages or (self.override and not self.requested):
             return None
-        source = self.requested if self.override and self.requested else plain.source
+        source = self.requested if self.override and self.requested else columnar.source
         for name in filter(None, (source, self.requested)):
             table_cache.require_cached(name)
-        table = _plain_table(source, self.requested, table_cache, self.principal)
-        return None if table is None or table.options.exclude else (plain, table)
+        table = _fast_path_table(source, self.requested, table_cache, self.principal)
+        return None if table is None or table.options.exclude else (columnar, table)
 
 
 def read_columnar(requests: Sequence[ColumnarRequest], table_cache: TableCache) -> list[Batch | NotCached | None]:
-    """The typed batches of requests, None for one that is not plain, or whose table must be asked for first.
+    """Return the typed batch of each request, None where the body does not qualify, NotCached where a query is needed.
 
-    Those for one table are typed together: Arrow costs a few rows nearly what it costs a hundred.
+    Requests for one table are typed together: a kernel takes nearly as long for a few rows as for a hundred.
     """
     outcomes: list[Batch | NotCached | None] = [None] * len(requests)
     alike: dict[int, tuple[Table, dict[int, ColumnarBody]]] = {}
-    for place, request in enumerate(requests):
+    for index, request in enumerate(requests):
         try:
             opened = request.open(table_cache)
         except NotCached as unknown:
-            outcomes[place] = unknown
+            outcomes[index] = unknown
             continue
         if opened is not None:
-            plain, table = opened
-            alike.setdefault(id(table), (table, {}))[1][place] = plain
+            columnar, table = opened
+            alike.setdefault(id(table), (table, {}))[1][index] = columnar
     for table, bodies in alike.values():
-        for place, batch in zip(bodies, _batches(table, [*bodies.values()]), strict=True):
-            outcomes[place] = batch
+        for index, batch in zip(bodies, _batches(table, [*bodies.values()]), strict=True):
+            outcomes[index] = batch
     return outcomes
 
 
@@ -97,7 +97,7 @@ def _batches(table: Table, bodies: Sequence[ColumnarBody]) -> Sequence[Batch | N
 
 
 def _typed(table: Table, bodies: Sequence[ColumnarBody]) -> list[Batch] | None:
-    """One batch for each body, None where one of them is not plain, or holds a value that does not fit."""
+    """Return one batch per body; None if one of them does not qualify or holds a value that does not fit."""
     rules = RowRules.of(table)
     rows = columnar_rows_of(bodies, table.schema.names, table.schema.key_columns, rules.fillable)
     landing = landing_rows_of_columns(rows, rules) if rows else None
@@ -121,10 +121,10 @@ def _typed(table: Table, bodies: Sequence[ColumnarBody]) -> list[Batch] | None:
     ]
 
 
-def _plain_table(
+def _fast_path_table(
     source: SourceName, requested: SourceName | None, table_cache: TableCache, principal: Principal
 ) -> Table | None:
-    """The table that this source feeds, if it is known, and no change can ask for another schema or order."""
+    """Return the table that this source feeds if it is cached and changes need neither its schema nor its order."""
     table = table_cache.get_cached(source, principal)
     if table is None or not table.state.accepts_changes or table.schema.bare:
         return None
@@ -135,5 +135,5 @@ def _plain_table(
     if source.catalog not in {None, table.arcion_catalog}:
         return None
     options = table.options
-    is_plain = options.new_columns is NewColumns.REJECT and options.source_order is SourceOrder.ARRIVAL
-    return table if is_plain else None
+    is_simple = options.new_columns is NewColumns.REJECT and options.source_order is SourceOrder.ARRIVAL
+    return table if is_simple else None

@@ -1,33 +1,35 @@
-"""A dry run: the whole way of a request up to the commit, which is then given up."""
+"""Dry runs: a request goes through everything up to COMMIT, then the transaction is rolled back.
+
+Invariant: nothing of a dry run stays, also not what its metadata messages declare. It returns the rows that would land.
+"""
 
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Final
+from typing import Any
 
 import structlog
 from msgspec import UNSET, UnsetType
 
 from app.domain.access.rights import Principal, Right
 from app.domain.model.names import ROW_MARKER
-from app.errors import Code, RejectedInput, TemporarilyUnavailable
+from app.errors import RejectedInput
+from app.ingest.moved_tables import retry_moved
 from app.ingest.readers import BodyReader
 from app.ingest.request_typing import RequestTyper
 from app.ingest.table_cache import TableCache
-from app.staging.batches.batch import Batch, StagingRequest, TableMoved
+from app.staging.batches.batch import Batch, StagingRequest
 from app.staging.batches.locked_table import StagedBatch
 from app.staging.batches.sequence_lock import shorten_lock_timeout
 from app.staging.batches.stage_transaction import encode_blocks, stage_requests
 from app.staging.connection.database import Connection, Engine, translated_errors
 
-_ATTEMPTS: Final = 5
-
 
 @dataclass(frozen=True, slots=True)
 class WithheldColumns:
-    """Columns of a row that are not shown: row images give them, and the caller may not read the table."""
+    """Columns of a row that the answer omits: they come from row images, and the caller may not read the table."""
 
     row: int
     columns: list[str]
@@ -35,19 +37,19 @@ class WithheldColumns:
 
 @dataclass(frozen=True, slots=True)
 class DryRunTable:
-    """What would land in one table: its rows in order, by column name, the row marker among them."""
+    """The rows that would land in one table, in order, by column name and with the row marker."""
 
     table: str
     generation: int
     schema_version: int
     rows: list[dict[str, Any]]
     withheld: list[WithheldColumns] | UnsetType = UNSET
-    """Left out of the answer where nothing is withheld."""
+    """Absent from the answer if nothing is withheld."""
 
 
 @dataclass(frozen=True, slots=True)
 class DryRunResult:
-    """What would become of a request; see `IngestResult`."""
+    """The result that a request would have; see `IngestResult`."""
 
     tables: list[DryRunTable]
     ignored: int
@@ -57,16 +59,12 @@ class DryRunResult:
 async def perform_dry_run(
     engine: Engine, reader: BodyReader, principal: Principal, *, marker_first: bool
 ) -> DryRunResult:
-    """Do everything that accepting the request would do, metadata messages included, and take all of it back.
+    """Do everything that accepting the request would do, metadata messages included, and roll it back.
 
-    Holds the sequence locks of its tables meanwhile, in no certain order. Raises what `Ingest.accept` raises.
+    Takes the sequence locks of its tables in no fixed order, so it waits for a lock only briefly. Raises what
+    `Ingest.accept` raises.
     """
-    for _ in range(_ATTEMPTS):
-        try:
-            return await asyncio.to_thread(_run, engine, reader, principal, marker_first)
-        except TableMoved:
-            continue
-    raise TemporarilyUnavailable(Code.TABLE_BUSY, "the tables of this request keep changing")
+    return await retry_moved(lambda: asyncio.to_thread(_run, engine, reader, principal, marker_first))
 
 
 def _run(engine: Engine, reader: BodyReader, principal: Principal, marker_first: bool) -> DryRunResult:
@@ -117,7 +115,7 @@ def _dry_run_table(batch: Batch, staged: StagedBatch, *, shows_stored: bool) -> 
 
 
 def _withheld(batch: Batch) -> list[WithheldColumns]:
-    """The columns that the messages do not give: they come from rows that were stored before."""
+    """Return the columns that the messages do not give: their values would come from stored row images."""
     if batch.rows.images is None:
         return []
     names = batch.table.schema.names

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 from app.domain.access.rights import Principal
 from app.domain.model.input_limits import UNLIMITED, InputLimits
@@ -12,40 +11,39 @@ from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.source_name import SourceName
 from app.domain.rows.landing_rows import RowRules
 from app.domain.rows.snapshot_rows import snapshot_rows
-from app.errors import Code, RejectedInput, TemporarilyUnavailable
+from app.errors import Code, RejectedInput
 from app.formats.arrow.stream import decode_arrow_stream
-from app.ingest.pipeline import Ingest, IngestResult
-from app.staging.batches.batch import Batch, TableMoved
-
-_ATTEMPTS: Final = 5
+from app.ingest.ingest_result import IngestResult, or_stored_result
+from app.ingest.moved_tables import retry_moved
+from app.ingest.pipeline import Ingest
+from app.staging.batches.batch import Batch
 
 
 @dataclass(frozen=True, slots=True)
 class ArrowLoad:
-    """A body of rows for one table."""
+    """An Arrow stream of rows for one table."""
 
     table: TableName
     body: bytes
     limits: InputLimits = UNLIMITED
     reserve: Callable[[int], None] = lambda _: None
-    """Asked for the bytes of the typed rows before they are made; it raises where they are too many."""
+    """Reserves memory for the typed rows, in bytes, before they are built; raises where too little is left."""
 
     async def accept(self, ingest: Ingest, principal: Principal, identity: RequestIdentity | None) -> IngestResult:
-        """Stage the rows as one batch; returns after commit. Raises what `Ingest.accept` raises."""
-        return await ingest.or_stored_result(self._accept(ingest, principal, identity))
+        """Stage the rows as one batch and return after COMMIT. Raises what `Ingest.accept` raises."""
+        return await or_stored_result(self._accept(ingest, principal, identity))
 
     async def _accept(self, ingest: Ingest, principal: Principal, identity: RequestIdentity | None) -> IngestResult:
         await ingest.check_not_staged(identity)
-        for _ in range(_ATTEMPTS):
-            batch = await asyncio.to_thread(self._typed, ingest, principal)
-            await ingest.check_backlog(batch.table, identity)
-            try:
-                return IngestResult(await ingest.result_of(ingest.group_commit.submit([batch], identity)))
-            except TableMoved:
-                continue
-        raise TemporarilyUnavailable(Code.TABLE_BUSY, "the table of this request keeps changing")
 
-    def _typed(self, ingest: Ingest, principal: Principal) -> Batch:
+        async def attempt() -> IngestResult:
+            batch = await asyncio.to_thread(self._batch, ingest, principal)
+            await ingest.check_backlog(batch.table, identity)
+            return IngestResult(await ingest.receipts_of(ingest.group_commit.submit([batch], identity)))
+
+        return await retry_moved(attempt)
+
+    def _batch(self, ingest: Ingest, principal: Principal) -> Batch:
         source = SourceName.address(self.table)
         table = ingest.table_cache.refresh(source)
         if table is None or not principal.may_touch(table.name):

@@ -1,4 +1,8 @@
-"""Waiting in an event loop for what other threads finish, many at a time."""
+"""Hands results from threads to the event loop, several per wake-up.
+
+Waking the loop costs a system call, and asyncio does it once per future. Here, results that arrive together wake it
+once (docs/decisions/0017).
+"""
 
 import asyncio
 from collections import deque
@@ -11,7 +15,7 @@ Result = TypeVar("Result")
 
 
 class LoopFuture(Generic[Result]):
-    """Takes the place of a Future that one caller in the loop waits for, without what it takes to wait in a thread."""
+    """A Future that one caller in the event loop waits for; cheaper than one that a thread can wait for."""
 
     __slots__ = ("_bridge", "_error", "_is_done", "_result", "_waiting")
 
@@ -23,23 +27,25 @@ class LoopFuture(Generic[Result]):
         self._waiting: asyncio.Future[None] = bridge.loop.create_future()
 
     def set_running_or_notify_cancel(self) -> bool:
-        """Whether the caller waits; from now on it does not matter whether it does."""
+        """Tell whether the caller still waits. A cancellation after this call has no effect."""
         return not self._waiting.cancelled()
 
     def done(self) -> bool:
+        """Tell whether a result or an exception is set."""
         return self._is_done
 
     def set_result(self, result: Result) -> None:
-        """Called once, in any thread, as `set_exception`."""
+        """Set the result. Exactly one of the two setters is called, once, in any thread."""
         self._result = result
         self._finish()
 
     def set_exception(self, exception: BaseException) -> None:
+        """Set the exception that `result` raises."""
         self._error = exception
         self._finish()
 
     async def result(self) -> Result:
-        """What was set. Awaited at once, in the loop."""
+        """Wait in the event loop, and return the result or raise the exception."""
         await self._waiting
         if self._error is not None:
             raise self._error
@@ -51,7 +57,7 @@ class LoopFuture(Generic[Result]):
 
 
 class LoopBridge:
-    """As `asyncio.wrap_future`, but results that come together wake the loop once, and each is handed over once."""
+    """Does what `asyncio.wrap_future` does, with one wake-up of the loop for all results that arrive together."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -59,7 +65,7 @@ class LoopBridge:
         self._is_woken = False
 
     async def result_of(self, future: "Future[Result]") -> Result:
-        """What the future gives or raises. It is cancelled with its waiter."""
+        """Return what the future returns or raises. Cancelling the caller cancels the future."""
         waiter = self.loop.create_future()
         future.add_done_callback(partial(self._note, waiter))
         try:
@@ -73,11 +79,14 @@ class LoopBridge:
         self.note(waiter)
 
     def note(self, waiter: "asyncio.Future[None]") -> None:
-        """Called in any thread. What is noted before the loop looks, it finds: it takes back `_is_woken` first."""
+        """Wake this waiter, from any thread.
+
+        The loop resets `_is_woken` before it takes waiters, so it misses none that is added before it looks.
+        """
         self._done.append(waiter)
         if not self._is_woken:
             self._is_woken = True
-            with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed, and nothing waits any more
                 self.loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:

@@ -1,4 +1,4 @@
-"""What a body holds: changes by source, and the messages that are left out of it."""
+"""What a body contains: changes by source, and the messages that are set aside."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,26 +10,26 @@ from app.domain.model.source_name import SourceName
 from app.errors import Problem, RejectedInput
 
 Written: TypeAlias = Callable[[Collection[int]], Mapping[int, WrittenMessage]]
-"""Gives the messages with these indexes as they stand in the body; the body is cut up only now."""
+"""Returns the messages with these indexes as the body has them. The body is cut only when this is called."""
 
 
 @dataclass(slots=True)
 class SourceChanges:
-    """Changes of one source's table, in order; `task` is what their order is kept under, see `order_key`."""
+    """The changes of one source table, in order. Their source positions are kept under `task`, see `order_key`."""
 
     source: SourceName
     changes: list[Change] = field(default_factory=list)
     task: str = ""
     rejected: list[RejectedMessage] = field(default_factory=list)
-    """Messages that are left out."""
+    """Messages that are set aside."""
 
     @property
     def indexes(self) -> list[int]:
-        """Of all its messages."""
+        """The indexes of all its messages."""
         return [change.index for change in self.changes] + [entry.index for entry in self.rejected]
 
     def without(self, rejected: Mapping[int, RejectedMessage]) -> "SourceChanges":
-        """The same, these messages left out."""
+        """Return the same with these messages set aside."""
         out = [rejected[change.index] for change in self.changes if change.index in rejected]
         kept = [change for change in self.changes if change.index not in rejected]
         return replace(self, changes=kept, rejected=self.rejected + out)
@@ -37,24 +37,26 @@ class SourceChanges:
 
 @dataclass(frozen=True, slots=True)
 class ParsedRequest:
-    """A request's changes by source, in order of first appearance, and the messages that were ignored."""
+    """A request's changes by source, in order of first appearance, and how many messages were ignored."""
 
     sources: Sequence[SourceChanges]
     ignored: int = 0
     lines: Sequence[int] = ()
-    """Where the messages begin in a body of lines, by their index."""
+    """The line on which each message begins, by its index; empty where the format has no lines."""
     requested: SourceName | None = None
-    """A name of the table that every source must feed."""
+    """The name in `?table=`, whose table every source must feed."""
     written: Written | None = None
-    """Where rejected messages become dead letters; without, they reject the request."""
+    """Set if rejected messages can become dead letters; without it they reject the request."""
     max_value_bytes: int | None = None
-    """What no value may be longer than; None where the body is not."""
+    """The limit of a value in bytes; None if the body is shorter than the limit."""
 
     def rejection(
         self, problems: Sequence[Problem], rejected: Sequence[RejectedMessage] = (), *, withheld: str | None = None
     ) -> RejectedInput:
-        """Problems found later than decoding, each with its line where there are lines, and those of messages that
-        were left out before."""
+        """Return the rejection for problems found after decoding, and for those of messages that were set aside.
+
+        Each problem names its table, and its line where the format has lines.
+        """
         known = [problem for entry in rejected for problem in entry.problems]
         table_of = {index: str(entry.source.without_catalog) for entry in self.sources for index in entry.indexes}
         named = [
@@ -64,9 +66,11 @@ class ParsedRequest:
         ordered = sorted(named, key=lambda problem: problem.index or 0)
         return RejectedInput.of(tuple(ordered), withheld=withheld)
 
-    def setting_aside(self, rejection: RejectedInput) -> "ParsedRequest":
-        """The request without the messages that were rejected, to be tried next. Raises the rejection where it is
-        of the whole request, or its messages are no dead letters."""
+    def without_rejected(self, rejection: RejectedInput) -> "ParsedRequest":
+        """Return the request without the messages that were rejected, to be tried next.
+
+        Raises the rejection if it concerns the whole request, or if its messages cannot become dead letters.
+        """
         if self.written is None:
             raise rejection
         present = {change.index for entry in self.sources for change in entry.changes}

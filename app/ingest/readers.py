@@ -1,6 +1,6 @@
-"""The bodies of requests, by format: each function makes what `Ingest.accept` calls to read one body.
+"""Body readers, one function per format: each returns the `BodyReader` that `Ingest.accept` reads a body with.
 
-With `keep_rejected`, messages that are rejected become dead letters where their table accepts that.
+With `keep_rejected`, rejected messages are set aside; they become dead letters if their table accepts them.
 """
 
 from collections.abc import Callable, Collection
@@ -28,21 +28,24 @@ from app.ingest.table_cache import TableCache
 from app.observability.telemetry import HASH_MISMATCHES
 
 SMALL_BODY: Final = 2**14
-"""Bytes of a body that is parsed where it arrives, and typed together with others."""
+"""Bytes of a body that the event loop decodes; it is typed together with others."""
 
 _TEXT: Final = frozenset({TypeName.STRING, TypeName.JSON})
-"""Types whose values may begin or end with blanks."""
+"""Types whose values can begin or end with blanks."""
 
 
 @dataclass(frozen=True, slots=True)
 class BodyReader:
-    """Reads a body; for CSV and Replicate the tables count, and metadata messages change them."""
+    """Reads one body into a ParsedRequest.
+
+    CSV needs the columns of its table; metadata messages of Replicate register and change tables.
+    """
 
     read: Callable[[TableCache, Principal, bool], ParsedRequest]
     is_small: bool = False
-    """Whether reading is so short, and asks no database, that a thread of its own would cost more."""
+    """True if reading is short and needs no query, so that the event loop does it."""
     columnar: Callable[[Principal], ColumnarRequest] | None = None
-    """The request for those who read a plain body in much less time."""
+    """Returns the request for the reader thread, if the format has a columnar fast path."""
 
 
 def arcion_json(
@@ -53,8 +56,7 @@ def arcion_json(
     limits: InputLimits = UNLIMITED,
     keep_rejected: bool = False,
 ) -> BodyReader:
-    """Reads an Arcion JSON body. `table` must be the one that the messages feed, unless it is to `override` what
-    they say."""
+    """Read an Arcion JSON body. The messages must feed `table`; with `override` they feed it whatever they name."""
     requested = SourceName.address(table) if table else None
 
     def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
@@ -63,7 +65,7 @@ def arcion_json(
         messages = decode_arcion(body, table if override else None, limits, keep_rejected=keep_rejected)
         HASH_MISMATCHES.inc(messages.wrong_hashes)
         sources: dict[int, SourceChanges] = {}
-        for entry in messages:  # an address is one object, so that its name need not be folded for each message
+        for entry in messages:  # one object per address: its name is not folded for each message
             found = sources.get(id(entry.source))
             if found is None:
                 found = sources[id(entry.source)] = SourceChanges(entry.source)
@@ -91,7 +93,7 @@ def arcion_csv(
     limits: InputLimits = UNLIMITED,
     keep_rejected: bool = False,
 ) -> BodyReader:
-    """Reads an Arcion CSV body for one table."""
+    """Read an Arcion CSV body for one table."""
 
     def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
         source = SourceName.address(table)
@@ -117,9 +119,9 @@ def replicate_json(
     limits: InputLimits = UNLIMITED,
     keep_rejected: bool = False,
 ) -> BodyReader:
-    """Reads a Replicate body, and registers what its metadata messages declare.
+    """Read a Replicate body, and register the tables that its metadata messages declare.
 
-    All of its messages come from this `partition` of their task's topic, where one is given.
+    A given `partition` is that of the task's topic which all messages of the body come from.
     """
 
     def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
@@ -135,7 +137,7 @@ def replicate_json(
 
 
 def kept_message(written: WrittenMessage, content: bytes, table: TableName) -> BodyReader:
-    """Reads one message of a table as it was read in its request; `content` is the message, or a corrected one."""
+    """Read a kept message as it was read in its request; `content` is that message or a corrected one."""
     reading = written.reading
 
     def decode(table_cache: TableCache, principal: Principal, marker_first: bool) -> ParsedRequest:
@@ -149,7 +151,7 @@ def kept_message(written: WrittenMessage, content: bytes, table: TableName) -> B
                 read = partial(_read_again, content, table, reading["version"])
         parsed = read(table_cache, principal, marker_first)
         if sum(len(entry.changes) for entry in parsed.sources) != 1:
-            raise RejectedInput(Code.BAD_REQUEST, "a replay is one change, written as the message was")
+            raise RejectedInput(Code.BAD_REQUEST, "a replay must be one change, in the format of the kept message")
         return parsed
 
     return BodyReader(decode)
@@ -165,7 +167,7 @@ def _read_again(
 ) -> ParsedRequest:
     request = decode_replicate(content)
     if request.metadata:
-        raise RejectedInput(Code.BAD_REQUEST, "a replay is a data message; post metadata as changes")
+        raise RejectedInput(Code.BAD_REQUEST, "a replay must be a data message; send metadata messages as changes")
     earlier = EarlierReading(version)
     return ParsedRequest(
         _settled(ReplicateTables(table_cache, principal, marker_first, earlier=earlier), request, table)

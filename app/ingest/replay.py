@@ -1,7 +1,7 @@
-"""Dead letters on the way of any other change, once more.
+"""Replays of dead letters: a kept message goes through ingestion again.
 
-A letter is settled in the transaction that stages its message: dying before it leaves both undone, after it both
-done. One that is rejected again waits on, with what is wrong with it now.
+Invariant: a letter is settled in the transaction that stages its message, so a crash leaves both done or neither. A
+letter that is rejected again stays waiting, with its present errors.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from app.staging.tables.registry import find_table
 
 @dataclass(frozen=True, slots=True)
 class ReplayedLetters:
-    """What became of letters that were replayed one after the other."""
+    """The outcome of replaying several letters in order."""
 
     replayed: int
     rejected: int
     next_after: int | None
-    """The last letter looked at, where more wait behind it."""
+    """The last letter that was tried, if more are waiting after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Replays:
     async def replay(
         self, name: TableName, letter_id: int, principal: Principal, correction: bytes | None = None
     ) -> Receipt:
-        """Accept the message of a waiting letter now, or the `correction` in its place."""
+        """Accept the message of a waiting letter, or the `correction` in its place."""
         written = await asyncio.to_thread(self._waiting, name, letter_id)
         reader = kept_message(written, written.content if correction is None else correction, name)
         replay = LetterReplay(letter_id, principal.key_id, corrected=correction is not None)
@@ -52,8 +52,10 @@ class Replays:
             raise
 
     async def replay_waiting(self, name: TableName, principal: Principal, *, after: int, limit: int) -> ReplayedLetters:
-        """Replay the oldest `most` waiting letters beyond letter `after`, in order; one that is rejected again waits
-        on and holds no other back."""
+        """Replay the oldest `limit` waiting letters after letter `after`, in order.
+
+        A letter that is rejected again stays waiting and does not hold the others back.
+        """
         table, letter_ids = await asyncio.to_thread(self._next, name, after, limit + 1)
         replayed = rejected = 0
         for letter_id in letter_ids[:limit]:
@@ -62,14 +64,14 @@ class Replays:
                 replayed += 1
             except RejectedInput as error:
                 if error.code in NO_LONGER_WAITING:
-                    continue  # somebody else has settled it meanwhile
+                    continue  # another caller has settled it since
                 if not error.problems:
                     raise
                 rejected += 1
         return ReplayedLetters(replayed, rejected, letter_ids[limit - 1] if len(letter_ids) > limit else None)
 
     def _waiting(self, name: TableName, letter_id: int) -> WrittenMessage:
-        """The message of a letter that waits in the table's present generation."""
+        """Return the message of a letter that waits in the table's present generation."""
         with translated_errors(), self.ingest.engine.begin() as connection:
             letter, table = find_letter(connection, name, letter_id), find_table(connection, name)
             if letter is None:
@@ -84,7 +86,7 @@ class Replays:
         with translated_errors(), self.ingest.engine.begin() as connection:
             table = find_table(connection, name)
             if table is None:
-                raise RejectedInput(Code.UNKNOWN_TABLE, "no such table")
+                raise RejectedInput(Code.UNKNOWN_TABLE, f"table {name} is not registered")
             return table, next_waiting(connection, table.table_id, table.generation, after=after, most=limit)
 
     def _renew_errors(self, letter_id: int, error: RejectedInput) -> None:

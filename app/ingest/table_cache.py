@@ -1,4 +1,7 @@
-"""The tables of the gateway as one API process last saw them; the sequence lock notices what is out of date."""
+"""The cache of tables by source name, as one API process last saw them.
+
+Invariant: an entry can be out of date, and the sequence lock notices it. A table is never cached as missing.
+"""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -14,47 +17,47 @@ from app.staging.connection.database import Connection, translated_errors
 from app.staging.tables.registry import find_route
 
 Begin: TypeAlias = Callable[[], AbstractContextManager[Connection]]
-"""Opens a transaction that ends with the block: `Engine.begin`, or a savepoint of a transaction to be given up."""
+"""Opens a transaction that ends with the block: `Engine.begin`, or a savepoint of a dry run's transaction."""
 
 MAX_CACHED_NAMES: Final = 10_000
-"""Names kept in memory; callers may choose them freely where a catalog stands before a table's name."""
+"""Names kept in memory. Callers can invent them: any catalog can precede a table's name."""
 
 
 class NotCached(Exception):
-    """What this source feeds takes a question to the database."""
+    """The cache has no table for this source; a query has to find it."""
 
     def __init__(self, source: SourceName) -> None:
-        super().__init__("not remembered")
+        super().__init__("not cached")
         self.source = source
 
 
 @dataclass
 class TableCache:
-    """Finds the table that a source's table feeds."""
+    """Finds the table that a source feeds."""
 
     begin: Begin
     _tables: dict[SourceName, Table] = field(default_factory=dict)
-    """By source name; no table is remembered as missing."""
+    """By source name."""
 
     def route(self, source: SourceName) -> Table | None:
-        """The table that this source feeds, whoever may touch it."""
+        """Return the table that this source feeds, whether or not the caller may touch it."""
         table = self._tables.get(source.key)
         return self._routed(source) if table is None else table
 
     def get_cached(self, source: SourceName, principal: Principal) -> Table | None:
-        """As `visible`, without a question to the database: None where it takes one."""
+        """Return what `visible` does, or None where that would need a query."""
         table = self._tables.get(source.key)
         return table if table is not None and principal.may_touch(table.name) else None
 
     def require_cached(self, source: SourceName) -> None:
-        """Raises NotCached where `remembered` knows no table of this source, for whatever caller."""
+        """Raise NotCached if no table of this source is cached, for any caller."""
         if source.key not in self._tables:
             raise NotCached(source)
 
     def visible(self, source: SourceName, principal: Principal) -> Table | None:
-        """The table that this source feeds; one outside the caller's patterns is as unknown as none.
+        """Return the table that this source feeds; None for a table outside the caller's patterns.
 
-        Such a table is looked up each time, as one that does not exist, so that the time tells nothing either.
+        Such a table is looked up each time, like one that does not exist, so that the time does not tell them apart.
         """
         known = self.get_cached(source, principal)
         if known is not None:
@@ -63,33 +66,33 @@ class TableCache:
         return table if table is not None and principal.may_touch(table.name) else None
 
     def twin(self, source: SourceName, principal: Principal) -> Table | None:
-        """A table that the caller may touch, and that a source whose name differs in letter case only feeds."""
+        """Return a table of the caller's that is fed by a source whose name differs in letter case only."""
         twin = self._look_up(source).twin
         return twin if twin is not None and principal.may_touch(twin.name) else None
 
     def withheld(self, source: SourceName, principal: Principal) -> str | None:
-        """The folded name of what this source feeds, or would feed, where that is outside the caller's patterns."""
+        """Return the folded name of the table that this source feeds, or would feed, if the caller may not touch it."""
         table = self._routed(source)
         if table is None:
             return None if principal.may_name(source) else source.without_catalog.folded
         return None if principal.may_touch(table.name) else table.name.folded
 
     def refresh(self, source: SourceName) -> Table | None:
-        """The table that this source feeds now: for what the sequence lock does not recheck."""
+        """Return the table that this source feeds now, for decisions that the sequence lock does not check."""
         self.forget(source)
         return self.route(source)
 
     def forget(self, source: SourceName) -> None:
-        """Look again next time."""
+        """Query this source's table the next time."""
         self._tables.pop(source.key, None)
 
     def forget_table(self, name: TableName) -> None:
-        """Look again next time for every source that feeds this table."""
+        """Query the table the next time, for every source that feeds it."""
         for source in [source for source, table in self._tables.items() if table.name.folded == name.folded]:
             self._tables.pop(source, None)
 
     def _routed(self, source: SourceName) -> Table | None:
-        """The table that this source feeds, as the database has it now."""
+        """Return the table that this source feeds now, and cache it."""
         table = self._look_up(source).table
         if table is not None:
             if len(self._tables) >= MAX_CACHED_NAMES:

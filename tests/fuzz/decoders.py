@@ -25,7 +25,7 @@ from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.arcion.messages import decode_arcion
 from app.formats.arrow.stream import decode_arrow_stream
 from app.formats.json.decoder import MessageDecoder
-from app.formats.replicate.history import follow
+from app.formats.replicate.history import extend
 from app.formats.replicate.messages import decode_replicate
 from app.formats.replicate.metadata import by_table
 from app.formats.replicate.versions import SchemaAnnouncements, VersionResolver, table_of
@@ -79,7 +79,7 @@ def arcion_json(body: bytes) -> None:
 
 
 def _arcion_rows(body: bytes, rules: RowRules) -> None:
-    plain = plain_arcion(body, rules)
+    plain = columnar_arcion(body, rules)
     try:
         rows = landing_rows([addressed.change for addressed in decode_arcion(body)], rules)
     except RejectedInput:
@@ -92,7 +92,7 @@ def _arcion_rows(body: bytes, rules: RowRules) -> None:
         assert replace(plain, batch=rows.batch) == rows
 
 
-def plain_arcion(body: bytes, rules: RowRules) -> LandingRows | None:
+def columnar_arcion(body: bytes, rules: RowRules) -> LandingRows | None:
     """What large bodies become, if they can."""
     plain = decode_columnar(body)
     rows = plain and columnar_rows_of([plain], rules.schema.names, rules.schema.key_columns, rules.fillable)
@@ -112,7 +112,7 @@ def replicate(body: bytes) -> None:
     conversations = defaultdict(lambda: VersionResolver(None))
     announced = SchemaAnnouncements(request.metadata)
     for table, entries in metadata.items():
-        follow(None, entries)
+        extend(None, entries)
         conversations[table] = VersionResolver(None, entries)
     changes = defaultdict(list)
     for message in request.changes:

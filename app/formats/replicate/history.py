@@ -86,7 +86,7 @@ class SourceHistory:
         return cls(tuple(SourceVersion.from_json(version) for version in [*earlier, stored]))
 
 
-def news(stored: SourceHistory | None, entries: Sequence[TableMetadata]) -> list[TableMetadata]:
+def new_entries(stored: SourceHistory | None, entries: Sequence[TableMetadata]) -> list[TableMetadata]:
     """Return the MD messages of one table that are more than a repetition of an earlier version.
 
     A message whose version its task has left behind changes nothing when it was accepted before: its topic is read
@@ -105,10 +105,10 @@ def news(stored: SourceHistory | None, entries: Sequence[TableMetadata]) -> list
     return accepted
 
 
-def follow(stored: SourceHistory | None, entries: Sequence[TableMetadata]) -> SourceHistory:
-    """Return the history after the MD messages of one request for one table, in their order; see `news`."""
+def extend(stored: SourceHistory | None, entries: Sequence[TableMetadata]) -> SourceHistory:
+    """Return the history after the MD messages of one request for one table, in their order; see `new_entries`."""
     versions = list(stored.versions) if stored else []
-    for entry in news(stored, entries):
+    for entry in new_entries(stored, entries):
         version = SourceVersion.of(entry)
         if versions and versions[-1].is_same(version):
             continue
@@ -117,7 +117,7 @@ def follow(stored: SourceHistory | None, entries: Sequence[TableMetadata]) -> So
     return SourceHistory(tuple(versions[-1 - MAX_EARLIER_VERSIONS :]))
 
 
-def adopt(history: SourceHistory, adopted: Mapping[VersionId, str]) -> SourceHistory:
+def with_external_ids(history: SourceHistory, adopted: Mapping[VersionId, str]) -> SourceHistory:
     """Return the history with the external schema ids that were seen for the first time."""
     versions = (
         replace(version, external_schema_id=version.external_schema_id or adopted.get(version.identity))

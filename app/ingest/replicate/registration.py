@@ -1,4 +1,4 @@
-"""What Replicate metadata messages do to a table: register it, evolve it, and add to what is stored of its source."""
+"""Registers and evolves a table as Replicate metadata (MD) messages declare, and stores the versions of its source."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from app.domain.access.rights import Principal
 from app.domain.model.source_routing import case_detail
 from app.domain.model.table import Table
 from app.errors import Code, Problem, RejectedInput
-from app.formats.replicate.history import SourceHistory, SourceVersion, follow, news
+from app.formats.replicate.history import SourceHistory, SourceVersion, extend, new_entries
 from app.formats.replicate.metadata import TableMetadata
 from app.formats.replicate.renames import columns_in_another_case, renamed_columns
 from app.ingest.table_cache import TableCache
@@ -34,12 +34,12 @@ def register_versions(
     *,
     marker_first: bool,
 ) -> int:
-    """Bring the table of these metadata messages to the last of them, in one transaction; return how many count.
+    """Apply metadata messages of one table in one transaction, and return how many were new.
 
-    Those that only repeat an earlier version change nothing, see `news`. Dying before the commit leaves the table as
-    it was. Raises RejectedInput.
+    Messages that repeat an earlier version change nothing, see `new_entries`. A crash before COMMIT leaves the table
+    as it was. Raises RejectedInput.
     """
-    accepted = news(before, entries)
+    accepted = new_entries(before, entries)
     if not accepted:
         return 0
     name = entries[0].table
@@ -54,7 +54,7 @@ def register_versions(
         table_id = registration.table.table_id
         stored = replicate_metadata(connection, table_id, lock=True)
         present = SourceHistory.from_json(stored) if stored else None
-        history = follow(present, entries)
+        history = extend(present, entries)
         if history != present:
             record_replicate_metadata(connection, table_id, history.to_json())
     table_cache.forget_table(name)
@@ -65,12 +65,12 @@ def register_versions(
 
 
 def rejection(code: Code, detail: str, index: int, pointer: str, *, withheld: str | None = None) -> RejectedInput:
-    """The rejection of a request for one message."""
+    """Return the rejection of a request because of one message."""
     return RejectedInput.of((Problem(code, detail, index, pointer),), withheld=withheld)
 
 
 def _previous(versions: Sequence[SourceVersion], entry: TableMetadata) -> SourceVersion | None:
-    """Return the version that a message follows: its own task's last one, else the current one of any task."""
+    """Return the version that a message follows: the last one of its task, or of any task if its task has none."""
     own = [version for version in versions if version.task == entry.task]
     followed = own or versions
     return followed[-1] if followed else None
@@ -79,7 +79,7 @@ def _previous(versions: Sequence[SourceVersion], entry: TableMetadata) -> Source
 def _evolved(
     connection: Connection, entry: TableMetadata, previous: SourceVersion | None, *, marker_first: bool
 ) -> Registration:
-    """Return the table after one metadata message; a rejection names the message."""
+    """Register what one metadata message declares. A rejection names the message."""
     present = find_table(connection, entry.table)
     try:
         if present is None:
@@ -88,7 +88,7 @@ def _evolved(
             wanted = entry.schema_after(present.schema, present.options)
             _check_renames(connection, entry, previous, present)
         registration = register_table(connection, entry.table, wanted, marker_first=marker_first)
-        if registration.table.name != entry.table:  # another process registered the twin just now
+        if registration.table.name != entry.table:  # another process has just registered the twin
             raise RejectedInput(Code.SOURCE_CASE_MISMATCH, case_detail(entry.source, registration.table))
         return registration
     except RejectedInput as error:
@@ -100,7 +100,7 @@ def _evolved(
 def _check_renames(
     connection: Connection, entry: TableMetadata, previous: SourceVersion | None, present: Table
 ) -> None:
-    """Raises RejectedInput `column_renamed`. A table that has accepted no row loses nothing by a rename."""
+    """Raise RejectedInput `column_renamed`, unless the table has accepted no row yet and so has nothing to lose."""
     problems = [*columns_in_another_case(entry, present.schema, present.options)]
     renamed = [] if problems else [*renamed_columns(entry, previous, present.schema, present.options)]
     if renamed and lock_counters(connection, [present.table_id])[present.table_id].last_sequence:

@@ -29,6 +29,10 @@ class PendingRequest:
 class FallBack(Exception):
     """The request takes the slow path, which types it alone and stages it, or rejects it with its problems."""
 
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
 
 Typed: TypeAlias = StagingRequest | FallBack
 
@@ -55,7 +59,7 @@ def _type(requests: Sequence[PendingRequest], typed: dict[PendingRequest, Typed]
         for request, rows in zip(requests, all_rows, strict=True):
             typed[request] = StagingRequest([Batch(table, rows)], request.identity, request.ignored)
     elif len(requests) == 1:
-        typed[requests[0]] = FallBack()
+        typed[requests[0]] = FallBack("its changes cannot be typed together with those of other requests")
     else:
         middle = len(requests) // 2
         _type(requests[:middle], typed)

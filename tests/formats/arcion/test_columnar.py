@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from app.domain.rows.landing_rows import RowRules, landing_rows
 from app.errors import RejectedInput
 from app.formats.arcion.messages import decode_arcion
-from tests.fuzz.decoders import COMPLETING, FULL_IMAGES, TABLE, plain_arcion, tried
+from tests.fuzz.decoders import COMPLETING, FULL_IMAGES, TABLE, columnar_arcion, tried
 
 NAMES = TABLE.names
 TEXTS = st.sampled_from(["1", "2", "null", "", 'a " : {', "\\", "ä", "\u2028", "x: [", '","id":"3'])
@@ -74,7 +74,7 @@ def test_a_plain_body_goes_the_short_way_and_gives_the_same_rows(
     tried("arcion_json", body)
     for rules in (FULL_IMAGES, COMPLETING):
         if _is_taken(body, rules) and _is_clear(all_messages):
-            assert plain_arcion(body, rules) is not None
+            assert columnar_arcion(body, rules) is not None
 
 
 @given(
@@ -91,7 +91,7 @@ def test_updates_that_leave_columns_to_a_row_image_go_the_short_way_and_give_the
     updates = [message for message in all_messages if message["opType"] == "U"]
     has_whole_images = all(message["before"].keys() == message["after"].keys() == {*NAMES} for message in updates)
     if has_whole_images and _is_taken(body, COMPLETING) and _is_clear(all_messages):
-        assert plain_arcion(body, COMPLETING) is not None
+        assert columnar_arcion(body, COMPLETING) is not None
 
 
 def _is_taken(body: bytes, rules: RowRules) -> bool:
@@ -139,7 +139,7 @@ def test_a_column_that_only_the_image_beside_has_is_rejected_where_the_long_way_
     }
     body = json.dumps([message]).encode()
     tried("arcion_json", body)
-    assert (plain_arcion(body, FULL_IMAGES) is not None) is is_taken
+    assert (columnar_arcion(body, FULL_IMAGES) is not None) is is_taken
 
 
 @pytest.mark.parametrize("filler", ["", "x" * 5_000])
@@ -164,6 +164,6 @@ def test_what_nothing_reads_is_not_taken_unseen(old: str, new: str, filler: str)
         "after": {"id": "1", "name": "b", "note": "c"},
     }
     body = json.dumps([message])
-    assert plain_arcion(body.encode(), FULL_IMAGES) is not None
+    assert columnar_arcion(body.encode(), FULL_IMAGES) is not None
     assert old in body
-    assert plain_arcion(body.replace(old, new).encode(), FULL_IMAGES) is None
+    assert columnar_arcion(body.replace(old, new).encode(), FULL_IMAGES) is None

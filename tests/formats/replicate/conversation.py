@@ -13,7 +13,7 @@ from app.domain.model.names import ROW_MARKER, TableName
 from app.domain.model.table_schema import TableSchema, evolve
 from app.domain.rows.landing_rows import landing_rows
 from app.errors import Code, Problem, RejectedInput
-from app.formats.replicate.history import SourceHistory, adopt, follow, news
+from app.formats.replicate.history import SourceHistory, extend, new_entries, with_external_ids
 from app.formats.replicate.messages import decode_replicate
 from app.formats.replicate.metadata import by_table
 from app.formats.replicate.versions import SchemaAnnouncements, VersionResolver, named_table, table_of
@@ -38,9 +38,9 @@ class Tables:
         for name, entries in by_table(request.metadata).items():
             before = self._history(name)
             conversations[name] = VersionResolver(before, entries)
-            after = follow(before, entries)
+            after = extend(before, entries)
             schema = self.schemas.get(name)
-            accepted = news(before, entries)
+            accepted = new_entries(before, entries)
             ignored += len(entries) - len(accepted)
             for entry in accepted:
                 wanted = entry.schema_after(schema)
@@ -58,7 +58,7 @@ class Tables:
             changes.setdefault(name, []).append(conversation.resolve(message)[0])
         for name, conversation in conversations.items():
             if conversation.adopted and (history := self._history(name)):
-                self.stored[name] = adopt(history, conversation.adopted).to_json()
+                self.stored[name] = with_external_ids(history, conversation.adopted).to_json()
         return {name: self._land(name, found) for name, found in changes.items()}, ignored
 
     def _described_by(self, schema_id: str | None) -> list[TableName]:
