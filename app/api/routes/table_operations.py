@@ -223,6 +223,7 @@ def get_events(
             happened_at=event.happened_at,
             actor=event.actor,
             action=event.action,
+            completes=event.completes,
             reason=event.reason,
             details=dict(event.details),
         )

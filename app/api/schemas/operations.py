@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field
 
 from app.api.schemas.common import Model
 from app.api.schemas.tables import RegisterTable
+from app.domain.model.drop_plan import DropAction
 from app.errors import Code
 
 
@@ -73,6 +74,9 @@ class EventModel(Model):
     happened_at: datetime
     actor: str
     action: str
+    completes: DropAction | None
+    """The operation that the drain finished with this event, null for every other event. `generation` is then the
+    generation that ended."""
     reason: str | None
     details: dict[str, Any]
 

@@ -26,7 +26,7 @@ from app.staging.batches.staged_blocks import BatchBorders, NewBlock, stage_bloc
 from app.staging.connection.database import installation_id
 from app.staging.ledger.leases import check_epoch
 from app.staging.ledger.metadata_chain import append_block
-from app.staging.tables.events import record_event
+from app.staging.tables.events import COMPLETIONS, record_event
 from app.staging.tables.registration import insert_version, set_options
 from app.staging.tables.registry import find_table_by_id
 from app.staging.tables.sources import set_sources
@@ -94,7 +94,7 @@ def finish_drop(connection: sa.Connection, table: Table, epoch: Epoch, *, marker
         if plan.action is DropAction.RENAME and reborn.options.partial_updates is PartialUpdates.COMPLETE:
             landed_again = _land_again(connection, table.generation, reborn)
     finished = FinishedDrop(table.generation, unpublished.batches, unpublished.rows, landed_again)
-    record_event(connection, table, "drain", f"{plan.action} done", details=asdict(finished))
+    record_event(connection, table, "drain", COMPLETIONS[plan.action], details=asdict(finished))
     return finished
 
 

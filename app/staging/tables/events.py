@@ -4,10 +4,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 
+from app.domain.model.drop_plan import DropAction
 from app.domain.model.names import TableName
 from app.domain.model.table import Table
 from app.observability.telemetry import current_request_id
@@ -19,6 +20,11 @@ INSERT_EVENT = sa.text("""
 SELECT_EVENTS = sa.text("""
     SELECT event_id, generation, happened_at, actor, action, reason, details FROM mirrorgate.table_events
     WHERE folded_name = :folded_name AND event_id > :after ORDER BY event_id LIMIT :most""")
+
+COMPLETIONS: Final[Mapping[DropAction, str]] = {action: f"{action} done" for action in DropAction}
+"""The action of the event that completes a drop, recreate or rename."""
+
+_COMPLETED: Final = {text: action for action, text in COMPLETIONS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +38,11 @@ class TableEvent:
     action: str
     reason: str | None
     details: Mapping[str, Any]
+
+    @property
+    def completes(self) -> DropAction | None:
+        """The operation that this event completes; None for every other event."""
+        return _COMPLETED.get(self.action)
 
 
 def record_event(

@@ -136,6 +136,12 @@ def test_waiting_for_a_drop_does_not_take_that_of_an_earlier_table_for_it(
         sql.run(api_engine, done)
         result = command.result(timeout=30)
     assert (result.exit_code, "drop done" in result.output) == (0, True)
+    events = orders.get("/v1/tables/orders/events").json()["events"]
+    assert [(event["action"], event["completes"]) for event in events] == [
+        ("drop done", "drop"),
+        ("drop", None),
+        ("drop done", "drop"),
+    ]
 
 
 def test_a_quarantine_leaves_an_event_with_its_reason_and_so_does_its_end(
