@@ -1,23 +1,23 @@
-"""Entry point of the program `mirrorgate`: imports the command line so that Ctrl-C never shows a traceback."""
+"""Entry point of the program `mirrorgate`: runs the command line so that Ctrl-C never shows a traceback."""
 
 import signal
 import sys
-from typing import Final, NoReturn
+from typing import NoReturn
 
-_INTERRUPTED: Final = 130
+from app.cli.exit_status import INTERRUPTED
 
 
 def main() -> NoReturn:
-    """Run the command line. The imports take the first second, and Ctrl-C may come then, too."""
+    """Run the command line. The imports are inside: Ctrl-C may arrive while they run."""
     try:
         from app.cli.main import main as run
 
         run()
     except KeyboardInterrupt:
         sys.stderr.write("stopped\n")
-        sys.exit(_INTERRUPTED)
+        sys.exit(INTERRUPTED)
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the interpreter's own end takes a moment, too
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C would interrupt the interpreter's own exit
 
 
 if __name__ == "__main__":

@@ -1,50 +1,47 @@
-"""Commands for dead letters: see why messages were rejected, read them, replay or discard them."""
+"""The commands `mirrorgate dead-letters …`: list rejected messages, read, replay and discard them."""
 
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import quote
 
 import typer
-from rich.console import Console
 
-from app.cli.common import AsJson, DataDir, Key, TableName, Url
-from app.cli.output import Grid, moment
-from app.client.http import GatewayClient
+from app.cli.console import OUTPUT, say
+from app.cli.options import AsJson, Connection, TableName, with_connection
 from app.domain.model.dead_letter import LetterState
 
-_HOME: Final = Path(".mirrorgate")
+if TYPE_CHECKING:
+    from app.client.http import GatewayClient
+
 _PAGE: Final = 1000
-_REPLAYED_AT_ONCE: Final = 100
-_console = Console()
+_REPLAY_PAGE: Final = 100
 
-dead_letters = typer.Typer(
-    help="Look at the rejected messages that tables keep, and replay or discard them.", no_args_is_help=True
-)
-
-LetterId = Annotated[int, typer.Argument(min=1, help="The id, as `dead-letters list` shows it.")]
+LetterId = Annotated[int, typer.Argument(min=1, help="The id of the dead letter, as `dead-letters list` shows it.")]
 
 
-@dead_letters.command("list")
+@with_connection
 def list_letters(
-    table: Annotated[str | None, typer.Argument(help="`name` or `schema.name`; unset: all tables.")] = None,
-    state: Annotated[LetterState | None, typer.Option(help="Only letters in this state.")] = None,
-    url: Url = None,
-    key: Key = None,
-    data_dir: DataDir = _HOME,
+    connection: Connection,
+    table: Annotated[
+        str | None, typer.Argument(help="The table: `name` or `schema.name`. Default: all tables.")
+    ] = None,
+    state: Annotated[LetterState | None, typer.Option(help="List only dead letters in this state.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what was rejected, when and why, of one table or of all; never with a value."""
-    with GatewayClient.find(url, key, data_dir) as client:
+    """List rejected messages of one table or of all, with time and reason. Values are never shown."""
+    with connection.client() as client:
         names = [table] if table is not None else [one["table"] for one in client.get("/v1/tables")["tables"]]
         found = [{"table": name, **letter} for name in names for letter in _letters(client, name, state)]
     if as_json:
         typer.echo(json.dumps(found))
         return
     if not found:
-        _console.print("no dead letters")
+        say("no dead letters")
         return
+    from app.cli.output import Grid, moment
+
     several = ("table",) if table is None else ()
     titles = (*several, "id", "gen", "received", "index", "format", "state", "code", "where", "what")
     grid = Grid(titles, right=("id", "index"), text=True)
@@ -66,66 +63,71 @@ def list_letters(
     grid.print()
 
 
-@dead_letters.command("show")
-def show(table: TableName, letter_id: LetterId, url: Url = None, key: Key = None, data_dir: DataDir = _HOME) -> None:
-    """Write the message to standard output, byte for byte as it came."""
-    with GatewayClient.find(url, key, data_dir) as client:
+@with_connection
+def show_letter(connection: Connection, table: TableName, letter_id: LetterId) -> None:
+    """Write the message to standard output, byte for byte as it was received."""
+    with connection.client() as client:
         sys.stdout.buffer.write(client.download(f"/v1/tables/{table}/dead-letters/{letter_id}"))
 
 
-@dead_letters.command("replay")
+@with_connection
 def replay(
+    connection: Connection,
     table: TableName,
-    letter_id: Annotated[int | None, typer.Argument(min=1, help="One letter; unset: all that wait, in order.")] = None,
+    letter_id: Annotated[
+        int | None, typer.Argument(min=1, help="The id of one dead letter. Default: all waiting ones, in order.")
+    ] = None,
     corrected: Annotated[
         Path | None,
-        typer.Option("--file", exists=True, dir_okay=False, help="A corrected message to accept in its place."),
+        typer.Option(
+            "--file", exists=True, dir_okay=False, help="Accept this corrected message instead of the kept one."
+        ),
     ] = None,
-    url: Url = None,
-    key: Key = None,
-    data_dir: DataDir = _HOME,
 ) -> None:
-    """Accept kept messages after all. They land now, behind all that was accepted since. Exit 1 if one is rejected."""
+    """Accept kept messages again. They land after everything accepted since. Exit 1 if one is rejected again.
+
+    Example: `mirrorgate dead-letters replay sales.orders 17 --file corrected.json`
+    """
     if corrected is not None and letter_id is None:
-        raise typer.BadParameter("a corrected message is for one letter: give its id")
-    with GatewayClient.find(url, key, data_dir) as client:
+        raise typer.BadParameter("--file replaces one message: give the id of its dead letter")
+    with connection.client() as client:
         if letter_id is not None:
             content = corrected.read_bytes() if corrected is not None else b""
             answer = client.post_bytes(f"/v1/tables/{table}/dead-letters/{letter_id}/replay", content)
             receipt = answer["receipt"]
-            _console.print(f"{receipt['table']}: dead letter {letter_id} is batch {receipt['sequence']}")
+            say(f"{receipt['table']}: dead letter {letter_id} is batch {receipt['sequence']}")
             return
         replayed, rejected = _replay_all(client, table)
-    _console.print(f"{table}: {replayed:,} replayed, {rejected:,} rejected again")
+    say(f"{table}: {replayed:,} replayed, {rejected:,} rejected again")
     if rejected:
         raise typer.Exit(1)
 
 
-@dead_letters.command("discard")
+@with_connection
 def discard(
+    connection: Connection,
     table: TableName,
-    letter_id: Annotated[int | None, typer.Argument(min=1, help="One letter.")] = None,
+    letter_id: Annotated[int | None, typer.Argument(min=1, help="The id of one dead letter.")] = None,
     through: Annotated[
-        int | None, typer.Option(min=1, help="All that wait up to this letter; needs --generation.")
+        int | None, typer.Option(min=1, help="Discard all waiting ones up to this id. Needs --generation.")
     ] = None,
-    generation: Annotated[int | None, typer.Option(min=1, help="The generation that is meant.")] = None,
-    url: Url = None,
-    key: Key = None,
-    data_dir: DataDir = _HOME,
+    generation: Annotated[
+        int | None, typer.Option(min=1, help="The generation of the dead letters, as `dead-letters list` shows it.")
+    ] = None,
 ) -> None:
-    """Give kept messages up. They stay readable until retention purges them."""
+    """Discard kept messages. They stay readable until retention deletes them."""
     if (letter_id is None) == (through is None) or (through is None) != (generation is None):
         raise typer.BadParameter("give the id of a letter, or --through with --generation")
-    with GatewayClient.find(url, key, data_dir) as client:
+    with connection.client() as client:
         if letter_id is not None:
             answer = client.delete(f"/v1/tables/{table}/dead-letters/{letter_id}")
         else:
             path = f"/v1/tables/{table}/dead-letters"
             answer = client.delete(path, through=through, generation=generation)
-    _console.print(f"{table}: {answer['discarded']:,} discarded")
+    say(f"{table}: {answer['discarded']:,} discarded")
 
 
-def _letters(client: GatewayClient, table: str, state: LetterState | None) -> list[dict[str, Any]]:
+def _letters(client: "GatewayClient", table: str, state: LetterState | None) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     wanted = {} if state is None else {"state": state.value}
     after: int | None = 0
@@ -136,14 +138,14 @@ def _letters(client: GatewayClient, table: str, state: LetterState | None) -> li
     return found
 
 
-def _replay_all(client: GatewayClient, table: str) -> tuple[int, int]:
-    """How many were replayed and how many rejected again."""
+def _replay_all(client: "GatewayClient", table: str) -> tuple[int, int]:
+    """Replay every waiting letter, in order. Return how many were accepted and how many rejected again."""
     replayed = rejected = 0
     after: int | None = 0
-    with _console.status(f"{table}: replaying") as line:
+    with OUTPUT.status(f"{table}: replaying") as line:
         while after is not None:
             path = f"/v1/tables/{table}/dead-letters/replay"
-            done = client.post(path, None, after=after, limit=_REPLAYED_AT_ONCE)
+            done = client.post(path, None, after=after, limit=_REPLAY_PAGE)
             replayed, rejected, after = replayed + done["replayed"], rejected + done["rejected"], done["next_after"]
             line.update(f"{table}: {replayed:,} replayed, {rejected:,} rejected again")
     return replayed, rejected

@@ -1,4 +1,4 @@
-"""`mirrorgate doctor`: try out what publication relies on, and say what is unsafe and what to do."""
+"""`mirrorgate doctor`: test what publication relies on, and report what is unsafe and how to fix it."""
 
 import json
 import os
@@ -8,44 +8,39 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.console import Console
-from rich.table import Table as Grid
 
+from app.cli.console import OUTPUT
+from app.cli.options import DEFAULT_DATA_DIR, AsJson, LandingZone, LocalDataDir
 from app.domain.preflight.finding import Finding, Outcome, unsafe_among
 from app.errors import Code, Misconfigured
 from app.extras import require_extras
 
 if TYPE_CHECKING:
+    from rich.table import Table as Grid
+
     from app.settings import Settings
 
-_console = Console()
 _STYLES: Final = {Outcome.OK: "green", Outcome.WARNING: "yellow", Outcome.UNSAFE: "red"}
 
 
 def doctor(
-    landing_zone: Annotated[
-        str | None, typer.Option(help="Folder or OneLake address to try out; unset: MIRRORGATE_LANDING_ZONE.")
-    ] = None,
+    landing_zone: LandingZone = None,
     spark: Annotated[
-        bool, typer.Option("--spark", help="Also start Spark and look at its executors; needs Java.")
+        bool, typer.Option("--spark", help="Also start Spark and check its executors; needs Java.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
-    data_dir: Annotated[Path, typer.Option(help="Data directory of a local `mirrorgate up`.")] = Path(".mirrorgate"),
+    as_json: AsJson = False,
+    data_dir: LocalDataDir = DEFAULT_DATA_DIR,
 ) -> None:
-    """Check that the landing zone, Postgres and this machine keep what Mirrorgate promises. Exit 1 if they do not.
+    """Check whether the landing zone, Postgres and this machine keep Mirrorgate's guarantees. Exit 1 if they do not.
 
-    What is set in the environment is examined, else the gateway that `mirrorgate up` runs on the data directory. The
-    landing zone is tried out below `_scratchPad`, which mirroring does not look at, and nothing is left there.
+    Checks what the MIRRORGATE_* variables name, else the gateway that `mirrorgate up` runs on the data directory. The
+    test files go below `_scratchPad` in the landing zone, which mirroring ignores, and are removed again.
     """
     require_extras("doctor", "server")
     if spark:
         require_extras("doctor --spark", "drain")
-    from app.checks.preflight import (  # they import Arrow and SQLAlchemy
-        examine,
-        examine_machine,
-        not_examined,
-    )
-    from app.cli.tables.direct import direct_settings
+    from app.checks.preflight import examine, examine_machine, not_examined
+    from app.cli.direct import direct_settings
     from app.observability.telemetry import configure_logging
     from app.zone_settings import zone_address
 
@@ -61,13 +56,15 @@ def doctor(
     if as_json:
         typer.echo(json.dumps([finding.to_json() for finding in findings]))
     else:
-        _console.print(findings_grid(findings))
+        OUTPUT.print(findings_grid(findings))
     if unsafe_among(findings):
         raise typer.Exit(1)
 
 
-def findings_grid(findings: list[Finding]) -> Grid:
-    """Findings as people read them; the remedy stands below what is wrong."""
+def findings_grid(findings: list[Finding]) -> "Grid":
+    """Lay out findings for people, each remedy below its problem."""
+    from rich.table import Table as Grid
+
     grid = Grid(box=None, header_style="bold")
     grid.add_column("check", no_wrap=True)
     grid.add_column("outcome", no_wrap=True)
@@ -85,7 +82,7 @@ def _plain(text: str) -> str:
 
 
 def _spark_findings(settings: "Settings", data_dir: Path) -> list[Finding]:
-    """What a Spark driver and its executors find, in a process of its own. Raises Misconfigured `spark_failed`."""
+    """Run the checks of a Spark driver and its executors in another process. Raises Misconfigured `spark_failed`."""
     from app.local.embedded import find_java
     from app.settings import PREFIX
 

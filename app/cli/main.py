@@ -1,22 +1,22 @@
-"""The command line: run the gateway or its parts, and look after tables and keys of a running one."""
+"""The command line `mirrorgate`: every command by its name, and how errors are printed."""
 
 import sys
-from importlib.metadata import version
 from typing import Annotated, Final, NoReturn
 
 import typer
-from rich.console import Console
 
-from app.cli.common import status, tables
-from app.cli.dead_letters import dead_letters
+from app.cli import dead_letters, keys, landing_zone, processes
+from app.cli.audit import audit
+from app.cli.console import ERRORS, say
 from app.cli.doctor import doctor
-from app.cli.keys import audit, keys
-from app.cli.landing_zone import landing_zone
-from app.cli.processes import api, drain, list_settings, migrate, up
 from app.cli.send import send
-from app.cli.tables import manifest, operations, release, verify  # noqa: F401  # they add their commands to `tables`
+from app.cli.status import status
+from app.cli.tables import manifest_commands, operations, release, show, verify
 from app.errors import Code, MirrorgateError
-from app.errors.catalogue import CATALOGUE
+
+_TO_RUN: Final = "Run the gateway"
+_TO_USE: Final = "Tables and changes"
+_TO_ADMINISTER: Final = "Administration"
 
 app = typer.Typer(
     name="mirrorgate",
@@ -25,27 +25,71 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-app.add_typer(keys, name="keys")
-app.add_typer(tables, name="tables")
-app.add_typer(landing_zone, name="landing-zone")
-app.command()(audit)
-app.add_typer(dead_letters, name="dead-letters")
-app.command()(doctor)
-app.command()(send)
-app.command()(status)
-app.command()(up)
-app.command()(api)
-app.command()(drain)
-app.command()(migrate)
-app.command("settings")(list_settings)
+app.command("up", rich_help_panel=_TO_RUN)(processes.up)
+app.command("api", rich_help_panel=_TO_RUN)(processes.api)
+app.command("drain", rich_help_panel=_TO_RUN)(processes.drain)
+app.command("migrate", rich_help_panel=_TO_RUN)(processes.migrate)
+app.command("settings", rich_help_panel=_TO_RUN)(processes.list_settings)
+app.command("doctor", rich_help_panel=_TO_RUN)(doctor)
 
-_errors = Console(stderr=True)
+app.command("status", rich_help_panel=_TO_USE)(status)
+app.command("send", rich_help_panel=_TO_USE)(send)
+
+tables = typer.Typer(help="Register, inspect and operate tables.", no_args_is_help=True)
+tables.command("list")(show.list_tables)
+tables.command("show")(show.show_table)
+tables.command("schema")(show.show_schema)
+tables.command("files")(show.show_files)
+tables.command("chain")(show.show_chain)
+tables.command("events")(operations.show_events)
+tables.command("register")(show.register_table)
+tables.command("apply")(manifest_commands.apply)
+tables.command("export")(manifest_commands.export)
+tables.command("drop")(operations.drop)
+tables.command("recreate")(operations.recreate)
+tables.command("rename")(operations.rename)
+tables.command("pause")(operations.pause)
+tables.command("resume")(operations.resume)
+tables.command("flush")(operations.flush)
+tables.command("repair")(operations.repair)
+tables.command("release")(release.release)
+tables.command("verify")(verify.verify)
+app.add_typer(tables, name="tables", rich_help_panel=_TO_USE)
+
+letters = typer.Typer(help="List, read, replay and discard rejected messages that tables keep.", no_args_is_help=True)
+letters.command("list")(dead_letters.list_letters)
+letters.command("show")(dead_letters.show_letter)
+letters.command("replay")(dead_letters.replay)
+letters.command("discard")(dead_letters.discard)
+app.add_typer(letters, name="dead-letters", rich_help_panel=_TO_USE)
+
+key_commands = typer.Typer(help="Create, list, rotate, limit and delete API keys.", no_args_is_help=True)
+key_commands.command("create")(keys.create_key)
+key_commands.command("generate")(keys.generate_key)
+key_commands.command("list")(keys.list_keys)
+key_commands.command("rotate")(keys.rotate_key)
+key_commands.command("limit")(keys.limit_key)
+key_commands.command("delete")(keys.delete_key)
+app.add_typer(key_commands, name="keys", rich_help_panel=_TO_ADMINISTER)
+app.command("audit", rich_help_panel=_TO_ADMINISTER)(audit)
+
+zone = typer.Typer(help="Show or move the landing zone that the database publishes into.", no_args_is_help=True)
+zone.command("show")(landing_zone.show_zone)
+zone.command("move")(landing_zone.move_zone)
+app.add_typer(zone, name="landing-zone", rich_help_panel=_TO_ADMINISTER)
 
 _VERSION_FLAGS: Final = ("--version", "-V")
+
+_REMEDIES: Final = {
+    Code.UNKNOWN_TABLE: "`mirrorgate tables list` shows the tables, `mirrorgate tables register` makes one.",
+}
+"""Remedies that name a command, for codes whose own remedy names an API call."""
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         typer.echo(f"mirrorgate {version('mirrorgate')}")
         raise typer.Exit
 
@@ -57,46 +101,45 @@ def options(
         typer.Option(*_VERSION_FLAGS, help="Print the version and exit.", callback=_print_version, is_eager=True),
     ] = False,
 ) -> None:
-    """Ingestion gateway for Microsoft Fabric open mirroring: change batches in, ordered Parquet files out."""
+    """Ingestion gateway for Microsoft Fabric open mirroring: change batches in, ordered Parquet files out.
 
-
-_REMEDIES: Final = {
-    Code.UNKNOWN_TABLE: "`mirrorgate tables list` shows the tables, `mirrorgate tables register` makes one.",
-}
-"""Where the API's remedy names a call, and a command does it."""
-
-
-def _remedy(error: MirrorgateError) -> str:
-    """What to do next; on the command line nobody sends a request again."""
-    if error.code is Code.DATABASE_UNAVAILABLE:
-        reason = str(error.__cause__ or "").strip().splitlines()[:1]
-        return "Check that Postgres runs and that MIRRORGATE_DATABASE_URL is its address. " + "".join(reason)
-    is_of_the_catalogue = error.remedy == CATALOGUE[error.code].remedy
-    return _REMEDIES.get(error.code, error.remedy) if is_of_the_catalogue else error.remedy
-
-
-def _print_error(error: MirrorgateError) -> None:
-    """Print what is wrong, each thing once, with its place, and what to do."""
-    problems = getattr(error, "errors", [])
-    if not problems or problems[0]["detail"] != error.detail:
-        problems = [{"code": error.code, "detail": error.detail}, *problems]
-    for number, problem in enumerate(problems):
-        _errors.print(f"{'     ' if number else '[red]error[/red]'} {problem['code']}: ", end="")
-        where = (
-            f"message {problem['index']} {problem.get('pointer') or ''}".strip() + ": " if "index" in problem else ""
-        )
-        _errors.print(where + problem["detail"], markup=False, highlight=False, soft_wrap=True)
-    _errors.print(f"remedy: {_remedy(error)}", markup=False, highlight=False, soft_wrap=True)
+    Start with `mirrorgate up`, then `mirrorgate tables register --help` and `mirrorgate send --help`.
+    """
 
 
 def main() -> NoReturn:
-    """Run a command; a deliberate error prints what is wrong and what to do, and exits 1 unless it says otherwise."""
+    """Run a command. A MirrorgateError prints what is wrong and what to do, and exits with its status, 1 by default."""
     try:
         app()
     except MirrorgateError as error:
         _print_error(error)
         sys.exit(getattr(error, "exit_status", 1))
     sys.exit(0)
+
+
+def _print_error(error: MirrorgateError) -> None:
+    """Print each problem once, with its position, and the remedy."""
+    problems = getattr(error, "errors", [])
+    if not problems or problems[0]["detail"] != error.detail:
+        problems = [{"code": error.code, "detail": error.detail}, *problems]
+    for number, problem in enumerate(problems):
+        ERRORS.print(f"{'     ' if number else '[red]error[/red]'} {problem['code']}: ", end="")
+        where = (
+            f"message {problem['index']} {problem.get('pointer') or ''}".strip() + ": " if "index" in problem else ""
+        )
+        say(where + problem["detail"], to=ERRORS)
+    say(f"remedy: {_remedy(error)}", to=ERRORS)
+
+
+def _remedy(error: MirrorgateError) -> str:
+    """Return the remedy in the words of the command line, where the catalogue's is about API calls."""
+    from app.errors.catalogue import CATALOGUE
+
+    if error.code is Code.DATABASE_UNAVAILABLE:
+        reason = str(error.__cause__ or "").strip().splitlines()[:1]
+        return "Check that Postgres runs and that MIRRORGATE_DATABASE_URL is its address. " + "".join(reason)
+    is_of_the_catalogue = error.remedy == CATALOGUE[error.code].remedy
+    return _REMEDIES.get(error.code, error.remedy) if is_of_the_catalogue else error.remedy
 
 
 if __name__ == "__main__":

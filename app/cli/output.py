@@ -1,4 +1,4 @@
-"""How tables of output look: readable at 80 columns, never with a cropped name or number."""
+"""Lay out output for people: readable at 80 columns, and no name or number is ever cropped."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ _NARROWEST_TEXT: Final = 24
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Columns without lines: `right` are numbers. With `text` the last column wraps; all others stay on one line."""
+    """A table without lines. Columns in `right` are numbers; with `text` the last column wraps, the others never do."""
 
     titles: Sequence[str]
     right: Sequence[str] = ()
@@ -30,7 +30,7 @@ class Grid:
         self.rows.append((cells, style))
 
     def rendered(self, width: int) -> Text:
-        """Lay it out for a terminal of this width, wider where a name or a number would be cropped."""
+        """Lay the grid out for a terminal of this width; wider if a name or a number would be cropped."""
         lines = [(self.titles, "bold"), *self.rows]
         widths = [max(cell_len(cells[column]) for cells, _ in lines) for column in range(len(self.titles))]
         if self.text:
@@ -38,7 +38,7 @@ class Grid:
         return Text("\n").join(Text(self._row(cells, widths), style) for cells, style in lines)
 
     def print(self, console: Console | None = None) -> None:
-        """Print it to standard output, or to `console`."""
+        """Print the grid to standard output, or to `console`."""
         console = console or Console()
         console.print(self.rendered(console.width), soft_wrap=True, highlight=False)
 
@@ -56,7 +56,7 @@ class Grid:
 
 
 def status_grid(tables: Sequence[dict[str, Any]], *, wide: bool = False) -> Grid:
-    """Make the reconciliation of tables: one short line each. `wide` adds what is rarely looked for."""
+    """Build the reconciliation: one short line per table. `wide` adds columns that are rarely needed."""
     letters = wide or any(_waiting(table) for table in tables)
     more = ("staged", "files") if wide else ()
     numbers = ("accepted", *more[:1], "published", "processed", *more[1:], "lag", "oldest")
@@ -80,7 +80,7 @@ def status_grid(tables: Sequence[dict[str, Any]], *, wide: bool = False) -> Grid
 
 
 def troubles(table: dict[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with a table, or why it does not publish; nothing for a healthy one."""
+    """Yield the problems of a table and their remedies; nothing for a healthy one."""
     if table["state"] != "active" or table["state_reason"]:
         reason = table["state_reason"] or ""
         yield ": ".join(filter(None, (table["state"], reason)))
@@ -93,13 +93,13 @@ def troubles(table: dict[str, Any]) -> Iterator[str]:
         yield f"remedy: {failing['remedy']}"
     accepted, staged = (table[stage]["rows"] for stage in ("accepted", "staged"))
     if accepted != staged:
-        yield f"of {accepted:,} accepted rows {staged:,} are staged"
+        yield f"{staged:,} of {accepted:,} accepted rows are staged"
     if (processed := table["processed"]) is not None and processed["error"]:
-        yield f"Fabric says: {processed['error']}"
+        yield f"Fabric reports: {processed['error']}"
 
 
 def print_status(tables: Sequence[dict[str, Any]], *, wide: bool = False) -> None:
-    """Print the reconciliation, and below it what is wrong with which table."""
+    """Print the reconciliation, and the problems of each table below it."""
     if not tables:
         Console().print("no tables yet; register one: mirrorgate tables register --help", highlight=False)
         return
@@ -113,7 +113,7 @@ def print_status(tables: Sequence[dict[str, Any]], *, wide: bool = False) -> Non
 
 
 def print_facts(facts: dict[str, Any], prefix: str = "") -> None:
-    """Print nested facts, one a line under its whole name."""
+    """Print nested facts, one per line under its full name."""
     for name, value in facts.items():
         if isinstance(value, dict):
             print_facts(value, f"{prefix}{name}.")
@@ -125,12 +125,12 @@ def print_facts(facts: dict[str, Any], prefix: str = "") -> None:
 
 
 def moment(text: str | None) -> str:
-    """Shorten a time to the second, as people read it; empty for none."""
+    """Shorten a timestamp to the second, without the T; empty for None."""
     return "" if text is None else text[:19].replace("T", " ")
 
 
 def counted(number: int, noun: str) -> str:
-    """Say a number of things: `1 change`, `2 changes`, `3 tries`."""
+    """Format a number with its noun: `1 change`, `2 changes`, `3 tries`."""
     several = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{number:,} {noun if number == 1 else several}"
 

@@ -1,51 +1,51 @@
-"""Commands that run the gateway or a part of it: `up`, `api`, `drain`, `migrate`; and `settings`, which they read."""
+"""Commands that run the gateway or a part of it (`up`, `api`, `drain`), `migrate`, and `settings`."""
 
 import os
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
+from app.cli.console import ERRORS, say
+from app.cli.exit_status import INTERRUPTED
+from app.cli.options import DEFAULT_DATA_DIR
 from app.extras import require_extras
 
-_HOME: Final = Path(".mirrorgate")
-_INTERRUPTED: Final = 130
-_errors = Console(stderr=True)
-
-DataDir = Annotated[Path, typer.Option(help="Postgres data, keys and logs of this gateway live here.")]
+DataDir = Annotated[Path, typer.Option(help="Folder for the Postgres data, keys and logs of this gateway.")]
 Host = Annotated[
-    str | None, typer.Option(help="Address to listen on; unset: MIRRORGATE_HOST, else 127.0.0.1.", show_default=False)
+    str | None, typer.Option(help="Address to listen on. Default: MIRRORGATE_HOST, else 127.0.0.1.", show_default=False)
 ]
 Port = Annotated[
     int | None,
-    typer.Option(help="Port of the API; 0 picks a free one. Unset: MIRRORGATE_PORT, else 8480.", show_default=False),
+    typer.Option(help="Port of the API; 0 picks a free one. Default: MIRRORGATE_PORT, else 8480.", show_default=False),
 ]
 LandingZone = Annotated[
     str | None,
-    typer.Option(help="Folder or OneLake address to publish into; unset: MIRRORGATE_LANDING_ZONE.", show_default=False),
+    typer.Option(
+        help="Folder or OneLake address to publish into. Default: MIRRORGATE_LANDING_ZONE.", show_default=False
+    ),
 ]
 DatabaseUrl = Annotated[
     str | None,
     typer.Option(
-        help="postgresql://… of the gateway's database; unset: MIRRORGATE_DATABASE_URL, which keeps a password out of "
-        "the list of processes.",
+        help="postgresql://… of the gateway's database. Default: MIRRORGATE_DATABASE_URL, which keeps the password out "
+        "of the process list.",
         show_default=False,
     ),
 ]
 
 
 def up(
-    data_dir: DataDir = _HOME,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
     host: Host = None,
     port: Port = None,
     landing_zone: Annotated[
         str | None,
         typer.Option(
-            help="Folder or OneLake address to publish into; unset: MIRRORGATE_LANDING_ZONE, else `landing-zone` below "
+            help="Folder or OneLake address to publish into. Default: MIRRORGATE_LANDING_ZONE, else `landing-zone` in "
             "the data directory.",
             show_default=False,
         ),
@@ -53,14 +53,16 @@ def up(
 ) -> None:
     """Run the whole gateway on this machine: a private Postgres, the API and the drain.
 
-    Prints `ready http://127.0.0.1:<port>` when it serves. Ctrl-C stops everything; the next start carries on.
-    `mirrorgate settings` lists the variables that change what it does; it needs none.
+    Prints `ready http://127.0.0.1:<port>` once it serves. Ctrl-C stops everything, and the next start continues where
+    this one stopped. No variable has to be set; `mirrorgate settings` lists all of them.
+
+    Example: `mirrorgate up --data-dir /var/lib/mirrorgate --landing-zone /mnt/zone`
     """
     try:
         _up(data_dir, host, port, landing_zone)
-    except KeyboardInterrupt:  # while it still imports; later `up` ends by itself, with status 0
-        _errors.print("stopped")
-        raise typer.Exit(_INTERRUPTED) from None
+    except KeyboardInterrupt:  # during the imports; later `up` handles Ctrl-C itself and exits with 0
+        say("stopped", to=ERRORS)
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _up(data_dir: Path, host: str | None, port: int | None, landing_zone: str | None) -> None:
@@ -70,15 +72,15 @@ def _up(data_dir: Path, host: str | None, port: int | None, landing_zone: str | 
     from app.settings import Settings
 
     settings = Settings.from_environment(host=host, port=port)
-    configure_up_logging(settings, data_dir, _errors)
-    run_up(settings, data_dir, landing_zone, _errors, environment=os.environ)
+    configure_up_logging(settings, data_dir, ERRORS)
+    run_up(settings, data_dir, landing_zone, ERRORS, environment=os.environ)
 
 
 def api(host: Host = None, port: Port = None, database_url: DatabaseUrl = None) -> None:
-    """Run the API alone. Needs the extra `api`, a database and a key.
+    """Run the API alone. Requires the extra `api`, a database and a key.
 
-    Variables: MIRRORGATE_DATABASE_URL; MIRRORGATE_ADMIN_KEY until a key is stored (`mirrorgate keys generate`);
-    MIRRORGATE_API_PROCESSES for more than one process. `mirrorgate settings` lists all.
+    Variables: MIRRORGATE_DATABASE_URL; MIRRORGATE_ADMIN_KEY, made with `mirrorgate keys generate`, until a key is
+    stored; MIRRORGATE_API_PROCESSES for more than one process. `mirrorgate settings` lists all.
     """
     require_extras("api", "api")
     _set_variables({"HOST": host, "PORT": port, "DATABASE_URL": database_url})
@@ -89,15 +91,15 @@ def api(host: Host = None, port: Port = None, database_url: DatabaseUrl = None) 
 
 
 def drain(
-    once: Annotated[bool, typer.Option("--once", help="Publish what is pending now, then exit.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Publish everything pending, then exit.")] = False,
     landing_zone: LandingZone = None,
     database_url: DatabaseUrl = None,
-    data_dir: DataDir = _HOME,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
     print_path: Annotated[
-        bool, typer.Option("--print-path", help="Print the file to give to spark-submit, and exit.")
+        bool, typer.Option("--print-path", help="Print the path of the file for spark-submit, and exit.")
     ] = False,
 ) -> None:
-    """Run the drain alone. Needs the extra `drain` and Java 17 or newer, the machine's or that of the extra `embedded`.
+    """Run the drain alone. Requires the extra `drain` and Java 17 or newer; the extra `embedded` has one.
 
     Variables: MIRRORGATE_DATABASE_URL, MIRRORGATE_LANDING_ZONE, AZURE_* for OneLake. `mirrorgate settings` lists all.
     On a Spark cluster: `spark-submit … $(mirrorgate drain --print-path)`.
@@ -122,10 +124,12 @@ def drain(
 
 
 def migrate(
-    check: Annotated[bool, typer.Option("--check", help="Only say what the database and this program need.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only report the revisions of the database and of this program.")
+    ] = False,
     database_url: DatabaseUrl = None,
 ) -> None:
-    """Bring the database of MIRRORGATE_DATABASE_URL to this program's schema; safe to repeat."""
+    """Migrate the database of MIRRORGATE_DATABASE_URL to the schema of this program. Safe to repeat."""
     require_extras("migrate", "server")
     from app.settings import Settings
     from app.staging.connection.schema_revision import check_revisions
@@ -133,14 +137,14 @@ def migrate(
 
     url = Settings.from_environment(database_url=database_url).require_database_url()
     if check:
-        _errors.print(check_revisions(url), highlight=False, soft_wrap=True)
+        say(check_revisions(url), to=ERRORS)
         return
     before, after = run_migrations(url)
     if before is None:
         said = f"created {after}"
     else:
         said = f"{before} -> {after}" if before != after else f"up to date: {after}"
-    _errors.print(f"database: {said}", highlight=False)
+    say(f"database: {said}", to=ERRORS)
 
 
 def list_settings() -> None:
@@ -157,7 +161,7 @@ def list_settings() -> None:
 
 
 def _set_variables(given: Mapping[str, Any]) -> None:
-    """Make options settings of this process and of those that it starts."""
+    """Set the variables of given options, for this process and those it starts."""
     from app.settings import PREFIX
 
     os.environ.update({f"{PREFIX}{name}": str(value) for name, value in given.items() if value is not None})

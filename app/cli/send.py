@@ -5,132 +5,139 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.console import Console
 
-from app.cli.common import AsJson, DataDir, Key, Url
-from app.cli.send_report import described, grid, interruption, summary
-from app.client.chunking.parts import Limits
-from app.client.http import GatewayClient
-from app.client.send.folder import UNFINISHED_NAMES, Folder, Order
-from app.client.send.run import Run
+from app.cli.console import ERRORS, OUTPUT, say
+from app.cli.exit_status import INTERRUPTED
+from app.cli.options import DEFAULT_DATA_DIR, AsJson, Connection, with_connection
+from app.client.send.folder import UNFINISHED_NAMES, FileOrder, WatchedFolder
 from app.client.send.source import Source, SourceFormat
-from app.client.send.watch import Watch
 from app.errors import MirrorgateError
 from app.formats.arcion.csv_layout import CsvMode
 
-_INTERRUPTED: Final = 130
-_HOME: Final = Path(".mirrorgate")
-_STATE: Final = _HOME / "send"
+if TYPE_CHECKING:
+    from app.client.send.job import SendJob
+
+_STATE_DIR: Final = DEFAULT_DATA_DIR / "send"
 _STANDARD_INPUT: Final = Path("-")
 _PRODUCER: Final = re.compile(r"[A-Za-z0-9._-]{1,100}", re.ASCII)
 _UNFINISHED: Final = ", ".join(f"`{pattern}`" for pattern in UNFINISHED_NAMES)
-_FOLLOWING: Final = ("once", "order", "only", "ignored", "settle", "done_marker", "done_dir", "poll")
-
-_console = Console()
-_errors = Console(stderr=True)
+_FOLLOW_OPTIONS: Final = ("once", "order", "only", "ignored", "settle", "done_marker", "done_dir", "poll")
 
 
+@with_connection
 def send(
     context: typer.Context,
+    connection: Connection,
     file: Annotated[
         Path | None,
         typer.Argument(
             metavar="FILE",
-            help="The changes: one JSON array, NDJSON, objects one after the other, or Arcion CSV; also compressed "
-            "with gzip or zstd. `-` reads standard input.",
+            help="File of changes: one JSON array, NDJSON, concatenated JSON objects, or Arcion CSV; plain, gzip or "
+            "zstd. `-` reads standard input.",
             dir_okay=False,
         ),
     ] = None,
     *,
-    source_format: Annotated[SourceFormat, typer.Option("--format", help="What the file holds.")],
-    table: Annotated[str | None, typer.Option(help="The table that every message is for; csv needs it.")] = None,
+    source_format: Annotated[SourceFormat, typer.Option("--format", help="Format of the file.")],
+    table: Annotated[str | None, typer.Option(help="Table of all messages. Required for csv.")] = None,
     override: Annotated[
-        bool, typer.Option("--override", help="arcion: the messages are for --table, whatever they say.")
+        bool, typer.Option("--override", help="arcion: use --table even if messages name another table.")
     ] = False,
-    mode: Annotated[CsvMode | None, typer.Option(help="csv: how Replicant wrote the file; csv needs it.")] = None,
-    columns: Annotated[str | None, typer.Option(help="csv: column names in file order, separated by commas.")] = None,
-    header: Annotated[bool, typer.Option("--header", help="csv: the first record names the columns.")] = False,
-    delimiter: Annotated[str | None, typer.Option(help="csv: what separates fields; unset: a comma.")] = None,
-    quote: Annotated[str | None, typer.Option(help="csv: what encloses fields; unset: a double quote.")] = None,
+    mode: Annotated[
+        CsvMode | None, typer.Option(help="csv: the mode in which Replicant wrote the file. Required.")
+    ] = None,
+    columns: Annotated[str | None, typer.Option(help="csv: comma-separated column names in file order.")] = None,
+    header: Annotated[bool, typer.Option("--header", help="csv: the first record holds the column names.")] = False,
+    delimiter: Annotated[str | None, typer.Option(help="csv: field delimiter. Default: a comma.")] = None,
+    quote: Annotated[str | None, typer.Option(help="csv: quote character. Default: a double quote.")] = None,
     escape: Annotated[
-        str | None, typer.Option(help="csv: what stands before a quote within a field; unset: the quote itself.")
+        str | None, typer.Option(help="csv: character that escapes a quote within a field. Default: the quote itself.")
     ] = None,
     max_bytes: Annotated[
-        int, typer.Option(min=1024, help="Most bytes of a request; only a message that is larger makes it larger.")
+        int, typer.Option(min=1024, help="Maximum bytes per request. A larger message is sent in its own request.")
     ] = 8 * 2**20,
-    batch: Annotated[int | None, typer.Option(min=1, help="Most messages of a request; unset: any number.")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Maximum messages per request. Default: no maximum.")] = None,
     from_message: Annotated[
-        int, typer.Option("--from-message", "--skip-messages", min=0, help="Begin with this message, counted from 0.")
+        int, typer.Option("--from-message", "--skip-messages", min=0, help="Start with this message, counted from 0.")
     ] = 0,
     give_up_after: Annotated[
-        float, typer.Option(min=0, help="Seconds to try a request again while the gateway cannot take it.")
+        float, typer.Option(min=0, help="Seconds to retry a request while the gateway is unreachable or busy.")
     ] = 120.0,
     producer: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Number the requests under this name, and go on exactly after any crash."),
+        typer.Option(
+            metavar="NAME", help="Number the requests under this name, to continue exactly where a crash ended a run."
+        ),
     ] = None,
     state_dir: Annotated[
-        Path, typer.Option(help="producer: where its journal is; the same folder in every run.")
-    ] = _STATE,
+        Path, typer.Option(help="producer: folder of its journal. Use the same folder in every run.")
+    ] = _STATE_DIR,
     follow: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Send the files of a folder, each once, in order, and those that come; needs --producer.",
+            help="Send the files of a folder, each once and in order, and wait for new ones. Requires --producer.",
             exists=True,
             file_okay=False,
         ),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="follow: stop when all files that are there are sent.")] = False,
-    order: Annotated[Order, typer.Option("--sort", help="follow: what decides which file comes first.")] = Order.NAME,
+    once: Annotated[bool, typer.Option("--once", help="follow: stop when every file in the folder is sent.")] = False,
+    order: Annotated[FileOrder, typer.Option("--sort", help="follow: order of the files.")] = FileOrder.NAME,
     only: Annotated[
-        list[str] | None, typer.Option(metavar="PATTERN", help="follow: only files like this, for example '*.json'.")
+        list[str] | None,
+        typer.Option(metavar="PATTERN", help="follow: only files whose name matches, for example '*.json'."),
     ] = None,
     ignored: Annotated[
         list[str] | None,
-        typer.Option("--ignore", metavar="PATTERN", help=f"follow: not files like this, nor {_UNFINISHED}."),
+        typer.Option(
+            "--ignore", metavar="PATTERN", help=f"follow: skip matching names. Always skipped: {_UNFINISHED}."
+        ),
     ] = None,
     settle: Annotated[
-        float, typer.Option(min=0, help="follow: a file is complete when it has not changed for so many seconds.")
+        float, typer.Option(min=0, help="follow: seconds without a change after which a file is complete.")
     ] = 5.0,
     done_marker: Annotated[
         str | None,
-        typer.Option(metavar="ENDING", help="follow: FILE is complete when FILE+ENDING is there, instead of --settle."),
+        typer.Option(
+            metavar="SUFFIX", help="follow: FILE is complete when the file FILE+SUFFIX exists. Replaces --settle."
+        ),
     ] = None,
     done_dir: Annotated[
         Path | None,
-        typer.Option(help="follow: move sent files there; unset: they stay.", exists=True, file_okay=False),
+        typer.Option(
+            help="follow: move sent files into this folder. Default: leave them.", exists=True, file_okay=False
+        ),
     ] = None,
-    poll: Annotated[float, typer.Option(min=0.01, max=3600, help="follow: seconds between two looks.")] = 1.0,
-    url: Url = None,
-    key: Key = None,
-    data_dir: DataDir = _HOME,
+    poll: Annotated[
+        float, typer.Option(min=0.01, max=3600, help="follow: seconds between two listings of the folder.")
+    ] = 1.0,
     as_json: AsJson = False,
 ) -> None:
-    """Send changes: a file, standard input, or the files of a folder as they come (--follow).
+    """Send changes to the gateway: a file, standard input, or the files of a folder as they arrive (--follow).
 
-    They are cut into requests between messages, which go out in order, each durable before the next begins. A
-    request is accepted whole or not at all. After a rejection the requests before it stay accepted; mend the file and
-    go on with --from-message, as the rejection says.
+    The file is cut between messages into requests, sent in order. Each is durable before the next one is sent, and
+    accepted as a whole or not at all. After a rejection, the requests before it stay accepted: fix the file and
+    continue with the --from-message that the error names.
 
-    With --producer a journal on this machine and the gateway together know what is durable. Whatever ended the
-    command (a rejection, kill -9, a power cut), the same command goes on exactly there; nothing is sent twice,
-    nothing is left out. A file is sent once.
+    With --producer, a journal on this machine records what was sent. Whatever ended the command (a rejection, kill -9,
+    a power failure), run it again: it continues exactly there, and sends nothing twice. A file is sent once.
 
-    Exit status: 0 all accepted; 1 rejected; 2 wrong usage; 3 given up, the gateway was away, busy or did not answer;
-    130 interrupted by Ctrl-C or SIGTERM.
+    Exit status: 0 all accepted; 1 rejected; 2 wrong usage; 3 given up because the gateway was unreachable or busy; 130
+    interrupted by Ctrl-C or SIGTERM.
+
+    Example: `mirrorgate send changes.json --format arcion --producer nightly-load`
     """
     csv = _csv_parameters(mode, columns, header, delimiter, quote, escape)
     if source_format is not SourceFormat.CSV and csv:
         raise typer.BadParameter(f"--{next(iter(csv))} is for --format csv")
     if source_format is SourceFormat.CSV and (table is None or mode is None):
-        raise typer.BadParameter("--format csv needs --table and --mode")
+        raise typer.BadParameter("--format csv requires --table and --mode")
     if (file is None) == (follow is None):
         raise typer.BadParameter("give either a FILE or --follow DIR")
-    if follow is None and any(_is_given(context, name) for name in _FOLLOWING):
+    if follow is None and any(_is_given(context, name) for name in _FOLLOW_OPTIONS):
         names = "--once, --sort, --only, --ignore, --settle, --done-marker, --done-dir and --poll"
         raise typer.BadParameter(f"{names} are for --follow")
     if done_marker is not None and _is_given(context, "settle"):
@@ -138,25 +145,29 @@ def send(
     if producer is None and _is_given(context, "state_dir"):
         raise typer.BadParameter("--state-dir is for --producer")
     if follow is not None and (producer is None or from_message):
-        raise typer.BadParameter("--follow needs --producer, and goes on without --from-message")
+        raise typer.BadParameter("--follow requires --producer and does not take --from-message")
     if producer is not None and not _PRODUCER.fullmatch(producer):
-        raise typer.BadParameter("a --producer has 1 to 100 letters, digits, dots, hyphens and underscores")
+        raise typer.BadParameter("--producer must be 1 to 100 letters, digits, dots, hyphens or underscores")
     source = Source(source_format, table, override, csv)
-    run = Run(source, Limits(max_bytes, batch), give_up_after, Watch(_errors))
-    client = GatewayClient.find(url, key, data_dir)
+    from app.client.chunking.chunks import Limits
+    from app.client.send.job import SendJob
+    from app.client.send.progress_display import ProgressDisplay
+
+    job = SendJob(source, Limits(max_bytes, batch), give_up_after, ProgressDisplay(ERRORS))
+    client = connection.client()
     end: MirrorgateError | KeyboardInterrupt | None = None
     try:
-        with client, run.watch.watching():
+        with client, job.display.running():
             if follow is not None and producer is not None:
-                folder = Folder(follow, settle, order, only or ("*",), ignored or (), done_marker)
-                run.follow(client, folder, producer, state_dir, once=once, poll_seconds=poll, done_folder=done_dir)
+                folder = WatchedFolder(follow, settle, order, only or ("*",), ignored or (), done_marker)
+                job.follow(client, folder, producer, state_dir, once=once, poll_seconds=poll, done_folder=done_dir)
             elif file is not None and producer is not None:
-                run.send_numbered(client, _readable(file), from_message, producer, state_dir)
+                job.send_numbered(client, _readable(file), from_message, producer, state_dir)
             elif file is not None:
-                run.send(client, _readable(file), from_message)
+                job.send(client, _readable(file), from_message)
     except (MirrorgateError, KeyboardInterrupt) as error:
         end = error
-    _report(run, end, as_json=as_json, of_files=follow is not None)
+    _report(job, end, as_json=as_json, of_files=follow is not None)
 
 
 def _is_given(context: typer.Context, name: str) -> bool:
@@ -172,7 +183,7 @@ def _csv_parameters(
     quote: str | None,
     escape: str | None,
 ) -> dict[str, str]:
-    """The request parameters that tell how a CSV file is written, as far as they are given."""
+    """Return the given request parameters that describe a CSV file."""
     texts = {"mode": mode, "columns": columns, "delimiter": delimiter, "quote": quote, "escape": escape}
     given = {name: str(value) for name, value in texts.items() if value is not None}
     return given | ({"header": "true"} if header else {})
@@ -185,18 +196,20 @@ def _readable(file: Path) -> Path:
     return file
 
 
-def _report(run: Run, end: MirrorgateError | KeyboardInterrupt | None, *, as_json: bool, of_files: bool) -> None:
-    """Print what was accepted, whatever ended the sending; then fail unless all was."""
+def _report(job: "SendJob", end: MirrorgateError | KeyboardInterrupt | None, *, as_json: bool, of_files: bool) -> None:
+    """Print what was accepted, then raise or exit unless everything was."""
+    from app.cli.send_report import interruption, progress_grid, summary, to_json
+
+    progress = job.progress
     if as_json:
-        typer.echo(json.dumps(described(run.sent, end, run.numbering)))
-    elif end is None or run.sent.requests or run.sent.repeated or run.sent.files:
-        _console.print(summary(run.sent, of_files=of_files), highlight=False, soft_wrap=True)
-        if run.sent.tables:
-            grid(run.sent).print(_console)
-    sys.stdout.flush()  # what was accepted comes before the error, also where both go into one pipe
+        typer.echo(json.dumps(to_json(progress, end, job.numbering)))
+    elif end is None or progress.requests or progress.repeated or progress.files:
+        say(summary(progress, of_files=of_files))
+        if progress.tables:
+            progress_grid(progress).print(OUTPUT)
+    sys.stdout.flush()  # before the error, also where both streams share a pipe
     if isinstance(end, MirrorgateError):
         raise end
     if end is not None:
-        text = interruption(run.sent, is_numbered=run.numbering is not None)
-        _errors.print(text, highlight=False, soft_wrap=True)
-        raise typer.Exit(_INTERRUPTED)
+        say(interruption(progress, is_numbered=job.numbering is not None), to=ERRORS)
+        raise typer.Exit(INTERRUPTED)

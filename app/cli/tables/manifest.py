@@ -1,77 +1,200 @@
-"""Commands that keep tables as a file declares them: `tables apply` and `tables export`."""
+"""Carry out `tables apply` (plan, show, confirm, register) and `tables export`."""
 
+import json
+import sys
+from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Any, Final
+from urllib.parse import quote
 
 import typer
 
-from app.cli.common import AsJson, DataDir, Key, Url, tables
+from app.cli.console import ERRORS, say
+from app.cli.exit_status import INTERRUPTED, PLAN_HAS_CHANGES
 from app.client.http import GatewayClient
+from app.client.table_manifest.export import written
+from app.client.table_manifest.manifest import DeclaredTable, read_tables
+from app.client.table_manifest.plan import Action, Plan, PresentTable, TablePlan, plan_tables, registration
+from app.domain.model.names import TableName
+from app.domain.model.table import Generation, TableState
+from app.domain.model.table_options import TableOptions
+from app.domain.model.table_schema import TableSchema
+from app.errors import Code, MirrorgateError, RejectedInput
 
-_HOME: Final = Path(".mirrorgate")
+_STANDARD_INPUT: Final = Path("-")
+
+_SIGNS: Final = {
+    Action.CREATE: ("+", "green"),
+    Action.CHANGE: ("~", "yellow"),
+    Action.REJECTED: ("!", "red"),
+    Action.NOTHING: ("=", "dim"),
+}
 
 
-@tables.command("apply")
-def apply(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="YAML as `tables export` prints it; `-` reads standard input.")
-    ],
-    plan_only: Annotated[
-        bool, typer.Option("--plan", "--dry-run", help="Only show what would be done; change nothing.")
-    ] = False,
-    detailed_exitcode: Annotated[
-        bool, typer.Option("--detailed-exitcode", help="With --plan: exit 2 when there is something to do.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed where nobody can be asked.")] = False,
-    url: Url = None,
-    key: Key = None,
-    data_dir: DataDir = _HOME,
-    as_json: AsJson = False,
+def apply_manifest(
+    client: GatewayClient, file: Path, *, plan_only: bool, detailed_exitcode: bool, yes: bool, as_json: bool
 ) -> None:
-    """Register and change tables until they are as FILE declares them. The same again does nothing.
+    """Register and change tables until they match the manifest.
 
-    ```yaml
-    tables:
-      - name: sales.orders
-        key_columns: [id]
-        columns:
-          - {name: id, type: int64, nullable: false}
-          - {name: amount, type: "decimal(12,2)"}
-        options:                        # those that are left out have their defaults
-          source_timezone: Europe/Berlin
-    ```
-
-    The plan is shown first: `+` is added, `~` is changed, `!` cannot be done without recreating the table; the
-    command for that stands beside it. While the plan has a `!`, nothing is done. Tables that the file does not name
-    are left alone: nothing is ever dropped.
-
-    Each table is registered by itself. If one fails, the tables before it are done; run the same command again.
-
-    Exit status: 0 the tables are as declared, or --plan has shown the plan; 1 rejected or failed; 2 wrong usage, or
-    changes with --plan --detailed-exitcode; 130 interrupted.
+    Raises typer.Exit with the exit status of `tables apply`, and RejectedInput.
     """
-    if detailed_exitcode and not plan_only:
-        raise typer.BadParameter("--detailed-exitcode is for --plan")
-    from app.cli.tables import apply as cli_apply
+    declared = _read(file)
+    present, others = present_tables(client, [table.name for table in declared])
+    plan = plan_tables(declared, present, str(file), others)
+    if not as_json:
+        _show(plan)
+    if plan_only:
+        _finish(plan, [], None, as_json)
+        raise typer.Exit(1 if plan.rejected else PLAN_HAS_CHANGES if detailed_exitcode and plan.to_do else 0)
+    if plan.rejected:
+        _finish(plan, [], None, as_json)
+        names = ", ".join(table.name for table in plan.rejected)
+        remedy = "See the lines with ! above: correct the file, or run the command they name."
+        raise RejectedInput(Code.INCOMPATIBLE_SCHEMA, f"nothing was done, because of {names}", remedy=remedy)
+    if plan.to_do and not yes:
+        _ask(len(plan.to_do), may_ask=not as_json and file != _STANDARD_INPUT)
+    _carry_out(client, plan, as_json)
 
-    with GatewayClient.find(url, key, data_dir) as client:
-        cli_apply.apply_file(
-            client, file, plan_only=plan_only, detailed_exitcode=detailed_exitcode, yes=yes, as_json=as_json
-        )
+
+def export_manifest(client: GatewayClient, names: Collection[str] | None, *, all_options: bool) -> str:
+    """Return tables as YAML that `apply_manifest` finds unchanged. Raises RejectedInput `unknown_table`."""
+    wanted = [TableName.parse(name) for name in names] if names else None
+    present, _ = present_tables(client, wanted)
+    for missing in {name.folded for name in wanted or ()} - {TableName.parse(table.name).folded for table in present}:
+        raise RejectedInput(Code.UNKNOWN_TABLE, f"there is no table {missing}", remedy="See `mirrorgate tables list`.")
+    return written(present, all_options=all_options)
 
 
-@tables.command("export")
-def export(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[TABLE]...", help="Unset: all tables.")] = None,
-    all_options: Annotated[
-        bool, typer.Option("--all-options", help="Also options that have their default values.")
-    ] = False,
-    url: Url = None,
-    key: Key = None,
-    data_dir: DataDir = _HOME,
-) -> None:
-    """Print tables as YAML that `tables apply` takes, and finds unchanged."""
-    from app.cli.tables import apply as cli_apply
+def registration_of(file: Path, name: str) -> dict[str, Any]:
+    """Return the registration of a table as the manifest declares it. Raises RejectedInput `unknown_table`."""
+    folded = TableName.parse(name).folded
+    for table in _read(file):
+        if table.name.folded == folded:
+            return registration(table)
+    raise RejectedInput(Code.UNKNOWN_TABLE, f"{file} declares no table {name}", remedy="Add it to the file.")
 
-    with GatewayClient.find(url, key, data_dir) as client:
-        typer.echo(cli_apply.exported(client, names, all_options=all_options), nl=False)
+
+def present_tables(
+    client: GatewayClient, names: Collection[TableName] | None = None
+) -> tuple[list[PresentTable], list[str]]:
+    """Return the visible tables of these names (default: all), and the names of the other visible tables."""
+    wanted = None if names is None else {name.folded for name in names}
+    found, others = [], []
+    for status in client.get("/v1/tables")["tables"]:
+        if wanted is None or TableName.parse(status["table"]).folded in wanted:
+            schema = client.get(f"/v1/tables/{quote(status['table'], safe='')}/schema")
+            found.append(_present(status, schema))
+        else:
+            others.append(status["table"])
+    return found, others
+
+
+def _present(status: dict[str, Any], schema: dict[str, Any]) -> PresentTable:
+    return PresentTable(
+        status["table"],
+        Generation(status["generation"]),
+        TableState(status["state"]),
+        TableSchema.from_json({**schema, "bare": False}),
+        TableOptions.parse(status["options"]),
+    )
+
+
+def _read(file: Path) -> list[DeclaredTable]:
+    try:
+        content = sys.stdin.buffer.read() if file == _STANDARD_INPUT else file.read_bytes()
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error.strerror}") from error
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        detail = f"{file}, line {line}: not UTF-8"
+        raise RejectedInput(Code.BAD_REQUEST, detail, remedy="Save the file as UTF-8.") from None
+    return read_tables(text, str(file))
+
+
+def _ask(count: int, *, may_ask: bool) -> None:
+    if not may_ask or not sys.stdin.isatty():
+        remedy = "Give --yes to make the changes, or --plan to only see them."
+        raise RejectedInput(Code.BAD_REQUEST, "there are changes, and no terminal to confirm them", remedy=remedy)
+    typer.confirm(f"Register or change {count} tables?", abort=True)
+
+
+def _carry_out(client: GatewayClient, plan: Plan, as_json: bool) -> None:
+    """Register one table after the other. If this process dies, the next run plans the remaining tables."""
+    done: list[TablePlan] = []
+    end: MirrorgateError | KeyboardInterrupt | None = None
+    try:
+        for table in plan.to_do:
+            client.put(f"/v1/tables/{quote(table.name, safe='')}", table.request)
+            done.append(table)
+    except (MirrorgateError, KeyboardInterrupt) as error:
+        end = error
+    _finish(plan, done, end, as_json)
+    if isinstance(end, MirrorgateError):
+        raise end
+    if end is not None:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _finish(plan: Plan, done: list[TablePlan], end: BaseException | None, as_json: bool) -> None:
+    """Report which tables are done and which are not."""
+    left = plan.to_do[len(done) :]
+    if as_json:
+        error = {"code": end.code, "detail": end.detail} if isinstance(end, MirrorgateError) else None
+        report = {
+            "complete": not left and not plan.rejected,
+            "tables": [_reported(table) for table in plan.tables],
+            "done": [table.name for table in done],
+            "left": [table.name for table in left],
+            "not_in_file": list(plan.not_in_file),
+            "error": error,
+        }
+        typer.echo(json.dumps(report))
+        return
+    if done:
+        say(f"done: {_names(done)}")
+    if end is not None:
+        say(f"failed at {left[0].name}; not done: {_names(left)}", to=ERRORS)
+        say("run the same command again to continue", to=ERRORS)
+
+
+def _reported(table: TablePlan) -> dict[str, Any]:
+    return {
+        "table": table.name,
+        "action": table.action,
+        "generation": table.generation,
+        "added": table.added,
+        "changed": table.changed,
+        "rejections": [{"detail": rejection.detail, "remedy": rejection.remedy} for rejection in table.rejections],
+        "notes": table.notes,
+    }
+
+
+def _show(plan: Plan) -> None:
+    """Print the plan for people."""
+    for table in plan.tables:
+        if table.action is Action.NOTHING and not table.notes:
+            continue
+        sign, style = _SIGNS[table.action]
+        say(f"{sign} {table.name}", f"bold {style}")
+        for text in table.added:
+            say(f"    + {text}", "green")
+        for text in table.changed:
+            say(f"    ~ {text}", "yellow")
+        for rejection in table.rejections:
+            say(f"    ! {rejection.detail}", "red")
+            say(f"      {rejection.remedy}")
+        for text in table.notes:
+            say(f"      {text}", "dim")
+    if plan.not_in_file:
+        say(f"not in the file, left alone: {', '.join(plan.not_in_file)}", "dim")
+    counts = {action: sum(table.action is action for table in plan.tables) for action in Action}
+    say(
+        f"{counts[Action.CREATE]} to create, {counts[Action.CHANGE]} to change, {counts[Action.NOTHING]} as declared, "
+        f"{counts[Action.REJECTED]} rejected"
+    )
+
+
+def _names(found: Iterable[TablePlan]) -> str:
+    return ", ".join(table.name for table in found)

@@ -1,121 +1,126 @@
-"""Commands that change what becomes of a table: drop, recreate, rename, pause, resume, flush, repair."""
+"""Commands that operate a table: drop, recreate, rename, pause, resume, flush, repair; and the events they leave."""
 
 import json
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
 
-from app.cli.common import DataDir, Key, TableName, Url, tables
-from app.cli.output import Grid, moment
-from app.client.http import GatewayClient, RejectedByGateway
+from app.cli.console import OUTPUT, say
+from app.cli.options import Connection, GenerationOption, TableName, with_connection
 from app.errors import Code
 
-_HOME: Final = Path(".mirrorgate")
+if TYPE_CHECKING:
+    from app.client.http import GatewayClient
+
 _POLL_SECONDS: Final = 0.2
-"""Between two looks at a table that the drain is working on."""
-_console = Console()
+_PAGE: Final = 1000
 
-Meant = Annotated[int, typer.Option("--generation", min=1, help="The generation that is meant, as `status` shows it.")]
-Wait = Annotated[bool, typer.Option(help="Wait until the drain has done it; Ctrl-C only stops the waiting.")]
+Wait = Annotated[
+    bool, typer.Option(help="Wait until the drain has finished the operation. Ctrl-C stops waiting, not the operation.")
+]
 
 
-@tables.command("drop")
-def drop(
-    table: TableName, generation: Meant, wait: Wait = True, url: Url = None, key: Key = None, data_dir: DataDir = _HOME
-) -> None:
-    """Delete a table and its landing folder. Batches that are not published yet are discarded and counted."""
-    with GatewayClient.find(url, key, data_dir) as client:
+@with_connection
+def drop(connection: Connection, table: TableName, generation: GenerationOption, wait: Wait = True) -> None:
+    """Delete a table and its landing folder. Unpublished batches are discarded, and their number is printed.
+
+    Example: `mirrorgate tables drop sales.orders --generation 1`
+    """
+    with connection.client() as client:
         begin = partial(client.delete, f"/v1/tables/{table}", generation=generation)
-        _drop(client, table, generation, begin, wait=wait)
+        _run_operation(client, table, generation, begin, wait=wait)
 
 
-@tables.command("recreate")
+@with_connection
 def recreate(
+    connection: Connection,
     table: TableName,
-    generation: Meant,
+    generation: GenerationOption,
     schema: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="JSON as `tables schema` prints it; unset: the columns stay."),
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="New columns and keys, as the JSON that `tables schema` prints. Default: keep the columns.",
+        ),
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="YAML as `tables apply` takes it: as it declares this table."),
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="A `tables apply` manifest (YAML); the table is recreated as it declares this table.",
+        ),
     ] = None,
     wait: Wait = True,
-    url: Url = None,
-    key: Key = None,
-    data_dir: DataDir = _HOME,
 ) -> None:
-    """Delete a table's landing folder and begin a new generation, empty, with files from 1."""
+    """Delete a table's landing folder and start a new, empty generation with file number 1."""
     if schema is not None and file is not None:
         raise typer.BadParameter("give either --schema or --file")
     wanted = json.loads(schema.read_text()) if schema is not None else {}
     if file is not None:
-        from app.cli.tables.apply import declared_in
+        from app.cli.tables.manifest import registration_of
 
-        wanted = declared_in(file, table)
-    with GatewayClient.find(url, key, data_dir) as client:
+        wanted = registration_of(file, table)
+    with connection.client() as client:
         begin = partial(client.post, f"/v1/tables/{table}/recreate", wanted, generation=generation)
-        _drop(client, table, generation, begin, wait=wait)
+        _run_operation(client, table, generation, begin, wait=wait)
 
 
-@tables.command("rename")
+@with_connection
 def rename(
+    connection: Connection,
     table: TableName,
-    new_name: Annotated[str, typer.Argument(help="`name` or `schema.name`")],
-    generation: Meant,
+    new_name: Annotated[str, typer.Argument(help="The new name: `name` or `schema.name`.")],
+    generation: GenerationOption,
     wait: Wait = True,
-    url: Url = None,
-    key: Key = None,
-    data_dir: DataDir = _HOME,
 ) -> None:
-    """Give a table another name. Its rows land again from row images where it keeps them, else the source reloads."""
-    with GatewayClient.find(url, key, data_dir) as client:
+    """Rename a table. Its rows land again from row images if the table keeps them, else the source must reload it."""
+    with connection.client() as client:
         begin = partial(client.post, f"/v1/tables/{table}/rename", {"name": new_name}, generation=generation)
-        _drop(client, table, generation, begin, wait=wait)
+        _run_operation(client, table, generation, begin, wait=wait)
 
 
-@tables.command("pause")
-def pause(table: TableName, generation: Meant, url: Url = None, key: Key = None, data_dir: DataDir = _HOME) -> None:
-    """Stop publishing a table; changes are still accepted."""
-    _act("pause", table, generation, url, key, data_dir)
+@with_connection
+def pause(connection: Connection, table: TableName, generation: GenerationOption) -> None:
+    """Stop publishing a table. The gateway still accepts its changes."""
+    _request(connection, "pause", table, generation)
 
 
-@tables.command("resume")
-def resume(table: TableName, generation: Meant, url: Url = None, key: Key = None, data_dir: DataDir = _HOME) -> None:
+@with_connection
+def resume(connection: Connection, table: TableName, generation: GenerationOption) -> None:
     """Publish a paused table again."""
-    _act("resume", table, generation, url, key, data_dir)
+    _request(connection, "resume", table, generation)
 
 
-@tables.command("flush")
-def flush(table: TableName, generation: Meant, url: Url = None, key: Key = None, data_dir: DataDir = _HOME) -> None:
-    """Publish what is accepted so far without waiting for a full or old enough file."""
-    _act("flush", table, generation, url, key, data_dir)
+@with_connection
+def flush(connection: Connection, table: TableName, generation: GenerationOption) -> None:
+    """Publish everything accepted so far, without waiting for a file to fill up or to reach its maximum age."""
+    _request(connection, "flush", table, generation)
 
 
-@tables.command("repair")
+@with_connection
 def repair(
+    connection: Connection,
     table: TableName,
-    number: Annotated[int, typer.Argument(min=1, help="The file's number.")],
-    generation: Meant,
-    url: Url = None,
-    key: Key = None,
-    data_dir: DataDir = _HOME,
+    number: Annotated[int, typer.Argument(min=1, help="The number of the file.")],
+    generation: GenerationOption,
 ) -> None:
-    """Write a published file that was found corrupt again, under its own number and with the same rows."""
-    _act(f"repair/{number}", table, generation, url, key, data_dir)
+    """Rebuild a corrupt published file under its own number, with the same rows."""
+    _request(connection, f"repair/{number}", table, generation)
 
 
-@tables.command("events")
-def show_events(table: TableName, url: Url = None, key: Key = None, data_dir: DataDir = _HOME) -> None:
-    """Who did what to every table of this name, when and why."""
+@with_connection
+def show_events(connection: Connection, table: TableName) -> None:
+    """List who did what to the tables of this name, when and why."""
+    from app.cli.output import Grid, moment
+
     grid = Grid(("when", "gen", "who", "what", "why", "details"), text=True)
-    with GatewayClient.find(url, key, data_dir) as client:
+    with connection.client() as client:
         events, _ = _events(client, table, 0)
     for event in events:
         known = {name: value for name, value in event["details"].items() if value not in (None, 0)}
@@ -130,56 +135,56 @@ def show_events(table: TableName, url: Url = None, key: Key = None, data_dir: Da
     grid.print()
 
 
-def _act(
-    act: str,
-    table: str,
-    generation: int,
-    url: str | None,
-    key: str | None,
-    data_dir: Path,
-    content: dict[str, Any] | None = None,
+def _request(connection: Connection, operation: str, table: str, generation: int) -> None:
+    with connection.client() as client:
+        answer = client.post(f"/v1/tables/{table}/{operation}", {}, generation=generation)
+    say(f"{answer['table']}: {operation.partition('/')[0]} accepted, state {answer['state']}")
+
+
+def _run_operation(
+    client: "GatewayClient", table: str, generation: int, begin: Callable[[], object], *, wait: bool
 ) -> None:
-    with GatewayClient.find(url, key, data_dir) as client:
-        answer = client.post(f"/v1/tables/{table}/{act}", content or {}, generation=generation)
-    _console.print(f"{answer['table']}: {act.partition('/')[0]} accepted, state {answer['state']}")
-
-
-def _drop(client: GatewayClient, table: str, generation: int, begin: Callable[[], object], *, wait: bool) -> None:
-    """Begin a drop, then wait for its last event, showing why it goes on while it does."""
+    """Start an operation that deletes the landing folder, then wait for the event that completes it."""
     seen = _events(client, table, 0)[1]
     begin()
     if not wait:
-        _console.print(f"{table}: accepted; the drain deletes the landing folder")
+        say(f"{table}: accepted; the drain will delete the landing folder")
         return
-    with _console.status(f"{table}: waiting for the drain to delete the landing folder") as line:
+    with OUTPUT.status(f"{table}: waiting for the drain to delete the landing folder") as line:
         while True:
             events, seen = _events(client, table, seen)
             for event in events:
-                if event["generation"] == generation and event["action"].endswith(" done"):
-                    details = event["details"]
-                    _console.print(
-                        f"{table}: {event['action']}; {details['discarded_batches']:,} unpublished batches with"
-                        f" {details['discarded_rows']:,} rows discarded, {details['landed_again']:,} rows land again"
-                    )
+                if event["generation"] == generation and event["completes"] is not None:
+                    _say_completed(table, event)
                     return
             if reason := _state_reason(client, table):
                 line.update(f"{table}: {reason}")
             time.sleep(_POLL_SECONDS)
 
 
-def _events(client: GatewayClient, table: str, after: int) -> tuple[list[dict[str, Any]], int]:
-    """The events of every table of this name beyond one, and the last of them."""
+def _say_completed(table: str, event: dict[str, Any]) -> None:
+    details = event["details"]
+    say(
+        f"{table}: {event['completes']} done; {details['discarded_batches']:,} unpublished batches with"
+        f" {details['discarded_rows']:,} rows discarded, {details['landed_again']:,} rows land again"
+    )
+
+
+def _events(client: "GatewayClient", table: str, after: int) -> tuple[list[dict[str, Any]], int]:
+    """Return the events after an id, of every table that had this name, and the id of the last event."""
     events: list[dict[str, Any]] = []
     following: int | None = after
     while following is not None:
-        page = client.get(f"/v1/tables/{table}/events", after=following, limit=1000)
+        page = client.get(f"/v1/tables/{table}/events", after=following, limit=_PAGE)
         events += page["events"]
         following = page["next_after"]
     return events, events[-1]["id"] if events else after
 
 
-def _state_reason(client: GatewayClient, table: str) -> str | None:
-    """Why a drop goes on; None when there is nothing to tell, or no such table any more."""
+def _state_reason(client: "GatewayClient", table: str) -> str | None:
+    """Return why the operation is still running; None if there is no reason or the table is gone."""
+    from app.client.http import RejectedByGateway
+
     try:
         reason: str | None = client.get(f"/v1/tables/{table}")["state_reason"]
     except RejectedByGateway as error:

@@ -1,15 +1,13 @@
-"""`mirrorgate tables verify`: compare the files that are still in the landing zone with the ledger."""
+"""`mirrorgate tables verify`: compare the files in the landing zone with the ledger."""
 
 import json
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from app.cli.common import tables
+from app.cli.console import ERRORS, say
+from app.cli.options import DEFAULT_DATA_DIR, AsJson, LandingZone, LocalDataDir
 from app.extras import require_extras
 
 if TYPE_CHECKING:
@@ -17,38 +15,35 @@ if TYPE_CHECKING:
     from app.domain.model.table import Table
     from app.staging.connection.database import Engine
 
-_HOME: Final = Path(".mirrorgate")
-_console = Console()
-_progress = Console(stderr=True)
 
-
-@tables.command("verify")
 def verify(
-    table: Annotated[str | None, typer.Argument(help="`name` or `schema.name`; none with --all.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every table.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
-    zone: Annotated[
-        str | None, typer.Option("--landing-zone", help="Folder or OneLake address; unset: MIRRORGATE_LANDING_ZONE.")
+    table: Annotated[
+        str | None, typer.Argument(help="The table: `name` or `schema.name`. Leave it out with --all.")
     ] = None,
-    data_dir: Annotated[Path, typer.Option(help="Data directory of a local `mirrorgate up`, running or not.")] = _HOME,
+    every: Annotated[bool, typer.Option("--all", help="Verify every table.")] = False,
+    as_json: AsJson = False,
+    landing_zone: LandingZone = None,
+    data_dir: LocalDataDir = DEFAULT_DATA_DIR,
 ) -> None:
-    """Compare published files that are still there with the ledger: size and SHA-256. Exit 1 if anything differs.
+    """Compare published files in the landing zone with the ledger: size and SHA-256. Exit 1 if any file differs.
 
-    It reads the database and the landing zone itself, as a drain does, and changes nothing. Files that mirroring has
-    consumed count where it keeps them; those that it has removed since are only counted.
+    The command reads the database and the landing zone directly, as a drain does, and changes nothing. Files that
+    mirroring has consumed are compared as long as mirroring keeps them; files it has removed since are only counted.
     """
     require_extras("tables verify", "server")
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
     from app.checks.verify_tables import files_to_compare, require_own_zone, verify_table
-    from app.cli.tables.direct import direct_parts  # it imports SQLAlchemy and Arrow
+    from app.cli.direct import open_database_and_zone
 
     if every == (table is not None):
-        raise typer.BadParameter("name a table, or give --all")
-    with direct_parts(zone, data_dir) as (engine, place):
+        raise typer.BadParameter("name one table, or give --all")
+    with open_database_and_zone(landing_zone, data_dir) as (engine, place):
         require_own_zone(engine, place)
         chosen = _chosen(engine, table)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         verified = []
-        with Progress(*columns, console=_progress, transient=True, disable=as_json or not sys.stderr.isatty()) as bar:
+        with Progress(*columns, console=ERRORS, transient=True, disable=as_json or not sys.stderr.isatty()) as bar:
             task = bar.add_task("comparing", total=files_to_compare(engine, chosen))
             for one in chosen:
                 bar.update(task, description=str(one.name))
@@ -63,7 +58,7 @@ def verify(
 
 
 def _chosen(engine: "Engine", table: str | None) -> "list[Table]":
-    """The tables to compare; one that is being dropped has nothing to compare."""
+    """Return the tables to compare. A table that is being dropped has nothing to compare."""
     from app.domain.model.names import TableName
     from app.domain.model.table import TableState
     from app.errors import Code, RejectedInput
@@ -75,19 +70,21 @@ def _chosen(engine: "Engine", table: str | None) -> "list[Table]":
             return [one for one in list_tables(connection) if one.state is not TableState.DROPPING]
         found = find_table(connection, TableName.parse(table))
     if found is None:
-        raise RejectedInput(Code.UNKNOWN_TABLE, f"no table {table}", remedy="`mirrorgate tables list` shows them.")
+        raise RejectedInput(
+            Code.UNKNOWN_TABLE, f"there is no table {table}", remedy="`mirrorgate tables list` shows all tables."
+        )
     return [found]
 
 
 def _print(verified: "Verified") -> None:
     report = verified.report
     if report is None:
-        line = "skipped: it is being dropped or recreated"
+        line = "skipped: the table is being dropped or recreated"
     else:
         line = f"{report.compared} files compared, {report.removed} removed by mirroring"
         if report.beyond_history:
             line += f", {report.beyond_history} older than the ledger's history"
         line += f", {len(report.differences)} differences" if report.differences else ", no difference"
-    _console.print(f"{verified.table.name}: {line}", markup=False, highlight=False, soft_wrap=True)
+    say(f"{verified.table.name}: {line}")
     for one in report.differences if report is not None else ():
-        _console.print(f"  {one.problem} {one.path}: {one.detail}", markup=False, highlight=False, soft_wrap=True)
+        say(f"  {one.problem} {one.path}: {one.detail}")

@@ -1,4 +1,6 @@
-"""Files of changes -> request bodies within a size, cut between messages: what `mirrorgate send` posts.
+"""Cut files of changes into request bodies of a bounded size, between messages: what `mirrorgate send` posts.
 
-Pure: the stream is given as chunks of any size, and only what the present part needs is held.
+`json_messages` and `csv_records` find where messages end, `chunks` groups them into `Chunk`s within `Limits`, and
+`stream_buffer` holds the bytes of the stream that are still needed. No input or output happens here: a stream is given
+as blocks of any size, and the memory in use is bounded by the current chunk, not by the stream.
 """

@@ -1,49 +1,49 @@
-"""Arcion CSV streams -> parts, cut between records; a header record stands again in every part.
+"""Cut Arcion CSV streams into chunks between records; a header record is repeated in every chunk.
 
-A record ends where the gateway sees it end: line ends within quotes are data, whichever way quotes are escaped.
+Records end where the gateway sees their end: line ends within quotes are data, however quotes are escaped.
 """
 
 import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from app.client.chunking.parts import Extent, Frame, Limits, Part, gather
-from app.client.chunking.window import Window
+from app.client.chunking.chunks import Chunk, Extent, Frame, Limits, group_into_chunks
+from app.client.chunking.stream_buffer import StreamBuffer
 from app.errors import Code, RejectedInput
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 
-def split_csv(chunks: Iterable[bytes], limits: Limits, skip: int = 0, *, layout: CsvLayout) -> Iterator[Part]:
-    """The parts of a CSV stream in order, without its first `skip` records; blank lines count as the mode says."""
+def split_csv(blocks: Iterable[bytes], limits: Limits, skip: int = 0, *, layout: CsvLayout) -> Iterator[Chunk]:
+    """Yield the chunks of a CSV stream, without its first `skip` records. The mode decides if blank lines count."""
     layout.checked()
-    window, grammar = Window(chunks, limits.message_bytes), _Grammar(layout)
-    while len(window.data) < len(_BYTE_ORDER_MARK) and window.more(0):
+    buffer, grammar = StreamBuffer(blocks, limits.max_message_bytes), _Grammar(layout)
+    while len(buffer.data) < len(_BYTE_ORDER_MARK) and buffer.read_more(0):
         pass
-    place = len(_BYTE_ORDER_MARK) if window.data.startswith(_BYTE_ORDER_MARK) else 0
+    position = len(_BYTE_ORDER_MARK) if buffer.data.startswith(_BYTE_ORDER_MARK) else 0
     header, columns = b"", len(layout.columns)
     if layout.header:
-        end = grammar.end_of_record(window, place) or place
-        header, place = window.text(place, end), end
+        end = grammar.end_of_record(buffer, position) or position
+        header, position = buffer.text(position, end), end
         columns = columns or (1 if grammar.one_field.fullmatch(header) else 2)
         if header and not header.endswith(b"\n"):
             return
     blank_counts = layout.mode is CsvMode.SNAPSHOT and columns == 1
     # One byte order mark is not read as data, so that a record that begins with another one keeps it.
     frame = Frame(_BYTE_ORDER_MARK + header, b"")
-    yield from gather(_records(window, grammar, place, blank_counts), window, limits, skip, frame)
+    yield from group_into_chunks(_records(buffer, grammar, position, blank_counts), buffer, limits, skip, frame)
 
 
-def _records(window: Window, grammar: "_Grammar", place: int, blank_counts: bool) -> Iterator[Extent]:
-    while (end := grammar.end_of_record(window, place)) is not None:
-        counts = blank_counts or end - place > 2 or window.text(place, end).strip(b"\r\n")
-        yield Extent(place, end, 1 if counts else 0)
-        place = end
+def _records(buffer: StreamBuffer, grammar: "_Grammar", position: int, blank_counts: bool) -> Iterator[Extent]:
+    while (end := grammar.end_of_record(buffer, position)) is not None:
+        counts = blank_counts or end - position > 2 or buffer.text(position, end).strip(b"\r\n")
+        yield Extent(position, end, 1 if counts else 0)
+        position = end
 
 
 class _Grammar:
-    """Patterns of records. `Q` is a quoted field, `B` JSON in quotes with backslashes before its own, `P` plain."""
+    """Patterns of records: plain fields, quoted fields, and quoted JSON that escapes its quotes with backslashes."""
 
     def __init__(self, layout: CsvLayout) -> None:
         delimiter, quote, escape = (re.escape(sign) for sign in (layout.delimiter, layout.quote, layout.escape))
@@ -55,10 +55,11 @@ class _Grammar:
             json = "(?!)"
         plain = f"[^{quote}{delimiter}\r\n]*+"
 
-        def field(behind: str, certain: str) -> str:
-            return f"(?:{plain}(?={behind})|{quoted}{quote}(?={behind})|{certain}{json}{quote}(?={behind}))"
+        def field(followed_by: str, if_certain: str) -> str:
+            ahead = f"(?={followed_by})"
+            return f"(?:{plain}{ahead}|{quoted}{quote}{ahead}|{if_certain}{json}{quote}{ahead})"
 
-        # Where more is to come, B is certain only if Q has ended: what follows might make the field a Q.
+        # While more may follow, a field is JSON only if no quoted field is still open: what follows might close that.
         within = field(rf"{delimiter}|\r?\n", rf"(?!{quoted}{quote}?\r?\Z)")
         last = field(rf"{delimiter}|\r?\n|\Z", "")
         self._whole = _compiled(rf"(?:{within}{delimiter})*+{within}\r?\n")
@@ -67,26 +68,26 @@ class _Grammar:
         self._open = _compiled(rf"(?:{plain}\r?|{quoted}(?:{quote}\r?|{escape})?|{json}(?:{quote}\r?|\\)?)\Z")
         self.one_field: Final = _compiled(rf"{last}(?:\r?\n|\Z)")
 
-    def end_of_record(self, window: Window, start: int) -> int | None:
-        """Where the record at `start` ends, None at the end of the stream.
+    def end_of_record(self, buffer: StreamBuffer, start: int) -> int | None:
+        """Return the end of the record at `start`; None at the end of the stream.
 
-        Raises RejectedInput `malformed_csv` as soon as nothing that may follow makes it a record.
+        Raises RejectedInput `malformed_csv` as soon as no continuation can make it a valid record.
         """
-        while (end := window.match(self._whole, start)) is None:
-            fields = window.match(self._fields, start) or start
-            if window.match(self._open, fields) is None:
-                raise _malformed(window, fields)
-            # Twice as much each time, because a record is read again from its start.
-            if not window.more(start, at_least=window.end - start):
-                return self._end_of_last(window, start)
+        while (end := buffer.match(self._whole, start)) is None:
+            fields = buffer.match(self._fields, start) or start
+            if buffer.match(self._open, fields) is None:
+                raise _malformed(buffer, fields)
+            # Doubled each time: a record is matched again from its start, which would be quadratic otherwise.
+            if not buffer.read_more(start, at_least=buffer.end - start):
+                return self._end_of_last(buffer, start)
         return end
 
-    def _end_of_last(self, window: Window, start: int) -> int | None:
-        if start == window.end:
+    def _end_of_last(self, buffer: StreamBuffer, start: int) -> int | None:
+        if start == buffer.end:
             return None
-        end = window.match(self._last, start)
+        end = buffer.match(self._last, start)
         if end is None:
-            raise _malformed(window, start)
+            raise _malformed(buffer, start)
         return end
 
 
@@ -94,5 +95,5 @@ def _compiled(pattern: str) -> re.Pattern[bytes]:
     return re.compile(pattern.encode(), re.DOTALL)
 
 
-def _malformed(window: Window, place: int) -> RejectedInput:
-    return RejectedInput(Code.MALFORMED_CSV, f"line {window.line_of(place)} has a field whose quotes do not fit")
+def _malformed(buffer: StreamBuffer, position: int) -> RejectedInput:
+    return RejectedInput(Code.MALFORMED_CSV, f"line {buffer.line_of(position)} has a field with unbalanced quotes")

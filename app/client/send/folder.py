@@ -1,4 +1,4 @@
-"""A folder into which a tool writes files of changes: which of them are complete, and in which order they come."""
+"""Watch a folder into which a tool writes files of changes: which are complete, and in which order to send them."""
 
 import os
 import time
@@ -10,15 +10,23 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-from app.client.send.numbering import FileState
 from app.errors import Code, Misconfigured
 
 UNFINISHED_NAMES: Final = (".*", "_*", "*~", "*.tmp", "*.temp", "*.part", "*.partial", "*.inprogress", "*.crdownload")
-"""Names of files that are still being written, by the habits of many tools."""
+"""Name patterns that many tools use for files they are still writing."""
 
 
-class Order(StrEnum):
-    """What decides which file comes first."""
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """Size and modification time: they show whether a file is still the one that was sent."""
+
+    size: int
+    modified: int
+    """Nanoseconds since 1970."""
+
+
+class FileOrder(StrEnum):
+    """The order in which files are sent."""
 
     NAME = "name"
     MODIFIED = "modified"
@@ -26,7 +34,7 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WaitingFile:
-    """A file that is not sent yet."""
+    """A file that was not sent yet."""
 
     name: str
     state: FileState
@@ -34,24 +42,27 @@ class WaitingFile:
 
 
 @dataclass
-class Folder:
-    """Looks at a folder again and again. A file is complete when it has not changed for `settle_seconds`, or, with
-    `done_marker`, as soon as a file of its name and that ending is there."""
+class WatchedFolder:
+    """Lists a folder repeatedly and tells which files are complete.
+
+    A file is complete when it has not changed for `settle_seconds`. With `done_marker` it is complete as soon as a file
+    with its name and that suffix exists.
+    """
 
     path: Path
     settle_seconds: float
-    order: Order = Order.NAME
+    order: FileOrder = FileOrder.NAME
     only: Collection[str] = ("*",)
     ignored: Collection[str] = ()
     done_marker: str | None = None
     clock: Callable[[], float] = time.monotonic
     _seen: dict[str, tuple[FileState, float]] = field(default_factory=dict)
-    """What each file that waits was like, and since when it is."""
+    """The last state of each waiting file, and the time when it was first seen in that state."""
     _names: set[str] = field(default_factory=set)
-    """Everything that was there at the last look."""
+    """All names found by the last listing."""
 
     def states(self) -> dict[str, FileState]:
-        """All files of the folder that hold changes, by name. Raises Misconfigured `bad_setting`."""
+        """List the files of the folder that hold changes, by name. Raises Misconfigured `bad_setting`."""
         found: dict[str, FileState] = {}
         names: set[str] = set()
         try:
@@ -59,7 +70,7 @@ class Folder:
                 for entry in entries:
                     names.add(entry.name)
                     if self._holds_changes(entry.name):
-                        with suppress(FileNotFoundError):  # it went away just now
+                        with suppress(FileNotFoundError):  # it was removed since the listing
                             if entry.is_file():
                                 found[entry.name] = state_of(entry.stat())
         except OSError as error:
@@ -70,7 +81,7 @@ class Folder:
         return found
 
     def waiting(self, states: dict[str, FileState], sent: Collection[str]) -> list[WaitingFile]:
-        """The files that are not sent, in their order."""
+        """Return the files that were not sent yet, in the order in which to send them."""
         now = self.clock()
         unsent = {name: state for name, state in states.items() if name not in sent}
         self._seen = {
@@ -78,7 +89,7 @@ class Folder:
             for name, state in unsent.items()
         }
         files = [WaitingFile(name, state, self._is_complete(name, now)) for name, state in unsent.items()]
-        if self.order is Order.MODIFIED:
+        if self.order is FileOrder.MODIFIED:
             return sorted(files, key=lambda file: (file.state.modified, file.name))
         return sorted(files, key=lambda file: file.name)
 
@@ -96,4 +107,5 @@ class Folder:
 
 
 def state_of(status: os.stat_result) -> FileState:
+    """Return size and modification time of a file."""
     return FileState(status.st_size, status.st_mtime_ns)

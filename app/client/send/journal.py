@@ -1,7 +1,7 @@
-"""Where the numbers of a producer stand in its files: a journal on the sender's disk.
+"""The journal of a producer on the sender's disk: which request holds which messages of which file.
 
-A line is on the disk before the request that it tells of begins. So whatever dies, the journal knows the last request
-that may be durable, and how it was cut; whether it is durable, the gateway knows.
+A line is on disk before its request is sent. After any crash the journal therefore knows the last request that may be
+durable and how it was cut; the gateway knows whether it is durable.
 """
 
 import fcntl
@@ -19,25 +19,29 @@ _LINES_BEFORE_COMPACTION: Final = 10_000
 
 
 class Heading(msgspec.Struct, frozen=True, tag="journal", tag_field="line", forbid_unknown_fields=True):
-    """The first line."""
+    """The first line of a journal."""
 
     producer: str
     version: int = 1
 
 
-class Begun(msgspec.Struct, frozen=True, tag="begun", tag_field="line", forbid_unknown_fields=True):
-    """A request that was begun: its number, and which messages of which file it holds, up to which byte."""
+class Started(msgspec.Struct, frozen=True, tag="begun", tag_field="line", forbid_unknown_fields=True):
+    """A request that was started: its number, its file, and its range of messages.
+
+    The tag of the line is `begun`, which journals of earlier versions hold.
+    """
 
     number: int
     file: str
     first: int
     after: int
-    """The message behind its last one, counted from 0."""
+    """The index of the first message after the request, from 0."""
     end: int
+    """The position in the stream where the request ends."""
 
 
 class Finished(msgspec.Struct, frozen=True, tag="finished", tag_field="line", forbid_unknown_fields=True):
-    """A file of which all messages are durable, and what it was like then."""
+    """A file whose messages are all durable, with its state at that time."""
 
     file: str
     size: int
@@ -47,20 +51,20 @@ class Finished(msgspec.Struct, frozen=True, tag="finished", tag_field="line", fo
 
 
 class Forgotten(msgspec.Struct, frozen=True, tag="forgotten", tag_field="line", forbid_unknown_fields=True):
-    """A finished file that is no longer where it was: another one may come under its name."""
+    """A finished file that was moved away: another file may take its name."""
 
     file: str
 
 
-_line: Final = msgspec.json.Decoder(Heading | Begun | Finished | Forgotten)
+_line: Final = msgspec.json.Decoder(Heading | Started | Finished | Forgotten)
 
 
 class Journal:
-    """The journal of one producer, which this process alone writes."""
+    """The journal of one producer. A lock file keeps every other process from writing it."""
 
     def __init__(self, path: Path, producer: str) -> None:
         self.path = path
-        self.last: Begun | None = None
+        self.last: Started | None = None
         self.finished: dict[str, Finished] = {}
         self._producer = producer
         self._lines = 0
@@ -69,18 +73,18 @@ class Journal:
     @classmethod
     @contextmanager
     def opened(cls, folder: Path, producer: str) -> Iterator[Self]:
-        """The journal of a producer in a folder, made where there is none.
+        """Open the journal of a producer in a folder; create it if there is none.
 
-        Raises RejectedInput `already_running` while another process sends for the producer, Misconfigured
-        `bad_setting` for a folder or a journal that cannot be used.
+        Raises RejectedInput `already_running` while another process sends for the producer, and Misconfigured
+        `bad_setting` for an unusable folder or journal.
         """
         journal = cls(folder / f"{producer}.journal", producer)
         try:
             for path in reversed([folder, *folder.parents]):
-                path.mkdir(mode=0o700, exist_ok=True)  # parents=True would open those above to everybody
+                path.mkdir(mode=0o700, exist_ok=True)  # parents=True would create the parents with the default mode
             lock = os.open(folder / f"{producer}.lock", os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            remedy = "Name a folder that can be written with --state-dir."
+            remedy = "Give a writable folder with --state-dir."
             raise Misconfigured(
                 Code.BAD_SETTING, f"{folder} cannot be used: {error.strerror}", remedy=remedy
             ) from error
@@ -88,8 +92,8 @@ class Journal:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                detail = f"another process sends for the producer {producer}"
-                remedy = "Wait for its end, or give this one another --producer."
+                detail = f"another process is sending for the producer {producer}"
+                remedy = "Wait until it ends, or give this one another --producer."
                 raise RejectedInput(Code.ALREADY_RUNNING, detail, remedy=remedy) from None
             journal._read()
             journal._compact()
@@ -100,25 +104,26 @@ class Journal:
 
     @property
     def unfinished(self) -> str | None:
-        """The file that was begun and of which messages may be left."""
+        """The file that was started last and may have messages left; None if there is none."""
         return self.last.file if self.last and self.last.file and self.last.file not in self.finished else None
 
-    def begin(self, begun: Begun) -> None:
-        """On the disk when it returns; dies before: the request was not sent."""
-        self._append(begun)
-        self.last = begun
+    def start(self, started: Started) -> None:
+        """Record a request before it is sent: it is on disk when this returns."""
+        self._append(started)
+        self.last = started
 
     def finish(self, finished: Finished) -> None:
-        """Dies before it is on the disk: the next run finds nothing left of the file, and finishes it again."""
+        """Record that a file is complete. After a crash before, the next run records it again."""
         self._append(finished)
         self.finished[finished.file] = finished
 
     def forget(self, file: str) -> None:
-        """Another file may come under this name."""
+        """Forget a finished file, so that another file may take its name."""
         self._append(Forgotten(file))
         self._forget(file)
 
     def close(self) -> None:
+        """Close the file; safe to repeat."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -128,21 +133,21 @@ class Journal:
             content = self.path.read_bytes()
         except FileNotFoundError:
             return
-        whole = content[: content.rfind(b"\n") + 1]  # a line that was being written has not been acted on
+        whole = content[: content.rfind(b"\n") + 1]  # an incomplete last line was never acted on
         for number, text in enumerate(whole.splitlines(), 1):
             try:
                 self._apply(_line.decode(text), number)
             except (msgspec.DecodeError, KeyError) as error:
-                remedy = "Restore the file from a copy, or begin anew with another --producer and --from-message."
+                remedy = "Restore the file from a backup, or start over with another --producer and --from-message."
                 detail = f"{self.path} cannot be read: its line {number} is damaged"
                 raise Misconfigured(Code.BAD_SETTING, detail, remedy=remedy) from error
 
-    def _apply(self, line: Heading | Begun | Finished | Forgotten, number: int) -> None:
+    def _apply(self, line: Heading | Started | Finished | Forgotten, number: int) -> None:
         match line:
             case Heading():
                 if number != 1 or line.producer != self._producer or line.version != 1:
                     raise KeyError(line.producer)
-            case Begun():
+            case Started():
                 self.last = line
             case Finished():
                 self.finished[line.file] = line
@@ -154,7 +159,7 @@ class Journal:
         if self.last is not None and self.last.file == file:
             self.last = msgspec.structs.replace(self.last, file="")
 
-    def _append(self, line: Begun | Finished | Forgotten) -> None:
+    def _append(self, line: Started | Finished | Forgotten) -> None:
         if self._lines >= _LINES_BEFORE_COMPACTION + len(self.finished):
             self._compact()
         assert self._file is not None
@@ -162,14 +167,14 @@ class Journal:
             _write(self._file, msgspec.json.encode(line) + b"\n")
             os.fsync(self._file)
         except OSError as error:
-            remedy = "Make room, then run the same command again."
+            remedy = "Free some space, then run the same command again."
             raise Misconfigured(
                 Code.BAD_SETTING, f"{self.path} cannot be written: {error.strerror}", remedy=remedy
             ) from error
         self._lines += 1
 
     def _compact(self) -> None:
-        """Write what counts into a new file and put it in the old one's place; dies before: the old one counts."""
+        """Replace the journal by one without obsolete lines. After a crash before, the old file is intact."""
         lines = [Heading(self._producer), *self.finished.values(), *([self.last] if self.last else [])]
         new = self.path.with_suffix(".new")
         file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -184,7 +189,7 @@ class Journal:
 
 
 def _write(file: int, content: bytes) -> None:
-    """All of it: a disk that is full must not leave half a line unnoticed."""
+    """Write everything or raise: a full disk must not leave half a line unnoticed."""
     written = 0
     while written < len(content):
         written += os.write(file, content[written:])

@@ -1,33 +1,25 @@
-"""Numbers of a producer for the requests of its files: going on exactly where an earlier run ended.
+"""Number the requests of a producer, continuing exactly where an earlier run ended.
 
-The last request of the journal is cut again where it was cut, and sent again under its number. The gateway, which
-keeps what each number was, tells whether it was durable, or that the file is not what it was.
+The last request in the journal is cut at the same positions and sent again under its number. The gateway keeps a
+digest for each number: it answers that the request was durable, accepts it now, or reports that its content changed.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.client.chunking.parts import Part
+from app.client.chunking.chunks import Chunk
 from app.client.http import GatewayClient, RejectedByGateway
-from app.client.send.journal import Begun, Finished, Journal
+from app.client.send.folder import FileState
+from app.client.send.journal import Finished, Journal, Started
 from app.errors import Code, RejectedInput
 
 STANDARD_INPUT: Final = "-"
 
 
 @dataclass(frozen=True, slots=True)
-class FileState:
-    """What tells whether a file is still the one that was sent."""
-
-    size: int
-    modified: int
-    """Nanoseconds since 1970."""
-
-
-@dataclass(frozen=True, slots=True)
 class Start:
-    """Where in a file to begin: `first_end` is where the first request ended in an earlier run."""
+    """Where to start in a file. `first_end` is the position where an earlier run ended the first request."""
 
     skip: int = 0
     first_end: int | None = None
@@ -38,7 +30,7 @@ FROM_THE_START: Final = Start()
 
 
 def durable_number(client: GatewayClient, producer: str) -> int:
-    """The producer's last durable number, 0 for a producer that the gateway does not know."""
+    """Return the last durable number of a producer; 0 for a producer that the gateway does not know."""
     try:
         return int(client.get(f"/v1/producers/{producer}")["sequence"])
     except RejectedByGateway as error:
@@ -48,9 +40,9 @@ def durable_number(client: GatewayClient, producer: str) -> int:
 
 
 class Numbering:
-    """Gives each request its number. `durable` is the gateway's last one at the start of this run.
+    """Gives each request its number. `durable` is the gateway's last number at the start of the run.
 
-    Raises RejectedInput `producer_gap` where the journal and the gateway cannot have the same past.
+    Raises RejectedInput `producer_gap` if the journal and the gateway contradict each other.
     """
 
     is_numbered = True
@@ -60,30 +52,30 @@ class Numbering:
         self._journal = journal
         self._durable_at_start = durable
         self._file = ""
-        begun = 0 if journal.last is None else journal.last.number
-        if durable not in (begun, begun - 1):
+        started = 0 if journal.last is None else journal.last.number
+        if durable not in (started, started - 1):
             detail = (
-                f"{durable} requests of the producer {producer} are durable, and {journal.path} tells of {begun}"
-                if durable > begun
-                else f"{journal.path} tells of {begun} requests, and {durable} of the producer {producer} are durable"
+                f"{durable} requests of the producer {producer} are durable, and {journal.path} records {started}"
+                if durable > started
+                else f"{journal.path} records {started} requests, and {durable} of the producer {producer} are durable"
             )
             remedy = (
-                "Use the --state-dir, the --key and the gateway with which the producer began. After a restored backup "
-                "or without that journal, begin a new --producer with the --from-message that is to be sent next."
+                "Use the --state-dir, --key and gateway that the producer started with. If a backup was restored or "
+                "the journal is lost, start a new --producer with the --from-message to send next."
             )
             raise RejectedInput(Code.PRODUCER_GAP, detail, remedy=remedy)
         self._next = durable + 1
 
     @property
     def durable(self) -> int:
-        """The last number that is known to be durable."""
+        """The last number known to be durable."""
         return self._next - 1
 
     def start(self, file: str, state: FileState | None, exists: Callable[[str], bool], skip: int = 0) -> Start:
-        """Where to begin with a file; `state` is None for a stream that has none.
+        """Return where to start in a file. `state` is None for a stream without a file.
 
-        Raises RejectedInput `bad_request` for a file that was changed after it was sent, or while another one that
-        still exists has not been sent to its end.
+        Raises RejectedInput `bad_request` for a file that changed after it was sent, or while another file that still
+        exists is only partly sent.
         """
         self._file = file
         journal, last = self._journal, self._journal.last
@@ -94,33 +86,35 @@ class Numbering:
                 raise _changed(file, finished)
             return Start(finished.messages, is_done=True)
         if (unfinished := journal.unfinished) and unfinished != file and exists(unfinished):
-            detail = f"{unfinished} has not been sent to its end, and comes first"
-            remedy = f"Send it with the same --producer {self.producer}, or move it away to leave the rest of it out."
+            detail = f"{unfinished} is only partly sent and must be completed first"
+            remedy = f"Send it with the same --producer {self.producer}, or move it away to skip the rest of it."
             raise RejectedInput(Code.BAD_REQUEST, detail, remedy=remedy)
         if unfinished != file or last is None:
             return Start(skip)
         if skip:
-            detail = f"the producer {self.producer} has sent the messages of {file} before {last.first}"
-            raise RejectedInput(Code.BAD_REQUEST, detail, remedy="Leave --from-message out: it goes on where it ended.")
+            detail = f"the producer {self.producer} has already sent the messages of {file} before {last.first}"
+            raise RejectedInput(
+                Code.BAD_REQUEST, detail, remedy="Leave --from-message out: the command continues where it ended."
+            )
         self._next = last.number
         return Start(last.first, last.end)
 
-    def begin(self, part: Part) -> Mapping[str, str]:
-        """The headers of the request with this part, once the journal tells of it."""
-        self._journal.begin(Begun(self._next, self._file, part.first, part.after, part.end))
+    def begin(self, chunk: Chunk) -> Mapping[str, str]:
+        """Record the next request, which sends this chunk, in the journal; return its headers."""
+        self._journal.start(Started(self._next, self._file, chunk.first, chunk.after, chunk.end))
         return {"Mirrorgate-Producer": self.producer, "Mirrorgate-Producer-Sequence": str(self._next)}
 
     def accepted(self) -> None:
-        """The request that was begun last is durable."""
+        """Note that the last request is durable."""
         self._next += 1
 
     def finish(self, state: FileState | None, messages: int) -> None:
-        """All messages of the file are durable."""
+        """Record that all messages of the file are durable."""
         state = state or FileState(0, 0)
         self._journal.finish(Finished(self._file, state.size, state.modified, messages))
 
-    def settled(self, post: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-        """The answer of `post`; where the gateway has forgotten that of a durable number, one that tells of nothing."""
+    def accept_expired_receipt(self, post: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Return the answer of `post`; an empty one if the request was durable before and its receipt has expired."""
         try:
             return post()
         except RejectedByGateway as error:
@@ -131,10 +125,10 @@ class Numbering:
 
 def _changed(file: str, finished: Finished) -> RejectedInput:
     detail = (
-        f"{file} was sent to its end, {finished.messages} messages and {finished.size} bytes, and changed after that"
+        f"{file} was sent completely, {finished.messages} messages and {finished.size} bytes, and has changed since"
     )
     remedy = (
-        "A file is sent once, when it is complete: give new content a name of its own. What was added to this one can "
-        f"be sent with --from-message {finished.messages} and without --producer."
+        "A file is sent once, when it is complete: give new content its own file name. To send what was added to this "
+        f"file, use --from-message {finished.messages} without --producer."
     )
     return RejectedInput(Code.BAD_REQUEST, detail, remedy=remedy)

@@ -1,4 +1,4 @@
-"""Repeating a request that the gateway cannot take yet."""
+"""Retry requests that the gateway cannot accept yet."""
 
 from collections.abc import Callable
 from typing import Final, TypeAlias, TypeVar
@@ -11,45 +11,48 @@ from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 Pause: TypeAlias = Callable[[float], None]
 Answer = TypeVar("Answer")
 
-_PASSING: Final = frozenset({408, 429, 502, 503, 504})
+_TEMPORARY: Final = frozenset({408, 429, 502, 503, 504})
 _backoff: Final = wait_random_exponential(multiplier=0.25, max=10)
 
 
-def patiently(
-    call: Callable[[], Answer], patience: float, pause: Pause, on_wait: Callable[[MirrorgateError], None]
+def call_with_retries(
+    call: Callable[[], Answer], give_up_after: float, pause: Pause, on_retry: Callable[[MirrorgateError], None]
 ) -> Answer:
-    """The answer to a call that may be repeated, given up after `patience` seconds with the last error."""
+    """Return the answer of an idempotent call, retried for `give_up_after` seconds; then raise its last error.
+
+    `on_retry` is called with the error before each pause.
+    """
     retrying = Retrying(
-        retry=retry_if_exception(_may_be_repeated),
+        retry=retry_if_exception(_is_temporary),
         wait=_wait,
-        stop=stop_before_delay(patience),
+        stop=stop_before_delay(give_up_after),
         sleep=pause,
-        before_sleep=lambda state: on_wait(_error_of(state)),
+        before_sleep=lambda state: on_retry(_error_of(state)),
         reraise=True,
     )
     return retrying(call)
 
 
 def is_final(error: MirrorgateError) -> bool:
-    """Whether the gateway has looked at the request and will not have it."""
-    return isinstance(error, RejectedByGateway) and error.status < 500 and error.status not in _PASSING
+    """Return True if the gateway has rejected the request, and would reject it again."""
+    return isinstance(error, RejectedByGateway) and error.status < 500 and error.status not in _TEMPORARY
 
 
 def may_have_been_accepted(error: MirrorgateError) -> bool:
-    """Whether the request may have been carried out although this came back."""
+    """Return True if the request may have been committed although it failed with this error."""
     if isinstance(error, RejectedByGateway):
         return error.code is Code.COMMIT_UNKNOWN or error.status not in (408, 429, 503)
     return isinstance(error, AnswerLost)
 
 
-def _may_be_repeated(error: BaseException) -> bool:
+def _is_temporary(error: BaseException) -> bool:
     if isinstance(error, RejectedByGateway):
-        return error.status in _PASSING
+        return error.status in _TEMPORARY
     return isinstance(error, TemporarilyUnavailable)
 
 
 def _wait(state: RetryCallState) -> float:
-    """What the gateway asks for, or longer: a random, growing time, so that many senders do not come back at once."""
+    """Wait at least as long as Retry-After asks, with exponential random backoff so that many senders spread out."""
     return max(float(getattr(_error_of(state), "retry_after", 0)), _backoff(state))
 
 

@@ -1,20 +1,22 @@
-"""What a file of changes holds, and how the gateway is told to read it."""
+"""What a file of changes contains, how to cut it, and how to tell the gateway to read it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from app.client.chunking.chunks import Splitter
 from app.client.chunking.csv_records import split_csv
 from app.client.chunking.json_messages import split_json
-from app.client.chunking.parts import Splitter
-from app.client.http import GatewayClient
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
+
+if TYPE_CHECKING:
+    from app.client.http import GatewayClient
 
 
 class SourceFormat(StrEnum):
-    """What a file holds."""
+    """Format of a file."""
 
     ARCION = "arcion"
     REPLICATE = "replicate"
@@ -23,7 +25,7 @@ class SourceFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """How all files of a run are written. `csv` has the request parameters of a CSV layout that are given."""
+    """The format of all files of a run. `csv` holds the request parameters that describe a CSV layout."""
 
     format: SourceFormat
     table: str | None = None
@@ -32,7 +34,7 @@ class Source:
 
     @property
     def split(self) -> Splitter:
-        """Cuts a stream between messages."""
+        """The function that cuts a stream between messages."""
         if self.format is not SourceFormat.CSV:
             return split_json
         quote = self.csv.get("quote", '"')
@@ -41,8 +43,8 @@ class Source:
         layout = CsvLayout(CsvMode(self.csv["mode"]), columns, "header" in self.csv, *signs)
         return partial(split_csv, layout=layout)
 
-    def poster(self, client: GatewayClient) -> Callable[[bytes, Mapping[str, str]], Mapping[str, Any]]:
-        """Posts a body under the headers that name the request."""
+    def poster(self, client: "GatewayClient") -> Callable[[bytes, Mapping[str, str]], Mapping[str, Any]]:
+        """Return a function that posts a body with the headers that name the request."""
 
         def post(body: bytes, headers: Mapping[str, str]) -> Mapping[str, Any]:
             answer: Mapping[str, Any] = client.post_changes(

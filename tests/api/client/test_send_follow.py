@@ -68,7 +68,7 @@ def test_files_are_sent_once_in_the_order_of_their_names(drain: Drain, folder: P
     (folder / "sub").mkdir()
     ended = drain("--json")
     assert (ended.status, ended.report["files"], ended.report["changes"]) == (0, 2, 4)
-    assert "a.json: sent to its end, 2 messages" in ended.errors
+    assert "a.json: sent completely, 2 messages" in ended.errors
     write(folder, "c.json", 4)
     assert drain("--json").report["files"] == 1
     assert drain("--json").report["requests"] == 0
@@ -80,7 +80,7 @@ def test_a_file_that_comes_late_is_sent_and_told(drain: Drain, folder: Path, api
     write(folder, "b", 0)
     drain()
     write(folder, "a", 2)
-    assert "a comes late: b, which comes after it by name, has been sent" in drain().errors
+    assert "a is late: b, which sorts after it, was already sent" in drain().errors
     assert keys(api_engine) == list(range(4))
 
 
@@ -139,7 +139,7 @@ def test_a_file_that_changes_after_it_was_sent_stops_it(drain: Drain, folder: Pa
     file.write_bytes(b"\n".join(lines(3)))
     ended = drain()
     assert ended.status == 1
-    assert "a was sent to its end, 2 messages, and has changed after that" in ended.errors
+    assert "a was sent completely, 2 messages, and has changed since" in ended.errors
     assert keys(api_engine) == [0, 1]
 
 
@@ -174,13 +174,13 @@ def test_it_goes_on_with_what_comes_until_it_is_ended(
     report = json.loads(output)
     assert keys(api_engine) == [0, 1, 2, 3]
     assert (report["files"], report["changes"], report["producer"]["sequence"]) == (2, 4, 2)
-    assert "the rest: run the same command again" in errors
+    assert "to send the rest, run the same command again" in errors
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--follow", "."], "--follow needs --producer"),
+        (["--follow", "."], "--follow requires --producer"),
         (["--follow", ".", "x", "--producer", "p"], "either a FILE or --follow DIR"),
         ([], "either a FILE or --follow DIR"),
         (["x", "--once"], "are for --follow"),

@@ -118,7 +118,7 @@ def test_a_file_is_sent_once_and_the_next_one_goes_on_with_the_numbers(
     assert send(terminal, "a", "--batch", 2, "--json").report["producer"] == {"producer": "p", "sequence": 3}
     again = send(terminal, "a")
     assert (again.status, again.output) == (0, "accepted: 0 changes in 0 requests\n")
-    assert "a has been sent to its end before" in again.errors
+    assert "a was sent completely before" in again.errors
     assert send(terminal, "b", "--json").report["producer"]["sequence"] == 4
     assert keys(api_engine) == list(range(10))
 
@@ -127,7 +127,7 @@ def test_after_a_rejection_the_mended_file_goes_on(terminal: Terminal, api_engin
     Path("a").write_bytes(b"\n".join(lines(9, _5="x")))
     ended = send(terminal, "a", "--batch", 2)
     assert ended.status == 1
-    assert "The same command then goes on with message 4." in ended.errors
+    assert "The same command then continues with message 4." in ended.errors
     Path("a").write_bytes(b"\n".join(lines(9)))
     assert send(terminal, "a", "--batch", 2).status == 0
     assert keys(api_engine) == list(range(9))
@@ -145,7 +145,7 @@ def test_another_content_under_a_number_that_is_durable_is_rejected(
     ended = send(terminal, "a")
     assert ended.status == 1
     assert "error producer_sequence_reused: number 2 of this producer was another request" in ended.errors
-    assert "Messages 2 to 3 were sent before with another content" in ended.errors
+    assert "Messages 2 to 3 were sent before with other content" in ended.errors
     assert keys(api_engine) == before == list(range(4))
 
 
@@ -155,8 +155,8 @@ def test_a_file_that_changed_after_it_was_sent_is_rejected(terminal: Terminal) -
     Path("a").write_bytes(b"\n".join(lines(3)))
     ended = send(terminal, "a")
     assert ended.status == 1
-    assert "was sent to its end, 2 messages" in ended.errors
-    assert "--from-message 2 and without --producer" in " ".join(ended.errors.split())
+    assert "was sent completely, 2 messages" in ended.errors
+    assert "--from-message 2 without --producer" in " ".join(ended.errors.split())
 
 
 def test_another_file_waits_for_the_end_of_the_one_before(terminal: Terminal, api_engine: sa.Engine) -> None:
@@ -164,7 +164,7 @@ def test_another_file_waits_for_the_end_of_the_one_before(terminal: Terminal, ap
     Path("b").write_bytes(b"\n".join(lines(2, 10)))
     assert send(terminal, "a", "--batch", 2).status == 1
     ended = send(terminal, "b")
-    assert (ended.status, "a has not been sent to its end, and comes first" in ended.errors) == (1, True)
+    assert (ended.status, "a is only partly sent and must be completed first" in ended.errors) == (1, True)
     Path("a").unlink()
     assert send(terminal, "b").status == 0
     assert keys(api_engine) == [0, 1, 10, 11]

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.cli.tables.apply import present_tables
+from app.cli.tables.manifest import present_tables
 from app.client.http import GatewayClient
 from app.client.table_manifest.export import written
-from app.client.table_manifest.table_plan import Action, plan_tables
-from app.client.table_manifest.tables_file import read_tables
+from app.client.table_manifest.manifest import read_tables
+from app.client.table_manifest.plan import Action, plan_tables
 from app.domain.model.names import TableName
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.api.commands import Ended, Terminal
@@ -125,7 +125,7 @@ def test_a_table_that_fails_stops_it_and_the_same_command_goes_on(gateway: Gatew
     ended = run("apply", "tables.yaml", "--yes")
     assert ended.status == 1
     assert "done: sales.orders\n" in ended.output
-    assert "failed at sales.lines; not done: sales.lines, z\nrun the same command again to go on\n" in ended.errors
+    assert "failed at sales.lines; not done: sales.lines, z\nrun the same command again to continue\n" in ended.errors
     assert "error bad_name: sales.lines is a source of another table" in ended.errors
 
     gateway.put("/v1/tables/taken", json={"options": {"sources": []}}).raise_for_status()
@@ -143,7 +143,7 @@ def test_nobody_is_asked_who_cannot_answer(
     (tmp_path / "tables.yaml").write_text(ORDERS)
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     ended = run("apply", "tables.yaml")
-    assert (ended.status, "Give --yes to do it" in ended.errors) == (1, True)
+    assert (ended.status, "Give --yes to make the changes" in ended.errors) == (1, True)
     monkeypatch.setattr("sys.stdin", Answering("n\n"))
     assert run("apply", "tables.yaml").status == 1
     assert gateway.get("/v1/tables").json() == {"tables": []}

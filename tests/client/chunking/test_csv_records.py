@@ -6,13 +6,13 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from app.client.chunking.chunks import Chunk, Limits, positions_of
 from app.client.chunking.csv_records import split_csv
-from app.client.chunking.parts import Limits, Part, places_of
 from app.domain.model.change import Change
 from app.errors import Code
 from app.formats.arcion.csv import CsvChanges, decode_arcion_csv
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
-from tests.client.chunking.chunks import check_parts, outcome, pieces
+from tests.client.chunking.cutting import check_chunks, outcome, pieces
 from tests.support.rejections import rejected
 
 SIGNS = st.sampled_from([(",", '"', '"'), (";", "'", "'"), ("\t", '"', "\\"), ("|", "^", "\\"), ("]", "[", "[")])
@@ -51,7 +51,7 @@ def streams(draw: st.DrawFn) -> tuple[bytes, CsvLayout]:
     return (mark + (text.rstrip("\r\n") if draw(st.booleans()) else text)).encode(), layout
 
 
-def split(body: bytes, layout: CsvLayout, sizes: list[int], limits: Limits, skip: int = 0) -> list[Part]:
+def split(body: bytes, layout: CsvLayout, sizes: list[int], limits: Limits, skip: int = 0) -> list[Chunk]:
     return list(split_csv(pieces(body, sizes), limits, skip, layout=layout))
 
 
@@ -67,15 +67,15 @@ def test_the_parts_hold_the_records_of_the_whole(
     whole = outcome(lambda: decode_arcion_csv(body, layout))
     assume(whole)  # a stream of one column may be nothing but blank lines
     assert whole is not None
-    parts = split(body, layout, sizes, Limits(limit), skip)
-    check_parts(parts, body, limit, first=skip)
-    decoded = [decode_arcion_csv(part.body, layout) for part in parts]
-    assert [change for part in decoded for change in without_index(part)] == without_index(whole)[skip:]
-    assert [len(part.changes) for part in decoded] == [part.messages for part in parts]
-    lines = [part.line_in_stream(line) for part, found in zip(parts, decoded, strict=True) for line in found.lines]
+    chunks = split(body, layout, sizes, Limits(limit), skip)
+    check_chunks(chunks, body, limit, first=skip)
+    decoded = [decode_arcion_csv(chunk.body, layout) for chunk in chunks]
+    assert [change for chunk in decoded for change in without_index(chunk)] == without_index(whole)[skip:]
+    assert [len(chunk.changes) for chunk in decoded] == [chunk.messages for chunk in chunks]
+    lines = [chunk.line_in_stream(line) for chunk, found in zip(chunks, decoded, strict=True) for line in found.lines]
     assert lines == whole.lines[skip:]
-    placed = [places_of(part, range(part.messages), partial(split_csv, layout=layout)) for part in parts]
-    assert [place.line for places in placed for _, place in sorted(places.items())] == lines
+    placed = [positions_of(chunk, range(chunk.messages), partial(split_csv, layout=layout)) for chunk in chunks]
+    assert [position.line for positions in placed for _, position in sorted(positions.items())] == lines
 
 
 @given(
@@ -103,25 +103,25 @@ def test_splitting_neither_heals_nor_breaks_a_text(
     layout = CsvLayout(mode, columns, header, *signs)
     whole = outcome(lambda: decode_arcion_csv(body, layout))
     for limit in (1, 10, 200):
-        parts = outcome(lambda limit=limit: split(body, layout, sizes, Limits(limit)))  # type: ignore[misc]
-        decoded = [outcome(lambda part=part: decode_arcion_csv(part.body, layout)) for part in parts or []]  # type: ignore[misc]
+        chunks = outcome(lambda limit=limit: split(body, layout, sizes, Limits(limit)))  # type: ignore[misc]
+        decoded = [outcome(lambda chunk=chunk: decode_arcion_csv(chunk.body, layout)) for chunk in chunks or []]  # type: ignore[misc]
         if whole is None:
             assert not decoded or None in decoded
         else:
             found: list[Change | None] = []
-            assert [change for part in decoded for change in (without_index(part) if part else found)] == without_index(
-                whole
-            )
+            assert [
+                change for chunk in decoded for change in (without_index(chunk) if chunk else found)
+            ] == without_index(whole)
 
 
 def test_a_header_stands_in_every_part() -> None:
     layout = CsvLayout(CsvMode.SNAPSHOT, header=True)
-    parts = split(b'"one, 1",b\r\n1,2\r\n3,"4\n5"\r\n', layout, [5], Limits(20))
-    assert [part.body for part in parts] == [
+    chunks = split(b'"one, 1",b\r\n1,2\r\n3,"4\n5"\r\n', layout, [5], Limits(20))
+    assert [chunk.body for chunk in chunks] == [
         b'\xef\xbb\xbf"one, 1",b\r\n1,2\r\n',
         b'\xef\xbb\xbf"one, 1",b\r\n3,"4\n5"\r\n',
     ]
-    assert [(part.line, part.line_in_stream(2)) for part in parts] == [(2, 2), (3, 3)]
+    assert [(chunk.line, chunk.line_in_stream(2)) for chunk in chunks] == [(2, 2), (3, 3)]
 
 
 @pytest.mark.parametrize("body", [b"", b"a,b", b"a,b\r\n", b"\xef\xbb\xbfa,b\n\n\n"])
@@ -144,7 +144,7 @@ def test_a_quote_that_is_never_closed_is_named_at_the_end_or_at_the_limit() -> N
         split(b'1,2\n3,"4\n5,6\n', SNAPSHOT, [4], Limits(10))
     assert rejection.detail.startswith("line 2 ")
     with rejected() as rejection:
-        split(b'1,2\n3,"4\n' * 1_000, SNAPSHOT, [100], Limits(10, message_bytes=50))
+        split(b'1,2\n3,"4\n' * 1_000, SNAPSHOT, [100], Limits(10, max_message_bytes=50))
     assert rejection.code == Code.MALFORMED_CSV or rejection.code == Code.BODY_TOO_LARGE
 
 

@@ -1,4 +1,4 @@
-"""A part is cut again as it was, from its first message and its end alone, whatever the limits and pieces are now."""
+"""A chunk is cut again as it was, from its first message and its end alone, whatever the limits and pieces are now."""
 
 from itertools import pairwise
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.client.chunking.parts import Limits, Part
+from app.client.chunking.chunks import Chunk, Limits
 from app.formats.arcion.csv_layout import CsvLayout
 from tests.client.chunking import test_csv_records as csv
 from tests.client.chunking import test_json_messages as json
@@ -14,9 +14,9 @@ from tests.client.chunking import test_json_messages as json
 LIMITS = st.builds(Limits, st.integers(1, 200), st.none() | st.integers(1, 3))
 
 
-def check_cut_again(parts: list[Part], again: list[Part], part: Part) -> None:
-    assert (again[0].body, again[0].first, again[0].after) == (part.body, part.first, part.after)
-    assert again[-1].after == parts[-1].after
+def check_cut_again(chunks: list[Chunk], again: list[Chunk], chunk: Chunk) -> None:
+    assert (again[0].body, again[0].first, again[0].after) == (chunk.body, chunk.first, chunk.after)
+    assert again[-1].after == chunks[-1].after
     assert all(before.after == after.first for before, after in pairwise(again))
 
 
@@ -26,10 +26,10 @@ def test_json_is_cut_again(
     stream: tuple[list[Any], bytes], sizes: tuple[list[int], list[int]], then: Limits, now: Limits, which: int
 ) -> None:
     _, body = stream
-    parts = json.split(body, sizes[0], then)
-    part = parts[which % len(parts)]
-    limits = Limits(now.part_bytes, now.part_messages, first_end=part.end)
-    check_cut_again(parts, json.split(body, sizes[1], limits, part.first), part)
+    chunks = json.split(body, sizes[0], then)
+    chunk = chunks[which % len(chunks)]
+    limits = Limits(now.max_bytes, now.max_messages, first_end=chunk.end)
+    check_cut_again(chunks, json.split(body, sizes[1], limits, chunk.first), chunk)
 
 
 @given(csv.streams(), st.tuples(csv.SIZES, csv.SIZES), LIMITS, LIMITS, st.integers(0, 5))
@@ -41,8 +41,8 @@ def test_csv_is_cut_again(
     which: int,
 ) -> None:
     body, layout = stream
-    parts = csv.split(body, layout, sizes[0], then)
-    if parts:
-        part = parts[which % len(parts)]
-        limits = Limits(now.part_bytes, now.part_messages, first_end=part.end)
-        check_cut_again(parts, csv.split(body, layout, sizes[1], limits, part.first), part)
+    chunks = csv.split(body, layout, sizes[0], then)
+    if chunks:
+        chunk = chunks[which % len(chunks)]
+        limits = Limits(now.max_bytes, now.max_messages, first_end=chunk.end)
+        check_cut_again(chunks, csv.split(body, layout, sizes[1], limits, chunk.first), chunk)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from app.client.chunking.chunks import Chunk, Limits, positions_of
 from app.client.chunking.json_messages import split_json
-from app.client.chunking.parts import Limits, Part, places_of
 from app.errors import Code
 from app.formats.json.decoder import MessageDecoder
-from tests.client.chunking.chunks import check_parts, outcome, pieces
+from tests.client.chunking.cutting import check_chunks, outcome, pieces
 from tests.support.rejections import rejected
 
 DECODER: MessageDecoder[dict[str, Any]] = MessageDecoder(dict[str, Any])
@@ -47,7 +47,7 @@ def streams(draw: st.DrawFn) -> tuple[list[Any], bytes]:
     return messages, draw(st.sampled_from([b"", b"\xef\xbb\xbf"])) + draw(BLANKS) + text + draw(BLANKS)
 
 
-def split(body: bytes, sizes: list[int], limits: Limits, skip: int = 0) -> list[Part]:
+def split(body: bytes, sizes: list[int], limits: Limits, skip: int = 0) -> list[Chunk]:
     return list(split_json(pieces(body, sizes), limits, skip))
 
 
@@ -56,21 +56,21 @@ def test_the_parts_hold_the_messages_of_the_whole(
     stream: tuple[list[Any], bytes], sizes: list[int], limit: int, most: int | None
 ) -> None:
     messages, body = stream
-    parts = split(body, sizes, Limits(limit, most))
-    check_parts(parts, body, limit)
-    assert [message for part in parts for message in DECODER.decode(part.body)] == messages
-    assert all(len(DECODER.decode(part.body)) == part.messages for part in parts)
-    assert most is None or all(part.messages <= most for part in parts)
+    chunks = split(body, sizes, Limits(limit, most))
+    check_chunks(chunks, body, limit)
+    assert [message for chunk in chunks for message in DECODER.decode(chunk.body)] == messages
+    assert all(len(DECODER.decode(chunk.body)) == chunk.messages for chunk in chunks)
+    assert most is None or all(chunk.messages <= most for chunk in chunks)
 
 
 @given(streams(), SIZES, st.integers(1, 200))
 def test_a_limit_is_filled_before_the_next_part_begins(
     stream: tuple[list[Any], bytes], sizes: list[int], limit: int
 ) -> None:
-    parts = split(stream[1], sizes, Limits(limit))
+    chunks = split(stream[1], sizes, Limits(limit))
     alone = split(stream[1], sizes, Limits(1))
-    for part, following in pairwise(parts):
-        assert alone[following.first].end - part.start + 2 * part.opening > limit
+    for chunk, following in pairwise(chunks):
+        assert alone[following.first].end - chunk.start + 2 * chunk.opening > limit
 
 
 @given(streams(), SIZES, st.integers(1, 200), st.integers(0, 7))
@@ -78,9 +78,9 @@ def test_messages_that_are_left_out_are_counted(
     stream: tuple[list[Any], bytes], sizes: list[int], limit: int, skip: int
 ) -> None:
     messages, body = stream
-    parts = split(body, sizes, Limits(limit), skip)
-    check_parts(parts, body, limit, first=skip)
-    assert [message for part in parts for message in DECODER.decode(part.body)] == messages[skip:]
+    chunks = split(body, sizes, Limits(limit), skip)
+    check_chunks(chunks, body, limit, first=skip)
+    assert [message for chunk in chunks for message in DECODER.decode(chunk.body)] == messages[skip:]
 
 
 @given(st.text('{}[]",:\\nul \n1', max_size=40).map(str.encode) | streams().map(lambda s: s[1][:-1]), SIZES)
@@ -95,8 +95,8 @@ def test_messages_that_are_left_out_are_counted(
 def test_splitting_neither_heals_nor_breaks_a_text(body: bytes, sizes: list[int]) -> None:
     whole = outcome(lambda: DECODER.decode(body))
     for limit in (1, 8, 100):
-        parts = outcome(lambda limit=limit: split(body, sizes, Limits(limit)))  # type: ignore[misc]
-        decoded = [outcome(lambda part=part: DECODER.decode(part.body)) for part in parts or []]  # type: ignore[misc]
+        chunks = outcome(lambda limit=limit: split(body, sizes, Limits(limit)))  # type: ignore[misc]
+        decoded = [outcome(lambda chunk=chunk: DECODER.decode(chunk.body)) for chunk in chunks or []]  # type: ignore[misc]
         if whole is None:
             assert not decoded or None in decoded
         else:
@@ -108,27 +108,27 @@ def test_every_message_is_found_again_in_the_stream(
     stream: tuple[list[Any], bytes], sizes: list[int], limit: int
 ) -> None:
     messages, body = stream
-    for part in split(body, sizes, Limits(limit)):
-        places = places_of(part, range(part.messages), split_json)
-        assert sorted(places) == list(range(part.messages))
-        for index, place in places.items():
-            assert place.message == part.first + index
-            message, _ = json.JSONDecoder().raw_decode(body[place.byte :].decode())
-            assert message == messages[place.message]
-            assert place.line == body.count(b"\n", 0, place.byte) + 1
+    for chunk in split(body, sizes, Limits(limit)):
+        positions = positions_of(chunk, range(chunk.messages), split_json)
+        assert sorted(positions) == list(range(chunk.messages))
+        for index, position in positions.items():
+            assert position.message == chunk.first + index
+            message, _ = json.JSONDecoder().raw_decode(body[position.byte :].decode())
+            assert message == messages[position.message]
+            assert position.line == body.count(b"\n", 0, position.byte) + 1
 
 
 def test_a_null_between_lines_is_a_message_and_begins_no_part() -> None:
     body = b'{"a":1}\nnull\nnull\n{"b":2}\nnull\n'
-    parts = split(body, [3], Limits(1))
-    assert [(part.body, part.first, part.messages) for part in parts] == [
+    chunks = split(body, [3], Limits(1))
+    assert [(chunk.body, chunk.first, chunk.messages) for chunk in chunks] == [
         (b'{"a":1}\nnull\nnull\n', 0, 3),
         (b'{"b":2}\nnull\n', 3, 2),
     ]
 
 
 @pytest.mark.parametrize("body", [b"", b"\xef\xbb\xbf \n", b"[]", b"[ \n ]\n"])
-def test_a_stream_without_messages_has_no_parts(body: bytes) -> None:
+def test_a_stream_without_messages_has_no_chunks(body: bytes) -> None:
     assert split(body, [1], Limits(100)) == []
 
 
@@ -145,11 +145,11 @@ def test_a_stream_without_messages_has_no_parts(body: bytes) -> None:
 def test_a_stream_that_is_cut_off_or_goes_on_is_rejected_after_the_parts_before(
     body: bytes, detail: str, before: int
 ) -> None:
-    parts = split_json(pieces(body, [4]), Limits(10))
+    chunks = split_json(pieces(body, [4]), Limits(10))
     for _ in range(before):
-        next(parts)
+        next(chunks)
     with rejected() as rejection:
-        list(parts)
+        list(chunks)
     assert rejection.code == Code.MALFORMED_JSON
     assert detail in rejection.detail
 
@@ -158,7 +158,7 @@ def test_a_stream_that_is_cut_off_or_goes_on_is_rejected_after_the_parts_before(
 def test_a_message_without_an_end_is_not_read_for_ever(body: bytes) -> None:
     given_out = iter([body] + [b"x"] * 10_000)
     with rejected() as rejection:
-        list(split_json(given_out, Limits(10, message_bytes=600)))
+        list(split_json(given_out, Limits(10, max_message_bytes=600)))
     assert rejection.code == Code.BODY_TOO_LARGE
     assert len(list(given_out)) > 9_000
 
@@ -174,7 +174,7 @@ def test_only_what_a_part_needs_is_held() -> None:
             yield line
 
     sent = 0
-    for number, part in zip(range(1_000), split_json(endless(), Limits(1_000)), strict=False):
-        sent += len(part.body)
+    for number, chunk in zip(range(1_000), split_json(endless(), Limits(1_000)), strict=False):
+        sent += len(chunk.body)
         assert read - sent < 3_000
-        assert part.first == number * 10
+        assert chunk.first == number * 10

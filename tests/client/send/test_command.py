@@ -99,12 +99,12 @@ def test_ctrl_c_waits_for_the_answer_under_way() -> None:
     ):
         assert gateway.arrived.acquire(timeout=30) and gateway.arrived.acquire(timeout=30)
         process.send_signal(signal.SIGINT)
-        lines_until(process, "Ending after the answer")
+        lines_until(process, "Stopping after the answer")
         release.set()
         output, errors = process.communicate(timeout=30)
     assert process.returncode == ENDED_BY_CTRL_C
     assert output.startswith("accepted: 2 changes in 2 requests")
-    assert errors == "interrupted: the messages before 2 were accepted\nthe rest: --from-message 2\n"
+    assert errors == "interrupted: the messages before 2 were accepted\nto send the rest, add --from-message 2\n"
 
 
 def test_a_second_ctrl_c_ends_at_once_and_tells_what_is_in_doubt() -> None:
@@ -115,7 +115,7 @@ def test_a_second_ctrl_c_ends_at_once_and_tells_what_is_in_doubt() -> None:
     ):
         assert gateway.arrived.acquire(timeout=30) and gateway.arrived.acquire(timeout=30)
         process.send_signal(signal.SIGINT)
-        lines_until(process, "Ending after the answer")
+        lines_until(process, "Stopping after the answer")
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=30)
         release.set()
@@ -130,7 +130,7 @@ def test_ctrl_c_while_nothing_comes_in_ends_at_once() -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=30) == ENDED_BY_CTRL_C
         assert process.stderr is not None
-        assert "the rest: --from-message 1" in process.stderr.read()
+        assert "to send the rest, add --from-message 1" in process.stderr.read()
 
 
 def test_the_page_on_sending_names_options_that_there_are() -> None:
@@ -145,7 +145,7 @@ def test_the_page_on_sending_names_options_that_there_are() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--format", "csv", "--table", "t"], "needs --table and --mode"),
+        (["--format", "csv", "--table", "t"], "requires --table and --mode"),
         (["--format", "arcion", "--delimiter", ";"], "--delimiter is for --format csv"),
         (["--format", "csv", "--table", "t", "--mode", "snapshot"], "columns_required"),
         (["--format", "arcion", "nowhere.json"], "nowhere.json cannot be read: No such file"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.client.send.folder import Folder, Order
+from app.client.send.folder import FileOrder, WatchedFolder
 from app.errors import Misconfigured
 
 
@@ -24,12 +24,12 @@ def clock() -> Clock:
     return Clock()
 
 
-def waiting(folder: Folder) -> list[tuple[str, bool]]:
+def waiting(folder: WatchedFolder) -> list[tuple[str, bool]]:
     return [(file.name, file.is_complete) for file in folder.waiting(folder.states(), set())]
 
 
 def test_a_file_is_complete_when_it_has_not_changed_for_long_enough(tmp_path: Path, clock: Clock) -> None:
-    folder = Folder(tmp_path, 5.0, clock=clock)
+    folder = WatchedFolder(tmp_path, 5.0, clock=clock)
     (tmp_path / "a").write_bytes(b"1")
     assert waiting(folder) == [("a", False)]
     clock.now += 4.9
@@ -42,7 +42,7 @@ def test_a_file_is_complete_when_it_has_not_changed_for_long_enough(tmp_path: Pa
 
 
 def test_a_file_that_keeps_its_size_but_was_written_again_is_not_complete(tmp_path: Path, clock: Clock) -> None:
-    folder = Folder(tmp_path, 5.0, clock=clock)
+    folder = WatchedFolder(tmp_path, 5.0, clock=clock)
     for modified in (1, 2):
         (tmp_path / "a").write_bytes(b"1")
         os.utime(tmp_path / "a", (modified, modified))
@@ -53,20 +53,22 @@ def test_a_file_that_keeps_its_size_but_was_written_again_is_not_complete(tmp_pa
 
 
 def test_a_marker_completes_a_file_at_once_and_is_no_file_of_changes(tmp_path: Path, clock: Clock) -> None:
-    folder = Folder(tmp_path, 5.0, done_marker=".done", clock=clock)
+    folder = WatchedFolder(tmp_path, 5.0, done_marker=".done", clock=clock)
     for name in ("a", "b", "b.done"):
         (tmp_path / name).touch()
     assert waiting(folder) == [("a", False), ("b", True)]
 
 
-@pytest.mark.parametrize(("order", "names"), [(Order.NAME, ["10", "9", "a"]), (Order.MODIFIED, ["a", "9", "10"])])
-def test_the_order_is_that_of_names_or_times(tmp_path: Path, clock: Clock, order: Order, names: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("order", "names"), [(FileOrder.NAME, ["10", "9", "a"]), (FileOrder.MODIFIED, ["a", "9", "10"])]
+)
+def test_the_order_is_that_of_names_or_times(tmp_path: Path, clock: Clock, order: FileOrder, names: list[str]) -> None:
     for modified, name in enumerate(["a", "9", "10"]):
         (tmp_path / name).touch()
         os.utime(tmp_path / name, (modified, modified))
-    assert [name for name, _ in waiting(Folder(tmp_path, 0, order, clock=clock))] == names
+    assert [name for name, _ in waiting(WatchedFolder(tmp_path, 0, order, clock=clock))] == names
 
 
 def test_a_folder_that_is_gone_is_told(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match="cannot be read: No such file or directory"):
-        Folder(tmp_path / "gone", 0).states()
+        WatchedFolder(tmp_path / "gone", 0).states()

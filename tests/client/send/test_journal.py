@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.client.send import journal as journal_module
-from app.client.send.journal import Begun, Finished, Journal
+from app.client.send.journal import Finished, Journal, Started
 from app.errors import Code, Misconfigured, RejectedInput
 
 
-def begun(number: int, file: str = "a") -> Begun:
-    return Begun(number, file, number - 1, number, 10 * number)
+def begun(number: int, file: str = "a") -> Started:
+    return Started(number, file, number - 1, number, 10 * number)
 
 
 def finished(file: str) -> Finished:
@@ -27,19 +27,19 @@ def finished(file: str) -> Finished:
     st.integers(0, 60),
 )
 def test_lines_that_were_written_are_read_again_and_a_torn_one_is_not(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[Begun | Finished], torn: int
+    tmp_path_factory: pytest.TempPathFactory, lines: list[Started | Finished], torn: int
 ) -> None:
     folder = tmp_path_factory.mktemp("journal")
     last, done = None, {}
     with Journal.opened(folder, "p") as journal:
         for line in lines:
-            if isinstance(line, Begun):
-                journal.begin(line)
+            if isinstance(line, Started):
+                journal.start(line)
                 last = line
             else:
                 journal.finish(line)
                 done[line.file] = line
-        journal.begin(begun(99))
+        journal.start(begun(99))
     path = folder / "p.journal"
     content = path.read_bytes()
     path.write_bytes(content[: max(len(content) - 1 - torn, content.rfind(b"\n", 0, -1) + 1)])
@@ -54,7 +54,7 @@ def test_the_journal_stays_short_however_many_requests_were_begun(
     with Journal.opened(tmp_path, "p") as journal:
         journal.finish(finished("z"))
         for number in range(1, 200):
-            journal.begin(begun(number))
+            journal.start(begun(number))
     assert len((tmp_path / "p.journal").read_bytes().splitlines()) < 20
     with Journal.opened(tmp_path, "p") as journal:
         assert (journal.last, list(journal.finished)) == (begun(199), ["z"])
@@ -62,7 +62,7 @@ def test_the_journal_stays_short_however_many_requests_were_begun(
 
 def test_a_file_that_was_forgotten_may_come_again(tmp_path: Path) -> None:
     with Journal.opened(tmp_path, "p") as journal:
-        journal.begin(begun(1))
+        journal.start(begun(1))
         assert journal.unfinished == "a"
         journal.finish(finished("a"))
         assert journal.unfinished is None

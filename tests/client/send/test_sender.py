@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from app.client.chunking.chunks import Limits
 from app.client.chunking.json_messages import split_json
-from app.client.chunking.parts import Limits
 from app.client.http import GatewayClient
 from app.client.send.numbering import Start
-from app.client.send.sender import NotSent, Sender
+from app.client.send.sender import Sender, SendFailed
 from app.errors import Code, MirrorgateError
 from tests.client.send.fake_gateway import Answer, FakeGateway, accepts, breaks_off, fake_gateway, rejects
 
@@ -19,24 +19,24 @@ MESSAGES = [b'{"a":1}', b'{"b":2}', b'{"c":3}']
 class Sending:
     """Sends three messages, one in a request, and notes the pauses instead of making them."""
 
-    def __init__(self, gateway: FakeGateway, patience: float = 60.0) -> None:
+    def __init__(self, gateway: FakeGateway, give_up_after: float = 60.0) -> None:
         self.pauses: list[float] = []
         self.waits: list[MirrorgateError] = []
         self._client = GatewayClient(gateway.url, "mg_a_key")
         self.sender = Sender(
             lambda body, headers: self._client.post_changes("arcion", body, headers=headers),
             split_json,
-            patience,
+            give_up_after,
             self.pauses.append,
-            on_wait=self.waits.append,
+            on_retry=self.waits.append,
         )
 
-    def run(self, skip: int = 0) -> NotSent | None:
+    def run(self, skip: int = 0) -> SendFailed | None:
         """What ended it before the end of the stream."""
         with self._client:
             try:
                 self.sender.send([b"\n".join(MESSAGES)], Limits(1), Start(skip))
-            except NotSent as error:
+            except SendFailed as error:
                 return error
         return None
 
@@ -55,7 +55,7 @@ def test_requests_go_out_in_order_each_once(gateway: FakeGateway) -> None:
     sending = Sending(gateway)
     assert sending.run() is None
     assert sent_bodies(gateway) == MESSAGES
-    sent = sending.sender.sent
+    sent = sending.sender.progress
     assert (sent.requests, sent.changes, sent.next_message, sent.in_doubt) == (3, 3, 3, None)
     assert sent.tables["t"].last_sequence == 7
     assert sending.pauses == []
@@ -96,7 +96,7 @@ def test_a_pause_beyond_the_patience_is_not_made(gateway: FakeGateway) -> None:
     assert error is not None
     assert (error.code, sending.pauses) == (Code.TABLE_BUSY, [])
     assert error.remedy.endswith("Then send the rest with --from-message 1.")
-    assert sending.sender.sent.in_doubt is None
+    assert sending.sender.progress.in_doubt is None
 
 
 def test_a_gateway_that_is_away_is_tried_again(gateway: FakeGateway) -> None:
@@ -131,7 +131,7 @@ def test_a_request_whose_answer_was_lost_is_repeated_under_its_key(gateway: Fake
     first, *second, third = gateway.keys
     assert len(set(second)) == 1
     assert len({first, second[0], third}) == 3
-    assert sending.sender.sent.in_doubt is None
+    assert sending.sender.progress.in_doubt is None
 
 
 @pytest.mark.parametrize("lost", LOST)
@@ -144,7 +144,7 @@ def test_a_request_that_is_never_answered_stays_in_doubt(
     sending = Sending(gateway)
     error = sending.run()
     assert error is not None
-    assert sending.sender.sent.in_doubt == (1, 1)
+    assert sending.sender.progress.in_doubt == (1, 1)
     assert "messages 1 to 1 may have been accepted" in error.detail
     assert "--from-message 2, else with --from-message 1" in error.remedy
 
@@ -164,14 +164,14 @@ def test_a_rejection_after_a_lost_answer_leaves_nothing_in_doubt(gateway: FakeGa
     sending = Sending(gateway)
     error = sending.run()
     assert error is not None
-    assert (error.code, sending.sender.sent.in_doubt) == (Code.BAD_VALUE, None)
+    assert (error.code, sending.sender.progress.in_doubt) == (Code.BAD_VALUE, None)
 
 
 def test_a_fault_of_the_gateway_is_not_tried_again_and_leaves_its_request_in_doubt(gateway: FakeGateway) -> None:
     gateway.answers += [accepts, rejects(500, "internal")]
     sending = Sending(gateway)
     assert sending.run() is not None
-    assert (len(gateway.bodies), sending.sender.sent.in_doubt) == (2, (1, 1))
+    assert (len(gateway.bodies), sending.sender.progress.in_doubt) == (2, (1, 1))
 
 
 def test_a_rejection_ends_the_sending(gateway: FakeGateway) -> None:
@@ -179,7 +179,7 @@ def test_a_rejection_ends_the_sending(gateway: FakeGateway) -> None:
     sending = Sending(gateway)
     error = sending.run()
     assert error is not None
-    assert (error.code, sending.sender.sent.next_message) == (Code.SCHEMA_MISMATCH, 1)
+    assert (error.code, sending.sender.progress.next_message) == (Code.SCHEMA_MISMATCH, 1)
     assert sent_bodies(gateway) == MESSAGES[:2]
 
 
@@ -202,7 +202,7 @@ def test_a_stream_that_holds_no_messages_is_rejected_before_anything_is_sent(
     gateway: FakeGateway, chunk: bytes, code: Code
 ) -> None:
     sending = Sending(gateway)
-    with pytest.raises(NotSent) as raised:
+    with pytest.raises(SendFailed) as raised:
         sending.sender.send([chunk], Limits(100))
     assert raised.value.code == code
     assert gateway.bodies == []

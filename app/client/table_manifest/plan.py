@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from app.client.table_manifest.tables_file import DeclaredTable
+from app.client.table_manifest.manifest import DeclaredTable
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, TableState
 from app.domain.model.table_options import DEFAULT_OPTIONS, NewColumns, TableOptions

@@ -10,7 +10,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.client.send.expanding import expanded
+from app.client.send.decompress import decompress
 from app.errors import Code, RejectedInput
 
 SKIPPABLE = b"\x50\x2a\x4d\x18\x03\x00\x00\x00abc"
@@ -33,17 +33,17 @@ def test_all_members_come_out_whatever_the_pieces(
     pack: Callable[[bytes], bytes], members: list[bytes], cuts: list[int]
 ) -> None:
     packed = b"".join(map(pack, members))
-    assert b"".join(expanded(pieces(packed, cuts))) == b"".join(members)
+    assert b"".join(decompress(pieces(packed, cuts))) == b"".join(members)
 
 
 @given(st.binary(max_size=100).filter(lambda data: data[:2] != b"\x1f\x8b"), cuts)
 def test_what_is_not_compressed_passes_as_it_is(data: bytes, cuts: list[int]) -> None:
-    assert b"".join(expanded(pieces(data, cuts))) == data
+    assert b"".join(decompress(pieces(data, cuts))) == data
 
 
 def test_frames_without_data_are_passed_over() -> None:
     packed = SKIPPABLE + zstandard.compress(b"a") + SKIPPABLE + zstandard.compress(b"b") + SKIPPABLE
-    assert b"".join(expanded([packed])) == b"ab"
+    assert b"".join(decompress([packed])) == b"ab"
 
 
 @packers
@@ -55,7 +55,7 @@ def test_a_stream_that_was_cut_off_is_rejected_after_what_it_holds(
     short = whole + last[: 4 + cut % (len(last) - 4)]
     out = b""
     with pytest.raises(RejectedInput, match="ends in the middle") as raised:
-        for chunk in expanded(pieces(short, cuts)):
+        for chunk in decompress(pieces(short, cuts)):
             out += chunk
     assert raised.value.code is Code.BAD_ENCODING
     assert (b"first" + data).startswith(out)
@@ -66,9 +66,9 @@ def test_a_stream_that_was_cut_off_is_rejected_after_what_it_holds(
 def test_a_damaged_stream_is_rejected_with_the_place(pack: Callable[[bytes], bytes]) -> None:
     packed = pack(bytes(range(256)) * 50)
     with pytest.raises(RejectedInput, match=rf"damaged within 1024 bytes of its compressed byte {len(packed)}"):
-        list(expanded([packed, b"something else"]))
+        list(decompress([packed, b"something else"]))
     with pytest.raises(RejectedInput, match="is damaged"):
-        list(expanded([packed[:-3] + bytes([packed[-3] ^ 1]) + packed[-2:] + b"." * 10]))
+        list(decompress([packed[:-3] + bytes([packed[-3] ^ 1]) + packed[-2:] + b"." * 10]))
 
 
 @packers
@@ -81,7 +81,7 @@ def test_what_expands_enormously_comes_in_bounded_chunks(pack: Callable[[bytes],
         stream = zstandard.ZstdCompressor().compressobj()
         packed = b"".join([stream.compress(bytes(2**20)) for _ in range(300)]) + stream.flush()
     longest = total = 0
-    for chunk in expanded([packed]):
+    for chunk in decompress([packed]):
         longest, total = max(longest, len(chunk)), total + len(chunk)
     assert total == size
     assert longest < 50 * 2**20

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.client.table_manifest.tables_file import read_tables
+from app.client.table_manifest.manifest import read_tables
 from app.client.table_manifest.yaml_text import BadFile
 from app.domain.model.table_options import PartialUpdates, TableOptions
 

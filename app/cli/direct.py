@@ -1,7 +1,7 @@
-"""Parts of commands that look at the database and the landing zone themselves, as a drain does, not through the API.
+"""Direct access to the database and the landing zone, for commands that do not go through the API.
 
-The API never sees the landing zone: it may run where no zone is mounted and no credential for OneLake is set. Import
-this module only once a command runs: it brings SQLAlchemy and Arrow.
+The API never sees the landing zone: it may run where no zone is mounted and no OneLake credential is set. Import this
+module only inside a command: it imports SQLAlchemy and PyArrow.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from app.zone_settings import zone_address
 
 
 def direct_settings(landing_zone: str | None, data_dir: Path) -> Settings:
-    """Return what is given and set; for the rest what a gateway that runs on the data directory uses."""
+    """Return the settings, completed with the database and landing zone of a gateway running on the data directory."""
     from app.local.embedded import running_url
 
     settings = Settings.from_environment(landing_zone=landing_zone)
@@ -31,10 +31,10 @@ def direct_settings(landing_zone: str | None, data_dir: Path) -> Settings:
 
 
 @contextmanager
-def direct_parts(landing_zone: str | None, data_dir: Path) -> Iterator[tuple[Engine, ZoneAddress]]:
-    """Open the database and the landing zone. The private Postgres of a stopped `mirrorgate up` runs within the block.
+def open_database_and_zone(landing_zone: str | None, data_dir: Path) -> Iterator[tuple[Engine, ZoneAddress]]:
+    """Open the database and the landing zone. Starts the private Postgres of a stopped `mirrorgate up` for the block.
 
-    Raises Misconfigured for what is not set, `database_not_migrated` for a database of another revision.
+    Raises Misconfigured for a missing setting, and `database_not_migrated` for a database of another revision.
     """
     settings = direct_settings(landing_zone, data_dir)
     configure_logging(settings)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.client.table_manifest.export import written
-from app.client.table_manifest.table_plan import Action, PresentTable, TablePlan, plan_tables
-from app.client.table_manifest.tables_file import DeclaredTable, read_tables
+from app.client.table_manifest.manifest import DeclaredTable, read_tables
+from app.client.table_manifest.plan import Action, PresentTable, TablePlan, plan_tables
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, TableState
 from app.domain.model.table_options import (

@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from app.client.send.sender import Sent
-from app.client.send.watch import Watch
+from app.client.send.progress import Progress
+from app.client.send.progress_display import ProgressDisplay
 
 
 @pytest.mark.parametrize("total", [100, None])
@@ -14,12 +14,12 @@ def test_a_terminal_shows_how_many_changes_were_accepted_and_a_pipe_nothing(tota
     shown = {}
     for terminal in (True, False):
         console = Console(file=io.StringIO(), force_terminal=terminal, width=140)
-        watch = Watch(console)
-        with watch.watching():
-            watch.begins("a.json", total)
-            watch.reads(50)
-            watch.lags(2, 3_000_000)
-            watch.accepted(Sent(bytes=50, changes=1_200))
+        display = ProgressDisplay(console)
+        with display.running():
+            display.start_file("a.json", total)
+            display.add_read(50)
+            display.show_backlog(2, 3_000_000)
+            display.show_accepted(Progress(bytes=50, changes=1_200))
         assert isinstance(console.file, io.StringIO)
         shown[terminal] = console.file.getvalue()
     assert "1,200 changes" in shown[True]

@@ -1,0 +1,32 @@
+"""`mirrorgate status`: compare accepted, published and processed rows of every table."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from app.cli.options import AsJson, Connection, with_connection
+
+
+@with_connection
+def status(
+    connection: Connection,
+    wide: Annotated[bool, typer.Option("--wide", help="Add columns for staged rows, files and dead letters.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show state, lag and row counts of every table: accepted, published, processed by Fabric.
+
+    Problems of a table are printed below the list, with a remedy. The lag counts rows that are accepted and not yet
+    published; `oldest` is the age of the oldest of them. `-` under processed means that Fabric has not reported on the
+    table yet.
+
+    Example: `mirrorgate status --url https://gateway.example.com --key mg_…`
+    """
+    from app.cli.output import print_status
+
+    with connection.client() as client:
+        found = client.get("/v1/tables")["tables"]
+    if as_json:
+        typer.echo(json.dumps(found))
+    else:
+        print_status(found, wide=wide)

@@ -1,0 +1,140 @@
+"""Commands that read what the gateway knows about tables, and `tables register`."""
+
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import quote
+
+import typer
+
+from app.cli.console import say
+from app.cli.options import AsJson, Connection, TableName, with_connection
+
+if TYPE_CHECKING:
+    from app.domain.publication.metadata_chain import Block
+
+_PAGE: Final = 1000
+
+
+@with_connection
+def list_tables(connection: Connection) -> None:
+    """Print the name of every table, one per line."""
+    with connection.client() as client:
+        for table in client.get("/v1/tables")["tables"]:
+            typer.echo(table["table"])
+
+
+@with_connection
+def show_table(connection: Connection, table: TableName, as_json: AsJson = False) -> None:
+    """Show everything the gateway knows about a table: counts, lag, state, options."""
+    from app.cli.output import print_facts
+
+    with connection.client() as client:
+        found = client.get(f"/v1/tables/{quote(table, safe='')}")
+    if as_json:
+        typer.echo(json.dumps(found))
+    else:
+        print_facts(found)
+
+
+@with_connection
+def register_table(
+    connection: Connection,
+    table: TableName,
+    columns: Annotated[
+        list[str],
+        typer.Option(
+            "--column", help="`name:type` or `name:type:required`. Repeat it for each column, in the order of the file."
+        ),
+    ],
+    key_columns: Annotated[
+        list[str] | None, typer.Option("--key-column", help="A key column. Repeat it in the order of the key.")
+    ] = None,
+) -> None:
+    """Register a table, or add nullable columns to it. Repeating the command changes nothing.
+
+    Example: `mirrorgate tables register sales.orders --key-column id --column id:int64:required --column note:string`
+    """
+    wanted = {"columns": [_column(text) for text in columns], "key_columns": key_columns or []}
+    with connection.client() as client:
+        registered = client.put(f"/v1/tables/{table}", wanted)
+    say(f"{registered['table']}: generation {registered['generation']}, schema {registered['schema_version']}")
+
+
+def _column(text: str) -> dict[str, Any]:
+    name, separator, rest = text.partition(":")
+    declared, _, required = rest.partition(":")
+    if not separator or required not in {"", "required"}:
+        raise typer.BadParameter("write a column as `name:type` or `name:type:required`")
+    return {"name": name, "type": declared, "nullable": required != "required"}
+
+
+@with_connection
+def show_schema(connection: Connection, table: TableName) -> None:
+    """Print the current columns and keys as JSON, in the form that `PUT /v1/tables/{table}` takes."""
+    with connection.client() as client:
+        found = client.get(f"/v1/tables/{table}/schema")
+    typer.echo(json.dumps({name: found[name] for name in ("key_columns", "columns")}, indent=2))
+
+
+@with_connection
+def show_files(connection: Connection, table: TableName) -> None:
+    """List the files of a table with their batches and rows, from the landing ledger."""
+    from app.cli.output import Grid, moment
+
+    grid = Grid(("file", "batches", "rows", "bytes", "published"), right=("rows", "bytes"))
+    with connection.client() as client:
+        after: int | None = 0
+        while after is not None:
+            page = client.get(f"/v1/tables/{table}/files", after=after, limit=_PAGE)
+            for file in page["files"]:
+                batches = f"{file['first_sequence']}-{file['last_sequence']}" if file["rows"] else "seed"
+                size = "" if file["bytes"] is None else f"{file['bytes']:,}"
+                published = moment(file["published_at"]) or file["state"]
+                grid.add(file["name"], batches, f"{file['rows']:,}", size, published)
+            after = page["next_after"]
+    grid.print()
+
+
+@with_connection
+def show_chain(
+    connection: Connection,
+    table: TableName,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Check numbers, hashes and order instead of listing. Exit 1 if one is wrong."),
+    ] = False,
+) -> None:
+    """Show the metadata chain: a hash-linked log of what each file holds, written before the file."""
+    from app.cli.output import Grid
+    from app.domain.publication.metadata_chain import verify_chain
+
+    blocks = _blocks(connection, table)
+    if verify:
+        say(f"{verify_chain(blocks)} blocks verified")
+        return
+    grid = Grid(("number", "time", "event", "hash"), right=("number",))
+    for block in blocks:
+        number = f" {block.event['fileNumber']}" if "fileNumber" in block.event else ""
+        grid.add(
+            str(block.sequence_number),
+            block.system_time.isoformat(timespec="seconds"),
+            block.event["kind"] + number,
+            block.hash[:16],
+        )
+    grid.print()
+
+
+def _blocks(connection: Connection, table: str) -> "list[Block]":
+    from app.domain.publication.metadata_chain import Block
+
+    blocks: list[Block] = []
+    with connection.client() as client:
+        start: int | None = 0
+        while start is not None:
+            page = client.get(f"/v1/tables/{table}/chain", start=start, limit=_PAGE)
+            for block in page["blocks"]:
+                written = datetime.fromisoformat(block["system_time"])
+                blocks.append(Block(block["sequence_number"], block["previous_hash"], written, block["event"]))
+            start = page["next_start"]
+    return blocks

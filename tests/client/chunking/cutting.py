@@ -1,0 +1,37 @@
+"""Streams for splitters: a body in pieces of any size."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from app.client.chunking.chunks import Chunk
+from app.errors import RejectedInput
+
+Messages = TypeVar("Messages")
+
+
+def pieces(body: bytes, sizes: Sequence[int]) -> Iterator[bytes]:
+    """The body in pieces of these sizes, the last size again and again; a piece may be empty."""
+    position = number = 0
+    while position < len(body):
+        size = sizes[min(number, len(sizes) - 1)]
+        yield body[position : position + size]
+        position, number = position + size, number + 1
+
+
+def check_chunks(chunks: Sequence[Chunk], body: bytes, limit: int, first: int = 0) -> None:
+    """The chunks follow each other, hold the body's bytes, and only a single message is above the limit."""
+    for before, chunk in zip([None, *chunks], chunks, strict=False):
+        assert chunk.first == (before.after if before else first)
+        assert chunk.messages > 0
+        assert body[chunk.start : chunk.end] in chunk.body
+        assert chunk.body.index(body[chunk.start : chunk.end], chunk.opening) == chunk.opening
+        assert chunk.line == body.count(b"\n", 0, chunk.start) + 1
+        assert len(chunk.body) <= limit or chunk.messages == 1
+
+
+def outcome(read: Callable[[], Messages]) -> Messages | None:
+    """What is read, None for a rejection."""
+    try:
+        return read()
+    except RejectedInput:
+        return None
