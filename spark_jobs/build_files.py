@@ -1,16 +1,15 @@
 """W5: Spark tasks that build landing files in scratch: payloads from Postgres -> Parquet, fsynced and read back.
 
-A task may run more than once, and a lost attempt may go on writing: so each attempt writes under a name of its
-own, and a task returns its failures instead of raising them, so that one file's trouble fails no other.
+A task may run more than once, and a lost attempt may keep writing. So each attempt writes under its own name, and a
+task returns its failures instead of raising them: one file's failure fails no other.
 """
 
 import gc
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Final
+from typing import Final, TypeAlias
 from uuid import uuid4
 
 import pyarrow as pa
@@ -20,7 +19,7 @@ from app.domain.arrow.payload import decode_payload, payload_digest
 from app.domain.model.landing_file import BatchRange, BuiltFile, PlannedFile
 from app.domain.model.table import Epoch
 from app.domain.publication.failure import described
-from app.errors import Code, InvariantBroken, MirrorgateError
+from app.errors import Code, InvariantBroken
 from app.landing.open_zone import ZoneAddress, open_zone
 from app.landing.parquet_file import FileLayout, read_identity, write_parquet
 from app.landing.publish import Scratch
@@ -30,15 +29,27 @@ from app.staging.tables.registry import schema_of_version
 from spark_jobs.spark.health import SparkCalls
 from spark_jobs.worker_slots import MAX_WORKER_SLOTS, balance
 
-SLICE_BYTES: Final = 16 * 2**20
+MAX_SLICE_BYTES: Final = 16 * 2**20
 """Compressed payload bytes that a task reads from Postgres at once."""
 
 MAX_DRIVER_BUILDS: Final = 4
-"""So many small files of a folder are built without Spark at the most, one after the other; of a remote zone one."""
+"""Small files that the driver builds by itself, one after the other; of a remote zone it builds one."""
 
 _ENGINES = threading.Lock()
 
-_NO_RESULT: Final = dict.fromkeys(("temp_name", "file_bytes", "file_sha256", "code", "detail", "remedy"))
+
+@dataclass(frozen=True, slots=True)
+class BuildConfig:
+    """Where and how tasks read and write.
+
+    It travels inside the job, never in Spark's configuration, because it has a password.
+    """
+
+    database_url: str
+    landing_zone: ZoneAddress
+    layout: FileLayout
+    application: str = "mirrorgate build"
+    """Name of the tasks' connections to Postgres, by which the drain sees that they work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,48 +61,55 @@ class BuildOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class BuildConfig:
-    """Where tasks read and write. It travels inside the job, never in Spark's configuration: it holds a password."""
-
-    database_url: str
-    landing_zone: ZoneAddress
-    layout: FileLayout
-    application: str = "mirrorgate build"
-    """Name of the tasks' connections to Postgres, by which the drain sees that they work."""
-
-
-@dataclass(frozen=True, slots=True)
 class BuildFailure:
-    """A file that could not be built; `code` says why."""
+    """A file that could not be built, with the error's code, detail and remedy."""
 
     order: BuildOrder
     code: Code
     detail: str
     remedy: str
 
+    def error(self) -> InvariantBroken:
+        """Return the failure as an exception."""
+        return InvariantBroken(self.code, self.detail, remedy=self.remedy)
 
-def build_files(
-    spark: SparkSession,
-    place: BuildConfig,
-    orders: Sequence[BuildOrder],
-    *,
-    tasks: int,
-    min_bytes: int = 0,
-    calls: SparkCalls | None = None,
-) -> list[BuiltFile | BuildFailure]:
-    """Build files as one Spark job of at most `tasks` tasks; one result per order, in the order given.
 
-    A few files that together have fewer than `min_bytes` compressed payload bytes are built here and now: that takes
-    less time than a Spark job takes to start.
-    """
-    few = 1 if place.landing_zone.is_remote else MAX_DRIVER_BUILDS
-    if len(orders) <= few and _are_small([order.planned for order in orders], min_bytes):
-        return [_result(order, _attempt(place, position, order)) for position, order in enumerate(orders)]
-    shares = balance(enumerate(orders), lambda item: item[1].planned.identity.rows, tasks)
-    job = spark.sparkContext.parallelize(shares, len(shares)).mapPartitions(_task(place))
-    with calls.running() if calls else nullcontext():
-        rows = sorted(job.collect(), key=lambda row: row["position"])
-    return [_result(orders[row["position"]], row) for row in rows]
+BuildResult: TypeAlias = BuiltFile | BuildFailure
+_Numbered: TypeAlias = tuple[int, BuildOrder]
+
+
+@dataclass(frozen=True, slots=True)
+class FileBuilder:
+    """Builds files for one drain: in Spark tasks, or in the driver if they are few and small. Threads share it."""
+
+    spark: SparkSession
+    config: BuildConfig
+    tasks: int | None = None
+    """Maximum number of tasks of one Spark job; None: as many as Spark runs at a time."""
+    spark_job_min_bytes: int = 0
+    """Files with fewer compressed payload bytes in total are built without a Spark job."""
+    calls: SparkCalls = field(default_factory=SparkCalls)
+    """Calls to Spark that have not returned."""
+
+    @property
+    def parallel_tasks(self) -> int:
+        """The number of tasks that run at a time; it changes with a cluster's executors."""
+        return self.tasks or int(self.spark.sparkContext.defaultParallelism)
+
+    def build(self, orders: Sequence[BuildOrder]) -> list[BuildResult]:
+        """Build files; return one result per order, in the same order.
+
+        A few small files are built in the driver: that takes less time than a Spark job takes to start. A process that
+        dies inside leaves files in scratch that no ledger entry names.
+        """
+        few = 1 if self.config.landing_zone.is_remote else MAX_DRIVER_BUILDS
+        if len(orders) <= few and _are_small([order.planned for order in orders], self.spark_job_min_bytes):
+            return [attempt_build(self.config, order) for order in orders]
+        assignments = balance(enumerate(orders), lambda item: item[1].planned.identity.rows, self.parallel_tasks)
+        job = self.spark.sparkContext.parallelize(assignments, len(assignments)).mapPartitions(_task(self.config))
+        with self.calls.running():
+            results = dict(job.collect())
+        return [results[number] for number in range(len(orders))]
 
 
 def _are_small(files: Sequence[PlannedFile], min_bytes: int) -> bool:
@@ -99,75 +117,60 @@ def _are_small(files: Sequence[PlannedFile], min_bytes: int) -> bool:
     return len(known) == len(files) and sum(known) < min_bytes
 
 
-def _task(
-    place: BuildConfig,
-) -> Callable[[Iterable[Sequence[tuple[int, BuildOrder]]]], Iterator[dict[str, Any]]]:
-    def run(shares: Iterable[Sequence[tuple[int, BuildOrder]]]) -> Iterator[dict[str, Any]]:
-        for share in shares:
-            for position, order in share:
-                yield _attempt(place, position, order)
-        _pass_over_imports()
+def _task(config: BuildConfig) -> Callable[[Iterable[Sequence[_Numbered]]], Iterator[tuple[int, BuildResult]]]:
+    def run(assignments: Iterable[Sequence[_Numbered]]) -> Iterator[tuple[int, BuildResult]]:
+        for assignment in assignments:
+            for number, order in assignment:
+                yield number, attempt_build(config, order)
+        _freeze_imports()
 
     return run
 
 
 @cache
-def _pass_over_imports() -> None:
-    """Spark collects garbage after each task: that took 50 ms while it looked at all that was ever imported."""
+def _freeze_imports() -> None:
+    """Keep imports out of the garbage collection that Spark runs after each task: it took 50 ms to look at them."""
     gc.collect()
     gc.freeze()
 
 
-def _attempt(place: BuildConfig, position: int, order: BuildOrder) -> dict[str, Any]:
-    result = _NO_RESULT | {"position": position}
+def attempt_build(config: BuildConfig, order: BuildOrder) -> BuildResult:
+    """Build one file under a new attempt's name; return whatever fails instead of raising it."""
     try:
-        built = build_file(place, order, attempt=uuid4().hex)
-        return result | {
-            "temp_name": built.temp_name,
-            "file_bytes": built.file_bytes,
-            "file_sha256": built.file_sha256,
-        }
-    except MirrorgateError as error:
-        return result | {"code": str(error.code), "detail": error.detail, "remedy": error.remedy}
-    except Exception as error:  # noqa: BLE001  # a task answers for each file
+        return build_file(config, order, attempt=uuid4().hex)
+    except Exception as error:  # noqa: BLE001  # a task returns a result for each of its files
         failure = described(error)
         code = Code.BUILD_FAILED if failure.code is Code.INTERNAL else failure.code
-        return result | {"code": str(code), "detail": failure.detail, "remedy": failure.remedy}
+        return BuildFailure(order, code, failure.detail, failure.remedy)
 
 
-def _result(order: BuildOrder, row: Mapping[str, Any]) -> BuiltFile | BuildFailure:
-    if row["code"] is not None:
-        return BuildFailure(order, Code(row["code"]), row["detail"], row["remedy"])
-    return BuiltFile(order.planned, order.epoch, row["temp_name"], row["file_bytes"], row["file_sha256"])
-
-
-def build_file(place: BuildConfig, order: BuildOrder, *, attempt: str) -> BuiltFile:
+def build_file(config: BuildConfig, order: BuildOrder, *, attempt: str) -> BuiltFile:
     """Write one file into the epoch's scratch, make it durable, and check what was written.
 
-    A process that dies inside leaves a temp that nobody nominates. Raises InvariantBroken `payload_corrupt`,
-    ScratchRevoked once the epoch is over.
+    A process that dies inside leaves an unregistered file in scratch, which a sweep deletes. Raise InvariantBroken
+    `payload_corrupt`, and ScratchRevoked once the epoch is over.
     """
     planned, identity = order.planned, order.planned.identity
-    zone = open_zone(place.landing_zone)
+    zone = open_zone(config.landing_zone)
     temp_name = f"{identity.number:020d}-{attempt}.parquet"
     path = Scratch(planned.table_id, order.epoch).path(temp_name)
-    with _engine(place.database_url, place.application).begin() as connection:
+    with _engine(config.database_url, config.application).begin() as connection:
         schema = schema_of_version(connection, planned.table_id, identity.generation, planned.schema_version)
         with zone.write_file(path) as file:
-            written = write_parquet(file, schema, _batches(connection, planned, schema.arrow), identity, place.layout)
+            batches = _record_batches(connection, planned, schema.arrow)
+            written = write_parquet(file, schema, batches, identity, config.layout)
     with zone.read_file(path) as file:
         if read_identity(file) != identity:
-            raise InvariantBroken(
-                Code.PAYLOAD_CORRUPT, f"file {identity.number} does not hold the rows it was planned for"
-            )
+            detail = f"file {identity.number} does not hold the rows it was planned for"
+            raise InvariantBroken(Code.PAYLOAD_CORRUPT, detail)
     return BuiltFile(planned, order.epoch, temp_name, written.file_bytes, written.file_sha256)
 
 
-def _batches(connection: Connection, planned: PlannedFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _record_batches(connection: Connection, planned: PlannedFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     identity = planned.identity
     batches = BatchRange(identity.first_sequence, identity.last_sequence)
     for digest, payload in read_payloads(
-        connection, planned.table_id, identity.generation, batches, slice_bytes=SLICE_BYTES
+        connection, planned.table_id, identity.generation, batches, slice_bytes=MAX_SLICE_BYTES
     ):
         if payload_digest(payload) != digest:
             raise InvariantBroken(Code.PAYLOAD_CORRUPT, f"a payload of file {identity.number} differs from its digest")
@@ -175,12 +178,11 @@ def _batches(connection: Connection, planned: PlannedFile, schema: pa.Schema) ->
 
 
 def _engine(database_url: str, application: str) -> Engine:
-    """One pool per process, kept between jobs, with as many connections as threads build at the same time: one in a
-    Spark worker, in the drain one for each bin."""
+    """Return the process's pool, kept between jobs. A Spark worker uses one connection, the drain one per slot."""
     with _ENGINES:
-        return _opened(database_url, application)
+        return _open_engine(database_url, application)
 
 
 @cache
-def _opened(database_url: str, application: str) -> Engine:
+def _open_engine(database_url: str, application: str) -> Engine:
     return open_engine(database_url, pool_size=MAX_WORKER_SLOTS, application=application)

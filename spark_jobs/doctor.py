@@ -1,6 +1,6 @@
-"""`python -m spark_jobs.doctor`: what Spark's executors can do, as JSON findings on standard output.
+"""`python -m spark_jobs.doctor`: examine Spark's executors, and print JSON findings on standard output.
 
-Each task writes a file of its own into a probe's folder, which the driver then must see.
+Each task writes its own file into a probe folder. The driver must then see all of them.
 """
 
 import json
@@ -28,7 +28,10 @@ from spark_jobs.spark.session import running_spark
 
 
 def examine_executors(spark: SparkSession, address: ZoneAddress, database_url: str) -> list[Finding]:
-    """Run a task per slot. A process that dies inside leaves a hidden folder in scratch."""
+    """Run a task on each of Spark's slots, and compare the executors with the driver.
+
+    A process that dies inside leaves a hidden folder in scratch, which a sweep deletes.
+    """
     zone, folder = open_zone(address), probe_folder()
     zone.create_folder(folder)
     try:
@@ -53,12 +56,12 @@ def examine_executors(spark: SparkSession, address: ZoneAddress, database_url: s
 
 def _task(address: ZoneAddress, folder: str, database_url: str) -> Callable[[Iterable[int]], Iterator[dict[str, Any]]]:
     def run(slots: Iterable[int]) -> Iterator[dict[str, Any]]:
-        return (_look_around(address, folder, database_url) for _ in slots)
+        return (_executor_report(address, folder, database_url) for _ in slots)
 
     return run
 
 
-def _look_around(address: ZoneAddress, folder: str, database_url: str) -> dict[str, Any]:
+def _executor_report(address: ZoneAddress, folder: str, database_url: str) -> dict[str, Any]:
     file = uuid4().hex
     return {
         "host": socket.gethostname(),
@@ -71,7 +74,10 @@ def _look_around(address: ZoneAddress, folder: str, database_url: str) -> dict[s
 
 
 def _ahead(now: float, asked: float, answered: float) -> float:
-    """By how much a clock that was read between two moments of ours is ahead for certain; negative when behind."""
+    """Return by how many seconds at least a clock is ahead of ours; negative if it is behind.
+
+    `now` is its reading between our moments `asked` and `answered`.
+    """
     return max(0.0, now - answered) + min(0.0, now - asked)
 
 
@@ -85,7 +91,7 @@ def _ask(database_url: str) -> None:
 
 
 def _failure(act: Callable[[], object]) -> str | None:
-    """Why the act failed, None when it did not: a task answers in any case."""
+    """Return why the act failed, None if it did not: a task always returns a report."""
     try:
         act()
     except Exception as error:  # noqa: BLE001
@@ -94,6 +100,7 @@ def _failure(act: Callable[[], object]) -> str | None:
 
 
 def main() -> None:
+    """Examine the executors and print the findings."""
     settings = Settings.from_environment()
     configure_logging(settings)
     with running_spark(settings) as spark:

@@ -1,6 +1,6 @@
-"""Maintenance in the drain, from a thread of its own: retention in Postgres every minute, the scratch every hour.
+"""Maintenance in the drain, in its own thread: retention in Postgres every minute, the scratch sweep every hour.
 
-Nothing else waits for it. While it fails, payloads and scratch only grow; each failure is logged.
+Nothing waits for it. While it fails, payloads and scratch grow; each failure is logged.
 """
 
 import itertools
@@ -22,21 +22,27 @@ from app.staging.ledger.leases import HeldTable, forget_epochs, held_tables
 from app.staging.retention.rounds import RetentionLimits, run_retention
 from app.staging.tables.registry import dropped_tables
 from spark_jobs.drain_cycle import DrainCycle
+from spark_jobs.steps.context import DrainContext
 
 log = structlog.get_logger()
 
-EVERY_SECONDS: Final = 60.0
-_ROUNDS_PER_SWEEP: Final = 60
-_STOP_WITHIN: Final = 5.0
-_STATEMENT_SECONDS: Final = 300.0
+INTERVAL_SECONDS: Final = 60.0
+_RUNS_PER_SWEEP: Final = 60
+_STOP_SECONDS: Final = 5.0
+_MAX_STATEMENT_SECONDS: Final = 300.0
 """What one statement of retention may take; publication does not wait for it."""
 
 
-def maintain(cycle: DrainCycle, limits: RetentionLimits, *, sweep: datetime | None) -> None:
-    """One round: retention, unless another drain is at it; then, where it is said what time it is, the scratch of the
-    tables that this drain holds."""
+def run_maintenance(cycle: DrainCycle, limits: RetentionLimits, *, sweep: datetime | None) -> None:
+    """Run retention, unless another drain does; with the present time in `sweep`, also sweep the scratch.
+
+    A process that dies inside leaves the rest to the next run. Raise OSError and the database's errors.
+    """
     engine = open_engine(
-        cycle.place.database_url, pool_size=2, application="mirrorgate retention", silence_seconds=_STATEMENT_SECONDS
+        cycle.context.config.database_url,
+        pool_size=2,
+        application="mirrorgate retention",
+        silence_seconds=_MAX_STATEMENT_SECONDS,
     )
     try:
         report = run_retention(engine, limits)
@@ -49,17 +55,14 @@ def maintain(cycle: DrainCycle, limits: RetentionLimits, *, sweep: datetime | No
 
 
 @contextmanager
-def maintained(cycle: DrainCycle, limits: RetentionLimits) -> Iterator[None]:
-    """Do a round at once and then every minute while the block runs, with the scratch in the first of each hour.
-
-    A process that dies inside leaves the rest to another drain, or to its next start.
-    """
+def maintenance_running(cycle: DrainCycle, limits: RetentionLimits) -> Iterator[None]:
+    """Run maintenance at once and then every minute while the block runs; the first run of each hour sweeps scratch."""
     ended = threading.Event()
 
     def keep() -> None:
         for number in itertools.count():
-            try_maintain(cycle, limits, sweep=number % _ROUNDS_PER_SWEEP == 0)
-            if ended.wait(EVERY_SECONDS):
+            try_maintenance(cycle, limits, sweep=number % _RUNS_PER_SWEEP == 0)
+            if ended.wait(INTERVAL_SECONDS):
                 return
 
     thread = threading.Thread(target=keep, name="maintenance", daemon=True)
@@ -68,36 +71,42 @@ def maintained(cycle: DrainCycle, limits: RetentionLimits) -> Iterator[None]:
         yield
     finally:
         ended.set()
-        thread.join(_STOP_WITHIN)
+        thread.join(_STOP_SECONDS)
 
 
-def try_maintain(cycle: DrainCycle, limits: RetentionLimits, *, sweep: bool = True) -> None:
-    """One round; what fails is logged and left to the next."""
+def try_maintenance(cycle: DrainCycle, limits: RetentionLimits, *, sweep: bool = True) -> None:
+    """Run maintenance once; log and count a failure, and leave it to the next run."""
     try:
-        maintain(cycle, limits, sweep=datetime.now(UTC) if sweep else None)
+        run_maintenance(cycle, limits, sweep=datetime.now(UTC) if sweep else None)
     except Exception as error:  # noqa: BLE001  # the thread must live
         MAINTENANCE_FAILURES.inc()
         log.warning("maintenance_failed", **asdict(described(error)))
 
 
 def _sweep(cycle: DrainCycle, now: datetime) -> None:
-    with translated_errors(), cycle.engine.begin() as connection:
-        held, dropped = held_tables(connection, cycle.worker_id), dropped_tables(connection)
-    removed, markers = sweep_prepared(cycle.zone, now=now) + sweep_dropped(cycle.zone, dropped, now=now), 0
-    for table in held:
-        if cycle.held.get(table.table_id) == table.epoch:
+    """Sweep the root of the scratch, dropped tables, and the tables that this drain has taken over."""
+    context = cycle.context
+    with translated_errors(), context.engine.begin() as connection:
+        leased, dropped = held_tables(connection, context.worker_id), dropped_tables(connection)
+    removed = sweep_prepared(context.zone, now=now) + sweep_dropped(context.zone, dropped, now=now)
+    markers = 0
+    for table in leased:
+        if cycle.leased.epoch(table.table_id) == table.epoch:
             scratch = Scratch(table.table_id, table.epoch)
-            removed += sweep_scratch(cycle.zone, scratch, recorded=table.recorded, now=now)
-            markers += _sweep_markers(cycle, table, now)
+            removed += sweep_scratch(context.zone, scratch, recorded=table.recorded, now=now)
+            markers += _sweep_markers(context, table, now)
     if removed or markers:
         log.info("scratch_swept", removed=removed, markers=markers)
 
 
-def _sweep_markers(cycle: DrainCycle, table: HeldTable, now: datetime) -> int:
-    """Delete markers that are too old to be needed, once that is recorded; how many there are still."""
-    markers = find_markers(cycle.zone, Scratch(table.table_id, table.epoch), now=now)
+def _sweep_markers(context: DrainContext, table: HeldTable, now: datetime) -> int:
+    """Delete revocation markers that are too old to be needed; return how many are left.
+
+    Postgres records their epochs as over first, so that nobody writes the markers again.
+    """
+    markers = find_markers(context.zone, Scratch(table.table_id, table.epoch), now=now)
     if not markers.old_through:
         return markers.count
-    with translated_errors(), cycle.engine.begin() as connection:
+    with translated_errors(), context.engine.begin() as connection:
         forget_epochs(connection, table.table_id, table.epoch, through=markers.old_through)
-    return markers.count - remove_markers(cycle.zone, table.table_id, markers.old_through)
+    return markers.count - remove_markers(context.zone, table.table_id, markers.old_through)

@@ -1,4 +1,4 @@
-"""Spreading work of unequal weight evenly."""
+"""Distribution of work of unequal weight over worker slots and Spark tasks."""
 
 import heapq
 from collections.abc import Callable, Iterable
@@ -7,15 +7,18 @@ from typing import Final, TypeVar
 Item = TypeVar("Item")
 
 MAX_WORKER_SLOTS: Final = 32
-"""Bins of a drain that is not told how many, however many tasks Spark runs at a time."""
+"""Worker slots of a drain that is not told how many, however many tasks Spark runs at a time."""
 
 
-def balance(items: Iterable[Item], weight: Callable[[Item], int], bins: int) -> list[list[Item]]:
-    """The items in at most `bins` non-empty lists of about equal weight: heaviest first, each to the lightest."""
-    filled: list[list[Item]] = [[] for _ in range(bins)]
-    lightest = [(0, number) for number in range(bins)]
+def balance(items: Iterable[Item], weight: Callable[[Item], int], slots: int) -> list[list[Item]]:
+    """Return the items in at most `slots` non-empty lists of about equal weight.
+
+    The heaviest item comes first, and each one joins the lightest list.
+    """
+    lists: list[list[Item]] = [[] for _ in range(slots)]
+    lightest = [(0, number) for number in range(slots)]
     for item in sorted(items, key=weight, reverse=True):
         load, number = heapq.heappop(lightest)
-        filled[number].append(item)
+        lists[number].append(item)
         heapq.heappush(lightest, (load + weight(item), number))
-    return [members for members in filled if members]
+    return [members for members in lists if members]

@@ -56,7 +56,7 @@ def is_landed(zone: LandingZone, name: TableName, planned: PlannedFile) -> bool:
     """Whether the planned file is or was visible; durable if so. Raises InvariantBroken `foreign_file`."""
     state = verify_landed(zone, name, planned)
     if state is LandedState.FOREIGN:
-        raise InvariantBroken(Code.FOREIGN_FILE, f"another file stands under number {planned.identity.number}")
+        raise InvariantBroken(Code.FOREIGN_FILE, f"another file has number {planned.identity.number}")
     if state is LandedState.ABSENT:
         return False
     zone.make_durable(f"{name.folder}/{file_name(planned.identity.number)}")

@@ -94,7 +94,7 @@ def _run(plan: UpPlan, console: Console, environment: Mapping[str, str]) -> None
     admin_key = _admin_key(settings, data_dir / ADMIN_KEY_FILE)
     java_home = find_java(data_dir, environment)
     with ExitStack() as stack:
-        stack.enter_context(ResourceWatch(folders, least_free=settings.min_free_bytes))
+        stack.enter_context(ResourceWatch(folders, min_free=settings.min_free_bytes))
 
         def log_of(name: str) -> ChildLog:
             rotation = Rotation(settings.log_bytes, settings.log_files)

@@ -59,13 +59,13 @@ _FAILING_TABLES: Final = Gauge(
 ProcessCollector(namespace="mirrorgate_drain", registry=REGISTRY)
 
 
-def serve_metrics(port: int | None, *, held: Callable[[], int], troubled: Callable[[], int]) -> int | None:
+def serve_metrics(port: int | None, *, leased: Callable[[], int], failing: Callable[[], int]) -> int | None:
     """Serve `/metrics` on this machine's loopback from a thread of its own; return the port, None where none is set.
 
     Raises Misconfigured `bad_setting` when the port is taken.
     """
-    _LEASED_TABLES.set_function(held)
-    _FAILING_TABLES.set_function(troubled)
+    _LEASED_TABLES.set_function(leased)
+    _FAILING_TABLES.set_function(failing)
     if port is None:
         return None
     try:

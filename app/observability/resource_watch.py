@@ -63,12 +63,12 @@ class ResourceWatch:
         self,
         folders: Mapping[str, Path] | None = None,
         *,
-        least_free: int = 0,
+        min_free: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`folders`: by the name of the check, where space is needed; `least_free`: bytes below which it is short."""
+        """`folders`: by the name of the check, where space is needed; `min_free`: bytes below which it is short."""
         self._folders = folders or {}
-        self._least_free = least_free
+        self._min_free = min_free
         self._clock = clock
         self._short: dict[str, float] = {}
         """When what is short was last logged."""
@@ -100,7 +100,7 @@ class ResourceWatch:
                 disk = shutil.disk_usage(folder)
             except OSError:  # what uses the folder says so
                 continue
-            least = min(self._least_free, disk.total // 10)  # a small disk for temporary files is not short when empty
+            least = min(self._min_free, disk.total // 10)  # a small disk for temporary files is not short when empty
             found.append(judge_space(check, str(folder), disk.free, least_free=least))
         return found
 

@@ -9,7 +9,7 @@ from app.settings import Settings
 from benchmarks.costs import Costs
 from benchmarks.reports.figure import BenchmarkFailed, Figure, readable
 from benchmarks.reports.results import Results, caveats, expand_units, setting_lines
-from spark_jobs.drain_cycle import FILES_PER_ROUND
+from spark_jobs.drain_cycle import MAX_FILES_AHEAD
 
 RATE: Final = 1_000_000
 """Changes per second that the page calculates for."""
@@ -57,8 +57,8 @@ class Sizing:
 
     @property
     def table_publishes(self) -> float:
-        """Return the maximum rows per second of one table, of which `FILES_PER_ROUND` files are built at a time."""
-        return FILES_PER_ROUND * 1e6 / self.costs.drain
+        """Return the maximum rows per second of one table, of which `MAX_FILES_AHEAD` files are built at a time."""
+        return MAX_FILES_AHEAD * 1e6 / self.costs.drain
 
     @property
     def sent(self) -> float:
@@ -171,7 +171,7 @@ def _sizing_table(sizing: Sizing) -> str:
         ),
         (
             "one table, maximum published",
-            f"{FILES_PER_ROUND} concurrent files ÷ {costs.drain:.1f} µs",
+            f"{MAX_FILES_AHEAD} concurrent files ÷ {costs.drain:.1f} µs",
             f"{readable(sizing.table_publishes)} rows/s",
         ),
     ]

@@ -88,7 +88,7 @@ def test_a_drain_that_wakes_up_harms_nothing_while_older_epochs_are_revoked(hist
 
 
 def test_a_skipped_revoke_is_found(history: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_jobs.drain_cycle.revoke_older_epochs", lambda *_, **__: None)
+    monkeypatch.setattr("spark_jobs.steps.take_over.revoke_older_epochs", lambda *_, **__: None)
     pause_once(history, "before W7 rename", lambda: two_more(history))
     with pytest.raises(Violation, match="came back after they were consumed"):
         published(history, 1)
@@ -100,7 +100,7 @@ def test_a_rename_that_replaces_is_found(history: Simulation, monkeypatch: pytes
         zone.replace_file(source, destination)
         return RenameOutcome.RENAMED
 
-    monkeypatch.setattr("spark_jobs.drain_cycle.revoke_older_epochs", lambda *_, **__: None)
+    monkeypatch.setattr("spark_jobs.steps.take_over.revoke_older_epochs", lambda *_, **__: None)
     published(history, 1)
     history.look()
     pause_once(history, "before W7 rename", history.look)
@@ -116,7 +116,7 @@ def test_a_number_taken_from_a_listing_is_found(history: Simulation, monkeypatch
         source = Scratch(built.planned.table_id, built.epoch).path(built.temp_name)
         zone.rename(source, f"{name.folder}/{number:020d}.parquet")
 
-    monkeypatch.setattr("spark_jobs.publishing.make_visible", listed)
+    monkeypatch.setattr("spark_jobs.steps.publishing.make_visible", listed)
     published(history, 3)
     history.look()
     published(history, 1)

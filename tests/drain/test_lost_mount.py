@@ -11,9 +11,10 @@ import sqlalchemy as sa
 from app.domain.model.table import TableState
 from app.errors import Code, InvariantBroken, TemporarilyUnavailable
 from app.landing.zone_owner import ZONE_MARKER
-from spark_jobs import drain_cycle, publishing
+from spark_jobs.build_files import FileBuilder
 from spark_jobs.drain_cycle import DrainCycle
-from spark_jobs.drain_loop import Drain
+from spark_jobs.drain_loop import DrainLoop
+from spark_jobs.steps import publishing
 from tests.drain.conftest import NewDrain
 from tests.support.gateway_parts import current, dropping, landed_keys, registered, stage_keys
 from tests.support.postgres import sql
@@ -81,7 +82,7 @@ def test_without_its_zone_a_drain_changes_nothing_and_goes_on_when_it_is_back(
 
 
 def test_a_drain_whose_zone_is_away_says_so_until_it_is_back(landing_zone: Path, running: DrainCycle) -> None:
-    drain = Drain(running, bins=1)
+    drain = DrainLoop(running, worker_slots=1)
     unmount(landing_zone)
     thread = Thread(target=drain.run, args=(Event(), 0.02))
     thread.start()
@@ -112,9 +113,8 @@ def test_a_zone_that_goes_between_two_steps_quarantines_no_table(
     engine: sa.Engine, landing_zone: Path, running: DrainCycle, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claimed = [running.prepare(current(engine, name).table_id) for name in TABLES]
-    module = drain_cycle if step == "build" else publishing
-    name = "build_files" if step == "build" else step
-    real = getattr(module, name)
+    owner = FileBuilder if step == "build" else publishing
+    real = getattr(owner, step)
 
     def late(*given: object, **named: object) -> object:
         if not landing_zone.with_name("away").exists():
@@ -122,7 +122,7 @@ def test_a_zone_that_goes_between_two_steps_quarantines_no_table(
         return real(*given, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, name, late)
+        patch.setattr(owner, step, late)
         assert running.build_and_publish([entry for entry in claimed if entry is not None]) == set()
     assert {state for _, state, *_ in ledger(engine)} == {TableState.ACTIVE}
     assert list(landing_zone.iterdir()) == []
@@ -139,7 +139,7 @@ def test_what_was_seen_while_the_zone_was_away_stops_no_table(
         unmount(landing_zone)
         raise InvariantBroken(Code.LANDING_FOLDER_LOST, "the folder is gone")
 
-    monkeypatch.setattr("spark_jobs.reconciliation.recover_visible_file", unmounted)
+    monkeypatch.setattr("spark_jobs.steps.reconciliation.recover_visible_file", unmounted)
     assert running.prepare(current(engine, "other").table_id) is None
     assert current(engine, "other").state is TableState.ACTIVE
 

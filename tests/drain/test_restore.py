@@ -171,5 +171,5 @@ def test_a_foreign_file_beyond_the_next_number_quarantines_its_table_at_the_take
     go_on(engine, new_drain, 1)
     (landing_zone / "t" / file_name(FileNumber(7))).write_bytes(b"not ours")
     go_on(engine, new_drain, 2)
-    assert why(engine).startswith("foreign_file: another file stands under number 7")
+    assert why(engine).startswith("foreign_file: another file has number 7")
     assert numbers_in(landing_zone / "t") == [1, 7]

@@ -24,5 +24,5 @@ def test_a_drain_publishes_on_after_its_connections_fell_silent(
         proxy.swallow()
         stage_keys(engine, table, [2])
         publish_pending(cycle)
-        cycle.engine.dispose()
+        cycle.context.engine.dispose()
     assert landed_keys(landing_zone, "t") == [[1], [2]]

@@ -54,7 +54,7 @@ def test_after_a_move_a_drain_on_the_former_zone_publishes_nothing_more(
     assert claimed is not None
     place = ZoneAddress(str(tmp_path / "new"))
     before, now = move_landing_zone(engine, place)
-    assert (before, now.location) == (former.claimed_zone.known, place.location)
+    assert (before, now.location) == (former.context.claimed_zone.known, place.location)
     assert former.build_and_publish([claimed]) == set()
     publish_pending(former)
     assert landed_keys(landing_zone, "t") == landed_keys(landing_zone, "u") == []

@@ -107,7 +107,7 @@ def test_space_that_is_short_is_said_once_a_minute_in_mebibytes(
     now, free = [0.0], [14 * MIB]
     disk = type("Disk", (), {"total": 100 * 2**30, "free": property(lambda _: free[0])})()
     monkeypatch.setattr("app.observability.resource_watch.shutil.disk_usage", lambda _: disk)
-    watch = ResourceWatch({"zone_space": tmp_path}, least_free=2**30, clock=lambda: now[0])
+    watch = ResourceWatch({"zone_space": tmp_path}, min_free=2**30, clock=lambda: now[0])
     with capture_logs() as logs:
         for _ in range(25):
             watch.look()

@@ -8,7 +8,7 @@ from tests.protocol.steps import is_stale, send_late, stands_for, synced
 from tests.protocol.store import carry_out
 
 
-@stands_for(Pc.DROP_LOOK, "app.landing.publish:remove_table_folder", "spark_jobs.drain_cycle:DrainCycle._drop")
+@stands_for(Pc.DROP_LOOK, "app.landing.publish:remove_table_folder", "spark_jobs.steps.dropping:Dropping.run")
 def drop_look(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """R3, and R5 once the folder is gone."""
     folder = shared.folder

@@ -26,7 +26,7 @@ from tests.protocol.store import carry_out, find_temp, put, recorded_amiss
 @stands_for(
     Pc.PLAN,
     "spark_jobs.drain_cycle:DrainCycle._prepare",
-    "spark_jobs.drain_cycle:DrainCycle.prepare_held",
+    "spark_jobs.drain_cycle:DrainCycle.prepare_leased",
     "app.staging.ledger.planning:plan_next_files",
     "app.domain.publication.drain_plan:plan_files",
 )
@@ -67,7 +67,7 @@ def _planned(case: Case, shared: Shared, drain: Drain, contents: tuple[int, ...]
     return Move(what, shared._replace(plan=shared.plan + contents), after)
 
 
-@stands_for(Pc.BUILD, "spark_jobs.build_files:build_files", "spark_jobs.build_files:build_file")
+@stands_for(Pc.BUILD, "spark_jobs.build_files:FileBuilder.build", "spark_jobs.build_files:build_file")
 def build(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """One Spark job builds all files of a round; an attempt that is lost may go on writing for ever."""
     attempt = drain.attempt or 1
@@ -191,7 +191,7 @@ def look_again(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     yield move
 
 
-@stands_for(Pc.RECORD, "spark_jobs.publishing:Publishing.record", "app.staging.ledger.files:record_published")
+@stands_for(Pc.RECORD, "spark_jobs.steps.publishing:Publishing.record", "app.staging.ledger.files:record_published")
 def record(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     number = drain.number
     if is_stale(case, shared, drain, Rule.EPOCH_RECORD):
@@ -208,7 +208,9 @@ def record(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     yield Move(f"records file {number}", after, following, recorded_amiss(after))
 
 
-@stands_for(Pc.QUARANTINE, "spark_jobs.drain_cycle:DrainCycle._fail", "app.staging.tables.registry:quarantine_table")
+@stands_for(
+    Pc.QUARANTINE, "spark_jobs.steps.failures:TableFailures.add", "app.staging.tables.registry:quarantine_table"
+)
 def quarantine(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """A table that is being dropped stays so, with the reason shown, and is tried again."""
     if is_stale(case, shared, drain, Rule.EPOCH_QUARANTINE) or shared.mode is not Mode.ACTIVE:

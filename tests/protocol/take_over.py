@@ -73,7 +73,7 @@ def revoke_mark(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move(f"finds epoch {drain.older} there again", after, drain._replace(pc=Pc.REVOKE_LOOK))
 
 
-@stands_for(Pc.READ, "spark_jobs.drain_cycle:DrainCycle._take_over", "app.staging.ledger.leases:check_epoch")
+@stands_for(Pc.READ, "spark_jobs.steps.take_over:TakeOver.run", "app.staging.ledger.leases:check_epoch")
 def read(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """From here on, no owner of an older epoch may change anything visible."""
     if is_stale(case, shared, drain, Rule.EPOCH_LOOK) or shared.mode is Mode.QUARANTINED:

@@ -14,8 +14,8 @@ from app.landing.parquet_file import FileLayout
 from app.settings import Settings
 from app.staging.ledger.leases import renew_lease
 from spark_jobs.build_files import BuildConfig
-from spark_jobs.drain_cycle import DrainCycle
-from spark_jobs.drain_loop import Drain
+from spark_jobs.drain_cycle import DrainCycle, open_cycle
+from spark_jobs.drain_loop import DrainLoop
 from spark_jobs.spark.session import running_spark
 from tests.support.onelake.fixtures import new_onelake, onelake, trust
 
@@ -54,27 +54,36 @@ def new_worker(spark: SparkSession, database_url: str, landing_zone: Path) -> It
         marker_first: bool = False,
         zone: ZoneAddress | None = None,
         spark_job_min_bytes: int = 0,
+        drop_wait_seconds: float = 600.0,
     ) -> DrainCycle:
-        place = BuildConfig(database_url, zone or ZoneAddress(str(landing_zone)), FileLayout(marker_first, "zstd"))
+        config = BuildConfig(database_url, zone or ZoneAddress(str(landing_zone)), FileLayout(marker_first, "zstd"))
         limits = FileLimits(128 * 2**20, rows, max_delay_seconds)
-        worker = DrainCycle(uuid4(), spark, place, limits, tasks=2, spark_job_min_bytes=spark_job_min_bytes)
-        with worker.engine.begin() as connection:
-            renew_lease(connection, worker.worker_id, lease_seconds)
+        worker = open_cycle(
+            uuid4(),
+            spark,
+            config,
+            limits,
+            tasks=2,
+            spark_job_min_bytes=spark_job_min_bytes,
+            drop_wait_seconds=drop_wait_seconds,
+        )
+        with worker.context.engine.begin() as connection:
+            renew_lease(connection, worker.context.worker_id, lease_seconds)
         workers.append(worker)
         return worker
 
     yield make
     for worker in workers:
-        worker.engine.dispose()
+        worker.context.engine.dispose()
 
 
 def drain(worker: DrainCycle) -> None:
     """Publish until nothing is due."""
-    Drain(worker, bins=2).drain_pending()
+    DrainLoop(worker, worker_slots=2).drain_pending()
 
 
 def end_lease(engine: sa.Engine, worker: DrainCycle) -> None:
     """What time does to a worker that no longer renews."""
     with engine.begin() as connection:
         ended = sa.text("UPDATE mirrorgate.workers SET lease_until = clock_timestamp() WHERE worker_id = :worker_id")
-        connection.execute(ended, {"worker_id": worker.worker_id})
+        connection.execute(ended, {"worker_id": worker.context.worker_id})

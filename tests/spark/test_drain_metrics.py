@@ -29,7 +29,7 @@ def test_a_drain_serves_what_it_does_on_loopback(
     engine: sa.Engine, new_worker: NewWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker = new_worker(spark_job_min_bytes=2**20)
-    port = serve_metrics(0, held=lambda: len(worker.held), troubled=lambda: len(worker.troubled))
+    port = serve_metrics(0, leased=lambda: len(worker.leased), failing=lambda: len(worker.failures))
     assert port
     before = served(port)
     good, bad = (registered(engine, name, schema_of({"id": "int64"}, ["id"])) for name in ("good", "bad"))
@@ -41,8 +41,8 @@ def test_a_drain_serves_what_it_does_on_loopback(
     def fails(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(maintenance, "maintain", fails)
-    maintenance.try_maintain(worker, WEEK)
+    monkeypatch.setattr(maintenance, "run_maintenance", fails)
+    maintenance.try_maintenance(worker, WEEK)
     with pytest.raises(TransientStorageError):
         Retries(0.3, sleep=lambda _: None, chance=lambda: 1.0).run(_throttled)
     after = served(port)
@@ -63,7 +63,7 @@ def _throttled(_: bool) -> None:
 
 
 def test_a_taken_port_is_a_setting_to_correct_and_none_is_served_unless_it_is_set() -> None:
-    assert serve_metrics(None, held=int, troubled=int) is None
+    assert serve_metrics(None, leased=int, failing=int) is None
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(Misconfigured) as rejected:
-        serve_metrics(taken.getsockname()[1], held=int, troubled=int)
+        serve_metrics(taken.getsockname()[1], leased=int, failing=int)
     assert "MIRRORGATE_DRAIN_METRICS_PORT" in rejected.value.detail

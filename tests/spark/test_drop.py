@@ -100,7 +100,7 @@ def test_a_worker_that_dies_after_deleting_the_folder_leaves_the_rest_to_the_nex
 ) -> None:
     begin(engine, DropAction.DROP)
     with monkeypatch.context() as patch:
-        patch.setattr("spark_jobs.drain_cycle.finish_drop", lambda *_, **__: (_ for _ in ()).throw(OSError("died")))
+        patch.setattr("spark_jobs.steps.dropping.finish_drop", lambda *_, **__: (_ for _ in ()).throw(OSError("died")))
         assert worker.prepare(current(engine, "t").table_id) is None
     assert not (landing_zone / "t").exists()
     assert current(engine, "t").state is TableState.DROPPING

@@ -14,7 +14,7 @@ from app.staging.retention import rounds as retention
 from app.staging.tables.operations import request_repair, set_publishing
 from spark_jobs import maintenance
 from spark_jobs.drain_cycle import DrainCycle
-from spark_jobs.maintenance import maintain, maintained, try_maintain
+from spark_jobs.maintenance import maintenance_running, run_maintenance, try_maintenance
 from tests.spark.conftest import NewWorker, drain, end_lease
 from tests.support.gateway_parts import current, dropping, landed_keys, registered, stage_keys
 from tests.support.postgres import sql
@@ -44,7 +44,7 @@ def now() -> datetime:
 def test_a_file_whose_payloads_are_purged_is_not_repaired(engine: sa.Engine, worker: DrainCycle) -> None:
     stage_keys(engine, current(engine, "t"), [3])
     drain(worker)
-    maintain(worker, AT_ONCE, sweep=now())
+    run_maintenance(worker, AT_ONCE, sweep=now())
     for number in (1, 2):
         with rejected() as rejection, engine.begin() as connection:
             request_repair(connection, T, ONE, FileNumber(number), "operator")
@@ -54,9 +54,9 @@ def test_a_file_whose_payloads_are_purged_is_not_repaired(engine: sa.Engine, wor
 def test_publishing_goes_on_over_rounds_of_retention(engine: sa.Engine, landing_zone: Path, worker: DrainCycle) -> None:
     for key in (3, 4, 5):
         stage_keys(engine, current(engine, "t"), [key])
-        maintain(worker, AT_ONCE, sweep=now())
+        run_maintenance(worker, AT_ONCE, sweep=now())
         drain(worker)
-    maintain(worker, AT_ONCE, sweep=now())
+    run_maintenance(worker, AT_ONCE, sweep=now())
     assert landed_keys(landing_zone, "t") == [[1, 2], [3], [4], [5]]
     assert count(engine, "block_payloads") == 0
 
@@ -68,7 +68,7 @@ def test_a_table_that_was_paused_while_its_payloads_moved_lands_whole(
         set_publishing(connection, T, ONE, TableState.PAUSED, "operator")
     for key in (3, 4):
         stage_keys(engine, current(engine, "t"), [key])
-        maintain(worker, AT_ONCE, sweep=now())
+        run_maintenance(worker, AT_ONCE, sweep=now())
     with engine.begin() as connection:
         set_publishing(connection, T, ONE, TableState.ACTIVE, "operator")
     drain(worker)
@@ -86,10 +86,10 @@ def test_a_round_sweeps_the_scratch_of_held_tables_and_forgets_old_markers(
     lost = scratch / "2" / f"{1:020d}-{'0' * 32}.parquet"
     lost.touch()
     assert scratch.joinpath("1").is_file()
-    maintain(owner, AT_ONCE, sweep=now() + timedelta(days=29))
+    run_maintenance(owner, AT_ONCE, sweep=now() + timedelta(days=29))
     assert not lost.exists()
     assert scratch.joinpath("1").is_file()
-    maintain(owner, AT_ONCE, sweep=now() + timedelta(days=31))
+    run_maintenance(owner, AT_ONCE, sweep=now() + timedelta(days=31))
     assert LocalZone(landing_zone).names("_scratchPad/1") == ["2"]
     end_lease(engine, owner)
     third = new_worker()
@@ -120,10 +120,10 @@ def test_a_failing_round_is_survived_and_the_next_one_comes(
         rounds.append(1)
         raise OSError("storage")
 
-    monkeypatch.setattr(maintenance, "EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(maintenance, "INTERVAL_SECONDS", 0.01)
     monkeypatch.setattr(maintenance, "run_retention", fail)
-    try_maintain(worker, AT_ONCE)
-    with maintained(worker, AT_ONCE):
+    try_maintenance(worker, AT_ONCE)
+    with maintenance_running(worker, AT_ONCE):
         wait_until(lambda: len(rounds) > 2, within=30, what="more rounds")
     assert retention.run_retention(engine, AT_ONCE) is not None
 
@@ -135,7 +135,7 @@ def test_the_scratch_of_a_dropped_table_is_swept_by_whoever_maintains(
     drain(worker)
     scratch = landing_zone / "_scratchPad"
     assert [name for name in scratch.iterdir() if name.name.isdigit()]
-    maintain(worker, AT_ONCE, sweep=now())
+    run_maintenance(worker, AT_ONCE, sweep=now())
     assert [name for name in scratch.iterdir() if name.name.isdigit()]
-    maintain(worker, AT_ONCE, sweep=now() + timedelta(days=31))
+    run_maintenance(worker, AT_ONCE, sweep=now() + timedelta(days=31))
     assert not [name for name in scratch.iterdir() if name.name.isdigit()]

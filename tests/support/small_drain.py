@@ -13,26 +13,26 @@ from app.landing.open_zone import ZoneAddress
 from app.landing.parquet_file import FileLayout
 from app.staging.ledger.leases import renew_lease
 from spark_jobs.build_files import BuildConfig
-from spark_jobs.drain_cycle import DrainCycle
-from spark_jobs.drain_loop import Drain
+from spark_jobs.drain_cycle import DrainCycle, open_cycle
+from spark_jobs.drain_loop import DrainLoop
 from tests.chaos.parts.building import builds_in_process
 
 
 @contextmanager
 def small_drain(database_url: str, zone: Path | ZoneAddress, *, rows: int = 10**6) -> Iterator[DrainCycle]:
     """A worker with a running lease that publishes everything pending at once, at most `rows` rows a file."""
-    place = zone if isinstance(zone, ZoneAddress) else ZoneAddress(str(zone))
-    build_place = BuildConfig(database_url, place, FileLayout(False, "zstd"))
-    cycle = DrainCycle(uuid4(), cast("SparkSession", None), build_place, FileLimits(2**30, rows, 0.0), tasks=1)
+    address = zone if isinstance(zone, ZoneAddress) else ZoneAddress(str(zone))
+    config = BuildConfig(database_url, address, FileLayout(False, "zstd"))
+    cycle = open_cycle(uuid4(), cast("SparkSession", None), config, FileLimits(2**30, rows, 0.0), tasks=1)
     with builds_in_process():
-        with cycle.engine.begin() as connection:
-            renew_lease(connection, cycle.worker_id, 60)
+        with cycle.context.engine.begin() as connection:
+            renew_lease(connection, cycle.context.worker_id, 60)
         try:
             yield cycle
         finally:
-            cycle.engine.dispose()
+            cycle.context.engine.dispose()
 
 
 def publish_pending(cycle: DrainCycle) -> None:
     """Publish until nothing is due."""
-    Drain(cycle, bins=1).drain_pending()
+    DrainLoop(cycle, worker_slots=1).drain_pending()

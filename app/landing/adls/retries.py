@@ -1,4 +1,8 @@
-"""When a call to a storage service is repeated, how long after, and for how long in all."""
+"""Retries of calls to a storage service: growing, random pauses, bounded in total time (decision 0007).
+
+A step is a function that checks the current state before it acts again, because an answer that was lost says nothing
+about what was done. It is told whether an earlier attempt may have been carried out.
+"""
 
 import random
 import time
@@ -6,6 +10,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 import structlog
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, wait_exponential
 
 from app.landing.zone import StorageError
 from app.observability.drain_metrics import STORAGE_FAILURES, STORAGE_RETRIES
@@ -14,26 +19,30 @@ log = structlog.get_logger()
 
 Answer = TypeVar("Answer")
 
-_FIRST_PAUSE: Final = 0.2
-_LONGEST_PAUSE: Final = 8.0
-_FEW: Final = 5
+_FIRST_PAUSE_SECONDS: Final = 0.2
+_MAX_PAUSE_SECONDS: Final = 8.0
+_MAX_FEW_RETRIES: Final = 5
 
 
 class StorageRejected(StorageError):
-    """A clear answer: it was not done, and asking again changes nothing."""
+    """A clear answer: the call was not carried out, and repeating it changes nothing."""
 
     def __init__(self, text: str, *, status: int, code: str) -> None:
+        """Keep the HTTP status and the service's own error code."""
         super().__init__(text)
         self.status = status
         self.code = code
 
 
 class TransientStorageError(StorageError):
-    """It may work later. `unclear`: it may also have been done already, or may still be done. `few`: more than a
-    few tries are not worth while.
+    """A call that may work later.
+
+    `unclear`: it may have been carried out, or still be. `retry_after`: the seconds that the service asked for. `few`:
+    at most five retries are worthwhile.
     """
 
     def __init__(self, text: str, *, unclear: bool, retry_after: float | None = None, few: bool = False) -> None:
+        """Keep what decides about the next attempt."""
         super().__init__(text)
         self.unclear = unclear
         self.retry_after = retry_after
@@ -41,7 +50,7 @@ class TransientStorageError(StorageError):
 
 
 class Retries:
-    """Repeats a step until it gives a clear answer or its seconds are spent; the pauses grow, and are random."""
+    """Repeats a step until it gives a clear answer or its seconds are spent. Threads share it."""
 
     def __init__(
         self,
@@ -51,35 +60,67 @@ class Retries:
         sleep: Callable[[float], None] = time.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
+        """`seconds` limits all attempts of a step and the pauses between them."""
         self._seconds = seconds
         self._clock, self._sleep, self._chance = clock, sleep, chance
 
     def run(self, step: Callable[[bool], Answer]) -> Answer:
-        """The step's answer; it is told whether an earlier try may have been done.
+        """Return the step's answer; call it with whether an earlier attempt may have been carried out.
 
-        Raises what the step raises, and the last TransientStorageError when a further pause would end too late:
-        whether the step was done is then not known.
+        Raise what the step raises, and the last TransientStorageError when a further pause would end too late: then it
+        is unknown whether the step was carried out.
         """
-        give_up = self._clock() + self._seconds
-        pause, unclear, few_left = _FIRST_PAUSE, False, _FEW
-        while True:
-            try:
-                return step(unclear)
-            except TransientStorageError as error:
-                unclear = unclear or error.unclear
-                wait = self._wait(error, pause)
-                few_left -= error.few
-                if few_left < 0 or self._clock() + wait > give_up:
-                    STORAGE_FAILURES.inc()
-                    log.warning("storage_call_failed", detail=str(error))
-                    raise
-                STORAGE_RETRIES.inc()
-                log.info("storage_retry", detail=str(error), seconds=round(wait, 3))
-                self._sleep(wait)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+        attempts = _Attempts(self._clock() + self._seconds, self._clock, self._chance)
+        retrying = Retrying(
+            retry=retry_if_exception_type(TransientStorageError),
+            after=attempts.note,
+            wait=attempts.pause,
+            stop=attempts.are_over,
+            sleep=self._sleep,
+            before_sleep=_report_retry,
+            retry_error_callback=_give_up,
+        )
+        return retrying(lambda: step(attempts.unclear))
 
-    def _wait(self, error: TransientStorageError, pause: float) -> float:
-        """At least what the service asked for, else a random part of the pause: many callers must not meet again."""
-        if error.retry_after is not None:
-            return error.retry_after + self._chance() * _FIRST_PAUSE
-        return self._chance() * pause
+
+class _Attempts:
+    """What the attempts of one step have shown so far."""
+
+    def __init__(self, give_up_at: float, clock: Callable[[], float], chance: Callable[[], float]) -> None:
+        self.unclear = False
+        self._give_up_at = give_up_at
+        self._clock, self._chance = clock, chance
+        self._few = 0
+
+    def note(self, state: RetryCallState) -> None:
+        error = _error_of(state)
+        self.unclear = self.unclear or error.unclear
+        self._few += error.few
+
+    def pause(self, state: RetryCallState) -> float:
+        """Return at least what the service asked for, else a random part of a growing pause: callers must spread."""
+        retry_after = _error_of(state).retry_after
+        if retry_after is not None:
+            return retry_after + self._chance() * _FIRST_PAUSE_SECONDS
+        return self._chance() * wait_exponential(multiplier=_FIRST_PAUSE_SECONDS, max=_MAX_PAUSE_SECONDS)(state)
+
+    def are_over(self, state: RetryCallState) -> bool:
+        return self._few > _MAX_FEW_RETRIES or self._clock() + state.upcoming_sleep > self._give_up_at
+
+
+def _report_retry(state: RetryCallState) -> None:
+    STORAGE_RETRIES.inc()
+    log.info("storage_retry", detail=str(_error_of(state)), seconds=round(state.upcoming_sleep, 3))
+
+
+def _give_up(state: RetryCallState) -> None:
+    error = _error_of(state)
+    STORAGE_FAILURES.inc()
+    log.warning("storage_call_failed", detail=str(error))
+    raise error
+
+
+def _error_of(state: RetryCallState) -> TransientStorageError:
+    error = state.outcome.exception() if state.outcome else None
+    assert isinstance(error, TransientStorageError)
+    return error

@@ -9,18 +9,22 @@ from functools import wraps
 from typing import Any, Final
 from unittest.mock import patch
 
-from spark_jobs import build_files, drain_cycle, publishing, reconciliation
+from spark_jobs import build_files, drain_cycle
 from spark_jobs.drain_cycle import DrainCycle
-from spark_jobs.publishing import Publishing
+from spark_jobs.steps import dropping, publishing, reconciliation, take_over
+from spark_jobs.steps.claiming import Claiming
+from spark_jobs.steps.dropping import Dropping
+from spark_jobs.steps.publishing import Publishing
+from spark_jobs.steps.take_over import TakeOver
 
 _STEPS: Final[dict[str, tuple[Any, str]]] = {
-    "W1 claim": (DrainCycle, "_claim"),
-    "W2 revoke": (drain_cycle, "revoke_older_epochs"),
+    "W1 claim": (Claiming, "run"),
+    "W2 revoke": (take_over, "revoke_older_epochs"),
     "W3 look": (reconciliation, "recover_visible_file"),
-    "W2-W3 take over": (DrainCycle, "_take_over"),
+    "W2-W3 take over": (TakeOver, "run"),
     "W4 plan, not committed": (drain_cycle, "plan_next_files"),
     "W4 plan": (DrainCycle, "prepare"),
-    "W4 plan of held tables": (DrainCycle, "prepare_held"),
+    "W4 plan of held tables": (DrainCycle, "prepare_leased"),
     "W5 build": (build_files, "build_file"),
     "W5 register, not committed": (publishing, "register_builds"),
     "W6 folder": (publishing, "prepare_folder"),
@@ -28,9 +32,9 @@ _STEPS: Final[dict[str, tuple[Any, str]]] = {
     "W8 record, not committed": (publishing, "record_published"),
     "W8 record": (Publishing, "record"),
     "W9 next files": (Publishing, "_publish_one_of_each"),
-    "R3-R5 remove the folder": (drain_cycle, "remove_table_folder"),
-    "R6 new generation, not committed": (drain_cycle, "finish_drop"),
-    "R6 new generation": (DrainCycle, "_drop"),
+    "R3-R5 remove the folder": (dropping, "remove_table_folder"),
+    "R6 new generation, not committed": (dropping, "finish_drop"),
+    "R6 new generation": (Dropping, "run"),
 }
 
 POINTS: Final = tuple(f"{when} {step}" for step in _STEPS for when in ("before", "after"))

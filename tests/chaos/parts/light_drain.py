@@ -26,9 +26,9 @@ from app.landing.parquet_file import FileLayout
 from app.landing.zone import LandingZone
 from spark_jobs import drain_loop
 from spark_jobs.build_files import BuildConfig
-from spark_jobs.drain import kept_lease
-from spark_jobs.drain_cycle import DrainCycle
-from spark_jobs.drain_loop import Drain
+from spark_jobs.drain_cycle import open_cycle
+from spark_jobs.drain_loop import DrainLoop
+from spark_jobs.lease_keeper import keep_lease
 from tests.chaos.faults.failpoints import failpoints
 from tests.chaos.faults.faulty_zone import FaultyZone, Troubles
 from tests.chaos.parts.building import builds_in_process
@@ -37,7 +37,7 @@ LEASE_SECONDS: Final = 1.0
 POLL_SECONDS: Final = 0.1
 DATABASE_SECONDS: Final = 2.0
 """How long the gateway waits for Postgres."""
-FIRST_BACKOFF, LONGEST_BACKOFF = 0.1, 0.4
+MIN_BACKOFF, MAX_BACKOFF = 0.1, 0.4
 """Time runs faster here: production waits longer before it tries again."""
 
 
@@ -107,16 +107,18 @@ def run_light_drain(plan: DrainPlan, parent: int) -> None:
         die=fate.die,
     )
 
-    def troubled(place: ZoneAddress) -> LandingZone:
-        zone = open_zone(place)
+    def troubled(address: ZoneAddress) -> LandingZone:
+        zone = open_zone(address)
         return FaultyZone(zone, troubles) if isinstance(zone, LocalZone) else zone
 
     with ExitStack() as stack:
         stack.enter_context(builds_in_process())
         stack.enter_context(failpoints(fate.reached))
-        stack.enter_context(patch.multiple(retries, _FIRST_PAUSE=FIRST_BACKOFF / 4, _MAX_PAUSE_SECONDS=LONGEST_BACKOFF))
-        stack.enter_context(patch.multiple(drain_loop, _FIRST_BACKOFF=FIRST_BACKOFF, _LONGEST_BACKOFF=LONGEST_BACKOFF))
-        for module in ("spark_jobs.drain_cycle", "spark_jobs.build_files"):
+        stack.enter_context(
+            patch.multiple(retries, _FIRST_PAUSE_SECONDS=MIN_BACKOFF / 4, _MAX_PAUSE_SECONDS=MAX_BACKOFF)
+        )
+        stack.enter_context(patch.multiple(drain_loop, _MIN_BACKOFF=MIN_BACKOFF, _MAX_BACKOFF=MAX_BACKOFF))
+        for module in ("spark_jobs.steps.context", "spark_jobs.build_files"):
             stack.enter_context(patch(f"{module}.open_zone", troubled))
         while True:
             try:
@@ -126,11 +128,11 @@ def run_light_drain(plan: DrainPlan, parent: int) -> None:
 
 
 def _publish(plan: DrainPlan) -> None:
-    place = BuildConfig(plan.database_url, plan.zone, FileLayout(False, "zstd"))
+    config = BuildConfig(plan.database_url, plan.zone, FileLayout(False, "zstd"))
     limits = FileLimits(128 * 2**20, 300, 0.1)
-    cycle = DrainCycle(uuid4(), None, place, limits, tasks=2, database_seconds=DATABASE_SECONDS)  # type: ignore[arg-type]
-    with kept_lease(cycle, LEASE_SECONDS):
-        Drain(cycle, bins=2).run(threading.Event(), POLL_SECONDS)
+    cycle = open_cycle(uuid4(), None, config, limits, tasks=2, database_seconds=DATABASE_SECONDS)  # type: ignore[arg-type]
+    with keep_lease(cycle, LEASE_SECONDS):
+        DrainLoop(cycle, worker_slots=2).run(threading.Event(), POLL_SECONDS)
 
 
 def end_with(parent: int) -> None:

@@ -18,7 +18,7 @@ from app.landing.parquet_file import FileLayout
 from app.landing.zone import LandingZone
 from app.staging.ledger.leases import renew_lease
 from spark_jobs.build_files import BuildConfig
-from spark_jobs.drain_cycle import DrainCycle
+from spark_jobs.drain_cycle import DrainCycle, open_cycle
 from tests.chaos.faults.failpoints import CONTAINED, failpoints
 from tests.chaos.faults.faulty_zone import FaultyZone, Trouble, Troubles
 from tests.chaos.faults.lost_mount import Mount
@@ -39,7 +39,7 @@ class SimulatedDrains:
 
     def __init__(self, engine: sa.Engine, database_url: str, landing_zone: str, source: random.Random) -> None:
         self._engine, self._source = engine, source
-        self._place = BuildConfig(database_url, ZoneAddress(landing_zone), FileLayout(False, "zstd"))
+        self._config = BuildConfig(database_url, ZoneAddress(landing_zone), FileLayout(False, "zstd"))
         self._depth = 0
         self._running: DrainCycle | None = None
         self._idle: list[DrainCycle] = []
@@ -63,11 +63,11 @@ class SimulatedDrains:
         with ExitStack() as stack:
             stack.enter_context(builds_in_process())
             stack.enter_context(failpoints(self._reached))
-            for module in ("spark_jobs.drain_cycle", "spark_jobs.build_files"):
+            for module in ("spark_jobs.steps.context", "spark_jobs.build_files"):
                 stack.enter_context(patch(f"{module}.open_zone", self._open_zone))
             yield
             for drain in self._idle:
-                drain.engine.dispose()
+                drain.context.engine.dispose()
 
     def turn(self) -> None:
         """One drain, an idle one or a new one, publishes what is due until it is done, fails or dies."""
@@ -81,11 +81,11 @@ class SimulatedDrains:
         before, self._running = self._running, drain
         try:
             with self._engine.begin() as connection:
-                renew_lease(connection, drain.worker_id, LEASE_SECONDS)
+                renew_lease(connection, drain.context.worker_id, LEASE_SECONDS)
             self._publish(drain)
             self._idle.append(drain)
         except Died:
-            drain.engine.dispose()
+            drain.context.engine.dispose()
             self._end_lease(drain)
         finally:
             self._running = before
@@ -99,7 +99,7 @@ class SimulatedDrains:
             self.events[f"waited for {error.code}"] += 1
             return
         self._source.shuffle(due)
-        claimed, alone = drain.prepare_held(due)
+        claimed, alone = drain.prepare_leased(due)
         claimed += [entry for table_id in alone if (entry := drain.prepare(table_id)) is not None]
         if claimed:
             drain.build_and_publish(claimed)
@@ -139,14 +139,14 @@ class SimulatedDrains:
 
     def _end_lease(self, drain: DrainCycle) -> None:
         with self._engine.begin() as connection:
-            connection.execute(END_LEASE, {"worker_id": drain.worker_id})
+            connection.execute(END_LEASE, {"worker_id": drain.context.worker_id})
 
     def _new(self) -> DrainCycle:
         limits = FileLimits(128 * 2**20, 40, 0.0)
-        return DrainCycle(uuid4(), None, self._place, limits, tasks=1)  # type: ignore[arg-type]  # no Spark here
+        return open_cycle(uuid4(), None, self._config, limits, tasks=1)  # type: ignore[arg-type]  # no Spark here
 
-    def _open_zone(self, place: ZoneAddress) -> LandingZone:
-        return FaultyZone(open_zone(place), _CalmTroubles(self))
+    def _open_zone(self, address: ZoneAddress) -> LandingZone:
+        return FaultyZone(open_zone(address), _CalmTroubles(self))
 
 
 class _CalmTroubles(Troubles):

@@ -69,7 +69,7 @@ def test_a_file_that_mirroring_took_before_it_was_recorded_is_recorded_not_lande
     claimed = first.prepare(current(engine, "t").table_id)
     assert claimed is not None
     with monkeypatch.context() as patch:
-        patch.setattr("spark_jobs.publishing.record_published", die)
+        patch.setattr("spark_jobs.steps.publishing.record_published", die)
         with pytest.raises(Died):
             first.build_and_publish([claimed])
     end_lease(engine, first)

@@ -91,7 +91,7 @@ def test_a_worker_that_dies_before_the_seed_is_visible_leaves_it_to_the_next(
     claimed = first.prepare(table.table_id)
     assert claimed is not None
     with monkeypatch.context() as patch:
-        patch.setattr("spark_jobs.publishing.make_visible", die)
+        patch.setattr("spark_jobs.steps.publishing.make_visible", die)
         with pytest.raises(Died):
             first.build_and_publish([claimed])
     end_lease(engine, first)

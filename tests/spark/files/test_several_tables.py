@@ -18,7 +18,7 @@ from app.landing.zone import LandingZone
 from app.staging.ledger import planning as file_plans
 from app.staging.tables.operations import begin_drop, request_repair, set_publishing
 from spark_jobs.drain_cycle import DrainCycle
-from spark_jobs.publishing import ClaimedTable, Publishing
+from spark_jobs.steps.publishing import ClaimedTable, Publishing
 from tests.spark.conftest import NewWorker, drain
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
 from tests.support.postgres import sql
@@ -54,7 +54,7 @@ def more(engine: sa.Engine, *keys: int) -> None:
 
 
 def prepared(worker: DrainCycle, tables: Sequence[TableId]) -> list[ClaimedTable]:
-    claimed, alone = worker.prepare_held(tables)
+    claimed, alone = worker.prepare_leased(tables)
     assert alone == []
     return claimed
 
@@ -75,9 +75,9 @@ def test_one_transaction_plans_one_nominates_and_one_records_a_file_of_each_tabl
 ) -> None:
     more(engine, 2)
     with (
-        sql.counted(worker.engine, PLAN) as plans,
-        sql.counted(worker.engine, NOMINATE) as nominations,
-        sql.counted(worker.engine, RECORD) as records,
+        sql.counted(worker.context.engine, PLAN) as plans,
+        sql.counted(worker.context.engine, NOMINATE) as nominations,
+        sql.counted(worker.context.engine, RECORD) as records,
     ):
         worker.build_and_publish(prepared(worker, tables))
     assert (len(plans), len(nominations), len(records)) == (1, 1, 1)
@@ -128,7 +128,7 @@ def test_a_file_that_cannot_be_renamed_or_was_not_built_keeps_no_other_back(
             raise OSError("the disk is gone")
         visible(zone, name, built)
 
-    monkeypatch.setattr("spark_jobs.publishing.make_visible", fails_for_b)
+    monkeypatch.setattr("spark_jobs.steps.publishing.make_visible", fails_for_b)
     sql.run(engine, "UPDATE mirrorgate.block_payloads SET payload = 'x' WHERE table_id = :id", id=tables[2])
     assert worker.build_and_publish(claimed) == {tables[0], tables[3]}
     assert [landed_keys(landing_zone, name) for name in NAMES] == [[[1], [2]], [[1]], [[1]], [[1], [2]]]
@@ -142,8 +142,8 @@ def test_an_answer_to_a_commit_that_was_lost_costs_nothing(
     """The steps are done, and done again for each table."""
     more(engine, 2)
     claimed = prepared(worker, tables)
-    epochs = dict(worker.held)
-    for step in ("_nominate", "_record"):
+    epochs = worker.leased.epochs(tables)
+    for step in ("_register_builds", "_record"):
         original = getattr(Publishing, step)
 
         def lost(self: Publishing, files: Sequence[BuiltFile], original: Any = original) -> Any:
@@ -154,7 +154,7 @@ def test_an_answer_to_a_commit_that_was_lost_costs_nothing(
 
         monkeypatch.setattr(Publishing, step, lost)
     assert worker.build_and_publish(claimed) == set(tables)
-    assert worker.held == epochs
+    assert worker.leased.epochs(tables) == epochs
     assert [landed_keys(landing_zone, name) for name in NAMES] == [[[1], [2]]] * 4
 
 
@@ -169,7 +169,7 @@ def test_tables_that_need_more_than_a_plan_are_left_to_be_prepared_alone(
         begin_drop(connection, current(engine, "a").name, Generation(1), DropPlan(DropAction.DROP), "test")
     with engine.begin() as connection:
         request_repair(connection, current(engine, "b").name, Generation(1), FileNumber(1), "test")
-    claimed, alone = worker.prepare_held(tables)
+    claimed, alone = worker.prepare_leased(tables)
     assert [entry.table_id for entry in claimed] == [tables[3]]
     assert alone == tables[:3]
 
@@ -178,7 +178,7 @@ def test_a_paused_table_is_not_planned(engine: sa.Engine, worker: DrainCycle, ta
     more(engine, 2)
     with engine.begin() as connection:
         set_publishing(connection, current(engine, "a").name, Generation(1), TableState.PAUSED, "test")
-    claimed, _ = worker.prepare_held(tables)
+    claimed, _ = worker.prepare_leased(tables)
     assert [entry.table_id for entry in claimed] == tables[1:]
 
 
@@ -186,6 +186,8 @@ def test_an_epoch_that_is_over_plans_nothing_for_any_table_of_its_transaction(
     engine: sa.Engine, worker: DrainCycle, tables: list[TableId]
 ) -> None:
     more(engine, 2)
-    worker.held[tables[1]] = Epoch(worker.held[tables[1]] + 1)
-    assert worker.prepare_held(tables) == ([], tables)
+    epoch = worker.leased.epoch(tables[1])
+    assert epoch is not None
+    worker.leased.add(tables[1], Epoch(epoch + 1))
+    assert worker.prepare_leased(tables) == ([], tables)
     assert sql.value(engine, "SELECT count(*) FROM mirrorgate.landing_files WHERE state = 'planned'") == 0

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.build_files import MAX_DRIVER_BUILDS
 from spark_jobs.drain_cycle import DrainCycle
-from spark_jobs.drain_loop import Drain
-from spark_jobs.publishing import ClaimedTable
+from spark_jobs.drain_loop import DrainLoop
+from spark_jobs.steps.publishing import ClaimedTable
 from tests.spark.conftest import NewWorker
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
 from tests.support.samples.schemas import schema_of
@@ -65,5 +65,5 @@ def test_bins_build_small_files_at_the_same_time(engine: sa.Engine, landing_zone
     for name in names:
         stage_keys(engine, registered(engine, name, ID), [1], [2])
     worker = new_worker(rows=1, spark_job_min_bytes=PLENTY)
-    Drain(worker, bins=12).drain_pending()
+    DrainLoop(worker, worker_slots=12).drain_pending()
     assert [landed_keys(landing_zone, name) for name in names] == [[[1], [2]]] * 12

@@ -37,12 +37,12 @@ def settings(
     """Of a drain that runs in this process."""
     opened: list[DrainCycle] = []
 
-    def open_cycle(*given: Any) -> DrainCycle:
-        opened.append(drains_open_cycle(*given))
+    def configured_cycle(*given: Any) -> DrainCycle:
+        opened.append(real(*given))
         return opened[-1]
 
-    drains_open_cycle = drains.open_cycle
-    monkeypatch.setattr(drains, "open_cycle", open_cycle)
+    real = drains.configured_cycle
+    monkeypatch.setattr(drains, "configured_cycle", configured_cycle)
     monkeypatch.setattr(drains, "running_spark", lambda _: nullcontext(spark))
     monkeypatch.setattr(drains, "configure_logging", lambda _: None)
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -52,7 +52,7 @@ def settings(
     for number, handler in before.items():
         signal.signal(number, handler)
     for cycle in opened:
-        cycle.engine.dispose()
+        cycle.context.engine.dispose()
 
 
 def test_a_drain_claims_its_landing_zone_once_and_publishes(

@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from app.staging.ledger.leases import renew_lease
-from spark_jobs import drain as drains
-from spark_jobs.drain_cycle import DrainCycle
-from spark_jobs.drain_loop import Drain
+from spark_jobs import lease_keeper
+from spark_jobs.build_files import FileBuilder
+from spark_jobs.drain_loop import DrainLoop
 from tests.spark.conftest import NewWorker, drain
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
 from tests.support.postgres import sql
@@ -69,18 +69,18 @@ def test_a_table_whose_build_ends_the_job_keeps_no_other_back(
     tables = [registered(engine, name, ID) for name in ("a", "b", "c")]
     for table in tables:
         stage_keys(engine, table, [1])
-    worker, build = new_worker(spark_job_min_bytes=2**20), DrainCycle._build
+    worker, build = new_worker(spark_job_min_bytes=2**20), FileBuilder.build
 
-    def fails_with_b(self: DrainCycle, orders: list[Any]) -> Any:
+    def fails_with_b(self: FileBuilder, orders: list[Any]) -> Any:
         if any(order.planned.table_id == tables[1].table_id for order in orders):
             raise RuntimeError("the worker is gone")
         return build(self, orders)
 
-    monkeypatch.setattr(DrainCycle, "_build", fails_with_b)
+    monkeypatch.setattr(FileBuilder, "build", fails_with_b)
     with capture_logs() as logs:
-        assert Drain(worker, bins=1).drain_pending() == {tables[1].table_id}
+        assert DrainLoop(worker, worker_slots=1).drain_pending() == {tables[1].table_id}
     assert [line["table"] for line in logs if line["event"] == "table_publication_failed"] == ["b"]
-    monkeypatch.setattr(DrainCycle, "_build", build)
+    monkeypatch.setattr(FileBuilder, "build", build)
     drain(worker)
     assert [landed_keys(landing_zone, name) for name in ("a", "b", "c")] == [[[1]]] * 3
 
@@ -91,9 +91,9 @@ def test_a_read_only_database_makes_the_drain_wait_and_it_recovers(
     name = sa.make_url(database_url).database
     stage_keys(engine, registered(engine, "a", ID), [1])
     worker = new_worker(spark_job_min_bytes=2**20)
-    running, wake = Drain(worker, bins=1), threading.Event()
+    running, wake = DrainLoop(worker, worker_slots=1), threading.Event()
     sql.run(engine, f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
-    worker.engine.dispose()
+    worker.context.engine.dispose()
     thread = threading.Thread(target=running.run, args=(wake, 0.02))
     with capture_logs() as logs:
         thread.start()
@@ -103,7 +103,7 @@ def test_a_read_only_database_makes_the_drain_wait_and_it_recovers(
             connection.commit()
             connection.execute(sa.text(f'ALTER DATABASE "{name}" RESET default_transaction_read_only'))
             connection.commit()
-        worker.engine.dispose()
+        worker.context.engine.dispose()
         wait_until(lambda: landed_keys(landing_zone, "a") == [[1]], within=20, what="the batch is published")
     assert thread.is_alive()
     running.stopping.set()
@@ -121,6 +121,6 @@ def test_the_lease_is_renewed_on_after_any_exception(new_worker: NewWorker, monk
             raise ZeroDivisionError
         renew_lease(*given, **named)
 
-    monkeypatch.setattr(drains, "renew_lease", fails_twice)
-    with drains.kept_lease(worker, 0.6):
+    monkeypatch.setattr(lease_keeper, "renew_lease", fails_twice)
+    with lease_keeper.keep_lease(worker, 0.6):
         wait_until(lambda: calls > 4, within=20, what="the lease is renewed again")

@@ -62,7 +62,7 @@ def test_a_table_is_failing_after_three_failed_tries_until_the_next_success(
     stage_keys(engine, table, [1])
     worker = new_worker(spark_job_min_bytes=2**20)
     with monkeypatch.context() as patched, capture_logs() as logs:
-        patched.setattr("spark_jobs.publishing.make_visible", no_space)
+        patched.setattr("spark_jobs.steps.publishing.make_visible", no_space)
         tried(worker, engine, times=2)
         with engine.begin() as connection:
             assert table_statuses(connection, [table])[0].failing is None
@@ -81,7 +81,7 @@ def test_a_table_is_failing_after_three_failed_tries_until_the_next_success(
     sql.run(
         engine,
         "UPDATE mirrorgate.workers SET lease_until = clock_timestamp() WHERE worker_id <> :id",
-        id=other.worker_id,
+        id=other.context.worker_id,
     )
     drain(other)
     assert landed_keys(landing_zone, "t") == [[1]]

@@ -56,7 +56,7 @@ def test_a_file_that_is_visible_but_not_recorded_is_recorded_not_landed_again(
     claimed = first.prepare(current(engine, "t").table_id)
     assert claimed is not None
     with monkeypatch.context() as patch:
-        patch.setattr("spark_jobs.publishing.record_published", die)
+        patch.setattr("spark_jobs.steps.publishing.record_published", die)
         with pytest.raises(Died):
             first.build_and_publish([claimed])
     assert landed_keys(landing_zone, "t") == [[1, 2]]
@@ -73,7 +73,7 @@ def test_a_file_that_mirroring_took_before_it_was_recorded_is_not_landed_again(
     claimed = first.prepare(current(engine, "t").table_id)
     assert claimed is not None
     with monkeypatch.context() as patch:
-        patch.setattr("spark_jobs.publishing.record_published", die)
+        patch.setattr("spark_jobs.steps.publishing.record_published", die)
         with pytest.raises(Died):
             first.build_and_publish([claimed])
     processed = landing_zone / "t" / "_ProcessedFiles"
@@ -93,7 +93,7 @@ def test_a_worker_that_dies_between_nomination_and_rename_lands_nothing_twice(
     claimed = first.prepare(current(engine, "t").table_id)
     assert claimed is not None
     with monkeypatch.context() as patch:
-        patch.setattr("spark_jobs.publishing.make_visible", die)
+        patch.setattr("spark_jobs.steps.publishing.make_visible", die)
         with pytest.raises(Died):
             first.build_and_publish([claimed])
     end_lease(engine, first)
@@ -135,7 +135,7 @@ def test_what_a_worker_saw_before_another_took_over_quarantines_nothing(
         drain(other)
         raise InvariantBroken(Code.FOREIGN_FILE, "seen long ago")
 
-    monkeypatch.setattr("spark_jobs.reconciliation.recover_visible_file", late)
+    monkeypatch.setattr("spark_jobs.steps.reconciliation.recover_visible_file", late)
     assert paused.prepare(table_id) is None
     assert landed_keys(landing_zone, "t") == [[1, 2]]
     assert current(engine, "t").state is TableState.ACTIVE
@@ -148,7 +148,7 @@ def test_a_store_that_fails_while_it_is_looked_at_only_delays(
     claimed = first.prepare(current(engine, "t").table_id)
     assert claimed is not None
     with monkeypatch.context() as patch:
-        patch.setattr("spark_jobs.publishing.record_published", die)
+        patch.setattr("spark_jobs.steps.publishing.record_published", die)
         with pytest.raises(Died):
             first.build_and_publish([claimed])
     end_lease(engine, first)

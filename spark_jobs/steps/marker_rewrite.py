@@ -1,7 +1,7 @@
-"""Writes a damaged or lost `_gateway.json` again, because an operator asked for it and the folder proves to be ours.
+"""Rewrite of a damaged or lost `_gateway.json`, when an operator asked for it and the folder proves to be the table's.
 
-Proof is what the ledger knows and nobody else can have: the last recorded file, with its size and digest, visible or
-consumed, and no other content under any of the ledger's newest numbers.
+The proof is what only this ledger knows: the last recorded file is there with its size and digest, visible or
+consumed, and none of the ledger's newest numbers has other content.
 """
 
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ from app.staging.tables.quarantine_release import end_marker_rewrite, is_marker_
 
 log = structlog.get_logger()
 
-PROOF_FILES: Final = 20
-"""The newest files that are compared with the ledger: reading all of a large table would take hours."""
+MAX_PROOF_FILES: Final = 20
+"""Only the newest files are compared with the ledger: reading all files of a large table would take hours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +35,16 @@ class MarkerRewrite:
     installation_id: UUID
 
     def run(self, table: Table, epoch: Epoch) -> None:
-        """Write the marker if it was asked for and is damaged. A process that dies inside leaves the request.
+        """Write the marker if it was requested and is damaged. A process that dies inside leaves the request.
 
-        Raises InvariantBroken `landing_folder_lost` when the folder does not prove to be the table's.
+        Raise InvariantBroken `landing_folder_lost` when the folder does not prove to be the table's.
         """
         with self.engine.begin() as connection:
             if not is_marker_to_be_rewritten(connection, table.table_id):
                 return
             recorded = recorded_number(connection, table.table_id)
-            after = FileNumber(max(0, recorded - PROOF_FILES))
-            files = list_files(connection, table.table_id, table.generation, after=after, most=PROOF_FILES)
+            after = FileNumber(max(0, recorded - MAX_PROOF_FILES))
+            files = list_files(connection, table.table_id, table.generation, after=after, most=MAX_PROOF_FILES)
         rejection = self._unproven(table, recorded, files)
         if rejection is None and is_marker_damaged(self.zone, table.name.folder):
             prepared = Scratch(table.table_id, epoch).path(f"{MARKER}-{uuid4().hex}")
@@ -57,7 +57,7 @@ class MarkerRewrite:
             raise InvariantBroken(Code.LANDING_FOLDER_LOST, f"{MARKER} was not written again: {rejection}")
 
     def _unproven(self, table: Table, recorded: FileNumber, files: list[LedgerEntry]) -> str | None:
-        """Why the folder may be somebody else's; None when it is the table's for certain."""
+        """Return why the folder may not be the table's, None if it certainly is."""
         folder = table.name.folder
         if self.zone.kind(f"{folder}/{MARKER}") is PathKind.FOLDER:
             return f"{folder}/{MARKER} is a folder"

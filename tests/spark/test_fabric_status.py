@@ -13,7 +13,7 @@ from app.domain.model.table import Table, TableState
 from app.landing.open_zone import ZoneAddress
 from app.staging.tables.operations import begin_drop
 from spark_jobs.drain_cycle import DrainCycle
-from spark_jobs.fabric_watch import note_mirror_states
+from spark_jobs.fabric_status import store_fabric_status
 from tests.spark.conftest import NewWorker, drain, end_lease
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
 from tests.support.onelake import OneLake, Trust
@@ -55,14 +55,14 @@ def test_accepted_staged_published_and_processed_are_equal_once_mirroring_has_ta
     worker = new_worker(rows=2, zone=zone)
     stage_keys(engine, table, [1, 2], [3, 4], [5])
     drain(worker)
-    assert not note_mirror_states(engine, zone, 60.0)
+    assert not store_fabric_status(engine, zone, 60.0)
     assert processed(engine, table) is None
     mirror.consume(most=2)
-    assert note_mirror_states(engine, zone, 0.0)
+    assert store_fabric_status(engine, zone, 0.0)
     assert (processed(engine, table) or {})["rows"] == 4
     mirror.consume()
-    assert not note_mirror_states(engine, zone, 60.0)
-    assert note_mirror_states(engine, zone, 0.0)
+    assert not store_fabric_status(engine, zone, 60.0)
+    assert store_fabric_status(engine, zone, 0.0)
     with engine.begin() as connection:
         status, nothing = table_statuses(connection, [table, other])
     assert status.processed is not None
@@ -78,10 +78,10 @@ def test_what_cannot_be_understood_is_logged_and_leaves_the_earlier_view(
 ) -> None:
     table, zone = registered(engine, "t", ID), ZoneAddress(str(landing_zone))
     say(landing_zone, {"tables": [{"sourceTableName": "t", "processedRowCount": 7}]})
-    assert note_mirror_states(engine, zone, 0.0)
+    assert store_fabric_status(engine, zone, 0.0)
     say(landing_zone, content)
     with capture_logs() as logs:
-        assert not note_mirror_states(engine, zone, 0.0)
+        assert not store_fabric_status(engine, zone, 0.0)
     assert [entry["event"] for entry in logs] == ["fabric_status_read_failed"]
     assert (processed(engine, table) or {})["rows"] == 7
 
@@ -106,10 +106,10 @@ def test_a_recreated_table_waits_until_fabric_no_longer_lists_it_and_says_so(
     assert current(engine, "t").state is TableState.DROPPING
     reason = sql.value(engine, "SELECT state_reason FROM mirrorgate.tables")
     assert reason == "waiting until Fabric no longer lists the table, at most 600 s; 0 s so far"
-    epoch = published.held[table_id]
+    epoch = published.leased.epoch(table_id)
     say(landing_zone, listed("other"))
     assert published.prepare(table_id) is None
-    assert published.held[table_id] == epoch
+    assert published.leased.epoch(table_id) == epoch
     assert (current(engine, "t").state, current(engine, "t").generation) == (TableState.ACTIVE, 2)
     stage_keys(engine, current(engine, "t"), [7])
     drain(published)
@@ -124,8 +124,7 @@ def test_the_wait_is_bounded_across_owners(
     assert published.prepare(current(engine, "t").table_id) is None
     sql.run(engine, "UPDATE mirrorgate.tables SET folder_gone_at = folder_gone_at - interval '599 seconds'")
     end_lease(engine, published)
-    other = new_worker()
-    other.drop_wait_seconds = 599.0
+    other = new_worker(drop_wait_seconds=599.0)
     with capture_logs() as logs:
         assert other.prepare(current(engine, "t").table_id) is None
     assert [entry["seconds"] for entry in logs if entry["event"] == "fabric_wait_timed_out"] == [599]

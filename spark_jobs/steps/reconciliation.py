@@ -1,7 +1,7 @@
-"""W3: compare the ledger with what stands in a table's folder, before the new owner publishes anything.
+"""W3: compare the ledger with the table's folder, before the new owner publishes anything.
 
-After a crash the ledger is at most one file behind. After a restore of the database to an older point it may be any
-number of files behind, and mirroring may have consumed them: publishing under such a number would land it twice.
+After a crash the ledger is at most one file behind. After a restore of the database to an older point it can be any
+number of files behind, and Fabric may have consumed them: publishing under such a number would land rows twice.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,24 +24,24 @@ from app.staging.ledger.planning import adopt_file
 
 log = structlog.get_logger()
 
-_NUMBERS_NAMED: Final = 10
+_MAX_NUMBERS_SHOWN: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """Brings the ledger of one table up to the files that stand in one landing zone, or stops the table."""
+    """Brings the ledger of a table up to the files in the landing zone, or stops the table."""
 
     engine: Engine
     zone: LandingZone
     installation_id: UUID
     record: Callable[[Mapping[PlannedFile, Epoch]], None]
-    """W8."""
+    """Records visible files (W8)."""
 
     def run(self, table: Table, epoch: Epoch) -> None:
-        """Record each file beyond the ledger that the ledger's own batches made; reject any other.
+        """Record each file beyond the ledger that the ledger's own batches made; reject any other file.
 
-        A process that dies inside leaves the rest to the next owner. Raises InvariantBroken `foreign_file`,
-        `landing_folder_lost`, or `ledger_behind_zone` with the numbers that were seen.
+        A process that dies inside leaves the rest to the next owner. Raise InvariantBroken `foreign_file`,
+        `landing_folder_lost`, or `ledger_behind_zone` with the numbers that were found.
         """
         with self.engine.begin() as connection:
             check_epoch(connection, table.table_id, epoch)
@@ -58,7 +58,10 @@ class Reconciliation:
             recorded, unrecorded = self._record_found(table, adopted, epoch)
 
     def _adopt(self, table: Table, epoch: Epoch, ahead: list[FileNumber], recorded: FileNumber) -> PlannedFile | None:
-        """Plan the file under the next number as it stands there; None where that cannot be."""
+        """Plan the file under the next number as it is; return None if the pending batches do not prove its identity.
+
+        A process that dies after the commit leaves a planned, visible file, which W3 of the next owner records.
+        """
         identity = identity_at_number(self.zone, table.name, ahead[0]) if ahead[0] == recorded + 1 else None
         if identity is None:
             return None
@@ -69,10 +72,10 @@ class Reconciliation:
         return adopted
 
     def _record_found(self, table: Table, planned: PlannedFile, epoch: Epoch) -> tuple[FileNumber, PlannedFile | None]:
-        """Record a planned file that stands; its number, and the next one that is planned and not recorded."""
+        """Record a planned file that is visible; return its number, and the next planned file that is not recorded."""
         with self.engine.begin() as connection:
             known = is_build_registered(connection, planned)
-        if not known:  # only after a restore: the nomination was made after the backup
+        if not known:  # only after a restore: the build was registered after the backup
             facts = facts_at_number(self.zone, table.name, planned.identity.number)
             found = BuiltFile(planned, epoch, "found", facts.file_bytes, facts.sha256)
             with self.engine.begin() as connection:
@@ -84,11 +87,11 @@ class Reconciliation:
     def _rejection(self, table: Table, recorded: FileNumber, ahead: list[FileNumber]) -> InvariantBroken:
         first = identity_at_number(self.zone, table.name, ahead[0])
         if first is None or (first.table, first.generation) != (str(table.name), table.generation):
-            return InvariantBroken(Code.FOREIGN_FILE, f"another file stands under number {ahead[0]}")
+            return InvariantBroken(Code.FOREIGN_FILE, f"another file has number {ahead[0]}")
         return InvariantBroken(
             Code.LEDGER_BEHIND_ZONE,
             f"the ledger ends at file {recorded}, but the landing zone has, or mirroring has consumed, files of this"
-            f" table that the database does not know: {_named(ahead)}; the database was restored to an older point",
+            f" table that the database does not know: {_shown(ahead)}; the database was restored to an older point",
         )
 
 
@@ -96,8 +99,8 @@ def _next_unrecorded(connection: Connection, table: Table) -> PlannedFile | None
     return next(iter(unrecorded_files(connection, table, most=1)), None)
 
 
-def _named(numbers: list[FileNumber]) -> str:
-    """The numbers as people read them: a few, then how many there are and the last one."""
-    if len(numbers) <= _NUMBERS_NAMED:
+def _shown(numbers: list[FileNumber]) -> str:
+    """Return the numbers as people read them: a few, then the last one and the count."""
+    if len(numbers) <= _MAX_NUMBERS_SHOWN:
         return ", ".join(map(str, numbers))
-    return f"{', '.join(map(str, numbers[:_NUMBERS_NAMED]))}, … {numbers[-1]} ({len(numbers)} in all)"
+    return f"{', '.join(map(str, numbers[:_MAX_NUMBERS_SHOWN]))}, … {numbers[-1]} ({len(numbers)} in all)"

@@ -1,4 +1,4 @@
-"""Reading what Fabric says of its tables: now and then for the status, and before a dropped folder is made anew."""
+"""Fabric's own status of the mirrored tables: stored for `mirrorgate status`, and asked before a drop finishes (R5)."""
 
 import threading
 from dataclasses import asdict
@@ -17,21 +17,22 @@ from app.staging.tables.registry import list_tables
 
 log = structlog.get_logger()
 
-_TURNS: Final = 4
-"""How often in a period a drain asks whether it is its turn."""
+_ATTEMPTS_PER_PERIOD: Final = 4
+"""How often in a period a drain asks whether no other drain has read the status."""
 
 
-def note_mirror_states(engine: Engine, address: ZoneAddress, seconds: float) -> bool:
-    """Read and store Fabric's view, unless some drain did within these seconds; whether it was stored.
+def store_fabric_status(engine: Engine, address: ZoneAddress, seconds: float) -> bool:
+    """Read and store Fabric's status, unless a drain did so within these seconds; return whether it was stored.
 
-    What cannot be read or understood leaves the earlier view, whose age is shown.
+    If it cannot be read or understood, the earlier status stays, and its age shows that. A process that dies inside
+    leaves the earlier status until the next period.
     """
     with translated_errors(), engine.begin() as connection:
         if not claim_reading(connection, seconds):
             return False
-        # Listed before the file is read: what it says may be of this generation, not of one that begins meanwhile.
+        # List the tables before the file is read: its content cannot be about a generation that starts meanwhile.
         tables = [(table.table_id, table.generation, table.name) for table in list_tables(connection)]
-    listed = read_mirrored(address)
+    listed = read_fabric_tables(address)
     if listed is None:
         return False
     found = {
@@ -44,8 +45,8 @@ def note_mirror_states(engine: Engine, address: ZoneAddress, seconds: float) -> 
     return True
 
 
-def read_mirrored(address: ZoneAddress) -> list[MirroredTable] | None:
-    """What Fabric says now; None where it says nothing that can be read, which is logged unless there is no file."""
+def read_fabric_tables(address: ZoneAddress) -> list[MirroredTable] | None:
+    """Return the tables that Fabric lists now; None if there is no file, or none that can be read, which is logged."""
     try:
         content = read_tables_json(address)
         return None if content is None else parse_tables(content)
@@ -55,21 +56,21 @@ def read_mirrored(address: ZoneAddress) -> list[MirroredTable] | None:
         return None
 
 
-def is_mirrored(address: ZoneAddress, name: TableName) -> bool:
-    """Whether Fabric is known to have the table still."""
-    listed = read_mirrored(address)
+def is_listed_by_fabric(address: ZoneAddress, name: TableName) -> bool:
+    """Return whether Fabric is known to have the table still."""
+    listed = read_fabric_tables(address)
     return listed is not None and find_mirrored(listed, name) is not None
 
 
-def watch_mirror(engine: Engine, address: ZoneAddress, seconds: float, stopping: threading.Event) -> None:
-    """Keep the stored view about `seconds` old from a thread of its own, until `stopping`."""
+def watch_fabric_status(engine: Engine, address: ZoneAddress, seconds: float, stopping: threading.Event) -> None:
+    """Keep the stored status at most about `seconds` old, from a thread of its own, until `stopping` is set."""
 
     def watch() -> None:
         while not stopping.is_set():
             try:
-                note_mirror_states(engine, address, seconds)
-            except Exception as error:  # noqa: BLE001  # a view that is missing stops no publication
+                store_fabric_status(engine, address, seconds)
+            except Exception as error:  # noqa: BLE001  # a missing status stops no publication
                 log.warning("fabric_status_write_failed", **asdict(described(error)))
-            stopping.wait(seconds / _TURNS)
+            stopping.wait(seconds / _ATTEMPTS_PER_PERIOD)
 
-    threading.Thread(target=watch, name="mirror-watch", daemon=True).start()
+    threading.Thread(target=watch, name="fabric-status", daemon=True).start()

@@ -1,0 +1,63 @@
+"""The drain's lease: renewed from a thread of its own, released at the end.
+
+A drain that stops renewing loses its tables when the lease expires; W2 of their next owner makes that safe.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import structlog
+
+from app.domain.publication.failure import described
+from app.observability.drain_metrics import LEASE_FAILURES, LEASE_RENEWED
+from app.staging.connection.database import answer_within, translated_errors
+from app.staging.ledger.leases import give_up_lease, renew_lease
+from spark_jobs.drain_cycle import DrainCycle
+
+log = structlog.get_logger()
+
+
+@contextmanager
+def keep_lease(cycle: DrainCycle, seconds: float) -> Iterator[None]:
+    """Renew the drain's lease three times per `seconds` while the block runs, and release it at the end.
+
+    If the process dies inside, its tables are free when the lease expires.
+    """
+    ended = threading.Event()
+
+    def keep() -> None:
+        while not ended.wait(seconds / 3):
+            _renew(cycle, seconds)
+
+    _renew(cycle, seconds)
+    keeper = threading.Thread(target=keep, name="lease", daemon=True)
+    keeper.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        keeper.join()
+        release_lease(cycle)
+
+
+def release_lease(cycle: DrainCycle) -> None:
+    """Release the lease at once; if that fails, it expires by itself."""
+    try:
+        with translated_errors(), cycle.context.engine.begin() as connection:
+            give_up_lease(connection, cycle.context.worker_id)
+    except Exception as error:  # noqa: BLE001  # the lease expires by itself
+        failure = described(error)
+        log.warning("lease_release_failed", code=failure.code, detail=failure.detail)
+
+
+def _renew(cycle: DrainCycle, seconds: float) -> None:
+    try:
+        with translated_errors(), answer_within(seconds / 3), cycle.context.engine.begin() as connection:
+            renew_lease(connection, cycle.context.worker_id, seconds, clock=time.time(), waits_for=cycle.waits_for)
+        LEASE_RENEWED.set_to_current_time()
+    except Exception as error:  # noqa: BLE001  # this thread must live: without it the drain loses its tables
+        LEASE_FAILURES.inc()
+        failure = described(error)
+        log.warning("lease_renewal_failed", code=failure.code, detail=failure.detail)

@@ -1,0 +1,107 @@
+"""What stopped a table: the log line, the record for its status, and the quarantine.
+
+Invariant: only what may never happen quarantines a table, and only while its epoch holds and the zone is present.
+Everything else is retried.
+"""
+
+from collections.abc import Set
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import structlog
+
+from app.domain.model.table import Epoch, Table, TableId
+from app.domain.publication.failure import described
+from app.errors import Code
+from app.observability.drain_metrics import FAILED_ATTEMPTS
+from app.staging.connection.database import Connection, translated_errors
+from app.staging.ledger.failures import FAILING_AFTER, clear_failures, has_failed, record_failure
+from app.staging.ledger.leases import check_epoch
+from app.staging.tables.registry import find_table_by_id, note_drop_trouble, quarantine_table
+from spark_jobs.steps.context import DrainContext, log_fields
+from spark_jobs.steps.leased_tables import LeasedTables
+
+log = structlog.get_logger()
+
+QUARANTINE_CODES: Final = frozenset(
+    {Code.FOREIGN_FILE, Code.LANDING_FOLDER_LOST, Code.LEDGER_BEHIND_ZONE, Code.PAYLOAD_CORRUPT}
+)
+"""What must never happen: the table stops until an operator decides. Every other failure is retried."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFailures:
+    """Records the failures of one drain's tables, and clears them at the next success."""
+
+    context: DrainContext
+    leased: LeasedTables
+    _recorded: set[TableId] = field(default_factory=set)
+    """Tables whose failure Postgres has on record."""
+
+    def __len__(self) -> int:
+        """Return the number of tables whose last attempt failed."""
+        return len(self._recorded)
+
+    def load(self, connection: Connection, table_id: TableId) -> None:
+        """Read whether a former owner recorded a failure, so that the next success clears it."""
+        if has_failed(connection, table_id):
+            self._recorded.add(table_id)
+
+    def add(self, table_id: TableId, table: Table | None, epoch: Epoch | None, error: Exception) -> None:
+        """Forget the table's epoch, log and record the failure, and quarantine the table if the code demands it.
+
+        Nothing is recorded once the epoch is over: the next owner judges. Nothing is concluded while the landing zone
+        is away. If recording fails, the table is attempted, and its failure found, again.
+        """
+        self.leased.forget(table_id)
+        failure = described(error)
+        FAILED_ATTEMPTS.labels(str(failure.code)).inc()
+        fields = self._fields_by_id(table_id) if table is None else log_fields(table)
+        log.warning("table_publication_failed", **fields, **asdict(failure))
+        if epoch is None:
+            return
+        try:
+            if failure.code in QUARANTINE_CODES:
+                self.context.claimed_zone.require()
+            with translated_errors(), self.context.engine.begin() as connection:
+                check_epoch(connection, table_id, epoch)
+                note_drop_trouble(connection, table_id, f"{failure.code}: {failure.detail}; tried again")
+                quarantined = failure.code in QUARANTINE_CODES and quarantine_table(
+                    connection, table_id, f"{failure.code}: {failure.detail}"
+                )
+                attempts = 0 if table is None or quarantined else record_failure(connection, table, failure)
+                if quarantined:
+                    clear_failures(connection, [table_id])
+            if quarantined:
+                self._recorded.discard(table_id)
+                log.error("table_quarantined", **fields, code=failure.code, detail=failure.detail)
+                return
+            self._recorded.add(table_id)
+            if attempts == FAILING_AFTER:
+                log.error("table_failing", **fields, tries=attempts, **asdict(failure))
+        except Exception as second:  # noqa: BLE001  # the next attempt finds the failure again
+            why = described(second)
+            log.warning("table_quarantine_failed", **fields, code=why.code, detail=why.detail)
+
+    def clear(self, table_ids: Set[TableId]) -> None:
+        """Clear the failures of tables that have succeeded; what cannot be cleared now is cleared at the next one."""
+        recovered = self._recorded & table_ids
+        if not recovered:
+            return
+        try:
+            with translated_errors(), self.context.engine.begin() as connection:
+                clear_failures(connection, recovered)
+        except Exception as error:  # noqa: BLE001  # the files are published; only the status is behind
+            why = described(error)
+            log.warning("failure_reset_failed", code=why.code, detail=why.detail)
+        else:
+            self._recorded.difference_update(recovered)
+
+    def _fields_by_id(self, table_id: TableId) -> dict[str, Any]:
+        """Return the fields that name a table whose claim failed; its id alone while Postgres does not answer."""
+        try:
+            with translated_errors(), self.context.engine.begin() as connection:
+                table = find_table_by_id(connection, table_id)
+        except Exception:  # noqa: BLE001  # the failure that is being logged may be just that
+            table = None
+        return {"table_id": table_id} if table is None else log_fields(table)

@@ -1,0 +1,48 @@
+"""The tables that this process has taken over, and the epoch of each.
+
+Nothing here is durable. A process that dies loses it; the next owner claims a later epoch and repeats W1 to W3.
+"""
+
+from collections.abc import Iterable
+
+from app.domain.model.table import Epoch, TableId
+
+
+class LeasedTables:
+    """Epochs whose predecessors this process has revoked, and drops that wait. Threads share it, one per table."""
+
+    def __init__(self) -> None:
+        self._epochs: dict[TableId, Epoch] = {}
+        self._deferred_drops: set[TableId] = set()
+
+    def __len__(self) -> int:
+        """Return the number of tables that this process has taken over."""
+        return len(self._epochs)
+
+    def add(self, table_id: TableId, epoch: Epoch) -> None:
+        """Remember that the table was taken over under this epoch (after W2 and W3)."""
+        self._epochs[table_id] = epoch
+
+    def epoch(self, table_id: TableId) -> Epoch | None:
+        """Return the table's epoch, None if the next attempt has to claim it again."""
+        return self._epochs.get(table_id)
+
+    def epochs(self, table_ids: Iterable[TableId]) -> dict[TableId, Epoch]:
+        """Return the epochs of those of the tables that were taken over."""
+        return {table_id: epoch for table_id in table_ids if (epoch := self._epochs.get(table_id)) is not None}
+
+    def forget(self, table_id: TableId) -> None:
+        """Forget the epoch after a failure, so that the next attempt starts with a new claim."""
+        self._epochs.pop(table_id, None)
+
+    def defer_drop(self, table_id: TableId) -> None:
+        """Note that the drop of the table waits until Fabric no longer lists it (R5)."""
+        self._deferred_drops.add(table_id)
+
+    def resume(self, table_id: TableId) -> None:
+        """Note that the table is attempted again now."""
+        self._deferred_drops.discard(table_id)
+
+    def must_back_off(self, table_id: TableId) -> bool:
+        """Return whether the last attempt failed or deferred a drop, so that the next one has to wait."""
+        return table_id not in self._epochs or table_id in self._deferred_drops

@@ -1,0 +1,169 @@
+"""W5 to W9 for the built files of several tables: register the build, folder, rename, record.
+
+One transaction registers a file of each of several tables, and one records those that have become visible. The next
+file of a table follows only after that (W9), so at most one visible file of a table is unrecorded. A failure of one
+table stops that table alone.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, TypeAlias, TypeVar
+
+import structlog
+
+from app.domain.model.landing_file import BuiltFile, PlannedFile
+from app.domain.model.table import Epoch, Table, TableId
+from app.errors import Code, InvariantBroken
+from app.landing.publish import Scratch, make_visible, prepare_folder
+from app.observability.drain_metrics import LAST_PUBLISHED, PUBLISHED_FILES, PUBLISHED_ROWS
+from app.staging.connection.database import translated_errors
+from app.staging.ledger.files import record_published, register_builds
+from spark_jobs.build_files import BuildFailure, BuildResult
+from spark_jobs.steps.context import DrainContext
+
+log = structlog.get_logger()
+Result = TypeVar("Result")
+Failures: TypeAlias = MutableMapping[TableId, Exception]
+
+MAX_TABLES_PER_TRANSACTION: Final = 16
+"""Tables that share a transaction: it is as durable for all of them as for one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedTable:
+    """A table that this drain owns under an epoch, with the files to build next."""
+
+    table: Table
+    epoch: Epoch
+    files: list[PlannedFile]
+
+    @property
+    def table_id(self) -> TableId:
+        """The table's id."""
+        return self.table.table_id
+
+    @property
+    def rows(self) -> int:
+        """The rows of all files to build, by which tables are balanced."""
+        return sum(file.identity.rows for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class Publishing:
+    """Makes built files visible in the landing zone, and records them in the ledger."""
+
+    context: DrainContext
+    batch_size: int
+    """Tables whose files share the transactions that register and record. A store that is slow, or is retried for
+    long, must not keep one table waiting for another."""
+
+    def publish(
+        self, claimed: Sequence[ClaimedTable], built: Mapping[TableId, Sequence[BuildResult]]
+    ) -> dict[TableId, Exception]:
+        """Publish the built files of each table in order; return the errors of the tables that failed.
+
+        A process that dies inside leaves at most one visible file of each table unrecorded.
+        """
+        failures: dict[TableId, Exception] = {}
+        for position in range(max(map(len, built.values()), default=0)):
+            entries = [entry for entry in claimed if position < len(built[entry.table_id])]
+            for start in range(0, len(entries), self.batch_size):
+                batch = entries[start : start + self.batch_size]
+                if position == 0:
+                    self._prepare_folders(batch, failures)
+                results = [
+                    (entry, built[entry.table_id][position]) for entry in batch if entry.table_id not in failures
+                ]
+                self._publish_one_of_each(results, failures)
+        return failures
+
+    def record(self, files: Mapping[PlannedFile, Epoch]) -> None:
+        """W8: record that the files are visible. If the process dies before the commit, W3 of the next owner does it.
+
+        Raise InvariantBroken `stale_epoch` once an epoch is over.
+        """
+        with translated_errors(), self.context.engine.begin() as connection:
+            record_published(connection, files)
+        PUBLISHED_FILES.inc(len(files))
+        PUBLISHED_ROWS.inc(sum(file.identity.rows for file in files))
+        LAST_PUBLISHED.set_to_current_time()
+        for file in files:
+            identity = file.identity
+            log.info(
+                "file_published",
+                table=identity.table,
+                generation=identity.generation,
+                number=identity.number,
+                rows=identity.rows,
+                first_sequence=identity.first_sequence,
+                last_sequence=identity.last_sequence,
+            )
+
+    def _prepare_folders(self, entries: Sequence[ClaimedTable], failures: Failures) -> None:
+        """W6 for each table."""
+        context = self.context
+        for entry in entries:
+            scratch = Scratch(entry.table_id, entry.epoch)
+            published_before = entry.files[0].identity.number > 1
+            with _contained(failures, entry.table_id):
+                context.claimed_zone.require()
+                prepare_folder(
+                    context.zone, entry.table, context.installation_id, scratch, published_before=published_before
+                )
+
+    def _publish_one_of_each(self, results: Sequence[tuple[ClaimedTable, BuildResult]], failures: Failures) -> None:
+        """Register, rename (W7) and record (W8) one file of each table; a process that dies may leave any step undone.
+
+        What was renamed and not recorded, the next owner finds and records in W3.
+        """
+        tables, files = {entry.table_id: entry.table for entry, _ in results}, []
+        for entry, result in results:
+            with _contained(failures, entry.table_id):
+                if isinstance(result, BuildFailure):
+                    raise result.error()
+                files.append(result)
+        registered = set().union(*_for_all_or_each(self._register_builds, files, failures))
+        visible = []
+        for file in files:
+            table_id = file.planned.table_id
+            if table_id not in failures:
+                with _contained(failures, table_id):
+                    if table_id not in registered:
+                        detail = "another build is registered for this number in this epoch"
+                        raise InvariantBroken(Code.STALE_EPOCH, detail)
+                    self.context.claimed_zone.require()
+                    make_visible(self.context.zone, tables[table_id].name, file)
+                    visible.append(file)
+        _for_all_or_each(self._record, visible, failures)
+
+    def _register_builds(self, files: Sequence[BuiltFile]) -> set[TableId]:
+        with translated_errors(), self.context.engine.begin() as connection:
+            return register_builds(connection, files)
+
+    def _record(self, files: Sequence[BuiltFile]) -> None:
+        self.record({file.planned: file.epoch for file in files})
+
+
+def _for_all_or_each(
+    step: Callable[[Sequence[BuiltFile]], Result], files: Sequence[BuiltFile], failures: Failures
+) -> list[Result]:
+    """Run a step for all files at once; if it fails, run it for each file alone. Return the step's results."""
+    if not files:
+        return []
+    try:
+        return [step(files)]
+    except Exception as error:  # noqa: BLE001  # whatever it is, it is one table's
+        if len(files) == 1:
+            failures[files[0].planned.table_id] = error
+            return []
+    return [result for file in files for result in _for_all_or_each(step, [file], failures)]
+
+
+@contextmanager
+def _contained(failures: Failures, table_id: TableId) -> Iterator[None]:
+    """Keep whatever fails in the block as the table's failure, so that the other tables continue."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001
+        failures[table_id] = error
