@@ -1,4 +1,4 @@
-"""Calls to the gateway that many tests make."""
+"""Calls to the gateway that many tests share."""
 
 from typing import Any, Final, Self
 

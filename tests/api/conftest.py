@@ -1,4 +1,4 @@
-"""The real app on a free loopback port; its database is empty when a test begins."""
+"""The real app on a free loopback port; its database is empty at the start of each test."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""The client under load: one thread per table posts over HTTP to whichever API answers, until each answer is clear."""
+"""The client under load: one thread per table posts over HTTP to any API, and retries until each answer is definite."""
 
 import random
 import threading

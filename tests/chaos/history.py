@@ -14,7 +14,7 @@ from app.errors import MirrorgateError
 from app.landing.open_zone import ZoneAddress
 from app.staging.connection.database import open_engine, translated_errors
 from app.staging.connection.schema_revision import migrate
-from tests.chaos.checks.consumer_view import LocalSight
+from tests.chaos.checks.consumer_view import LocalConsumer
 from tests.chaos.checks.journal import Contradiction, Journal
 from tests.chaos.checks.ledger_view import counts_of, recorded_files
 from tests.chaos.checks.oracle import Oracle, Violation
@@ -76,7 +76,7 @@ class History:
         self._onelake = OneLakeZone(self._fork(), self._note_fault) if store == "onelake" else None
         local = place / "landing-zone"
         zone = self._onelake.place if self._onelake else ZoneAddress(str(local))
-        self._sight = self._onelake or LocalSight(local)
+        self._consumer = self._onelake or LocalConsumer(local)
         self._postgres = CrashingPostgres(place)
         migrate(self._postgres.url)
         self._engine = open_engine(self._postgres.url)
@@ -146,7 +146,7 @@ class History:
         for client in self._clients:
             client.resume()
         self._until(self._all_published, "everything that was accepted is published")
-        self.oracle.finish(self._sight.folders(), counts_of(self._engine))
+        self.oracle.finish(self._consumer.folders(), counts_of(self._engine))
 
     def _all_published(self) -> bool:
         try:
@@ -186,13 +186,13 @@ class History:
                 recorded = recorded_files(self._engine)
         except MirrorgateError:
             recorded = {}
-        folders = self._sight.folders()
+        folders = self._consumer.folders()
         self.oracle.see(folders)
         self.oracle.see_ledger(recorded, folders)
         for folder in folders:
             for number in sorted(folder.visible)[:-1]:
                 if self._source.random() < 0.3:
-                    self._sight.consume(folder.folder, number)
+                    self._consumer.consume(folder.folder, number)
 
     def _kill(self, kind: str) -> bool:
         """Whether there was something to kill."""

@@ -1,4 +1,4 @@
-"""Chaos in one process and one thread: the same seed takes the same steps.
+"""Chaos in one process and one thread: the same seed makes the same steps.
 
 Clients, operators, mirroring and drains take turns; drains and storage fail at random.
 """
@@ -18,7 +18,7 @@ from app.errors import MirrorgateError
 from app.ingest import IngestResult, arcion_json, replicate_json
 from app.staging.tables.operations import begin_drop, request_flush, set_publishing
 from demo.workload import Post, stock_metadata
-from tests.chaos.checks.consumer_view import LocalSight
+from tests.chaos.checks.consumer_view import LocalConsumer
 from tests.chaos.checks.journal import Journal
 from tests.chaos.checks.ledger_view import counts_of, recorded_files
 from tests.chaos.checks.oracle import Oracle, Violation
@@ -39,7 +39,7 @@ class Simulation:
 
     def __init__(self, harness: IngestHarness, database_url: str, place: Path, seed: int) -> None:
         self.harness, self._source = harness, random.Random(seed)
-        self.sight = LocalSight(place / "landing-zone")
+        self.consumer = LocalConsumer(place / "landing-zone")
         self.journal = Journal(place / "journal.jsonl")
         self.oracle = Oracle(self.journal)
         self.drains = SimulatedDrains(harness.engine, database_url, str(place / "landing-zone"), self._source)
@@ -76,7 +76,7 @@ class Simulation:
             self.look()
             counts = counts_of(self.harness.engine)
             if all(c.state == "active" and c.published == c.accepted for c in counts.values()):
-                self.oracle.finish(self.sight.folders(), counts)
+                self.oracle.finish(self.consumer.folders(), counts)
                 return
         raise Violation(f"not published although nothing fails any more: {counts}")
 
@@ -111,13 +111,13 @@ class Simulation:
     def look(self) -> None:
         """The oracle looks, and mirroring takes away some of what it saw."""
         recorded = recorded_files(self.harness.engine)
-        folders = self.sight.folders()
+        folders = self.consumer.folders()
         self.oracle.see(folders)
         self.oracle.see_ledger(recorded, folders)
         for folder in folders:
             for number in sorted(folder.visible)[:-1]:
                 if self._source.random() < self.consumed_share:
-                    self.sight.consume(folder.folder, number)
+                    self.consumer.consume(folder.folder, number)
 
     def _send(self, post: Post, *, bad: bool) -> bool:
         self._posts += 1

@@ -1,4 +1,4 @@
-"""The oracle finds what it is there to find: planted defects of the protocol, and landing zones that are wrong."""
+"""The oracle detects planted protocol defects and damaged landing zones."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Restores of older databases from fixed seeds: no number lands twice."""
+"""Restores of older databases from fixed seeds: no file number is published twice."""
 
 from collections import Counter
 from pathlib import Path

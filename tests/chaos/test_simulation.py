@@ -1,4 +1,4 @@
-"""Chaos from a fixed seed, without Spark: drains die and pause at every point, storage fails, and all adds up."""
+"""Chaos from a fixed seed, without Spark: drains die and pause everywhere, storage fails, and no change is lost."""
 
 from pathlib import Path
 

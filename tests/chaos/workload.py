@@ -1,4 +1,4 @@
-"""Changes of four tables in both formats, good and bad, and the landing rows that the good ones must become."""
+"""Changes of four tables in both formats, valid and invalid, and the landing rows that the valid ones must become."""
 
 import json
 import random

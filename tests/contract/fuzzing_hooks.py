@@ -1,4 +1,4 @@
-"""What Schemathesis has to be told of the contract: how a body of text is sent."""
+"""Hooks that tell Schemathesis how to send a text body."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Every example of the contract does what it shows, against a running gateway."""
+"""Every example of the contract works as shown against a running gateway."""
 
 import json
 from collections.abc import Iterator

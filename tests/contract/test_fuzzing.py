@@ -1,4 +1,4 @@
-"""Schemathesis sends what fits the contract and what does not, to every call of a running gateway.
+"""Schemathesis sends valid and invalid requests to every operation of a running gateway.
 
 It fails for a server error, an answer that the contract does not have, content that does not fit its schema, an
 accepted request that breaks the contract, a rejected one that fits it, a method that is not rejected with 405.

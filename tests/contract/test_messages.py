@@ -1,4 +1,4 @@
-"""What the gateway accepts fits the contract's message types: no client is kept from sending it."""
+"""Every message that the gateway accepts is valid by the contract's types."""
 
 import json
 from collections.abc import Iterator

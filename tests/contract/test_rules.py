@@ -1,4 +1,4 @@
-"""Rules that make the contract one from which generators write good clients. Each holds for every call there is."""
+"""Rules that let generators write good clients from the contract; each holds for every operation."""
 
 import re
 from collections.abc import Iterator

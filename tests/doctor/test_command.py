@@ -1,4 +1,4 @@
-"""`mirrorgate doctor`, and what `up` and the drain do with what it finds. The tests' own Postgres does not fsync."""
+"""`mirrorgate doctor`, and how `up` and the drain use its checks. The tests' own Postgres does not fsync."""
 
 import io
 import json

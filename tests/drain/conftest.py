@@ -1,4 +1,4 @@
-"""Drains without a JVM: the real cycle, the real Postgres, a real folder."""
+"""Drains without a JVM: the real cycle, a real Postgres, a real folder."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""`mirrorgate landing-zone`: what the database remembers, and the move to another zone."""
+"""`mirrorgate landing-zone`: the zone that the database remembers, and the move to another one."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A landing zone that goes away while the drain runs: nothing is published, recorded or concluded until it is back."""
+"""A landing zone that disappears while the drain runs: nothing is published, recorded or decided until it is back."""
 
 import subprocess
 from collections.abc import Callable, Iterator

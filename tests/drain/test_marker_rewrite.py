@@ -1,4 +1,4 @@
-"""A damaged or lost `_gateway.json`: told apart from another gateway's, and written again only where it is ours."""
+"""A damaged or lost `_gateway.json` is rewritten only in our own folder, never in another gateway's."""
 
 import json
 import os

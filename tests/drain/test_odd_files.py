@@ -1,4 +1,4 @@
-"""FIFOs, sockets and odd links in a table folder stop that table at once, and block nothing."""
+"""FIFOs, sockets and unusual links in a table folder stop that table at once and never block the drain."""
 
 import errno
 import threading

@@ -1,4 +1,4 @@
-"""A database restored to an older point beside a landing zone that has gone on: no number lands twice."""
+"""A database restored to an older point with a newer landing zone: no number is published twice."""
 
 from collections.abc import Iterator
 from itertools import count

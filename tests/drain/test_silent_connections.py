@@ -1,4 +1,4 @@
-"""A drain whose connections to Postgres fall silent goes on with new ones."""
+"""A drain whose connections to Postgres become silent continues with new ones."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`mirrorgate tables verify` finds what differs between ledger and landing zone, and nothing where nothing does."""
+"""`mirrorgate tables verify` finds every difference between ledger and landing zone, and no false ones."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A database remembers its landing zone: another one is rejected until an operator moves it there."""
+"""A database remembers its landing zone; another one is rejected until an operator confirms the move."""
 
 from pathlib import Path
 

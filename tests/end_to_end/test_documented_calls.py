@@ -1,4 +1,4 @@
-"""Every call that the documents in DOCUMENTS print gets the answer printed beneath it."""
+"""Every call printed in the documents returns the answer printed below it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The producers of examples/ against a real gateway: one behavior in two languages."""
+"""The producers of examples/ against a real gateway: the same behavior in two languages."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""examples/README.md from top to bottom, and the curl example, against a real gateway."""
+"""examples/README.md from start to end, and the curl example, against a real gateway."""
 
 import json
 import os

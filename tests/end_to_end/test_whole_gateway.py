@@ -1,4 +1,4 @@
-"""The whole gateway as its users run it: real processes, real HTTP, real Spark, and processes that are killed."""
+"""The whole gateway as users run it: real processes, real HTTP, real Spark, and processes that are killed."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Whatever bytes arrive, the answer is changes or a rejection."""
+"""Any bytes give changes or a rejection."""
 
 import json
 from collections.abc import Callable

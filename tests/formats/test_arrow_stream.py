@@ -1,4 +1,4 @@
-"""Arrow streams from outside: whole, plain and valid, or rejected."""
+"""Arrow streams from outside are complete, uncompressed and valid, or are rejected."""
 
 import struct
 import subprocess

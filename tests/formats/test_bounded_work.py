@@ -1,4 +1,4 @@
-"""Bodies of next to nothing, many times over: what is wrong with them is found before all of them are read."""
+"""Bodies of very many tiny messages: an error is found before all of them are read."""
 
 import tracemalloc
 from collections.abc import Callable

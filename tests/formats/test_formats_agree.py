@@ -1,4 +1,4 @@
-"""One history of a source table, told by each tool in each of its ways, lands as the same rows."""
+"""One history of a source table, written by each tool in each of its forms, lands as the same rows."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Statements that change keys, told by each tool in each of its ways: mirroring ends with the source's rows."""
+"""Key changes, written by each tool in each of its forms: mirroring ends with the source's rows."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""The messages of a JSON body as they are written are those that the decoder reads, one by one."""
+"""The raw messages of a JSON body are those that the decoder reads, one by one."""
 
 import json
 from typing import Any, Final

@@ -1,1 +1,1 @@
-"""Damaged bytes for every decoder: `make fuzz` looks for new ones, the tests replay those that are kept."""
+"""Damaged bytes for every decoder: `make fuzz` searches for new ones, and the tests replay those that are kept."""

@@ -1,4 +1,4 @@
-"""`make fuzz`: look for bytes that make a decoder fail or hang, beginning with the samples and the kept corpus."""
+"""`make fuzz`: search for bytes that make a decoder fail or hang, starting from the samples and the kept corpus."""
 
 import argparse
 import os

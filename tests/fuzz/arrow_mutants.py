@@ -1,4 +1,4 @@
-"""Arrow streams with something wrong in them: a blind change of bytes seldom gets past the framing."""
+"""Arrow streams with specific errors, because random changes of bytes seldom get past the framing."""
 
 import io
 import struct

@@ -1,4 +1,4 @@
-"""What takes bytes from outside: each makes something of them or rejects them, and raises nothing else."""
+"""The decoders of bytes from outside: each returns a result or a rejection, and raises nothing else."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence

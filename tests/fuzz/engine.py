@@ -1,4 +1,4 @@
-"""One decoder under atheris, in a process of its own: `python -m tests.fuzz.engine DECODER [libFuzzer options]`."""
+"""Run one decoder under atheris in its own process: `python -m tests.fuzz.engine DECODER [libFuzzer options]`."""
 
 import shlex
 import sys

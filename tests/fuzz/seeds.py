@@ -1,4 +1,4 @@
-"""Inputs to begin with, out of the samples; inputs are files named by their digest, so each is there once."""
+"""Initial inputs from the samples; files are named by their digest, so that each exists once."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""The kept inputs, found by `make fuzz` or once harmful: no decoder fails or dawdles over one of them."""
+"""Kept inputs, found by `make fuzz` or once harmful: no decoder fails or hangs on any of them."""
 
 import hashlib
 import time

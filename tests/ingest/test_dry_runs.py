@@ -1,4 +1,4 @@
-"""A dry run answers what would land, rejects what would be rejected, and leaves nothing behind."""
+"""A dry run shows what would land, rejects what would be rejected, and changes nothing."""
 
 import json
 from typing import Any

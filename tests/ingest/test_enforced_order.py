@@ -1,4 +1,4 @@
-"""Option `source_order=enforce`: each change of a source task lands once, whoever posts it how often."""
+"""Option `source_order=enforce`: each change of a source task lands once, however often and by whomever it is sent."""
 
 from concurrent.futures import ThreadPoolExecutor
 

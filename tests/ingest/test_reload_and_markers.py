@@ -1,4 +1,4 @@
-"""Options `reload`, `insert_marker` and `initial_load`: what inserted and snapshot rows land as."""
+"""Options `reload`, `insert_marker` and `initial_load`: row markers of inserted and snapshot rows."""
 
 import base64
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""Transactions of the source: what is staged of their ends, and where files are cut."""
+"""Source transactions: how their ends are staged, and where files are cut."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Options that say how values are read: `source_timezone`, `binary_encoding`, and overrides of columns."""
+"""Options for reading values: `source_timezone`, `binary_encoding`, and column overrides."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""A OneLake endpoint per test; the certificate authority is made once."""
+"""A OneLake endpoint per test; the certificate authority is created once."""
 
 from tests.support.onelake.fixtures import new_onelake, onelake, trust
 

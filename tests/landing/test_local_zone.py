@@ -1,4 +1,4 @@
-"""A landing zone in a folder: what only a folder has. What every zone promises: test_zone_behaviour.py."""
+"""A landing zone in a folder: behavior of folders only. test_zone_behaviour.py covers every zone."""
 
 import ctypes
 import errno

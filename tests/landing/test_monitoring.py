@@ -1,4 +1,4 @@
-"""tables.json is looked for beside the landing zone, wherever that is."""
+"""tables.json is found next to the landing zone, in every store."""
 
 from pathlib import Path
 

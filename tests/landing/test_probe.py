@@ -1,4 +1,4 @@
-"""The probe tells a landing zone that keeps what publication relies on from one that does not, and tidies up."""
+"""The probe finds landing zones without the guarantees that publication needs, and cleans up after itself."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""The steps that make files visible: revoke, look, folder, rename."""
+"""The steps that make files visible: revoke, verify, folder, rename."""
 
 import io
 import json

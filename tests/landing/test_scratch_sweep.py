@@ -1,4 +1,4 @@
-"""Sweeping takes what nobody needs any more out of scratch, and leaves everything else alone."""
+"""The sweep removes unneeded scratch files and nothing else."""
 
 import os
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What every landing zone promises: the same claims over folders and over OneLake, whatever goes wrong there.
+"""Guarantees of every landing zone: the same tests with folders and OneLake, under any failure.
 
 With a fault, the first request of every operation on every path meets it; with a switch, the service is one of
 those that OneLake may turn out to be.

@@ -1,4 +1,4 @@
-"""A landing zone is one gateway's: the first to claim it has it, its own drains may always, any other is rejected."""
+"""A landing zone belongs to one gateway: the first to claim it, with all its drains. Others are rejected."""
 
 import json
 from collections.abc import Callable

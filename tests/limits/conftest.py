@@ -1,4 +1,4 @@
-"""Gateways with settings of their own."""
+"""Gateways with their own settings."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack

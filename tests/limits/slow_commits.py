@@ -1,4 +1,4 @@
-"""Commits that wait for a test: so a request can be held between its last byte and its receipt."""
+"""Commits that wait for the test, to hold a request between its last byte and its receipt."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

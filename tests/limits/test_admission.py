@@ -1,4 +1,4 @@
-"""What an API process takes on at a time; the rest is answered 503 at once, and status and health always."""
+"""Concurrent work of an API process is bounded; the excess gets 503 at once, and status and health always answer."""
 
 import gzip
 import json

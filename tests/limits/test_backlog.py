@@ -1,4 +1,4 @@
-"""Back-pressure: 429 for the table whose backlog is full, for as long as it is; every other table goes on."""
+"""Back-pressure: a table with a full backlog gets 429 while it is full; the others are unaffected."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What one body may hold: how far it expands, how many messages, how long a value."""
+"""Limits of one body: expanded size, number of messages, length of a value."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Large bodies take turns: few are in memory at a time, the others wait unread, and none is rejected for it."""
+"""Large bodies are read a few at a time; the others wait unread, and none is rejected for it."""
 
 import asyncio
 import gzip

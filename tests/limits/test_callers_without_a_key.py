@@ -1,4 +1,4 @@
-"""Callers without a valid key: nothing of a body is read for them, and nobody else notices them."""
+"""Callers without a valid key: their bodies are not read, and other callers are unaffected."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Gauges of what an API process holds: they go up and down with it, and end with the process."""
+"""Gauges of what an API process holds rise and fall with it, and disappear with the process."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Heads of requests: their size, their one Host, and URLs that are no text."""
+"""Request heads: their size, their single Host, and URLs that are not text."""
 
 import asyncio
 

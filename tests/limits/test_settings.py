@@ -1,4 +1,4 @@
-"""Limits that contradict each other, or that nothing could meet, are rejected at the start."""
+"""Limits that contradict each other or can never be met are rejected at the start."""
 
 import pytest
 

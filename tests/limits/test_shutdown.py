@@ -1,4 +1,4 @@
-"""SIGTERM: what is in flight is finished, nothing new begins, and the process ends with 0."""
+"""SIGTERM: requests in flight finish, no new ones are accepted, and the process ends with 0."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Requests that no library sends: whatever comes over a connection, it ends there, and nothing of it is staged."""
+"""Malformed requests over raw connections end there, and nothing of them is staged."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""How long a body may take, by what has arrived of what was declared."""
+"""The time that an upload may take, by the bytes received of those declared."""
 
 import pytest
 

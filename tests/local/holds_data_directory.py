@@ -1,4 +1,4 @@
-"""Program for tests: takes a data directory's lock, prints its pid, and waits to be ended."""
+"""Program for tests: take a data directory's lock, print the pid, and wait to be ended."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Program for tests: a child that notes what happens to it in `<folder>/<name>.events` until it is ended.
+"""Program for tests: a child that records its signals in `<folder>/<name>.events` until it is ended.
 
 `lasting_child FOLDER NAME PARENT_PID [stubborn] [family]`: stubborn ones do not stop when asked to, one with a
 family has started a process of its own.

@@ -1,4 +1,4 @@
-"""Program for tests: starts a private Postgres, prints its server's pid, and waits to be ended."""
+"""Program for tests: start a private Postgres, print its server's pid, and wait to be ended."""
 
 import signal
 import sys

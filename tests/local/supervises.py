@@ -1,4 +1,4 @@
-"""Program for tests: supervises the children described by `NAME[:trait…]` arguments, all noting into FOLDER.
+"""Program for tests: supervise the children given by `NAME[:trait…]` arguments, all recording into FOLDER.
 
 `supervises FOLDER STOP_WITHIN NAME[:trait…]…`; the trait `dying` makes a child that ends at once,
 `rejecting` one that says that it cannot start. Writes `ready`, `trouble NAME` and `rejected NAME` to standard output.

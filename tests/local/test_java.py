@@ -1,4 +1,4 @@
-"""Finding a Java for Spark: the machine's when it is new enough, else the wheel's behind a launcher."""
+"""Finding a Java for Spark: the machine's if it is new enough, otherwise the wheel's through a launcher."""
 
 import subprocess
 from pathlib import Path

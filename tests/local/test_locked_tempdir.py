@@ -1,4 +1,4 @@
-"""Temporary folders keep others out, go with their process, and never while it lives."""
+"""Temporary folders are private and are removed with their process, never while it runs."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""The private Postgres: starts, keeps its data, cleans up after a killed gateway, for root and for others."""
+"""The private Postgres starts, keeps its data and cleans up after a killed gateway, as root and as another user."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Which account Postgres gets, and what is said where root cannot give it one."""
+"""The account that runs Postgres, and the error when root cannot provide one."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""`mirrorgate up` before it serves: what it rejects, the key it makes, and how it keeps Postgres."""
+"""`mirrorgate up` before it serves: rejections, the key that it creates, and how it keeps Postgres."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Before `mirrorgate up` makes a folder or starts a process, every setting is checked, and its variable is named."""
+"""`mirrorgate up` checks every setting, and names its variable, before it creates a folder or starts a process."""
 
 import json
 import os

@@ -1,1 +1,1 @@
-"""Ten times as much load as an API process takes on: nothing accepted is lost, memory stays bounded, others go on."""
+"""Ten times the load that an API process accepts: nothing accepted is lost, memory is bounded, others continue."""

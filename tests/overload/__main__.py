@@ -1,4 +1,4 @@
-"""`python -m tests.overload --seconds 120`: ten times as much as an API process takes on. Exits 1 for a violation."""
+"""`python -m tests.overload --seconds 120`: ten times the load that an API process accepts. Exits 1 for a violation."""
 
 import argparse
 import logging

@@ -1,4 +1,4 @@
-"""Callers that do not give way: each repeats its request at once until it is accepted, then sends the next."""
+"""Callers without back-off: each repeats its request at once until it is accepted, then sends the next."""
 
 import asyncio
 from collections import Counter

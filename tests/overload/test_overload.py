@@ -1,4 +1,4 @@
-"""The short form of `python -m tests.overload`."""
+"""A short run of `python -m tests.overload`."""
 
 import pytest
 import sqlalchemy as sa

@@ -1,4 +1,4 @@
-"""Compares what the callers were told with what is staged, row by row."""
+"""Compare the callers' receipts with what is staged, row by row."""
 
 from collections.abc import Iterator
 from itertools import accumulate, pairwise

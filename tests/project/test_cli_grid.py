@@ -1,4 +1,4 @@
-"""Output for people: readable at 80 columns, and no name or number is ever cropped."""
+"""Output for people is readable at 80 columns and never crops a name or number."""
 
 import io
 from typing import Any

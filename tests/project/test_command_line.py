@@ -1,4 +1,4 @@
-"""What every command of the program has: help, a version, an end without a traceback."""
+"""Every command has help and a version, and ends without a traceback."""
 
 import re
 import signal

@@ -1,4 +1,4 @@
-"""Dockerfile and compose.yaml name things that exist. Nothing is built here."""
+"""Dockerfile and compose.yaml name only things that exist. Nothing is built here."""
 
 import json
 import re

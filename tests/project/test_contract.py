@@ -1,4 +1,4 @@
-"""openapi/mirrorgate.v1.yaml is the app's contract, and tells rejections as they are. `make openapi` writes it."""
+"""openapi/mirrorgate.v1.yaml is the app's contract, rejections included. `make openapi` writes it."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the documents list is what the code has. `make docs` writes the tables of settings and error codes."""
+"""The lists in the documents match the code. `make docs` writes the tables of settings and error codes."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The lock files say what they are meant to, and no more. `make lock` writes them."""
+"""The lock files match their inputs. `make lock` writes them."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""`make` sets itself up from Python alone, and says what is missing."""
+"""`make` sets itself up with only Python, and names what is missing."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""What is installed: the wheel, and that each part imports with its own lock's packages alone."""
+"""The wheel's contents, and that each part imports with only the packages of its own lock."""
 
 import json
 import os

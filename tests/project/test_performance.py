@@ -1,4 +1,4 @@
-"""docs/performance.md and docs/sizing.md say what the committed benchmark results say."""
+"""docs/performance.md and docs/sizing.md show the committed benchmark results."""
 
 from benchmarks.reports.figure import Goal
 from benchmarks.reports.report import PAGE, REFERENCE_SIZING, SIZING_PAGE, committed_page, page, sizing_page

@@ -1,4 +1,4 @@
-"""No fault fills the log: what repeats is written once a second, with a count."""
+"""No fault fills the log: a repeated line is written once per second, with a count."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""What runs out silently is said before requests and files fail; too little of it rejects the start."""
+"""Shortages that would fail silently are logged before requests fail; a severe one rejects the start."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""migrations/schema.sql is what the migrations make, with a purpose for everything. `make schema` writes it."""
+"""migrations/schema.sql is the result of all migrations, with a purpose for everything. `make schema` writes it."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Explores the larger worlds, or with a rule's name shows what comes of leaving it out.
+"""Explore the larger cases, or show what happens without the rule that is named.
 
 `python -m tests.protocol [RULE]`
 """

@@ -1,4 +1,4 @@
-"""The explored worlds, and what is known of each rule: what comes of leaving it out, or why nothing does."""
+"""The cases to explore, and what is known of each rule: what happens without it, or why nothing does."""
 
 from dataclasses import replace
 from typing import Final

@@ -1,4 +1,4 @@
-"""The steps of a drain that takes a dropped table's folder away and begins the next generation (R3 to R6)."""
+"""The steps of a drain that removes a dropped table's folder and starts the next generation (R3 to R6)."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""What happens around the drains: late requests, mirroring, operators, others at the landing zone, lost power."""
+"""Events outside the drains: late requests, mirroring, operators, other users of the landing zone, power loss."""
 
 from collections.abc import Iterator
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeAlias
 
-from tests.protocol.model import around, moves
+from tests.protocol.model import environment_events, moves
 from tests.protocol.rules import Case
 from tests.protocol.state import IDLE, Drain, Pc, Shared
 
@@ -19,7 +19,7 @@ _MASK: Final = (1 << _BITS) - 1
 
 _Steps: TypeAlias = tuple[tuple[int, int], ...]
 """Per possible step, for drains: what it adds to the shared part, and to the own part at the lowest place; for
-surroundings: the new shared part, and which bits of the state below it are kept."""
+the environment: the new shared part, and which bits of the state below it are kept."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Exploration:
                 try:
                     steps = self._events.get(shared)
                     if steps is None:
-                        steps = self._ask_surroundings(shared)
+                        steps = self._environment_steps(shared)
                     for change, kept in steps:
                         after = change + (state & kept)
                         if after not in parents:
@@ -106,7 +106,7 @@ class Exploration:
                         view = shared << _BITS | state >> shift & _MASK
                         steps = self._moves.get(view)
                         if steps is None:
-                            steps = self._ask_drain(view)
+                            steps = self._drain_steps(view)
                         for change, own in steps:
                             after = ordered(state + change + (own << shift))
                             if after not in parents:
@@ -117,17 +117,17 @@ class Exploration:
             level = following
         return None
 
-    def _ask_surroundings(self, shared: int) -> _Steps:
+    def _environment_steps(self, shared: int) -> _Steps:
         kept = (1 << self._top) - 1
         steps = []
-        for event in around(self.case, self._shared[shared]):
+        for event in environment_events(self.case, self._shared[shared]):
             if event.violation:
                 raise _Broken(event.violation, event.what)
             steps.append((self._shared_id(event.shared) << self._top, 0 if event.kills else kept))
         self._events[shared] = tuple(steps)
         return self._events[shared]
 
-    def _ask_drain(self, view: int) -> _Steps:
+    def _drain_steps(self, view: int) -> _Steps:
         number, own = view >> _BITS, view & _MASK
         shared, drain = self._parts(view)
         steps = []
@@ -167,7 +167,7 @@ class Exploration:
         """Which step leads from one state to the next."""
         shared, owns = self._shared[before >> self._top], self._owns(before)
         target = self._shared[after >> self._top], self._owns(after)
-        for event in around(self.case, shared):
+        for event in environment_events(self.case, shared):
             if (event.shared, [IDLE] * len(owns) if event.kills else owns) == target:
                 return event.what
         for position, own in enumerate(owns):

@@ -1,14 +1,13 @@
-"""The model as a whole: what can happen next, in one state, to one drain or around the drains."""
+"""The whole model: the possible next steps of one drain, and of everything outside the drains."""
 
 from collections.abc import Iterator
 
-from tests.protocol import dropping, publishing, take_over
-from tests.protocol import environment as surroundings
+from tests.protocol import dropping, environment, publishing, take_over
 from tests.protocol.rules import Case
 from tests.protocol.state import IDLE, Drain, Event, Move, Shared
 from tests.protocol.steps import CODE, STEPS
 
-__all__ = ["CODE", "STEPS", "around", "moves"]
+__all__ = ["CODE", "STEPS", "environment_events", "moves"]
 
 PARTS = (take_over, publishing, dropping)
 """The modules whose steps are in the table once they are imported."""
@@ -27,6 +26,6 @@ def _gives_up(move: Move, drain: Drain) -> Move:
     return move._replace(drain=Drain(epoch=drain.epoch)) if move.drain == IDLE else move
 
 
-def around(case: Case, shared: Shared) -> Iterator[Event]:
+def environment_events(case: Case, shared: Shared) -> Iterator[Event]:
     """What can happen around the drains."""
-    return surroundings.events(case, shared)
+    return environment.events(case, shared)

@@ -1,4 +1,4 @@
-"""Progress: whatever has happened, a drain that is left alone publishes everything, or has a reason to stop."""
+"""Progress: after any history, a drain left alone publishes everything, or has a reason to stop."""
 
 from dataclasses import replace
 from typing import Final

@@ -1,4 +1,4 @@
-"""The steps by which the owner of a table publishes: plan, build, folder, rename, record (W4 to W9)."""
+"""The steps of a table's owner when it publishes: plan, build, folder, rename, record (W4 to W9)."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ from tests.protocol.state import (
     last_block,
     planned_through,
 )
-from tests.protocol.steps import expected, is_stale, send_late, sighted, stands_for, synced
+from tests.protocol.steps import expected, is_stale, send_late, stands_for, synced, verify_number
 from tests.protocol.store import carry_out, find_temp, put, recorded_amiss
 
 
@@ -185,7 +185,7 @@ def look_again(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         absent = drain._replace(pc=Pc.BUILD, attempt=2)
     elif left:
         absent = drain._replace(pc=Pc.RENAME)
-    move = sighted(case, shared, drain, absent)
+    move = verify_number(case, shared, drain, absent)
     if left and move.drain.pc is Pc.RECORD and case.holds(Rule.ONE_TEMP) and not move.violation:
         move = move._replace(violation="the ledger gets the size and hash of a temp that is not the visible file")
     yield move

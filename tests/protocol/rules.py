@@ -1,4 +1,4 @@
-"""The rules of the publication protocol, each of which can be left out, and the bounds of an exploration."""
+"""The rules of the publication protocol, each of which can be disabled, and the bounds of an exploration."""
 
 from dataclasses import dataclass
 from enum import Enum

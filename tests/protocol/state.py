@@ -1,4 +1,4 @@
-"""What the model remembers: the shared state (Postgres, landing zone, requests under way) and each drain's own."""
+"""The state of the model: the shared part (Postgres, landing zone, requests in flight) and the part of each drain."""
 
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias

@@ -1,4 +1,4 @@
-"""What the drain's steps have in common: the table of steps, the check of the epoch, sending, looking.
+"""What the steps of a drain share: the table of steps, the epoch check, late requests, verification.
 
 A step yields what can come of it; the first is what comes of it when nothing goes wrong. It stands for the
 functions that it names, as `module:function`.
@@ -54,7 +54,7 @@ def expected(shared: Shared, drain: Drain, number: int) -> int:
     return shared.plan[number - 1]
 
 
-def standing(case: Case, shared: Shared, number: int) -> int:
+def present_content(case: Case, shared: Shared, number: int) -> int:
     """The content that counts as being under a number, 0 for none: visible, or moved away by mirroring."""
     found = file_at(shared, number)
     return abs(found) if found > 0 or case.holds(Rule.LOOK_PROCESSED) else 0
@@ -68,9 +68,9 @@ def synced(case: Case, shared: Shared, rule: Rule) -> Shared:
     return shared._replace(folder=folder, deleted=None)
 
 
-def sighted(case: Case, shared: Shared, drain: Drain, absent: Drain) -> Move:
+def verify_number(case: Case, shared: Shared, drain: Drain, absent: Drain) -> Move:
     """Continue from what the drain's number holds: `app.landing.landed_state:verify_landed` and its callers."""
-    number, content = drain.number, standing(case, shared, drain.number)
+    number, content = drain.number, present_content(case, shared, drain.number)
     if shared.folder is None or not content:
         return Move(f"sees no file {number}", shared, absent)
     ours = content == expected(shared, drain, number) and shared.folder.generation == drain.generation

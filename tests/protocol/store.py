@@ -1,4 +1,4 @@
-"""What the landing zone does when it carries out a request, and what must never come of it."""
+"""How the landing zone executes a request, and the results that violate an invariant."""
 
 from typing import NamedTuple
 

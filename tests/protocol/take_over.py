@@ -1,10 +1,10 @@
-"""The steps by which a drain takes a table over: claim, revoke, look (W1 to W3)."""
+"""The steps of a drain that takes over a table: claim, revoke, verify (W1 to W3)."""
 
 from collections.abc import Iterator
 
 from tests.protocol.rules import Case, Rule
 from tests.protocol.state import IDLE, Drain, Mode, Move, Pc, Place, Request, Shared, is_done, is_tampered, scratch_of
-from tests.protocol.steps import is_stale, send_late, sighted, standing, stands_for, synced
+from tests.protocol.steps import is_stale, present_content, send_late, stands_for, synced, verify_number
 from tests.protocol.store import carry_out, mark
 
 
@@ -90,7 +90,7 @@ def read(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
 
 @stands_for(Pc.LOOK, "app.landing.landed_state:recover_visible_file", "app.landing.landed_state:verify_landed")
 def look(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
-    yield sighted(case, shared, drain, absent=drain._replace(pc=Pc.VERIFY))
+    yield verify_number(case, shared, drain, absent=drain._replace(pc=Pc.VERIFY))
     if case.bounds.faults:
         after = IDLE if case.holds(Rule.LOOK_CERTAIN) else drain._replace(pc=Pc.QUARANTINE)
         yield Move(f"cannot read file {drain.number}", shared, after)
@@ -102,7 +102,7 @@ def verify(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     have removed it."""
     last = drain.number - 1
     after = _revoked_late(case, drain._replace(pc=Pc.PLAN, number=0))
-    if last and shared.folder and not standing(case, shared, last):
+    if last and shared.folder and not present_content(case, shared, last):
         if case.holds(Rule.LAST_FILE):
             yield Move(f"misses file {last}", shared, drain._replace(pc=Pc.QUARANTINE))
             return

@@ -1,4 +1,4 @@
-"""The publication protocol, explored state by state: what holds in all of them, and which rules it hangs on."""
+"""Explores all states of the publication protocol: invariants that hold in each, and the rules that they need."""
 
 import ast
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""docs/clients.md from its top to its bottom: the clients are generated, and its programs do what it prints."""
+"""docs/clients.md from start to end: clients are generated, and the programs print what the page shows."""
 
 import json
 import re

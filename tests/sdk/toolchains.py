@@ -1,4 +1,4 @@
-"""What generates clients, each in a folder of its own under build/: neither is a dependency of Mirrorgate.
+"""Client generators, each in its own folder under build/; neither is a dependency of Mirrorgate.
 
 A folder is made once for each lock. One that was not finished is made anew.
 """

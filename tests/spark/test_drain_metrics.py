@@ -1,4 +1,4 @@
-"""What a drain counts, and where it serves it."""
+"""Metrics of a drain, and where it serves them."""
 
 import re
 import socket

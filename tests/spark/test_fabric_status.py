@@ -1,4 +1,4 @@
-"""How far Fabric is shows in a table's status; a drop waits until Fabric has let go of the table."""
+"""Fabric's progress appears in a table's status; a drop waits until Fabric has released the table."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Retention beside the drain: what it purges is published, and what a restore brings back does no harm."""
+"""Retention in the drain: it purges only published data, and a restore of purged data does no harm."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

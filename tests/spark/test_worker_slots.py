@@ -1,4 +1,4 @@
-"""Work is spread evenly and nothing is left out."""
+"""Work is spread evenly over the slots, and none is left out."""
 
 from hypothesis import given
 from hypothesis import strategies as st

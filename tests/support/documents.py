@@ -1,4 +1,4 @@
-"""The commands that documents print, and the answers printed beneath them."""
+"""The commands printed in documents, and the answers printed below them."""
 
 import json
 import re

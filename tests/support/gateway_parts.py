@@ -1,4 +1,4 @@
-"""Staging batches and reading landing zones in tests, with the real parts and little text."""
+"""Stage batches and read landing zones in tests, with the real parts."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Hypothesis in this suite: the same examples in every run, no deadline on a busy machine, nothing left on disk.
+"""The Hypothesis profile of this suite: the same examples in every run, no deadline, no database on disk.
 
 `pytest --hypothesis-profile=thorough` looks at many more, other ones each time.
 """

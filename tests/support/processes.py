@@ -1,4 +1,4 @@
-"""Real processes in tests: starting a module of this repository, and telling whether a process lives."""
+"""Real processes in tests: start a module of this repository, and check whether a process lives."""
 
 import fcntl
 import os

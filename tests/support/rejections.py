@@ -1,4 +1,4 @@
-"""What a rejection says, in the form that tests compare."""
+"""The content of a rejection, in a form that tests compare."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Waiting in tests: for a condition, with a deadline, never for a length of time."""
+"""Wait in tests for a condition with a deadline, never for a fixed time."""
 
 import time
 from collections.abc import Callable

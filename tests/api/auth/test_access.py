@@ -1,4 +1,4 @@
-"""Who may do what, with which tables."""
+"""Rights of keys: which calls they allow, on which tables."""
 
 from collections.abc import Callable
 from typing import Any

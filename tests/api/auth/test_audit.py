@@ -1,4 +1,4 @@
-"""What the audit keeps of calls: every rejection, every act, in one request each, and no value."""
+"""The audit records every rejection and every operation, and never a row value."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Secrets and row values that were rejected, or that the gateway crashed on, are found nowhere afterwards."""
+"""Rejected secrets and row values, also those in a crash, never appear in answers, logs, metrics or the audit."""
 
 import gzip
 import json

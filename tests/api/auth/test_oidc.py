@@ -1,4 +1,4 @@
-"""Access tokens of an OpenID Connect issuer, in place of keys."""
+"""Access tokens of an OpenID Connect issuer, used instead of keys."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""Rate limits of keys: 429 with Retry-After and the RateLimit fields, by key and by the settings."""
+"""Rate limits per key: 429 with Retry-After and the RateLimit fields, from the key or the settings."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Every route of the contract, for every kind of caller: one table says what each is answered."""
+"""Every route of the contract with every kind of caller; one table gives the expected status."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack

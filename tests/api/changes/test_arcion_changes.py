@@ -1,4 +1,4 @@
-"""Posting Arcion messages: the documented samples, and what becomes of them."""
+"""Posting Arcion messages: the documented samples and their results."""
 
 from pathlib import Path
 

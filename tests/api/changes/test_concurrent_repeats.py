@@ -1,4 +1,4 @@
-"""The same requests from many threads, to two API processes: each is staged once, and all get its answer."""
+"""The same requests from many threads to two API processes: each is staged once, and every caller gets its receipt."""
 
 from collections import defaultdict
 from collections.abc import Iterator

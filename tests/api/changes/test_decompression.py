@@ -1,4 +1,4 @@
-"""Compressed bodies whose work their size does not bound."""
+"""Compressed bodies that take more work than their size suggests."""
 
 import gzip
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""`mirrorgate send` against the real API: files larger than a request, rejections and how to go on after them."""
+"""`mirrorgate send` with the real API: files larger than a request, rejections, and how to continue after them."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""`mirrorgate send --follow` against the real API: each file of a folder once, in order, when it is complete."""
+"""`mirrorgate send --follow` with the real API: it sends each complete file of a folder once, in order."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""`mirrorgate send --producer` as a real process that is killed with a request under way, in front of the real API."""
+"""`mirrorgate send --producer` with the real API: the process is killed during a request and continues exactly."""
 
 import subprocess
 from pathlib import Path

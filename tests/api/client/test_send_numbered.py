@@ -1,4 +1,4 @@
-"""`mirrorgate send --producer` against the real API: wherever it dies, the same command goes on exactly there."""
+"""`mirrorgate send --producer` with the real API: the same command continues exactly where it stopped."""
 
 import gzip
 import os

@@ -1,4 +1,4 @@
-"""Texts of a request that reach an index of Postgres are bounded, and the rejection says which and how."""
+"""Request texts that reach a Postgres index are bounded, and the rejection names the text and the limit."""
 
 import json
 from pathlib import Path

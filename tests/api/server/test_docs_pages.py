@@ -1,4 +1,4 @@
-"""The contract's pages: all they load is served from here, under a policy that allows nothing else."""
+"""The API documentation pages load everything from this server, under a policy that allows nothing else."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""Routes that are called without the framework answer as the framework would have."""
+"""Routes that bypass the framework answer exactly as the framework would."""
 
 import asyncio
 from typing import Any

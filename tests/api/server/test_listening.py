@@ -1,4 +1,4 @@
-"""Where the API listens: in public only with TLS, or behind a proxy that is said to end it."""
+"""The API listens on public addresses only with TLS or behind a proxy declared to terminate it."""
 
 import json
 import os

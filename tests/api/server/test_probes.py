@@ -1,4 +1,4 @@
-"""The three probes: this process serves, this process can accept, the whole gateway works."""
+"""The three probes: the process serves, the process can accept changes, the whole gateway works."""
 
 from uuid import uuid4
 

@@ -1,4 +1,4 @@
-"""Every rejection is problem details: also the framework's, the server's, and those of a crash."""
+"""Every rejection is problem details, including those of the framework, the server and a crash."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Rejected requests: the problem details, and that nothing of them is staged."""
+"""Rejected requests: their problem details, and that none of their changes is staged."""
 
 from collections.abc import Iterator
 from typing import Any

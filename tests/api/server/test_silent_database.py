@@ -1,4 +1,4 @@
-"""The API while connections to Postgres swallow what they are given: it answers, says so, and recovers by itself."""
+"""The API with silent connections to Postgres: it answers 503, reports the reason and recovers by itself."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The API while Postgres is away: it says so, and asks to be called again."""
+"""The API without Postgres: it answers 503 and asks clients to retry."""
 
 from collections.abc import Iterator
 

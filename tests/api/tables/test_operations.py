@@ -1,4 +1,4 @@
-"""Operating tables over HTTP: what is asked, what is rejected, and what is kept of it."""
+"""Operations on tables over HTTP: what is accepted, what is rejected, and what the audit records."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

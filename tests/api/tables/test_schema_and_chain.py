@@ -1,4 +1,4 @@
-"""A table's schema for people and for machines, and the metadata chain that tells it."""
+"""A table's schema for people and programs, and the metadata chain that records it."""
 
 import base64
 from datetime import datetime

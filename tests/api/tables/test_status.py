@@ -1,4 +1,4 @@
-"""Health, readiness, metrics, request ids, and the framework's own rejections."""
+"""Health, readiness, metrics, request ids, and rejections by the framework."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Table options over HTTP: which are rejected and where, what they become, and dry runs."""
+"""Table options over HTTP: valid values, rejections with their location, and dry runs."""
 
 from typing import Any
 

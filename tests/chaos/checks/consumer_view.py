@@ -1,4 +1,4 @@
-"""What a consumer sees in a landing zone: folders, numbers, bytes. Nothing of Mirrorgate is used to look."""
+"""What a consumer sees in a landing zone: folders, numbers, bytes. It uses no code of Mirrorgate."""
 
 import json
 import os
@@ -54,7 +54,7 @@ class SeenFolder:
             self.processed[int(match[1])] = file
 
 
-class LocalSight:
+class LocalConsumer:
     """A landing zone in a folder; `consume` does to it what mirroring does."""
 
     def __init__(self, root: Path) -> None:
@@ -66,7 +66,7 @@ class LocalSight:
         for folder in self._names():
             try:
                 with _opened(self._root / folder) as descriptor:
-                    seen = _look(folder, descriptor)
+                    seen = _read_folder(folder, descriptor)
                 if str((self._root / folder).stat().st_ino) == seen.identity:
                     found.append(seen)
             except FileNotFoundError:
@@ -106,7 +106,7 @@ def _opened(folder: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _look(folder: str, descriptor: int) -> SeenFolder:
+def _read_folder(folder: str, descriptor: int) -> SeenFolder:
     seen = SeenFolder(folder, str(os.fstat(descriptor).st_ino))
     names = os.listdir(descriptor)
     for name in sorted(names):

@@ -1,4 +1,4 @@
-"""What the client sent and was answered, one JSON object a line: written before each request and after each answer."""
+"""The client's requests and answers, one JSON object per line, written before each request and after each answer."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""What the gateway itself says: its counts per table, and how many files it has recorded as published."""
+"""What the gateway reports: its counts per table, and how many files it has recorded as published."""
 
 import sqlalchemy as sa
 

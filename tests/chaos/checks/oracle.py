@@ -1,4 +1,4 @@
-"""Compares a landing zone with the journal of what was acknowledged, with PyArrow alone.
+"""Compare a landing zone with the journal of acknowledged changes, using only PyArrow.
 
 It remembers all it has seen, so that what changes, comes back or goes away is noticed too.
 """

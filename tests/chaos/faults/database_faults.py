@@ -1,4 +1,4 @@
-"""What befalls Postgres beside crashes: connections that fall silent, a clock that is set back, a read-only server."""
+"""Postgres faults other than crashes: silent connections, a clock that is set back, a read-only server."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Named places between the steps of the protocol where a process can die, stop or fail.
+"""Named points between the steps of the protocol where a process can die, pause or fail.
 
 The functions are wrapped in the process that asks for it; the program itself knows nothing of them.
 """

@@ -1,4 +1,4 @@
-"""A landing zone that fails: each call is done or not done, and then answered, rejected, or the last of its process."""
+"""A landing zone that fails: each call is executed or not, and then answered, rejected, or the last of its process."""
 
 import errno
 import random

@@ -1,4 +1,4 @@
-"""A landing zone whose mount is lost: the folder is renamed away, and an empty one stands in its place."""
+"""A landing zone whose mount is lost: the folder is renamed, and an empty one replaces it."""
 
 import os
 import shutil

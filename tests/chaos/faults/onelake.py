@@ -1,4 +1,4 @@
-"""A landing zone in OneLake for chaos: the endpoint fails at random, and the strict mirror takes in what lands."""
+"""A landing zone in OneLake for chaos: the endpoint fails at random, and the strict mirror consumes what lands."""
 
 import random
 from collections.abc import Callable

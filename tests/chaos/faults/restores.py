@@ -1,4 +1,4 @@
-"""Random histories that end with the database restored to an older point, beside a landing zone that went on.
+"""Random histories that end with the database restored to an older point, with a newer landing zone.
 
 Whatever the backup holds, however files were cut, and whatever mirroring has consumed: no number is published a second
 time, no file is overwritten, and a table either goes on with all that the backup accepted or stops and says why.

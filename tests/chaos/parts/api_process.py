@@ -1,4 +1,4 @@
-"""The API in a process of its own, started by a fork server that has imported everything."""
+"""The API in its own process, forked from a server that has imported everything."""
 
 import os
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""W5 in the drain's own process: the attempts of a Spark task, without Spark."""
+"""Step W5 in the drain's own process: the attempts of a Spark task, without Spark."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

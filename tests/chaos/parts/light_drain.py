@@ -1,4 +1,4 @@
-"""A drain in a process of its own that builds its files itself: no JVM, so it starts in an instant.
+"""A drain in its own process that builds its files itself; it starts at once, because it needs no JVM.
 
 It dies and stops at named failpoints and within calls of the landing zone, as its plan says. It is started from a
 fork server that has imported everything, by `multiprocessing`.

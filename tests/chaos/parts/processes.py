@@ -1,4 +1,4 @@
-"""The API processes and drains of one history, which are killed, stopped and started again."""
+"""The API processes and drains of one history, which are killed, paused and restarted."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""Drains that take turns in one thread: they die by an exception that nothing catches, or pause while others go on."""
+"""Drains that run in turn in one thread; they die by an exception that nothing catches, or pause meanwhile."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""CSV streams are cut between records, wherever the gateway sees them end."""
+"""CSV streams are cut between records, exactly where the gateway sees a record end."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""A chunk is cut again as it was, from its first message and its end alone, whatever the limits and pieces are now."""
+"""A chunk is cut again identically from its first message and its end, whatever the current limits and pieces."""
 
 from itertools import pairwise
 from typing import Any

@@ -1,4 +1,4 @@
-"""JSON streams are cut between messages, however they are framed and however they arrive."""
+"""JSON streams are cut between messages, for every framing and any size of piece."""
 
 import json
 from itertools import pairwise

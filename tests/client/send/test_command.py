@@ -1,4 +1,4 @@
-"""`mirrorgate send` as a process: standard input, Ctrl-C, and what it says at the end."""
+"""`mirrorgate send` as a process: standard input, Ctrl-C, and its summary."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Compressed streams are expanded on the way; damaged ones are rejected after what came before the damage."""
+"""Compressed streams are expanded while they are read; damaged ones are rejected after all data before the damage."""
 
 import gzip
 import zlib

@@ -1,4 +1,4 @@
-"""Which files of a folder wait, and which of them are complete."""
+"""Which files of a folder are pending, and which of those are complete."""
 
 import os
 from pathlib import Path

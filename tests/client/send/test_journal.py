@@ -1,4 +1,4 @@
-"""The journal knows the last request that was begun and the files that are done, whatever ended its writer."""
+"""The journal knows the last started request and the finished files, however its writer ended."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Progress is for people who look on; where nobody does, nothing is printed."""
+"""Progress is shown on a terminal only."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""A request is repeated under its key until it is answered; what is never answered is named."""
+"""A request is retried with its key until it is answered; one without an answer is named."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

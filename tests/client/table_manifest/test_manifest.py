@@ -1,4 +1,4 @@
-"""A file of tables is read strictly; what is wrong is named by file, line and path."""
+"""A manifest is read strictly; errors name the file, line and path."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A plan makes a gateway's tables as the file declares them, or says why it cannot."""
+"""A plan makes a gateway's tables match the manifest, or says why it cannot."""
 
 from dataclasses import replace
 

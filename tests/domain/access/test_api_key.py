@@ -1,4 +1,4 @@
-"""API keys as text, and whom they let touch what."""
+"""API keys as text, and the tables and rights that they grant."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Token buckets: no more than the rate on average, and no more than the quota at once."""
+"""Token buckets: at most the rate on average, and at most the quota in a burst."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Rejections counted by the minute: nothing is lost, and nobody can make them many."""
+"""Rejections aggregated per minute: none is lost, and no caller can make the entries many."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What tokens grant, and to whom."""
+"""Rights that token claims grant."""
 
 from typing import Any
 

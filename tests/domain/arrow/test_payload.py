@@ -1,4 +1,4 @@
-"""Staged payloads give back what was staged."""
+"""Staged payloads decode to the rows that were staged."""
 
 import math
 from datetime import UTC, date, datetime

@@ -1,4 +1,4 @@
-"""Arrow schemas as raw flatbuffers, read and written, and what no declared type can hold."""
+"""Arrow schemas as raw flatbuffers: reading, writing, and types that no column can have."""
 
 from collections.abc import Callable
 

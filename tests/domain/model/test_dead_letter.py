@@ -1,4 +1,4 @@
-"""Which rejections make dead letters, and in which order messages are left out."""
+"""Which rejections become dead letters, and in which order messages are left out."""
 
 from app.domain.model.dead_letter import KEPT, MAX_LETTER_ERRORS, errors_of, is_kept, to_set_aside
 from app.errors import Code, Kind, Problem

@@ -1,4 +1,4 @@
-"""What tables and columns may be called, and where a table's folder lies."""
+"""Valid names of tables and columns, and the folder of a table."""
 
 import pytest
 

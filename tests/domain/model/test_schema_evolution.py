@@ -1,4 +1,4 @@
-"""What may be registered over a table that exists."""
+"""Schemas that can be registered for an existing table."""
 
 import pytest
 

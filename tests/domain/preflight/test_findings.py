@@ -1,4 +1,4 @@
-"""Judging what was found: what is unsafe, what is worth a warning, and what is well."""
+"""Judgements of preflight checks: what is unsafe, what is worth a warning, and what passes."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""When a backlog is full, and how long a producer is told to wait."""
+"""When a backlog is full, and the wait that a producer is told."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which blocks make which file, for any backlog."""
+"""Which blocks form which file, for any backlog."""
 
 import itertools
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""tables.json is read as Fabric documents it, as its REST API writes the same, and whatever else it holds."""
+"""tables.json is read in the documented form, in that of the REST API, and with unknown content."""
 
 import json
 from datetime import UTC, datetime

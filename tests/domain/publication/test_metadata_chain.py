@@ -1,4 +1,4 @@
-"""A chain that holds together verifies; any change to it does not."""
+"""A valid metadata chain verifies; any change to it does not."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""What each declared type accepts, and in which form it keeps it."""
+"""Values that each declared type accepts, and how it stores them."""
 
 import math
 from datetime import UTC, date, datetime

@@ -1,4 +1,4 @@
-"""The Arrow kernels and the definition never disagree, whatever text a source sends."""
+"""The Arrow kernels agree with the reference conversion for any text."""
 
 import base64
 from datetime import datetime

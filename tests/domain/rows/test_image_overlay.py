@@ -1,4 +1,4 @@
-"""Completing partial updates from row images: what they may be completed from, and what is rejected."""
+"""Completing partial updates from row images: what can complete them, and what is rejected."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

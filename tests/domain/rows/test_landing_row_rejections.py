@@ -1,4 +1,4 @@
-"""Which changes cannot be landed, and how the rejection points at them."""
+"""Changes that cannot be landed, and the location that the rejection names."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which landing rows each change becomes."""
+"""The landing rows of each kind of change."""
 
 from collections.abc import Sequence
 from decimal import Decimal

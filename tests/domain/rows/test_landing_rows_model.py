@@ -1,4 +1,4 @@
-"""Landing rows, applied in order, give the table that the source had."""
+"""Landing rows, applied in order, reproduce the source table."""
 
 import itertools
 from decimal import Decimal

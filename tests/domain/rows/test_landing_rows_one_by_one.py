@@ -1,4 +1,4 @@
-"""Typing requests together gives what typing each of them gives, or leaves it to that."""
+"""Typing requests together gives the same rows as typing each alone, or falls back to it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Dates and timestamps beyond the years 1 to 9999, and the lossless forms of others."""
+"""Dates and timestamps outside the years 1 to 9999, and other values with a lossless form."""
 
 from datetime import UTC, date, datetime
 

@@ -1,4 +1,4 @@
-"""Row images: keys are equal for equal typed keys only, and an image gives back what it was made of."""
+"""Row images: equal keys for equal typed keys only, and lossless values."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Arrow columns become snapshot rows of their table, exactly or not at all."""
+"""Arrow columns become snapshot rows exactly, or are rejected."""
 
 import tracemalloc
 from datetime import UTC, date, datetime

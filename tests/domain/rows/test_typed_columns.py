@@ -1,4 +1,4 @@
-"""Columns of one type, converted in one go, are what each of them is alone."""
+"""Columns of one type converted together give the same values as each converted alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Plain Arcion bodies: the short way gives the rows of the long one, and takes nothing that the long one rejects."""
+"""Columnar reading of Arcion bodies gives the rows of the general reader, and accepts nothing that it rejects."""
 
 import json
 from typing import Any

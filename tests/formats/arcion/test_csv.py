@@ -1,4 +1,4 @@
-"""Arcion CSV: what is a field, a NULL, a record, and on which line something is wrong."""
+"""Arcion CSV: fields, NULLs, records, and line numbers in errors."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""The records of a CSV body as they are written, by the indexes that decoding gives them."""
+"""The records of a CSV body as written, by the indexes that decoding gives them."""
 
 from typing import Final
 

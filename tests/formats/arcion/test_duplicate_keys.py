@@ -1,4 +1,4 @@
-"""No document in which a member stands twice is ever accepted, and no other one is rejected for it."""
+"""A document with a duplicate key is always rejected, and no other document is rejected for one."""
 
 import json
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Whatever bytes arrive as Arcion JSON, the answer is changes or a rejection."""
+"""Any bytes sent as Arcion JSON give changes or a rejection."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Arcion messages and the changes they are."""
+"""Arcion messages and the changes that they describe."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every rule of the Arcion format as a file of tests/samples/arcion: messages, and the rows or errors they make."""
+"""One file of tests/samples/arcion for each rule of the format: messages, and their rows or errors."""
 
 import json
 from pathlib import Path

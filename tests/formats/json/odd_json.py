@@ -1,4 +1,4 @@
-"""Valid bodies of either format, written in any way that JSON allows, with or without a member that stands twice."""
+"""Valid bodies of either format, written in any way that JSON allows, with or without a duplicate key."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A body holds nothing else: told by its length, and never of one that does."""
+"""The length of a body proves that it holds no other keys; the check never passes a body that does."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Bodies: how messages may stand in one, and what is no body at all."""
+"""Bodies: framings of messages, and what is rejected as no body."""
 
 import json
 import time

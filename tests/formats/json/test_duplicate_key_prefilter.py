@@ -1,4 +1,4 @@
-"""The screen before the exact look: it never clears a body that must be rejected, and clears what the tools write."""
+"""The duplicate-key prefilter never passes a body that must be rejected, and passes what the tools write."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Images read by Arrow: every column's text, exactly, or nothing."""
+"""Images read by Arrow: the exact text of every column, or nothing."""
 
 import json
 from typing import Any

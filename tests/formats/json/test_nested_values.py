@@ -1,4 +1,4 @@
-"""Lists and objects of a body are counted before each of them costs memory and time."""
+"""Nested lists and objects are counted before each of them takes memory and time."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Numbers in `string` and `json` columns land as they were written, also when a row image gives them."""
+"""Numbers in `string` and `json` columns land as written, also from a row image."""
 
 import json
 from collections.abc import Callable

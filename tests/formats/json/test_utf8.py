@@ -1,4 +1,4 @@
-"""Looking for what is not UTF-8 slice by slice finds the byte that decoding in one piece names, and keeps no copy."""
+"""Checking UTF-8 slice by slice finds the same byte as decoding in one piece, and keeps no copy."""
 
 import tracemalloc
 from unittest.mock import patch

@@ -1,4 +1,4 @@
-"""What the gateway does with Replicate messages, without a database: decode, route, settle, land."""
+"""Process Replicate messages without a database: decode, route, resolve, land."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

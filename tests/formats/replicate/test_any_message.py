@@ -1,4 +1,4 @@
-"""Whatever bytes a Replicate request has, the answer is landing rows or a rejection that names a code."""
+"""Any bytes sent as a Replicate request give landing rows or a rejection with a code."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Random tables and transactions, written as Replicate messages and landed in order, give the source's final state."""
+"""Random tables and transactions, sent as Replicate messages and landed in order, give the source's final state."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""Replicate requests through the whole way into Postgres: what stays of metadata, and what is staged."""
+"""Replicate requests from the decoder into Postgres: stored metadata and staged rows."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Data that arrives after newer metadata: each row in its own order, as from a partitioned topic."""
+"""Data that arrives after newer metadata, with each row in its own order, as from a partitioned topic."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Replicate messages and what they are: metadata or a change."""
+"""Replicate messages: metadata or changes."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every rule of the Replicate format, one file each: messages and the rows or the error they give."""
+"""One file for each rule of the Replicate format: messages, and their rows or errors."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Changes in the order of their change sequences: new ones pass once, the rest is counted or rejected."""
+"""Changes by change sequence: new ones are accepted once, the others are counted or rejected."""
 
 import pytest
 from hypothesis import given

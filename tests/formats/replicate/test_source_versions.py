@@ -1,4 +1,4 @@
-"""What is remembered of metadata messages from one request to the next."""
+"""Metadata that is remembered between requests."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What a change batch says of transactions, for the planner not to cut them."""
+"""What a change batch says of transactions, so that files do not cut them."""
 
 import json
 

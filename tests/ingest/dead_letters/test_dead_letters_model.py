@@ -1,4 +1,4 @@
-"""Random requests with random bad messages: exactly what is rejected is left out, and the rest lands as if alone."""
+"""Random requests with random bad messages: exactly those are left out, and the others land as if sent alone."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Replaying dead letters: once, atomically, read as they were read in their request."""
+"""Replaying dead letters: once, atomically, and read with the parameters of their request."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor

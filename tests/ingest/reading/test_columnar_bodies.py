@@ -1,4 +1,4 @@
-"""Large bodies that are plain are read the short way, also by a process that has not met their table."""
+"""Large eligible bodies take the fast path, also in a process that has not seen their table."""
 
 import pytest
 

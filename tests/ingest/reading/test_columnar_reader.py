@@ -1,4 +1,4 @@
-"""Plain bodies that wait for their reader are read together, and come out as if each had been read alone."""
+"""Bodies that wait for the columnar reader are read together, with the same result as each alone."""
 
 import asyncio
 import json

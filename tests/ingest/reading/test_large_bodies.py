@@ -1,4 +1,4 @@
-"""Large Arcion bodies: they take a shorter way than small ones, to the same rows, images and rejections."""
+"""Large Arcion bodies take the fast path, with the same rows, images and rejections as small ones."""
 
 import itertools
 from collections.abc import Sequence

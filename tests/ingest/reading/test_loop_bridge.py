@@ -1,4 +1,4 @@
-"""Results of other threads reach the loop together, each once, and errors and cancellation as they are."""
+"""Results of other threads reach the event loop in batches, each once, with their errors and cancellations."""
 
 import asyncio
 from collections.abc import Callable
@@ -115,9 +115,7 @@ def test_a_result_for_a_loop_that_is_closed_disturbs_nobody() -> None:
     assert future.result() == 1
 
 
-def test_waiters_get_results_and_errors_of_another_thread_and_the_loop_is_woken_once_for_those_that_come_together() -> (
-    None
-):
+def test_results_that_arrive_together_wake_the_loop_once() -> None:
     async def all_of() -> list[int | BaseException]:
         loop = asyncio.get_running_loop()
         bridge = LoopBridge(loop)
@@ -139,7 +137,7 @@ def test_waiters_get_results_and_errors_of_another_thread_and_the_loop_is_woken_
     assert (first, str(error), last) == (1, "this one", 3)
 
 
-def test_a_waiter_whose_caller_has_gone_is_left_out_and_what_is_set_all_the_same_disturbs_nobody() -> None:
+def test_a_result_for_a_cancelled_caller_is_dropped() -> None:
     async def one_goes() -> None:
         loop = asyncio.get_running_loop()
         waiter: LoopFuture[int] = LoopFuture(LoopBridge(loop))

@@ -1,4 +1,4 @@
-"""Option `exclude`: columns that are never staged, whatever names them."""
+"""Option `exclude`: its columns are never staged, however a message names them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A table outside the caller's patterns is as unknown as none, also by how long the answer takes."""
+"""A table outside the caller's patterns cannot be told from a missing one, also by the time of the answer."""
 
 import sqlalchemy as sa
 

@@ -1,4 +1,4 @@
-"""A table that changes between typing and staging: the request is typed again under what the table has become."""
+"""A table that changes between typing and staging: the request is typed again for the changed table."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor

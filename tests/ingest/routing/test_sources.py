@@ -1,4 +1,4 @@
-"""Option `sources`: other names of a source's table that lead to one table here, and catalogs that must not mix."""
+"""Option `sources`: other source names that lead to one table, and catalogs that must not mix."""
 
 import pytest
 

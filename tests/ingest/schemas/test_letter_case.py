@@ -1,4 +1,4 @@
-"""Sources whose names differ in letter case only are kept apart, unless the option `sources` says otherwise."""
+"""Sources whose names differ only in letter case are separate tables, unless `sources` joins them."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What metadata messages may change in a table that has rows, what they may not, and what is told of it."""
+"""Schema changes by metadata messages: which are allowed for a table with rows, and what is reported."""
 
 from typing import Any
 

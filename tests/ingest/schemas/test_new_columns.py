@@ -1,4 +1,4 @@
-"""Option `new_columns=add_as_string`: columns that only messages know become nullable text columns."""
+"""Option `new_columns=add_as_string`: columns known only from messages become nullable text columns."""
 
 from concurrent.futures import ThreadPoolExecutor
 

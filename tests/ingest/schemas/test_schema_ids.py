@@ -1,4 +1,4 @@
-"""Replicate schema ids: which table and which version of it a data message is for."""
+"""Replicate schema ids: the table and version that a data message belongs to."""
 
 import pytest
 

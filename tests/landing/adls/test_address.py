@@ -1,4 +1,4 @@
-"""What may stand in MIRRORGATE_LANDING_ZONE, and which store it opens."""
+"""Valid values of MIRRORGATE_LANDING_ZONE, and the store that each opens."""
 
 import pickle
 import sys

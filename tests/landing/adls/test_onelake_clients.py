@@ -1,4 +1,4 @@
-"""Clients that others wrote agree with the endpoint: each checks beliefs that the SDK and we might share wrongly.
+"""Independent clients agree with the endpoint; each checks assumptions that the SDK and the endpoint may share.
 
 All of them speak TLS to it and trust its authority through SSL_CERT_FILE. DuckDB's own Azure reader is an extension
 that is not on the package index, so DuckDB reads here what another client fetched.

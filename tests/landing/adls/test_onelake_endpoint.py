@@ -1,4 +1,4 @@
-"""The endpoint rejects what OneLake rejects: seen through the SDK that production uses."""
+"""The endpoint rejects what OneLake rejects, as seen through the production SDK."""
 
 import socket
 from collections.abc import Callable

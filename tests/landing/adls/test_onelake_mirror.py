@@ -1,4 +1,4 @@
-"""The mirror takes files in order and forgives nothing."""
+"""The mirror stand-in takes files in order and reports every violation."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""How often, how long after and for how long a call to a store is repeated."""
+"""Retries of a store call: how often, after which pause, and for how long."""
 
 from collections.abc import Callable
 

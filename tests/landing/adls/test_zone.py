@@ -1,4 +1,4 @@
-"""A landing zone in OneLake: what only a remote one has. What every zone promises: test_zone_behaviour.py."""
+"""A landing zone in OneLake: behavior of remote zones only. test_zone_behaviour.py covers every zone."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""The same drain under spark-submit, with executors that are processes of their own."""
+"""The drain under spark-submit, with executors in separate processes."""
 
 import os
 import subprocess

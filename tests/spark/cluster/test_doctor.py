@@ -1,4 +1,4 @@
-"""What executors can do, asked of a real Spark."""
+"""Checks of executors, with a real Spark."""
 
 import json
 import os

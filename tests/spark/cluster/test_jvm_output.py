@@ -1,4 +1,4 @@
-"""Whatever Spark prints becomes one log line per record."""
+"""Everything that Spark prints becomes one log line per record."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Other accounts of the machine can neither reach the sockets of Spark and its Python workers nor use its RPC port."""
+"""Other accounts of the machine can neither reach the sockets of Spark and its Python workers nor its RPC port."""
 
 import json
 import os

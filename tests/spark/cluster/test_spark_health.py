@@ -1,4 +1,4 @@
-"""A Spark that is gone or hangs ends the drain, with a reason, within a bounded time."""
+"""A Spark that has ended or hangs ends the drain with a reason, within a bounded time."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""The drain under a standalone Spark master, whose two workers are processes of their own."""
+"""The drain under a standalone Spark master with two workers in separate processes."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""The drain publishes into OneLake, and what mirroring takes in there is what was staged."""
+"""The drain publishes into OneLake, and mirroring receives exactly what was staged."""
 
 import json
 

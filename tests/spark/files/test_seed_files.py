@@ -1,4 +1,4 @@
-"""A table with seed_file=true is mirrored from the start: a typed file without rows, then its data."""
+"""A table with seed_file=true is mirrored from the start: first a typed file without rows, then its data."""
 
 from pathlib import Path
 

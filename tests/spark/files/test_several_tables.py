@@ -1,4 +1,4 @@
-"""Several tables share the transactions that plan, nominate and record; each answers for itself all the same."""
+"""Several tables share the transactions that plan, register and record; a failure stays with its table."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""A few small files are built by the drain itself, all others by Spark."""
+"""A few small files are built in the drain itself, all others by Spark."""
 
 from pathlib import Path
 from uuid import uuid4

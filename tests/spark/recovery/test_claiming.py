@@ -1,4 +1,4 @@
-"""The drain itself: what it does with the landing zone before it publishes."""
+"""What the drain does with the landing zone before it publishes."""
 
 import signal
 from collections.abc import Iterator

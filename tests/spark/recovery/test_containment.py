@@ -1,4 +1,4 @@
-"""Whatever goes wrong with one table stops that table and nothing else; what goes wrong with Postgres is waited out."""
+"""A failure in one table stops only that table; the drain waits out failures of Postgres."""
 
 import threading
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A table whose publication fails again and again says so, with the reason and the remedy, until it succeeds."""
+"""A table whose publication keeps failing reports the reason and the remedy until it succeeds."""
 
 import errno
 from pathlib import Path

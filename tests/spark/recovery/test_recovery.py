@@ -1,4 +1,4 @@
-"""What a dead, paused or late worker leaves behind never shows twice, out of order, or with a gap."""
+"""Leftovers of a dead, paused or late worker never appear twice, out of order or with a gap."""
 
 import errno
 from pathlib import Path

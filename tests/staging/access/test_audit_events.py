@@ -1,4 +1,4 @@
-"""The audit in the database: acts, rejections by the minute, both in one order."""
+"""The audit log in the database: operations, and rejections per minute, in one order."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

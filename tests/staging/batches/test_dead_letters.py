@@ -1,4 +1,4 @@
-"""Dead letters in the database: what its constraints hold, what retention purges, what a status counts."""
+"""Dead letters in the database: constraints, retention, and counts in a status."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Repeated requests: staged once, answered alike, in one process or several."""
+"""Repeated requests are staged once and answered alike, in one process or several."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor

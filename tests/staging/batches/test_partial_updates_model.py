@@ -1,4 +1,4 @@
-"""Partial updates of a model source, staged for real: what lands is the model's full row, what is kept its images."""
+"""Partial updates of a model source, really staged: full rows land, and their images are stored."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Row images in Postgres: written with their batch, read under the lock, gone with what they belong to."""
+"""Row images in Postgres: written with their batch, read under the lock, removed with their generation."""
 
 from collections.abc import Iterator
 from dataclasses import replace

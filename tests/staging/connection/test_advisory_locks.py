@@ -1,4 +1,4 @@
-"""Advisory locks: a number for each purpose, and no number beside those."""
+"""Advisory locks: one number per purpose, all listed in one module."""
 
 import re
 from collections import Counter

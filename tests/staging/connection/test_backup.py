@@ -1,4 +1,4 @@
-"""A dump that is taken while the gateway runs, and what a restored database is."""
+"""A dump taken while the gateway runs, and the state of a restored database."""
 
 from collections.abc import Iterator
 from pathlib import Path

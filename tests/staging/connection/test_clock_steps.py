@@ -1,4 +1,4 @@
-"""The database's clock was set back: what was written before lies in the future."""
+"""The database's clock is set back, so that earlier entries lie in the future."""
 
 from uuid import uuid4
 

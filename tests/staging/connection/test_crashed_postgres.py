@@ -1,4 +1,4 @@
-"""What was acknowledged before Postgres crashed is there after it; what was lost is told as lost."""
+"""Acknowledged changes survive a crash of Postgres, and lost ones are reported as lost."""
 
 import threading
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Migrating, and rejecting a database that does not fit."""
+"""Migrating a database, and rejecting an unsuitable one."""
 
 from concurrent.futures import ThreadPoolExecutor
 

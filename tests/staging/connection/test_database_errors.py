@@ -1,4 +1,4 @@
-"""What each kind of database error means for the caller."""
+"""The error that a caller gets for each kind of database error."""
 
 import psycopg
 import pytest

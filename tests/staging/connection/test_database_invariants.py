@@ -1,4 +1,4 @@
-"""What the database rejects by itself, whatever the program does."""
+"""Invariants that the database enforces itself, whatever the program does."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""A connection that is kept: one for many transactions, another after a failure, and again where it was lost."""
+"""A persistent connection serves many transactions and is replaced after a failure."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The queries of every cycle touch few rows, however long the history is."""
+"""The queries of every cycle read few rows, however long the history."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Migrating a database that is in use, and programs of two versions on one schema."""
+"""Migrating a database in use, and programs of two versions on one schema."""
 
 import re
 from collections.abc import Iterator

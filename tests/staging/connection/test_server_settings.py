@@ -1,4 +1,4 @@
-"""What the server says of itself, and what a pooler hides."""
+"""Settings that the server reports, and those that a pooler hides."""
 
 import sqlalchemy as sa
 

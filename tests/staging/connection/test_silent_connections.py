@@ -1,4 +1,4 @@
-"""Connections to Postgres that acknowledge what they are sent and never answer."""
+"""Connections to Postgres that acknowledge what they receive and never answer."""
 
 import time
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What Fabric said is kept per table and generation, and read by one drain at a time."""
+"""Fabric's status is stored per table and generation, and read by one drain at a time."""
 
 import sqlalchemy as sa
 

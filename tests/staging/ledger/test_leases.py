@@ -1,4 +1,4 @@
-"""Leases: one living owner per table, and a new epoch with each claim."""
+"""Leases: one live owner per table, and a new epoch with each claim."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

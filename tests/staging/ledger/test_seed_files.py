@@ -1,4 +1,4 @@
-"""The seed file in the ledger: planned without data, first, once, and in no count of batches or rows."""
+"""The seed file in the ledger: planned first, once, without data, and counted in no batch or row."""
 
 from dataclasses import replace
 from uuid import UUID, uuid4

@@ -1,4 +1,4 @@
-"""Payload partitions are opened in time, dropped whole, and nobody who stages or reads waits for it."""
+"""Payload partitions are created in time and dropped whole, and no writer or reader waits for it."""
 
 import threading
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Retention drops what is published and old, and nothing else."""
+"""Retention removes data that is published and old, and nothing else."""
 
 from dataclasses import replace
 

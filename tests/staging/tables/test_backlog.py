@@ -1,4 +1,4 @@
-"""Reading the backlog again and again tells what a full count tells, and looks only at what is new."""
+"""Reading the backlog incrementally gives the result of a full count, and reads only new entries."""
 
 import random
 from itertools import count

@@ -1,4 +1,4 @@
-"""What operators ask of tables, in the database: states, generations, events; the folder is another matter."""
+"""Operations on tables in the database: states, generations, events. Folders are tested elsewhere."""
 
 from collections.abc import Callable
 

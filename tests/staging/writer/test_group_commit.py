@@ -1,4 +1,4 @@
-"""Group commit: dense sequences in commit order, whole requests, one block for what waits together."""
+"""Group commit: dense sequences in commit order, whole requests, one block for all that wait together."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -210,9 +210,7 @@ def test_the_accepted_totals_are_the_sums_of_what_was_staged(engine: sa.Engine) 
         (MIN_GROUP_FOR_PAUSE - 1, [MIN_GROUP_FOR_PAUSE - 1, 1]),
     ],
 )
-def test_after_a_group_of_many_those_who_come_back_in_the_pause_share_the_next_group_with_those_who_wait(
-    engine: sa.Engine, size: int, blocks: list[int]
-) -> None:
+def test_callers_that_return_in_the_pause_join_the_next_group(engine: sa.Engine, size: int, blocks: list[int]) -> None:
     table = registered(engine, "t", IDS)
     later: list[Future[list[Receipt]]] = []
 

@@ -1,4 +1,4 @@
-"""What a caller hears when staging fails, and that nothing of it remains."""
+"""Errors that callers get when staging fails, and that nothing of their requests remains."""
 
 import random
 import string

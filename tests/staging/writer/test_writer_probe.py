@@ -1,4 +1,4 @@
-"""The probe of a writer tells what the writer does, whatever other connections do."""
+"""The writer probe reports the state of the writer, whatever other connections do."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""An OpenID Connect issuer on this machine, with keys that come and go and documents that may be wrong."""
+"""An OpenID Connect issuer on this machine, with keys that change and documents that may be wrong."""
 
 import json
 import time

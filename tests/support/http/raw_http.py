@@ -1,4 +1,4 @@
-"""HTTP by hand, for requests that no library would send."""
+"""HTTP over a raw socket, for requests that no library would send."""
 
 import select
 import socket

@@ -1,4 +1,4 @@
-"""The real API, in a thread of the tests' process or in one of its own."""
+"""The real API, in a thread of the tests' process or in its own process."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""The blob service: properties, reads, leases, and what foreign readers use."""
+"""The blob service: properties, reads, leases, and operations that other readers use."""
 
 from email.utils import format_datetime
 from uuid import uuid4

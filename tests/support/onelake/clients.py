@@ -1,4 +1,4 @@
-"""The real SDK pointed at the endpoint: production's addresses, sent to where the endpoint listens."""
+"""The real SDK with production addresses, connected to the endpoint."""
 
 import time
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""The DFS service: create, append, flush, rename, list, delete, and reads for clients that read here."""
+"""The DFS service: create, append, flush, rename, list, delete, read."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""The endpoint as a whole: its addresses, who may ask, and where each request goes."""
+"""The whole endpoint: its addresses, its authentication, and the routing of requests."""
 
 import ssl
 import tempfile

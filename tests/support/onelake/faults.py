@@ -1,4 +1,4 @@
-"""What can go wrong at the endpoint: one-time faults of single requests, and ways in which services differ."""
+"""Faults of the endpoint: one-time faults of single requests, and differences between services."""
 
 import threading
 from collections.abc import Callable

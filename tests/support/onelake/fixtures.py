@@ -1,4 +1,4 @@
-"""Fixtures for the tests that need OneLake; a conftest imports the ones it offers."""
+"""Fixtures for tests that need OneLake; a conftest imports those that it offers."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""What Fabric does with a landing zone: takes files in order, tidies up, and says in tables.json how far it is.
+"""What Fabric does with a landing zone: take files in order, clean up, and report its progress in tables.json.
 
 It looks at every change of the tree as it happens. It does not forgive: what would stop a table in Fabric, or
 what no publisher may do, is a problem, and `check` raises for it.

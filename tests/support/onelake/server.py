@@ -1,4 +1,4 @@
-"""Sockets and TLS: reads requests, applies faults, writes answers."""
+"""Sockets and TLS: read requests, apply faults, write answers."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""The commands of docs/backup.md, run as they stand there."""
+"""The commands of docs/backup.md, run exactly as printed."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""A Postgres that crashes when it is told to."""
+"""A Postgres that crashes on request."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""Databases of the tests' own Postgres: made, addressed, emptied."""
+"""Databases in the tests' own Postgres: create, address, empty."""
 
 import sqlalchemy as sa
 

@@ -1,4 +1,4 @@
-"""Looking at dead letters and replaying them, as their routes do."""
+"""Read and replay dead letters as their routes do."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Tables with staged blocks, a lease and planned files, as the drain would make them."""
+"""Tables with staged blocks, a lease and planned files, as the drain would create them."""
 
 from dataclasses import dataclass
 from uuid import UUID, uuid4

@@ -1,4 +1,4 @@
-"""What a connection pooler in transaction mode does to a Postgres connection, as a proxy over TCP.
+"""A proxy that does to Postgres connections what a connection pooler in transaction mode does.
 
 It answers with a process number of its own, drops the startup options, and passes no notification on.
 """

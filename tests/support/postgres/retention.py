@@ -1,4 +1,4 @@
-"""Rounds of retention in tests, and what they left."""
+"""Run retention in tests, and read what remains."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Plain SQL in tests: to look at rows, and to make states that the program itself does not."""
+"""Plain SQL in tests: read rows, and create states that the program itself does not."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""A TCP proxy in front of Postgres that can fall silent: it acknowledges every byte and passes none on."""
+"""A TCP proxy for Postgres that can go silent: it acknowledges every byte and forwards none."""
 
 import socket
 import threading

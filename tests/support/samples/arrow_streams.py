@@ -1,4 +1,4 @@
-"""Arrow streams: sound ones, and those made to harm whoever believes them."""
+"""Arrow streams: valid ones, and harmful ones."""
 
 import io
 import struct

@@ -1,4 +1,4 @@
-"""Changes in one line; their images stand at `/before` and `/after`, as Arcion has them."""
+"""Changes in one line; their images are at `/before` and `/after`, as in Arcion messages."""
 
 from app.domain.model.change import Change, Image, Operation
 

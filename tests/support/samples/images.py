@@ -1,4 +1,4 @@
-"""Row images in tests: staging, reading what was staged and what the images know."""
+"""Row images in tests: stage, and read what was staged and what the images hold."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future

@@ -1,4 +1,4 @@
-"""What may stand in a folder and is neither a regular file nor a folder."""
+"""Entries of a folder that are neither a regular file nor a folder."""
 
 import os
 import socket

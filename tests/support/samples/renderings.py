@@ -1,4 +1,4 @@
-"""How each tool writes a transaction of a source table, decoded to changes."""
+"""A transaction of a source table as each tool writes it, decoded to changes."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence

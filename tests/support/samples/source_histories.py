@@ -1,4 +1,4 @@
-"""A source table of random columns, and transactions on it that both tools can tell."""
+"""A source table of random columns, and transactions on it that both tools can describe."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
