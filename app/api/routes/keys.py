@@ -24,7 +24,7 @@ from app.domain.access.rate_limit import RateLimits
 from app.domain.access.rights import Right
 from app.errors import Code, Problem, RejectedInput
 from app.staging.access.api_keys import StoredKey, delete_key, find_key, insert_key, list_keys, rotate_key, set_limits
-from app.staging.access.audit_events import record_act
+from app.staging.access.audit_events import record_operation
 from app.staging.connection.database import translated_errors
 
 router = APIRouter(prefix="/v1/keys", tags=["keys"])
@@ -60,7 +60,7 @@ def post_key(wanted: CreateKey, gateway: GatewayOf, principal: Overseer, respons
     limits = RateLimits(wanted.requests_per_second, wanted.bytes_per_second)
     with translated_errors(), gateway.engine.begin() as connection:
         insert_key(connection, key_id, hash_secret(secret), rights, tuple(wanted.tables), expires_at, limits)
-        record_act(connection, principal.key_id, "create_key", details=details)
+        record_operation(connection, principal.key_id, "create_key", details=details)
     response.headers.update(_NOT_KEPT)
     return CreatedKeyModel(
         id=key_id, key=format_key(key_id, secret), rights=wanted.rights, tables=wanted.tables, expires_at=expires_at
@@ -94,7 +94,7 @@ def patch_key(key_id: KeyId, wanted: UpdateKey, gateway: GatewayOf, principal: O
         changed = None if key is None else set_limits(connection, key_id, replace(key.limits, **given))
         if changed is None:
             raise RejectedInput(Code.UNKNOWN_KEY, "no such key")
-        record_act(connection, principal.key_id, "update_key", details={"key": key_id, **given})
+        record_operation(connection, principal.key_id, "update_key", details={"key": key_id, **given})
     return _shown(changed)
 
 
@@ -118,7 +118,9 @@ def rotate(
         rotated = rotate_key(connection, key_id, hash_secret(secret), overlap)
         if rotated is None:
             raise RejectedInput(Code.UNKNOWN_KEY, "no such key, or one that has expired")
-        record_act(connection, principal.key_id, "rotate_key", details={"key": key_id, "overlap_seconds": overlap})
+        record_operation(
+            connection, principal.key_id, "rotate_key", details={"key": key_id, "overlap_seconds": overlap}
+        )
     response.headers.update(_NOT_KEPT)
     return RotatedKeyModel(
         id=key_id,
@@ -141,7 +143,7 @@ def delete(key_id: KeyId, gateway: GatewayOf, principal: Overseer) -> Response:
     with translated_errors(), gateway.engine.begin() as connection:
         if not delete_key(connection, key_id):
             raise RejectedInput(Code.UNKNOWN_KEY, "no such key")
-        record_act(connection, principal.key_id, "delete_key", details={"key": key_id})
+        record_operation(connection, principal.key_id, "delete_key", details={"key": key_id})
     return Response(status_code=204)
 
 

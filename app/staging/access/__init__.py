@@ -1,1 +1,6 @@
-"""Keys and audit."""
+"""API keys and the audit in Postgres.
+
+`api_keys` stores keys and the hashes of their secrets, never a secret. `audit_events` records operations on keys and
+tables in their own transactions, and counts of rejected calls. `audit_writer` is the thread that writes those counts
+and the last use of each key about once a second, so that no request waits for them.
+"""

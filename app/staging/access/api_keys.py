@@ -1,7 +1,7 @@
-"""API keys: only hashes of their secrets are stored.
+"""API keys in Postgres: their rights, and the hashes of their secrets.
 
-A key has one newest secret, in its own row. A rotation makes that one a former secret, which goes on working for the
-overlap; whatever belongs to the key (rights, tables, receipts, producers) belongs to its id and stays.
+A key has one newest secret, in its own row. A rotation makes it a former secret, which is accepted until the overlap
+ends. Everything else of a key (rights, tables, receipts, producers) belongs to its id and survives a rotation.
 """
 
 from collections.abc import Collection
@@ -17,6 +17,7 @@ INSERT_KEY = sa.text("""
     INSERT INTO mirrorgate.api_keys (key_id, secret_hash, rights, table_patterns, expires_at, requests_per_second,
         bytes_per_second)
     VALUES (:key_id, :secret_hash, :rights, :table_patterns, :expires_at, :requests_per_second, :bytes_per_second)""")
+"""Store a new key."""
 
 _KEYS = """
     SELECT k.key_id, k.rights, k.table_patterns, k.created_at, k.expires_at, k.last_used_at,
@@ -26,49 +27,62 @@ _KEYS = """
     LEFT JOIN LATERAL (
         SELECT array_agg(secret_hash) AS secret_hashes, max(valid_until) AS valid_until
         FROM mirrorgate.former_key_secrets WHERE key_id = k.key_id AND valid_until > now()) former ON true"""
+"""Read keys with their former secrets that are still accepted; the beginning of two statements."""
 
 SELECT_KEYS = sa.text(f"{_KEYS} ORDER BY k.created_at, k.key_id")
+"""Read all keys, oldest first."""
 
 SELECT_KEY = sa.text(f"{_KEYS} WHERE k.key_id = :key_id")
+"""Read one key."""
 
 LOCK_KEY = sa.text("SELECT FROM mirrorgate.api_keys WHERE key_id = :key_id FOR UPDATE")
+"""Lock a key against a concurrent rotation."""
 
 SHORTEN_OVERLAPS = sa.text("""
     UPDATE mirrorgate.former_key_secrets SET valid_until = least(valid_until, now() + make_interval(secs => :seconds))
     WHERE key_id = :key_id""")
+"""Let no former secret of a key outlive the new overlap."""
 
 KEEP_SECRET = sa.text("""
     INSERT INTO mirrorgate.former_key_secrets (key_id, secret_hash, valid_until)
     SELECT key_id, secret_hash, now() + make_interval(secs => :seconds) FROM mirrorgate.api_keys
     WHERE key_id = :key_id""")
+"""Make a key's newest secret a former one."""
 
 END_OVERLAPS = sa.text("""
     DELETE FROM mirrorgate.former_key_secrets WHERE key_id = :key_id AND valid_until <= now()""")
+"""Delete the former secrets of a key whose overlap is over."""
 
 SET_SECRET = sa.text("UPDATE mirrorgate.api_keys SET secret_hash = :secret_hash WHERE key_id = :key_id")
+"""Store a key's newest secret."""
 
 SET_LIMITS = sa.text("""
     UPDATE mirrorgate.api_keys SET requests_per_second = :requests_per_second, bytes_per_second = :bytes_per_second
     WHERE key_id = :key_id""")
+"""Replace a key's rate limits."""
 
 DELETE_KEY = sa.text("DELETE FROM mirrorgate.api_keys WHERE key_id = :key_id")
+"""Delete a key, and with it its former secrets."""
 
 NOTE_USE = sa.text("""
     UPDATE mirrorgate.api_keys SET last_used_at = clock_timestamp() WHERE key_id = :key_id""")
+"""Record that a key was used now."""
 
 PURGE_FORMER_SECRETS = sa.text("DELETE FROM mirrorgate.former_key_secrets WHERE valid_until <= now()")
+"""Delete all former secrets whose overlap is over."""
 
 COUNT_VALID_KEYS = sa.text("""
     SELECT count(*) FROM mirrorgate.api_keys WHERE expires_at IS NULL OR expires_at > now()""")
+"""Count the keys that have not expired."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredKey:
-    """A key as the database has it."""
+    """A key as it is stored."""
 
     key_id: str
     secret_hashes: tuple[bytes, ...]
-    """Of the secrets that are accepted now, the newest first; none once the key has expired."""
+    """Hashes of the secrets that are accepted now, newest first; empty once the key has expired."""
     rights: tuple[Right, ...]
     table_patterns: tuple[str, ...]
     created_at: datetime
@@ -76,11 +90,12 @@ class StoredKey:
     last_used_at: datetime | None
     """Written at most once a minute by each API process."""
     former_secret_until: datetime | None
-    """When the last former secret stops working; None where the newest one alone is accepted."""
+    """When the last former secret stops working; None if only the newest secret is accepted."""
     limits: RateLimits = NO_LIMITS
 
     @property
     def credential(self) -> Credential:
+        """Return the caller's credential: the key's id, rights and rate limits."""
         return Credential(self.key_id, (Grant(frozenset(self.rights), self.table_patterns),), self.limits)
 
 
@@ -108,20 +123,20 @@ def insert_key(
 
 
 def find_key(connection: sa.Connection, key_id: str) -> StoredKey | None:
-    """The key with this id; an expired one has no secret that is accepted."""
+    """Return the key with this id, or None; an expired key has no accepted secrets."""
     row = connection.execute(SELECT_KEY, {"key_id": key_id}).one_or_none()
     return _stored(row) if row else None
 
 
 def list_keys(connection: sa.Connection) -> list[StoredKey]:
-    """All keys, oldest first."""
+    """Return all keys, oldest first."""
     return [_stored(row) for row in connection.execute(SELECT_KEYS)]
 
 
 def rotate_key(connection: sa.Connection, key_id: str, secret_hash: bytes, overlap_seconds: int) -> StoredKey | None:
-    """Give a key a new secret; when the overlap is over no other one works. None for no key, or one that has expired.
+    """Give a key a new secret; after the overlap only this one is accepted. None for a missing or expired key.
 
-    Two rotations at the same time take turns: the second one's secret is the newest.
+    Concurrent rotations run one after the other; the secret of the last one is the newest.
     """
     keys = {"key_id": key_id}
     if connection.execute(LOCK_KEY, keys).first() is None:
@@ -136,19 +151,19 @@ def rotate_key(connection: sa.Connection, key_id: str, secret_hash: bytes, overl
 
 
 def set_limits(connection: sa.Connection, key_id: str, limits: RateLimits) -> StoredKey | None:
-    """Give a key other rate limits, which hold within seconds in every API process. None for no such key."""
+    """Replace a key's rate limits; each API process applies them within seconds. None for a missing key."""
     if connection.execute(SET_LIMITS, {"key_id": key_id, **_columns(limits)}).rowcount == 0:
         return None
     return _found(connection, key_id)
 
 
 def delete_key(connection: sa.Connection, key_id: str) -> bool:
-    """Remove a key and all its secrets for good; False when there is none."""
+    """Delete a key and all its secrets; return false for a missing key."""
     return connection.execute(DELETE_KEY, {"key_id": key_id}).rowcount == 1
 
 
 def note_use(connection: sa.Connection, key_ids: Collection[str]) -> None:
-    """These keys were used just now; in one order, so that no two processes wait for each other."""
+    """Record that these keys were used now; in one order, so that processes never deadlock."""
     if key_ids:
         connection.execute(NOTE_USE, [{"key_id": key_id} for key_id in sorted(key_ids)])
 
@@ -159,7 +174,7 @@ def purge_former_secrets(connection: sa.Connection) -> None:
 
 
 def count_valid_keys(connection: sa.Connection) -> int:
-    """How many keys would be accepted now."""
+    """Return the number of keys that have not expired."""
     return int(connection.execute(COUNT_VALID_KEYS).scalar_one())
 
 

@@ -1,7 +1,7 @@
-"""The audit: who was rejected, and who did what to keys and tables.
+"""The audit: operations on keys and tables, and rejected calls (decision 0015).
 
-Acts are stored in their own transaction: an act without its event, or an event without its act, does not exist. Acts
-on tables are table events already; the audit shows both in the order of their ids, which come from one sequence.
+An operation and its event are stored in one transaction, so that neither exists without the other. Operations on
+tables are stored as table events; the audit shows both kinds in the order of their ids, which have one sequence.
 """
 
 import json
@@ -16,9 +16,10 @@ from app.domain.access.rejections import CountedRejection
 from app.domain.model.names import TableName
 from app.observability.telemetry import current_request_id
 
-INSERT_ACT = sa.text("""
+INSERT_OPERATION = sa.text("""
     INSERT INTO mirrorgate.audit_events (request_id, subject, action, folded_name, details)
     VALUES (:request_id, :subject, :action, :folded_name, CAST(:details AS jsonb))""")
+"""Store an operation."""
 
 COUNT_REJECTIONS = sa.text("""
     INSERT INTO mirrorgate.audit_events AS e
@@ -26,6 +27,7 @@ COUNT_REJECTIONS = sa.text("""
     VALUES (:minute, :request_id, :subject, :action, :folded_name, :status, :code, :times)
     ON CONFLICT (happened_at, action, subject, folded_name, status, code) WHERE code IS NOT NULL
     DO UPDATE SET times = e.times + excluded.times""")
+"""Add to the count of a rejection in its minute."""
 
 SELECT_AUDIT = sa.text("""
     SELECT event_id, happened_at, request_id, subject, action, folded_name, generation, reason, status, code, times,
@@ -45,17 +47,19 @@ SELECT_AUDIT = sa.text("""
       AND (CAST(:folded_name AS text) IS NULL OR folded_name = :folded_name)
       AND (CAST(:rejected AS boolean) IS NULL OR (code IS NOT NULL) = :rejected)
     ORDER BY event_id LIMIT :most""")
+"""Read a page of audit events and table events that match a filter."""
 
 PURGE_AUDIT = sa.text("""
     DELETE FROM mirrorgate.audit_events WHERE event_id = ANY(ARRAY(
         SELECT event_id FROM mirrorgate.audit_events
         WHERE happened_at < clock_timestamp() - make_interval(secs => :seconds)
         ORDER BY happened_at LIMIT :most))""")
+"""Delete the oldest events that are past their retention."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditEvent:
-    """An act, or rejections of one minute: `status` and `code` are those of the rejection, None for an act."""
+    """An operation, or the rejections of one minute; `status` and `code` are None for an operation."""
 
     event_id: int
     happened_at: datetime
@@ -73,7 +77,7 @@ class AuditEvent:
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """Which events are meant; None: whatever it is. Times are compared by the minute, as rejections are counted."""
+    """The events to list; None matches everything. `since` matches whole minutes, by which rejections are counted."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -82,14 +86,14 @@ class AuditFilter:
     rejected: bool | None = None
 
 
-def record_act(
+def record_operation(
     connection: sa.Connection,
     subject: str,
     action: str,
     table: TableName | None = None,
     details: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write an act in its transaction, under the request that is being served."""
+    """Record an operation in its own transaction, with the id of the present request."""
     parameters = {
         "request_id": current_request_id(),
         "subject": subject,
@@ -97,13 +101,13 @@ def record_act(
         "folded_name": None if table is None else table.folded,
         "details": json.dumps(details or {}),
     }
-    connection.execute(INSERT_ACT, parameters)
+    connection.execute(INSERT_OPERATION, parameters)
 
 
 def count_rejections(connection: sa.Connection, rejections: Sequence[CountedRejection]) -> None:
-    """Add rejections to those of the same minute, of whichever process. In one order, so that none wait for each other.
+    """Add rejections to the counts of their minute, which all processes share; in one order, to prevent deadlocks.
 
-    Dies with the transaction. Counted again after a commit whose outcome was unknown, they may count double.
+    Dying before COMMIT adds nothing. Rejections that are written again after a lost COMMIT may count twice.
     """
     rows = [
         {
@@ -123,7 +127,7 @@ def count_rejections(connection: sa.Connection, rejections: Sequence[CountedReje
 
 
 def list_audit(connection: sa.Connection, wanted: AuditFilter, *, after: int, most: int) -> list[AuditEvent]:
-    """Events beyond event `after`, in order."""
+    """Return up to `most` matching events after event `after`, in order."""
     parameters = {
         "after": after,
         "most": most,
@@ -137,5 +141,5 @@ def list_audit(connection: sa.Connection, wanted: AuditFilter, *, after: int, mo
 
 
 def purge_audit(connection: sa.Connection, *, older_than_seconds: float, most: int) -> int:
-    """Delete old events, the oldest first; how many there were. Repeat until there are none."""
+    """Delete up to `most` old events, oldest first; return how many. Repeat until it is less than `most`."""
     return connection.execute(PURGE_AUDIT, {"seconds": older_than_seconds, "most": most}).rowcount

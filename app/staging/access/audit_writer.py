@@ -1,7 +1,8 @@
-"""What requests leave behind beside their own work: that a key was used, and that a call was rejected.
+"""Background writer of key uses and rejected calls.
 
-Both are noted in memory and written by a thread about once a second, so that no request waits for it or fails with
-it. A process that dies in between has not written the last second: an act is never among it, see `audit_events`.
+Both are noted in memory, and a thread writes them about once a second, so that no request waits for it or fails
+because of it. A process that dies loses the last second of them. Operations on tables and keys are never among it:
+`audit_events` records them in their own transaction.
 """
 
 import threading
@@ -20,14 +21,15 @@ from app.staging.access.audit_events import count_rejections
 
 log = structlog.get_logger()
 
-USE_SECONDS: Final = 60.0
-"""A key's use is written at most so often by one process."""
+MIN_SECONDS_BETWEEN_USES: Final = 60.0
+"""The shortest time between two writes of a key's use by one process."""
 
 _MAX_REMEMBERED_KEYS: Final = 10_000
+"""Keys whose last write is remembered."""
 
 
 class AuditWriter:
-    """`start` once, `close` at the end: what is noted by then is written, if the database takes it."""
+    """The writer of one API process. Call `start` once; `close` writes what is noted, if the database answers."""
 
     def __init__(
         self,
@@ -50,17 +52,19 @@ class AuditWriter:
         self._thread = threading.Thread(target=self._run, name="audit-writer", daemon=True)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
+        """Write what is noted, and stop the thread."""
         self._closing.set()
         self._something.set()
         self._thread.join()
 
     def note_key_use(self, key_id: str) -> None:
-        """A stored key was presented with a secret that is valid."""
+        """Note that a stored key was used with a valid secret."""
         now = self._clock()
-        if now - self._noted.get(key_id, float("-inf")) < USE_SECONDS:
+        if now - self._noted.get(key_id, float("-inf")) < MIN_SECONDS_BETWEEN_USES:
             return
         with self._lock:
             if len(self._noted) >= _MAX_REMEMBERED_KEYS:
@@ -70,7 +74,7 @@ class AuditWriter:
         self._something.set()
 
     def note_rejection(self, rejection: Rejection) -> None:
-        """A call was rejected, in the request that is being served."""
+        """Note a rejected call, under the request that is being served."""
         with self._lock:
             self._rejections.note(rejection, datetime.now(UTC), current_request_id())
         self._something.set()
@@ -86,7 +90,7 @@ class AuditWriter:
         self._write()
 
     def _write(self) -> bool:
-        """Whether nothing is left; what could not be written is kept for the next time."""
+        """Return true if nothing is left; what could not be written is kept for the next attempt."""
         with self._lock:
             used, self._used = self._used, set()
             rejections = self._rejections.take()

@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 
 from app.domain.model.schema_change import schema_change
-from app.staging.access.audit_events import record_act
+from app.staging.access.audit_events import record_operation
 from app.staging.tables.events import record_event
 from app.staging.tables.registration import Registration, RegistrationOutcome
 
@@ -17,4 +17,4 @@ def record_registration(
     if before is not None and (changed := schema_change(before, table)):
         record_event(connection, table, actor, "change schema", details={**changed, **told})
     elif registration.outcome is not RegistrationOutcome.UNCHANGED:
-        record_act(connection, actor, "register_table", table.name, {"outcome": registration.outcome, **told})
+        record_operation(connection, actor, "register_table", table.name, {"outcome": registration.outcome, **told})

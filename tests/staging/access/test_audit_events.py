@@ -11,8 +11,8 @@ import structlog
 from app.domain.access.rejections import CountedRejection, Rejection
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, TableState
-from app.staging.access.audit_events import AuditEvent, AuditFilter, count_rejections, list_audit, record_act
-from app.staging.access.audit_writer import USE_SECONDS, AuditWriter
+from app.staging.access.audit_events import AuditEvent, AuditFilter, count_rejections, list_audit, record_operation
+from app.staging.access.audit_writer import MIN_SECONDS_BETWEEN_USES, AuditWriter
 from app.staging.tables.operations import set_publishing
 from tests.support.gateway_parts import registered
 from tests.support.postgres import sql
@@ -54,7 +54,7 @@ def history(engine: sa.Engine) -> None:
     """An act on a key, one on a table, a rejection."""
     registered(engine, str(T), schema_of({"id": "int64"}, ["id"]))
     with structlog.contextvars.bound_contextvars(request_id="one"), engine.begin() as connection:
-        record_act(connection, "0011aabb", "create_key", details={"key": "ccddeeff"})
+        record_operation(connection, "0011aabb", "create_key", details={"key": "ccddeeff"})
     with structlog.contextvars.bound_contextvars(request_id="two"), engine.begin() as connection:
         set_publishing(connection, T, Generation(1), TableState.PAUSED, "0011aabb")
     reject(engine, READ)
@@ -95,7 +95,7 @@ def test_events_are_found_by_what_is_asked_of_them(engine: sa.Engine, wanted: di
 
 def test_an_act_that_is_rolled_back_leaves_no_event(engine: sa.Engine) -> None:
     with engine.connect() as connection, connection.begin() as transaction:
-        record_act(connection, "0011aabb", "create_key")
+        record_operation(connection, "0011aabb", "create_key")
         transaction.rollback()
     assert audit(engine) == []
 
@@ -121,7 +121,7 @@ def test_retention_purges_old_events_and_keeps_the_others_and_those_of_tables(en
     registered(engine, str(T), schema_of({"id": "int64"}, ["id"]))
     with engine.begin() as connection:
         set_publishing(connection, T, Generation(1), TableState.PAUSED, "0011aabb")
-        record_act(connection, "0011aabb", "create_key")
+        record_operation(connection, "0011aabb", "create_key")
     reject(engine, READ)
     sql.run(engine, "UPDATE mirrorgate.table_events SET happened_at = happened_at - interval '99 days'")
     assert purge(engine).purged_audit_events == 1
@@ -181,7 +181,7 @@ def test_the_use_of_a_key_is_written_at_most_once_a_minute(engine: sa.Engine) ->
     with sql.counted(engine, "UPDATE mirrorgate.api_keys") as updates:
         writer.note_key_use("0011aabb")
         first = wait_until(lambda: sql.value(engine, last_used), within=30, what="the use is written")
-        clock.now += USE_SECONDS - 0.1
+        clock.now += MIN_SECONDS_BETWEEN_USES - 0.1
         writer.note_key_use("0011aabb")
         clock.now += 0.1
         writer.note_key_use("0011aabb")
