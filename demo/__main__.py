@@ -23,16 +23,16 @@ from app.client.http import GatewayClient, RejectedByGateway
 from app.errors import MirrorgateError
 from demo.gateway import GatewayDidNotStart, admin_key, running_gateway
 from demo.landing_reader import ROW_MARKER, all_rows, landing_files, landing_rows, table_folder
-from demo.poster import Poster, persistently
+from demo.poster import Poster, with_retries
 from demo.samples import REJECTED, SAMPLE_TABLES, sample_posts
 from demo.workload import Row, stock_metadata, stream, stream_tables
 
 HOME = Path(".demo")
 CHANGES = 100_000
 PER_POST = 1_000
-LANDS_WITHIN = 180.0
-SHOWN_ROWS = 3
-SHOWN_FILES = 20
+MAX_PUBLISH_SECONDS = 180.0
+MAX_SHOWN_ROWS = 3
+MAX_SHOWN_FILES = 20
 
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
@@ -109,12 +109,12 @@ def post_samples(client: GatewayClient, poster: Poster, expected: dict[str, list
 
 def register(client: GatewayClient, table: str, wanted: dict[str, Any]) -> None:
     """Register a table. Retry while the gateway is unavailable."""
-    persistently(lambda: client.put(f"/v1/tables/{table}", wanted))
+    with_retries(lambda: client.put(f"/v1/tables/{table}", wanted))
 
 
 def table_states(client: GatewayClient) -> list[dict[str, Any]]:
     """Return the status of every table."""
-    found: list[dict[str, Any]] = persistently(lambda: client.get("/v1/tables"))["tables"]
+    found: list[dict[str, Any]] = with_retries(lambda: client.get("/v1/tables"))["tables"]
     return found
 
 
@@ -122,7 +122,7 @@ def show_rejections(client: GatewayClient) -> None:
     """Post invalid messages and show the answer: index, pointer and remedy. Raise DoesNotAddUp if one is accepted."""
     for source_format, body, code in REJECTED:
         try:
-            persistently(partial(client.post_changes, source_format, body))
+            with_retries(partial(client.post_changes, source_format, body))
         except RejectedByGateway as rejection:
             if rejection.code != code:
                 raise
@@ -150,7 +150,7 @@ def post_stream(client: GatewayClient, poster: Poster, changes: int, expected: d
             ]
             columns[0]["nullable"] = False
             register(client, table.name, {"columns": columns, "key_columns": [columns[0]["name"]]})
-    persistently(lambda: client.post_changes("replicate", stock_metadata()))
+    with_retries(lambda: client.post_changes("replicate", stock_metadata()))
     times = Times()
     times.began = time.monotonic()
     with progress() as bar:
@@ -164,8 +164,8 @@ def post_stream(client: GatewayClient, poster: Poster, changes: int, expected: d
 
 
 def wait_until_published(client: GatewayClient) -> None:
-    """Wait until every accepted row is published. Raise DoesNotAddUp after `LANDS_WITHIN` seconds."""
-    give_up = time.monotonic() + LANDS_WITHIN
+    """Wait until every accepted row is published. Raise DoesNotAddUp after `MAX_PUBLISH_SECONDS` seconds."""
+    deadline = time.monotonic() + MAX_PUBLISH_SECONDS
     with progress() as bar:
         task = bar.add_task("Publishing rows", total=None)
         while True:
@@ -175,8 +175,10 @@ def wait_until_published(client: GatewayClient) -> None:
             bar.update(task, total=accepted, completed=published)
             if published == accepted:
                 return
-            if time.monotonic() > give_up:
-                raise DoesNotAddUp(f"{published:,} of {accepted:,} rows were published within {LANDS_WITHIN:.0f} s")
+            if time.monotonic() > deadline:
+                raise DoesNotAddUp(
+                    f"{published:,} of {accepted:,} rows were published within {MAX_PUBLISH_SECONDS:.0f} s"
+                )
             threading.Event().wait(0.1)
 
 
@@ -213,11 +215,11 @@ def show_landing_zone(landing_zone: Path, tables: Iterable[str]) -> None:
         branch = tree.add(str(folder.relative_to(landing_zone)))
         branch.add("_metadata.json")
         files = landing_files(folder)
-        for file in files[:SHOWN_FILES]:
+        for file in files[:MAX_SHOWN_FILES]:
             rows = landing_rows(file)
             leaf = branch.add(f"{file.name}  {len(rows):,} rows, {file.stat().st_size:,} bytes")
-            leaf.add(sample_grid(file, rows[:SHOWN_ROWS]))
-        if len(files) > SHOWN_FILES:
+            leaf.add(sample_grid(file, rows[:MAX_SHOWN_ROWS]))
+        if len(files) > MAX_SHOWN_FILES:
             branch.add(f"… {len(files)} files in all")
     console.print(tree)
 

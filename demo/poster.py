@@ -10,25 +10,25 @@ from app.client.http import GatewayClient, RejectedByGateway
 from app.errors import MirrorgateError, TemporarilyUnavailable
 from demo.workload import Post
 
-GIVE_UP_SECONDS = 120.0
+MAX_RETRY_SECONDS = 120.0
 PAUSE_SECONDS = 0.25
 
 Answer = TypeVar("Answer")
 
 
-def persistently(call: Callable[[], Answer]) -> Answer:
-    """Repeat an idempotent call until it succeeds, for up to `GIVE_UP_SECONDS` while the gateway is unavailable."""
-    give_up = time.monotonic() + GIVE_UP_SECONDS
+def with_retries(call: Callable[[], Answer]) -> Answer:
+    """Repeat an idempotent call until it succeeds, for up to `MAX_RETRY_SECONDS` while the gateway is unavailable."""
+    deadline = time.monotonic() + MAX_RETRY_SECONDS
     while True:
         try:
             return call()
         except MirrorgateError as error:
-            if not is_passing(error) or time.monotonic() > give_up:
+            if not is_temporary(error) or time.monotonic() > deadline:
                 raise
             threading.Event().wait(PAUSE_SECONDS)
 
 
-def is_passing(error: MirrorgateError) -> bool:
+def is_temporary(error: MirrorgateError) -> bool:
     """Return whether the same call can succeed later."""
     return isinstance(error, TemporarilyUnavailable) or (isinstance(error, RejectedByGateway) and error.status == 503)
 
@@ -43,11 +43,11 @@ class Poster:
     def post(self, post: Post) -> None:
         """Post a request, and return once it is durable. Raise RejectedByGateway if the gateway rejects it."""
         key = uuid4().hex
-        persistently(lambda: self._post(post, key))
+        with_retries(lambda: self._post(post, key))
 
     def _post(self, post: Post, key: str) -> None:
         try:
             self._client.post_changes(post.source_format, post.body, key=key)
         except MirrorgateError as error:
-            self.interruptions += is_passing(error)
+            self.interruptions += is_temporary(error)
             raise
