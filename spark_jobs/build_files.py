@@ -25,7 +25,7 @@ from app.landing.parquet_file import FileLayout, read_identity, write_parquet
 from app.landing.publish import Scratch
 from app.staging.batches.staged_blocks import read_payloads
 from app.staging.connection.database import Connection, Engine, open_engine
-from app.staging.tables.registry import schema_of_version
+from app.staging.tables.schema_versions import schema_of_version
 from spark_jobs.spark.health import SparkCalls
 from spark_jobs.worker_slots import MAX_WORKER_SLOTS, balance
 

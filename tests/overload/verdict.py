@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from app.domain.arrow.payload import decode_payload
 from app.domain.model.table import Generation, TableId
 from app.domain.model.table_schema import SchemaVersion
-from app.staging.tables.registry import schema_of_version
+from app.staging.tables.schema_versions import schema_of_version
 from tests.overload.callers import Journal
 
 SELECT_BLOCKS = sa.text("""

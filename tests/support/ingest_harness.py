@@ -19,7 +19,7 @@ from app.formats.arcion.csv import CsvLayout
 from app.ingest import BodyReader, Ingest, IngestResult, arcion_csv, arcion_json, perform_dry_run, replicate_json
 from app.ingest.dry_run import DryRunResult
 from app.staging.tables.registration import Registration, register_table
-from app.staging.tables.registry import schema_of_version
+from app.staging.tables.schema_versions import schema_of_version
 from app.staging.writer.group_commit import GroupCommit
 from tests.support.gateway_parts import current
 

@@ -1,7 +1,7 @@
-"""What is accepted and not yet published, per table, read again and again at little cost.
+"""The backlog: what each table has accepted and not yet published, read every second at little cost.
 
-A reading looks at the tables that lag and, of their blocks, only at those that were staged or published since the one
-before: a long backlog is summed once.
+A reading looks only at tables that lag, and of their blocks only at those that were staged or published since the
+reading before. So a long backlog is summed once.
 """
 
 from dataclasses import dataclass, field
@@ -22,6 +22,7 @@ SELECT_LAGGING = sa.text("""
         WHERE table_id = t.table_id AND generation = t.generation AND first_sequence > c.published_through
         ORDER BY first_sequence LIMIT 1) oldest ON true
     WHERE c.last_sequence > c.published_through AND t.state NOT IN ('dropping', 'dropped')""")
+"""List the tables that lag, with their counters and the age of the oldest pending batch."""
 
 SUM_BLOCKS = sa.text("""
     SELECT part.number, coalesce(b.bytes, 0)::bigint AS bytes, coalesce(b.rows, 0)::bigint AS rows
@@ -32,17 +33,18 @@ SUM_BLOCKS = sa.text("""
         WHERE table_id = part.table_id AND generation = part.generation
           AND first_sequence > part.after AND first_sequence <= part.through) b
     ORDER BY part.number""")
+"""Sum payload bytes and rows of ranges of blocks."""
 
 _Part: TypeAlias = tuple[TableId, Generation, int, int]
 """Blocks of a table after one sequence and through another."""
 
 _STALE_SECONDS: Final = 60.0
-"""After such a pause everything is summed anew: blocks that were published meanwhile may be purged."""
+"""After such a pause everything is summed again: blocks that were published meanwhile may be purged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lagging:
-    """What is pending of one table, the age of its oldest batch, and what was published since the reading before."""
+    """What is pending of a table, the age of its oldest batch, and what was published since the reading before."""
 
     pending: Amount
     oldest_seconds: float
@@ -58,13 +60,13 @@ class _Known:
 
 @dataclass
 class BacklogReader:
-    """Reads the backlog of all tables; remembers the reading before."""
+    """Reads the backlog of all tables, and remembers the reading before."""
 
     _known: dict[TableLife, _Known] = field(default_factory=dict)
     _read_at: float = float("-inf")
 
     def read(self, engine: sa.Engine, now: float) -> dict[TableLife, Lagging]:
-        """The tables that lag or have just ceased to, at the monotonic time `now`, in seconds.
+        """Return the tables that lag, or lagged at the reading before, at the monotonic time `now` in seconds.
 
         Raises the driver's errors.
         """
@@ -79,7 +81,7 @@ class BacklogReader:
         for row, added, published in zip(rows, sums[: len(rows)], sums[len(rows) :], strict=True):
             life = (TableId(row.table_id), Generation(row.generation))
             before = self._followed(row)
-            if before is None and life in self._known:  # all of it, unless the table was put back to an older state
+            if before is None and life in self._known:  # all of it, unless an older state was restored
                 published = self._known[life].pending
             pending = (before.pending - published if before else Amount()) + added
             known[life] = _Known(row.published_through, row.last_sequence, pending)
@@ -88,7 +90,7 @@ class BacklogReader:
         return found
 
     def _caught_up(self, lagging: set[TableLife]) -> dict[TableLife, Lagging]:
-        """The tables that lagged at the reading before, and do no more."""
+        """Return the tables that lagged at the reading before and do not lag now."""
         return {
             life: Lagging(Amount(), 0.0, known.pending) for life, known in self._known.items() if life not in lagging
         }
@@ -104,7 +106,7 @@ class BacklogReader:
         return row.table_id, row.generation, after, row.published_through
 
     def _followed(self, row: Any) -> _Known | None:
-        """The reading before, if this one goes on from within its backlog."""
+        """Return the reading before, if this one continues from within its backlog."""
         known = self._known.get((row.table_id, row.generation))
         if known is None or known.last_sequence > row.last_sequence:
             return None
@@ -112,7 +114,7 @@ class BacklogReader:
 
 
 def _sums(connection: sa.Connection, parts: list[_Part]) -> list[Amount]:
-    """What the blocks of each part add up to; empty parts cost nothing."""
+    """Return the sum of the blocks of each part; empty parts cost nothing."""
     filled = {number: part for number, part in enumerate(parts) if part[3] > part[2]}
     sums = [Amount()] * len(parts)
     if filled:

@@ -1,8 +1,8 @@
-"""R6: what becomes of a table whose folder is gone: nothing, or a new generation that begins at file 1.
+"""Finishes a drop (R6): ends the table, or starts its next generation (recreate, rename).
 
-Batches of the old generation that no file was recorded for are discarded; they are counted, never landed in the new
-one. After a rename the rows land again from the row images, where the table keeps them. Images that nobody reads any
-more are left to retention.
+Batches of the old generation without a recorded file are counted and discarded; they never land in the new generation.
+After a rename the rows are staged again from the row images, if the table keeps them. Retention deletes the images that
+no generation reads any more.
 """
 
 from collections.abc import Iterator
@@ -27,22 +27,23 @@ from app.staging.connection.database import installation_id
 from app.staging.ledger.leases import check_epoch
 from app.staging.ledger.metadata_chain import append_block
 from app.staging.tables.events import COMPLETIONS, record_event
-from app.staging.tables.registration import insert_version, set_options
+from app.staging.tables.registration import set_options
 from app.staging.tables.registry import find_table_by_id
-from app.staging.tables.sources import set_sources
+from app.staging.tables.schema_versions import insert_version
+from app.staging.tables.sources import DELETE_SOURCES, set_sources
 
 SELECT_UNPUBLISHED = sa.text("""
     SELECT coalesce(sum(cardinality(batch_rows)), 0)::bigint AS batches,
         coalesce(sum(row_count), 0)::bigint AS rows
     FROM mirrorgate.staged_blocks
     WHERE table_id = :table_id AND generation = :generation AND first_sequence > :published_through""")
+"""Count the batches and rows of a generation that no file was recorded for."""
 
 END_TABLE = sa.text("""
     UPDATE mirrorgate.tables SET state = 'dropped', state_reason = NULL, drop_plan = NULL, folder_gone_at = NULL,
         replicate_metadata = NULL
     WHERE table_id = :table_id""")
-
-DELETE_ROUTES = sa.text("DELETE FROM mirrorgate.table_sources WHERE table_id = :table_id")
+"""Mark a table as dropped."""
 
 BEGIN_GENERATION = sa.text("""
     UPDATE mirrorgate.tables
@@ -50,20 +51,22 @@ BEGIN_GENERATION = sa.text("""
         schema_version = 1, name = :name, folded_name = :folded_name,
         column_stays = '{}', arcion_catalog = NULL, revision = revision + 1
     WHERE table_id = :table_id""")
+"""Make a table active in its next generation, under its old or new name."""
 
 RESET_COUNTERS = sa.text("""
     UPDATE mirrorgate.table_counters
     SET last_sequence = 0, accepted_changes = 0, accepted_rows = 0, next_file_number = 1, recorded_file_number = 0,
         published_through = 0, flush_through = 0, cdc_started = false
     WHERE table_id = :table_id""")
+"""Reset the counters of a table for its next generation."""
 
-ROWS_AT_ONCE: Final = 20_000
-"""Row images that make one staged block when they land again."""
+ROWS_PER_BLOCK: Final = 20_000
+"""Row images that become one staged block of the next generation."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedDrop:
-    """What was given up of the old generation, and what the new one begins with."""
+    """What was discarded of the old generation, and how many rows the new one begins with."""
 
     generation: int
     discarded_batches: int
@@ -72,10 +75,10 @@ class FinishedDrop:
 
 
 def finish_drop(connection: sa.Connection, table: Table, epoch: Epoch, *, marker_first: bool) -> FinishedDrop:
-    """Do what the drop plan says, now that nothing of the old folder is left.
+    """Carry out the drop plan, now that nothing of the old folder is left (R6).
 
-    One transaction: a process that dies before its commit leaves a dropping table without a folder, for which the
-    next owner does all of it.
+    One transaction: a process that dies before its commit leaves a dropping table without a folder, and the next owner
+    does all of it. Raises InvariantBroken `stale_epoch`.
     """
     check_epoch(connection, table.table_id, epoch)
     counters = lock_counters(connection, [table.table_id])[table.table_id]
@@ -88,39 +91,40 @@ def finish_drop(connection: sa.Connection, table: Table, epoch: Epoch, *, marker
     landed_again = 0
     if plan.action is DropAction.DROP:
         connection.execute(END_TABLE, keys)
-        connection.execute(DELETE_ROUTES, keys)
+        connection.execute(DELETE_SOURCES, keys)
     else:
-        reborn = _begin_generation(connection, table, plan, marker_first=marker_first)
-        if plan.action is DropAction.RENAME and reborn.options.partial_updates is PartialUpdates.COMPLETE:
-            landed_again = _land_again(connection, table.generation, reborn)
+        renewed = _begin_generation(connection, table, plan, marker_first=marker_first)
+        if plan.action is DropAction.RENAME and renewed.options.partial_updates is PartialUpdates.COMPLETE:
+            landed_again = _stage_from_images(connection, table.generation, renewed)
     finished = FinishedDrop(table.generation, unpublished.batches, unpublished.rows, landed_again)
     record_event(connection, table, "drain", COMPLETIONS[plan.action], details=asdict(finished))
     return finished
 
 
 def _begin_generation(connection: sa.Connection, table: Table, plan: DropPlan, *, marker_first: bool) -> Table:
+    """Start the next generation: counters, options, routes, metadata chain and schema version 1."""
     name = plan.new_name or table.name
     options = plan.options or table.options
     schema = replace(plan.schema or table.schema, bare=options.initial_load is InitialLoad.WITHOUT_MARKER)
     generation = Generation(table.generation + 1)
     parameters = {"table_id": table.table_id, "name": str(name), "folded_name": name.folded, "generation": generation}
-    connection.execute(DELETE_ROUTES, parameters)
+    connection.execute(DELETE_SOURCES, parameters)
     connection.execute(BEGIN_GENERATION, parameters)
     connection.execute(RESET_COUNTERS, parameters)
     set_options(connection, table.table_id, options)
     set_sources(connection, table.table_id, name, options)
     append_block(connection, table.table_id, generation, seed(str(name), generation, installation_id(connection)))
     insert_version(connection, table.table_id, generation, SchemaVersion(1), schema, marker_first=marker_first)
-    reborn = find_table_by_id(connection, table.table_id)
-    assert reborn is not None
-    return reborn
+    renewed = find_table_by_id(connection, table.table_id)
+    assert renewed is not None
+    return renewed
 
 
-def _land_again(connection: sa.Connection, old: Generation, table: Table) -> int:
-    """Stage every row of the old generation's images as snapshot rows of the new one, and keep the images."""
+def _stage_from_images(connection: sa.Connection, old: Generation, table: Table) -> int:
+    """Stage the rows of the old generation's images as snapshot rows, and keep the images; return how many."""
     total = 0
     rules = RowRules(table.schema, table.options)
-    for sequence, chunk in enumerate(scan_row_images(connection, table.table_id, old, ROWS_AT_ONCE), start=1):
+    for sequence, chunk in enumerate(scan_row_images(connection, table.table_id, old, ROWS_PER_BLOCK), start=1):
         rows = landing_rows(list(_snapshots(chunk, table.schema)), rules)
         payload = encode_payload([rows.batch])
         borders = [BatchBorders(rows.changes, rows.rows)]

@@ -1,4 +1,4 @@
-"""What operators did to tables, and what came of it: kept when the table is gone."""
+"""Events: what operators and the drain did to tables, and the outcome. They stay when the table is gone."""
 
 import json
 from collections.abc import Mapping
@@ -16,20 +16,23 @@ from app.observability.telemetry import current_request_id
 INSERT_EVENT = sa.text("""
     INSERT INTO mirrorgate.table_events (table_id, folded_name, generation, actor, action, reason, details, request_id)
     VALUES (:table_id, :folded_name, :generation, :actor, :action, :reason, CAST(:details AS jsonb), :request_id)""")
+"""Store an event."""
 
 SELECT_EVENTS = sa.text("""
     SELECT event_id, generation, happened_at, actor, action, reason, details FROM mirrorgate.table_events
     WHERE folded_name = :folded_name AND event_id > :after ORDER BY event_id LIMIT :most""")
+"""List the events of a name after an event id."""
 
 COMPLETIONS: Final[Mapping[DropAction, str]] = {action: f"{action} done" for action in DropAction}
 """The action of the event that completes a drop, recreate or rename."""
 
 _COMPLETED: Final = {text: action for action, text in COMPLETIONS.items()}
+"""The operation that the action of an event completes."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableEvent:
-    """One act: who (`actor` is a key id, or `drain`), what, when and why."""
+    """One event: who did it (`actor`, a caller or `drain`), what, when and why."""
 
     event_id: int
     generation: int
@@ -41,7 +44,7 @@ class TableEvent:
 
     @property
     def completes(self) -> DropAction | None:
-        """The operation that this event completes; None for every other event."""
+        """Return the operation that this event completes, None for every other event."""
         return _COMPLETED.get(self.action)
 
 
@@ -53,7 +56,7 @@ def record_event(
     reason: str | None = None,
     details: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write an event in the transaction of the act."""
+    """Store an event in the transaction of the operation, with the id of the request."""
     parameters = {
         "table_id": table.table_id,
         "folded_name": table.name.folded,
@@ -68,6 +71,6 @@ def record_event(
 
 
 def list_events(connection: sa.Connection, name: TableName, *, after: int, most: int) -> list[TableEvent]:
-    """The events of every table that had this name, in order, beyond event `after`."""
+    """Return at most `most` events of every table that had this name, in order, after event `after`."""
     parameters = {"folded_name": name.folded, "after": after, "most": most}
     return [TableEvent(*row) for row in connection.execute(SELECT_EVENTS, parameters)]

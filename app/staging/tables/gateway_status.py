@@ -1,4 +1,4 @@
-"""What the database says of the whole gateway, for the probe and the metrics: counts only, no names."""
+"""What the database knows about the whole gateway, for the probe and the metrics: counts only, no names."""
 
 import time
 
@@ -27,15 +27,20 @@ SELECT_FACTS = sa.text(f"""
         (SELECT w.clock_behind_seconds FROM mirrorgate.workers w WHERE {IS_ALIVE} AND w.clock_behind_seconds IS NOT NULL
          ORDER BY abs(w.clock_behind_seconds) DESC LIMIT 1) AS drain_clock_behind,
         extract(epoch FROM clock_timestamp())::float8 AS now""")  # noqa: S608  # constant text
+"""Count live and waiting drains, replication errors and clock faults, and read the time."""
 
 COUNT_STATES = sa.text(f"""
     SELECT CASE WHEN {IS_FAILING} THEN 'failing' ELSE t.state END AS shown, count(*)
     FROM mirrorgate.tables t LEFT JOIN mirrorgate.table_failures f USING (table_id, generation)
     WHERE t.state <> 'dropped' GROUP BY shown ORDER BY shown""")  # noqa: S608  # constant text
+"""Count the tables per state; those that fail again and again count as failing."""
 
 
 def gateway_facts(connection: sa.Connection) -> GatewayFacts:
-    """Read the counts; the clock of this process is compared with that of the database meanwhile."""
+    """Return the counts, and how far this process's clock is behind the database's.
+
+    The clock is compared at the middle of the statement's round trip.
+    """
     before = time.time()
     row = connection.execute(SELECT_FACTS).one()
     behind = row.now - (before + time.time()) / 2

@@ -1,7 +1,8 @@
-"""What operators ask of a table: drop, recreate, rename, pause, resume, flush, repair.
+"""Operations that operators ask of a table: drop, recreate, rename, pause, resume, flush, repair.
 
-Each act names the generation it means, runs under the table's sequence lock, and leaves an event. A drop is only
-begun here (R1): the table's owner deletes the folder and then calls `finish_drop` (R6).
+Each one names the generation that it means, so a repeated command cannot hit the next generation. It runs under the
+table's sequence lock and leaves an event. A drop only begins here (R1): the table's owner deletes the folder, and then
+`drop_completion` finishes it (R6).
 """
 
 import json
@@ -18,24 +19,29 @@ from app.errors import Code, RejectedInput
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.ledger.leases import LOCK_LEASE
 from app.staging.tables.events import record_event
-from app.staging.tables.registry import find_table
+from app.staging.tables.registry import find_table, find_table_id
 from app.staging.tables.sources import lock_routing
 
 BEGIN_DROP = sa.text("""
     UPDATE mirrorgate.tables SET state = 'dropping', state_reason = NULL, drop_plan = CAST(:plan AS jsonb)
     WHERE table_id = :table_id""")
+"""Set a table to dropping, and store what follows."""
 
 RESERVE_NAME = sa.text("""
     INSERT INTO mirrorgate.table_sources (folded_source, table_id) VALUES (:folded_name, :table_id)
     ON CONFLICT (folded_source) DO NOTHING""")
+"""Reserve the new name of a table that is being renamed."""
 
 END_EPOCH = sa.text("UPDATE mirrorgate.table_leases SET epoch = epoch + 1 WHERE table_id = :table_id")
+"""End the epoch of a table's owner."""
 
 SET_STATE = sa.text("""
     UPDATE mirrorgate.tables SET state = :state, state_reason = NULL WHERE table_id = :table_id""")
+"""Set the state of a table."""
 
 REQUEST_FLUSH = sa.text("""
     UPDATE mirrorgate.table_counters SET flush_through = last_sequence WHERE table_id = :table_id""")
+"""Ask to publish everything that a table has accepted so far."""
 
 REQUEST_REPAIR = sa.text("""
     UPDATE mirrorgate.landing_files f SET repair_requested = true
@@ -46,7 +52,7 @@ REQUEST_REPAIR = sa.text("""
         WHERE p.bucket >= b.bucket
           AND b.table_id = f.table_id AND b.generation = f.generation
           AND b.first_sequence BETWEEN f.first_sequence AND f.last_sequence)""")
-"""Only where every payload of the file is still kept; a seed file has none."""
+"""Ask to write a published file again, if all its payloads are kept; a seed file has none."""
 
 SELECT_PUBLISHED = sa.text("""
     SELECT FROM mirrorgate.landing_files
@@ -54,12 +60,13 @@ SELECT_PUBLISHED = sa.text("""
     UNION ALL
     SELECT FROM mirrorgate.purged_totals
     WHERE table_id = :table_id AND generation = :generation AND :number BETWEEN 1 AND files""")
+"""Tell whether a file number is published, including purged ones."""
 
 _CHANGES: Final = {
     TableState.PAUSED: frozenset({TableState.ACTIVE}),
     TableState.ACTIVE: frozenset({TableState.PAUSED}),
 }
-"""From which states pause and resume lead to a state."""
+"""The states from which pause and resume lead to a state."""
 
 
 def begin_drop(
@@ -71,11 +78,11 @@ def begin_drop(
     *,
     given: Collection[str] | None = None,
 ) -> Table:
-    """R1: reject changes, end the owner's epoch and say what comes after. The same again changes nothing.
+    """Begin a drop (R1): reject changes from now on, end the owner's epoch, and store what follows.
 
-    Where `given` names options, the plan's others are those that the table has.
-    A process that dies after the commit leaves the drop to the table's next owner. Raises RejectedInput
-    `unknown_table`, `generation_mismatch`, `wrong_table_state`, `bad_name` or `bad_option`.
+    Repeating it changes nothing. If `given` names options, the plan takes the others from the table. A process that
+    dies before the commit leaves the table as it was; after it, the next owner carries out the plan. Raises
+    RejectedInput `unknown_table`, `generation_mismatch`, `wrong_table_state`, `bad_name` or `bad_option`.
     """
     table = locked_table(connection, name, generation, with_lease=True)
     if plan.options is not None and given is not None:
@@ -86,25 +93,28 @@ def begin_drop(
     if table.state is TableState.DROPPING:
         if table.drop_plan == plan:
             return table
-        raise RejectedInput(Code.WRONG_TABLE_STATE, f"table {table.name} is being dropped already")
+        raise RejectedInput(Code.WRONG_TABLE_STATE, f"table {table.name} is already being dropped")
     options.check(plan.schema or table.schema)
     keys = {"table_id": table.table_id}
     if plan.new_name is not None:
         lock_routing(connection)
-        taken = plan.new_name.folded == table.name.folded or find_table(connection, plan.new_name) is not None
+        taken = plan.new_name.folded == table.name.folded or find_table_id(connection, plan.new_name) is not None
         reserved = {**keys, "folded_name": plan.new_name.folded}
         if taken or connection.execute(RESERVE_NAME, reserved).rowcount == 0:
             raise RejectedInput(Code.BAD_NAME, f"the name {plan.new_name} is taken")
     connection.execute(BEGIN_DROP, {**keys, "plan": json.dumps(plan.to_json())})
     connection.execute(END_EPOCH, keys)
     record_event(connection, table, actor, plan.action, details=plan.to_json())
-    return _again(connection, name)
+    return replace(table, state=TableState.DROPPING, drop_plan=plan)
 
 
 def set_publishing(
     connection: sa.Connection, name: TableName, generation: Generation, state: TableState, actor: str
 ) -> Table:
-    """Pause or resume publishing; ingest goes on. The same again changes nothing."""
+    """Pause or resume publishing; the table still accepts changes. Repeating it changes nothing.
+
+    Raises RejectedInput `unknown_table`, `generation_mismatch` or `wrong_table_state`.
+    """
     table = locked_table(connection, name, generation)
     if table.state is state:
         return table
@@ -112,11 +122,14 @@ def set_publishing(
         raise _wrong_state(table)
     connection.execute(SET_STATE, {"table_id": table.table_id, "state": state})
     record_event(connection, table, actor, "pause" if state is TableState.PAUSED else "resume")
-    return _again(connection, name)
+    return replace(table, state=state)
 
 
 def request_flush(connection: sa.Connection, name: TableName, generation: Generation, actor: str) -> Table:
-    """Publish what is accepted so far without waiting for a full or an old enough file."""
+    """Ask to publish what is accepted so far, without waiting for a full or an old enough file.
+
+    Raises RejectedInput `unknown_table`, `generation_mismatch` or `wrong_table_state`.
+    """
     table = locked_table(connection, name, generation)
     if not table.state.accepts_changes:
         raise _wrong_state(table)
@@ -128,9 +141,9 @@ def request_flush(connection: sa.Connection, name: TableName, generation: Genera
 def request_repair(
     connection: sa.Connection, name: TableName, generation: Generation, number: FileNumber, actor: str
 ) -> Table:
-    """Have a published file written again under its own number, from the payloads it was made of.
+    """Ask to write a published file again under its own number, from its payloads.
 
-    Raises RejectedInput `unknown_file`, or `payloads_purged` once they are no longer kept.
+    Raises RejectedInput as `request_flush`, `unknown_file`, or `payloads_purged` if the payloads are no longer kept.
     """
     table = locked_table(connection, name, generation)
     if not table.state.accepts_changes:
@@ -147,27 +160,22 @@ def request_repair(
 def locked_table(
     connection: sa.Connection, name: TableName, generation: Generation, *, with_lease: bool = False
 ) -> Table:
-    """The live table under its sequence lock, and under its lease before that, as the drain locks them.
+    """Return the live table under its sequence lock, and with its lease locked before that, as the drain locks them.
 
     Raises RejectedInput `unknown_table` or `generation_mismatch`.
     """
-    seen = find_table(connection, name)
-    if seen is not None:
+    table_id = find_table_id(connection, name)
+    table = None
+    if table_id is not None:
         if with_lease:
-            connection.execute(LOCK_LEASE, {"table_id": seen.table_id})
-        lock_counters(connection, [seen.table_id])
-        seen = find_table(connection, name)
-    if seen is None:
+            connection.execute(LOCK_LEASE, {"table_id": table_id})
+        lock_counters(connection, [table_id])
+        table = find_table(connection, name)
+    if table is None:
         raise RejectedInput(Code.UNKNOWN_TABLE, "no such table")
-    if seen.generation != generation:
-        detail = f"table {seen.name} is in generation {seen.generation}, not {generation}"
+    if table.generation != generation:
+        detail = f"table {table.name} is in generation {table.generation}, not {generation}"
         raise RejectedInput(Code.GENERATION_MISMATCH, detail)
-    return seen
-
-
-def _again(connection: sa.Connection, name: TableName) -> Table:
-    table = find_table(connection, name)
-    assert table is not None
     return table
 
 

@@ -1,10 +1,10 @@
-"""Ends of quarantines, one table or all of one reason; and requests to write a damaged folder marker again.
+"""Ends quarantines, of one table or of all with one reason, and requests to rewrite a damaged folder marker.
 
-A table is named by the generation in which it was found quarantined, so that a table that was recreated meanwhile is
-left alone.
+A table is named by the generation in which it was found quarantined, so a table that was recreated meanwhile is left
+alone.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import sqlalchemy as sa
@@ -19,16 +19,21 @@ from app.staging.tables.operations import locked_table
 RELEASE = sa.text("""
     UPDATE mirrorgate.tables SET state = 'active', state_reason = NULL, rewrite_marker = :rewrite_marker
     WHERE table_id = :table_id AND state = 'quarantined'""")
+"""Make a quarantined table active, and ask for a new marker or not."""
 
 SELECT_QUARANTINED = sa.text("""
     SELECT name, generation, state_reason FROM mirrorgate.tables
     WHERE state = 'quarantined' AND split_part(state_reason, ':', 1) = :code ORDER BY table_id""")
+"""List the tables that stopped for a reason."""
 
 SELECT_REWRITE = sa.text("SELECT rewrite_marker FROM mirrorgate.tables WHERE table_id = :table_id")
+"""Tell whether an operator asked for a new marker."""
 
 END_REWRITE = sa.text("UPDATE mirrorgate.tables SET rewrite_marker = false WHERE table_id = :table_id")
+"""End the request for a new marker."""
 
 _PASSED_OVER: Final = frozenset({Code.UNKNOWN_TABLE, Code.GENERATION_MISMATCH, Code.WRONG_TABLE_STATE})
+"""Errors of a table that somebody else has released, recreated or dropped meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +54,10 @@ def release(
     *,
     rewrite_marker: bool = False,
 ) -> Table:
-    """Let a quarantined table publish again, because an operator has looked.
+    """Let a quarantined table publish again, after an operator has decided.
 
-    With `rewrite_marker` its next owner first writes `_gateway.json` again, where the ledger's files prove the folder
-    to be the table's. Raises RejectedInput `unknown_table`, `generation_mismatch` or `wrong_table_state`.
+    With `rewrite_marker` the next owner first writes `_gateway.json` again, if the ledger's files prove that the folder
+    is the table's. Raises RejectedInput `unknown_table`, `generation_mismatch` or `wrong_table_state`.
     """
     table = locked_table(connection, name, generation)
     released = {"table_id": table.table_id, "rewrite_marker": rewrite_marker}
@@ -61,17 +66,17 @@ def release(
     record_event(
         connection, table, actor, "release", reason, details={"rewrite_marker": True} if rewrite_marker else {}
     )
-    return locked_table(connection, name, generation)
+    return replace(table, state=TableState.ACTIVE)
 
 
 def quarantined_by(connection: sa.Connection, code: Code) -> list[Quarantined]:
-    """The tables that stopped for this reason, by their ids."""
+    """Return the tables that stopped for this reason, in the order of their ids."""
     rows = connection.execute(SELECT_QUARANTINED, {"code": str(code)})
     return [Quarantined(TableName.parse(row.name), Generation(row.generation), row.state_reason) for row in rows]
 
 
 def release_if_still(connection: sa.Connection, found: Quarantined, actor: str, reason: str) -> bool:
-    """Release a table as it was found; False when somebody else released, recreated or dropped it meanwhile."""
+    """Release a table as it was found; return False if somebody else released, recreated or dropped it meanwhile."""
     try:
         release(connection, found.name, found.generation, actor, reason)
     except RejectedInput as error:
@@ -82,11 +87,14 @@ def release_if_still(connection: sa.Connection, found: Quarantined, actor: str, 
 
 
 def is_marker_to_be_rewritten(connection: sa.Connection, table_id: TableId) -> bool:
-    """Whether an operator asked for a new `_gateway.json`."""
+    """Tell whether an operator asked for a new `_gateway.json`."""
     return bool(connection.execute(SELECT_REWRITE, {"table_id": table_id}).scalar())
 
 
 def end_marker_rewrite(connection: sa.Connection, table_id: TableId, epoch: Epoch) -> None:
-    """The request is carried out, or was rejected. Raises InvariantBroken `stale_epoch`."""
+    """End the request for a new marker, which is carried out or was rejected.
+
+    A process that dies before the commit leaves the request to the next owner. Raises InvariantBroken `stale_epoch`.
+    """
     check_epoch(connection, table_id, epoch)
     connection.execute(END_REWRITE, {"table_id": table_id})

@@ -1,7 +1,7 @@
-"""Registering tables: creating them, evolving their columns, setting their options.
+"""Registers tables: creates them, evolves their columns, sets their options.
 
-Everything that a batch is typed under changes only under the table's sequence lock, so that no batch is staged
-under the old rules beside it.
+A batch is typed under a table's schema, options and routes. All of them change only under the sequence lock, so that no
+batch is staged under old rules beside the change.
 """
 
 import json
@@ -11,41 +11,39 @@ from enum import StrEnum
 
 import sqlalchemy as sa
 
-from app.domain.arrow.schema_flatbuffer import schema_to_flatbuffer
 from app.domain.model.names import TableName, check_new_column_name, check_new_table_name
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
 from app.domain.model.table_options import DEFAULT_OPTIONS, InitialLoad, TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema, evolve
-from app.domain.publication.metadata_chain import seed, set_data_schema
+from app.domain.publication.metadata_chain import seed
 from app.errors import Code, RejectedInput
 from app.staging.batches.row_images import clear_row_images
 from app.staging.batches.sequence_lock import lock_counters
 from app.staging.connection.database import installation_id
 from app.staging.ledger.metadata_chain import append_block
-from app.staging.tables.registry import find_table, find_table_by_id
+from app.staging.tables.registry import find_table, find_table_by_id, find_table_id
+from app.staging.tables.schema_versions import advance_version, insert_version
 from app.staging.tables.sources import SELECT_SOURCE_OWNER, lock_routing, losing_tables, set_sources
 
 INSERT_TABLE = sa.text("""
     INSERT INTO mirrorgate.tables (name, folded_name, options) VALUES (:name, :folded_name, CAST(:options AS jsonb))
     ON CONFLICT (folded_name) WHERE state <> 'dropped' DO NOTHING
     RETURNING table_id""")
+"""Create a table, unless a live one has the name."""
 
 INSERT_COUNTERS = sa.text("INSERT INTO mirrorgate.table_counters (table_id) VALUES (:table_id)")
-
-INSERT_VERSION = sa.text("""
-    INSERT INTO mirrorgate.schema_versions (table_id, generation, version, key_columns, columns, bare)
-    VALUES (:table_id, :generation, :version, :key_columns, CAST(:columns AS jsonb), :bare)""")
-
-UPDATE_VERSION = sa.text("UPDATE mirrorgate.tables SET schema_version = :version WHERE table_id = :table_id")
+"""Create the counter row of a table."""
 
 UPDATE_RULES = sa.text("""
     UPDATE mirrorgate.tables
     SET options = CAST(:options AS jsonb), column_stays = CAST(:stays AS jsonb), revision = revision + 1,
         any_letter_case = :any_letter_case
     WHERE table_id = :table_id""")
+"""Change the rules under which a table's batches are typed."""
 
 UPDATE_OPTIONS = sa.text("""
     UPDATE mirrorgate.tables SET options = CAST(:options AS jsonb) WHERE table_id = :table_id""")
+"""Store the options of a table."""
 
 
 class RegistrationOutcome(StrEnum):
@@ -59,12 +57,12 @@ class RegistrationOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """The table as it stands after a registration."""
+    """A table after its registration."""
 
     table: Table
     outcome: RegistrationOutcome
     before: Table | None = None
-    """The table as it was, where it was changed."""
+    """The table before the registration, if that changed it."""
 
 
 def register_table(
@@ -76,26 +74,28 @@ def register_table(
     given: Collection[str] | None = None,
     marker_first: bool = False,
 ) -> Registration:
-    """Create the table, or bring an existing one to `wanted` and `options`; the same again changes nothing.
+    """Create a table, or bring an existing one to `wanted` and `options`. Repeating it changes nothing.
 
-    Without `wanted` an existing table keeps its columns, without `options` its options; where `given` names options,
-    it keeps the others. The metadata chain tells
-    each new schema version as files will have it, before any of its data. Raises RejectedInput
-    `incompatible_schema`, `table_not_accepting`, `bad_schema`, `bad_option` or `bad_name`.
+    Without `wanted` an existing table keeps its columns, and without `options` its options. If `given` names options,
+    the table keeps its others. The metadata chain gets each new schema version before any of its data.
+
+    A process that dies before the commit leaves the table as it was. Raises RejectedInput `incompatible_schema`,
+    `table_not_accepting`, `bad_schema`, `bad_option` or `bad_name`.
     """
     if wanted is not None:
         created = _create(connection, name, wanted, options or DEFAULT_OPTIONS, marker_first)
         if created is not None:
             return Registration(created, RegistrationOutcome.CREATED)
-    elif find_table(connection, name) is None:
+    elif find_table_id(connection, name) is None:
         raise RejectedInput(Code.BAD_SCHEMA, "a new table needs columns")
     return _change(connection, name, wanted, options, given, marker_first)
 
 
 def evolve_table(connection: sa.Connection, table: Table, schema: TableSchema, *, marker_first: bool) -> Registration:
-    """Bring a table to a schema that its changes need: `table.schema`, more columns, or the row marker at last.
+    """Bring a table to the schema that its changes need: `table.schema`, more columns, or the row marker.
 
-    A table that has moved since in a way that does not go with it stays as it is: the changes are to be typed again.
+    If the table has changed since the changes were typed and the new schema does not fit, it stays as it is, and the
+    caller types the changes again. A process that dies before the commit leaves the table as it was.
     """
     lock_counters(connection, [table.table_id])
     present = find_table_by_id(connection, table.table_id)
@@ -109,14 +109,14 @@ def evolve_table(connection: sa.Connection, table: Table, schema: TableSchema, *
         return Registration(present, RegistrationOutcome.UNCHANGED)
     if merged == present.schema:
         return Registration(present, RegistrationOutcome.UNCHANGED)
-    _next_version(connection, present, merged, marker_first)
+    advance_version(connection, present, merged, marker_first=marker_first)
     return Registration(_must_find(connection, table.name), RegistrationOutcome.EVOLVED, present)
 
 
 def _create(
     connection: sa.Connection, name: TableName, wanted: TableSchema, options: TableOptions, marker_first: bool
 ) -> Table | None:
-    """The new table, None where there is one of this name."""
+    """Create the table; return None if a live one has the name."""
     declared = options.declared(wanted)
     schema = TableSchema.declare(declared.columns, declared.key_columns)
     parameters = {"name": str(name), "folded_name": name.folded, "options": json.dumps(options.to_stored())}
@@ -148,7 +148,9 @@ def _change(
 ) -> Registration:
     if options is not None and options.sources:
         lock_routing(connection)
-    own = _must_find(connection, name).table_id
+    own = find_table_id(connection, name)
+    if own is None:
+        raise _dropped(name)
     counters = lock_counters(connection, {own, *losing_tables(connection, own, options or DEFAULT_OPTIONS)})
     table = _must_find(connection, name)
     if not table.state.accepts_changes:
@@ -184,13 +186,14 @@ def _change(
             clear_row_images(connection, table.table_id)
     if schema != table.schema:
         outcome = RegistrationOutcome.EVOLVED
-        _next_version(connection, table, schema, marker_first)
-    before = None if outcome is RegistrationOutcome.UNCHANGED else table
-    return Registration(_must_find(connection, name), outcome, before)
+        advance_version(connection, table, schema, marker_first=marker_first)
+    if outcome is RegistrationOutcome.UNCHANGED:
+        return Registration(table, outcome)
+    return Registration(_must_find(connection, name), outcome, before=table)
 
 
 def _check_new_keys(present: TableSchema, schema: TableSchema) -> None:
-    """Raises RejectedInput `incompatible_schema` where accepted rows may be NULL in a column that becomes a key."""
+    """Raise RejectedInput `incompatible_schema` if accepted rows may be NULL in a column that becomes a key."""
     required = {column.name for column in present.columns if not column.nullable}
     for key in schema.key_columns if not present.key_columns else ():
         if key not in required:
@@ -201,7 +204,7 @@ def _check_new_keys(present: TableSchema, schema: TableSchema) -> None:
 def _column_stays(
     table: Table, schema: TableSchema, declared: TableSchema | None, options: TableOptions, last: BatchSequence
 ) -> Mapping[str, int | None]:
-    """Which columns have left the source, and since which batch those are back that had."""
+    """Return the columns that have left the source, and since which batch those are back that had left."""
     if declared is None:
         back = set(table.options.exclude).difference(options.exclude)
         present = set(schema.names).difference(table.left_columns - back)
@@ -225,38 +228,18 @@ def _moved(seen: Table, present: Table) -> bool:
     return (seen.generation, seen.revision) != (present.generation, present.revision)
 
 
-def _next_version(connection: sa.Connection, table: Table, schema: TableSchema, marker_first: bool) -> None:
-    version = SchemaVersion(table.schema_version + 1)
-    insert_version(connection, table.table_id, table.generation, version, schema, marker_first=marker_first)
-    connection.execute(UPDATE_VERSION, {"table_id": table.table_id, "version": version})
-
-
 def set_options(connection: sa.Connection, table_id: TableId, options: TableOptions) -> None:
     """Store the options of a new generation."""
     connection.execute(UPDATE_OPTIONS, {"table_id": table_id, "options": json.dumps(options.to_stored())})
 
 
-def insert_version(
-    connection: sa.Connection,
-    table_id: TableId,
-    generation: Generation,
-    version: SchemaVersion,
-    schema: TableSchema,
-    *,
-    marker_first: bool,
-) -> None:
-    """Record a schema version and tell it in the metadata chain, before any of its data."""
-    stored = schema.to_json()
-    parameters = {**stored, "columns": json.dumps(stored["columns"])}
-    connection.execute(
-        INSERT_VERSION, {**parameters, "table_id": table_id, "generation": generation, "version": version}
-    )
-    in_files = schema_to_flatbuffer(schema.file_schema(marker_first=marker_first))
-    append_block(connection, table_id, generation, set_data_schema(in_files))
-
-
 def _must_find(connection: sa.Connection, name: TableName) -> Table:
     table = find_table(connection, name)
-    if table is None:  # dropped between two statements of this transaction
-        raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {name} was dropped just now")
+    if table is None:
+        raise _dropped(name)
     return table
+
+
+def _dropped(name: TableName) -> RejectedInput:
+    """Return the error for a table that was dropped between two statements of this transaction."""
+    return RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {name} was dropped just now")

@@ -1,4 +1,4 @@
-"""What is kept of a registration: an event of the table for each change of its columns, an act for anything else."""
+"""Records registrations: an event of the table for each change of its columns, an audit event for anything else."""
 
 import sqlalchemy as sa
 
@@ -11,7 +11,10 @@ from app.staging.tables.registration import Registration, RegistrationOutcome
 def record_registration(
     connection: sa.Connection, registration: Registration, actor: str, by: str | None = None
 ) -> None:
-    """Write what a registration did, once, in its transaction; `by` says what asked for it where nobody called PUT."""
+    """Write what a registration did, once, in its transaction.
+
+    `by` says what asked for it, if no caller did.
+    """
     told = {} if by is None else {"by": by}
     table, before = registration.table, registration.before
     if before is not None and (changed := schema_change(before, table)):

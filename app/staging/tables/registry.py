@@ -1,4 +1,7 @@
-"""Which tables exist, with which schema versions."""
+"""Reads which tables exist, under which names, and notes their trouble.
+
+A `Table` is a snapshot of one moment. Whoever acts on it takes the sequence lock and reads it again.
+"""
 
 from collections.abc import Collection, Mapping
 
@@ -21,89 +24,102 @@ _SELECT_TABLES = """
     JOIN mirrorgate.schema_versions v
       ON v.table_id = t.table_id AND v.generation = t.generation AND v.version = t.schema_version
     WHERE t.state <> 'dropped'"""
+"""Read the live tables with their counters and current schema."""
 
 SELECT_BY_NAME = sa.text(_SELECT_TABLES + " AND t.folded_name = :folded_name")
+"""Read the live table of a name."""
+
+SELECT_ID_BY_NAME = sa.text("""
+    SELECT table_id FROM mirrorgate.tables WHERE folded_name = :folded_name AND state <> 'dropped'""")
+"""Find the id of the live table of a name."""
+
 _CANDIDATES = """
     SELECT table_id FROM mirrorgate.table_sources WHERE folded_source = ANY(:sources)
     UNION SELECT table_id FROM mirrorgate.tables WHERE folded_name = :folded_name AND state <> 'dropped'"""
+"""List the tables that a source may feed."""
+
 SELECT_BY_ROUTE = sa.text(_SELECT_TABLES + f" AND t.table_id = ANY(ARRAY({_CANDIDATES}))")
+"""Read the live tables that a source may feed."""
+
 SELECT_BY_IDS = sa.text(_SELECT_TABLES + " AND t.table_id = ANY(:table_ids)")
+"""Read the live tables among these ids."""
+
 SELECT_ALL = sa.text(_SELECT_TABLES + " ORDER BY t.name")
+"""Read all live tables by name."""
 
 SELECT_DROPPED = sa.text("SELECT table_id FROM mirrorgate.tables WHERE state = 'dropped'")
-
-SELECT_VERSION = sa.text("""
-    SELECT key_columns, columns, bare FROM mirrorgate.schema_versions
-    WHERE table_id = :table_id AND generation = :generation AND version = :version""")
+"""List the dropped tables."""
 
 PIN_CATALOG = sa.text("""
     UPDATE mirrorgate.tables SET arcion_catalog = coalesce(arcion_catalog, :catalog)
     WHERE table_id = :table_id RETURNING arcion_catalog""")
+"""Set the Arcion catalog of a table unless it is set, and return the one that holds."""
 
 NOTE_TROUBLE = sa.text("""
     UPDATE mirrorgate.tables SET state_reason = :reason WHERE table_id = :table_id AND state = 'dropping'""")
+"""Store why a drop has not ended yet."""
 
 QUARANTINE = sa.text("""
     UPDATE mirrorgate.tables SET state = 'quarantined', state_reason = :reason
     WHERE table_id = :table_id AND state = 'active'""")
+"""Quarantine an active table."""
 
 
 def find_table(connection: sa.Connection, name: TableName) -> Table | None:
-    """The live table of this name (letter case does not matter)."""
+    """Return the live table of a name, in any letter case."""
     row = connection.execute(SELECT_BY_NAME, {"folded_name": name.folded}).mappings().one_or_none()
     return _table(row) if row else None
 
 
+def find_table_id(connection: sa.Connection, name: TableName) -> TableId | None:
+    """Return the id of the live table of a name, to lock the table before it is read."""
+    table_id: TableId | None = connection.execute(SELECT_ID_BY_NAME, {"folded_name": name.folded}).scalar()
+    return table_id
+
+
 def find_route(connection: sa.Connection, source: SourceName) -> Route:
-    """Return the live table that a source's table feeds, see `app.domain.model.source_routing`."""
+    """Return the live table that a source's table feeds; `app.domain.model.source_routing` has the rules."""
     sources = list(dict.fromkeys([source.folded, source.without_catalog.folded]))
     parameters = {"sources": sources, "folded_name": source.without_catalog.folded}
     return route(source, [_table(row) for row in connection.execute(SELECT_BY_ROUTE, parameters).mappings()])
 
 
 def find_table_by_id(connection: sa.Connection, table_id: TableId) -> Table | None:
-    """The live table with this id."""
+    """Return the live table with this id."""
     return next(iter(find_tables_by_id(connection, [table_id])), None)
 
 
 def find_tables_by_id(connection: sa.Connection, table_ids: Collection[TableId]) -> list[Table]:
-    """Those of these tables that are not dropped, in no order."""
+    """Return those of these tables that are not dropped, in no order."""
     return [_table(row) for row in connection.execute(SELECT_BY_IDS, {"table_ids": list(table_ids)}).mappings()]
 
 
 def list_tables(connection: sa.Connection) -> list[Table]:
-    """All live tables by name."""
+    """Return all live tables by name."""
     return [_table(row) for row in connection.execute(SELECT_ALL).mappings()]
 
 
 def dropped_tables(connection: sa.Connection) -> set[TableId]:
-    """The tables that are no more; a recreated one is not among them."""
+    """Return the ids of the dropped tables; a recreated table is not among them."""
     return {TableId(table_id) for (table_id,) in connection.execute(SELECT_DROPPED)}
 
 
-def schema_of_version(
-    connection: sa.Connection, table_id: TableId, generation: Generation, version: SchemaVersion
-) -> TableSchema:
-    """The columns and keys of one schema version, which must exist."""
-    keys = {"table_id": table_id, "generation": generation, "version": version}
-    return TableSchema.from_json(dict(connection.execute(SELECT_VERSION, keys).mappings().one()))
-
-
 def pin_arcion_catalog(connection: sa.Connection, table_id: TableId, catalog: str) -> str:
-    """The catalog that feeds the table; from now on this one where there was none."""
+    """Return the Arcion catalog that feeds the table; if there was none, it is this one from now on."""
     pinned: str = connection.execute(PIN_CATALOG, {"table_id": table_id, "catalog": catalog}).scalar_one()
     return pinned
 
 
 def note_drop_trouble(connection: sa.Connection, table_id: TableId, reason: str) -> None:
-    """Show why a drop goes on; it is tried again."""
+    """Store why a drop has not ended yet, for operators; the drain tries it again."""
     connection.execute(NOTE_TROUBLE, {"table_id": table_id, "reason": reason})
 
 
 def quarantine_table(connection: sa.Connection, table_id: TableId, reason: str) -> bool:
-    """Stop publishing one active table until an operator has looked; ingest goes on. False for another state.
+    """Stop publishing an active table until an operator decides; return False for another state.
 
-    Leaves an event, as acts of operators do: who looks later sees when it stopped, and why.
+    The table still accepts changes. The event records when it stopped and why. A process that dies before the commit
+    leaves the table active, and the next owner finds the same disagreement.
     """
     if connection.execute(QUARANTINE, {"table_id": table_id, "reason": reason}).rowcount == 0:
         return False

@@ -1,4 +1,7 @@
-"""What Replicate's metadata messages said of tables, and which tables a schema id describes."""
+"""What the metadata messages of Qlik Replicate said about tables, and which tables a schema id belongs to.
+
+A data message names its table's structure only by schema id, so the metadata outlives the message that brought it.
+"""
 
 import json
 from collections.abc import Mapping
@@ -13,40 +16,45 @@ from app.domain.model.table_options import PartialUpdates
 
 SELECT_BY_SCHEMA_ID = sa.text("""
     SELECT name FROM mirrorgate.tables WHERE state <> 'dropped' AND replicate_schema_ids ? :schema_id""")
+"""List the live tables that a schema id has described."""
 
 SELECT_SOURCE = sa.text("""
     SELECT table_id, options -> 'exclude' AS excluded, options ->> 'partial_updates' AS partial_updates,
         CASE WHEN :whole THEN replicate_metadata ELSE replicate_metadata - 'earlier' END AS metadata
     FROM mirrorgate.tables WHERE folded_name = :folded_name AND state <> 'dropped'""")
+"""Read what decoding a table's messages needs, without earlier versions unless asked for."""
 
 SELECT_METADATA = sa.text("SELECT replicate_metadata FROM mirrorgate.tables WHERE table_id = :table_id")
+"""Read the metadata of a table."""
 
 LOCK_METADATA = sa.text("""
     SELECT replicate_metadata FROM mirrorgate.tables WHERE table_id = :table_id FOR NO KEY UPDATE""")
+"""Lock a table's row and read its metadata."""
 
 UPDATE_METADATA = sa.text("""
     UPDATE mirrorgate.tables SET replicate_metadata = CAST(:metadata AS jsonb) WHERE table_id = :table_id""")
+"""Store the metadata of a table."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """What decoding a table's Replicate messages needs of it."""
+    """What decoding a table's Replicate messages needs to know about the table."""
 
     table_id: TableId
     excluded: frozenset[str]
     completes: bool
     """Whether the table completes partial updates from row images."""
     metadata: Mapping[str, Any] | None
-    """The current version of its source; the whole history where that was asked for."""
+    """The current version of its source, or the whole history if that was asked for."""
 
 
 def names_with_schema_id(connection: sa.Connection, schema_id: str) -> list[TableName]:
-    """Return the live tables one of whose metadata messages had this schema id, whoever may touch them."""
+    """Return the live tables that a metadata message with this schema id has described, whoever may access them."""
     return [TableName.parse(name) for (name,) in connection.execute(SELECT_BY_SCHEMA_ID, {"schema_id": schema_id})]
 
 
 def source_facts(connection: sa.Connection, name: TableName, *, whole: bool = False) -> SourceFacts | None:
-    """Return the facts of the live table of this name; its earlier source versions only where `whole` asks for them."""
+    """Return the facts of the live table of a name, with its earlier source versions if `whole`."""
     parameters = {"folded_name": name.folded, "whole": whole}
     row = connection.execute(SELECT_SOURCE, parameters).one_or_none()
     if row is None:
@@ -56,12 +64,15 @@ def source_facts(connection: sa.Connection, name: TableName, *, whole: bool = Fa
 
 
 def replicate_metadata(connection: sa.Connection, table_id: TableId, *, lock: bool = False) -> Mapping[str, Any] | None:
-    """Return all that is kept of the table's metadata messages; `lock` keeps it as it is until the transaction ends."""
+    """Return all stored metadata of a table; `lock` keeps others from changing it in this transaction."""
     statement = LOCK_METADATA if lock else SELECT_METADATA
     metadata: Mapping[str, Any] | None = connection.execute(statement, {"table_id": table_id}).scalar()
     return metadata
 
 
 def record_replicate_metadata(connection: sa.Connection, table_id: TableId, metadata: Mapping[str, Any]) -> None:
-    """Keep what the table's metadata messages said; dies with the transaction."""
+    """Store what a table's metadata messages said.
+
+    A process that dies before the commit leaves the former metadata; the caller's request was not answered.
+    """
     connection.execute(UPDATE_METADATA, {"table_id": table_id, "metadata": json.dumps(metadata)})

@@ -1,4 +1,7 @@
-"""Which table a source's name leads to: table names, and the names in the option `sources`."""
+"""Which table a source's name leads to: its own table's name, or a name in the option `sources`.
+
+Invariant: a name feeds one table. The routing lock serializes everything that gives names to tables or sources.
+"""
 
 import sqlalchemy as sa
 
@@ -12,36 +15,40 @@ from app.staging.connection.advisory_locks import AdvisoryLock, lock_for_transac
 from app.staging.tables.registry import find_route, find_table
 
 DELETE_SOURCES = sa.text("DELETE FROM mirrorgate.table_sources WHERE table_id = :table_id")
+"""Delete the source names of a table."""
 
 INSERT_SOURCE = sa.text("""
     INSERT INTO mirrorgate.table_sources (folded_source, table_id) VALUES (:folded_source, :table_id)
     ON CONFLICT (folded_source) DO NOTHING""")
+"""Route a source name to a table, unless it has one."""
 
 SELECT_SOURCE_OWNER = sa.text("""
     SELECT t.name FROM mirrorgate.table_sources s JOIN mirrorgate.tables t ON t.table_id = s.table_id
     WHERE s.folded_source = :folded_source""")
+"""Find the table that a source name feeds."""
 
 ADVANCE_REVISIONS = sa.text("""
     UPDATE mirrorgate.tables SET revision = revision + 1 WHERE table_id = ANY(:table_ids)""")
+"""Advance the revisions of tables, so that requests typed under the old routes are typed again."""
 
 
 def lock_routing(connection: sa.Connection) -> None:
-    """Nobody else gives names to tables or sources until the transaction ends."""
+    """Keep others from giving names to tables or sources until the transaction ends."""
     lock_for_transaction(connection, AdvisoryLock.ROUTING)
 
 
 def losing_tables(connection: sa.Connection, table_id: TableId, options: TableOptions) -> set[TableId]:
-    """The other tables that these sources have fed until now: one catalog's table may be taken from them."""
+    """Return the other tables that these sources feed now, from which they are about to be taken."""
     fed = [find_route(connection, SourceName.parse(text)).table for text in options.sources]
     return {table.table_id for table in fed if table is not None and table.table_id != table_id}
 
 
 def set_sources(connection: sa.Connection, table_id: TableId, name: TableName, options: TableOptions) -> None:
-    """Route these source names here. One that is a table of its own, or feeds another, is rejected.
+    """Route the names of the option `sources` to a table.
 
-    Names that differ in letter case only may feed one table, not two.
-
-    Whoever remembers the old way has typed under a revision that is over then.
+    A name that is a table of its own, or feeds another table, is rejected. Names that differ only in letter case can
+    feed one table, not two. The tables that lose a source get a new revision, so requests that were typed under the old
+    routes are typed again. Raises RejectedInput `bad_option`.
     """
     losing = losing_tables(connection, table_id, options)
     if losing:
@@ -63,7 +70,7 @@ def set_sources(connection: sa.Connection, table_id: TableId, name: TableName, o
 
 
 def _is_another_table(connection: sa.Connection, source: SourceName, name: TableName) -> bool:
-    """Tell whether a source is a table of this very name; one in another letter case may be kept apart from it."""
+    """Tell whether a source name is another table's name; a name in another letter case may be kept apart."""
     if str(source) == str(name):
         return False
     try:

@@ -1,7 +1,7 @@
-"""Counts for operators: lag, and the reconciliation accepted = staged = published, from independent sources.
+"""Counts for operators: the lag, and the reconciliation accepted = staged = published from independent sources.
 
-*Accepted* is the running total kept under the sequence lock, *staged* the sum over staged blocks, *published*
-the sum over recorded landing files, each with what retention has purged of them.
+*Accepted* is the running total kept under the sequence lock, *staged* the sum over staged blocks, *published* the sum
+over recorded landing files, each with what retention has purged.
 """
 
 from dataclasses import dataclass
@@ -43,11 +43,12 @@ SELECT_COUNTS = sa.text("""
         SELECT count(*) AS letters, min(received_at) AS oldest FROM mirrorgate.dead_letters
         WHERE table_id = t.table_id AND generation = t.generation AND state = 'waiting') d ON true
     WHERE t.table_id = ANY(:table_ids) ORDER BY t.table_id""")
+"""Count what tables have accepted, staged, published and pending, in one snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableCounts:
-    """The counts of one table's present generation, all read in one statement."""
+    """The counts of one table's current generation, all read in one statement."""
 
     table_id: TableId
     state_reason: str | None
@@ -71,10 +72,11 @@ class TableCounts:
 
     @property
     def pending_batches(self) -> int:
+        """Return the number of batches that are accepted and not published."""
         return self.last_sequence - self.published_through
 
 
 def count_tables(connection: sa.Connection, table_ids: list[TableId]) -> dict[TableId, TableCounts]:
-    """The counts of these live tables."""
+    """Return the counts of these live tables."""
     rows = connection.execute(SELECT_COUNTS, {"table_ids": table_ids})
     return {row.table_id: TableCounts(*row) for row in rows}

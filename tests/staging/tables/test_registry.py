@@ -18,9 +18,9 @@ from app.staging.tables.registry import (
     find_table_by_id,
     list_tables,
     quarantine_table,
-    schema_of_version,
 )
 from app.staging.tables.replicate_sources import names_with_schema_id, record_replicate_metadata, replicate_metadata
+from app.staging.tables.schema_versions import schema_of_version
 from tests.support.gateway_parts import current, dropping
 from tests.support.postgres import sql
 from tests.support.rejections import rejected

@@ -12,7 +12,7 @@ from app.domain.model.table import Table
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.rows.row_image import decode_image
 from app.staging.batches.batch import Batch, Receipt
-from app.staging.tables.registry import schema_of_version
+from app.staging.tables.schema_versions import schema_of_version
 from app.staging.writer.group_commit import GroupCommit
 from tests.support.postgres import sql
 

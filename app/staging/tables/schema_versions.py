@@ -1,0 +1,64 @@
+"""Schema versions of a generation: stored in order, and told in the metadata chain before any of their data.
+
+Invariant: a version never changes, so a staged block keeps its meaning however the table evolves.
+"""
+
+import json
+
+import sqlalchemy as sa
+
+from app.domain.arrow.schema_flatbuffer import schema_to_flatbuffer
+from app.domain.model.table import Generation, Table, TableId
+from app.domain.model.table_schema import SchemaVersion, TableSchema
+from app.domain.publication.metadata_chain import set_data_schema
+from app.staging.ledger.metadata_chain import append_block
+
+INSERT_VERSION = sa.text("""
+    INSERT INTO mirrorgate.schema_versions (table_id, generation, version, key_columns, columns, bare)
+    VALUES (:table_id, :generation, :version, :key_columns, CAST(:columns AS jsonb), :bare)""")
+"""Store a schema version."""
+
+UPDATE_CURRENT_VERSION = sa.text("UPDATE mirrorgate.tables SET schema_version = :version WHERE table_id = :table_id")
+"""Make a schema version the current one of its table."""
+
+SELECT_VERSION = sa.text("""
+    SELECT key_columns, columns, bare FROM mirrorgate.schema_versions
+    WHERE table_id = :table_id AND generation = :generation AND version = :version""")
+"""Read a schema version."""
+
+
+def schema_of_version(
+    connection: sa.Connection, table_id: TableId, generation: Generation, version: SchemaVersion
+) -> TableSchema:
+    """Return the columns and keys of a schema version, which must exist."""
+    keys = {"table_id": table_id, "generation": generation, "version": version}
+    return TableSchema.from_json(dict(connection.execute(SELECT_VERSION, keys).mappings().one()))
+
+
+def advance_version(connection: sa.Connection, table: Table, schema: TableSchema, *, marker_first: bool) -> None:
+    """Give a table its next schema version. The caller holds the sequence lock.
+
+    A process that dies before the commit leaves the present version.
+    """
+    version = SchemaVersion(table.schema_version + 1)
+    insert_version(connection, table.table_id, table.generation, version, schema, marker_first=marker_first)
+    connection.execute(UPDATE_CURRENT_VERSION, {"table_id": table.table_id, "version": version})
+
+
+def insert_version(
+    connection: sa.Connection,
+    table_id: TableId,
+    generation: Generation,
+    version: SchemaVersion,
+    schema: TableSchema,
+    *,
+    marker_first: bool,
+) -> None:
+    """Store a schema version, and append it to the metadata chain as files will have it."""
+    stored = schema.to_json()
+    parameters = {**stored, "columns": json.dumps(stored["columns"])}
+    connection.execute(
+        INSERT_VERSION, {**parameters, "table_id": table_id, "generation": generation, "version": version}
+    )
+    in_files = schema_to_flatbuffer(schema.file_schema(marker_first=marker_first))
+    append_block(connection, table_id, generation, set_data_schema(in_files))
