@@ -1,166 +1,49 @@
-"""Composition root of the API: builds the parts, runs uvicorn."""
+"""Starts the API: checks the machine and the database, then runs uvicorn with one or several processes.
+
+`mirrorgate serve` and `python -m app.main` call `serve`; uvicorn calls `served_app` in each process.
+"""
 
 import argparse
 import gc
 import multiprocessing
 import os
 import signal
-import socket
 import sys
-import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from typing import Any, Final
 
 import structlog
 import uvicorn
 from fastapi import FastAPI
-from prometheus_client.multiprocess import mark_process_dead
 from uvicorn.config import STARTUP_FAILURE
-from uvicorn.supervisors import Multiprocess
 
-from app.api.auth.authenticator import AuthenticatedBodies, Authenticator
-from app.api.auth.tokens import token_verifier
-from app.api.cached_answer import CachedAnswer
-from app.api.gateway import Gateway
-from app.api.limits.body_semaphore import Turns
-from app.api.limits.memory_budget import Allowance, MemoryBudget
-from app.api.limits.rate_limits import RateLimiter
-from app.api.middleware.admission import Admission
-from app.api.middleware.body_limit import BodyLimit
-from app.api.middleware.error_handlers import install_problem_handlers
-from app.api.middleware.fast_dispatch import DirectRoutes
-from app.api.middleware.request_log import RequestLog
-from app.api.middleware.upload_timeout import Pace, SlowBodies
-from app.api.middleware.well_formed_url import WellFormedUrl
-from app.api.openapi import docs_pages
-from app.api.openapi.document import GatewayApp
-from app.api.routes import audit as audit_routes
-from app.api.routes import changes as change_routes
-from app.api.routes import dead_letters as dead_letter_routes
-from app.api.routes import keys as key_routes
-from app.api.routes import metrics as status_routes
-from app.api.routes import probes as probe_routes
-from app.api.routes import producers as producer_routes
-from app.api.routes import releases as release_routes
-from app.api.routes import schemas as schema_routes
-from app.api.routes import table_operations as table_admin_routes
-from app.api.routes import tables as table_routes
-from app.api.schemas.probes import GatewayStatusModel
+from app.api.application import create_app
 from app.api.server.http_protocol import BoundedHttpProtocol
-from app.domain.access.rate_limit import RateLimits
+from app.api.server.uvicorn_server import ApiProcesses, ApiServer
 from app.domain.preflight.finding import Outcome
-from app.domain.publication.backlog import BacklogLimit
 from app.errors import Code, Misconfigured
-from app.ingest import BacklogWatch, Ingest
 from app.local.child_process import exit_with_parent, run_process
 from app.local.locked_tempdir import temporary_folder
-from app.observability.resource_watch import ResourceWatch, memory_limit, raise_descriptor_limit
+from app.observability.resource_watch import memory_limit, raise_descriptor_limit
 from app.observability.telemetry import configure_logging
 from app.settings import LOOPBACK, Settings, renamed_variables, unknown_variables
 from app.settings.start_checks import check_memory, check_serving, free_port
 from app.staging.access.api_keys import count_valid_keys
-from app.staging.access.audit_writer import AuditWriter
-from app.staging.connection.database import driver_url, open_engine, pin_marker_position, translated_errors
-from app.staging.connection.notifications import NotificationSender
+from app.staging.connection.database import open_engine, pin_marker_position, translated_errors
 from app.staging.connection.schema_revision import require_migrated
-from app.staging.writer.gauges import export_writer_state
-from app.staging.writer.group_commit import GroupCommit
-from app.staging.writer.writer_probe import WriterProbe
 
 log = structlog.get_logger()
 
-_METRICS: Final = "PROMETHEUS_MULTIPROC_DIR"
-
-
-def create_app(settings: Settings | None = None) -> FastAPI:
-    """The API application; it opens the database when it starts and finishes what is in flight when it stops."""
-    settings = settings or Settings.from_environment()
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        configure_logging(settings)
-        seconds = settings.database_seconds
-        engine = open_engine(
-            settings.require_database_url(),
-            pool_size=10,
-            application="mirrorgate api",
-            silence_seconds=seconds,
-            bound_statements=True,
-        )
-        staged = threading.Event()
-        wake = NotificationSender(driver_url(engine), staged)
-        watch = partial(export_writer_state, engine)
-        group_commit = GroupCommit(engine, staged=staged, deadline_seconds=seconds / 2, watch=watch)
-        audit_writer = AuditWriter(engine)
-        admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
-        tokens = token_verifier(settings)
-        limits = RateLimits(settings.key_requests_per_second, settings.key_bytes_per_second)
-        authenticator = Authenticator(engine, admin_key, audit_writer, tokens, RateLimiter(limits))
-        # A connection of its own: it is to see the backlog also when requests have taken all the others.
-        watching = open_engine(
-            settings.require_database_url(), pool_size=1, application="mirrorgate backlog", silence_seconds=seconds
-        )
-        backlog = BacklogWatch(watching, *_backlog_limits(settings))
-        ingest = Ingest(engine, group_commit, settings.marker_first, backlog)
-        writer, statusz = WriterProbe(group_commit), CachedAnswer[GatewayStatusModel]()
-        app.state.gateway = Gateway(settings, engine, authenticator, audit_writer, ingest, writer, statusz, staged)
-        wake.start()
-        group_commit.start()
-        audit_writer.start()
-        backlog.start()
-        if tokens is not None:
-            tokens.prepare()
-        try:
-            with ResourceWatch():
-                yield
-        finally:
-            group_commit.close()
-            wake.close()
-            audit_writer.close()
-            backlog.close()
-            watching.dispose()
-            engine.dispose()
-
-    app = GatewayApp(lifespan=lifespan)
-    for routes in (
-        change_routes,
-        producer_routes,
-        table_routes,
-        table_admin_routes,
-        release_routes,
-        dead_letter_routes,
-        schema_routes,
-        key_routes,
-        audit_routes,
-        probe_routes,
-        status_routes,
-        docs_pages,
-    ):
-        app.include_router(routes.router)
-    install_problem_handlers(app)
-    pace = Pace(settings.body_seconds, settings.body_grace_seconds, settings.min_body_rate)
-    app.add_middleware(DirectRoutes, router=change_routes.router)
-    app.add_middleware(AuthenticatedBodies)
-    app.add_middleware(BodyLimit, most=settings.max_body_bytes)
-    app.add_middleware(SlowBodies, pace=pace)
-    budget = MemoryBudget(
-        Allowance(settings.max_concurrent_requests, settings.bytes_in_memory),
-        Allowance(settings.requests_of_one_key, settings.bytes_in_memory_of_one_key),
-    )
-    app.add_middleware(Admission, budget=budget, turns=Turns(settings.max_large_bodies_bytes))
-    app.add_middleware(WellFormedUrl)
-    app.add_middleware(RequestLog)
-    return app
+_METRICS_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
 
 
 def served_app() -> FastAPI:
-    """The application of a process that serves nothing else, as uvicorn makes it in each API process.
+    """Return the application of a process that serves nothing else; uvicorn calls this in each API process.
 
-    All that is there when it starts stays, and is nothing to look for garbage in: a look at it takes a tenth of a
-    second, and many small requests make one necessary each second.
+    Freezes the start-up objects out of the garbage collector: a full collection over them takes about 100 ms, and
+    small requests cause one every two seconds (decision 0017).
     """
     settings = Settings.from_environment()
     if settings.api_processes > 1 and (parent := multiprocessing.parent_process()):
@@ -171,16 +54,10 @@ def served_app() -> FastAPI:
     return app
 
 
-def _backlog_limits(settings: Settings) -> tuple[BacklogLimit, BacklogLimit]:
-    """Of one table, and of all together."""
-    one = BacklogLimit(settings.max_backlog_bytes, settings.max_backlog_rows, settings.max_backlog_seconds)
-    return one, BacklogLimit(settings.max_total_backlog_bytes, settings.max_total_backlog_rows)
-
-
 def serve(settings: Settings, *, parent_pid: int | None = None) -> None:
-    """Run the API until SIGTERM or SIGINT, which let it finish what is in flight: the process ends with 0 then.
+    """Run the API until SIGTERM or SIGINT. It then completes open requests, and the process exits with 0.
 
-    Raises Misconfigured for a database or binding that is not safe.
+    Raises Misconfigured for a database or an address that is not safe to serve.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises the signal again when it has stopped
     check_start(settings)
@@ -203,15 +80,15 @@ def serve(settings: Settings, *, parent_pid: int | None = None) -> None:
         timeout_graceful_shutdown=settings.shutdown_seconds,
         timeout_worker_healthcheck=30,
     )
-    facts = _facts(settings)
+    facts = _start_facts(settings)
     try:
         if settings.api_processes > 1:
             with _shared_metrics():
                 listener = config.bind_socket()
                 log.info("api_started", **facts)
-                _ApiProcesses(config, [listener]).run()
+                ApiProcesses(config, [listener]).run()
             return
-        server = _Server(config, facts)
+        server = ApiServer(config, facts)
         with suppress(KeyboardInterrupt):
             server.run()
         if not server.started:
@@ -220,58 +97,8 @@ def serve(settings: Settings, *, parent_pid: int | None = None) -> None:
         log.info("api_stopped", **facts)
 
 
-def _facts(settings: Settings) -> dict[str, Any]:
-    """What an operator asks first about an API that runs."""
-    scheme = "http" if settings.tls_certificate_file is None else "https"
-    address = f"{scheme}://{settings.host}:{settings.port}"
-    return {"version": version("mirrorgate"), "address": address, "processes": settings.api_processes}
-
-
-class _Server(uvicorn.Server):
-    """Logs that it listens."""
-
-    def __init__(self, config: uvicorn.Config, facts: dict[str, Any]) -> None:
-        super().__init__(config)
-        self._facts = facts
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            log.info("api_started", **self._facts)
-
-
-@contextmanager
-def _shared_metrics() -> Iterator[None]:
-    """Within the block API processes that are started count together, in the folder that is set or one of their own."""
-    if _METRICS in os.environ:
-        yield
-        return
-    with temporary_folder("metrics") as folder:
-        os.environ[_METRICS] = str(folder)
-        try:
-            yield
-        finally:
-            del os.environ[_METRICS]
-
-
-class _ApiProcesses(Multiprocess):
-    """API processes that share a port, which none listens on any more once they are told to stop."""
-
-    def keep_subprocess_alive(self) -> None:
-        """Replace processes that died; what their gauges last said no longer counts."""
-        before = {process.pid for process in self.processes}
-        super().keep_subprocess_alive()
-        for pid in before - {process.pid for process in self.processes}:
-            mark_process_dead(pid)  # type: ignore[no-untyped-call]  # the package has no types for it
-
-    def terminate_all(self) -> None:
-        for listener in self.sockets:
-            listener.close()
-        super().terminate_all()
-
-
 def listening(settings: Settings) -> dict[str, Any]:
-    """Where and how uvicorn listens. Headers of a proxy are believed only where there is one."""
+    """Return the options of uvicorn for its address. Headers of a proxy are trusted only if one is declared."""
     return {
         "host": settings.host,
         "port": settings.port,
@@ -283,7 +110,10 @@ def listening(settings: Settings) -> dict[str, Any]:
 
 
 def check_start(settings: Settings) -> None:
-    """Reject to start on a database of another revision, or in public without TLS or any key."""
+    """Check that the API can serve safely, and log warnings.
+
+    Raises Misconfigured for a database of another revision, or for a public address without TLS or without any key.
+    """
     configure_logging(settings)
     raise_descriptor_limit()
     memory = check_memory(settings, memory_limit())
@@ -300,22 +130,47 @@ def check_start(settings: Settings) -> None:
         pin_marker_position(engine, marker_first=settings.marker_first)
         with translated_errors(), engine.begin() as connection:
             has_key = settings.admin_key is not None or count_valid_keys(connection) > 0
-        if not has_key:
-            log.warning(
-                "no_key_exists",
-                detail="no request can be authenticated: MIRRORGATE_ADMIN_KEY is not set, and no key is stored",
-                remedy="Set MIRRORGATE_ADMIN_KEY; `mirrorgate keys generate` prints one.",
-            )
-        if settings.host not in LOOPBACK and not has_key:
-            raise Misconfigured(
-                Code.PUBLIC_WITHOUT_KEY, f"the API would listen on {settings.host} with no API key at all"
-            )
     finally:
         engine.dispose()
+    _check_keys(settings, has_key=has_key)
+
+
+def _check_keys(settings: Settings, *, has_key: bool) -> None:
+    """Log a warning if no key exists. Raises Misconfigured if the API would then listen on a public address."""
+    if has_key:
+        return
+    log.warning(
+        "no_key_exists",
+        detail="no request can be authenticated: MIRRORGATE_ADMIN_KEY is not set, and no key is stored",
+        remedy="Set MIRRORGATE_ADMIN_KEY; `mirrorgate keys generate` prints one.",
+    )
+    if settings.host not in LOOPBACK:
+        raise Misconfigured(Code.PUBLIC_WITHOUT_KEY, f"the API would listen on {settings.host} without any API key")
+
+
+def _start_facts(settings: Settings) -> dict[str, Any]:
+    """Return what the log says at the start and at the end: version, address and processes."""
+    scheme = "http" if settings.tls_certificate_file is None else "https"
+    address = f"{scheme}://{settings.host}:{settings.port}"
+    return {"version": version("mirrorgate"), "address": address, "processes": settings.api_processes}
+
+
+@contextmanager
+def _shared_metrics() -> Iterator[None]:
+    """Let the API processes share their metrics, in the configured folder or in a temporary one."""
+    if _METRICS_FOLDER in os.environ:
+        yield
+        return
+    with temporary_folder("metrics") as folder:
+        os.environ[_METRICS_FOLDER] = str(folder)
+        try:
+            yield
+        finally:
+            del os.environ[_METRICS_FOLDER]
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m app.main", description="Run the API.")
-    parser.add_argument("--parent-pid", type=int, help="stop when this process is gone")
+    parser.add_argument("--parent-pid", type=int, help="stop when the process with this id has ended")
     parent = parser.parse_args().parent_pid
     run_process(lambda: serve(Settings.from_environment(), parent_pid=parent), is_child=parent is not None)

@@ -8,7 +8,7 @@ from typing import Final
 
 import yaml
 
-from app.main import create_app
+from app.api.application import create_app
 from app.settings import Settings
 
 CONTRACT: Final = Path(__file__).resolve().parents[1] / "openapi" / "mirrorgate.v1.yaml"

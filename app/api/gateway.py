@@ -1,6 +1,7 @@
-"""What every route needs, built once by the composition root."""
+"""The parts of an API process that routes need. `app.api.lifespan` builds and closes them."""
 
 import threading
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -27,27 +28,33 @@ class Gateway:
     audit_writer: AuditWriter
     ingest: Ingest
     writer: WriterProbe
-    statusz: CachedAnswer[GatewayStatusModel]
+    status_cache: CachedAnswer[GatewayStatusModel]
+    """The answer of `/statusz`, which anyone can ask for."""
+    probe_threads: Executor
+    """Threads of the probes alone: those of other routes may all be waiting for Postgres."""
     staged: threading.Event
-    """Set after a commit that the drain should look at soon."""
+    """Set after a commit that the drain should publish soon."""
 
     @property
     def input_limits(self) -> InputLimits:
+        """Return the limits for the messages of one request."""
         return InputLimits(self.settings.max_request_messages, self.settings.max_value_bytes)
 
     def wake_drain(self) -> None:
+        """Notify the drains, without waiting for them."""
         self.staged.set()
 
 
 def gateway_of(request: Request) -> Gateway:
-    """The gateway of the running app."""
+    """Return the gateway of the running application."""
     gateway: Gateway = request.app.state.gateway
     return gateway
 
 
-async def _dependency(request: Request) -> Gateway:
-    """A coroutine, since the framework calls a plain function in a thread."""
+async def _gateway_dependency(request: Request) -> Gateway:
+    """Return the gateway. A coroutine, because FastAPI calls a plain function in a worker thread."""
     return gateway_of(request)
 
 
-GatewayOf = Annotated[Gateway, Depends(_dependency)]
+GatewayDep = Annotated[Gateway, Depends(_gateway_dependency)]
+"""A route's parameter of this type is the gateway of the process."""

@@ -1,4 +1,4 @@
-"""Metrics that are read from the database at each scrape: the tables that the key may see, and the gateway."""
+"""Metrics that each scrape reads from the database: of the tables that the key can see, and of the gateway."""
 
 from collections.abc import Container, Iterable, Mapping
 from importlib.metadata import version
@@ -35,7 +35,7 @@ _COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 class TableMetrics(Collector):
-    """Lag, publication and state per table, and the gateway's drains."""
+    """Collects lag, publication and state of each table, and the drains, in the scrape's transaction."""
 
     def __init__(self, connection: Connection, principal: Principal, gateway: Gateway) -> None:
         self._connection = connection
@@ -43,15 +43,17 @@ class TableMetrics(Collector):
         self._gateway = gateway
 
     def describe(self) -> Iterable[Metric]:
+        """Return nothing, so that registering this collector does not query the database."""
         return []
 
     def collect(self) -> Iterable[Metric]:
+        """Query the database and yield the metrics."""
         tables = [table for table in list_tables(self._connection) if self._principal.may_touch(table.name)]
         counts = count_tables(self._connection, [table.table_id for table in tables])
-        yield from _counted(tables, counts)
+        yield from _count_metrics(tables, counts)
         yield _states(tables, failing_tables(self._connection, [table.table_id for table in tables]))
-        yield self._processed(tables)
-        yield self._backlog(tables)
+        yield self._processed_rows(tables)
+        yield self._backlog_shares(tables)
         drains = GaugeMetricFamily("mirrorgate_drain_workers", "Drains with a valid lease")
         drains.add_metric([], live_workers(self._connection))
         yield drains
@@ -59,7 +61,7 @@ class TableMetrics(Collector):
         build.add_metric([], {"version": version("mirrorgate"), "revision": program_revision()})
         yield build
 
-    def _processed(self, tables: list[Table]) -> Metric:
+    def _processed_rows(self, tables: list[Table]) -> Metric:
         family = GaugeMetricFamily(
             "mirrorgate_processed_rows", "Rows that Fabric reports as processed", labels=["table"]
         )
@@ -70,10 +72,10 @@ class TableMetrics(Collector):
                 family.add_metric([str(table.name)], state.processed_rows)
         return family
 
-    def _backlog(self, tables: list[Table]) -> Metric:
-        """`table` is empty for all tables together."""
-        what = "The backlog as a share of its limit; at 1 changes are rejected"
-        family = GaugeMetricFamily("mirrorgate_backlog_limit_ratio", what, labels=["table"])
+    def _backlog_shares(self, tables: list[Table]) -> Metric:
+        """Return each backlog as a share of its limit; the label `table` is empty for all tables together."""
+        help_text = "The backlog as a share of its limit; at 1 changes are rejected"
+        family = GaugeMetricFamily("mirrorgate_backlog_limit_ratio", help_text, labels=["table"])
         if (backlog := self._gateway.ingest.backlog) is not None:
             family.add_metric([""], backlog.total_share())
             for table in tables:
@@ -81,20 +83,20 @@ class TableMetrics(Collector):
         return family
 
 
-def _counted(tables: list[Table], counts: Mapping[TableId, TableCounts]) -> Iterable[Metric]:
-    for families, made in ((_GAUGES, GaugeMetricFamily), (_COUNTERS, CounterMetricFamily)):
-        for field, (name, what) in families.items():
-            family = made(name, what, labels=["table"])
+def _count_metrics(tables: list[Table], counts: Mapping[TableId, TableCounts]) -> Iterable[Metric]:
+    for families, family_type in ((_GAUGES, GaugeMetricFamily), (_COUNTERS, CounterMetricFamily)):
+        for field, (name, help_text) in families.items():
+            family = family_type(name, help_text, labels=["table"])
             for table in tables:
                 family.add_metric([str(table.name)], float(getattr(counts[table.table_id], field)))
             yield family
 
 
 def _states(tables: list[Table], failing: Container[TableId]) -> Metric:
-    """1 for the state that a table has, 0 for the others; a table whose publication fails has `failing`."""
+    """Return 1 for the state of each table and 0 for the others; a table that fails to publish has `failing`."""
     family = GaugeMetricFamily("mirrorgate_table_state", "The table's state", labels=["table", "state"])
     for table in tables:
-        shown = _FAILING if table.table_id in failing else table.state.value
+        current = _FAILING if table.table_id in failing else table.state.value
         for state in _STATES:
-            family.add_metric([str(table.name), state], float(state == shown))
+            family.add_metric([str(table.name), state], float(state == current))
     return family

@@ -29,6 +29,10 @@ class ColumnarReader:
         self._waiting: deque[_Waiting] = deque()
         self._thread = ThreadPoolExecutor(1, "columnar-reader")
 
+    def close(self) -> None:
+        """Read what was submitted, then stop the thread."""
+        self._thread.shutdown()
+
     def submit(self, request: ColumnarRequest, waiter: BatchFuture) -> None:
         """Queue a request. Its future gets the batch, None if the body does not qualify, or the exception NotCached."""
         self._waiting.append((request, waiter))

@@ -56,6 +56,10 @@ class Ingest:
         self.table_cache = TableCache(self.engine.begin)
         self._columnar_reader = ColumnarReader(self.table_cache)
 
+    def close(self) -> None:
+        """Stop the reader thread after the requests that it has. Call it when no more requests arrive."""
+        self._columnar_reader.close()
+
     async def accept(
         self, reader: BodyReader, principal: Principal, identity: RequestIdentity | None = None
     ) -> IngestResult:

@@ -73,13 +73,15 @@ class ResourceWatch:
         self._short: dict[str, float] = {}
         """When what is short was last logged."""
         self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="resource-watch", daemon=True)
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._follow, name="resource-watch", daemon=True).start()
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
+        self._thread.join()
 
     def look(self) -> None:
         """Look once at everything, and log what there is to say."""

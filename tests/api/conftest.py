@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 from pydantic import SecretStr
 
-from app import main
+from app.api import application
 from app.local.embedded import PrivatePostgres
 from app.settings import Settings
 from app.staging.connection.database import open_engine
@@ -36,7 +36,7 @@ def api_address(api_database: str) -> Iterator[str]:
         database_url=SecretStr(api_database), admin_key=SecretStr(ADMIN_KEY), max_body_bytes=MAX_BODY_BYTES
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(main, "configure_logging", lambda _: None)
+        patch.setattr(application, "configure_logging", lambda _: None)
         with served(settings) as address:
             yield address
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from app import main
+from app.api import application
 from app.settings import Settings
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.contract.reading import Example, Operation, examples, load_contract, operations, resolved, validator
@@ -33,7 +33,7 @@ REJECTED = {"repair_file": "unknown_file", "release_table": "wrong_table_state"}
 
 @pytest.fixture
 def gateway(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
-    monkeypatch.setattr(main, "configure_logging", lambda _: None)
+    monkeypatch.setattr(application, "configure_logging", lambda _: None)
     settings = Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY))
     with served(settings) as address, Gateway.at(address, ADMIN_KEY) as client:
         yield client

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 from pydantic import SecretStr
 
-from app import main
+from app.api import application
 from app.settings import Settings
 from app.staging.ledger.leases import renew_lease
 from tests.api.calls import ADMIN_KEY, Gateway
@@ -29,7 +29,7 @@ CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
 @pytest.fixture
 def address(database_url: str, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A gateway that is ready, with the tables of the contract's examples."""
-    monkeypatch.setattr(main, "configure_logging", lambda _: None)
+    monkeypatch.setattr(application, "configure_logging", lambda _: None)
     with engine.begin() as connection:
         renew_lease(connection, uuid4(), 3600)
     with served(Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY))) as address:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from app import main
+from app.api import application
 from app.settings import Settings
 from tests.support.documents import Answer, Example, examples, shell_blocks
 from tests.support.http.server import served
@@ -28,7 +28,7 @@ Reader = Callable[[str], list[Answer]]
 @pytest.fixture
 def reader(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
     """Runs commands in a folder with a gateway, as somebody who reads the document would; all answers in order."""
-    monkeypatch.setattr(main, "configure_logging", lambda _: None)
+    monkeypatch.setattr(application, "configure_logging", lambda _: None)
     (tmp_path / ".mirrorgate").mkdir()
     (tmp_path / ".mirrorgate" / "admin.key").write_text(KEY)
     (tmp_path / ".curlrc").write_text('write-out = "\\t%{http_code}\\n"\n')

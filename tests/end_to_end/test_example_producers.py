@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from app import main
+from app.api import application
 from app.settings import Settings
 from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.sdk.toolchains import node_modules
@@ -29,7 +29,7 @@ EXAMPLES = REPOSITORY / "examples"
 
 @pytest.fixture
 def gateway(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
-    monkeypatch.setattr(main, "configure_logging", lambda _: None)
+    monkeypatch.setattr(application, "configure_logging", lambda _: None)
     settings = Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY))
     with served(settings) as address, Gateway.at(address, ADMIN_KEY) as client:
         client.register(TABLE, {"id": "int64"}, ["id"]).raise_for_status()
@@ -243,7 +243,7 @@ def test_a_producer_without_a_valid_key_says_so(gateway: Gateway, key: str, outb
     add(outbox, ["1"])
     rejected = produce(program, outbox, url_of(gateway), key + "x")
     assert rejected.returncode == 1
-    assert rejected.stderr.startswith("unauthenticated: the key is not valid\n")
+    assert rejected.stderr.startswith("unauthenticated: the API key is not valid\n")
 
 
 def test_an_answer_of_something_else_than_a_gateway_is_an_error(

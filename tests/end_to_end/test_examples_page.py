@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from app import main
+from app.api import application
 from app.settings import Settings
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.sdk.toolchains import NPM_FILES, node_modules
@@ -27,7 +27,7 @@ NPM_INSTALL = "npm ci --no-audit --no-fund && "
 
 @pytest.fixture
 def address(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setattr(main, "configure_logging", lambda _: None)
+    monkeypatch.setattr(application, "configure_logging", lambda _: None)
     with served(Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY))) as address:
         yield address
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import pytest
 from pydantic import SecretStr
 
-from app import main
+from app.api import application
 from app.settings import Settings
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.support.http.server import served
@@ -21,7 +21,7 @@ class Serve(Protocol):
 
 @pytest.fixture
 def serve(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
-    monkeypatch.setattr(main, "configure_logging", lambda _: None)
+    monkeypatch.setattr(application, "configure_logging", lambda _: None)
     with ExitStack() as stack:
 
         def start(**settings: Any) -> Gateway:

@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 import httpx
 import pytest
 
-from app.api.limits.memory_budget import WINDOW, Allowance, MemoryBudget, Reservation
+from app.api.limits.memory_budget import READ_AHEAD_BYTES, Allowance, MemoryBudget, Reservation
 from app.errors import Code, TemporarilyUnavailable
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.limits.conftest import Serve
@@ -75,22 +75,22 @@ def test_the_declared_size_of_a_small_body_is_reserved_before_it_comes(serve: Se
 
 
 def test_whoever_declares_much_and_sends_little_holds_little(serve: Serve, connections: ExitStack) -> None:
-    gateway = serve(max_body_bytes=4 * WINDOW, max_bytes_in_memory=8 * WINDOW, max_key_share=1)
-    waiting = [half(gateway, connections, 4 * WINDOW) for _ in range(3)]
-    assert gateway.post(PATH, content=BODY.ljust(4 * WINDOW)).status_code == 202
-    assert [rest(client, 4 * WINDOW) for client in waiting] == [202] * 3
+    gateway = serve(max_body_bytes=4 * READ_AHEAD_BYTES, max_bytes_in_memory=8 * READ_AHEAD_BYTES, max_key_share=1)
+    waiting = [half(gateway, connections, 4 * READ_AHEAD_BYTES) for _ in range(3)]
+    assert gateway.post(PATH, content=BODY.ljust(4 * READ_AHEAD_BYTES)).status_code == 202
+    assert [rest(client, 4 * READ_AHEAD_BYTES) for client in waiting] == [202] * 3
 
 
 def test_bodies_that_are_half_there_do_not_block_each_other_for_ever(serve: Serve, connections: ExitStack) -> None:
     """Together they do not fit: some are rejected, at once and while none of them is finished, and the others go on."""
-    size = 4 * WINDOW
+    size = 4 * READ_AHEAD_BYTES
     gateway = serve(max_body_bytes=size, max_bytes_in_memory=2 * size, max_key_share=1)
     clients = [connections.enter_context(connected(str(gateway.base_url))) for _ in range(7)]
     for client in clients:
-        client.send(head(PATH, ADMIN_KEY, f"Content-Length: {size}") + BODY.ljust(WINDOW))
+        client.send(head(PATH, ADMIN_KEY, f"Content-Length: {size}") + BODY.ljust(READ_AHEAD_BYTES))
     for client in clients:
         with suppress(OSError):  # rejected already
-            client.send(b" " * (size - WINDOW))
+            client.send(b" " * (size - READ_AHEAD_BYTES))
     statuses = [client.answer().status for client in clients]
     assert set(statuses) <= {202, 503}
     assert 202 in statuses
@@ -191,16 +191,16 @@ def test_a_budget_never_holds_more_than_it_has_and_is_empty_in_the_end() -> None
         try:
             if act < 0.4:
                 reservation, key = Reservation(budget), source.choice("abc")
-                reservation.claim(key)
+                reservation.assign_to(key)
                 inside.append((reservation, key, 0))
             elif act < 0.7 and inside:
                 place = source.randrange(len(inside))
                 reservation, key, held = inside[place]
                 wanted = source.randrange(300)
-                reservation.hold(wanted)
+                reservation.reserve(wanted)
                 inside[place] = (reservation, key, max(held, wanted))
             elif inside:
-                inside.pop(source.randrange(len(inside)))[0].leave()
+                inside.pop(source.randrange(len(inside)))[0].release()
         except TemporarilyUnavailable as error:
             assert error.code is Code.OVERLOADED
             rejections += 1
@@ -212,13 +212,13 @@ def test_a_budget_never_holds_more_than_it_has_and_is_empty_in_the_end() -> None
             assert sum(own) <= 400
     assert rejections > 100
     for reservation, _, _ in inside:
-        reservation.leave()
+        reservation.release()
     everything = [Reservation(budget) for _ in range(10)]
     for number, reservation in enumerate(everything):
-        reservation.claim(str(number // 4))
-    everything[0].hold(400)
-    everything[4].hold(400)
-    everything[8].hold(200)
-    for step in (lambda: Reservation(budget).claim("d"), lambda: everything[8].hold(201)):
+        reservation.assign_to(str(number // 4))
+    everything[0].reserve(400)
+    everything[4].reserve(400)
+    everything[8].reserve(200)
+    for step in (lambda: Reservation(budget).assign_to("d"), lambda: everything[8].reserve(201)):
         with pytest.raises(TemporarilyUnavailable):
             step()

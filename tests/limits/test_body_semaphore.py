@@ -1,4 +1,4 @@
-"""Large bodies are read a few at a time; the others wait unread, and none is rejected for it."""
+"""The body semaphore admits a few large bodies at a time; the others wait unread, and none is rejected."""
 
 import asyncio
 import gzip
@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from app.api.limits.body_semaphore import LARGE_BODY, Turn, Turns
+from app.api.limits.body_semaphore import LARGE_BODY_BYTES, BodyPermit, BodySemaphore
 from tests.api.calls import ADMIN_KEY, insert
 from tests.limits.conftest import Serve
 from tests.limits.slow_commits import commit_freely, held_commits, wait_for_a_held_commit
 from tests.support.http.raw_http import connected, head
 
 PATH = "/v1/changes/arcion"
-SIZE = LARGE_BODY + 1_000
+SIZE = LARGE_BODY_BYTES + 1_000
 BODY = json.dumps(insert("t", id="1")).encode()
 LARGE = BODY.ljust(SIZE)
 JSON = {"Content-Type": "application/json"}
@@ -32,8 +32,8 @@ def slow_database(engine: sa.Engine) -> Iterator[sa.Engine]:
     commit_freely(engine)
 
 
-def begun(turn: Turn, size: int = SIZE) -> "asyncio.Task[None]":
-    return asyncio.create_task(turn.begin(size))
+def begun(permit: BodyPermit, size: int = SIZE) -> "asyncio.Task[None]":
+    return asyncio.create_task(permit.acquire(size))
 
 
 async def settled() -> None:
@@ -99,55 +99,55 @@ def test_however_bodies_are_sent_all_of_them_get_their_turn(serve: Serve) -> Non
 
 def test_turns_are_taken_in_order_and_never_by_more_than_fit() -> None:
     async def test() -> None:
-        turns, source = Turns(10 * SIZE, HOURS), random.Random(5)
-        inside: list[tuple[Turn, int]] = []
+        semaphore, source = BodySemaphore(10 * SIZE, HOURS), random.Random(5)
+        inside: list[tuple[BodyPermit, int]] = []
         order: list[int] = []
 
-        async def caller(number: int, turn: Turn, size: int) -> None:
-            await turn.begin(size)
+        async def caller(number: int, permit: BodyPermit, size: int) -> None:
+            await permit.acquire(size)
             order.append(number)
-            inside.append((turn, size))
+            inside.append((permit, size))
 
         for number in range(2_000):
             size = source.randrange(SIZE, 12 * SIZE)
-            waiting = asyncio.create_task(caller(number, Turn(turns), size))
+            waiting = asyncio.create_task(caller(number, BodyPermit(semaphore), size))
             await settled()
             assert len(inside) == 1 or sum(size for _, size in inside) <= 10 * SIZE
             if source.random() < 0.1 and not waiting.done():
                 waiting.cancel()
             while inside and source.random() < 0.6:
-                inside.pop(source.randrange(len(inside)))[0].end()
+                inside.pop(source.randrange(len(inside)))[0].release()
             await settled()
         while inside:
-            inside.pop()[0].end()
+            inside.pop()[0].release()
             await settled()
         assert order == sorted(order)
         assert len(order) > 1_500
-        await asyncio.wait_for(Turn(turns).begin(100 * SIZE), 30)  # nothing is left of all that
+        await asyncio.wait_for(BodyPermit(semaphore).acquire(100 * SIZE), 30)  # nothing is left of all that
 
     run(test())
 
 
 def test_a_key_with_many_large_bodies_lets_those_of_others_in_between() -> None:
     async def test() -> None:
-        turns = Turns(SIZE, HOURS)
-        first = Turn(turns)
-        await first.begin(SIZE, "greedy")
+        semaphore = BodySemaphore(SIZE, HOURS)
+        first = BodyPermit(semaphore)
+        await first.acquire(SIZE, "greedy")
         order: list[str] = []
-        waiting: list[Turn] = []
+        waiting: list[BodyPermit] = []
 
         async def caller(key: str) -> None:
-            turn = Turn(turns)
-            await turn.begin(SIZE, key)
+            permit = BodyPermit(semaphore)
+            await permit.acquire(SIZE, key)
             order.append(key)
-            waiting.append(turn)
+            waiting.append(permit)
 
         tasks = [asyncio.create_task(caller(key)) for key in ["greedy"] * 50 + ["small"] * 2]
         await settled()
-        first.end()
+        first.release()
         while len(order) < len(tasks):
             await settled()
-            waiting.pop().end()
+            waiting.pop().release()
         assert order[:5] == ["greedy", "small", "greedy", "small", "greedy"]
 
     run(test())
@@ -155,28 +155,28 @@ def test_a_key_with_many_large_bodies_lets_those_of_others_in_between() -> None:
 
 def test_small_bodies_wait_for_nobody() -> None:
     async def test() -> None:
-        turns = Turns(1, HOURS)
-        await Turn(turns).begin(SIZE)
-        await Turn(turns).begin(LARGE_BODY)
-        small = Turn(turns)
-        small.has_come(LARGE_BODY)
-        small.end()
+        semaphore = BodySemaphore(1, HOURS)
+        await BodyPermit(semaphore).acquire(SIZE)
+        await BodyPermit(semaphore).acquire(LARGE_BODY_BYTES)
+        small = BodyPermit(semaphore)
+        small.complete(LARGE_BODY_BYTES)
+        small.release()
 
     run(test())
 
 
 def test_a_body_that_turned_out_smaller_or_larger_counts_as_what_it_is() -> None:
     async def test() -> None:
-        turns = Turns(4 * SIZE, HOURS)
-        first, second, third = Turn(turns), Turn(turns), Turn(turns)
-        await first.begin(4 * SIZE)
-        first.has_come(SIZE)
-        await second.begin(SIZE)
-        second.has_come(3 * SIZE)
+        semaphore = BodySemaphore(4 * SIZE, HOURS)
+        first, second, third = BodyPermit(semaphore), BodyPermit(semaphore), BodyPermit(semaphore)
+        await first.acquire(4 * SIZE)
+        first.complete(SIZE)
+        await second.acquire(SIZE)
+        second.complete(3 * SIZE)
         waiting = begun(third)
         await settled()
         assert not waiting.done()
-        first.end()
+        first.release()
         await waiting
 
     run(test())
@@ -184,17 +184,17 @@ def test_a_body_that_turned_out_smaller_or_larger_counts_as_what_it_is() -> None
 
 def test_a_body_that_does_not_come_counts_only_once_it_has_come() -> None:
     async def test() -> None:
-        turns = Turns(SIZE, 0.0)
-        slow, other, last = Turn(turns), Turn(turns), Turn(turns)
-        await slow.begin(SIZE)
-        await other.begin(SIZE)
-        other.has_come(SIZE)
-        slow.has_come(SIZE)
+        semaphore = BodySemaphore(SIZE, 0.0)
+        slow, other, last = BodyPermit(semaphore), BodyPermit(semaphore), BodyPermit(semaphore)
+        await slow.acquire(SIZE)
+        await other.acquire(SIZE)
+        other.complete(SIZE)
+        slow.complete(SIZE)
         waiting = begun(last)
-        other.end()
+        other.release()
         await settled()
         assert not waiting.done()
-        slow.end()
+        slow.release()
         await waiting
 
     run(test())
@@ -202,13 +202,13 @@ def test_a_body_that_does_not_come_counts_only_once_it_has_come() -> None:
 
 def test_a_caller_that_is_given_up_with_its_turn_gives_it_back() -> None:
     async def test() -> None:
-        turns = Turns(SIZE, HOURS)
-        first, second, third = Turn(turns), Turn(turns), Turn(turns)
-        await first.begin(SIZE)
+        semaphore = BodySemaphore(SIZE, HOURS)
+        first, second, third = BodyPermit(semaphore), BodyPermit(semaphore), BodyPermit(semaphore)
+        await first.acquire(SIZE)
         given_up, waiting = begun(second), begun(third)
         await settled()
-        first.end()
-        given_up.cancel()  # which has its turn by now, and has not yet gone on
+        first.release()
+        given_up.cancel()  # which has its permit by now, and has not yet gone on
         await waiting
 
     run(test())

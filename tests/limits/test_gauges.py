@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 from uvicorn.supervisors import Multiprocess
 
-from app import main
 from app.api.limits.memory_budget import Allowance, MemoryBudget, Reservation
+from app.api.server.uvicorn_server import ApiProcesses
 from app.observability.telemetry import BODY_BYTES, CHANGE_REQUESTS
 from tests.limits.conftest import Serve
 
@@ -23,12 +23,12 @@ def test_the_memory_budget_is_shown(serve: Serve) -> None:
     before = [value(gateway.get("/metrics").text, name) for name in names]
     budget = MemoryBudget(Allowance(2, 100), Allowance(2, 100))
     reservation = Reservation(budget)
-    reservation.claim("a")
-    reservation.hold(70)
+    reservation.assign_to("a")
+    reservation.reserve(70)
     held = gateway.get("/metrics").text
     assert [value(held, name) for name in names] == [before[0] + 1, before[1] + 70]
     assert value(held, "mirrorgate_large_bodies_waiting") == 0
-    reservation.leave()
+    reservation.release()
     assert [value(gateway.get("/metrics").text, name) for name in names] == before
     assert {gauge._multiprocess_mode for gauge in (CHANGE_REQUESTS, BODY_BYTES)} == {"livesum"}
 
@@ -39,11 +39,11 @@ def test_gauges_of_a_process_that_died_no_longer_count(tmp_path: Path, monkeypat
     for file in files.values():
         file.touch()
 
-    def replace(processes: main._ApiProcesses) -> None:
+    def replace(processes: ApiProcesses) -> None:
         processes.processes[0] = SimpleNamespace(pid=1003)  # type: ignore[call-overload]
 
     monkeypatch.setattr(Multiprocess, "keep_subprocess_alive", replace)
-    processes = object.__new__(main._ApiProcesses)
+    processes = object.__new__(ApiProcesses)
     processes.processes = [SimpleNamespace(pid=pid) for pid in files]  # type: ignore[misc]
     processes.keep_subprocess_alive()
     assert [file.exists() for file in files.values()] == [False, True]

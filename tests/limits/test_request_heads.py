@@ -12,7 +12,7 @@ from tests.api.calls import ADMIN_KEY, Gateway, problem
 from tests.limits.conftest import Serve
 from tests.support.http.raw_http import RawAnswer, connected
 
-MOST = http_protocol.MOST_HEAD_BYTES
+MAX = http_protocol.MAX_HEAD_BYTES
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_a_head_beyond_the_limit_is_rejected_also_when_it_comes_at_once() -> Non
         wire = Wire()
         protocol = http_protocol.BoundedHttpProtocol(config, ServerState(), {}, asyncio.get_running_loop())
         protocol.connection_made(wire)
-        protocol.data_received(b"GET / HTTP/1.1\r\nHost: g\r\nX-Long: " + b"x" * MOST + b"\r\n\r\n")
+        protocol.data_received(b"GET / HTTP/1.1\r\nHost: g\r\nX-Long: " + b"x" * MAX + b"\r\n\r\n")
         protocol.connection_lost(None)
         return wire.written
 
@@ -66,13 +66,13 @@ def test_a_head_beyond_the_limit_is_rejected_also_when_it_comes_at_once() -> Non
 
 
 def test_the_answer_to_a_head_beyond_the_limit_arrives(gateway: Gateway) -> None:
-    lines = b"GET /healthz HTTP/1.1\r\nHost: gateway\r\nX-Long: " + b"x" * 3 * MOST + b"\r\n\r\n"
+    lines = b"GET /healthz HTTP/1.1\r\nHost: gateway\r\nX-Long: " + b"x" * 3 * MAX + b"\r\n\r\n"
     rejected = answer(gateway, lines)
     assert (rejected.status, rejected.json()["code"]) == (431, "head_too_large")
 
 
 def test_a_large_body_that_comes_with_its_head_is_no_large_head(gateway: Gateway) -> None:
-    body = b" " * (2 * MOST)
+    body = b" " * (2 * MAX)
     head = f"POST /v1/changes/arcion HTTP/1.1\r\nHost: g\r\nAuthorization: Bearer {ADMIN_KEY}\r\n"
     length = f"Content-Length: {len(body)}\r\n\r\n"
     assert answer(gateway, (head + length).encode() + body).json()["code"] == "empty_request"

@@ -162,7 +162,7 @@ def test_a_caller_that_asks_first_need_not_send_what_will_be_rejected(client: Ra
     assert (answer.status, answer.json()["code"]) == (413, "body_too_large")
 
 
-ENDLESS = b"x" * (http_protocol.MOST_HEAD_BYTES + 2**18)
+ENDLESS = b"x" * (http_protocol.MAX_HEAD_BYTES + 2**18)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_what_belongs_to_no_body_may_not_go_on_for_ever(gateway: Gateway, client
 def test_a_head_that_does_not_come_in_time_ends_the_connection(
     serve: Serve, begun: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_protocol, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(http_protocol, "MAX_HEAD_SECONDS", 0.1)
     gateway = serve()
     with connected(str(gateway.base_url)) as client:
         client.send(begun)

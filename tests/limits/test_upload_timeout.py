@@ -2,10 +2,10 @@
 
 import pytest
 
-from app.api.middleware.upload_timeout import Pace
+from app.api.middleware.upload_timeout import UploadDeadline
 
 MIB = 2**20
-PACE = Pace(longest=300, grace=10, rate=1024)
+DEADLINE = UploadDeadline(max_seconds=300, grace_seconds=10, min_rate=1024)
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ PACE = Pace(longest=300, grace=10, rate=1024)
     ],
 )
 def test_a_large_body_must_come_at_the_rate_that_its_length_needs(received: int, declared: int, seconds: float) -> None:
-    assert PACE.seconds(received, declared) == pytest.approx(seconds, abs=0.01)
+    assert DEADLINE.seconds(received, declared) == pytest.approx(seconds, abs=0.01)

@@ -37,7 +37,8 @@ def test_the_tables_have_every_setting_and_every_error_code() -> None:
 def test_the_codes_of_change_requests_are_those_that_their_way_through_the_code_names() -> None:
     modules = [path for part in ("formats", "ingest") for path in (REPOSITORY / "app" / part).rglob("*.py")]
     others = """
-        api/auth/authenticator api/limits/memory_budget api/limits/rate_limits api/middleware/body_limit
+        api/auth/authenticator api/auth/dependencies api/limits/memory_budget api/limits/rate_limits
+        api/middleware/body_limit api/middleware/request_body api/server/content_types
         api/middleware/decompression api/routes/changes domain/model/input_limits domain/model/names
         domain/publication/backlog domain/rows/image_overlay domain/rows/key_changes domain/rows/row_builder
         domain/rows/snapshot_rows domain/rows/source_order domain/rows/typed_columns

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from app import main
+from app.api import application
 from app.settings import Settings
 from tests.api.calls import ADMIN_KEY, Gateway
 from tests.sdk.toolchains import NPM_FILES, node_modules, python_programs, run
@@ -21,7 +21,7 @@ DOCUMENT = (REPOSITORY / "docs" / "clients.md").read_text(encoding="utf-8")
 
 @pytest.fixture
 def address(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setattr(main, "configure_logging", lambda _: None)
+    monkeypatch.setattr(application, "configure_logging", lambda _: None)
     with served(Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY))) as address:
         yield address
 

@@ -86,9 +86,11 @@ def open_harness(engine: sa.Engine) -> Iterator[IngestHarness]:
     """Yield a harness with its own writer and table cache."""
     writer = GroupCommit(engine)
     writer.start()
+    ingest = Ingest(engine, writer)
     try:
-        yield IngestHarness(engine, Ingest(engine, writer))
+        yield IngestHarness(engine, ingest)
     finally:
+        ingest.close()
         writer.close()
 
 

@@ -1,1 +1,7 @@
-"""Who calls: keys, tokens of an OpenID Connect issuer, and the rights that each route needs."""
+"""Authentication and authorization: API keys, tokens of an OpenID Connect issuer, and the rights of each route.
+
+`authenticator` turns the key or token of a request into a credential and caches keys for five seconds; `oidc` verifies
+tokens with the public keys that `issuer_keys` reads from the issuer; `tokens` builds the verifier from the settings.
+`dependencies` is what routes use: it authenticates a request once, counts it towards the limits of its key, and
+returns the principal if the credential has the right that the route needs. Without a right, the answer is always no.
+"""

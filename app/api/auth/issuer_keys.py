@@ -1,4 +1,7 @@
-"""The public keys of an OpenID Connect issuer, from its discovery document."""
+"""Reads the public keys of an OpenID Connect issuer from its discovery document, and caches them.
+
+The issuer is asked by one request at a time; no other request waits for the answer.
+"""
 
 import threading
 import time
@@ -16,20 +19,21 @@ from app.settings.start_checks import is_safe_address
 log = structlog.get_logger()
 
 KEYS_SECONDS: Final = 3600.0
-"""Keys are asked for again after this long, so that one that the issuer has withdrawn stops working."""
+"""Keys are read again after this time, so that a key that the issuer has withdrawn stops working."""
 
 RETRY_SECONDS: Final = 60.0
-"""The issuer is asked at most so often, whatever tokens say and whether or not it answers."""
+"""Pause between two reads, whatever key ids the tokens name and whether or not the issuer answers."""
 
 RETRY_WITHOUT_KEYS_SECONDS: Final = 5.0
+"""Pause between two reads while no key is known."""
 
 _TIMEOUT_SECONDS: Final = 5.0
-_MOST_BYTES: Final = 2**20
+_MAX_BYTES: Final = 2**20
 _ALGORITHMS: Final = frozenset({"RS256", "ES256"})
 
 
 class IssuerKeys:
-    """Finds keys by id. While the issuer does not answer, the keys that it published last go on."""
+    """Finds keys by id. While the issuer does not answer, the keys that were read last remain valid."""
 
     def __init__(self, issuer: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._issuer = issuer
@@ -39,14 +43,14 @@ class IssuerKeys:
         self._read_at = self._tried_at = float("-inf")
 
     def find(self, key_id: str) -> jwt.PyJWK | None:
-        """The key of this id, None where the issuer publishes none.
+        """Return the key of this id, or None if the issuer publishes no such key.
 
-        Raises TemporarilyUnavailable `issuer_unavailable` where that cannot be told, or is being asked.
+        Raises TemporarilyUnavailable `issuer_unavailable` if that is unknown because the keys cannot be read now.
         """
         key = self._keys.get(key_id)
         if key is not None and self._clock() - self._read_at < KEYS_SECONDS:
             return key
-        if self._lock.acquire(blocking=False):  # one request asks; none waits for it
+        if self._lock.acquire(blocking=False):  # one request reads; the others do not wait for it
             try:
                 if self._is_due(key_id):
                     self._read()
@@ -56,12 +60,12 @@ class IssuerKeys:
         if key is None and self._read_at < self._tried_at:
             raise TemporarilyUnavailable(
                 Code.ISSUER_UNAVAILABLE,
-                "the issuer of tokens does not answer",
+                "the token issuer does not answer",
                 retry_after=int(RETRY_WITHOUT_KEYS_SECONDS),
             )
         return key
 
-    def read_ahead(self) -> None:
+    def prefetch(self) -> None:
         """Read the keys if none are known yet."""
         with self._lock:
             if not self._keys and self._is_due(""):
@@ -86,14 +90,14 @@ class IssuerKeys:
 
 
 def _published_keys(issuer: str) -> dict[str, jwt.PyJWK]:
-    """The issuer's signing keys by id. Raises httpx.HTTPError or ValueError for an answer that is none."""
+    """Return the issuer's signing keys by id. Raises httpx.HTTPError, or ValueError for an unusable answer."""
     with httpx.Client(timeout=_TIMEOUT_SECONDS, follow_redirects=False) as client:
         discovery = _json(client, f"{issuer.rstrip('/')}/.well-known/openid-configuration")
         if discovery.get("issuer") != issuer:
-            raise ValueError("the discovery document is of another issuer")
+            raise ValueError("the discovery document names another issuer")
         address = discovery.get("jwks_uri")
         if not isinstance(address, str) or not is_safe_address(address):
-            raise ValueError("jwks_uri is no https address")
+            raise ValueError("jwks_uri is not an https address")
         entries = _json(client, address).get("keys")
     if not isinstance(entries, list):
         raise ValueError("there is no list of keys")
@@ -110,7 +114,7 @@ def _json(client: httpx.Client, address: str) -> dict[str, Any]:
             raise ValueError(f"status {answer.status_code}")
         for chunk in answer.iter_bytes():
             body += chunk
-            if len(body) > _MOST_BYTES:
+            if len(body) > _MAX_BYTES:
                 raise ValueError("the answer is too large")
     try:
         content: dict[str, Any] = msgspec.json.decode(bytes(body), type=dict[str, Any])
@@ -120,7 +124,7 @@ def _json(client: httpx.Client, address: str) -> dict[str, Any]:
 
 
 def _signing_key(entry: Any) -> jwt.PyJWK | None:
-    """A key for signatures that are allowed; None for any other."""
+    """Return the key if it is for an allowed signature algorithm."""
     if not isinstance(entry, dict) or entry.get("use", "sig") != "sig" or not isinstance(entry.get("kid"), str):
         return None
     if entry.get("kty") not in ("RSA", "EC"):

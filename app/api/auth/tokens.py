@@ -1,4 +1,4 @@
-"""Whether tokens of an OpenID Connect issuer are accepted beside keys, as the settings say."""
+"""Builds the verifier of OpenID Connect tokens from the settings, if they name an issuer."""
 
 from app.api.auth.authenticator import TokenVerifier
 from app.domain.access.rights import Grant, Right
@@ -7,14 +7,15 @@ from app.settings.start_checks import check_tokens
 
 
 def token_verifier(settings: Settings) -> TokenVerifier | None:
-    """The verifier of tokens, None where no issuer is set. It asks the issuer for nothing yet.
+    """Return the verifier of tokens, or None if no issuer is set. Does not contact the issuer.
 
-    Raises Misconfigured for settings that do not go together, or without the extra `oidc`.
+    Raises Misconfigured for contradictory settings, or if the extra `oidc` is not installed.
     """
     check_tokens(settings)
     issuer, audience = settings.oidc_issuer, settings.oidc_audience
     if issuer is None or audience is None:
         return None
+    # Imported here: the extra `oidc` with PyJWT is optional.
     from app.api.auth.issuer_keys import IssuerKeys
     from app.api.auth.oidc import OidcVerifier
 

@@ -1,7 +1,8 @@
 """Weighted semaphore for large request bodies. Waiting requests stay unread on the socket; none is rejected.
 
-A body keeps its turn until its request is answered. One that does not come at once lets others in meanwhile, so that
-nobody waits for long behind a slow caller.
+A request keeps its permit until it is answered, because its body is in memory until then. A body that does not arrive
+within a second stops counting until it is complete, so that a slow caller does not block the others (decision 0014).
+Invariant: the admitted bodies fill at most `max_bytes`, or there is only one of them.
 """
 
 import asyncio
@@ -13,110 +14,110 @@ from starlette.types import Scope
 
 from app.observability.telemetry import WAITING_BODIES
 
-LARGE_BODY: Final = 2**20
-"""Bytes beyond which a body takes a turn."""
+LARGE_BODY_BYTES: Final = 2**20
+"""Bytes above which a body needs a permit."""
 
-UNKNOWN_LENGTH: Final = 16 * 2**20
-"""Bytes that a large body counts for until it is known how long it is."""
+ASSUMED_BODY_BYTES: Final = 16 * 2**20
+"""Bytes that a large body without a declared length counts for until its length is known."""
 
-_COMPRESSED: Final = 16
-"""What a compressed body is taken to expand to, as a multiple, until it has."""
+_ASSUMED_EXPANSION: Final = 16
+"""Factor by which a compressed body is assumed to expand, until it is decompressed."""
 
-_TURN: Final = "mirrorgate.turn"
+_PERMIT: Final = "mirrorgate.body_permit"
 
 
-class Turns:
-    """The large bodies of one API process, all in one event loop: they fill `most_bytes` at the most, or there is one.
+class BodySemaphore:
+    """Admits large bodies of one API process. All calls are made on one event loop.
 
-    A body lets others in when it has not come `seconds` after its turn began.
+    A permit stops counting if its body is not complete `grace_seconds` after it was acquired.
     """
 
-    def __init__(self, most_bytes: int, seconds: float = 1.0) -> None:
-        self.seconds = seconds
-        self._most_bytes = most_bytes
+    def __init__(self, max_bytes: int, grace_seconds: float = 1.0) -> None:
+        self.grace_seconds = grace_seconds
+        self._max_bytes = max_bytes
         self._taken = 0
         self._waiting: dict[str, deque[tuple[int, asyncio.Future[None]]]] = {}
-        """The bodies of each key in their order, and the key first whose turn is next."""
+        """Waiting bodies by key, each queue in order of arrival. The first key is served next."""
 
-    async def take(self, size: int, key: str = "") -> None:
-        """Wait for room, behind those of the same key that wait already. Keys take turns with each other."""
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(key, deque()).append((size, turn))
-        self._let_in()
+    async def acquire(self, size: int, key: str = "") -> None:
+        """Wait until `size` bytes fit. Waiting bodies of one key are served in order, keys in round-robin."""
+        admitted = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(key, deque()).append((size, admitted))
+        self._admit_waiting()
         WAITING_BODIES.inc()
         try:
-            await turn
+            await admitted
         except asyncio.CancelledError:
-            self.change(0 if turn.cancelled() else -size)
+            self.adjust(0 if admitted.cancelled() else -size)
             raise
         finally:
             WAITING_BODIES.dec()
 
-    def change(self, size: int) -> None:
-        """Have so many bytes more taken, or fewer, at once."""
-        self._taken += size
-        self._let_in()
+    def adjust(self, delta: int) -> None:
+        """Count `delta` bytes more (or fewer) at once, and admit waiting bodies that now fit."""
+        self._taken += delta
+        self._admit_waiting()
 
-    def _let_in(self) -> None:
+    def _admit_waiting(self) -> None:
         while self._waiting:
-            key, waiting = next(iter(self._waiting.items()))
-            size, turn = waiting[0]
-            if not turn.done():
-                if self._taken and self._taken + size > self._most_bytes:
+            key, queue = next(iter(self._waiting.items()))
+            size, admitted = queue[0]
+            if not admitted.done():
+                if self._taken and self._taken + size > self._max_bytes:
                     return
                 self._taken += size
-                turn.set_result(None)
-            waiting.popleft()
+                admitted.set_result(None)
+            queue.popleft()
             del self._waiting[key]
-            if waiting:  # behind the other keys
-                self._waiting[key] = waiting
+            if queue:  # re-insert behind the other keys
+                self._waiting[key] = queue
 
 
-class Turn:
-    """That of one request. `end` it once, whatever became of it."""
+class BodyPermit:
+    """The permit of one request. Call `release` once at the end of the request, whatever its outcome."""
 
-    __slots__ = ("_late", "_size", "_turns")
+    __slots__ = ("_grace_timer", "_semaphore", "_size")
 
-    def __init__(self, turns: Turns) -> None:
-        self._turns = turns
+    def __init__(self, semaphore: BodySemaphore) -> None:
+        self._semaphore = semaphore
         self._size = 0
-        self._late: asyncio.TimerHandle | None = None
+        self._grace_timer: asyncio.TimerHandle | None = None
 
-    async def begin(self, size: int, key: str = "") -> None:
-        """Wait for the turn of a body of about so many bytes, unless it is small or has begun."""
-        if self._late is None and size > LARGE_BODY:
-            await self._turns.take(size, key)
+    async def acquire(self, size: int, key: str = "") -> None:
+        """Wait for the semaphore, unless the body is small or the permit was acquired before."""
+        if self._grace_timer is None and size > LARGE_BODY_BYTES:
+            await self._semaphore.acquire(size, key)
             self._size = size
-            self._late = asyncio.get_running_loop().call_later(self._turns.seconds, self._count, 0)
+            self._grace_timer = asyncio.get_running_loop().call_later(self._semaphore.grace_seconds, self._count, 0)
 
-    def has_come(self, size: int) -> None:
-        """The body is there, and has so many bytes."""
-        if self._late is not None:
-            self._late.cancel()
-        self._count(size if size > LARGE_BODY else 0)
+    def complete(self, size: int) -> None:
+        """Count the real size of a body that has arrived completely."""
+        if self._grace_timer is not None:
+            self._grace_timer.cancel()
+        self._count(size if size > LARGE_BODY_BYTES else 0)
 
-    def end(self) -> None:
-        """Let others in."""
-        self.has_come(0)
+    def release(self) -> None:
+        """Stop counting the body, and admit the ones that wait."""
+        self.complete(0)
 
     def _count(self, size: int) -> None:
         if size != self._size:
-            self._turns.change(size - self._size)
+            self._semaphore.adjust(size - self._size)
             self._size = size
 
 
-def with_turn(scope: Scope, turns: Turns) -> Turn:
-    """A turn for the request of this scope."""
-    turn = scope[_TURN] = Turn(turns)
-    return turn
+def attach_permit(scope: Scope, semaphore: BodySemaphore) -> BodyPermit:
+    """Create a permit that is not acquired yet, and store it in the scope of a request."""
+    permit = scope[_PERMIT] = BodyPermit(semaphore)
+    return permit
 
 
-def turn_of(request: Request) -> Turn:
-    """The turn of this request."""
-    turn: Turn = request.scope[_TURN]
-    return turn
+def permit_of(request: Request) -> BodyPermit:
+    """Return the permit of this request."""
+    permit: BodyPermit = request.scope[_PERMIT]
+    return permit
 
 
 def expected_size(declared: int, *, compressed: bool) -> int:
-    """About how many bytes a body will have that declares so many."""
-    return declared * _COMPRESSED if compressed else declared
+    """Estimate the size in memory of a body with this declared length, in bytes."""
+    return declared * _ASSUMED_EXPANSION if compressed else declared

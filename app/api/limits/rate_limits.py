@@ -1,6 +1,6 @@
-"""Rate limits of each key in this API process: requests a second, and bytes of bodies a second.
+"""Rate limits of each key in this API process: requests per second, and body bytes per second.
 
-Several API processes count each for itself. The answers to a limited key carry the fields `RateLimit-Policy` and
+Each API process counts for itself (decision 0022). Answers to a limited key carry the fields `RateLimit-Policy` and
 `RateLimit` of draft-ietf-httpapi-ratelimit-headers.
 """
 
@@ -14,12 +14,12 @@ from app.domain.access.rate_limit import NO_LIMITS, RateLimits, TokenBucket
 from app.domain.access.rights import Credential
 from app.errors import Code, TemporarilyUnavailable
 
-MOST_KEYS: Final = 10_000
-"""Keys that are counted; beyond them all begin anew."""
+MAX_METERS: Final = 10_000
+"""Keys that are counted at a time. Beyond it all meters are dropped, and every key starts with a full quota."""
 
 
 class KeyMeter:
-    """Counts the requests and bytes of one key. Used by one event loop alone."""
+    """Token buckets for the requests and the bytes of one key. Not thread-safe: one event loop uses it."""
 
     def __init__(self, limits: RateLimits, clock: Callable[[], float]) -> None:
         self.limits = limits
@@ -27,38 +27,38 @@ class KeyMeter:
         requests, size = limits.requests_per_second, limits.bytes_per_second
         self._requests = None if requests is None else TokenBucket(requests, clock())
         self._bytes = None if size is None else TokenBucket(size, clock())
-        self._named = [("requests", "request", self._requests), ("bytes", "content-bytes", self._bytes)]
+        self._buckets = [("requests", "request", self._requests), ("bytes", "content-bytes", self._bytes)]
         self._policy = ", ".join(
-            f'"{name}";q={bucket.quota};qu="{unit}";w={bucket.window}' for name, unit, bucket in self._named if bucket
+            f'"{name}";q={bucket.quota};qu="{unit}";w={bucket.window}' for name, unit, bucket in self._buckets if bucket
         ).encode()
 
     def admit(self, size: int) -> None:
         """Count a request with a body of `size` bytes. Raises TemporarilyUnavailable `rate_limited`."""
         now = self._clock()
-        for name, _, bucket in self._named:
+        for name, _, bucket in self._buckets:
             if bucket is not None and (wait := bucket.seconds_to_wait(now)) > 0:
-                detail = f"the key is limited to {bucket.rate:g} {name} a second"
+                detail = f"the key is limited to {bucket.rate:g} {name} per second"
                 raise TemporarilyUnavailable(Code.RATE_LIMITED, detail, retry_after=max(1, ceil(wait)))
         if self._requests is not None:
             self._requests.spend(1)
-        self.spend(size)
+        self.count_bytes(size)
 
-    def spend(self, size: int) -> None:
-        """Count bytes of a body that did not say its length."""
+    def count_bytes(self, size: int) -> None:
+        """Count bytes of a body as they arrive, for a request without a declared length."""
         if self._bytes is not None and size:
             self._bytes.spend(size)
 
     @property
     def headers(self) -> tuple[tuple[bytes, bytes], ...]:
-        """The policies, and what is left of each quota."""
+        """Return the header fields with the policies and with what is left of each quota."""
         left = ", ".join(
-            f'"{name}";r={bucket.left};t={bucket.seconds_to_full}' for name, _, bucket in self._named if bucket
+            f'"{name}";r={bucket.left};t={bucket.seconds_to_full}' for name, _, bucket in self._buckets if bucket
         )
         return ((b"ratelimit-policy", self._policy), (b"ratelimit", left.encode()))
 
 
 class RateLimiter:
-    """The meters of all keys; a key without any limit has none."""
+    """Keeps one meter for each key that has a limit."""
 
     def __init__(self, defaults: RateLimits, clock: Callable[[], float] = time.monotonic) -> None:
         self._defaults = defaults
@@ -66,13 +66,16 @@ class RateLimiter:
         self._meters: dict[str, KeyMeter] = {}
 
     def admit(self, credential: Credential, declared: int | None, facts: RequestFacts) -> None:
-        """Count a request of this caller; its answer gets the headers. Raises what `KeyMeter.admit` raises."""
+        """Count a request of this caller and set the headers of its answer. Raises what `KeyMeter.admit` raises.
+
+        `declared` is the declared length of the body. Without one, the bytes are counted as they arrive.
+        """
         limits = credential.limits.or_else(self._defaults)
         if limits == NO_LIMITS:
             return
         meter = self._meters.get(credential.subject)
         if meter is None or meter.limits != limits:
-            if len(self._meters) >= MOST_KEYS:
+            if len(self._meters) >= MAX_METERS:
                 self._meters.clear()
             meter = self._meters[credential.subject] = KeyMeter(limits, self._clock)
         try:
@@ -80,4 +83,4 @@ class RateLimiter:
         finally:
             facts.headers = meter.headers
         if declared is None:
-            facts.spend = meter.spend
+            facts.count_bytes = meter.count_bytes

@@ -1,4 +1,4 @@
-"""gzip and zstd bodies, expanded piece by piece: the work is bounded, whatever comes of it."""
+"""Decompresses gzip and zstd bodies in small chunks, so that memory and work stay bounded for any input."""
 
 import io
 import zlib
@@ -10,16 +10,18 @@ import zstandard
 from app.errors import Code, RejectedInput
 
 MAX_MEMBERS: Final = 10_000
-"""gzip members or zstd frames of a body: an empty one is work that the size of the result does not bound."""
+"""gzip members or zstd frames of a body: an empty one costs work that the size of the result does not bound."""
 
 _MAX_WINDOW_BYTES: Final = 2**27
 _GZIP: Final = 31
-_PIECE: Final = 2**8
-"""Compressed bytes that are expanded at once: at most 8 MiB with zstd, 256 KiB with gzip."""
+"""zlib's `wbits` for a gzip member with the largest window."""
+
+_CHUNK_BYTES: Final = 2**8
+"""Compressed bytes that are expanded at a time: at most to 8 MiB with zstd, 256 KiB with gzip."""
 
 
 class _Decompressor(Protocol):
-    """One gzip member or zstd frame on its way."""
+    """The decompressor of one gzip member or zstd frame."""
 
     @property
     def eof(self) -> bool: ...
@@ -30,33 +32,36 @@ class _Decompressor(Protocol):
     def decompress(self, data: memoryview, /) -> bytes: ...
 
 
-def _gzip_members() -> Callable[[], _Decompressor]:
+def _gzip_decompressors() -> Callable[[], _Decompressor]:
     return lambda: zlib.decompressobj(wbits=_GZIP)
 
 
-def _zstd_frames() -> Callable[[], _Decompressor]:
-    """All frames of a body share one context: a new one costs as much as 60 empty frames."""
+def _zstd_decompressors() -> Callable[[], _Decompressor]:
+    """Return a factory that shares one context among all frames: a new context costs as much as 60 empty frames."""
     return zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).decompressobj
 
 
-_STARTS: Final[dict[str, Callable[[], Callable[[], _Decompressor]]]] = {"gzip": _gzip_members, "zstd": _zstd_frames}
-ENCODINGS: Final = frozenset(_STARTS)
+_DECOMPRESSORS: Final[dict[str, Callable[[], Callable[[], _Decompressor]]]] = {
+    "gzip": _gzip_decompressors,
+    "zstd": _zstd_decompressors,
+}
+ENCODINGS: Final = frozenset(_DECOMPRESSORS)
 
 
-def decompress(body: bytes, encoding: str, hold: Callable[[int], None]) -> bytes:
-    """One or more whole gzip members or zstd frames, and nothing behind them.
+def decompress(body: bytes, encoding: str, reserve: Callable[[int], None]) -> bytes:
+    """Return the content of one or more complete gzip members or zstd frames, with nothing after them.
 
-    It reads small pieces, and asks `hold` for all that has come of them, long before a bomb fills the memory. Raises
-    RejectedInput `bad_encoding`, also for more members or frames than anybody writes, and what `hold` raises.
+    `reserve` is called with the total size before each chunk is kept, long before a decompression bomb fills the
+    memory. Raises RejectedInput `bad_encoding`, also for too many members or frames, and what `reserve` raises.
     """
     try:
-        return _decompress(body, _STARTS[encoding](), hold)
+        return _decompress(body, _DECOMPRESSORS[encoding](), reserve)
     except (zlib.error, zstandard.ZstdError, ValueError) as error:
         raise RejectedInput(Code.BAD_ENCODING, f"the body is not valid {encoding}") from error
 
 
-def _decompress(body: bytes, start: Callable[[], _Decompressor], hold: Callable[[int], None]) -> bytes:
-    """Raises ValueError where the last member or frame is cut off."""
+def _decompress(body: bytes, new_decompressor: Callable[[], _Decompressor], reserve: Callable[[int], None]) -> bytes:
+    """Raise ValueError if the last member or frame is truncated."""
     expanded = io.BytesIO()
     position = members = 0
     view = memoryview(body)
@@ -65,14 +70,14 @@ def _decompress(body: bytes, start: Callable[[], _Decompressor], hold: Callable[
         if members > MAX_MEMBERS:
             detail = f"the body has more than {MAX_MEMBERS} gzip members or zstd frames"
             raise RejectedInput(Code.BAD_ENCODING, detail)
-        decompressor = start()
+        decompressor = new_decompressor()
         while not decompressor.eof:
-            piece = view[position : position + _PIECE]
-            if not piece:
+            chunk = view[position : position + _CHUNK_BYTES]
+            if not chunk:
                 raise ValueError("truncated")
-            part = decompressor.decompress(piece)
-            position += len(piece)
-            hold(expanded.tell() + len(part))
+            part = decompressor.decompress(chunk)
+            position += len(chunk)
+            reserve(expanded.tell() + len(part))
             expanded.write(part)
         position -= len(decompressor.unused_data)
     return expanded.getvalue()

@@ -1,6 +1,7 @@
-"""Answer every exception of the application, the framework's included, with problem details.
+"""Answers every exception of the application, including the framework's own, with problem details.
 
-What is rejected here is noted for the log line of the request and, where the audit keeps it, for the audit.
+Each rejection is recorded for the log line of the request and, if the audit keeps it, for the audit. Exceptions that
+are not expected pass on to `request_log`, which answers 500.
 """
 
 from typing import Final
@@ -11,104 +12,104 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from app.api.middleware.rejection_audit import note_rejection
-from app.api.server.body_errors import RejectedReading
+from app.api.middleware.rejection_audit import audit_rejection
+from app.api.server.body_rejection import BodyRejected
 from app.api.server.problem_responses import STATUS, problem_response
-from app.api.server.request_facts import BODY_IS_THERE, facts_of
-from app.api.server.validation_messages import words_of
+from app.api.server.request_facts import BODY_COMPLETE, facts_of
+from app.api.server.validation_messages import describe_issue
 from app.errors import Code, Kind, MirrorgateError, Problem, RejectedInput
 from app.errors.catalogue import CATALOGUE
 
 log = structlog.get_logger()
 
 _METHODS: Final = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
-_FRAMEWORK: Final = {
+_CODES_OF_FRAMEWORK: Final = {
     404: Code.NOT_FOUND,
     405: Code.METHOD_NOT_ALLOWED,
 }
-_CLOSING: Final = frozenset({Kind.UNAUTHENTICATED, Kind.TOO_SLOW, Kind.TOO_LARGE})
-"""Kinds of rejections after which the rest of a body is not awaited: the connection is closed."""
+_CLOSING_KINDS: Final = frozenset({Kind.UNAUTHENTICATED, Kind.TOO_SLOW, Kind.TOO_LARGE})
+"""Kinds of errors after which the rest of a body is not read: the connection is closed."""
 
 
-def install_problem_handlers(app: FastAPI) -> None:
-    """Every rejection of the app, the framework's included, leaves as problem details; crashes: see RequestLog."""
-    app.add_exception_handler(MirrorgateError, _on_deliberate)
-    app.add_exception_handler(RequestValidationError, _on_validation)
-    app.add_exception_handler(HTTPException, _on_framework)
+def install_error_handlers(app: FastAPI) -> None:
+    """Register the handlers of this module with the application."""
+    app.add_exception_handler(MirrorgateError, _on_error)
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(HTTPException, _on_http_exception)
 
 
-def _note_facts(request: Request, error: MirrorgateError) -> None:
-    """Tell the log line of the request what was rejected: the code, and the tables that it is about."""
-    facts = facts_of(request.scope)
-    facts.code = error.code
-    problems = error.problems if isinstance(error, RejectedInput) else ()
-    named = [problem.table for problem in problems if problem.table is not None]
-    path: str | None = request.scope.get("path_params", {}).get("table")
-    facts.tables = tuple(dict.fromkeys([*named, path] if path else named))
-
-
-def answer_deliberate(request: Request, error: MirrorgateError) -> Response:
-    """The rejection, noted for the audit where that keeps it."""
-    _note_facts(request, error)
-    note_rejection(request, error, STATUS[error.kind])
+def answer_error(request: Request, error: MirrorgateError) -> Response:
+    """Return the answer for an error of the product, and record it for log, audit and metrics."""
+    _record_facts(request, error)
+    audit_rejection(request, error, STATUS[error.kind])
     if error.kind in {Kind.BROKEN, Kind.MISCONFIGURED}:
         log.error("request_failed", code=error.code, detail=error.detail)
-    is_unread = error.kind in _CLOSING and BODY_IS_THERE not in request.scope
+    is_unread = error.kind in _CLOSING_KINDS and BODY_COMPLETE not in request.scope
     return problem_response(error, {"Connection": "close"} if is_unread else None)
 
 
-def answer_validation(request: Request, error: RequestValidationError) -> Response:
-    """The framework found a parameter or a JSON body of ours wrong; its texts hold no input."""
+def answer_validation_error(request: Request, error: RequestValidationError) -> Response:
+    """Return the answer for a parameter or a JSON body that pydantic rejects, without any value of it."""
     problems = []
     for issue in error.errors():
-        where, *path = (str(part) for part in issue["loc"])
+        location, *path = (str(part) for part in issue["loc"])
         if issue["type"] == "json_invalid":
             problems.append(Problem(Code.MALFORMED_JSON, f"not valid JSON at character {path[0]}"))
             continue
         escaped = (part.replace("~", "~0").replace("/", "~1") for part in path)
-        pointer = "".join(f"/{part}" for part in escaped) if where == "body" else None
-        words = words_of(request, issue)
-        named = f"{where} parameter {'.'.join(path)}" if where != "body" else path[-1] if path else "the body"
-        detail = words if issue["type"] == "extra_forbidden" else f"{named}: {words}"
+        pointer = "".join(f"/{part}" for part in escaped) if location == "body" else None
+        description = describe_issue(request, issue)
+        name = f"{location} parameter {'.'.join(path)}" if location != "body" else path[-1] if path else "the body"
+        detail = description if issue["type"] == "extra_forbidden" else f"{name}: {description}"
         code = Code.BAD_OPTION if path[:1] == ["options"] else Code.BAD_REQUEST
         problems.append(Problem(code, detail, pointer=pointer))
     rejection = RejectedInput.of(tuple(problems))
-    _note_facts(request, rejection)
+    _record_facts(request, rejection)
     return problem_response(rejection)
 
 
-def answer_framework(request: Request, error: HTTPException) -> Response:
-    """What the framework itself rejects, or our middleware while the framework reads a body."""
-    if isinstance(error, RejectedReading):
-        return answer_deliberate(request, error.error)
-    code = _FRAMEWORK.get(error.status_code, Code.BAD_REQUEST)
-    headers = {"Allow": _methods_at(request)} if code is Code.METHOD_NOT_ALLOWED else error.headers
+def answer_http_exception(request: Request, error: HTTPException) -> Response:
+    """Return the answer for what the framework rejects, or our middleware while the framework reads a body."""
+    if isinstance(error, BodyRejected):
+        return answer_error(request, error.error)
+    code = _CODES_OF_FRAMEWORK.get(error.status_code, Code.BAD_REQUEST)
+    headers = {"Allow": _allowed_methods(request)} if code is Code.METHOD_NOT_ALLOWED else error.headers
     rejection = RejectedInput(code, CATALOGUE[code].meaning)
-    _note_facts(request, rejection)
+    _record_facts(request, rejection)
     return problem_response(rejection, headers)
 
 
-async def _on_deliberate(request: Request, error: Exception) -> Response:
+def _record_facts(request: Request, error: MirrorgateError) -> None:
+    """Record the code, and the tables that the error concerns, for the log line of the request."""
+    facts = facts_of(request.scope)
+    facts.code = error.code
+    problems = error.problems if isinstance(error, RejectedInput) else ()
+    tables = [problem.table for problem in problems if problem.table is not None]
+    path_table: str | None = request.scope.get("path_params", {}).get("table")
+    facts.tables = tuple(dict.fromkeys([*tables, path_table] if path_table else tables))
+
+
+async def _on_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, MirrorgateError)
-    return answer_deliberate(request, error)
+    return answer_error(request, error)
 
 
-async def _on_validation(request: Request, error: Exception) -> Response:
+async def _on_validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return answer_validation(request, error)
+    return answer_validation_error(request, error)
 
 
-async def _on_framework(request: Request, error: Exception) -> Response:
+async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return answer_framework(request, error)
+    return answer_http_exception(request, error)
 
 
-def _methods_at(request: Request) -> str:
-    """Every method that the request's path has; the framework names those of one route only."""
+def _allowed_methods(request: Request) -> str:
+    """Return every method of the request's path; the framework names those of one route only."""
     routes = request.app.router.routes
-    has = [
+    allowed = [
         method
         for method in _METHODS
         if any(route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes)
     ]
-    return ", ".join(has)
+    return ", ".join(allowed)

@@ -1,4 +1,4 @@
-"""Which rejections the audit keeps: a call without a valid key, without the right, or about a table out of bounds."""
+"""Selects the rejections that the audit keeps: no valid key, no right, or a table outside the key's patterns."""
 
 from typing import Any
 
@@ -11,20 +11,20 @@ from app.domain.model.names import TableName
 from app.errors import Kind, MirrorgateError, RejectedInput
 
 
-def note_rejection(request: Request, error: MirrorgateError, status: int) -> None:
-    """Note a rejection in memory, if it is one that the audit keeps. Never waits and never fails."""
+def audit_rejection(request: Request, error: MirrorgateError, status: int) -> None:
+    """Record a rejection in memory if the audit keeps it. Never waits and never fails."""
     withheld = error.withheld if isinstance(error, RejectedInput) else None
     if withheld is None and error.kind not in {Kind.UNAUTHENTICATED, Kind.FORBIDDEN}:
         return
     route: Any = request.scope.get("route")
     action = f"{request.method} {getattr(route, 'path', 'unmatched')}"
     subject = facts_of(request.scope).subject
-    table = withheld or (_named_table(request) if error.kind is Kind.FORBIDDEN else None)
+    table = withheld or (_path_table(request) if error.kind is Kind.FORBIDDEN else None)
     gateway_of(request).audit_writer.note_rejection(Rejection(action, int(status), error.code, subject, table))
 
 
-def _named_table(request: Request) -> str | None:
-    """The folded name of the table that the path of a call names; what is no name is not kept."""
+def _path_table(request: Request) -> str | None:
+    """Return the folded table name in the path of the request; None if there is no valid one."""
     try:
         return TableName.parse(request.path_params["table"]).folded
     except (KeyError, RejectedInput):

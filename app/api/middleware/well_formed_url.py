@@ -1,11 +1,11 @@
-"""Rejects URLs that are no text: what PostgreSQL cannot store must not come as far as a query."""
+"""Rejects URLs that are not text, before their parts reach a query: PostgreSQL cannot store U+0000 or invalid UTF-8."""
 
 from urllib.parse import unquote_to_bytes
 
 from fastapi import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api.middleware.error_handlers import answer_deliberate
+from app.api.middleware.error_handlers import answer_error
 from app.errors import Code, RejectedInput
 
 
@@ -16,18 +16,19 @@ class WellFormedUrl:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check the URL, and pass the request on if it is valid."""
         if scope["type"] == "http":
             for part in (scope["raw_path"], scope["query_string"]):
-                if (b"%" in part or not part.isascii()) and (detail := _fault_of(part)) is not None:
-                    response = answer_deliberate(Request(scope), RejectedInput(Code.BAD_REQUEST, detail))
+                if (b"%" in part or not part.isascii()) and (detail := _find_fault(part)) is not None:
+                    response = answer_error(Request(scope), RejectedInput(Code.BAD_REQUEST, detail))
                     await response(scope, receive, send)
                     return
         await self._app(scope, receive, send)
 
 
-def _fault_of(part: bytes) -> str | None:
+def _find_fault(part: bytes) -> str | None:
     try:
         text = unquote_to_bytes(part).decode()
     except UnicodeDecodeError:
         return "the path or query of the URL is not UTF-8"
-    return "the path or query of the URL has the character U+0000" if "\0" in text else None
+    return "the path or query of the URL contains the character U+0000" if "\0" in text else None

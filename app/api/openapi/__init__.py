@@ -1,1 +1,7 @@
-"""The OpenAPI contract: what the routes' own types do not say, and the pages that show it."""
+"""The OpenAPI contract, and the pages that show it.
+
+FastAPI derives the contract from the routes. `document` has the application class that completes it: tags, servers,
+problem details and headers of every answer; `contract_parts` holds the functions for that, and simplifies schemas for
+client generators. `message_bodies` describes the bodies of change requests, which FastAPI does not read. `docs_pages`
+serves Swagger UI and Redoc from this package. `python -m tools.openapi` writes the contract to openapi/.
+"""

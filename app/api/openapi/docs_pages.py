@@ -1,7 +1,7 @@
-"""Pages that show the contract: Swagger UI at `/docs`, Redoc at `/redoc`, and `/` leads to the first.
+"""Pages that show the contract: Swagger UI at `/docs`, Redoc at `/redoc`; `/` redirects to `/docs`.
 
-Everything they load is served from this package, so they work in a network without internet, and nobody else's server
-hands a script to the page into which a key is typed. `app/api/openapi/static/README.md` says where the files are from.
+All scripts are served from this package, so the pages work without internet access, and no other server supplies a
+script to a page into which a user types a key. `app/api/openapi/static/README.md` lists the origin of the files.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ MEDIA_TYPES: Final[Mapping[str, str]] = {
     "docs.css": "text/css",
     "favicon.svg": "image/svg+xml",
 }
-"""The files that are served, by name."""
+"""The media types of the files that are served, by file name."""
 
 POLICY: Final = "; ".join(
     (
         "default-src 'none'",
         "script-src 'self'",
-        "style-src 'self' 'unsafe-inline'",  # both pages style what they draw by elements and attributes of their own
+        "style-src 'self' 'unsafe-inline'",  # both pages set inline styles
         "img-src 'self' data:",
         "connect-src 'self'",
         "worker-src blob:",  # Redoc's search
@@ -42,32 +42,37 @@ POLICY: Final = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-_OF_PAGES: Final = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
+_PAGE_HEADERS: Final = {"Content-Security-Policy": POLICY, "Referrer-Policy": "no-referrer"}
 _METHODS: Final = ["GET", "HEAD"]
 
 
 @router.api_route("/", methods=_METHODS)
 async def root() -> Response:
+    """Redirect to Swagger UI."""
     return RedirectResponse("docs", 307)
 
 
 @router.api_route("/docs", methods=_METHODS)
 async def swagger() -> Response:
+    """Return the page of Swagger UI."""
     return _page("Swagger UI", ["swagger-ui.css"], ["swagger-ui-bundle.js", "swagger-start.js"])
 
 
 @router.api_route("/redoc", methods=_METHODS)
 async def redoc() -> Response:
+    """Return the page of Redoc."""
     return _page("Redoc", [], ["redoc.standalone.js", "redoc-start.js"])
 
 
 @router.api_route("/openapi.json", methods=_METHODS)
 async def contract(request: Request) -> Response:
+    """Return the contract as JSON."""
     return Response(msgspec.json.encode(request.app.openapi()), media_type="application/json")
 
 
 @router.api_route("/docs/assets/{name}", methods=_METHODS)
 async def asset(name: str) -> Response:
+    """Return a script, style sheet or icon of the pages."""
     if name not in MEDIA_TYPES:
         raise HTTPException(404)
     content = await asyncio.to_thread(_content, name)
@@ -76,6 +81,7 @@ async def asset(name: str) -> Response:
 
 @router.api_route("/favicon.ico", methods=_METHODS)
 async def favicon() -> Response:
+    """Return the icon, for browsers that ask for it at the root."""
     return await asset("favicon.svg")
 
 
@@ -93,4 +99,4 @@ def _page(title: str, styles: list[str], scripts: list[str]) -> HTMLResponse:
         f'<link rel="icon" href="docs/assets/favicon.svg">{links}</head>'
         f'<body><div id="docs"></div>{loaded}</body></html>'
     )
-    return HTMLResponse(content, headers=_OF_PAGES)
+    return HTMLResponse(content, headers=_PAGE_HEADERS)

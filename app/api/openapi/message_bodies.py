@@ -1,4 +1,4 @@
-"""The bodies of change requests in the contract: their messages as named components, and examples that work."""
+"""The bodies of change requests in the contract: messages as named components, and examples that the API accepts."""
 
 import json
 from typing import Any, Final
@@ -6,9 +6,9 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from app.api.middleware.body_limit import ARROW_STREAM
 from app.api.schemas.arcion import ArcionMessage
 from app.api.schemas.replicate import ReplicateMessage
+from app.api.server.content_types import ARROW_STREAM
 
 COMPONENTS: Final = "#/components/schemas/"
 
@@ -78,13 +78,13 @@ class _Messages(BaseModel):
 
 
 def message_schemas() -> dict[str, Any]:
-    """The JSON schemas of all messages and of their parts, by component name."""
+    """Return the JSON schemas of all messages and of their parts, by component name."""
     _, schemas = models_json_schema([(_Messages, "validation")], ref_template=COMPONENTS + "{model}")
     return {name: schema for name, schema in sorted(schemas["$defs"].items()) if name != _Messages.__name__}
 
 
 def _body(message: str, empty: dict[str, Any] | None, examples: dict[str, Any]) -> dict[str, Any]:
-    """A body of one message or of many; each may also be `empty`."""
+    """Return the description of a body with one or many messages, each of which can also be `empty`."""
     one = {"$ref": COMPONENTS + message}
     alone = [one] if empty is None else [one, empty]
     items = one if empty is None else {"anyOf": alone}
@@ -95,8 +95,8 @@ def _body(message: str, empty: dict[str, Any] | None, examples: dict[str, Any]) 
             "examples": examples,
         },
         "application/x-ndjson": {
-            "schema": {"type": "string", "description": "One message a line."},
-            "examples": {"lines": {"summary": "One message a line", "value": lines}},
+            "schema": {"type": "string", "description": "One message per line."},
+            "examples": {"lines": {"summary": "One message per line", "value": lines}},
         },
     }
     return {"requestBody": {"required": True, "content": content}}
@@ -111,14 +111,17 @@ ARCION_BODY: Final = _body(
     },
 )
 ARCION_BODY["requestBody"]["content"]["text/csv"] = {
-    "schema": {"type": "string", "description": "One record a row; needs `table`, `mode`, and `columns` or `header`."},
+    "schema": {
+        "type": "string",
+        "description": "One record per row; requires `table`, `mode`, and `columns` or `header`.",
+    },
     "examples": {"rows": {"summary": "Two snapshot rows", "value": "100,Testing name\r\n101,NULL\r\n"}},
 }
 REPLICATE_BODY: Final = _body(
     "ReplicateMessage",
     {"type": "null"},
     {
-        "one": {"summary": "Metadata: it registers the table", "value": _REPLICATE_METADATA},
+        "one": {"summary": "Metadata that registers a table", "value": _REPLICATE_METADATA},
         "several": {
             "summary": "An insert in its envelope, and a bare delete",
             "value": [_REPLICATE_INSERT, _REPLICATE_BARE_DELETE],
@@ -133,8 +136,8 @@ ARROW_BODY: Final = {
                 "schema": {
                     "type": "string",
                     "format": "binary",
-                    "description": "One Arrow IPC stream with the table's columns, of plain types (no views, "
-                    "dictionaries or nested ones); its buffers are not compressed.",
+                    "description": "One Arrow IPC stream with the table's columns, without view, dictionary or nested "
+                    "types, and with uncompressed buffers.",
                 }
             }
         },

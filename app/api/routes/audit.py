@@ -1,12 +1,13 @@
-"""The audit: acts on keys and tables, and rejected calls."""
+"""`/v1/audit`: operations on keys and tables, and rejected calls."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from app.api.auth.authenticator import Overseer
-from app.api.gateway import GatewayOf
+from app.api.auth.dependencies import Overseer
+from app.api.gateway import GatewayDep
 from app.api.openapi.document import problems
+from app.api.routes.paging import AfterId, PageLimit
 from app.api.schemas.audit import AuditEventModel, AuditModel, Outcome
 from app.api.schemas.common import AwareMoment
 from app.domain.model.names import TableName
@@ -19,25 +20,32 @@ router = APIRouter(prefix="/v1/audit", tags=["audit"])
 @router.get(
     "",
     operation_id="list_audit",
-    summary="Who did what to keys and tables, and who was rejected",
+    summary="List operations on keys and tables, and rejected calls",
     response_model=AuditModel,
     responses=problems(400, 401, 403, 422, 503),
 )
 def get_audit(
-    gateway: GatewayOf,
+    gateway: GatewayDep,
     principal: Overseer,
-    after: Annotated[int, Query(ge=0, le=2**63 - 1, description="Events beyond this id.")] = 0,
-    limit: Annotated[int, Query(ge=1, le=1000, description="Most events of this page.")] = 100,
-    since: Annotated[AwareMoment | None, Query(description="Events of this minute and later ones.")] = None,
-    until: Annotated[AwareMoment | None, Query(description="Events before this time.")] = None,
+    after: AfterId = 0,
+    limit: PageLimit = 100,
+    since: Annotated[AwareMoment | None, Query(description="Only events of this minute and later.")] = None,
+    until: Annotated[AwareMoment | None, Query(description="Only events before this time.")] = None,
     subject: Annotated[
         str | None,
-        Query(max_length=300, pattern=r"^[\x21-\x7e]+$", description="Events of this key id, or `oidc:<subject>`."),
+        Query(
+            max_length=300, pattern=r"^[\x21-\x7e]+$", description="Only events of this key id, or of `oidc:<subject>`."
+        ),
     ] = None,
-    table: Annotated[str | None, Query(description="Events about tables of this name.")] = None,
-    outcome: Annotated[Outcome | None, Query(description="Only acts that were `done`, or calls `rejected`.")] = None,
+    table: Annotated[str | None, Query(description="Only events about tables of this name.")] = None,
+    outcome: Annotated[
+        Outcome | None, Query(description="Only operations that were `done`, or only `rejected` calls.")
+    ] = None,
 ) -> AuditModel:
-    """Oldest first. Rejected calls are counted by the minute, so that the count of the present minute still grows."""
+    """Return the events, oldest first.
+
+    Rejected calls are counted per minute, so the count of the current minute still grows.
+    """
     wanted = AuditFilter(
         since=since,
         until=until,
@@ -46,11 +54,11 @@ def get_audit(
         rejected=None if outcome is None else outcome is Outcome.REJECTED,
     )
     with translated_errors(), gateway.engine.begin() as connection:
-        events = [_model(event) for event in list_audit(connection, wanted, after=after, most=limit)]
+        events = [_event_model(event) for event in list_audit(connection, wanted, after=after, most=limit)]
     return AuditModel(events=events, next_after=events[-1].id if len(events) == limit else None)
 
 
-def _model(event: AuditEvent) -> AuditEventModel:
+def _event_model(event: AuditEvent) -> AuditEventModel:
     return AuditEventModel(
         id=event.event_id,
         happened_at=event.happened_at,

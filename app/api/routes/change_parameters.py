@@ -1,4 +1,4 @@
-"""What a request with changes says beside its body."""
+"""Query parameters of the change routes, one model per format."""
 
 import csv
 from collections.abc import Mapping
@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from app.api.auth.authenticator import bearer
+from app.api.auth.dependencies import bearer
 from app.api.routes.identity_headers import IdentityHeaders
-from app.api.server.query_parameters import Parameters, described_parameters
+from app.api.server.request_parameters import Parameters, openapi_parameters
 from app.domain.model.table_options import OptionValue
 from app.domain.rows.source_order import MAX_PARTITION_CHARACTERS
 from app.errors import Code, RejectedInput
@@ -16,7 +16,7 @@ from app.ingest import CsvLayout, CsvMode
 
 
 class OnReject(OptionValue):
-    """What becomes of a request with a message that is rejected."""
+    """What happens to a request with a rejected message."""
 
     REJECT = "reject"
     DEAD_LETTER = "dead_letter"
@@ -27,24 +27,26 @@ class ChangeParameters(Parameters):
 
     table: Annotated[
         str | None,
-        Field(description="The table that every message must be for; needed where messages do not name it."),
+        Field(description="The table of all messages; required if the messages do not name it."),
     ] = None
     dry_run: Annotated[
-        bool, Field(description="Answer what would land, row by row, and stage nothing; nothing is registered either.")
+        bool,
+        Field(description="Return the rows that would land, and stage nothing. Nothing is registered either."),
     ] = False
 
     on_reject: Annotated[
         OnReject,
         Field(
-            description="`dead_letter`: keep rejected messages of tables with `dead_letters=accept`, accept the others."
+            description="`dead_letter`: keep rejected messages of tables with `dead_letters=accept`, and accept the "
+            "other messages."
         ),
     ] = OnReject.REJECT
 
     @property
     def keeps_rejected(self) -> bool:
-        """Raises RejectedInput `bad_request` for a dry run, which names all that is wrong."""
+        """Return True if rejected messages become dead letters. Raises RejectedInput `bad_request` for a dry run."""
         if self.dry_run and self.on_reject is OnReject.DEAD_LETTER:
-            raise RejectedInput(Code.BAD_REQUEST, "dry_run=true and on_reject=dead_letter do not go together")
+            raise RejectedInput(Code.BAD_REQUEST, "dry_run=true cannot be combined with on_reject=dead_letter")
         return self.on_reject is OnReject.DEAD_LETTER
 
 
@@ -52,7 +54,7 @@ class OverrideParameters(ChangeParameters):
     """Parameters of Arcion's JSON."""
 
     override: Annotated[
-        bool, Field(description="Take every message as one for `table`, whatever table it is addressed to.")
+        bool, Field(description="Apply every message to `table`, whatever table the message names.")
     ] = False
 
 
@@ -63,7 +65,7 @@ class ReplicateParameters(ChangeParameters):
         str | None,
         Field(
             description="The partition of the task's topic that all messages come from. Tables with "
-            "`source_order=enforce` keep a position for each.",
+            "`source_order=enforce` keep one position per partition.",
             min_length=1,
             max_length=MAX_PARTITION_CHARACTERS,
             pattern="^[!-~]+$",
@@ -72,25 +74,28 @@ class ReplicateParameters(ChangeParameters):
 
 
 class CsvParameters(Parameters):
-    """What a CSV body cannot say itself; JSON bodies need none of it."""
+    """Parameters that describe the layout of a CSV body."""
 
-    mode: Annotated[CsvMode | None, Field(description="CSV: how Replicant wrote the file; required.")] = None
+    mode: Annotated[CsvMode | None, Field(description="CSV: the mode in which Replicant wrote the file; required.")] = (
+        None
+    )
     columns: Annotated[
         str | None,
-        Field(description="CSV: the column names in file order, separated by commas; one with a comma in quotes."),
+        Field(description="CSV: the column names in file order, separated by commas. Quote a name with a comma."),
     ] = None
     header: Annotated[bool, Field(description="CSV: the first record is a header.")] = False
-    delimiter: Annotated[str, Field(description="CSV: what separates fields.")] = ","
-    quote: Annotated[str, Field(description="CSV: what encloses fields.")] = '"'
+    delimiter: Annotated[str, Field(description="CSV: the character between fields.")] = ","
+    quote: Annotated[str, Field(description="CSV: the character around quoted fields.")] = '"'
     escape: Annotated[
-        str | None, Field(description="CSV: what stands before a quote within a field; the quote itself by default.")
+        str | None,
+        Field(description="CSV: the character before a quote inside a field; by default the quote character."),
     ] = None
 
     @property
     def layout(self) -> CsvLayout:
-        """Raises RejectedInput `bad_request` without a mode."""
+        """Return the layout. Raises RejectedInput `bad_request` without a mode."""
         if self.mode is None:
-            raise RejectedInput(Code.BAD_REQUEST, "a CSV body needs mode=snapshot or mode=realtime")
+            raise RejectedInput(Code.BAD_REQUEST, "a CSV body requires mode=snapshot or mode=realtime")
         names = next(csv.reader([self.columns or ""], skipinitialspace=True), [])
         columns = tuple(name.strip() for name in names)
         return CsvLayout(self.mode, columns, self.header, self.delimiter, self.quote, self.escape or self.quote)
@@ -99,11 +104,11 @@ class CsvParameters(Parameters):
 class LoadParameters(Parameters):
     """Parameters of initial loads."""
 
-    table: Annotated[str | None, Field(description="The table that the rows are for; required.")] = None
+    table: Annotated[str | None, Field(description="The table of the rows; required.")] = None
 
 
-def described_change(body: Mapping[str, Any], *parameters: type[Parameters]) -> dict[str, Any]:
-    """What the framework cannot tell the contract of a change route, since it reads none of it."""
-    described = [entry for model in parameters for entry in described_parameters(model, "query")]
-    described += described_parameters(IdentityHeaders, "header")
+def openapi_extra(body: Mapping[str, Any], *parameters: type[Parameters]) -> dict[str, Any]:
+    """Return the part of a change route's contract that FastAPI cannot derive, because it reads none of the input."""
+    described = [entry for model in parameters for entry in openapi_parameters(model, "query")]
+    described += openapi_parameters(IdentityHeaders, "header")
     return {**body, "parameters": described, "security": [{bearer.scheme_name: []}]}

@@ -1,4 +1,7 @@
-"""POST of change batches: the answer comes after commit."""
+"""`POST /v1/changes/…`: accept change batches. The answer 202 is sent after COMMIT.
+
+These routes take the request alone, because `FastDispatch` calls them without FastAPI (decision 0017).
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,16 +12,9 @@ import msgspec
 from fastapi import APIRouter, Request, Response
 from prometheus_client import Counter
 
-from app.api.auth.authenticator import authorized
+from app.api.auth.dependencies import authorize
 from app.api.gateway import gateway_of
-from app.api.middleware.body_limit import (
-    check_arrow_type,
-    check_json_type,
-    check_parameters,
-    hold_rows,
-    is_csv,
-    read_body,
-)
+from app.api.middleware.request_body import read_body, reserve_rows
 from app.api.openapi.document import problems
 from app.api.openapi.message_bodies import ARCION_BODY, ARROW_BODY, REPLICATE_BODY
 from app.api.routes.change_parameters import (
@@ -27,12 +23,13 @@ from app.api.routes.change_parameters import (
     LoadParameters,
     OverrideParameters,
     ReplicateParameters,
-    described_change,
+    openapi_extra,
 )
 from app.api.routes.identity_headers import IdentityHeaders
 from app.api.schemas.changes import AcceptedModel, DryRunModel
-from app.api.server.query_parameters import query_of, read_parameters
+from app.api.server.content_types import check_arrow_type, check_json_type, is_csv
 from app.api.server.request_facts import facts_of
+from app.api.server.request_parameters import check_query_names, query_of, read_parameters
 from app.domain.access.rights import Principal, Right
 from app.domain.model.names import TableName
 from app.errors import Code, RejectedInput
@@ -47,7 +44,7 @@ _CSV_NAMES: Final = frozenset(CsvParameters.model_fields)
 _REPLAYED: Final = {"Idempotency-Replayed": "true"}
 _RESPONSES = {
     200: {
-        "description": "The request was accepted before: the same answer. With `dry_run=true`: what would land",
+        "description": "The answer to a repeated request; with `dry_run=true`, the rows that would land",
         "model": AcceptedModel | DryRunModel,
         "headers": {"Idempotency-Replayed": {"schema": {"type": "string", "enum": ["true"]}}},
     },
@@ -62,25 +59,27 @@ _RESPONSES = {
     summary="Post changes in Arcion format",
     response_model=AcceptedModel,
     responses=_RESPONSES,
-    openapi_extra=described_change(ARCION_BODY, OverrideParameters, CsvParameters),
+    openapi_extra=openapi_extra(ARCION_BODY, OverrideParameters, CsvParameters),
 )
 async def post_arcion(request: Request) -> Response:
-    """One message, an array, NDJSON, concatenated messages or CSV; all are accepted or none, unless rejected
-    ones are to be dead letters."""
-    caller = await _caller(request)
+    """Accept one message, a JSON array, NDJSON, concatenated messages or CSV.
+
+    All messages are accepted or none, unless rejected messages become dead letters (`on_reject=dead_letter`).
+    """
+    caller = await _identify_caller(request)
     if is_csv(request):
-        check_parameters(request, _NAMES | _CSV_NAMES)
+        check_query_names(request, _NAMES | _CSV_NAMES)
         given = read_parameters(ChangeParameters, "query", query_of(request))
         if not given.table:
-            raise RejectedInput(Code.BAD_REQUEST, "a CSV body needs `table`")
+            raise RejectedInput(Code.BAD_REQUEST, "a CSV body requires the parameter `table`")
         layout = read_parameters(CsvParameters, "query", query_of(request)).layout
         name = TableName.parse(given.table)
-        return await _answer(request, caller, given, "arcion", partial(arcion_csv, table=name, layout=layout))
+        return await _ingest(request, caller, given, "arcion", partial(arcion_csv, table=name, layout=layout))
     check_json_type(request)
-    check_parameters(request, _NAMES | {"override"}, only_csv=_CSV_NAMES)
+    check_query_names(request, _NAMES | {"override"}, only_csv=_CSV_NAMES)
     given = read_parameters(OverrideParameters, "query", query_of(request))
     table, override = _table(given), given.override
-    return await _answer(request, caller, given, "arcion", partial(arcion_json, table=table, override=override))
+    return await _ingest(request, caller, given, "arcion", partial(arcion_json, table=table, override=override))
 
 
 @router.post(
@@ -90,16 +89,19 @@ async def post_arcion(request: Request) -> Response:
     summary="Post changes in Qlik Replicate format",
     response_model=AcceptedModel,
     responses=_RESPONSES,
-    openapi_extra=described_change(REPLICATE_BODY, ReplicateParameters),
+    openapi_extra=openapi_extra(REPLICATE_BODY, ReplicateParameters),
 )
 async def post_replicate(request: Request) -> Response:
-    """Metadata messages register or evolve tables (right `register`); data messages are accepted all or none."""
-    caller = await _caller(request)
+    """Accept Qlik Replicate messages: data messages all or none, and metadata messages.
+
+    Metadata messages register tables or add columns; they require the right `register`.
+    """
+    caller = await _identify_caller(request)
     check_json_type(request)
-    check_parameters(request, _REPLICATE_NAMES)
+    check_query_names(request, _REPLICATE_NAMES)
     given = read_parameters(ReplicateParameters, "query", query_of(request))
     decoding = partial(replicate_json, table=_table(given), partition=given.partition)
-    return await _answer(request, caller, given, "replicate", decoding)
+    return await _ingest(request, caller, given, "replicate", decoding)
 
 
 @router.post(
@@ -109,34 +111,34 @@ async def post_replicate(request: Request) -> Response:
     summary="Post the snapshot rows of one table as an Arrow stream",
     response_model=AcceptedModel,
     responses=_RESPONSES,
-    openapi_extra=described_change(ARROW_BODY, LoadParameters),
+    openapi_extra=openapi_extra(ARROW_BODY, LoadParameters),
 )
 async def post_arrow(request: Request) -> Response:
-    """The fast way of an initial load: the columns are the table's by name, and all rows are accepted or none."""
-    caller = await _caller(request)
+    """Accept the rows of an initial load, all or none. Columns are matched to those of the table by name."""
+    caller = await _identify_caller(request)
     check_arrow_type(request)
-    check_parameters(request, frozenset(LoadParameters.model_fields))
+    check_query_names(request, frozenset(LoadParameters.model_fields))
     given = read_parameters(LoadParameters, "query", query_of(request))
     if not given.table:
-        raise RejectedInput(Code.BAD_REQUEST, "an Arrow stream needs `table`")
+        raise RejectedInput(Code.BAD_REQUEST, "an Arrow stream requires the parameter `table`")
     gateway = gateway_of(request)
     body = await read_body(request, gateway.settings)
-    hold = partial(hold_rows, request, gateway.settings)
-    load = ArrowLoad(TableName.parse(given.table), body, gateway.input_limits, hold)
+    reserve = partial(reserve_rows, request, gateway.settings)
+    load = ArrowLoad(TableName.parse(given.table), body, gateway.input_limits, reserve)
     identity = caller.headers.identity(request, caller.principal, load.body)
     return _accepted(request, "arrow", await load.accept(gateway.ingest, caller.principal, identity))
 
 
 @dataclass(frozen=True, slots=True)
 class _Caller:
-    """Who sends a request, and by what it may be repeated."""
+    """The principal that sends a request, and the headers that identify the request."""
 
     principal: Principal
     headers: IdentityHeaders
 
 
-async def _caller(request: Request) -> _Caller:
-    principal = await authorized(request, Right.INGEST)
+async def _identify_caller(request: Request) -> _Caller:
+    principal = await authorize(request, Right.INGEST)
     return _Caller(principal, read_parameters(IdentityHeaders, "header", request.headers))
 
 
@@ -144,14 +146,14 @@ def _table(given: ChangeParameters) -> TableName | None:
     return TableName.parse(given.table) if given.table else None
 
 
-async def _answer(
+async def _ingest(
     request: Request,
     caller: _Caller,
     given: ChangeParameters,
     source_format: str,
     reader_of: Callable[..., BodyReader],
 ) -> Response:
-    """Receipts after commit, or what would land."""
+    """Return the receipts after COMMIT, or the result of a dry run."""
     gateway = gateway_of(request)
     body = await read_body(request, gateway.settings)
     identity = caller.headers.identity(request, caller.principal, body)

@@ -1,14 +1,15 @@
-"""Dead letters of a table: list them, read a message, replay or discard it."""
+"""`/v1/tables/{table}/dead-letters`: list rejected messages, read one, replay or discard them."""
 
 from typing import Annotated, Final
 
 import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from app.api.auth.authenticator import Administrator, Reader, visible_name
-from app.api.gateway import GatewayOf
-from app.api.middleware.body_limit import read_body
+from app.api.auth.dependencies import Administrator, Reader, visible_name
+from app.api.gateway import GatewayDep
+from app.api.middleware.request_body import read_body
 from app.api.openapi.document import problems
+from app.api.routes.paging import MAX_ID, AfterId, PageLimit
 from app.api.routes.table_operations import GenerationParameter
 from app.api.routes.tables import TablePath, found_table
 from app.api.schemas.dead_letters import (
@@ -33,8 +34,7 @@ from app.staging.tables.operations import locked_table
 
 router = APIRouter(prefix="/v1/tables/{table}/dead-letters", tags=["dead letters"])
 
-_LARGEST: Final = 2**63 - 1
-LetterPath = Annotated[int, Path(ge=1, le=_LARGEST, description="The id of a dead letter.")]
+LetterPath = Annotated[int, Path(ge=1, le=MAX_ID, description="The id of the dead letter.")]
 _RESPONSES = problems(400, 401, 403, 404, 409, 413, 415, 422, 503)
 _MEDIA_TYPES: Final = {
     LetterFormat.ARCION: "application/json",
@@ -48,40 +48,42 @@ _MESSAGE: Final = {media_type: {"schema": _BINARY} for media_type in ("applicati
 @router.get(
     "",
     operation_id="list_dead_letters",
-    summary="Rejected messages of accepted requests, and why, without their values",
+    summary="List the dead letters of a table, without row values",
     response_model=DeadLettersModel,
     responses=problems(400, 401, 403, 404, 422, 503),
 )
 def get_letters(
     table: TablePath,
-    gateway: GatewayOf,
+    gateway: GatewayDep,
     principal: Reader,
-    state: Annotated[LetterState | None, Query(description="Only letters in this state.")] = None,
-    after: Annotated[int, Query(ge=0, le=_LARGEST, description="Letters beyond this id.")] = 0,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    state: Annotated[LetterState | None, Query(description="Only dead letters in this state.")] = None,
+    after: AfterId = 0,
+    limit: PageLimit = 100,
 ) -> DeadLettersModel:
-    """Of every table that has or had this name, in the order in which they came."""
+    """Return the dead letters of every table that has or had this name, in order of arrival."""
     name = visible_name(table, principal)
     with translated_errors(), gateway.engine.begin() as connection:
         letters = list_letters(connection, name, state=state, after=after, most=limit)
         if not letters:
             name = found_table(connection, name).name
     next_after = letters[-1].letter_id if len(letters) == limit else None
-    return DeadLettersModel(table=str(name), letters=[_shown(letter) for letter in letters], next_after=next_after)
+    return DeadLettersModel(
+        table=str(name), letters=[_letter_model(letter) for letter in letters], next_after=next_after
+    )
 
 
 @router.get(
     "/{letter_id:int}",
     operation_id="get_dead_letter",
-    summary="The message of a dead letter, byte for byte as it was written",
+    summary="Download the message of a dead letter",
     response_class=Response,
     responses={200: {"description": "The message", "content": _MESSAGE}, **problems(400, 401, 403, 404, 422, 503)},
 )
-def get_letter(table: TablePath, letter_id: LetterPath, gateway: GatewayOf, principal: Administrator) -> Response:
-    """It holds row values: so it needs the right `admin`."""
+def get_letter(table: TablePath, letter_id: LetterPath, gateway: GatewayDep, principal: Administrator) -> Response:
+    """Return the message byte for byte as it was sent. It contains row values, so it requires the right `admin`."""
     name = visible_name(table, principal)
     with translated_errors(), gateway.engine.begin() as connection:
-        _found(connection, name, letter_id)
+        _require_letter(connection, name, letter_id)
         written = read_message(connection, letter_id)
     return Response(written.content, media_type=_MEDIA_TYPES[written.format])
 
@@ -90,18 +92,21 @@ def get_letter(table: TablePath, letter_id: LetterPath, gateway: GatewayOf, prin
     "/replay",
     status_code=202,
     operation_id="replay_dead_letters",
-    summary="Accept the waiting messages after all, in order",
+    summary="Replay the waiting dead letters of a table in order",
     response_model=ReplayedLettersModel,
     responses=_RESPONSES,
 )
 async def replay_letters(
     table: TablePath,
-    gateway: GatewayOf,
+    gateway: GatewayDep,
     principal: Administrator,
-    after: Annotated[int, Query(ge=0, le=_LARGEST, description="Letters beyond this id.")] = 0,
-    limit: Annotated[int, Query(ge=1, le=1000, description="Letters to look at.")] = 100,
+    after: AfterId = 0,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Maximum number of dead letters to try.")] = 100,
 ) -> ReplayedLettersModel:
-    """Each in a transaction of its own; one that is rejected again waits on and holds no other back."""
+    """Send each message through ingestion again, in its own transaction.
+
+    A message that is rejected again stays a dead letter and does not block the others.
+    """
     name = visible_name(table, principal)
     done = await Replays(gateway.ingest).replay_waiting(name, principal, after=after, limit=limit)
     REPLAYED_LETTERS.inc(done.replayed)
@@ -112,19 +117,22 @@ async def replay_letters(
     "/{letter_id:int}/replay",
     status_code=202,
     operation_id="replay_dead_letter",
-    summary="Accept the message of a dead letter after all, or a corrected one in its place",
+    summary="Replay a dead letter, optionally with a corrected message",
     response_model=ReplayedModel,
     responses=_RESPONSES,
     openapi_extra={
-        "requestBody": {"description": "A corrected message, written as the first was.", "content": _MESSAGE}
+        "requestBody": {"description": "A corrected message in the format of the original.", "content": _MESSAGE}
     },
 )
 async def replay_letter(
-    table: TablePath, letter_id: LetterPath, request: Request, gateway: GatewayOf, principal: Administrator
+    table: TablePath, letter_id: LetterPath, request: Request, gateway: GatewayDep, principal: Administrator
 ) -> Response:
-    """The change lands now, behind all that was accepted since. Rejected again, the letter waits on."""
+    """Accept the change now, after everything that was accepted since.
+
+    If the message is rejected again, it stays a dead letter.
+    """
     name = visible_name(table, principal)
-    correction = await read_body(request, gateway.settings, most=MAX_LETTER_BYTES)
+    correction = await read_body(request, gateway.settings, max_bytes=MAX_LETTER_BYTES)
     receipt = await Replays(gateway.ingest).replay(name, letter_id, principal, correction or None)
     REPLAYED_LETTERS.inc()
     content = msgspec.json.encode({"id": letter_id, "receipt": receipt})
@@ -134,40 +142,40 @@ async def replay_letter(
 @router.delete(
     "",
     operation_id="discard_dead_letters",
-    summary="Give up the waiting dead letters up to one",
+    summary="Discard the waiting dead letters up to an id",
     response_model=DiscardedModel,
     responses=_RESPONSES,
 )
 def discard_all(
     table: TablePath,
-    gateway: GatewayOf,
+    gateway: GatewayDep,
     principal: Administrator,
     generation: GenerationParameter,
-    through: Annotated[int, Query(ge=1, le=_LARGEST, description="The last letter to give up; later ones wait on.")],
+    through: Annotated[int, Query(ge=1, le=MAX_ID, description="The last dead letter to discard.")],
 ) -> DiscardedModel:
-    """They stay readable until retention purges them, and leave one event."""
+    """Discard the dead letters and record one event. They stay readable until retention purges them."""
     name = visible_name(table, principal)
     with translated_errors(), gateway.engine.begin() as connection:
         found = locked_table(connection, name, Generation(generation))
-        return _discard(connection, found, 1, through, principal)
+        return _discard_range(connection, found, 1, through, principal)
 
 
 @router.delete(
     "/{letter_id:int}",
     operation_id="discard_dead_letter",
-    summary="Give up a dead letter",
+    summary="Discard a dead letter",
     response_model=DiscardedModel,
     responses=_RESPONSES,
 )
-def discard(table: TablePath, letter_id: LetterPath, gateway: GatewayOf, principal: Administrator) -> DiscardedModel:
-    """Repeated, it changes nothing. The letter stays readable until retention purges it."""
+def discard(table: TablePath, letter_id: LetterPath, gateway: GatewayDep, principal: Administrator) -> DiscardedModel:
+    """Discard the dead letter; a repeat changes nothing. It stays readable until retention purges it."""
     name = visible_name(table, principal)
     with translated_errors(), gateway.engine.begin() as connection:
-        _found(connection, name, letter_id)
-        return _discard(connection, found_table(connection, name), letter_id, letter_id, principal)
+        _require_letter(connection, name, letter_id)
+        return _discard_range(connection, found_table(connection, name), letter_id, letter_id, principal)
 
 
-def _discard(connection: Connection, table: Table, first: int, last: int, principal: Principal) -> DiscardedModel:
+def _discard_range(connection: Connection, table: Table, first: int, last: int, principal: Principal) -> DiscardedModel:
     key_id = principal.key_id
     count = discard_letters(connection, table.table_id, table.generation, first=first, last=last, principal=key_id)
     if count:
@@ -175,14 +183,14 @@ def _discard(connection: Connection, table: Table, first: int, last: int, princi
     return DiscardedModel(discarded=count)
 
 
-def _found(connection: Connection, name: TableName, letter_id: int) -> StoredLetter:
+def _require_letter(connection: Connection, name: TableName, letter_id: int) -> StoredLetter:
     letter = find_letter(connection, name, letter_id)
     if letter is None:
         raise unknown_letter(letter_id)
     return letter
 
 
-def _shown(letter: StoredLetter) -> DeadLetterModel:
+def _letter_model(letter: StoredLetter) -> DeadLetterModel:
     return DeadLetterModel(
         id=letter.letter_id,
         generation=letter.generation,

@@ -1,4 +1,4 @@
-"""API keys: create, list, rotate, delete. Each act is kept in the audit."""
+"""`/v1/keys`: create, list, update, rotate and delete API keys. The audit records each operation."""
 
 import secrets
 from dataclasses import replace
@@ -7,8 +7,8 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Path, Response
 
-from app.api.auth.authenticator import Overseer
-from app.api.gateway import GatewayOf
+from app.api.auth.dependencies import Overseer
+from app.api.gateway import GatewayDep
 from app.api.openapi.document import problems
 from app.api.schemas.keys import (
     CreatedKeyModel,
@@ -29,24 +29,27 @@ from app.staging.connection.database import translated_errors
 
 router = APIRouter(prefix="/v1/keys", tags=["keys"])
 
-_NOT_KEPT: Final = {"Cache-Control": "no-store"}
-"""On answers that show a secret."""
+_NO_STORE: Final = {"Cache-Control": "no-store"}
+"""Headers of answers with a secret."""
 
-KeyId = Annotated[str, Path(description="The `id` of the key.", examples=["1a2b3c4d"])]
+KeyId = Annotated[str, Path(description="The id of the key.", examples=["1a2b3c4d"])]
 
 
 @router.post(
     "",
     status_code=201,
     operation_id="create_key",
-    summary="Create an API key; its secret is shown this once",
+    summary="Create an API key",
     response_model=CreatedKeyModel,
     responses=problems(400, 401, 403, 503),
 )
-def post_key(wanted: CreateKey, gateway: GatewayOf, principal: Overseer, response: Response) -> CreatedKeyModel:
+def post_key(wanted: CreateKey, gateway: GatewayDep, principal: Overseer, response: Response) -> CreatedKeyModel:
+    """Create a key with rights for table patterns. This answer is the only one that contains its secret."""
     expires_at = wanted.expires_at
     if expires_at is not None and not _is_future(expires_at):
-        problem = Problem(Code.BAD_REQUEST, "expires_at must be a future time with an offset", pointer="/expires_at")
+        problem = Problem(
+            Code.BAD_REQUEST, "expires_at must be a time in the future with a UTC offset", pointer="/expires_at"
+        )
         raise RejectedInput.of((problem,))
     key_id, secret = secrets.token_hex(4), _new_secret()
     rights = tuple(Right(right) for right in wanted.rights)
@@ -61,7 +64,7 @@ def post_key(wanted: CreateKey, gateway: GatewayOf, principal: Overseer, respons
     with translated_errors(), gateway.engine.begin() as connection:
         insert_key(connection, key_id, hash_secret(secret), rights, tuple(wanted.tables), expires_at, limits)
         record_operation(connection, principal.key_id, "create_key", details=details)
-    response.headers.update(_NOT_KEPT)
+    response.headers.update(_NO_STORE)
     return CreatedKeyModel(
         id=key_id, key=format_key(key_id, secret), rights=wanted.rights, tables=wanted.tables, expires_at=expires_at
     )
@@ -70,24 +73,26 @@ def post_key(wanted: CreateKey, gateway: GatewayOf, principal: Overseer, respons
 @router.get(
     "",
     operation_id="list_keys",
-    summary="All keys, without their secrets",
+    summary="List all API keys, without their secrets",
     response_model=KeysModel,
     responses=problems(401, 403, 503),
 )
-def get_keys(gateway: GatewayOf, principal: Overseer) -> KeysModel:
+def get_keys(gateway: GatewayDep, principal: Overseer) -> KeysModel:
+    """Return all keys with their rights, limits and last use."""
     with translated_errors(), gateway.engine.begin() as connection:
         keys = list_keys(connection)
-    return KeysModel(keys=[_shown(key) for key in keys])
+    return KeysModel(keys=[_key_model(key) for key in keys])
 
 
 @router.patch(
     "/{key_id}",
     operation_id="update_key",
-    summary="Change the rate limits of a key; they hold within five seconds",
+    summary="Change the rate limits of a key",
     response_model=KeyModel,
     responses=problems(400, 401, 403, 404, 503),
 )
-def patch_key(key_id: KeyId, wanted: UpdateKey, gateway: GatewayOf, principal: Overseer) -> KeyModel:
+def patch_key(key_id: KeyId, wanted: UpdateKey, gateway: GatewayDep, principal: Overseer) -> KeyModel:
+    """Change the given limits. They take effect within five seconds."""
     given = wanted.model_dump(exclude_unset=True)
     with translated_errors(), gateway.engine.begin() as connection:
         key = find_key(connection, key_id)
@@ -95,33 +100,34 @@ def patch_key(key_id: KeyId, wanted: UpdateKey, gateway: GatewayOf, principal: O
         if changed is None:
             raise RejectedInput(Code.UNKNOWN_KEY, "no such key")
         record_operation(connection, principal.key_id, "update_key", details={"key": key_id, **given})
-    return _shown(changed)
+    return _key_model(changed)
 
 
 @router.post(
     "/{key_id}/rotate",
     operation_id="rotate_key",
-    summary="Give a key a new secret; the present one goes on working for the overlap",
+    summary="Rotate the secret of a key",
     response_model=RotatedKeyModel,
     responses=problems(400, 401, 403, 404, 503),
 )
 def rotate(
-    key_id: KeyId, gateway: GatewayOf, principal: Overseer, response: Response, wanted: RotateKey | None = None
+    key_id: KeyId, gateway: GatewayDep, principal: Overseer, response: Response, wanted: RotateKey | None = None
 ) -> RotatedKeyModel:
-    """The id, and with it rights, tables, idempotency keys and producers, stays. The new secret is shown this once.
+    """Give the key a new secret; the current one remains valid during the overlap.
 
-    When the overlap is over no secret but the new one works, whatever earlier rotations said.
+    The id stays, and with it the rights, tables, idempotency keys and producers. This answer is the only one that
+    contains the new secret. After the overlap only the new secret is valid, whatever earlier rotations specified.
     """
     overlap = (wanted or RotateKey()).overlap_seconds
     secret = _new_secret()
     with translated_errors(), gateway.engine.begin() as connection:
         rotated = rotate_key(connection, key_id, hash_secret(secret), overlap)
         if rotated is None:
-            raise RejectedInput(Code.UNKNOWN_KEY, "no such key, or one that has expired")
+            raise RejectedInput(Code.UNKNOWN_KEY, "no such key, or the key has expired")
         record_operation(
             connection, principal.key_id, "rotate_key", details={"key": key_id, "overlap_seconds": overlap}
         )
-    response.headers.update(_NOT_KEPT)
+    response.headers.update(_NO_STORE)
     return RotatedKeyModel(
         id=key_id,
         key=format_key(key_id, secret),
@@ -136,10 +142,11 @@ def rotate(
     "/{key_id}",
     status_code=204,
     operation_id="delete_key",
-    summary="Delete a key; it stops working within five seconds",
+    summary="Delete a key",
     responses=problems(401, 403, 404, 503),
 )
-def delete(key_id: KeyId, gateway: GatewayOf, principal: Overseer) -> Response:
+def delete(key_id: KeyId, gateway: GatewayDep, principal: Overseer) -> Response:
+    """Delete a key. It stops working within five seconds."""
     with translated_errors(), gateway.engine.begin() as connection:
         if not delete_key(connection, key_id):
             raise RejectedInput(Code.UNKNOWN_KEY, "no such key")
@@ -147,7 +154,7 @@ def delete(key_id: KeyId, gateway: GatewayOf, principal: Overseer) -> Response:
     return Response(status_code=204)
 
 
-def _shown(key: StoredKey) -> KeyModel:
+def _key_model(key: StoredKey) -> KeyModel:
     size = key.limits.bytes_per_second
     return KeyModel(
         id=key.key_id,
@@ -167,7 +174,7 @@ def _new_secret() -> str:
 
 
 def _is_future(moment: datetime) -> bool:
-    """Whether a time with an offset lies ahead; one that UTC cannot express does not."""
+    """Return True for a future time with an offset; False for one that UTC cannot express."""
     try:
         return moment.tzinfo is not None and moment.astimezone(UTC) > datetime.now(UTC)
     except OverflowError:

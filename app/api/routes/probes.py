@@ -1,16 +1,16 @@
-"""Probes: does this process serve, can it accept changes, how is the whole gateway.
+"""Probes: `/healthz` (this process serves), `/readyz` (it can accept changes), `/statusz` (the whole gateway works).
 
-None needs a key, and none names a table.
+They require no key and name no table. `/readyz` and `/statusz` run on threads of their own, with a time limit for
+Postgres, so that they answer even if every other thread waits for the database.
 """
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
 from fastapi import APIRouter, Response
 
-from app.api.gateway import Gateway, GatewayOf
+from app.api.gateway import Gateway, GatewayDep
 from app.api.schemas.probes import GatewayStatusModel, HealthModel, ReadinessModel, WriterModel
 from app.domain.preflight.readiness import OK, GatewayFacts, judge_backlog, judge_gateway, judge_writer
 from app.errors import MirrorgateError
@@ -20,34 +20,35 @@ from app.staging.tables.gateway_status import gateway_facts
 router = APIRouter(tags=["status"])
 
 ANSWER_SECONDS: Final = 3.0
-"""What a probe waits for Postgres: less than callers of probes do."""
+"""How long a probe waits for Postgres: less than the usual timeout of a caller."""
 
-KEPT_SECONDS: Final = 1.0
-"""How long an answer on the whole gateway is given again, since anybody may ask."""
-
-_THREADS: Final = ThreadPoolExecutor(4, thread_name_prefix="probe")
-"""Of the probes alone: those of other calls may all be waiting for Postgres."""
+CACHE_SECONDS: Final = 1.0
+"""How long an answer of `/statusz` is repeated, because anyone can ask for it."""
 
 _UNKNOWN: Final = "unknown while the database is unavailable"
 
 
-@router.get("/healthz", operation_id="get_health", summary="Whether this process serves", response_model=HealthModel)
+@router.get("/healthz", operation_id="get_health", summary="Check that this process serves", response_model=HealthModel)
 async def healthz() -> HealthModel:
+    """Answer without looking at anything."""
     return HealthModel(status="ok")
 
 
 @router.get(
     "/readyz",
     operation_id="get_readiness",
-    summary="Whether this process can accept changes",
+    summary="Check that this process can accept changes",
     response_model=ReadinessModel,
     responses={503: {"description": "This process cannot accept changes now", "model": ReadinessModel}},
 )
-async def readyz(gateway: GatewayOf, response: Response) -> ReadinessModel:
-    """Says what the writer of this process really does: its last commit, the oldest request that waits for it, and
-    whether Postgres answers it and takes writes. The drain does not matter here: see `/statusz`.
+async def readyz(gateway: GatewayDep, response: Response) -> ReadinessModel:
+    """Report what the writer of this process does.
+
+    It checks the last commit, the oldest waiting request, and whether Postgres answers and accepts writes. The drain
+    is not checked; see `/statusz`.
     """
-    answer = await asyncio.get_running_loop().run_in_executor(_THREADS, _readiness, gateway)
+    loop = asyncio.get_running_loop()
+    answer = await loop.run_in_executor(gateway.probe_threads, _readiness, gateway)
     response.status_code = 200 if answer.ready else 503
     return answer
 
@@ -55,16 +56,17 @@ async def readyz(gateway: GatewayOf, response: Response) -> ReadinessModel:
 @router.get(
     "/statusz",
     operation_id="get_gateway_status",
-    summary="Whether every part of the gateway works, and which does not",
+    summary="Check every part of the gateway",
     response_model=GatewayStatusModel,
-    responses={503: {"description": "A part needs somebody to look at it", "model": GatewayStatusModel}},
+    responses={503: {"description": "A part of the gateway needs attention", "model": GatewayStatusModel}},
 )
-async def statusz(gateway: GatewayOf, response: Response) -> GatewayStatusModel:
-    """Adds to `/readyz` the drains, tables that do not publish, full backlogs, what Fabric reports, and clocks. Counts
-    only: `/v1/tables` and `/metrics` have the names. An answer may be a second old.
+async def statusz(gateway: GatewayDep, response: Response) -> GatewayStatusModel:
+    """Report the parts of `/readyz`, and in addition drains, tables, backlogs, Fabric and clocks.
+
+    The answer has counts only; `/v1/tables` and `/metrics` have the names. It can be one second old.
     """
-    look = partial(gateway.statusz.get, partial(_gateway_status, gateway), KEPT_SECONDS)
-    answer = await asyncio.get_running_loop().run_in_executor(_THREADS, look)
+    look_up = partial(gateway.status_cache.get, partial(_gateway_status, gateway), CACHE_SECONDS)
+    answer = await asyncio.get_running_loop().run_in_executor(gateway.probe_threads, look_up)
     response.status_code = 200 if answer.ready else 503
     return answer
 
@@ -92,7 +94,7 @@ def _readiness(gateway: Gateway) -> ReadinessModel:
 
 def _gateway_status(gateway: Gateway) -> GatewayStatusModel:
     readiness = _readiness(gateway)
-    facts = _facts(gateway) if readiness.parts["database"] == OK else None
+    facts = _query_facts(gateway) if readiness.parts["database"] == OK else None
     others = dict.fromkeys(("drain", "tables", "mirror", "clock"), _UNKNOWN) if facts is None else judge_gateway(facts)
     share = gateway.ingest.backlog.fullest_share() if gateway.ingest.backlog is not None else 0.0
     parts = {**readiness.parts, **others, "backlog": judge_backlog(share)}
@@ -107,7 +109,8 @@ def _gateway_status(gateway: Gateway) -> GatewayStatusModel:
     )
 
 
-def _facts(gateway: Gateway) -> GatewayFacts | None:
+def _query_facts(gateway: Gateway) -> GatewayFacts | None:
+    """Return what Postgres knows of the gateway; None if it does not answer in time."""
     try:
         with translated_errors(), answer_within(ANSWER_SECONDS), gateway.engine.begin() as connection:
             return gateway_facts(connection)

@@ -1,12 +1,13 @@
-"""A table's schema, for people and for machines, and the metadata chain that tells it."""
+"""The schema of a table, as JSON or as an Arrow schema, and its metadata chain."""
 
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request, Response
 
-from app.api.auth.authenticator import Reader, visible_name
-from app.api.gateway import GatewayOf
+from app.api.auth.dependencies import Reader, visible_name
+from app.api.gateway import GatewayDep
 from app.api.openapi.document import problems
+from app.api.routes.paging import PageLimit
 from app.api.routes.tables import TablePath, found_table
 from app.api.schemas.tables import BlockModel, ChainModel, ColumnModel, SchemaModel
 from app.domain.arrow.schema_flatbuffer import schema_to_flatbuffer
@@ -24,13 +25,16 @@ _FLATBUFFER_ANSWER: Final[dict[int | str, dict[str, Any]]] = {
 @router.get(
     "/tables/{table}/schema",
     operation_id="get_table_schema",
-    summary="The current schema version",
+    summary="Get the current schema version of a table",
     response_model=SchemaModel,
     responses={**_FLATBUFFER_ANSWER, **problems(401, 403, 404, 422, 503)},
 )
-def get_schema(table: TablePath, request: Request, gateway: GatewayOf, principal: Reader) -> SchemaModel | Response:
-    """The declared columns; with `Accept: application/vnd.apache.arrow.schema` the Arrow schema of landing files,
-    row marker included, as a raw flatbuffer."""
+def get_schema(table: TablePath, request: Request, gateway: GatewayDep, principal: Reader) -> SchemaModel | Response:
+    """Return the declared columns.
+
+    With `Accept: application/vnd.apache.arrow.schema`, return the Arrow schema of landing files, including the row
+    marker, as a raw flatbuffer.
+    """
     with translated_errors(), gateway.engine.begin() as connection:
         found = found_table(connection, visible_name(table, principal))
     if FLATBUFFER in request.headers.get("accept", ""):
@@ -48,17 +52,18 @@ def get_schema(table: TablePath, request: Request, gateway: GatewayOf, principal
 @router.get(
     "/tables/{table}/chain",
     operation_id="get_table_chain",
-    summary="The metadata chain of the present generation",
+    summary="Get the metadata chain of the current generation",
     response_model=ChainModel,
     responses=problems(400, 401, 403, 404, 422, 503),
 )
 def get_chain(
     table: TablePath,
-    gateway: GatewayOf,
+    gateway: GatewayDep,
     principal: Reader,
-    start: Annotated[int, Query(ge=0, description="Blocks from this sequence number on.")] = 0,
-    limit: Annotated[int, Query(ge=1, le=1000, description="How many blocks at the most.")] = 100,
+    start: Annotated[int, Query(ge=0, description="First sequence number of the page.")] = 0,
+    limit: PageLimit = 100,
 ) -> ChainModel:
+    """Return blocks in order of their sequence number."""
     with translated_errors(), gateway.engine.begin() as connection:
         found = found_table(connection, visible_name(table, principal))
         chain = list(read_chain(connection, found.table_id, found.generation, start=start, most=limit))

@@ -1,17 +1,20 @@
-"""What operators ask of tables. Every act names the generation it means; each leaves an event."""
+"""`/v1/tables/{table}/…`: operations on one table. Each names the generation that it is for, and records an event."""
 
-from collections.abc import Callable, Collection
-from typing import Annotated
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Concatenate, ParamSpec
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Depends, Path, Query
 
-from app.api.auth.authenticator import Administrator, check_sources, visible_name
-from app.api.gateway import Gateway, GatewayOf
+from app.api.auth.dependencies import Administrator, check_sources, visible_name
+from app.api.gateway import Gateway, GatewayDep
 from app.api.openapi.document import problems
+from app.api.routes.paging import MAX_ID, AfterId, PageLimit
 from app.api.routes.tables import TablePath
 from app.api.schemas.operations import EventModel, EventsModel, RecreateTable, ReleaseTable, RenameTable
+from app.api.schemas.registrations import declared_schema, given_options
 from app.api.schemas.status import TableModel
-from app.api.schemas.table_status import declared_schema, given_options, table_statuses
+from app.api.schemas.table_status import table_statuses
 from app.domain.access.rights import Principal
 from app.domain.model.drop_plan import DropAction, DropPlan
 from app.domain.model.names import TableName
@@ -27,121 +30,144 @@ router = APIRouter(prefix="/v1/tables/{table}", tags=["operations"])
 GenerationParameter = Annotated[
     int,
     Query(
-        ge=1, le=2**31 - 1, description="The generation that is meant; another one is rejected with 409.", examples=[1]
+        ge=1,
+        le=2**31 - 1,
+        description="The current generation of the table. Any other value is rejected with 409.",
+        examples=[1],
     ),
 ]
 _RESPONSES = problems(400, 401, 403, 404, 409, 422, 503)
+_Arguments = ParamSpec("_Arguments")
+
+
+@dataclass(frozen=True, slots=True)
+class TableOperation:
+    """An operation of an administrator on one generation of a table."""
+
+    table: str
+    generation: Generation
+    gateway: Gateway
+    principal: Principal
+
+    @property
+    def actor(self) -> str:
+        """Return who is recorded in the event."""
+        return self.principal.key_id
+
+    def run(
+        self,
+        act: Callable[Concatenate[Connection, TableName, Generation, _Arguments], Table],
+        *args: _Arguments.args,
+        **kwargs: _Arguments.kwargs,
+    ) -> TableModel:
+        """Call `act` in one transaction, wake the drain, and return the status of the table.
+
+        Raises RejectedInput `unknown_table` for a name outside the caller's patterns, and what `act` raises.
+        """
+        name = visible_name(self.table, self.principal)
+        with translated_errors(), self.gateway.engine.begin() as connection:
+            table = act(connection, name, self.generation, *args, **kwargs)
+            status = table_statuses(connection, [table])[0]
+        self.gateway.wake_drain()
+        return status
+
+
+async def _table_operation(
+    table: TablePath, generation: GenerationParameter, gateway: GatewayDep, principal: Administrator
+) -> TableOperation:
+    return TableOperation(table, Generation(generation), gateway, principal)
+
+
+OperationDep = Annotated[TableOperation, Depends(_table_operation)]
 
 
 @router.delete(
     "",
     status_code=202,
     operation_id="drop_table",
-    summary="Drop a table: delete its landing folder",
+    summary="Drop a table and delete its landing folder",
     response_model=TableModel,
     responses=_RESPONSES,
 )
-def drop(table: TablePath, generation: GenerationParameter, gateway: GatewayOf, principal: Administrator) -> TableModel:
-    """Changes are rejected from now on; the state is `dropping` until the folder is gone, then the table is unknown.
+def drop(operation: OperationDep) -> TableModel:
+    """Start to drop the table. It rejects changes from now on.
 
-    Batches that were not published yet are discarded and counted in the events.
+    The state is `dropping` until the drain has deleted the folder; then the table is unknown. Batches that are not
+    published are discarded and counted in the events.
     """
-    return _drop(table, generation, DropPlan(DropAction.DROP), gateway, principal)
+    return operation.run(begin_drop, DropPlan(DropAction.DROP), operation.actor)
 
 
 @router.post(
     "/recreate",
     status_code=202,
     operation_id="recreate_table",
-    summary="Begin a new generation, with new columns and keys if wanted",
+    summary="Start a new generation, optionally with new columns and keys",
     response_model=TableModel,
     responses=_RESPONSES,
 )
-def recreate(
-    table: TablePath,
-    generation: GenerationParameter,
-    gateway: GatewayOf,
-    principal: Administrator,
-    wanted: RecreateTable | None = None,
-) -> TableModel:
-    """Drops the folder; when it is gone, the table is active again, empty, and files begin at 1."""
+def recreate(operation: OperationDep, wanted: RecreateTable | None = None) -> TableModel:
+    """Drop the folder. When it is deleted, the table is active again and empty, and file numbers start at 1."""
     wanted = wanted or RecreateTable()
     options = None if wanted.options is None else TableOptions.parse(wanted.options.model_dump())
-    check_sources(options.sources if options is not None else (), principal)
+    check_sources(options.sources if options is not None else (), operation.principal)
     plan = DropPlan(DropAction.RECREATE, declared_schema(wanted), options)
-    return _drop(table, generation, plan, gateway, principal, given_options(wanted))
+    return operation.run(begin_drop, plan, operation.actor, given=given_options(wanted))
 
 
 @router.post(
     "/rename",
     status_code=202,
     operation_id="rename_table",
-    summary="Give a table another name and landing folder",
+    summary="Change the name and the landing folder of a table",
     response_model=TableModel,
     responses=_RESPONSES,
 )
-def rename(
-    table: TablePath,
-    generation: GenerationParameter,
-    wanted: RenameTable,
-    gateway: GatewayOf,
-    principal: Administrator,
-) -> TableModel:
-    """Drops the folder and begins a new generation under the new name.
+def rename(operation: OperationDep, wanted: RenameTable) -> TableModel:
+    """Drop the folder and start a new generation under the new name.
 
-    With `partial_updates=complete` every row lands again from its row image; otherwise the source has to load anew.
+    With `partial_updates=complete`, every row lands again from its row image. Otherwise the source must load the table
+    again.
     """
-    new_name = visible_name(wanted.name, principal)
-    return _drop(table, generation, DropPlan(DropAction.RENAME, new_name=new_name), gateway, principal)
+    new_name = visible_name(wanted.name, operation.principal)
+    return operation.run(begin_drop, DropPlan(DropAction.RENAME, new_name=new_name), operation.actor)
 
 
 @router.post(
     "/pause",
     operation_id="pause_table",
-    summary="Stop publishing; changes are still accepted",
+    summary="Pause the publication of a table",
     response_model=TableModel,
     responses=_RESPONSES,
 )
-def pause(
-    table: TablePath, generation: GenerationParameter, gateway: GatewayOf, principal: Administrator
-) -> TableModel:
-    def act(connection: Connection, name: TableName) -> Table:
-        return set_publishing(connection, name, Generation(generation), TableState.PAUSED, principal.key_id)
-
-    return _act(table, gateway, principal, act)
+def pause(operation: OperationDep) -> TableModel:
+    """Stop publishing files. Changes are still accepted, up to the limit of the backlog."""
+    return operation.run(set_publishing, TableState.PAUSED, operation.actor)
 
 
 @router.post(
     "/resume",
     operation_id="resume_table",
-    summary="Publish again after a pause",
+    summary="Resume the publication of a paused table",
     response_model=TableModel,
     responses=_RESPONSES,
 )
-def resume(
-    table: TablePath, generation: GenerationParameter, gateway: GatewayOf, principal: Administrator
-) -> TableModel:
-    def act(connection: Connection, name: TableName) -> Table:
-        return set_publishing(connection, name, Generation(generation), TableState.ACTIVE, principal.key_id)
-
-    return _act(table, gateway, principal, act)
+def resume(operation: OperationDep) -> TableModel:
+    """Publish files again after a pause."""
+    return operation.run(set_publishing, TableState.ACTIVE, operation.actor)
 
 
 @router.post(
     "/flush",
     status_code=202,
     operation_id="flush_table",
-    summary="Publish what is accepted so far without waiting",
+    summary="Publish accepted changes without delay",
     response_model=TableModel,
     responses=_RESPONSES,
 )
-def flush(
-    table: TablePath, generation: GenerationParameter, gateway: GatewayOf, principal: Administrator
-) -> TableModel:
-    def act(connection: Connection, name: TableName) -> Table:
-        return request_flush(connection, name, Generation(generation), principal.key_id)
-
-    return _act(table, gateway, principal, act)
+def flush(operation: OperationDep) -> TableModel:
+    """Publish what is accepted so far, without waiting for a full or an old enough file."""
+    return operation.run(request_flush, operation.actor)
 
 
 @router.post(
@@ -153,66 +179,40 @@ def flush(
     responses=_RESPONSES,
 )
 def repair(
-    table: TablePath,
-    number: Annotated[int, Path(ge=1, le=2**63 - 1, description="The number of the file.", examples=[1])],
-    generation: GenerationParameter,
-    gateway: GatewayOf,
-    principal: Administrator,
+    operation: OperationDep,
+    number: Annotated[int, Path(ge=1, le=MAX_ID, description="The number of the file.", examples=[1])],
 ) -> TableModel:
-    """For a file that was found corrupt or empty: the same rows and identity, from the payloads it was made of.
+    """Rebuild a corrupt or empty file from its payloads, with the same rows and the same identity.
 
-    Mirroring is documented to take a valid file under the same name; where it does not, recreate the table.
+    Fabric's documentation says that mirroring reads a valid file under the same name. If it does not, recreate the
+    table.
     """
-
-    def act(connection: Connection, name: TableName) -> Table:
-        return request_repair(connection, name, Generation(generation), FileNumber(number), principal.key_id)
-
-    return _act(table, gateway, principal, act)
+    return operation.run(request_repair, FileNumber(number), operation.actor)
 
 
 @router.post(
     "/release",
     operation_id="release_table",
-    summary="Let a quarantined table publish again",
+    summary="Release a quarantined table",
     response_model=TableModel,
     responses=_RESPONSES,
 )
-def release_table(
-    table: TablePath,
-    generation: GenerationParameter,
-    wanted: ReleaseTable,
-    gateway: GatewayOf,
-    principal: Administrator,
-) -> TableModel:
-    """The reason is kept with the key's id and the time."""
-
-    def act(connection: Connection, name: TableName) -> Table:
-        return release(
-            connection,
-            name,
-            Generation(generation),
-            principal.key_id,
-            wanted.reason,
-            rewrite_marker=wanted.rewrite_marker,
-        )
-
-    return _act(table, gateway, principal, act)
+def release_table(operation: OperationDep, wanted: ReleaseTable) -> TableModel:
+    """Let the table publish again. The event records the reason, the id of the key and the time."""
+    return operation.run(release, operation.actor, wanted.reason, rewrite_marker=wanted.rewrite_marker)
 
 
 @router.get(
     "/events",
     operation_id="list_table_events",
-    summary="What was done to every table of this name, also to dropped ones",
+    summary="List the events of all tables of this name, including dropped ones",
     response_model=EventsModel,
     responses=problems(400, 401, 403, 404, 422, 503),
 )
 def get_events(
-    table: TablePath,
-    gateway: GatewayOf,
-    principal: Administrator,
-    after: Annotated[int, Query(ge=0, le=2**63 - 1, description="Events beyond this id.")] = 0,
-    limit: Annotated[int, Query(ge=1, le=1000, description="How many events at the most.")] = 100,
+    table: TablePath, gateway: GatewayDep, principal: Administrator, after: AfterId = 0, limit: PageLimit = 100
 ) -> EventsModel:
+    """Return operations of administrators and of the drain, oldest first."""
     name = visible_name(table, principal)
     with translated_errors(), gateway.engine.begin() as connection:
         found = list_events(connection, name, after=after, most=limit)
@@ -230,28 +230,3 @@ def get_events(
         for event in found
     ]
     return EventsModel(events=events, next_after=events[-1].id if len(events) == limit else None)
-
-
-def _drop(
-    table: str,
-    generation: int,
-    plan: DropPlan,
-    gateway: Gateway,
-    principal: Principal,
-    given: Collection[str] | None = None,
-) -> TableModel:
-    def act(connection: Connection, name: TableName) -> Table:
-        return begin_drop(connection, name, Generation(generation), plan, principal.key_id, given=given)
-
-    return _act(table, gateway, principal, act)
-
-
-def _act(
-    table: str, gateway: Gateway, principal: Principal, act: Callable[[Connection, TableName], Table]
-) -> TableModel:
-    """Do it in one transaction; the drain looks at once, and the answer is the table's status."""
-    name = visible_name(table, principal)
-    with translated_errors(), gateway.engine.begin() as connection:
-        status = table_statuses(connection, [act(connection, name)])[0]
-    gateway.wake_drain()
-    return status

@@ -1,15 +1,17 @@
-"""Tables: register them, read their status, ledger and single batches."""
+"""`/v1/tables` and `/v1/batches`: register tables, read their status, landing ledger and batches."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
 
-from app.api.auth.authenticator import Reader, Registrar, check_sources, visible_name
-from app.api.gateway import GatewayOf
+from app.api.auth.dependencies import Reader, Registrar, check_sources, visible_name
+from app.api.gateway import GatewayDep
 from app.api.openapi.document import problems
+from app.api.routes.paging import MAX_ID, PageLimit
 from app.api.schemas.changes import BatchModel
+from app.api.schemas.registrations import declared_schema, given_options
 from app.api.schemas.status import TableModel, TablesModel
-from app.api.schemas.table_status import declared_schema, given_options, table_statuses
+from app.api.schemas.table_status import table_statuses
 from app.api.schemas.tables import FileModel, FilesModel, RegisterTable, RowImagesModel
 from app.domain.model.landing_file import file_name
 from app.domain.model.names import TableName
@@ -26,7 +28,7 @@ from app.staging.tables.registry import find_table, list_tables
 
 router = APIRouter(prefix="/v1", tags=["tables"])
 
-TablePath = Annotated[str, Path(description="`name` or `schema.name`", examples=["tpch.nation"])]
+TablePath = Annotated[str, Path(description="The table: `name` or `schema.name`.", examples=["tpch.nation"])]
 
 
 @router.put(
@@ -38,11 +40,12 @@ TablePath = Annotated[str, Path(description="`name` or `schema.name`", examples=
     responses={201: {"description": "Created", "model": TableModel}, **problems(400, 401, 403, 404, 409, 422, 503)},
 )
 def put_table(
-    table: TablePath, wanted: RegisterTable, gateway: GatewayOf, principal: Registrar, response: Response
+    table: TablePath, wanted: RegisterTable, gateway: GatewayDep, principal: Registrar, response: Response
 ) -> TableModel:
-    """The same again changes nothing (200); new nullable columns make a new schema version (200).
+    """Register a new table (201), or update an existing one (200).
 
-    An existing table keeps its columns where none are given, and each option that is left out.
+    A repeat of a registration changes nothing. New nullable columns make a new schema version. An existing table keeps
+    its columns if none are given, and each option that is left out.
     """
     name = visible_name(table, principal)
     options = None if wanted.options is None else TableOptions.parse(wanted.options.model_dump())
@@ -63,11 +66,12 @@ def put_table(
 @router.get(
     "/tables",
     operation_id="list_tables",
-    summary="All tables that the key may see",
+    summary="List the tables that the key can see",
     response_model=TablesModel,
     responses=problems(401, 403, 503),
 )
-def get_tables(gateway: GatewayOf, principal: Reader) -> TablesModel:
+def get_tables(gateway: GatewayDep, principal: Reader) -> TablesModel:
+    """Return the status of each table."""
     with translated_errors(), gateway.engine.begin() as connection:
         visible = [table for table in list_tables(connection) if principal.may_touch(table.name)]
         return TablesModel(tables=table_statuses(connection, visible))
@@ -76,11 +80,12 @@ def get_tables(gateway: GatewayOf, principal: Reader) -> TablesModel:
 @router.get(
     "/tables/{table}",
     operation_id="get_table",
-    summary="State, lag and reconciliation of a table",
+    summary="Get the state, lag and reconciliation of a table",
     response_model=TableModel,
     responses=problems(401, 403, 404, 422, 503),
 )
-def get_table(table: TablePath, gateway: GatewayOf, principal: Reader) -> TableModel:
+def get_table(table: TablePath, gateway: GatewayDep, principal: Reader) -> TableModel:
+    """Return the status of a table."""
     with translated_errors(), gateway.engine.begin() as connection:
         return table_statuses(connection, [found_table(connection, visible_name(table, principal))])[0]
 
@@ -88,17 +93,18 @@ def get_table(table: TablePath, gateway: GatewayOf, principal: Reader) -> TableM
 @router.get(
     "/tables/{table}/files",
     operation_id="list_table_files",
-    summary="The landing ledger of the present generation",
+    summary="List the landing files of the current generation",
     response_model=FilesModel,
     responses=problems(400, 401, 403, 404, 422, 503),
 )
 def get_files(
     table: TablePath,
-    gateway: GatewayOf,
+    gateway: GatewayDep,
     principal: Reader,
-    after: Annotated[int, Query(ge=0, le=2**63 - 1, description="Files beyond this number.")] = 0,
-    limit: Annotated[int, Query(ge=1, le=1000, description="How many files at the most.")] = 100,
+    after: Annotated[int, Query(ge=0, le=MAX_ID, description="Only files with a greater number.")] = 0,
+    limit: PageLimit = 100,
 ) -> FilesModel:
+    """Return the landing ledger, in order of the file numbers."""
     with translated_errors(), gateway.engine.begin() as connection:
         found = found_table(connection, visible_name(table, principal))
         entries = list_files(connection, found.table_id, found.generation, after=FileNumber(after), most=limit)
@@ -125,11 +131,12 @@ def get_files(
 @router.get(
     "/tables/{table}/row-images/count",
     operation_id="count_row_images",
-    summary="How many rows have an image from which partial updates are completed",
+    summary="Count the row images of a table",
     response_model=RowImagesModel,
     responses=problems(401, 403, 404, 422, 503),
 )
-def get_row_image_count(table: TablePath, gateway: GatewayOf, principal: Reader) -> RowImagesModel:
+def get_row_image_count(table: TablePath, gateway: GatewayDep, principal: Reader) -> RowImagesModel:
+    """Return how many rows have an image from which partial updates are completed."""
     with translated_errors(), gateway.engine.begin() as connection:
         found = found_table(connection, visible_name(table, principal))
         count = count_row_images(connection, found.table_id, found.generation)
@@ -139,17 +146,18 @@ def get_row_image_count(table: TablePath, gateway: GatewayOf, principal: Reader)
 @router.get(
     "/batches/{table}/{generation}/{sequence}",
     operation_id="get_batch",
-    summary="Where one change batch is",
+    summary="Get the state of a change batch",
     response_model=BatchModel,
     responses=problems(400, 401, 403, 404, 422, 503),
 )
 def get_batch(
     table: TablePath,
-    generation: Annotated[int, Path(ge=1, le=2**31 - 1, description="As in the receipt.", examples=[1])],
-    sequence: Annotated[int, Path(ge=1, le=2**63 - 1, description="As in the receipt.", examples=[1])],
-    gateway: GatewayOf,
+    generation: Annotated[int, Path(ge=1, le=2**31 - 1, description="The generation of the receipt.", examples=[1])],
+    sequence: Annotated[int, Path(ge=1, le=MAX_ID, description="The sequence of the receipt.", examples=[1])],
+    gateway: GatewayDep,
     principal: Reader,
 ) -> BatchModel:
+    """Return whether the batch is pending, planned, published or discarded, and in which file."""
     with translated_errors(), gateway.engine.begin() as connection:
         found = found_table(connection, visible_name(table, principal))
         batch = find_batch(connection, found.table_id, Generation(generation), BatchSequence(sequence))
@@ -167,7 +175,7 @@ def get_batch(
 
 
 def found_table(connection: Connection, name: TableName) -> Table:
-    """The live table of this name. Raises RejectedInput `unknown_table`."""
+    """Return the live table of this name. Raises RejectedInput `unknown_table`."""
     table = find_table(connection, name)
     if table is None:
         raise RejectedInput(Code.UNKNOWN_TABLE, "no such table")

@@ -1,7 +1,7 @@
-"""Arcion messages as the contract tells them to generators of clients.
+"""Arcion messages, described for generators of clients.
 
-They describe only: `app.formats` reads the messages, and more strictly. Names of members are the tool's own; members
-that are not named here are taken and ignored.
+The models only describe: `app.formats` reads the messages, and checks more strictly. The JSON keys are Arcion's own;
+keys that are not listed here are ignored.
 """
 
 from typing import Annotated, Any, Final, Literal
@@ -15,7 +15,7 @@ ArcionValue = TypeAliasType(
     "ArcionValue",
     Annotated[
         str | float | bool | None,
-        Field(description="A text, as Replicant writes every value, or a JSON number or boolean. `null` is NULL."),
+        Field(description="A string, as Replicant writes every value, or a JSON number or boolean. `null` is NULL."),
     ],
 )
 ArcionImage = TypeAliasType(
@@ -26,7 +26,7 @@ ArcionFlag = TypeAliasType(
     "ArcionFlag",
     Annotated[
         Literal["0", "1", "2", "3"] | Literal[0, 1, 2, 3],
-        Field(description="Where a column is given: 0 nowhere, 1 in `after`, 2 in `before`, 3 in both."),
+        Field(description="Which images contain the column: 0 none, 1 `after`, 2 `before`, 3 both."),
     ],
 )
 
@@ -37,10 +37,10 @@ class ArcionNamespace(BaseModel):
     model_config = _DESCRIBED
 
     catalog: str | None = None
-    """Names the table's schema where there is none, or the default one."""
+    """The schema of the table if `schema` is absent or `default_schema`."""
 
     source_schema: Annotated[str | None, Field(alias="schema")] = None
-    """`default_schema` counts as none."""
+    """The schema of the table. `default_schema` counts as absent."""
 
     hash: int | None = None
     """Replicant's hash of the namespace; a wrong one is counted, not rejected."""
@@ -73,16 +73,16 @@ class ArcionMessage(BaseModel):
     """Insert, update, delete, or replace (an upsert)."""
 
     before: ArcionImage | None = None
-    """The row before; of an update or delete at least its key."""
+    """The row before the change; for an update or delete, at least its key."""
 
     after: ArcionImage | None = None
-    """The row after; of an update at least the new values."""
+    """The row after the change; for an update, at least the new values."""
 
     exists: dict[str, ArcionFlag]
-    """An entry for each column of the images."""
+    """One entry per column of the images."""
 
     cursor: str | dict[str, Any] | None = None
-    """The source position, kept as it is."""
+    """The source position, stored unchanged."""
 
     operation_count: Annotated[str | dict[str, Any] | None, Field(alias="operationcount")] = None
     """Replicant's own counts; not used."""

@@ -1,4 +1,4 @@
-"""The audit as it is shown."""
+"""Answers of the audit."""
 
 from datetime import datetime
 from typing import Any
@@ -8,17 +8,18 @@ from app.domain.model.table_options import OptionValue
 
 
 class Outcome(OptionValue):
-    """What became of what an event tells."""
+    """The outcome of an audited operation or call."""
 
     DONE = "done"
     REJECTED = "rejected"
 
 
 class AuditEventModel(Model):
-    """An act that was done, or calls that were rejected within one minute, `times` of them.
+    """An operation that was done, or the calls that were rejected within one minute (`times` of them).
 
     `subject` is the id of a key, `oidc:<subject>` for a token, `drain`, or null for calls without a valid key.
-    `action` names an act, or the method and route of rejected calls; `request_id` is that of the act or the first call.
+    `action` names the operation, or the method and route of the rejected calls. `request_id` is the id of the operation
+    or of the first call.
     """
 
     id: int
@@ -37,7 +38,7 @@ class AuditEventModel(Model):
 
 
 class AuditModel(Model):
-    """`next_after` is the `after` of the next page, null on the last."""
+    """A page of the audit. `next_after` is the `after` of the next page; null on the last page."""
 
     events: list[AuditEventModel]
     next_after: int | None

@@ -1,4 +1,4 @@
-"""Answers to change requests, and what became of their batches."""
+"""Answers to change requests, and the state of their batches."""
 
 from typing import Any, Literal
 
@@ -12,39 +12,39 @@ class ReceiptModel(Model):
     """`name` or `schema.name`."""
 
     generation: int
-    """Which lifetime of the landing folder."""
+    """The generation of the table: one lifetime of its landing folder."""
 
     sequence: int
-    """The batch's dense number in the generation, in the order of commit."""
+    """The dense number of the batch in the generation, in commit order."""
 
     changes: int
-    """How many messages it was made of."""
+    """How many messages the batch contains."""
 
     rows: int
     """How many rows will land."""
 
 
 class AcceptedModel(Model):
-    """The answer to a change request, given after commit; `dead_letters` messages were rejected and are kept."""
+    """The answer to a change request, sent after COMMIT."""
 
     receipts: list[ReceiptModel]
-    """One for each table."""
+    """One receipt per table."""
 
     ignored: int
     """Messages without a body."""
 
     duplicates: int
-    """Changes that were accepted before, by the source's own order."""
+    """Changes that the source order identifies as accepted before."""
 
     dead_letters: int
-    """Messages that were rejected and are kept."""
+    """Messages that were rejected and are kept as dead letters."""
 
     replayed: bool
-    """Whether the request was accepted before, and this is the answer of then."""
+    """True if the request was accepted before; the other fields then repeat the first answer."""
 
 
 class ProducerModel(Model):
-    """The last durable number; its receipts are null once they are no longer kept."""
+    """The last durable number of a producer. Its receipts are null after retention has purged them."""
 
     producer: str
     sequence: int
@@ -52,26 +52,26 @@ class ProducerModel(Model):
 
 
 class WithheldModel(Model):
-    """Columns of a row that are missing from a dry run: the message does not give them, and the key lacks `read`."""
+    """Columns that a dry run withholds: the message does not contain them, and the key lacks the right `read`."""
 
     row: int
-    """The place of the row in `rows`, from 0."""
+    """The index of the row in `rows`, from 0."""
 
     columns: list[str]
-    """The columns that the stored row gives."""
+    """The columns whose values come from the stored row."""
 
 
 class DryRunTableModel(Model):
-    """The rows that would land in a table, by column name, `__rowMarker__` among them."""
+    """The rows that would land in a table, by column name, including `__rowMarker__`."""
 
     table: str
     generation: int
     schema_version: int
     rows: list[dict[str, Any]]
-    """The rows in order."""
+    """The rows in landing order."""
 
     withheld: list[WithheldModel] | None = None
-    """Columns that only a key with the right `read` is shown; left out where there are none."""
+    """Columns that only a key with the right `read` can see; absent if there are none."""
 
 
 class DryRunModel(Model):
@@ -83,8 +83,11 @@ class DryRunModel(Model):
 
 
 class BatchModel(Model):
-    """Where a change batch is: `pending`, `planned` or `published`, and in which file; `discarded` where its
-    generation ended before it was published. Counts and file are null once retention has purged them."""
+    """The state of a change batch, and its file.
+
+    `discarded` means that the generation ended before the batch was published. The counts and the file are null after
+    retention has purged them.
+    """
 
     table: str
     generation: int

@@ -1,4 +1,7 @@
-"""Shapes of our own JSON that every route shares. Change messages never pass here."""
+"""What all models of the API share: strict parsing, times, whole numbers, and problem details.
+
+Change messages are not parsed with these models.
+"""
 
 import re
 from datetime import datetime
@@ -32,43 +35,45 @@ _PROBLEM: Final[dict[str, Any]] = {
 
 
 class Model(BaseModel):
+    """Base of all models: unknown keys are rejected, and attribute docstrings are descriptions."""
+
     model_config = ConfigDict(extra="forbid", use_enum_values=True, use_attribute_docstrings=True)
 
 
 def _as_text(value: Any) -> Any:
-    """Raises ValueError for a number, which pydantic would take for seconds since 1970, or for milliseconds."""
+    """Raise ValueError for a number, which pydantic would read as seconds or milliseconds since 1970."""
     if isinstance(value, int | float) or (isinstance(value, str) and _NUMBER.fullmatch(value)):
-        raise ValueError("a time is a text as 2027-01-31T08:00:00Z")
+        raise ValueError("a time must be a string such as 2027-01-31T08:00:00Z")
     return value
 
 
 Moment = Annotated[datetime, BeforeValidator(_as_text)]
-"""A time that a caller gives, in ISO 8601."""
+"""A time in ISO 8601, from a caller."""
 
 
 def _as_integer(value: Any) -> Any:
-    """Return 1.0 as 1: to JSON Schema both are integers."""
+    """Return 1.0 as 1: both are integers in JSON Schema."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 WHOLE_NUMBER: Final = BeforeValidator(_as_integer)
-"""For a strict integer that a caller gives. It belongs behind the bounds, or the contract loses them."""
+"""Validator of a strict integer from a caller. Place it after the bounds, or the contract loses them."""
 
 AwareMoment = Annotated[AwareDatetime, BeforeValidator(_as_text)]
-"""Such a time with an offset."""
+"""A time in ISO 8601 with a UTC offset, from a caller."""
 
 
 class ProblemItemModel(Model):
     """One thing wrong with one message of the request."""
 
     code: str
-    """As for the whole; each message may have another."""
+    """The error code of this message; each message can have another."""
 
     detail: str
-    """What is wrong, without any value."""
+    """What is wrong, without row values."""
 
     index: int | None = None
-    """The message's place in the request, from 0."""
+    """The index of the message in the request, from 0."""
 
     pointer: str | None = None
     """A JSON Pointer into the message."""
@@ -77,37 +82,37 @@ class ProblemItemModel(Model):
     """The table that the message is for."""
 
     column: str | None = None
-    """The column that is at fault."""
+    """The column that is wrong."""
 
 
 class ProblemModel(Model):
-    """Problem details (RFC 9457) of a rejected request. docs/errors.md has every code with its meaning and remedy."""
+    """Problem details (RFC 9457) of a rejected request. docs/errors.md lists every code with its meaning and remedy."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_PROBLEM]})
 
     type: str
-    """`urn:mirrorgate:error:` and the code: a name, not an address."""
+    """`urn:mirrorgate:error:` and the code. It is a name, not a URL."""
 
     title: str
     """What the code means."""
 
     status: int
-    """The status of the answer."""
+    """The HTTP status of the answer."""
 
     code: str
-    """What programs look at: it never changes its meaning. New ones may come."""
+    """The error code, for programs. Codes never change their meaning; new ones can be added."""
 
     detail: str
-    """What is wrong this time, without any value of a row."""
+    """What is wrong in this request, without row values."""
 
     remedy: str
     """What to do about it."""
 
     request_id: str | None = None
-    """As `X-Request-Id`: it names the request in the gateway's log."""
+    """The value of `X-Request-Id`, which identifies the request in the gateway's log."""
 
     errors: list[ProblemItemModel] | None = None
-    """The messages that are wrong, the first 100 of them."""
+    """The wrong messages, the first 100 of them."""
 
     errors_total: int | None = None
-    """How many there are."""
+    """How many messages are wrong."""

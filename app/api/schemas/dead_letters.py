@@ -1,4 +1,4 @@
-"""Shapes of dead letters. The message itself is downloaded as it was written."""
+"""Answers about dead letters. The message itself is downloaded unchanged."""
 
 from datetime import datetime
 
@@ -8,7 +8,7 @@ from app.domain.model.dead_letter import LetterFormat, LetterState
 
 
 class LetterErrorModel(Model):
-    """One thing wrong with the message, as the request would have been told."""
+    """One error of the message, as a rejected request would report it."""
 
     code: str
     detail: str
@@ -17,8 +17,11 @@ class LetterErrorModel(Model):
 
 
 class DeadLetterModel(Model):
-    """A rejected message of an accepted request: `index` is its place there, `request` the idempotency key or the
-    producer, `replayed_sequence` the batch that took it in."""
+    """A rejected message of an accepted request.
+
+    `index` is the index of the message in the request, `request` the idempotency key or the producer, and
+    `replayed_sequence` the batch that a replay put it in.
+    """
 
     id: int
     generation: int
@@ -38,7 +41,7 @@ class DeadLetterModel(Model):
 
 
 class DeadLettersModel(Model):
-    """`next_after` is the `after` of the next page, null on the last."""
+    """A page of dead letters. `next_after` is the `after` of the next page; null on the last page."""
 
     table: str
     letters: list[DeadLetterModel]
@@ -46,14 +49,17 @@ class DeadLettersModel(Model):
 
 
 class ReplayedModel(Model):
-    """The receipt of a dead letter's change, given after commit."""
+    """The receipt of a replayed dead letter, sent after COMMIT."""
 
     id: int
     receipt: ReceiptModel
 
 
 class ReplayedLettersModel(Model):
-    """`rejected` letters wait on; `next_after` is the `after` of the next call, null where no more wait behind."""
+    """The result of a replay: `rejected` messages stay dead letters.
+
+    `next_after` is the `after` of the next call; null if no more dead letters wait.
+    """
 
     replayed: int
     rejected: int
@@ -61,6 +67,6 @@ class ReplayedLettersModel(Model):
 
 
 class DiscardedModel(Model):
-    """How many dead letters were given up."""
+    """How many dead letters were discarded."""
 
     discarded: int

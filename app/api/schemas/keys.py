@@ -1,4 +1,4 @@
-"""API keys as they are asked for and shown."""
+"""Requests and answers about API keys."""
 
 from datetime import datetime
 from typing import Annotated, Final
@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 from app.api.schemas.common import WHOLE_NUMBER, Model, Moment
 from app.domain.access.rights import Right
 
-MOST_OVERLAP_SECONDS: Final = 30 * 86_400
+MAX_OVERLAP_SECONDS: Final = 30 * 86_400
 
 TablePattern = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[^\x00-\x1f]+$")]
 
@@ -18,42 +18,45 @@ ByteRate = Annotated[int, Field(strict=True, gt=0, le=2**53), WHOLE_NUMBER] | No
 
 
 class CreateKey(Model):
-    """Rights, and patterns of the tables they hold for (`*`, `sales.*`, `orders`)."""
+    """The rights of a new key, and the patterns of tables that they apply to (`*`, `sales.*`, `orders`)."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"rights": ["ingest", "register"], "tables": ["sales.*"]}]}
     )
 
     rights: Annotated[list[Right], Field(min_length=1)]
-    """What the key may do."""
+    """What the key can do."""
 
     tables: Annotated[list[TablePattern], Field(min_length=1)] = ["*"]
-    """With which tables."""
+    """The tables that the rights apply to."""
 
     expires_at: Moment | None = None
-    """Until when, with an offset; never ends without one."""
+    """When the key expires, with a UTC offset. Without it the key never expires."""
 
     requests_per_second: RequestRate = None
-    """How many requests a second an API process takes of the key; without it, what the settings say."""
+    """Requests per second that an API process accepts from the key; by default the limit of the settings."""
 
     bytes_per_second: ByteRate = None
-    """How many bytes of bodies a second, as sent; without it, what the settings say."""
+    """Body bytes per second, as sent; by default the limit of the settings."""
 
 
 class UpdateKey(Model):
-    """Other rate limits of a key: what is not given stays, null gives the limit of the settings."""
+    """New rate limits of a key. An absent limit stays as it is; null restores the limit of the settings."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"requests_per_second": 50, "bytes_per_second": None}]})
 
     requests_per_second: RequestRate = None
-    """How many requests a second an API process takes of the key."""
+    """Requests per second that an API process accepts from the key."""
 
     bytes_per_second: ByteRate = None
-    """How many bytes of bodies a second, as sent."""
+    """Body bytes per second, as sent."""
 
 
 class KeyModel(Model):
-    """A key, without its secret. `former_secret_until` is when its former secret stops working, null where it has."""
+    """A key without its secret.
+
+    `former_secret_until` is when the secret before the last rotation expires; null if it is not valid.
+    """
 
     id: str
     rights: list[Right]
@@ -63,22 +66,25 @@ class KeyModel(Model):
     last_used_at: datetime | None
     former_secret_until: datetime | None
     requests_per_second: float | None
-    """The key's own limit; null: what the settings say."""
+    """The limit of this key; null means the limit of the settings."""
 
     bytes_per_second: int | None
-    """The key's own limit; null: what the settings say."""
+    """The limit of this key; null means the limit of the settings."""
 
 
 class RotateKey(Model):
-    """For how many seconds the present secret goes on working beside the new one; 0: from now on only the new one."""
+    """The overlap: for how many seconds the current secret stays valid next to the new one.
+
+    With 0, only the new secret is valid from now on.
+    """
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"overlap_seconds": 3_600}]})
 
-    overlap_seconds: Annotated[int, Field(strict=True, ge=0, le=MOST_OVERLAP_SECONDS), WHOLE_NUMBER] = 86_400
+    overlap_seconds: Annotated[int, Field(strict=True, ge=0, le=MAX_OVERLAP_SECONDS), WHOLE_NUMBER] = 86_400
 
 
 class RotatedKeyModel(Model):
-    """The key with its new secret. `key` is shown this once."""
+    """A key with its new secret. Only this answer contains `key`."""
 
     id: str
     key: str
@@ -89,7 +95,7 @@ class RotatedKeyModel(Model):
 
 
 class CreatedKeyModel(Model):
-    """A new key. `key` is shown this once."""
+    """A new key. Only this answer contains `key`."""
 
     id: str
     key: str

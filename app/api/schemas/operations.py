@@ -1,4 +1,4 @@
-"""Shapes of what operators ask of tables, and of the events that it leaves."""
+"""Requests for operations on tables, and the events that they leave."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -12,7 +12,7 @@ from app.errors import Code
 
 
 class RecreateTable(RegisterTable):
-    """What the new generation begins with; what is left out stays as it is."""
+    """The columns, keys and options of the new generation. What is left out stays as it is."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"options": {"reload": "upsert"}}]})
 
@@ -23,19 +23,21 @@ class RenameTable(Model):
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "tpch.country"}]})
 
     name: str
-    """No table may have it yet."""
+    """A name that no table has."""
 
 
 class ReleaseTable(Model):
-    """Why the table may publish again: what was found and done. Kept with the table's events."""
+    """Why the table can publish again: what was found and done."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"reason": "The foreign file was moved away."}]})
 
     reason: Annotated[str, Field(min_length=1, max_length=1000)]
-    """In words, for those who read the events later."""
+    """The reason, kept with the table's events."""
     rewrite_marker: bool = False
-    """For a damaged or lost `_gateway.json`: the drain writes it again where the ledger's files are in the folder,
-    checked by size and digest. Otherwise the table stops again."""
+    """Write a damaged or lost `_gateway.json` again.
+
+    The drain does so only if the files of the ledger are in the folder, checked by size and digest. Otherwise the table
+    is quarantined again."""
 
 
 class ReleaseTables(Model):
@@ -46,9 +48,9 @@ class ReleaseTables(Model):
     )
 
     code: Code
-    """The code with which the state's reason begins, such as `landing_folder_lost`."""
+    """The error code at the start of the state's reason, such as `landing_folder_lost`."""
     reason: Annotated[str, Field(min_length=1, max_length=1000)]
-    """In words, kept with the events of each table."""
+    """The reason, kept with the events of each table."""
 
 
 class ReleasedTable(Model):
@@ -61,13 +63,13 @@ class ReleasedTable(Model):
 
 
 class ReleasedModel(Model):
-    """The tables that were released just now."""
+    """The tables that this request released."""
 
     released: list[ReleasedTable]
 
 
 class EventModel(Model):
-    """One act of an operator (`actor` is the id of a key) or of the drain."""
+    """One operation of an administrator (`actor` is the id of the key) or of the drain."""
 
     id: int
     generation: int
@@ -82,7 +84,7 @@ class EventModel(Model):
 
 
 class EventsModel(Model):
-    """`next_after` is the `after` of the next page, null on the last."""
+    """A page of events. `next_after` is the `after` of the next page; null on the last page."""
 
     events: list[EventModel]
     next_after: int | None

@@ -6,27 +6,27 @@ from app.api.schemas.common import Model
 
 
 class HealthModel(Model):
-    """This process serves."""
+    """The answer of a process that serves."""
 
     status: Literal["ok"]
 
 
 class WriterModel(Model):
-    """What the writer of this process does. Ages in seconds, null for what has not happened or is not so now."""
+    """What the writer of this process does. Ages are in seconds; null if nothing has happened or nothing waits."""
 
     waiting_requests: int
     """Change requests that wait for the next transaction."""
 
     oldest_waiting_seconds: float | None
     last_commit_seconds: float | None
-    """Since it last committed changes."""
+    """Seconds since the last commit of changes."""
 
     last_failure_seconds: float | None
-    """Since a transaction last failed because of the database."""
+    """Seconds since a transaction last failed because of the database."""
 
 
 class ReadinessModel(Model):
-    """`parts` says of each part `ok` or what is wrong with it: `api`, `database` and `writer`."""
+    """The readiness of this process. `parts` (`api`, `database`, `writer`) are `ok` or say what is wrong."""
 
     ready: bool
     parts: dict[str, str]
@@ -34,21 +34,21 @@ class ReadinessModel(Model):
 
 
 class GatewayStatusModel(Model):
-    """`parts` has beside those of `/readyz`: `drain`, `tables`, `backlog`, `mirror` and `clock`."""
+    """The state of the gateway: the parts of `/readyz`, and `drain`, `tables`, `backlog`, `mirror` and `clock`."""
 
     ready: bool
-    """Every part is `ok`."""
+    """True if every part is `ok`."""
 
     parts: dict[str, str]
     writer: WriterModel
     drains: int | None
-    """Drains whose lease has not run out; null while the database does not answer, as the next ones."""
+    """Drains with a valid lease; null while the database does not answer."""
 
     tables: dict[str, int] | None
-    """How many tables there are by state."""
+    """The number of tables by state; null while the database does not answer."""
 
     backlog_share: float
     """The fullest backlog as a share of its limit; at 1 changes are rejected."""
 
     clock_behind_seconds: float | None
-    """How far this process's clock is behind that of Postgres; negative when it is ahead."""
+    """How many seconds the clock of this process is behind the clock of Postgres; negative if it is ahead."""

@@ -1,7 +1,7 @@
-"""Replicate messages as the contract tells them to generators of clients.
+"""Qlik Replicate messages, described for generators of clients.
 
-They describe only: `app.formats` reads the messages, and more strictly. Names of members are the tool's own; members
-that are not named here are taken and ignored.
+The models only describe: `app.formats` reads the messages, and checks more strictly. The JSON keys are Replicate's own;
+keys that are not listed here are ignored.
 """
 
 from typing import Annotated, Any, Final, Literal
@@ -15,9 +15,7 @@ ReplicateValue = TypeAliasType(
     "ReplicateValue",
     Annotated[
         str | float | bool | None,
-        Field(
-            description="As Replicate writes the column's type: a number or its text, a boolean, a text; `null` is NULL"
-        ),
+        Field(description="A value as Replicate writes it: a number, a boolean or a string. `null` is NULL."),
     ],
 )
 ReplicateImage = TypeAliasType(
@@ -44,7 +42,7 @@ class ReplicateLineage(BaseModel):
     """The Replicate task."""
 
     table_version: Annotated[int | None, Field(alias="tableVersion")] = None
-    """Grows with each change of the table's structure."""
+    """A number that grows with each change of the table's structure."""
 
     timestamp: str | None = None
     """When the message was written."""
@@ -56,7 +54,7 @@ class ReplicateColumn(BaseModel):
     model_config = _DESCRIBED
 
     ordinal: Annotated[int, Field(ge=1, le=10_000)]
-    """The column's place, from 1; bits of masks are counted by it."""
+    """The position of the column, from 1. The bits of masks refer to it."""
 
     type: str
     """A Replicate type: `INT4`, `WSTRING`, `NUMERIC`, …"""
@@ -68,13 +66,13 @@ class ReplicateColumn(BaseModel):
     """Digits of a NUMERIC."""
 
     scale: int | None = None
-    """Digits behind the point of a NUMERIC."""
+    """Digits after the decimal point of a NUMERIC."""
 
     primary_key_position: Annotated[int, Field(alias="primaryKeyPosition", ge=0)] = 0
-    """The column's place in the key, from 1; 0 for none."""
+    """The position of the column in the key, from 1; 0 if it is not a key column."""
 
     nullable: bool | None = None
-    """Whether the column may be NULL."""
+    """True if the column can be NULL."""
 
 
 class ReplicateTableStructure(BaseModel):
@@ -83,22 +81,22 @@ class ReplicateTableStructure(BaseModel):
     model_config = _DESCRIBED
 
     table_columns: Annotated[dict[str, ReplicateColumn], Field(alias="tableColumns")]
-    """By column name."""
+    """The columns by name."""
 
 
 class ReplicateMetadata(BaseModel):
-    """The body of a metadata (MD) message: it registers a table, or evolves it."""
+    """The body of a metadata (MD) message, which registers a table or adds columns to it."""
 
     model_config = _DESCRIBED
 
     schema_id: Annotated[str | None, Field(alias="schemaId")] = None
-    """What data messages name as `messageSchemaId`."""
+    """The id that data messages refer to as `messageSchemaId`."""
 
     lineage: ReplicateLineage
-    """The table that is described."""
+    """The source table."""
 
     table_structure: Annotated[ReplicateTableStructure, Field(alias="tableStructure")]
-    """Its columns."""
+    """The columns of the source table."""
 
     data_schema: Annotated[str | dict[str, Any] | None, Field(alias="dataSchema")] = None
     """Replicate's schema of the data; not used."""
@@ -116,13 +114,13 @@ class ReplicateHeaders(BaseModel):
     """The source position, 35 digits; empty for a snapshot row."""
 
     timestamp: str | None = None
-    """When the source changed."""
+    """When the row changed in the source."""
 
     stream_position: Annotated[str | None, Field(alias="streamPosition")] = None
-    """The place in the source's log."""
+    """The position in the log of the source."""
 
     transaction_id: Annotated[str | None, Field(alias="transactionId")] = None
-    """Changes of one transaction have one."""
+    """The id that all changes of a transaction share."""
 
     change_mask: Annotated[str | None, Field(alias="changeMask")] = None
     """Hexadecimal: the columns that changed, by ordinal."""
@@ -131,44 +129,44 @@ class ReplicateHeaders(BaseModel):
     """Hexadecimal: the columns that were captured, by ordinal."""
 
     external_schema_id: Annotated[str | int | None, Field(alias="externalSchemaId")] = None
-    """Changes with the structure of the table."""
+    """An id that changes with the structure of the table."""
 
     transaction_event_counter: Annotated[int | None, Field(alias="transactionEventCounter")] = None
-    """The change's place in its transaction."""
+    """The position of the change in its transaction."""
 
     transaction_last_event: Annotated[bool | Literal["True", "False"] | None, Field(alias="transactionLastEvent")] = (
         None
     )
-    """Whether the transaction ends with this change."""
+    """True if this is the last change of its transaction."""
 
 
 class ReplicateRow(BaseModel):
-    """What a data message says beside its headers."""
+    """The fields of a data message apart from its headers."""
 
     model_config = _DESCRIBED
 
     data: ReplicateImage | None = None
-    """The row, after the change; of a delete the row that was deleted."""
+    """The row after the change; for a delete, the deleted row."""
 
     before_data: Annotated[ReplicateImage | None, Field(alias="beforeData")] = None
-    """The row before an update, or its key; null where the key did not change."""
+    """The row before an update, or its key; null if the key did not change."""
 
     source_schema: Annotated[str | None, Field(alias="schema")] = None
-    """The schema of the table, where no metadata tells it."""
+    """The schema of the table, if no metadata message defines it."""
 
     table: str | None = None
-    """The table, where no metadata tells it."""
+    """The table, if no metadata message defines it."""
 
 
 class ReplicateData(ReplicateRow):
     """The body of a data (DT) message."""
 
     headers: ReplicateHeaders
-    """What happened to the row."""
+    """The operation, the source position and the transaction of the change."""
 
 
 class ReplicateFlatData(ReplicateRow):
-    """The body of a data message whose headers were flattened by what handed it on."""
+    """The body of a data message whose headers were flattened by the forwarding application."""
 
     headers_operation: str
     """`headers.operation`."""
@@ -209,16 +207,16 @@ class ReplicateEnvelope(BaseModel):
     model_config = _DESCRIBED
 
     magic: Literal["atMSG"] | None = None
-    """Marks the envelope."""
+    """The mark of the envelope."""
 
     type: Literal["MD", "DT"] | None = None
     """Metadata or data."""
 
     headers: dict[str, Any] | None = None
-    """Not used: the headers of a data message stand in it."""
+    """Not used. The headers of a data message are inside `message`."""
 
     message_schema_id: Annotated[str | None, Field(alias="messageSchemaId")] = None
-    """The `schemaId` of the metadata that a data message was written for."""
+    """The `schemaId` of the metadata that describes this data message."""
 
     message_schema: Annotated[str | dict[str, Any] | None, Field(alias="messageSchema")] = None
     """Not used."""

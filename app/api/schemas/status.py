@@ -10,7 +10,7 @@ from app.domain.model.table import TableState
 
 
 class LagModel(Model):
-    """What is accepted but not yet published."""
+    """What is accepted and not published."""
 
     batches: int
     rows: int
@@ -19,7 +19,7 @@ class LagModel(Model):
 
 
 class CountsModel(Model):
-    """How much of a table there is at one point of its way."""
+    """Counts of a table at one stage of publication."""
 
     batches: int
     changes: int
@@ -27,13 +27,13 @@ class CountsModel(Model):
 
 
 class PublishedModel(CountsModel):
-    """How much of a table is published, and in how many files."""
+    """Counts of what is published, and the number of files."""
 
     files: int
 
 
 class ProcessedModel(Model):
-    """What Fabric last said of the table, in its own words and numbers; null is what it did not say."""
+    """What Fabric last reported about the table, in Fabric's own words; null if it reported nothing."""
 
     state: str | None
     error: str | None
@@ -44,36 +44,38 @@ class ProcessedModel(Model):
 
 
 class WaitingLettersModel(Model):
-    """Dead letters of the present generation that wait to be replayed or discarded."""
+    """Dead letters of the current generation that are neither replayed nor discarded."""
 
     waiting: int
     oldest_seconds: float
 
 
 class FailingModel(Model):
-    """Why a table that should publish does not: it has failed three times or more in a row. It is tried again with
-    growing pauses; the next success ends this.
+    """Why publication of a table fails; it has failed three or more times in a row.
+
+    The drain tries again after growing pauses. The next success clears this.
     """
 
-    code: str = Field(description="A code of docs/errors.md.")
-    detail: str = Field(description="What failed and where, as the storage or the operating system says it.")
+    code: str = Field(description="An error code of docs/errors.md.")
+    detail: str = Field(description="What failed and where, in the words of the storage or the operating system.")
     remedy: str = Field(description="What an operator can do.")
-    tries: int = Field(description="Failed tries in a row.")
+    tries: int = Field(description="Failed attempts in a row.")
     since: datetime = Field(description="When the first of them failed.")
     last_at: datetime = Field(description="When the last of them failed.")
 
 
 class TableModel(Model):
-    """A table's state and its reconciliation: accepted = staged always; = published when the lag is 0; = processed
-    once Fabric has taken everything in. `processed` is null where Fabric's monitoring is not readable or does not
-    list the table.
+    """The state of a table and its reconciliation.
+
+    `accepted` always equals `staged`. It equals `published` if the lag is 0, and `processed` after Fabric has
+    replicated everything. `processed` is null if Fabric's monitoring cannot be read or does not list the table.
     """
 
     table: str
     generation: int
     state: TableState
     state_reason: str | None
-    failing: FailingModel | None = Field(description="Null unless publication has failed three times in a row.")
+    failing: FailingModel | None = Field(description="Null unless publication has failed three or more times in a row.")
     key_columns: list[str]
     schema_version: int
     options: TableOptionsModel
@@ -89,6 +91,6 @@ class TableModel(Model):
 
 
 class TablesModel(Model):
-    """The tables that the key may see."""
+    """The tables that the key can see."""
 
     tables: list[TableModel]

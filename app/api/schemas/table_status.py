@@ -1,6 +1,5 @@
-"""A table's status as the API shows it, and the columns as the API takes them."""
+"""Reads the status of tables from the database and returns it as the API's models."""
 
-import base64
 from dataclasses import asdict
 
 from app.api.schemas.status import (
@@ -12,12 +11,9 @@ from app.api.schemas.status import (
     TableModel,
     WaitingLettersModel,
 )
-from app.api.schemas.tables import ColumnModel, RegisterTable, TableOptionsModel
-from app.domain.arrow.schema_flatbuffer import columns_of, schema_from_bytes
+from app.api.schemas.tables import TableOptionsModel
 from app.domain.model.landing_file import file_name
 from app.domain.model.table import FileNumber, Table
-from app.domain.model.table_schema import Column, ColumnType, TableSchema
-from app.errors import Code, Problem, RejectedInput
 from app.staging.connection.database import Connection
 from app.staging.ledger.fabric_status import FabricStatus, fabric_statuses
 from app.staging.ledger.failures import TableFailure, failing_tables
@@ -25,7 +21,7 @@ from app.staging.tables.status import TableCounts, count_tables
 
 
 def table_statuses(connection: Connection, tables: list[Table]) -> list[TableModel]:
-    """State, lag and reconciliation of these tables."""
+    """Return state, lag and reconciliation of these tables, in their order. Three queries, however many they are."""
     table_ids = [table.table_id for table in tables]
     counts, mirrored = count_tables(connection, table_ids), fabric_statuses(connection, table_ids)
     failing = failing_tables(connection, table_ids)
@@ -33,46 +29,6 @@ def table_statuses(connection: Connection, tables: list[Table]) -> list[TableMod
         _status(table, counts[table.table_id], mirrored.get(table.table_id), failing.get(table.table_id))
         for table in tables
     ]
-
-
-def given_options(wanted: RegisterTable) -> set[str] | None:
-    """The names of the options that the request gives; None where it gives none."""
-    return None if wanted.options is None else set(wanted.options.model_fields_set)
-
-
-def declared_schema(wanted: RegisterTable) -> TableSchema | None:
-    """The declared columns, listed or as an Arrow schema; None where neither is given.
-
-    Raises RejectedInput `bad_schema`, `bad_type`, `bad_name` or `reserved_name`.
-    """
-    columns = _columns(wanted)
-    return None if columns is None else TableSchema.declare(columns, tuple(wanted.key_columns))
-
-
-def _columns(wanted: RegisterTable) -> tuple[Column, ...] | None:
-    if wanted.columns is not None and wanted.arrow_schema is not None:
-        raise RejectedInput(Code.BAD_SCHEMA, "give either columns or arrow_schema")
-    if wanted.columns is not None:
-        return tuple(
-            Column(column.name, _type_of(place, column), column.nullable) for place, column in enumerate(wanted.columns)
-        )
-    if wanted.arrow_schema is None:
-        if wanted.key_columns:
-            raise RejectedInput(Code.BAD_SCHEMA, "key columns need columns beside them")
-        return None
-    try:
-        content = base64.b64decode(wanted.arrow_schema, validate=True)
-    except ValueError as error:
-        raise RejectedInput(Code.BAD_SCHEMA, "arrow_schema is not base64") from error
-    return columns_of(schema_from_bytes(content))
-
-
-def _type_of(place: int, column: ColumnModel) -> ColumnType:
-    try:
-        return ColumnType.parse(column.type)
-    except RejectedInput as error:
-        problem = Problem(error.code, error.detail, pointer=f"/columns/{place}/type", column=column.name)
-        raise RejectedInput.of((problem,)) from error
 
 
 def _status(

@@ -1,4 +1,4 @@
-"""Tables as they are declared, their schemas, files and row images."""
+"""Declarations of tables, and answers about their schemas, files and row images."""
 
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
@@ -33,45 +33,45 @@ _REGISTRATIONS: Final[list[Any]] = [
 
 
 class ColumnModel(Model):
-    """A column as declared."""
+    """A declared column."""
 
     name: str
-    """As messages write it."""
+    """The name of the column in messages."""
 
     type: Annotated[str, Field(examples=["int64", "decimal(12,2)", "timestamp"])]
-    """One of the types of docs/tables.md."""
+    """A type of docs/tables.md."""
 
     nullable: bool = True
-    """Whether rows may have NULL in it."""
+    """True if rows can have NULL in the column."""
 
 
 class ColumnOverrideModel(Model):
-    """What a column is, whatever a registration or a metadata message declares."""
+    """Overrides what a registration or a metadata message declares for a column."""
 
     type: str | None = None
-    """The type that it has instead."""
+    """The type of the column."""
 
     nullable: bool | None = None
-    """Whether it may be NULL."""
+    """True if the column can be NULL."""
 
     encoding: BinaryEncoding | None = None
-    """How text stands for its bytes."""
+    """How strings encode the bytes of the column."""
 
 
 class OptionsModel(Model):
-    """All options of a table; a new one has the defaults of those that are left out, an existing one keeps them."""
+    """All options of a table. For an option left out, a new table has the default; an existing one keeps its value."""
 
     partial_updates: PartialUpdates = PartialUpdates.REJECT
-    """Updates that lack new values."""
+    """What happens to updates that lack new values."""
 
     new_columns: NewColumns = NewColumns.REJECT
-    """Columns that only a message knows."""
+    """What happens to columns that the table does not have."""
 
     source_order: SourceOrder = SourceOrder.ARRIVAL
-    """What decides which change is a duplicate."""
+    """What identifies a duplicate change."""
 
     reload: Reload = Reload.REJECT
-    """Snapshot rows after other changes."""
+    """What happens to snapshot rows after other changes."""
 
     insert_marker: InsertMarker = InsertMarker.INSERT
     """The row marker of inserted rows."""
@@ -83,59 +83,59 @@ class OptionsModel(Model):
     """Publish a file without rows as file 1."""
 
     dead_letters: DeadLetters = DeadLetters.REJECT
-    """Whether rejected messages may be kept."""
+    """Whether rejected messages can be kept as dead letters."""
 
     dropped_columns: DroppedColumns = DroppedColumns.KEEP
-    """Columns that leave the source."""
+    """What happens to columns that the source drops."""
 
     exclude: list[str] = []
     """Columns that are never staged."""
 
     sources: list[str] = []
-    """More source tables that are routed here."""
+    """Further source tables whose changes go to this table."""
 
     source_timezone: str = "UTC"
-    """The zone of times without an offset."""
+    """The time zone of times without a UTC offset."""
 
     binary_encoding: BinaryEncoding = BinaryEncoding.HEX
-    """How text stands for bytes."""
+    """How strings encode bytes."""
 
     incomplete_inserts: IncompleteInserts = IncompleteInserts.LAND_NULL
     """Whether an insert that lacks a nullable column lands NULL there or is rejected."""
 
     out_of_range: OutOfRange = OutOfRange.REJECT
-    """Dates and timestamps beyond the years 1 to 9999."""
+    """What happens to dates and timestamps outside the years 1 to 9999."""
 
     columns: dict[str, ColumnOverrideModel] = {}
-    """What single columns are, by name."""
+    """Overrides for single columns, by name."""
 
 
 class TableOptionsModel(OptionsModel):
-    """All options of a table as they are."""
+    """All options of a table with their current values."""
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
 
 class RegisterTable(Model):
-    """A table's columns in file order, its key columns in key order, and its options.
+    """The columns of a table in file order, its key columns in key order, and its options.
 
-    The columns are listed, or given as an Arrow schema in base64: raw flatbuffer or IPC schema message. A table
-    that exists keeps its columns where neither is given, and each option that is left out.
+    The columns are a list, or an Arrow schema in base64: a raw flatbuffer or an IPC schema message. An existing table
+    keeps its columns if neither is given, and each option that is left out.
     """
 
     model_config = ConfigDict(json_schema_extra={"examples": _REGISTRATIONS})
 
     columns: list[ColumnModel] | None = None
-    """In file order."""
+    """The columns in file order."""
 
     arrow_schema: Annotated[bytes | None, Field(json_schema_extra={"contentEncoding": "base64"})] = None
     """The columns as an Arrow schema."""
 
     key_columns: list[str] = []
-    """In key order; a table without keys takes only inserts."""
+    """The key columns in key order. A table without keys accepts only inserts."""
 
     options: OptionsModel | None = None
-    """What the table does with messages that leave a choice."""
+    """The options of the table."""
 
 
 class SchemaModel(Model):
@@ -149,7 +149,7 @@ class SchemaModel(Model):
 
 
 class BlockModel(Model):
-    """A block of the metadata chain; `event.kind` is `Seed`, `SetDataSchema` or `AddData`."""
+    """A block of the metadata chain. `event.kind` is `Seed`, `SetDataSchema` or `AddData`."""
 
     sequence_number: int
     previous_hash: str | None
@@ -159,7 +159,7 @@ class BlockModel(Model):
 
 
 class ChainModel(Model):
-    """`next_start` is the `start` of the next page, null on the last."""
+    """A page of the metadata chain. `next_start` is the `start` of the next page; null on the last page."""
 
     table: str
     generation: int
@@ -168,7 +168,7 @@ class ChainModel(Model):
 
 
 class FileModel(Model):
-    """One line of the landing ledger. A seed file has no row and no batch: its last sequence is 0."""
+    """One file of the landing ledger. A seed file has no rows and no batches; its last sequence is 0."""
 
     number: int
     name: str
@@ -184,7 +184,7 @@ class FileModel(Model):
 
 
 class FilesModel(Model):
-    """`next_after` is the `after` of the next page, null on the last."""
+    """A page of files. `next_after` is the `after` of the next page; null on the last page."""
 
     table: str
     generation: int

@@ -1,116 +1,160 @@
-"""The HTTP parser's own bounds: how large the head of a request may be, and how long it may take to arrive.
+"""uvicorn's HTTP/1.1 protocol, with limits on the head of a request and with problem details for invalid HTTP.
 
-uvicorn bounds neither with this parser, and takes requests with no `Host` header or several. A body is bounded where
-it is read.
+With this parser, uvicorn limits neither the size of a head nor the time in which it arrives, accepts requests with no
+`Host` header or with several, and answers invalid HTTP in plain text. Invalid HTTP never becomes a request, so neither
+the application nor its middleware sees it. Bodies are limited where they are read.
+
+The class overrides and reads private members of uvicorn; tests/api/server/test_uvicorn_contract.py checks each of them.
 """
 
 import asyncio
+from http import HTTPStatus
 from typing import Final
+from uuid import uuid4
 
-from app.api.server.lingering_close import Lingering
-from app.api.server.problem_protocol import ProblemProtocol
-from app.api.server.request_facts import BODY_IS_THERE
-from app.errors import Code, RejectedInput
+import structlog
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-MOST_HEAD_BYTES: Final = 64 * 2**10
+from app.api.server.lingering_close import LingeringClose
+from app.api.server.problem_responses import problem_response
+from app.api.server.request_facts import BODY_COMPLETE
+from app.errors import Code, MirrorgateError, RejectedInput
+from app.observability.telemetry import REQUESTS
+
+log = structlog.get_logger()
+
+MAX_HEAD_BYTES: Final = 64 * 2**10
 """Bytes of a request line with its headers, or of the trailers and chunk extensions of a body."""
 
-MOST_UNREAD_BYTES: Final = 256 * 2**10
-"""Of a body, beside one piece more, before the connection waits for its reader."""
+MAX_UNREAD_BYTES: Final = 256 * 2**10
+"""Bytes of a body, without the newest piece, that are buffered before the connection waits for their reader."""
 
-HEAD_SECONDS: Final = 10.0
-"""How long a connection may wait for its first request, and a request for the end of its headers."""
+MAX_HEAD_SECONDS: Final = 10.0
+"""How long a connection can wait for its first request, and a request for the end of its headers."""
 
 
-class BoundedHttpProtocol(ProblemProtocol):
-    """One connection. It is closed when a head is too large (431) or does not come in time."""
+class BoundedHttpProtocol(HttpToolsProtocol):
+    """One connection. A head that is too large (431) or too slow ends it."""
 
-    _beside_bodies = 0
-    """Bytes since the last piece of a body, or the last end of a head or a request."""
+    lingering_close: LingeringClose
+    """The connection's transport, used for answers after which the connection is closed."""
+
+    _bytes_outside_bodies = 0
+    """Bytes received since the last piece of a body, the last end of a head, or the last end of a request."""
+
     _head_timer: asyncio.TimerHandle | None = None
 
-    _rejection: RejectedInput | None = None
-    """Why the request whose head was just read is rejected before it becomes one."""
+    _head_error: RejectedInput | None = None
+    """Why the head that was read last is rejected."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Start the timer for the first head."""
         super().connection_made(transport)
-        self.lingering = Lingering(transport, self.loop)
-        self._await_head()
+        self.lingering_close = LingeringClose(transport, self.loop)
+        self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._head_is_there()
-        self.lingering.is_lost()
+        """Stop the timers."""
+        self._stop_head_timer()
+        self.lingering_close.cancel_timer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self.lingering.discards(data):
+        """Parse received bytes, and reject a head that is too large before its end arrives."""
+        if self.lingering_close.discard(data):
             return
-        self._beside_bodies += len(data)
+        self._bytes_outside_bodies += len(data)
         super().data_received(data)
-        if self._beside_bodies > MOST_HEAD_BYTES and not self.lingering.is_closing():
+        if self._bytes_outside_bodies > MAX_HEAD_BYTES and not self.lingering_close.is_closing():
             self.reject(_head_too_large())
 
     def send_400_response(self, msg: str) -> None:
-        self.reject(self._rejection or RejectedInput(Code.BAD_REQUEST, "the request is not valid HTTP/1.1"))
+        """Answer what the parser rejects, or what `on_headers_complete` made it reject."""
+        self.reject(self._head_error or RejectedInput(Code.BAD_REQUEST, "the request is not valid HTTP/1.1"))
 
     def on_message_begin(self) -> None:
+        """Restart the timer for the head of this request."""
         super().on_message_begin()
-        self._head_is_there()
-        self._await_head()
+        self._stop_head_timer()
+        self._start_head_timer()
 
     def on_headers_complete(self) -> None:
-        self._head_is_there()
-        self._rejection = self._rejected_head()
-        if self._rejection is not None:
-            raise self._rejection  # which ends the parser, and comes back as send_400_response
-        self._beside_bodies = 0
+        """Check the head, and hand the request to the application."""
+        self._stop_head_timer()
+        self._head_error = self._check_head()
+        if self._head_error is not None:
+            raise self._head_error  # the parser stops, and uvicorn calls send_400_response
+        self._bytes_outside_bodies = 0
         super().on_headers_complete()
-        self.lingering.is_peer_sending = True
-        self.cycle.transport = self.lingering
+        self.lingering_close.is_peer_sending = True
+        self.cycle.transport = self.lingering_close
 
     def on_body(self, body: bytes) -> None:
-        self._beside_bodies = 0
+        """Buffer a piece of the body."""
+        self._bytes_outside_bodies = 0
         super().on_body(body)
-        if len(self.cycle.body) <= MOST_UNREAD_BYTES:  # uvicorn stops a quarter as late, and wakes the reader as often
+        # uvicorn pauses the connection at 64 KiB. Pausing at 256 KiB wakes the reader of a large body less often.
+        if len(self.cycle.body) <= MAX_UNREAD_BYTES:
             self.flow.resume_reading()
 
     def on_message_complete(self) -> None:
-        self._beside_bodies = 0
-        self.scope[BODY_IS_THERE] = True  # type: ignore[typeddict-unknown-key]  # a key of ours
-        self.lingering.is_peer_sending = False
+        """Note that the whole request has arrived."""
+        self._bytes_outside_bodies = 0
+        self.scope[BODY_COMPLETE] = True  # type: ignore[typeddict-unknown-key]  # a key of ours
+        self.lingering_close.is_peer_sending = False
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        if self.lingering.is_closing():  # nothing is answered any more; what still comes is read and thrown away
+        """Continue with the next request, unless the connection lingers."""
+        if self.lingering_close.is_closing():  # no further answer; received bytes are read in order to discard them
             self.flow.resume_reading()
         else:
             super().on_response_complete()
 
-    def _rejected_head(self) -> RejectedInput | None:
-        """What is wrong with the head of a request: its size, or not exactly one `Host`, which HTTP/1.0 may omit."""
-        if self._beside_bodies > MOST_HEAD_BYTES:  # some of it may be a body that came with its head
+    def reject(self, error: MirrorgateError) -> None:
+        """Answer something that cannot become a request, and close: the start of a next request is unknown."""
+        request_id = uuid4().hex
+        with structlog.contextvars.bound_contextvars(request_id=request_id):
+            response = problem_response(error)
+            status = HTTPStatus(response.status_code)
+            REQUESTS.labels("unmatched", int(status)).inc()
+            client = self.client[0] if self.client else None
+            log.info("request", method=None, route="unmatched", status=int(status), code=str(error.code), client=client)
+        extra = [(b"x-request-id", request_id.encode()), (b"connection", b"close")]
+        head = [*self.server_state.default_headers, *response.raw_headers, *extra]
+        lines = b"".join(name + b": " + value + b"\r\n" for name, value in head)
+        status_line = f"HTTP/1.1 {int(status)} {status.phrase}\r\n".encode()
+        self.lingering_close.write(status_line + lines + b"\r\n" + bytes(response.body))
+        self.lingering_close.is_peer_sending = True
+        self.lingering_close.close()
+
+    def _check_head(self) -> RejectedInput | None:
+        """Return what is wrong with a head: its size, or not exactly one `Host`, which HTTP/1.0 may omit."""
+        if self._bytes_outside_bodies > MAX_HEAD_BYTES:  # a part of these bytes can be a body that came with its head
             lines = (len(name) + len(value) + 4 for name, value in self.headers)
-            if len(self.url) + sum(lines) > MOST_HEAD_BYTES:
+            if len(self.url) + sum(lines) > MAX_HEAD_BYTES:
                 return _head_too_large()
         hosts = [name for name, _ in self.headers if name == b"host"]
         if len(hosts) != 1 and (hosts or self.parser.get_http_version() != "1.0"):
-            return RejectedInput(Code.BAD_REQUEST, f"a request has exactly one Host header, this one has {len(hosts)}")
+            return RejectedInput(
+                Code.BAD_REQUEST, f"a request needs exactly one Host header; this one has {len(hosts)}"
+            )
         return None
 
-    def _await_head(self) -> None:
-        self._head_timer = self.loop.call_later(HEAD_SECONDS, self._head_is_late)
+    def _start_head_timer(self) -> None:
+        self._head_timer = self.loop.call_later(MAX_HEAD_SECONDS, self._on_head_timeout)
 
-    def _head_is_there(self) -> None:
+    def _stop_head_timer(self) -> None:
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
 
-    def _head_is_late(self) -> None:
+    def _on_head_timeout(self) -> None:
         if self.cycle is None or self.cycle.response_complete:
             self.transport.close()
-        else:  # a pipelined request; nothing of it is read while the one before is answered
-            self._await_head()
+        else:  # a pipelined request: it is not read while the one before it is answered
+            self._start_head_timer()
 
 
 def _head_too_large() -> RejectedInput:
-    return RejectedInput(Code.HEAD_TOO_LARGE, f"more than {MOST_HEAD_BYTES} bytes beside the body")
+    return RejectedInput(Code.HEAD_TOO_LARGE, f"the request line and headers exceed {MAX_HEAD_BYTES} bytes")

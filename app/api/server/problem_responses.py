@@ -1,4 +1,4 @@
-"""Map the error tree to HTTP: RFC 9457 problem details."""
+"""Turn errors of the product into HTTP answers with problem details (RFC 9457)."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -12,7 +12,8 @@ from app.errors.catalogue import CATALOGUE
 from app.observability.telemetry import REJECTED_REQUESTS, current_request_id
 
 MEDIA_TYPE: Final = "application/problem+json"
-MOST_PROBLEMS: Final = 100
+MAX_PROBLEMS: Final = 100
+"""Problems that an answer lists; `errors_total` has their count."""
 
 STATUS: Final[Mapping[Kind, HTTPStatus]] = {
     Kind.MALFORMED: HTTPStatus.BAD_REQUEST,
@@ -34,9 +35,9 @@ STATUS: Final[Mapping[Kind, HTTPStatus]] = {
 
 
 def problem_response(error: MirrorgateError, headers: Mapping[str, str] | None = None) -> Response:
-    """The problem details of a deliberate error, with the first 100 of its problems and their total.
+    """Return the answer for an error, with the first 100 of its problems and their total number.
 
-    `request_id` is that of the log lines, where a request is being answered.
+    `request_id` is the one of the log lines, if a request is being answered. The error is counted in the metrics.
     """
     problems = error.problems if isinstance(error, RejectedInput) else ()
     status = STATUS[error.kind]
@@ -48,10 +49,10 @@ def problem_response(error: MirrorgateError, headers: Mapping[str, str] | None =
         "detail": error.detail,
         "remedy": error.remedy,
     }
-    if (answered := current_request_id()) is not None:
-        body["request_id"] = answered
+    if (request_id := current_request_id()) is not None:
+        body["request_id"] = request_id
     if problems:
-        body["errors"] = [_problem(problem) for problem in problems[:MOST_PROBLEMS]]
+        body["errors"] = [_problem(problem) for problem in problems[:MAX_PROBLEMS]]
         body["errors_total"] = len(problems)
     extra = dict(headers or {})
     if isinstance(error, TemporarilyUnavailable):
@@ -63,7 +64,7 @@ def problem_response(error: MirrorgateError, headers: Mapping[str, str] | None =
 
 
 def _problem(problem: Problem) -> dict[str, Any]:
-    members = {
+    fields = {
         "index": problem.index,
         "pointer": problem.pointer,
         "code": problem.code,
@@ -71,4 +72,4 @@ def _problem(problem: Problem) -> dict[str, Any]:
         "column": problem.column,
         "detail": problem.detail,
     }
-    return {name: value for name, value in members.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}

@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
 
-from app.api.auth.authenticator import CACHE_SECONDS, TRY_AGAIN_SECONDS, Authenticator
+from app.api.auth.authenticator import CACHE_SECONDS, MIN_RECHECK_SECONDS, Authenticator
 from app.cli.main import app
 from app.domain.access.api_key import format_key, hash_secret
 from app.domain.access.rights import Credential, Grant, Right
@@ -252,7 +252,7 @@ def test_a_remembered_key_is_not_looked_up_again_and_its_secret_is_still_checked
             with rejected():
                 authenticator.credential(KEY[:-1] + "y")
         assert len(selects) == 2
-        clock.now += TRY_AGAIN_SECONDS
+        clock.now += MIN_RECHECK_SECONDS
         with rejected():
             authenticator.credential(KEY[:-1] + "y")
     assert len(selects) == 3

@@ -13,7 +13,7 @@ import pytest
 import structlog
 from pydantic import SecretStr, ValidationError
 
-from app import main
+from app.api import application
 from app.api.auth.issuer_keys import KEYS_SECONDS, RETRY_SECONDS, RETRY_WITHOUT_KEYS_SECONDS, IssuerKeys
 from app.api.auth.oidc import LEEWAY_SECONDS, OidcVerifier
 from app.api.auth.tokens import token_verifier
@@ -49,7 +49,7 @@ def settings_for(issuer: Issuer, **more: Any) -> Settings:
 @pytest.fixture
 def address(issuer: Issuer, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """An API that takes this issuer's tokens, with the tables sales.orders and hr.people."""
-    monkeypatch.setattr(main, "configure_logging", lambda _: None)
+    monkeypatch.setattr(application, "configure_logging", lambda _: None)
     settings = settings_for(issuer, database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY))
     with served(settings) as address:
         with Gateway.at(address, ADMIN_KEY) as admin:
@@ -195,7 +195,7 @@ BAD_TOKENS: dict[str, tuple[str, Callable[[Issuer], str]]] = {
     "not yet valid": ("is not valid yet", lambda issuer: issuer.token("one", [], nbf=at(LEEWAY_SECONDS + 30))),
     "for ever": ("is not valid", lambda issuer: issuer.token("one", [], exp=None)),
     "an expiry that is no number": ("is not valid", lambda issuer: issuer.token("one", [], exp="never")),
-    "another issuer": ("of another issuer", lambda issuer: issuer.token("one", [], iss=issuer.url + "/")),
+    "another issuer": ("from another issuer", lambda issuer: issuer.token("one", [], iss=issuer.url + "/")),
     "no issuer": ("is not valid", lambda issuer: issuer.token("one", [], iss=None)),
     "another audience": ("for another audience", lambda issuer: issuer.token("one", [], aud="api://other")),
     "no audience": ("is not valid", lambda issuer: issuer.token("one", [], aud=None)),
@@ -225,16 +225,16 @@ def test_clocks_may_differ_a_little(issuer: Issuer, verifier: OidcVerifier) -> N
 
 def test_keys_that_were_read_ahead_are_not_asked_for_by_the_first_token(issuer: Issuer, clock: Clock) -> None:
     keys = IssuerKeys(issuer.url, clock)
-    keys.read_ahead()
+    keys.prefetch()
     assert issuer.asked[KEYS] == 1
     assert keys.find("one") is not None
-    keys.read_ahead()
+    keys.prefetch()
     assert issuer.asked[KEYS] == 1
 
 
 def test_while_one_request_asks_the_issuer_no_other_waits(issuer: Issuer, clock: Clock) -> None:
     keys = IssuerKeys(issuer.url, clock)
-    keys.read_ahead()
+    keys.prefetch()
     clock.now += KEYS_SECONDS
     with keys._lock:  # as the request that asks holds it
         assert keys.find("one") is not None

@@ -45,7 +45,7 @@ def test_a_key_may_send_no_more_requests_than_its_limit(gateway: Gateway, limite
     assert first.headers["ratelimit"].startswith('"requests";r=0;t=')
     for rejected in (client.arcion(insert("t", id="2")), client.get("/v1/tables")):
         details = problem(rejected, 429, "rate_limited")
-        assert details["detail"] == "the key is limited to 0.001 requests a second"
+        assert details["detail"] == "the key is limited to 0.001 requests per second"
         assert 990 <= int(rejected.headers["retry-after"]) <= 1_000
         assert "ratelimit" in rejected.headers
     assert gateway.status("t")["staged"]["rows"] == 1

@@ -10,10 +10,10 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from app.api.middleware.body_limit import ARROW_STREAM
+from app.api.application import create_app
+from app.api.server.content_types import ARROW_STREAM
 from app.domain.access.api_key import format_key, hash_secret
 from app.domain.access.rights import Right
-from app.main import create_app
 from app.settings import Settings
 from app.staging.access.api_keys import delete_key, insert_key
 from tests.api.calls import ADMIN_KEY, Gateway, insert

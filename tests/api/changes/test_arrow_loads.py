@@ -5,7 +5,7 @@ import io
 import httpx
 import pyarrow as pa
 
-from app.api.middleware.body_limit import ARROW_STREAM
+from app.api.server.content_types import ARROW_STREAM
 from tests.api.calls import Gateway, insert, problem
 from tests.support.samples.arrow_streams import hostile_streams
 

@@ -10,8 +10,8 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Scope
 
-from app.api.middleware.error_handlers import install_problem_handlers
-from app.api.middleware.fast_dispatch import DirectRoutes
+from app.api.middleware.error_handlers import install_error_handlers
+from app.api.middleware.fast_dispatch import FastDispatch
 from app.api.routes import changes as change_routes
 from app.errors import Code, MirrorgateError, Problem, RejectedInput, TemporarilyUnavailable
 
@@ -65,9 +65,9 @@ def app_with(outcome: Exception | Response, *, direct: bool) -> FastAPI:
 
     app = FastAPI(redirect_slashes=False)
     app.include_router(router)
-    install_problem_handlers(app)
+    install_error_handlers(app)
     if direct:
-        app.add_middleware(DirectRoutes, router=router)
+        app.add_middleware(FastDispatch, router=router)
     return app
 
 

@@ -19,7 +19,7 @@ from tests.support.postgres import sql
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every answer is made anew."""
-    monkeypatch.setattr(probe_routes, "KEPT_SECONDS", -1.0)
+    monkeypatch.setattr(probe_routes, "CACHE_SECONDS", -1.0)
 
 
 @pytest.fixture

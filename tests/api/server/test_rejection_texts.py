@@ -18,7 +18,7 @@ def tables(gateway: Gateway) -> Gateway:
 
 def test_an_unknown_query_parameter_is_named(tables: Gateway) -> None:
     details = problem(tables.arcion(insert("t", id="1"), dryrun="true"), 400, "bad_request")
-    assert details["detail"].startswith("there is no query parameter `dryrun` here; there are dry_run, ")
+    assert details["detail"].startswith("unknown query parameter `dryrun`; known: dry_run, ")
     long = problem(tables.arcion(insert("t", id="1"), **{"x" * 500 + "\n": "1"}), 400, "bad_request")
     assert len(long["detail"]) < 250
     assert "\n" not in long["detail"]
@@ -57,9 +57,9 @@ def test_a_message_that_cannot_be_completed_names_its_table(tables: Gateway) -> 
         (
             {"keys": ["id"], "columns": [COLUMN]},
             "/keys",
-            "unknown member `keys`; known: arrow_schema, columns, key_columns, options",
+            "unknown key `keys`; known: arrow_schema, columns, key_columns, options",
         ),
-        ({"columns": [COLUMN | {"typ": "x"}]}, "/columns/0/typ", "unknown member `typ`; known: name, nullable, type"),
+        ({"columns": [COLUMN | {"typ": "x"}]}, "/columns/0/typ", "unknown key `typ`; known: name, nullable, type"),
         ({"columns": [{"name": "id"}]}, "/columns/0/type", "type: is missing"),
         ({"columns": 7}, "/columns", "columns: must be an array"),
         ({"columns": [COLUMN | {"nullable": "x"}]}, "/columns/0/nullable", "nullable: must be true or false"),
@@ -75,7 +75,7 @@ def test_a_wrong_member_is_told_in_the_words_of_the_contract(
 
 def test_an_unknown_option_is_named_with_the_known_ones(gateway: Gateway) -> None:
     details = problem(gateway.put("/v1/tables/t", json={"options": {"exclud": []}}), 422, "bad_option")
-    assert details["detail"].startswith("unknown member `exclud`; known: ")
+    assert details["detail"].startswith("unknown key `exclud`; known: ")
     assert "exclude" in details["detail"]
 
 

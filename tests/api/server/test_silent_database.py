@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from app import main
+from app.api import application
 from app.api.routes import probes as probe_routes
 from app.settings import Settings
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
@@ -29,7 +29,7 @@ def proxy(database_url: str) -> Iterator[SwallowingProxy]:
 @pytest.fixture
 def gateway(proxy: SwallowingProxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
     settings = Settings(database_url=SecretStr(proxy.url), admin_key=SecretStr(ADMIN_KEY), database_seconds=SECONDS)
-    monkeypatch.setattr(main, "configure_logging", lambda _: None)
+    monkeypatch.setattr(application, "configure_logging", lambda _: None)
     monkeypatch.setattr("app.staging.connection.database._PING_SECONDS", 0.3)
     monkeypatch.setattr("app.staging.connection.notifications._SILENCE_SECONDS", 0.5)
     monkeypatch.setattr(probe_routes, "ANSWER_SECONDS", 0.3)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pydantic import SecretStr
 
-from app import main
+from app.api import application
 from app.settings import Settings
 from tests.api.calls import ADMIN_KEY, Gateway, insert, problem
 from tests.support.http.server import served
@@ -15,7 +15,7 @@ from tests.support.http.server import served
 def gateway() -> Iterator[Gateway]:
     settings = Settings(database_url=SecretStr("postgresql://nobody@127.0.0.1:1/none"), admin_key=SecretStr(ADMIN_KEY))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(main, "configure_logging", lambda _: None)
+        patch.setattr(application, "configure_logging", lambda _: None)
         with served(settings) as address, Gateway.at(address, ADMIN_KEY) as client:
             yield client
 

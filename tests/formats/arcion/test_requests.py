@@ -7,7 +7,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from app import main
+from app.api import application
 from app.observability.telemetry import HASH_MISMATCHES
 from app.settings import Settings
 
@@ -23,11 +23,11 @@ MESSAGE = b'{"tableName":{"name":"u","hash":1},"opType":"I","exists":{"id":1},"a
 @pytest.fixture
 def answers(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Posts bodies one after the other to the real app on an empty database that has table `t`."""
-    monkeypatch.setattr(main, "configure_logging", lambda _: None)
+    monkeypatch.setattr(application, "configure_logging", lambda _: None)
     settings = Settings(database_url=SecretStr(database_url), admin_key=SecretStr(KEY))
 
     async def post_all(requests: list[tuple[dict[str, Any], dict[str, str], bytes]]) -> list[httpx.Response]:
-        app = main.create_app(settings)
+        app = application.create_app(settings)
         headers = {"Authorization": f"Bearer {KEY}"}
         async with (
             app.router.lifespan_context(app),

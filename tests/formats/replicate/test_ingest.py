@@ -26,7 +26,9 @@ ADMIN = Principal("test", frozenset({Right.ADMIN}), ("*",))
 def ingest(engine: sa.Engine) -> Iterator[Ingest]:
     writer = GroupCommit(engine)
     writer.start()
-    yield Ingest(engine, writer)
+    ingest = Ingest(engine, writer)
+    yield ingest
+    ingest.close()
     writer.close()
 
 

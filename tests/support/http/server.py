@@ -11,8 +11,8 @@ import httpx
 import pytest
 import uvicorn
 
+from app.api.application import create_app
 from app.api.server.http_protocol import BoundedHttpProtocol
-from app.main import create_app
 from app.settings import PREFIX, Settings
 from tests.support.processes import started
 from tests.support.waiting import wait_until

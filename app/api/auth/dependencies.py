@@ -1,0 +1,127 @@
+"""What routes need of the caller: authenticate the request, require a right, and check the names of tables.
+
+`authorize` is for the change routes, which take the request alone; the annotated types (`Reader`, …) are FastAPI
+dependencies of the other routes. Everything is denied by default.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Annotated, Final
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.types import Scope
+
+from app.api.auth.authenticator import Authenticator
+from app.api.limits.memory_budget import reservation_of
+from app.api.server.request_facts import declared_length, facts_of
+from app.domain.access.rights import Credential, Principal, Right
+from app.domain.access.token_claims import SUBJECT_PREFIX
+from app.domain.model.names import TableName
+from app.domain.model.source_name import SourceName
+from app.errors import Code, RejectedInput
+
+_CREDENTIAL: Final = "mirrorgate.credential"
+"""Key in the scope of a request whose caller has presented a valid key or token."""
+
+bearer = HTTPBearer(
+    scheme_name="apiKey",
+    bearerFormat="mg_<id>_<secret>",
+    auto_error=False,
+    description="An API key (`mg_<id>_<secret>`), or an access token of the configured OpenID Connect issuer",
+)
+
+
+def is_authenticated(scope: Scope) -> bool:
+    """Return True if the caller of this request was authenticated before."""
+    return _CREDENTIAL in scope
+
+
+async def authenticate(request: Request) -> Credential:
+    """Return the caller's credential. The first call for a request counts it towards the limits of the caller.
+
+    Raises RejectedInput `unauthenticated`, TemporarilyUnavailable `rate_limited` or `overloaded`, and what the look-up
+    raises.
+    """
+    known: Credential | None = request.scope.get(_CREDENTIAL)
+    if known is not None:
+        return known
+    authenticator: Authenticator = request.app.state.gateway.authenticator
+    header = request.headers.get("authorization", "")
+    if header.lstrip().startswith("mg_"):
+        raise RejectedInput(Code.UNAUTHENTICATED, "the Authorization header lacks `Bearer ` before the key")
+    token = _bearer_token(header)
+    facts = facts_of(request.scope)
+    try:
+        credential = authenticator.cached_credential(token)
+        if credential is None:
+            credential = await asyncio.to_thread(authenticator.credential, token)
+    except RejectedInput:
+        facts.subject = authenticator.known_key_id(token)
+        raise
+    facts.subject = credential.subject
+    authenticator.rate_limiter.admit(credential, declared_length(request.scope), facts)
+    reservation_of(request).assign_to(credential.subject)
+    request.scope[_CREDENTIAL] = credential
+    return credential
+
+
+async def authorize(request: Request, right: Right, *, every_table: bool = False) -> Principal:
+    """Return the caller as a principal with this right, for every table if asked for.
+
+    Raises RejectedInput `forbidden`, and what `authenticate` raises.
+    """
+    credential = await authenticate(request)
+    principal = credential.acting_by(right)
+    if principal is None:
+        raise RejectedInput(Code.FORBIDDEN, f"the {_kind(credential)} lacks the right `{right}`")
+    if every_table and not principal.oversees_every_table:
+        kind = _kind(credential)
+        raise RejectedInput(Code.FORBIDDEN, f"the {kind} has the right `{right}` for some tables, not for all (`*`)")
+    return principal
+
+
+def require(right: Right, *, every_table: bool = False) -> Callable[..., Coroutine[None, None, Principal]]:
+    """Return a FastAPI dependency that gives the caller's principal, or rejects the request with 401 or 403."""
+
+    async def dependency(
+        request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
+    ) -> Principal:
+        return await authorize(request, right, every_table=every_table)
+
+    return dependency
+
+
+Ingester = Annotated[Principal, Depends(require(Right.INGEST))]
+Reader = Annotated[Principal, Depends(require(Right.READ))]
+Registrar = Annotated[Principal, Depends(require(Right.REGISTER))]
+Administrator = Annotated[Principal, Depends(require(Right.ADMIN))]
+Overseer = Annotated[Principal, Depends(require(Right.ADMIN, every_table=True))]
+"""An administrator of all tables: keys and the audit concern more than the tables of one pattern."""
+
+
+def check_sources(sources: Iterable[str], principal: Principal) -> None:
+    """Raise RejectedInput `unknown_table` for a source name outside the caller's patterns."""
+    for source in map(SourceName.parse, sources):
+        if not principal.may_name(source):
+            raise RejectedInput(Code.UNKNOWN_TABLE, "no such table", withheld=source.without_catalog.folded)
+
+
+def visible_name(text: str, principal: Principal) -> TableName:
+    """Parse a table name from a path. A name outside the caller's patterns is answered like an unknown table.
+
+    Raises RejectedInput `bad_name` or `unknown_table`.
+    """
+    name = TableName.parse(text)
+    if not principal.may_touch(name):
+        raise RejectedInput(Code.UNKNOWN_TABLE, "no such table", withheld=name.folded)
+    return name
+
+
+def _kind(credential: Credential) -> str:
+    return "token" if credential.subject.startswith(SUBJECT_PREFIX) else "key"
+
+
+def _bearer_token(header: str) -> str | None:
+    scheme, _, token = header.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None

@@ -1,0 +1,115 @@
+"""Opens the database and starts the threads of an API process, and closes all of them at its end.
+
+Invariant: every thread that the API starts is started here and joined here, so a test can prove that none is left.
+docs/architecture.md lists the threads.
+"""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Final
+
+from app.api.auth.authenticator import Authenticator
+from app.api.auth.tokens import token_verifier
+from app.api.cached_answer import CachedAnswer
+from app.api.gateway import Gateway
+from app.api.limits.rate_limits import RateLimiter
+from app.api.schemas.probes import GatewayStatusModel
+from app.domain.access.rate_limit import RateLimits
+from app.domain.publication.backlog import BacklogLimit
+from app.ingest import BacklogWatch, Ingest
+from app.observability.resource_watch import ResourceWatch
+from app.settings import Settings
+from app.staging.access.audit_writer import AuditWriter
+from app.staging.connection.database import Engine, driver_url, open_engine
+from app.staging.connection.notifications import NotificationSender
+from app.staging.writer.gauges import export_writer_state
+from app.staging.writer.group_commit import GroupCommit
+from app.staging.writer.writer_probe import WriterProbe
+
+_POOL_SIZE: Final = 10
+_PROBE_THREADS: Final = 4
+
+
+@contextmanager
+def running_gateway(settings: Settings) -> Iterator[Gateway]:
+    """Give the parts of a running API process. At the end, finish what was submitted and stop every thread.
+
+    The parts close in the reverse order of this function: first what takes requests, last the database.
+    """
+    with ExitStack() as stack:
+        engine = _open_pool(settings)
+        stack.callback(engine.dispose)
+        backlog = stack.enter_context(_running_backlog_watch(settings))
+        audit_writer = AuditWriter(engine)
+        audit_writer.start()
+        stack.callback(audit_writer.close)
+        staged = threading.Event()
+        wake = NotificationSender(driver_url(engine), staged)
+        wake.start()
+        stack.callback(wake.close)
+        watch = partial(export_writer_state, engine)
+        group_commit = GroupCommit(engine, staged=staged, deadline_seconds=settings.database_seconds / 2, watch=watch)
+        group_commit.start()
+        stack.callback(group_commit.close)
+        ingest = Ingest(engine, group_commit, settings.marker_first, backlog)
+        stack.callback(ingest.close)
+        probe_threads = ThreadPoolExecutor(_PROBE_THREADS, thread_name_prefix="probe")
+        stack.callback(probe_threads.shutdown)
+        authenticator = _start_authenticator(settings, engine, audit_writer, stack)
+        stack.enter_context(ResourceWatch())
+        yield Gateway(
+            settings=settings,
+            engine=engine,
+            authenticator=authenticator,
+            audit_writer=audit_writer,
+            ingest=ingest,
+            writer=WriterProbe(group_commit),
+            status_cache=CachedAnswer[GatewayStatusModel](),
+            probe_threads=probe_threads,
+            staged=staged,
+        )
+
+
+def _open_pool(settings: Settings) -> Engine:
+    return open_engine(
+        settings.require_database_url(),
+        pool_size=_POOL_SIZE,
+        application="mirrorgate api",
+        silence_seconds=settings.database_seconds,
+        bound_statements=True,
+    )
+
+
+@contextmanager
+def _running_backlog_watch(settings: Settings) -> Iterator[BacklogWatch]:
+    """Give a backlog watch with a connection of its own: it must work also if requests use all the others."""
+    engine = open_engine(
+        settings.require_database_url(),
+        pool_size=1,
+        application="mirrorgate backlog",
+        silence_seconds=settings.database_seconds,
+    )
+    of_table = BacklogLimit(settings.max_backlog_bytes, settings.max_backlog_rows, settings.max_backlog_seconds)
+    of_all = BacklogLimit(settings.max_total_backlog_bytes, settings.max_total_backlog_rows)
+    watch = BacklogWatch(engine, of_table, of_all)
+    watch.start()
+    try:
+        yield watch
+    finally:
+        watch.close()
+        engine.dispose()
+
+
+def _start_authenticator(
+    settings: Settings, engine: Engine, audit_writer: AuditWriter, stack: ExitStack
+) -> Authenticator:
+    admin_key = settings.admin_key.get_secret_value() if settings.admin_key else None
+    tokens = token_verifier(settings)
+    if tokens is not None:
+        tokens.start()
+        stack.callback(tokens.close)
+    limits = RateLimits(settings.key_requests_per_second, settings.key_bytes_per_second)
+    return Authenticator(engine, admin_key, audit_writer, tokens, RateLimiter(limits))
