@@ -262,18 +262,18 @@ def test_a_remembered_key_is_taken_without_a_question_to_the_database_and_nothin
     authenticator: Authenticator, engine: sa.Engine, clock: Clock
 ) -> None:
     with sql.counted(engine, "SELECT") as selects:
-        assert authenticator.remembered(KEY) is None
-        assert authenticator.remembered(ADMIN_KEY) is not None
+        assert authenticator.cached_credential(KEY) is None
+        assert authenticator.cached_credential(ADMIN_KEY) is not None
         for rejectable in (None, "mg_x", ADMIN_KEY + "x"):
             with rejected():
-                authenticator.remembered(rejectable)
+                authenticator.cached_credential(rejectable)
     assert selects == []
     authenticator.credential(KEY)
     with sql.counted(engine, "SELECT") as selects:
-        assert authenticator.remembered(KEY) == READER
-        assert authenticator.remembered(KEY[:-1] + "y") is None
+        assert authenticator.cached_credential(KEY) == READER
+        assert authenticator.cached_credential(KEY[:-1] + "y") is None
         clock.now += CACHE_SECONDS
-        assert authenticator.remembered(KEY) is None
+        assert authenticator.cached_credential(KEY) is None
     assert selects == []
 
 
@@ -281,11 +281,11 @@ def test_a_key_that_was_taken_before_is_asked_for_again_once_another_call_has_fo
     authenticator: Authenticator, engine: sa.Engine, clock: Clock
 ) -> None:
     authenticator.credential(KEY)
-    assert authenticator.remembered(KEY) == authenticator.remembered(KEY) == READER
+    assert authenticator.cached_credential(KEY) == authenticator.cached_credential(KEY) == READER
     sql.run(engine, "DELETE FROM mirrorgate.api_keys")
     with rejected():
         authenticator.credential(KEY[:-1] + "y")
-    assert authenticator.remembered(KEY) is None
+    assert authenticator.cached_credential(KEY) is None
     with rejected():
         authenticator.credential(KEY)
 

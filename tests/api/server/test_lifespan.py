@@ -16,16 +16,14 @@ from tests.api.calls import ADMIN_KEY, Gateway, insert
 from tests.support.http.server import served
 
 OWN_THREADS = (
-    "access-journal",
     "audit-writer",
     "backlog-watch",
     "columnar-reader",
     "group-commit",
     "issuer-keys",
-    "plain-reader",
     "probe",
     "resource-watch",
-    "wake-sender",
+    "notification-sender",
 )
 
 
