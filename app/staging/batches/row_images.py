@@ -78,7 +78,7 @@ def read_row_images(
         parameters = {"table_id": table_id, "generation": generation, "keys": chunk, "most": left}
         row = connection.exec_driver_sql(SELECT_ROW_IMAGES, parameters, execution_options=BINARY_RESULT).one()
         if (left := left - (row[3] or 0)) < 0:
-            detail = f"the rows that partial updates are completed from take more than {MAX_COMPLETED_BYTES} bytes"
+            detail = f"the row images for these partial updates take more than {MAX_COMPLETED_BYTES} bytes"
             raise RejectedInput(Code.BODY_TOO_LARGE, detail)
         found.update(zip(row[0] or (), map(StoredImage, row[1] or (), row[2] or ()), strict=True))
     return found

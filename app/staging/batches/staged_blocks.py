@@ -110,7 +110,7 @@ class BatchBorders:
 
 @dataclass(frozen=True, slots=True)
 class NewBlock:
-    """A block to insert, whose batches have the sequences `first_sequence`, `first_sequence + 1`, …"""
+    """A block to insert. Its batches have consecutive sequences from `first_sequence` on."""
 
     table_id: TableId
     generation: Generation
