@@ -31,7 +31,10 @@ class Caller:
         self._http.close()
 
     def call(self, method: str, path: str, *, impatient: bool = False, **arguments: Any) -> httpx.Response:
-        """The first clear answer. `impatient`: the first try does not wait for it. Raises Violation for none."""
+        """Return the first definite answer. Raises Violation when there is none in time.
+
+        `impatient`: the first try does not wait for the answer.
+        """
         give_up = time.monotonic() + GIVE_UP
         last: object = None
         while time.monotonic() < give_up:
@@ -68,7 +71,7 @@ class TableClient:
         _require(answer, 200, 201, 202)
 
     def step(self) -> None:
-        """The next thing to do. Raises Violation."""
+        """Do the next step. Raises Violation."""
         kind = self._source.random()
         if kind < 0.85:
             self._post()
@@ -115,7 +118,7 @@ class TableClient:
         return self._caller.call("POST", path, content=post.body, headers=headers, impatient=impatient)
 
     def _accept(self, key: str, answer: httpx.Response) -> None:
-        """Raises Contradiction when it was answered otherwise before."""
+        """Record an accepted answer. Raises Contradiction if it differs from an earlier one."""
         _require(answer, 200, 202)
         (receipt,) = answer.json()["receipts"]
         self._journal.accepted(key, receipt["generation"], receipt["sequence"])
@@ -126,7 +129,7 @@ class TableClient:
         self.events[f"act {act}"] += 1
 
     def _recreate(self) -> None:
-        """A new generation; meanwhile the table is posted to, and rejects."""
+        """Recreate the table, and post to it meanwhile, which is rejected."""
         before = self._generation()
         while self._generation() == before:
             _require(self._caller.call("POST", f"{self._path}/recreate", params={"generation": before}), 200, 202, 409)

@@ -218,7 +218,7 @@ class History:
         return bool(killed)
 
     def _lose_zone(self) -> bool:
-        """A folder goes away for a moment; a store out of reach is the faults of its calls."""
+        """Remove the folder for a moment; an unreachable store is simulated by faults of its calls."""
         if self._mount is None or self._mount.is_lost:
             return False
         self._mounted_again = time.monotonic() + self._source.uniform(*LOST_SECONDS)

@@ -91,12 +91,12 @@ class Simulation:
             table.live[:] = live
 
     def step_clock(self) -> None:
-        """The database's clock is set back."""
+        """Set the database's clock back."""
         set_clock_back(self.harness.engine)
         self.drains.events["clock set back"] += 1
 
     def act(self) -> None:
-        """What an operator does."""
+        """Do what an operator might do."""
         name = self._source.choice(self.tables).name
         act = self._source.choice(("pause", "resume", "resume", "flush", "recreate"))
         if act == "recreate":
@@ -109,7 +109,7 @@ class Simulation:
             self._set_state(name, TableState.PAUSED if act == "pause" else TableState.ACTIVE)
 
     def look(self) -> None:
-        """The oracle looks, and mirroring takes away some of what it saw."""
+        """Let the oracle read the zone, and mirroring consume some of the files that it read."""
         recorded = recorded_files(self.harness.engine)
         folders = self.consumer.folders()
         self.oracle.see(folders)

@@ -22,7 +22,7 @@ TABLE = "shop.customers"
 
 @pytest.fixture
 def history(engine: sa.Engine, database_url: str, tmp_path: Path) -> Iterator[Simulation]:
-    """A gateway without trouble, whose mirror takes away all but the last file."""
+    """Yield a gateway without faults, whose mirror moves away all but the last file."""
     with simulation(engine, database_url, tmp_path, seed=7) as made:
         made.drains.calm = True
         made.consumed_share = 1.0
@@ -61,7 +61,7 @@ def two_more(history: Simulation) -> None:
 
 
 def rewritten(file: Path, change: Callable[[pa.Table], pa.Table]) -> None:
-    """The file as a defective gateway would have made it: other rows, and a footer that agrees."""
+    """Rewrite the file as a defective gateway would have: other rows, and a footer that agrees."""
     table = pq.read_table(file)
     changed = change(table.replace_schema_metadata(None))
     footer = {**table.schema.metadata, b"mirrorgate.rows": str(changed.num_rows).encode()}

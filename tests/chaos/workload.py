@@ -58,7 +58,7 @@ def _account(source: random.Random, key: int) -> list[Any]:
 
 
 def chaos_tables(source: random.Random) -> list[StreamTable]:
-    """The tables, each with a random source of its own."""
+    """Return the tables, each with its own random source."""
     tables = stream_tables()
     partial = PartialTable("shop.accounts", "arcion", ACCOUNTS, _account, tables[0].message)
     return [_own(table, source) for table in (*tables, partial)]
@@ -75,7 +75,7 @@ def _own(table: StreamTable, source: random.Random) -> StreamTable:
 
 
 def registration(table: StreamTable) -> dict[str, Any]:
-    """What an operator puts to make a table of the Arcion format."""
+    """Return the registration of a table of the Arcion format."""
     columns: list[dict[str, Any]] = [{"name": name, "type": of} for name, of in table.columns.items()]
     columns[0]["nullable"] = False
     wanted: dict[str, Any] = {"columns": columns, "key_columns": [columns[0]["name"]]}
@@ -83,7 +83,7 @@ def registration(table: StreamTable) -> dict[str, Any]:
 
 
 def bad_post(table: StreamTable) -> Post:
-    """A request whose last message cannot be typed, so that none of it may land."""
+    """Return a request whose last message cannot be typed, so that none of it may land."""
     good = [table.make_row(table.source, 10**9 + table.source.randrange(10**6)) for _ in range(3)]
     bad = [*good[-1]]
     place = [*table.columns.values()].index(next(of for of in table.columns.values() if of.startswith("decimal")))

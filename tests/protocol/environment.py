@@ -75,7 +75,7 @@ def dropped(case: Case, shared: Shared) -> Shared:
 
 
 def outside(shared: Shared) -> Iterator[tuple[str, Shared]]:
-    """What somebody else may do to the landing zone by mistake."""
+    """Yield what another user of the landing zone may do by mistake."""
     for epoch, scratch in enumerate(shared.scratch, 1):
         if isinstance(scratch, frozenset):
             yield f"somebody deletes scratch of epoch {epoch}", with_scratch(shared, epoch, Place.ABSENT)
@@ -95,12 +95,12 @@ def outside(shared: Shared) -> Iterator[tuple[str, Shared]]:
 
 
 def twin_content(shared: Shared) -> int:
-    """The file that another gateway, fed with the same changes, would put under number 1."""
+    """Return the content of file 1 of another gateway that got the same changes."""
     return shared.plan[0] if shared.plan else FOREIGN_CONTENT
 
 
 def undone(folder: Folder) -> Folder:
-    """The folder as it was before its last file became visible."""
+    """Return the folder as it was before its last file became visible."""
     content = abs(folder.files[folder.landed - 1])
     before = with_file(folder, folder.landed, 0)
     return before._replace(landed=folder.landed - 1, through=first_block(content) - 1, unsynced=0)

@@ -186,7 +186,7 @@ def _named(drain: Drain, what: str) -> str:
 
 
 def _ordering(drains: int) -> Callable[[int], int]:
-    """Puts the numbers of the drains' own parts in order, the smallest last."""
+    """Sort the numbers of the drains' own parts, the smallest last."""
     top = _BITS * drains
 
     def two(state: int) -> int:

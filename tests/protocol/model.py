@@ -14,7 +14,7 @@ PARTS = (take_over, publishing, dropping)
 
 
 def moves(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
-    """What a drain can do next: its step, or to die before it. Doing nothing for ever is always possible."""
+    """Yield what a drain can do next: its step, or dying before it. Doing nothing is always possible."""
     steps = STEPS[drain.pc](case, shared, drain)
     yield from (_gives_up(move, drain) for move in steps) if case.bounds.leases else steps
     if drain != IDLE:
@@ -27,5 +27,5 @@ def _gives_up(move: Move, drain: Drain) -> Move:
 
 
 def environment_events(case: Case, shared: Shared) -> Iterator[Event]:
-    """What can happen around the drains."""
+    """Yield what can happen outside the drains."""
     return environment.events(case, shared)

@@ -13,8 +13,10 @@ _MORE_EPOCHS: Final = 3
 
 
 def first_without_progress(exploration: Exploration) -> Violation | None:
-    """Every drain in every explored state goes on alone, and nothing goes wrong any more: the others are dead or
-    paused for ever, their leases run out, late requests stay late. None when it always comes to an end."""
+    """Let every drain of every explored state continue alone; return the first that never ends, or None.
+
+    Nothing fails any more: the other drains are dead or paused forever, their leases expire, late requests stay late.
+    """
     bounds = exploration.case.bounds
     unlimited = Case(replace(bounds, epochs=bounds.epochs + _MORE_EPOCHS, leases=False), exploration.case.rules)
     ended: set[tuple[Shared, Drain]] = set()

@@ -31,7 +31,7 @@ from tests.protocol.store import carry_out, find_temp, put, recorded_amiss
     "app.domain.publication.drain_plan:plan_files",
 )
 def plan(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
-    """What was planned before comes first; else one or two files are planned, of any size."""
+    """Continue an earlier plan, or plan one or two files of any size."""
     alive = shared.mode is Mode.ACTIVE and shared.generation == drain.generation
     if shared.mode is Mode.DROPPING and shared.generation == drain.generation:
         # The epoch that a drain holds and the table's state are read one after the other.
@@ -151,7 +151,7 @@ def nominate(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     "app.landing.adls.zone:AdlsZone.rename",
 )
 def rename(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
-    """The answer may be lost, whether or not the request was carried out, or will be."""
+    """Rename the file; the answer may be lost, whether or not the request was or will be executed."""
     number = drain.number
     request = Request(Pc.RENAME, drain.epoch, number, drain.attempt, drain.seen)
     outcome, what = carry_out(case, shared, request, careless=drain.careless), f"renames file {number}"
@@ -212,7 +212,7 @@ def record(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     Pc.QUARANTINE, "spark_jobs.steps.failures:TableFailures.add", "app.staging.tables.registry:quarantine_table"
 )
 def quarantine(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
-    """A table that is being dropped stays so, with the reason shown, and is tried again."""
+    """Quarantine the table; one that is being dropped stays in that state, shows the reason, and is tried again."""
     if is_stale(case, shared, drain, Rule.EPOCH_QUARANTINE) or shared.mode is not Mode.ACTIVE:
         yield Move("quarantines nothing", shared, IDLE)
     else:

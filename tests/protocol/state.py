@@ -174,17 +174,17 @@ def last_block(content: int) -> int:
 
 
 def planned_through(shared: Shared) -> int:
-    """The last block that a planned file holds."""
+    """Return the last block that is planned into a file."""
     return last_block(shared.plan[-1]) if shared.plan else 0
 
 
 def published_through(shared: Shared) -> int:
-    """The last block that a recorded file holds."""
+    """Return the last block of the recorded files."""
     return last_block(shared.plan[shared.recorded - 1]) if shared.recorded else 0
 
 
 def is_done(case: Case, shared: Shared) -> bool:
-    """Whether no drain has anything left to do, or it is for an operator to do."""
+    """Return whether no drain has anything left to do, or only an operator can continue."""
     if shared.mode is Mode.QUARANTINED:
         return True
     if shared.mode is Mode.DROPPING and shared.folder is not None:
@@ -209,5 +209,5 @@ def with_file(folder: Folder, number: int, content: int) -> Folder:
 
 
 def file_at(shared: Shared, number: int) -> int:
-    """What stands under a number: as in `Folder.files`."""
+    """Return the content of a number, as in `Folder.files`."""
     return shared.folder.files[number - 1] if shared.folder else 0

@@ -42,26 +42,26 @@ def is_stale(case: Case, shared: Shared, drain: Drain, rule: Rule) -> bool:
 
 
 def send_late(case: Case, shared: Shared, request: Request) -> Iterator[Shared]:
-    """The request is under way: it may be carried out later, or never."""
+    """Leave the request in flight: it may be executed later, or never."""
     if len(shared.requests) < case.bounds.in_flight and request not in shared.requests:
         yield shared._replace(requests=tuple(sorted((*shared.requests, request))))
 
 
 def expected(shared: Shared, drain: Drain, number: int) -> int:
-    """The planned content of a number."""
+    """Return the planned content of a number."""
     if drain.content or number > len(shared.plan):
         return drain.content
     return shared.plan[number - 1]
 
 
 def present_content(case: Case, shared: Shared, number: int) -> int:
-    """The content that counts as being under a number, 0 for none: visible, or moved away by mirroring."""
+    """Return the content that counts as published under a number, visible or moved away by mirroring; 0 for none."""
     found = file_at(shared, number)
     return abs(found) if found > 0 or case.holds(Rule.LOOK_PROCESSED) else 0
 
 
 def synced(case: Case, shared: Shared, rule: Rule) -> Shared:
-    """What stands, or is gone, is made durable, where the rule asks for it."""
+    """Make the present state of the folder durable if the rule asks for it."""
     if not case.bounds.power or not case.holds(rule):
         return shared
     folder = shared.folder._replace(unsynced=0) if shared.folder else None

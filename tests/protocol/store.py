@@ -73,7 +73,7 @@ def without_temp(shared: Shared, epoch: int, temp: Temp) -> Shared:
 
 
 def write_temp(case: Case, shared: Shared, request: Request) -> Outcome:
-    """A lost task attempt goes on writing: into a file of its own, or into the one that was nominated."""
+    """Let a lost task attempt continue to write, into its own file or into the registered one."""
     written = Temp(request.number, request.attempt, request.generation, request.content)
     if not case.holds(Rule.ATTEMPT_NAMES):
         written = written._replace(attempt=1, whole=False)
@@ -184,7 +184,7 @@ def delete_folder(case: Case, shared: Shared, request: Request) -> Outcome:
 
 
 def recorded_amiss(shared: Shared) -> str:
-    """What is wrong with the counter, given what ever became visible."""
+    """Return what is wrong with the counter, given every file that ever became visible."""
     folder = shared.folder
     if shared.mode is not Mode.ACTIVE or not shared.recorded:
         return ""

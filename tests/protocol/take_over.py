@@ -10,7 +10,7 @@ from tests.protocol.store import carry_out, mark
 
 @stands_for(Pc.CLAIM, "app.staging.ledger.leases:claim_table", "app.staging.ledger.leases:due_tables")
 def claim(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
-    """A claim by another than the owner stands for the end of the owner's lease as well, unless leases have steps."""
+    """Claim the table; by another drain than the owner, this also ends the owner's lease unless leases have steps."""
     owned = shared.lapsed or drain.epoch == shared.epoch or not case.bounds.leases or not case.holds(Rule.LEASE)
     if shared.epoch >= case.bounds.epochs or is_done(case, shared) or not owned:
         return
@@ -98,8 +98,10 @@ def look(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
 
 @stands_for(Pc.VERIFY, "app.landing.landed_state:recover_visible_file")
 def verify(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
-    """The last recorded file must stand, as long as the number after it is absent: behind that one, mirroring may
-    have removed it."""
+    """Check that the last recorded file is present.
+
+    It must be as long as the number after it is absent; once that is visible, mirroring may have removed the file.
+    """
     last = drain.number - 1
     after = _revoked_late(case, drain._replace(pc=Pc.PLAN, number=0))
     if last and shared.folder and not present_content(case, shared, last):

@@ -35,17 +35,17 @@ class Example:
 
 
 def shell_blocks(text: str) -> list[str]:
-    """The commands of each `sh` block of a document."""
+    """Return the commands of each `sh` block of a document."""
     return blocks(text, "sh")
 
 
 def blocks(text: str, language: str) -> list[str]:
-    """The content of each block of a document in one language."""
+    """Return the content of each block of a document in one language."""
     return [content for written, content in _BLOCK.findall(text) if written == language]
 
 
 def examples(document: Path) -> list[Example]:
-    """The `sh` blocks of a document that are followed by a `text` block of answers, in order."""
+    """Return the `sh` blocks of a document that are followed by a `text` block of answers, in order."""
     found = []
     for section in re.split(r"^#+ ", document.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
         for (language, commands), (after, answers) in pairwise(_BLOCK.findall(section)):

@@ -23,13 +23,13 @@ from demo.landing_reader import landing_files, table_folder
 
 
 def registered(engine: sa.Engine, name: str, schema: TableSchema | None, options: TableOptions | None = None) -> Table:
-    """The table after registering it."""
+    """Register a table and return it."""
     with engine.begin() as connection:
         return register_table(connection, TableName.parse(name), schema, options).table
 
 
 def current(engine: sa.Engine, name: str) -> Table:
-    """The table as it is now."""
+    """Return the current state of a table."""
     with engine.begin() as connection:
         table = find_table(connection, TableName.parse(name))
     assert table is not None
@@ -37,7 +37,7 @@ def current(engine: sa.Engine, name: str) -> Table:
 
 
 def dropping(engine: sa.Engine, name: str) -> Table:
-    """The table once its drop has begun."""
+    """Start the drop of a table and return it."""
     table = current(engine, name)
     with engine.begin() as connection:
         return begin_drop(connection, table.name, table.generation, DropPlan(DropAction.DROP), "test")
@@ -71,6 +71,6 @@ def stage_keys(engine: sa.Engine, table: Table, *batches: Sequence[int]) -> None
 
 
 def landed_keys(landing_zone: Path, table: str) -> list[list[Any]]:
-    """The `id` values of each landing file, in file order; fails on a gap in the numbers."""
+    """Return the `id` values of each landing file, in file order; fail on a gap in the numbers."""
     folder = table_folder(landing_zone, table)
     return [pq.read_table(file).column("id").to_pylist() for file in landing_files(folder)] if folder.exists() else []

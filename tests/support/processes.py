@@ -37,7 +37,7 @@ def _widen(pipe: IO[str] | None) -> None:
 
 
 def read_line(process: "subprocess.Popen[str]") -> str:
-    """The next line of the process's standard output; fails with its standard error if there is none."""
+    """Return the next line of the process's standard output; fail with its standard error if there is none."""
     assert process.stdout is not None
     assert process.stderr is not None
     line = process.stdout.readline().strip()

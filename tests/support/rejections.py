@@ -25,7 +25,7 @@ class Rejection:
 
 @contextmanager
 def rejected() -> Iterator[Rejection]:
-    """The block must raise RejectedInput."""
+    """Yield a Rejection that is filled once the block has raised RejectedInput; fail if it does not."""
     rejection = Rejection()
     with pytest.raises(RejectedInput) as raised:
         yield rejection

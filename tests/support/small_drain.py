@@ -20,7 +20,7 @@ from tests.chaos.parts.building import builds_in_process
 
 @contextmanager
 def small_drain(database_url: str, zone: Path | ZoneAddress, *, rows: int = 10**6) -> Iterator[DrainCycle]:
-    """A worker with a running lease that publishes everything pending at once, at most `rows` rows a file."""
+    """Yield a worker with a lease that publishes everything pending at once, with at most `rows` rows per file."""
     address = zone if isinstance(zone, ZoneAddress) else ZoneAddress(str(zone))
     config = BuildConfig(database_url, address, FileLayout(False, "zstd"))
     cycle = open_cycle(uuid4(), cast("SparkSession", None), config, FileLimits(2**30, rows, 0.0), tasks=1)

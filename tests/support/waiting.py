@@ -8,7 +8,7 @@ Value = TypeVar("Value")
 
 
 def wait_until(condition: Callable[[], Value], *, within: float, what: str) -> Value:
-    """The first true value of `condition`; fails, saying `what` did not happen, after `within` seconds."""
+    """Return the first true value of `condition`; after `within` seconds, fail and say that `what` did not happen."""
     give_up = time.monotonic() + within
     while not (value := condition()):
         if time.monotonic() >= give_up:

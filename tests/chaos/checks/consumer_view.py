@@ -123,7 +123,7 @@ def _read_folder(folder: str, descriptor: int) -> SeenFolder:
 
 
 def _file(folder: int, name: str) -> SeenFile:
-    """A file with its content at this moment: it may be gone when it is read later."""
+    """Return a file; metadata is read at once, because it may be gone later."""
     path = Path(f"/proc/self/fd/{folder}").readlink() / name
     signature = _signature(os.stat(name, dir_fd=folder))
     if not FILE.fullmatch(name) and name in METADATA:

@@ -17,7 +17,7 @@ Life = tuple[str, int]
 
 
 def plain(value: Any) -> Any:
-    """A value as the journal keeps it; equal values give equal texts."""
+    """Return a value as the journal stores it; equal values give equal texts."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
     return str(value) if isinstance(value, Decimal | date) else value
@@ -56,24 +56,24 @@ class Journal:
         self._write({"sent": key, "table": table, "rows": [[plain(value) for value in row] for row in rows]})
 
     def accepted(self, key: str, generation: int, sequence: int) -> None:
-        """Raises Contradiction for another answer than an earlier one, or one that another request had."""
+        """Record an answer. Raises Contradiction if it differs from an earlier one, or belongs to another request."""
         self._write({"accepted": key, "generation": generation, "sequence": sequence})
 
     def rejected(self, key: str, status: int, code: str) -> None:
         self._write({"rejected": key, "status": status, "code": code})
 
     def lives(self) -> list[Life]:
-        """Generations that acknowledged something."""
+        """Return the generations that acknowledged something."""
         with self._lock:
             return list(self._batches)
 
     def last_sequence(self, life: Life) -> int:
-        """The highest sequence that was acknowledged; 0 for none."""
+        """Return the highest acknowledged sequence; 0 for none."""
         with self._lock:
             return max(self._batches.get(life, {}), default=0)
 
     def batches(self, life: Life, first: int, last: int) -> list[Request] | None:
-        """The requests of these sequences; None while one of them is not acknowledged."""
+        """Return the requests of these sequences; None while one of them is not acknowledged."""
         with self._lock:
             known = self._batches.get(life, {})
             wanted = range(first, last + 1)
@@ -84,7 +84,7 @@ class Journal:
             return [key for key in self._requests if key not in self._answered]
 
     def count(self) -> dict[str, int]:
-        """Requests, and acknowledged ones with their rows."""
+        """Count requests, acknowledged requests and their rows."""
         with self._lock:
             batches = [request for life in self._batches.values() for request in life.values()]
             rows = sum(len(request.rows) for request in batches)

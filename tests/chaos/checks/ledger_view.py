@@ -29,6 +29,6 @@ def counts_of(engine: sa.Engine) -> dict[str, Counts]:
 
 
 def recorded_files(engine: sa.Engine) -> dict[Life, int]:
-    """The highest recorded file number per table and present generation."""
+    """Return the highest recorded file number per table and current generation."""
     with engine.begin() as connection:
         return {(name, generation): number for name, generation, number in connection.execute(RECORDED)}

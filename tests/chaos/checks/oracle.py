@@ -180,7 +180,7 @@ def _generation(folder: SeenFolder) -> int:
 
 
 def _read(life: Life, number: int, file: SeenFile, *, after: int) -> KnownFile:
-    """A file seen for the first time, with what its footer says of it."""
+    """Check a file that is seen for the first time against its footer."""
     content = file.read()
     try:
         table = pq.read_table(io.BytesIO(content))

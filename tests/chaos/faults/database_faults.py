@@ -79,7 +79,7 @@ class DatabaseFaults:
         return self._administer(change)
 
     def _administer(self, work: Callable[[psycopg.Connection], None]) -> bool:
-        """False while Postgres is down, or a lock is not had soon."""
+        """Do this work; return False while Postgres is down, or when a lock is not acquired soon."""
         options = "-c default_transaction_read_only=off -c lock_timeout=200ms"
         with suppress(psycopg.Error):
             with psycopg.connect(

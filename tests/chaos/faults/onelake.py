@@ -72,7 +72,7 @@ class OneLakeZone:
             return [self._look(name, node) for name, node in self._mirror._folders()]
 
     def consume(self, folder: str, number: int) -> None:
-        """The mirror takes in all files that are there, and moves away all but the last."""
+        """Let the mirror consume all files; it moves away all but the last."""
         with self._endpoint.tree.lock:
             table = self._mirror.tables.get(folder)
             if table is not None and number not in table.removed:

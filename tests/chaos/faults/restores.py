@@ -93,7 +93,7 @@ class RestoredHistory:
                 (folder / processed / file).unlink(missing_ok=True)
 
     def _files(self, name: str) -> dict[str, tuple[str, bytes]]:
-        """What stands under each number, where, and its content."""
+        """Return the location and content of each file number."""
         found: dict[str, tuple[str, bytes]] = {}
         for place in ("", *CONSUMED_FOLDERS):
             for path in sorted((self._zone / name / place).glob("*.parquet")):

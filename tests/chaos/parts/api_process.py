@@ -10,7 +10,7 @@ from tests.chaos.parts.light_drain import end_with
 
 
 def run_api(environment: Mapping[str, str], log: Path, parent: int) -> None:
-    """What `python -m app.main` does, until the process is killed or the harness is gone."""
+    """Do what `python -m app.main` does, until the process is killed or its parent ends."""
     os.environ.update(environment)
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.dup2(descriptor, 1)

@@ -121,7 +121,7 @@ class SimulatedDrains:
             self._pause()
 
     def _pause(self) -> None:
-        """The lease runs out, others go on; then this drain wakes up and does not know."""
+        """Let the lease expire and others continue; then let this drain continue without knowing it."""
         drain = self._running
         assert drain is not None
         self._end_lease(drain)

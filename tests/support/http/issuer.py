@@ -41,7 +41,7 @@ class Issuer:
             self.keys.append({**public, "kid": key_id, "use": "sig", **members})
 
     def token(self, key_id: str, roles: list[str], *, headers: dict[str, Any] | None = None, **claims: Any) -> str:
-        """A token that is valid for five minutes; a claim or header that is given as None is left out."""
+        """Return a token that is valid for five minutes; a claim or header given as None is left out."""
         algorithm, private = self._private[key_id]
         content = {"iss": self.url, "aud": AUDIENCE, "exp": int(time.time()) + 300, "sub": "app-1", "roles": roles}
         wanted = {name: value for name, value in (content | claims).items() if value is not None}

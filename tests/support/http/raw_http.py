@@ -39,7 +39,7 @@ class RawClient:
         self._socket.shutdown(socket.SHUT_WR)
 
     def answer(self) -> RawAnswer:
-        """The next answer; fails where the connection is closed instead."""
+        """Return the next answer; fail if the connection is closed instead."""
         line = self._answers.readline()
         assert line, "the connection was closed without an answer"
         headers = {}
@@ -53,7 +53,7 @@ class RawClient:
         return bool(select.select([self._socket], [], [], 0)[0])
 
     def is_closed(self) -> bool:
-        """Waits for what comes next: True where it is the end of the connection."""
+        """Wait for the next byte; return True if the connection ends instead."""
         try:
             return self._answers.read(1) == b""
         except ConnectionResetError:
@@ -72,13 +72,13 @@ def connected(address: str) -> Iterator[RawClient]:
 
 
 def head(path: str, key: str, *headers: str, method: str = "POST") -> bytes:
-    """A request's head with a JSON content type and these header lines."""
+    """Return a request's head with a JSON content type and these header lines."""
     lines = [f"{method} {path} HTTP/1.1", "Host: gateway", f"Authorization: Bearer {key}"]
     return "\r\n".join([*lines, "Content-Type: application/json", *headers, "", ""]).encode()
 
 
 def request(path: str, key: str, body: bytes, *headers: str) -> bytes:
-    """A whole request with a true length."""
+    """Return a whole request with the right length."""
     return head(path, key, f"Content-Length: {len(body)}", *headers) + body
 
 

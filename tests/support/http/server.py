@@ -20,7 +20,7 @@ from tests.support.waiting import wait_until
 
 @contextmanager
 def served(settings: Settings) -> Iterator[str]:
-    """The address of a running API."""
+    """Run the API in a thread, and yield its address."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         config = uvicorn.Config(
             create_app(settings),
@@ -46,7 +46,7 @@ def served(settings: Settings) -> Iterator[str]:
 def api_process(
     database_url: str, admin_key: str, scheme: str = "http", **settings: str
 ) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """A process of `python -m app.main` that serves, with these settings alone, and its address."""
+    """Run `python -m app.main` with only these settings; yield the serving process and its address."""
     port = free_port()
     given = {"DATABASE_URL": database_url, "ADMIN_KEY": admin_key, "PORT": str(port), **settings}
     address = f"{scheme}://127.0.0.1:{port}"

@@ -25,7 +25,7 @@ class Blob:
         self._tree = tree
 
     def answer(self, request: Request) -> Response:
-        """Raises Rejected for what the service rejects."""
+        """Answer a request. Raises Rejected for what the service rejects."""
         query = request.query
         match request.method:
             case "GET" | "HEAD" if query.get("restype") == "container" and query.get("comp") is None:

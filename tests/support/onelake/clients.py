@@ -28,7 +28,7 @@ class FixedToken:
 
 
 def file_system(endpoint: OneLake, trust: Trust, *, credential: Any = None, **options: Any) -> FileSystemClient:
-    """The SDK's client of the endpoint's workspace, without retries of its own."""
+    """Return the SDK's client for the endpoint's workspace, without the SDK's retries."""
 
     def send_here(request: Any) -> None:
         parts = urlsplit(request.http_request.url)
@@ -64,13 +64,13 @@ class FakeTime:
 
 
 def place(endpoint: OneLake, trust: Trust, **options: Any) -> ZoneAddress:
-    """The endpoint's landing zone as settings would name it."""
+    """Return the endpoint's landing zone as settings would name it."""
     reached = StorageOptions(endpoint=endpoint.address, authority_file=str(trust.authority_file), credential=FixedToken)
     return ZoneAddress(endpoint.url, replace(reached, **options))
 
 
 def adls_zone(endpoint: OneLake, trust: Trust, time: FakeTime, *, below: str = "", **options: Any) -> AdlsZone:
-    """The endpoint's landing zone, or a folder below it, with time that costs nothing."""
+    """Return the endpoint's landing zone, or a folder below it, with simulated time."""
     at = place(endpoint, trust, **options)
     client = AdlsClient(StorageAddress.parse(at.location + below), at.options)
     return AdlsZone(client, time.retries(), block_bytes=at.options.block_bytes)

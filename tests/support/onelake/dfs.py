@@ -25,7 +25,7 @@ class Dfs:
         self._paged_deletes: dict[str, int] = {}
 
     def answer(self, request: Request) -> Response:
-        """Raises Rejected for what the service rejects."""
+        """Answer a request. Raises Rejected for what the service rejects."""
         match request.method:
             case "GET" if request.query.get("resource") == "filesystem":
                 return self._list(request)
@@ -48,7 +48,7 @@ class Dfs:
         raise Rejected(400, "UnsupportedQueryParameter", request.query.get("action", request.method))
 
     def _access_control(self, request: Request) -> Response:
-        """The same for everything: who may do what is decided in Fabric."""
+        """Return the same permissions for every path, because Fabric decides on access."""
         headers = changed_headers(self._tree.find(request.path)) if request.path else _ROOT
         acl = "user::rwx,group::r-x,other::---"
         owner = {"x-ms-owner": "$superuser", "x-ms-group": "$superuser", "x-ms-permissions": "rwxr-x---"}
@@ -171,7 +171,7 @@ class Aliases:
         self._item = item
 
     def path(self, workspace: str, path: str) -> str:
-        """The path with the item's GUID. Raises Rejected for another workspace, or for a GUID beside a name."""
+        """Return the path with the item's GUID. Raises Rejected for another workspace or a mix of GUID and name."""
         if workspace not in self._workspace:
             raise Rejected(404, "FilesystemNotFound", "The specified filesystem does not exist.")
         item, slash, rest = self.split(path)
@@ -180,7 +180,7 @@ class Aliases:
         return f"{self._item[0]}{slash}{rest[len(self._item[0]) + 1 :]}" if item else rest
 
     def split(self, path: str) -> tuple[str, str, str]:
-        """The item as it was written (empty for none of ours), a slash if one follows, the path with its GUID."""
+        """Return the item as written (empty if unknown), a slash if one follows, and the path with its GUID."""
         head, slash, rest = path.partition("/")
         if head in self._item and head:
             return head, slash, f"{self._item[0]}{slash}{rest}"

@@ -70,7 +70,7 @@ class OneLake:
         return f"https://127.0.0.1:{self.server.port}"
 
     def route(self, method: str, target: str, headers: Mapping[str, str], body: bytes, service: str | None) -> Request:
-        """The request that arrived; raises Rejected for a host or workspace that is not here."""
+        """Return the request that arrived. Raises Rejected for an unknown host or workspace."""
         raw_path, _, raw_query = target.partition("?")
         query = dict(parse_qsl(raw_query, keep_blank_values=True))
         host = headers.get("host", "").split(":")[0]
@@ -85,7 +85,7 @@ class OneLake:
         return Request(service, method, path, query, headers, body)
 
     def rejection(self, request: Request) -> Rejected | None:
-        """What is wrong with who asks, or with the version of the question."""
+        """Return what is wrong with the caller's credentials or with the API version."""
         scheme, _, credential = request.headers.get("authorization", "").partition(" ")
         if self.switches.account_keys and scheme == "SharedKey":
             return None
@@ -129,7 +129,7 @@ class Trust:
 
 @contextmanager
 def certificates() -> Iterator[Trust]:
-    """A new authority, and a certificate for 127.0.0.1 and the hosts of production."""
+    """Create an authority, and a certificate for 127.0.0.1 and the production hosts."""
     authority = trustme.CA(key_type=trustme.KeyType.ECDSA)
     names = ["127.0.0.1", "localhost", "*.dfs.localhost", "*.blob.localhost", *HOSTS.values(), *ACCOUNT_HOSTS.values()]
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -142,7 +142,7 @@ def certificates() -> Iterator[Trust]:
 
 @contextmanager
 def served(endpoint: OneLake, trust: Trust) -> Iterator[OneLake]:
-    """The endpoint while it answers; fails when a handler met something it did not expect."""
+    """Run the endpoint; fail if a handler met something that it did not expect."""
     endpoint.server.start(trust.server)
     try:
         yield endpoint

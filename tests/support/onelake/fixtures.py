@@ -19,7 +19,7 @@ def trust() -> Iterator[Trust]:
 
 @pytest.fixture
 def new_onelake(trust: Trust) -> Iterator[NewOneLake]:
-    """Makes endpoints with the switches given; `account=True` makes a plain storage account."""
+    """Create endpoints with the given switches; `account=True` creates a plain storage account."""
     with ExitStack() as stack:
 
         def make(*, account: bool = False, **switches: object) -> OneLake:

@@ -38,7 +38,7 @@ class Server:
         return self.port_of("")
 
     def port_of(self, service: str) -> int:
-        """The port of `dfs` or `blob` alone; its host is not looked at unless it names the other service."""
+        """Return the port of `dfs` or `blob` alone; its host is not checked unless it names the other service."""
         return int(self._listeners[service].server_address[1])
 
     def start(self, context: ssl.SSLContext) -> None:

@@ -38,7 +38,7 @@ class Tree:
     """Paths to nodes below one workspace. Every method is one atomic step; `on_change` runs inside it."""
 
     def __init__(self, managed: list[str]) -> None:
-        """`managed`: the item and its first level, which Fabric alone makes; none for a plain storage account."""
+        """Create the tree; `managed` are the item and its first level, which only Fabric creates."""
         self.lock = threading.RLock()
         self._etags = itertools.count(0x8DC0000000000)
         self._nodes: dict[str, Node] = {}
@@ -52,14 +52,14 @@ class Tree:
             return self._nodes.get(path)
 
     def find(self, path: str) -> Node:
-        """Raises Rejected PathNotFound."""
+        """Return the node at a path. Raises Rejected PathNotFound."""
         node = self.get(path)
         if node is None:
             raise Rejected(404, "PathNotFound", "The specified path does not exist.")
         return node
 
     def below(self, folder: str, *, recursive: bool) -> list[tuple[str, Node]]:
-        """What is in a folder, by path, in the order of a listing."""
+        """Return the entries of a folder by path, in the order of a listing."""
         start = f"{folder}/" if folder else ""
         with self.lock:
             inside = [(path, node) for path, node in self._nodes.items() if path.startswith(start)]
@@ -75,7 +75,7 @@ class Tree:
         etag: str | None,
         below_files: bool = False,
     ) -> Node:
-        """A new empty file or folder with its parents; without `new_only` a file is emptied, a folder left."""
+        """Create an empty file or folder with its parents; without `new_only`, empty a file and keep a folder."""
         with self.lock:
             self._reject_managed(path)
             there = self._nodes.get(path)
@@ -179,19 +179,19 @@ class Tree:
             self.on_change()
 
     def move_inside(self, source: str, target: str) -> None:
-        """The service's own move (mirroring tidying up): no conditions, nobody is told."""
+        """Move a path as the service itself does (mirroring cleaning up): without conditions or notifications."""
         with self.lock:
             for parent in _parents(target):
                 self._nodes.setdefault(parent, self._new(folder=True))
             self._nodes[target] = self._nodes.pop(source)
 
     def remove_inside(self, path: str) -> None:
-        """The service's own removal of one file."""
+        """Remove one file as the service itself does."""
         with self.lock:
             del self._nodes[path]
 
     def write_inside(self, path: str, content: bytes) -> None:
-        """The service's own write, such as Files/Monitoring."""
+        """Write a file as the service itself does, such as Files/Monitoring."""
         with self.lock:
             for parent in _parents(path):
                 self._nodes.setdefault(parent, self._new(folder=True))
@@ -218,7 +218,7 @@ class Tree:
             raise Rejected(404, "PathNotFound", "The item does not exist.")
 
     def _reject_managed(self, path: str) -> None:
-        """The item and its first level belong to Fabric."""
+        """Reject a change of the item and its first level, which belong to Fabric."""
         if self._managed and path.count("/") < 2:
             raise Rejected(403, "AuthorizationPermissionMismatch", "Managed folders cannot be changed.")
 

@@ -21,7 +21,7 @@ class Request:
     body: bytes
 
     def etag(self, header: str) -> str | None:
-        """The bare ETag of a condition header; None for no condition or any (`*`)."""
+        """Return the bare ETag of a condition header; None without a condition or for any (`*`)."""
         value = self.headers.get(header)
         return None if value is None or value == "*" else value.strip('"')
 
@@ -34,7 +34,7 @@ class Request:
         return value == "*"
 
     def number(self, name: str) -> int:
-        """A required non-negative number in the query."""
+        """Return a required non-negative number of the query."""
         text = self.query.get(name)
         if text is None:
             raise Rejected(400, "MissingRequiredQueryParameter", name)
@@ -84,7 +84,7 @@ def error_response(request: Request, rejected: Rejected) -> Response:
 
 
 def changed_headers(node: Node) -> dict[str, str]:
-    """What every answer about a path has."""
+    """Return the headers of every answer about a path."""
     return {"ETag": f'"{node.etag}"', "Last-Modified": format_datetime(node.changed, usegmt=True)}
 
 

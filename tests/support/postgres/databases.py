@@ -22,8 +22,11 @@ def database_in(server_url: str, name: str) -> str:
 
 
 def emptied(database_url: str) -> bool:
-    """Make a database like new; False when somebody is connected to it, its revision is no longer the program's, or
-    a payload bucket is closed."""
+    """Empty a database; return whether it is like new.
+
+    It is not while others are connected to it, when its revision is not the program's, or when a payload bucket is
+    closed.
+    """
     engine = open_engine(database_url)
     try:
         require_migrated(engine)

@@ -15,7 +15,7 @@ from tests.support.ingest_harness import ADMIN, IngestHarness
 
 
 def letters(engine: sa.Engine, table: str = "t", state: LetterState | None = None) -> list[StoredLetter]:
-    """The letters of a table, in order."""
+    """Return the dead letters of a table, in order."""
     with engine.begin() as connection:
         return list_letters(connection, TableName.parse(table), state=state, after=0, most=100_000)
 
@@ -25,7 +25,7 @@ def waiting(engine: sa.Engine, table: str = "t") -> list[StoredLetter]:
 
 
 def messages(engine: sa.Engine, table: str = "t") -> list[bytes]:
-    """What the letters of a table hold."""
+    """Return the contents of a table's dead letters."""
     with engine.begin() as connection:
         return [read_message(connection, letter.letter_id).content for letter in letters(engine, table)]
 

@@ -28,14 +28,14 @@ class Owned:
 
 
 def owned_table(engine: sa.Engine, *batches: list[int], name: str = "t") -> Owned:
-    """A table of one key column `id` with these staged batches, one block each, owned by a new worker."""
+    """Create a table of one key column `id` with these staged batches, one block each, owned by a new worker."""
     table = registered(engine, name, schema_of({"id": "int64"}, ["id"]))
     stage_keys(engine, table, *batches)
     return Owned(table, *claim_by(engine, table.table_id))
 
 
 def claim_by(engine: sa.Engine, table_id: TableId) -> tuple[UUID, Epoch]:
-    """A new worker and the epoch under which it owns the table."""
+    """Return a new worker and the epoch under which it owns the table."""
     worker = uuid4()
     epoch = claim(engine, table_id, worker)
     assert epoch is not None

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 @contextmanager
 def pooled(database_url: str) -> Iterator[str]:
-    """The url of a pooler in front of a database that listens on a unix socket."""
+    """Yield the URL of a pooler in front of a database that listens on a Unix socket."""
     url = sa.make_url(database_url)
     server = Path(str(url.query["host"])) / f".s.PGSQL.{url.query['port']}"
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -37,7 +37,7 @@ def _accept(listener: socket.socket, server: Path) -> None:
 
 
 def _pass_startup(client: socket.socket, upstream: socket.socket) -> None:
-    """The first message without its `options`."""
+    """Return the first message without its `options`."""
     length = struct.unpack("!I", _exactly(client, 4))[0]
     body = _exactly(client, length - 4)
     words = body[4:].rstrip(b"\0").split(b"\0")

@@ -44,7 +44,7 @@ def partitions_of_payloads(engine: sa.Engine) -> dict[int, int]:
 
 
 def kept_keys(engine: sa.Engine, table: Table, first: int = 1, last: int = 10**9) -> list[int]:
-    """The `id` values of the staged payloads of these batches, in order, each checked against its digest."""
+    """Return the `id` values of the staged payloads of these batches, in order; each is checked against its digest."""
     whole = BatchRange(BatchSequence(first), BatchSequence(last))
     with engine.begin() as connection:
         blocks = list(read_payloads(connection, table.table_id, table.generation, whole, slice_bytes=2**20))

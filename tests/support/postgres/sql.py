@@ -21,7 +21,7 @@ def attempt(engine: sa.Engine, statement: str, **parameters: Any) -> None:
 
 
 def value(engine: sa.Engine, statement: str, **parameters: Any) -> Any:
-    """The one value that a query gives."""
+    """Return the only value that a query finds."""
     with engine.begin() as connection:
         return connection.execute(sa.text(statement), parameters).scalar_one()
 
@@ -41,7 +41,7 @@ def locked(engine: sa.Engine, statement: str, **parameters: Any) -> Iterator[Non
 
 @contextmanager
 def counted(engine: sa.Engine, beginning: str) -> Iterator[list[str]]:
-    """The statements that the engine sends during the block and that begin so, blanks aside."""
+    """Collect the statements that the engine sends during the block and that begin so, ignoring blanks."""
     seen: list[str] = []
 
     def note(_: Any, __: Any, statement: str, *___: Any) -> None:

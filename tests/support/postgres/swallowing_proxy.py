@@ -37,7 +37,7 @@ class SwallowingProxy:
 
 @contextmanager
 def swallowing_proxy(database_url: str) -> Iterator[SwallowingProxy]:
-    """A proxy in front of a database that listens on a unix socket."""
+    """Yield a proxy in front of a database that listens on a Unix socket."""
     url = sa.make_url(database_url)
     server = Path(str(url.query["host"])) / f".s.PGSQL.{url.query['port']}"
     proxy = SwallowingProxy()

@@ -41,7 +41,7 @@ def decimal_of_absurd_scale(scale: int = ABSURD_SCALE) -> bytes:
 
 
 def rows_of_nothing(rows: int, column: str = "id") -> bytes:
-    """A stream of any number of rows in a few hundred bytes."""
+    """Return a stream of any number of rows in a few hundred bytes."""
     return stream(pa.table({column: pa.nulls(rows)}))
 
 
@@ -61,7 +61,7 @@ def _buffers_at(body: bytes) -> int:
 
 
 def repeated_metadata(times: int) -> bytes:
-    """A row whose schema names one text of 50 kB many times: a copy of each would take gigabytes."""
+    """Return a row whose schema refers to one text of 50 kB many times: a copy of each would take gigabytes."""
     long = "k" * 50_000
     schema = pa.schema([pa.field("id", pa.int64())], {long: long, **{str(number): "" for number in range(times - 1)}})
     body = bytearray(stream(pa.table({"id": [1]}, schema)))

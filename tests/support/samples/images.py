@@ -29,7 +29,7 @@ def together(engine: sa.Engine, *requests: Sequence[Batch]) -> "list[Future[list
 
 
 def staged_batches(engine: sa.Engine, table: Table) -> list[list[dict[str, Any]]]:
-    """The staged landing rows of a table by batch, in sequence order; fails on a gap in the sequences."""
+    """Return the staged landing rows of a table by batch, in sequence order; fail on a gap in the sequences."""
     batches: list[list[dict[str, Any]]] = []
     blocks = sql.rows(
         engine,
@@ -52,7 +52,7 @@ def staged_batches(engine: sa.Engine, table: Table) -> list[list[dict[str, Any]]
 
 
 def stored_images(engine: sa.Engine, table: Table) -> dict[bytes, dict[str, SourceValue]]:
-    """What the stored images of a table hold, by row key and column name."""
+    """Return the content of a table's stored images, by row key and column name."""
     rows = sql.rows(
         engine,
         "SELECT row_key, image FROM mirrorgate.row_images WHERE table_id = :table_id AND generation = :generation",

@@ -9,7 +9,7 @@ Message = dict[str, Any]
 def arcion(
     table: str, before: Mapping[str, Any] | None = None, after: Mapping[str, Any] | None = None, **members: Any
 ) -> Message:
-    """What Replicant writes for full images; an update where both are given. `catalog` is the namespace's."""
+    """Return what Replicant writes for full images; an update if both are given. `catalog` is the namespace's."""
     schema, _, name = table.rpartition(".")
     names = [*(after or {}), *(name for name in before or {} if name not in (after or {}))]
     exists = {column: str((column in (after or {})) + 2 * (column in (before or {}))) for column in names}
@@ -25,7 +25,7 @@ def arcion(
 
 
 def metadata(table: str, columns: Mapping[str, Any], keys: tuple[str, ...] = ("id",), **facts: Any) -> Message:
-    """An MD message; `facts` are `version`, `schema_id` and `task`. A column is a type name or its members."""
+    """Return an MD message; `facts` are `version`, `schema_id` and `task`. A column is a type name or its keys."""
     schema, _, name = table.rpartition(".")
     described = {
         column: {
@@ -51,7 +51,7 @@ def metadata(table: str, columns: Mapping[str, Any], keys: tuple[str, ...] = ("i
 def data(
     operation: str, row: Mapping[str, Any] | None, before: Mapping[str, Any] | None = None, **facts: Any
 ) -> Message:
-    """A DT message; `sequence`, `schema_id` and `table` are given, or any header by its name."""
+    """Return a DT message with a `sequence`, `schema_id`, `table` or any header by its name."""
     sequence = facts.pop("sequence", None)
     schema_id, table = facts.pop("schema_id", None), facts.pop("table", None)
     headers = {"operation": operation, "changeSequence": "" if sequence is None else f"{sequence:035d}", **facts}

@@ -108,7 +108,7 @@ def histories(draw: st.DrawFn) -> History:
 
 
 def as_text(value: Any) -> str:
-    """A value as Arcion writes it."""
+    """Return a value as Arcion writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, bytes):
@@ -119,5 +119,5 @@ def as_text(value: Any) -> str:
 
 
 def as_json(value: Any) -> Any:
-    """A value as Replicate writes it: numbers as such, save those of NUMERIC."""
+    """Return a value as Replicate writes it: numbers as such, except those of NUMERIC."""
     return value if value is None or isinstance(value, bool | int | float) else as_text(value)
