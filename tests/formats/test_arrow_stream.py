@@ -160,4 +160,4 @@ def test_a_record_batch_has_the_columns_of_the_schema() -> None:
     for body in ((one[0], two[1], two[2]), (two[0], one[1], one[2])):
         with rejected() as rejection:
             decode_arrow_stream(b"".join(body))
-        assert (rejection.code, "number of columns" in rejection.detail) == (Code.MALFORMED_ARROW, True)
+        assert (rejection.code, "columns as the schema" in rejection.detail) == (Code.MALFORMED_ARROW, True)

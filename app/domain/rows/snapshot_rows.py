@@ -160,7 +160,7 @@ def _typed(given: pa.Array, column: Column) -> pa.Array:
         if pc.any(beyond).as_py():
             raise _rejected_rows(Code.BAD_VALUE, "value is not a moment of the calendar", column, beyond)
     elif column.type.name in {TypeName.STRING, TypeName.JSON} and hold_any(array, b"\0"):
-        raise _rejected(Code.BAD_VALUE, "a text holds the character U+0000", column)
+        raise _rejected(Code.BAD_VALUE, "a text has the character U+0000", column)
     if column.type.name is TypeName.JSON:
         try:
             return convert(array.to_pylist(), column.type)

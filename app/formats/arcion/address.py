@@ -1,4 +1,4 @@
-"""Arcion table addresses: which destination table a message is for, and the hash that stands beside its name."""
+"""Arcion table addresses: the source table that a message names, and the hashes beside its name."""
 
 from functools import lru_cache
 from typing import Final, TypeAlias
@@ -13,19 +13,23 @@ DEFAULT_SCHEMA: Final = "default_schema"
 
 
 class Namespace(msgspec.Struct, gc=False):
+    """Catalog and schema of a table address, with the hash of both."""
+
     catalog: str | UnsetType | None = UNSET
     schema: str | UnsetType | None = UNSET
     hash: int | UnsetType | None = UNSET
 
 
 class TableAddress(msgspec.Struct, gc=False):
+    """The `tableName` of a message."""
+
     name: str
     namespace: Namespace | UnsetType | None = UNSET
     hash: int | UnsetType | None = UNSET
 
 
 def count_address_keys(address: TableAddress) -> int:
-    """How many members an address and its namespace were written with."""
+    """Return how many JSON keys an address and its namespace were written with."""
     space = address.namespace
     members = 2 - (address.hash is UNSET)
     if space:
@@ -37,7 +41,7 @@ _Key: TypeAlias = tuple[str | None, str | None, str]
 
 
 class AddressResolver:
-    """The addresses of one request. With an `override` every message is for that table."""
+    """Resolves the addresses of one request, each once. With an `override`, every message is for that table."""
 
     def __init__(self, override: TableName | None = None) -> None:
         self._override = override
@@ -45,7 +49,7 @@ class AddressResolver:
         self.wrong_hashes = 0
 
     def look_up(self, given: TableAddress) -> SourceName:
-        """The source's table, checked once per address. Raises RejectedInput `bad_name`."""
+        """Return the source table of an address, and count wrong hashes. Raises RejectedInput `bad_name`."""
         space = given.namespace
         catalog, schema = (space.catalog or None, space.schema or None) if space else (None, None)
         key = (catalog, schema, given.name)
@@ -57,7 +61,7 @@ class AddressResolver:
         return source
 
     def _source(self, catalog: str | None, schema: str | None, name: str) -> SourceName:
-        """`schema.name`, `catalog.name` when the schema is null or the default one, or `name` alone."""
+        """Return `schema.name`, `catalog.name` if the schema is null or the default one, or `name` alone."""
         return _source(catalog, schema, name) if self._override is None else SourceName.address(self._override)
 
 
@@ -70,13 +74,13 @@ def _source(catalog: str | None, schema: str | None, name: str) -> SourceName:
 
 @lru_cache
 def address_hashes(catalog: str | None, schema: str | None, name: str) -> tuple[int, int]:
-    """The hashes of a namespace and of a table in it, as Replicant writes them: Java's `Objects.hash`."""
+    """Return the hashes of a namespace and of a table in it, as Replicant computes them: Java's `Objects.hash`."""
     space = 31 * (31 + java_hash(catalog)) + java_hash(schema)
     return _wrapped(space), _wrapped(31 * (31 + space) + java_hash(name))
 
 
 def java_hash(text: str | None) -> int:
-    """Java's `String.hashCode` over UTF-16 code units; 0 for null."""
+    """Return Java's `String.hashCode` over UTF-16 code units; 0 for null."""
     result = 0
     units = (text or "").encode("utf-16-be", "surrogatepass")
     for high, low in zip(units[::2], units[1::2], strict=True):
@@ -85,5 +89,5 @@ def java_hash(text: str | None) -> int:
 
 
 def _wrapped(number: int) -> int:
-    """As a signed 32-bit number."""
+    """Return a number as a signed 32-bit one."""
     return (number + 2**31) % 2**32 - 2**31

@@ -1,8 +1,10 @@
-"""Arcion JSON, the plain case, which is nearly every large body: changes of one table that give all of its columns,
-or updates whose other columns a row image is to give.
+"""Columnar reading of Arcion JSON: the fast path for large bodies of one table (docs/decisions/0020).
 
-Only the images are decoded. The rest of a message is compared as it is written with that of the message
-before, and what was found for one holds for all. Whatever differs, or might be wrong, is left to `decode_arcion`.
+It takes changes that give all columns of the table, and updates that leave columns to row images. Only images are
+decoded; the other parts of a message are compared, as bytes, with those of the message before it.
+
+Invariant: it returns the rows that `decode_arcion` would lead to, or None. It declines whatever differs or could be
+wrong, and never rejects.
 """
 
 from collections.abc import Collection, Sequence
@@ -28,7 +30,7 @@ _ADDRESS: Final = msgspec.json.Decoder(TableAddress)
 _OPAQUE: Final = msgspec.json.Decoder()
 _MAX_CURSOR_BYTES: Final = 2**16
 _MAX_COMPARED: Final = 64
-"""Beyond it, one look at the whole body costs less."""
+"""Compared parts beyond which a check of the whole body costs less."""
 
 
 class _Message(msgspec.Struct, gc=False):
@@ -42,7 +44,7 @@ class _Message(msgspec.Struct, gc=False):
 
 
 class _Keys(NamedTuple):
-    """The keys of all messages, in the order of `_Message`."""
+    """The values of all messages by key, in the order of `_Message`."""
 
     addresses: Sequence[Raw]
     operations: Sequence[str]
@@ -58,24 +60,24 @@ _DECODER: Final = MessageDecoder(_Message)
 
 @dataclass(frozen=True, slots=True)
 class ColumnarBody:
-    """A body whose messages all have one address."""
+    """A decoded body whose messages all have one address."""
 
     source: SourceName
     wrong_hashes: int
     messages: int
-    """How many there are."""
+    """The number of messages."""
     position: str | None
-    """That of the last change which has one."""
+    """The source position of the last change that has one."""
     _body: bytes
     _keys: _Keys
 
     def give_images(self, images: ColumnarImages) -> None:
-        """Raises NotColumnar, KeyError or ValueError, as `images` does."""
+        """Add the images of all messages to `images`. Raises NotColumnar, KeyError or ValueError."""
         written = self._keys
         images.add(written.operations, written.exists, written.before, written.after)
 
     def is_all_read(self) -> bool:
-        """Whether nothing stands in this body that nobody looks at, if its images are looked at. False may be wrong."""
+        """Return True if every byte is accounted for by decoded values; False can be wrong, True cannot."""
         written = self._keys
         return (
             names_stand_once([bytes(written.addresses[0])])
@@ -84,14 +86,14 @@ class ColumnarBody:
         )
 
     def is_suspicious(self, image_keys: int) -> bool:
-        """The same by counting keys, which takes longer and tells more bodies apart."""
+        """Tell whether the body may have duplicate or unknown keys, by counting keys; slower and more exact."""
         own = sum(value is not UNSET for keys in self._keys for value in keys)
         of_addresses = self.messages * count_address_keys(_ADDRESS.decode(self._keys.addresses[0]))
         return is_suspicious(self._body, own + of_addresses + image_keys, surrogates=True)
 
 
 def decode_columnar(body: bytes) -> ColumnarBody | None:
-    """A body that may be plain, None for any other."""
+    """Return the decoded body if it can be columnar, else None."""
     messages = _DECODER.decode_well_formed(body)
     if not messages:
         return None
@@ -111,10 +113,10 @@ def decode_columnar(body: bytes) -> ColumnarBody | None:
 def columnar_rows_of(
     bodies: Sequence[ColumnarBody], columns: Sequence[str], key_columns: Sequence[str], fillable: Collection[str] = ()
 ) -> ColumnarRows | None:
-    """The rows of these bodies, one after the other, for a table of these columns.
+    """Return the rows of these bodies in order, for a table of these columns.
 
-    None where a body is not plain for it, or, among several, is to be looked at alone. An update need not give the
-    `fillable` columns.
+    None if a body does not qualify, or is one of several and has to be read alone. Updates can omit the `fillable`
+    columns.
     """
     if sum(body.messages for body in bodies) * len(columns) > MAX_CELLS:
         return None
@@ -139,7 +141,7 @@ def _are_all_read(bodies: Sequence[ColumnarBody], compared: Sequence[Raw]) -> bo
 
 
 def _position(cursor: Raw | UnsetType) -> str | None:
-    """Raises ValueError for one that is no text and has more parts than a cursor needs."""
+    """Return the position that a cursor gives. Raises ValueError for one that is neither a text nor short."""
     if cursor is UNSET:
         return None
     if not are_texts([cursor]) and len(bytes(cursor)) > _MAX_CURSOR_BYTES:

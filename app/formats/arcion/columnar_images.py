@@ -1,4 +1,7 @@
-"""The images of plain Arcion messages -> what lands of them, by column."""
+"""The images of columnar Arcion messages -> columns of texts that land.
+
+`add` collects the images of messages; then `columns` reads them together, once.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -25,7 +28,7 @@ _NO_ROW: Final = (Raw(b"null"), Raw(b"{}"))
 
 @dataclass(slots=True)
 class _Kind:
-    """What messages of one operation share as long as they are written alike."""
+    """What messages of one operation have in common while their bytes are equal."""
 
     operation: Operation
     exists: Raw | None = None
@@ -35,20 +38,20 @@ class _Kind:
 
 
 class ColumnarImages:
-    """Collects the images of messages, with their operations.
+    """Collects the images of messages with their operations.
 
-    Its methods raise NotColumnar, KeyError for a wrong flag, or ValueError for an image that is not whole.
+    Its methods raise NotColumnar, KeyError for a wrong flag, or ValueError for an incomplete image.
     """
 
     def __init__(self, columns: Sequence[str], key_columns: Sequence[str], fillable: frozenset[str]) -> None:
         self.operations: list[Operation] = []
         self.missing: dict[int, MissingColumns] = {}
         self.compared: list[Raw] = []
-        """What is no image that lands: found to be good once, for all messages in which it is written alike."""
+        """Parts other than landing images, checked once for all messages that have the same bytes there."""
         self._columns, self._key_columns = columns, key_columns
         self._landing: list[Raw] = []
         self._beside: list[Raw] = []
-        """Other images that must be whole: what was before an update, and what a delete gives as the row after it."""
+        """Other images that must be complete: those before an update, and the row after a delete."""
         self._updated: list[tuple[int, int]] = []
         """Of each update, where its images are in `_landing` and `_beside`."""
         self._kept: dict[ImageLayout, list[tuple[int, int]]] = {}
@@ -60,13 +63,13 @@ class ColumnarImages:
 
     @property
     def keys(self) -> int:
-        """How many keys images and `exists` have, or fewer."""
+        """How many JSON keys images and `exists` have, or fewer."""
         return len(self._columns) * (len(self.operations) + len(self._landing) + len(self._beside)) + self._before_keys
 
     def add(
         self, operations: Iterable[str], exists: Iterable[Raw], before: Iterable[Image], after: Iterable[Image]
     ) -> None:
-        """The images of messages, and what these say of them."""
+        """Add messages: their operations, `exists` flags and images."""
         for text, flags, old, new in zip(operations, exists, before, after, strict=True):
             kind = self._kinds.get(text)
             if kind is None:
@@ -85,7 +88,7 @@ class ColumnarImages:
             self.operations.append(kind.operation)
 
     def columns(self) -> list[pa.StringArray]:
-        """What lands of the messages, by column."""
+        """Return the landing texts of all added messages, by column."""
         landing = text_columns(self._landing, self._columns)
         if self._beside:
             beside = text_columns(self._beside, self._columns)
@@ -129,7 +132,7 @@ class ColumnarImages:
                 raise NotColumnar
 
     def _without_deleted(self, landing: list[pa.StringArray]) -> list[pa.StringArray]:
-        """Of a deleted row only the key."""
+        """Return the columns with NULL in all but the key of deleted rows."""
         deleted = [operation is Operation.DELETE for operation in self.operations]
         if not any(deleted):
             return landing
@@ -144,7 +147,7 @@ class ColumnarImages:
         self.compared.append(exists)
 
     def _look_at_before(self, kind: _Kind, before: Image) -> None:
-        """Nothing is read of the image that an insert or a replace has beside the one that lands: its keys count."""
+        """Count the keys of the other image of an insert or a replace; its values are not read."""
         image = None if before is UNSET else _BESIDE.decode(before)
         if kind.operation is Operation.UPSERT and image and not image.keys() <= {*self._columns}:
             raise NotColumnar

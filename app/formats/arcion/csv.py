@@ -1,7 +1,8 @@
-"""Arcion internal CDC format, CSV: records -> changes of one table.
+"""Arcion's internal CDC format as CSV: records -> changes of one table (docs/formats.md, "Arcion CSV").
 
-Snapshot: one field a column. Realtime: per column NEW, OLD and EXISTS, then operation, cursor and operation counts.
-Unquoted `NULL` is SQL NULL, quoted it is text. Column names stand in the request or in a header, never guessed.
+A snapshot record has one field per column. A realtime record has NEW, OLD and EXISTS per column, then operation,
+cursor and operation counts. Unquoted `NULL` is SQL NULL, quoted it is a text. Column names come from the request or
+from a header; they are never guessed.
 """
 
 import re
@@ -18,7 +19,7 @@ from app.formats.arcion.csv_layout import CsvLayout, CsvMode, check_columns, col
 from app.formats.arcion.messages import OPERATIONS, WrongMessage, images
 
 MAX_FIELDS: Final = 2**16
-"""Of a record; a realtime one of 20,000 columns has fewer."""
+"""Fields of a record; a realtime record of 20,000 columns has fewer."""
 
 _MAX_PROBLEMS: Final = 100
 _NULL: Final = b"NULL"
@@ -28,14 +29,14 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class CsvChanges:
-    """The changes in order, and the line on which the record of each begins, from 1."""
+    """The changes in order, and the line, from 1, on which the record of each begins."""
 
     changes: list[Change]
     lines: list[int]
     rejected: list[RejectedMessage] = field(default_factory=list)
-    """Records that are left out."""
+    """Records that are set aside."""
     columns: tuple[str, ...] = ()
-    """In file order, as declared or as the header names them."""
+    """The columns in file order, as declared or as the header names them."""
 
 
 @dataclass(slots=True)
@@ -43,7 +44,7 @@ class _Record:
     line: int
     values: list[str | None]
     backslashed: int | None
-    """The first field whose quotes are escaped with backslashes though the layout says otherwise."""
+    """The first field whose quotes have backslashes although the layout declares another escape."""
 
 
 def decode_arcion_csv(
@@ -54,19 +55,19 @@ def decode_arcion_csv(
     *,
     keep_rejected: bool = False,
 ) -> CsvChanges:
-    """Read a body. In `trimmed` columns, those that hold no text, blanks around a value are no data.
+    """Read a body. In the `trimmed` columns, which are not texts, blanks around a value are ignored.
 
-    Raises RejectedInput naming records by index and line. To `keep_rejected`, wrong records are left out.
+    Raises RejectedInput naming records by index and line. With `keep_rejected`, wrong records are set aside.
     """
     columns, records, one_field = _start(body, layout)
     decoded = CsvChanges([], [], columns=columns)
     problems: list[Problem] = []
     index = blanks = 0
     for record in records:
-        if not record.values:  # a line without anything
+        if not record.values:  # an empty line
             if not one_field:
                 blanks += 1
-                limits.check_messages(index + blanks)  # it takes as long as one with something
+                limits.check_messages(index + blanks)  # it takes as long as a record
                 continue
             record.values.append("")
         decoded.lines.append(record.line)
@@ -85,12 +86,12 @@ def decode_arcion_csv(
     if problems:
         raise RejectedInput.of(tuple(problems))
     if not index:
-        raise RejectedInput(Code.EMPTY_REQUEST, "the body holds no record")
+        raise RejectedInput(Code.EMPTY_REQUEST, "the body contains no record")
     return decoded
 
 
 def csv_records(body: bytes, layout: CsvLayout, indexes: Collection[int]) -> dict[int, bytes]:
-    """The records with these indexes as they are written, line ends included, of a body that can be read."""
+    """Return the records with these indexes as they are written, line ends included. The body was read before."""
     _, records, one_field = _start(body, layout)
     begins = [(record.line - 1, bool(record.values) or one_field) for record in records]
     lines = [line + _NEW_LINE for line in body.split(_NEW_LINE)]
@@ -101,7 +102,7 @@ def csv_records(body: bytes, layout: CsvLayout, indexes: Collection[int]) -> dic
 
 
 def _start(body: bytes, layout: CsvLayout) -> tuple[tuple[str, ...], Iterator[_Record], bool]:
-    """The columns, the records behind a header, and whether a line without anything is a record."""
+    """Return the columns, the records after a header, and whether an empty line is a record."""
     columns = layout.checked().columns
     records = _records(body, layout)
     if layout.header:
@@ -112,9 +113,9 @@ def _start(body: bytes, layout: CsvLayout) -> tuple[tuple[str, ...], Iterator[_R
 def _header(
     records: Iterator[_Record], declared: tuple[str, ...], mode: CsvMode
 ) -> tuple[tuple[str, ...], Iterator[_Record]]:
-    """The columns, as declared or as the first record names them, and the other records.
+    """Return the columns, as declared or as the first record names them, and the other records.
 
-    A realtime header may name each column once, or each field of its records.
+    A realtime header can name each column once, or each field of its records.
     """
     first = next(records, None)
     if declared or first is None:
@@ -135,16 +136,16 @@ def _change(index: int, record: _Record, columns: tuple[str, ...], mode: CsvMode
     wanted, other = (single, triple) if mode is CsvMode.SNAPSHOT else (triple, single)
     if len(values) != wanted:
         code = Code.MODE_MISMATCH if len(values) == other else Code.CSV_FIELD_COUNT
-        raise WrongMessage(code, f"{len(values)} fields where mode {mode} needs {wanted}", None)
+        raise WrongMessage(code, f"the record has {len(values)} fields, and mode {mode} needs {wanted}", None)
     if record.backslashed is not None and (mode is CsvMode.SNAPSHOT or record.backslashed < triple - 2):
-        raise WrongMessage(Code.MALFORMED_CSV, "a backslash stands before a quote; see the parameter escape", None)
+        raise WrongMessage(Code.MALFORMED_CSV, "a quote has a backslash before it; set the parameter `escape`", None)
     if mode is CsvMode.SNAPSHOT:
         image = _image(columns, values, trimmed)
         return Change(index, Operation.SNAPSHOT, None, image, "/before", "/after")
     op, cursor = values[-3], values[-2]
     operation = OPERATIONS.get((op or "").strip())
     if operation is None:
-        raise WrongMessage(Code.BAD_OP, "the operation is not I, U, D or R", None)
+        raise WrongMessage(Code.BAD_OP, "the operation must be I, U, D or R", None)
     exists = {column: (flag or "").strip() for column, flag in zip(columns, values[2:-3:3], strict=True)}
     before, after = images(
         operation,
@@ -173,9 +174,9 @@ def _image(columns: tuple[str, ...], values: list[str | None], trimmed: frozense
 
 
 def _records(body: bytes, layout: CsvLayout) -> Iterator[_Record]:
-    """The records one after the other; a line without anything has no values."""
+    """Yield the records; an empty line has no values."""
     if (null := body.find(b"\0")) >= 0:
-        raise _malformed(body, null, "holds the character U+0000")
+        raise _malformed(body, null, "has the character U+0000")
     field, unescaped, delimiter = _field_pattern(layout), _unescaper(layout), layout.delimiter.encode()
     position = len(_BYTE_ORDER_MARK) if body.startswith(_BYTE_ORDER_MARK) else 0
     line = 1
@@ -186,8 +187,8 @@ def _records(body: bytes, layout: CsvLayout) -> Iterator[_Record]:
             match = field.match(body, position)
             if match is None:
                 if b"\r" in body and _NEW_LINE not in body:
-                    raise _malformed(body, position, "ends with CR alone; lines end with LF, or CR and LF")
-                raise _malformed(body, position, "has a field whose quotes do not fit")
+                    raise _malformed(body, position, "ends with CR only; end lines with LF or with CR and LF")
+                raise _malformed(body, position, "has a field with unbalanced quotes")
             quoted, backslashed, plain, separator = match.groups()
             if backslashed is not None and record.backslashed is None:
                 record.backslashed = len(record.values)
@@ -211,7 +212,7 @@ def _records(body: bytes, layout: CsvLayout) -> Iterator[_Record]:
 
 
 def _field_pattern(layout: CsvLayout) -> re.Pattern[bytes]:
-    """One field and what ends it: quoted; JSON in quotes with backslashes before its own; or without quotes."""
+    """Return the pattern of a field and its end: quoted, quoted JSON with backslashed quotes, or unquoted."""
     delimiter, quote, escape = (re.escape(sign) for sign in (layout.delimiter, layout.quote, layout.escape))
     if layout.escape == layout.quote:
         inner, json = f"[^{quote}]++|{quote}{quote}", rf"\{{(?:[^{quote}\\]++|\\.)*+"
@@ -222,7 +223,7 @@ def _field_pattern(layout: CsvLayout) -> re.Pattern[bytes]:
 
 
 def _unescaper(layout: CsvLayout) -> Callable[[bytes], bytes]:
-    """Takes the escapes out of a quoted field."""
+    """Return the function that removes the escapes of a quoted field."""
     escape, quote = layout.escape.encode(), layout.quote.encode()
     if escape == quote:
         return lambda field: field.replace(quote + quote, quote)

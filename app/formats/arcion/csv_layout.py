@@ -1,4 +1,4 @@
-"""How an Arcion CSV file is written: what the file itself does not say."""
+"""The layout of an Arcion CSV file: what the request must declare because the file does not say it."""
 
 import re
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from app.errors import Code, RejectedInput
 
 
 class CsvMode(StrEnum):
-    """How Replicant wrote the file."""
+    """The mode in which Replicant wrote the file."""
 
     SNAPSHOT = "snapshot"
     REALTIME = "realtime"
@@ -17,7 +17,7 @@ class CsvMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CsvLayout:
-    """What a request declares of its CSV: `columns` in file order, or a first record that names them."""
+    """What a request declares about its CSV: `columns` in file order, or a `header` record that names them."""
 
     mode: CsvMode
     columns: tuple[str, ...] = ()
@@ -27,22 +27,23 @@ class CsvLayout:
     escape: str = '"'
 
     def checked(self) -> "CsvLayout":
-        """This layout if it can be read. Raises RejectedInput `bad_request` or `columns_required`."""
+        """Return this layout if it is valid. Raises RejectedInput `bad_request` or `columns_required`."""
         signs = (self.delimiter, self.quote, self.escape)
         if not all(len(sign) == 1 and sign.isascii() and sign not in "\r\n\0" for sign in signs):
-            raise RejectedInput(Code.BAD_REQUEST, "delimiter, quote and escape are one ASCII character each")
+            raise RejectedInput(Code.BAD_REQUEST, "delimiter, quote and escape must be one ASCII character each")
         if self.delimiter in signs[1:]:
-            raise RejectedInput(Code.BAD_REQUEST, "the delimiter can be neither the quote nor the escape")
+            raise RejectedInput(Code.BAD_REQUEST, "the delimiter must differ from the quote and the escape")
         if not self.columns and not self.header:
-            raise RejectedInput(Code.COLUMNS_REQUIRED, "neither `columns` nor a header tells the order of the columns")
+            detail = "the order of the columns is unknown; set `columns`, or `header=true` for a file with a header"
+            raise RejectedInput(Code.COLUMNS_REQUIRED, detail)
         check_columns(self.columns)
         return self
 
 
 def check_columns(columns: tuple[str, ...]) -> None:
-    """Raises RejectedInput `bad_request` for a name that stands twice."""
+    """Raise RejectedInput `bad_request` if two columns have the same name."""
     if len(set(columns)) != len(columns):
-        raise RejectedInput(Code.BAD_REQUEST, "a column is named twice")
+        raise RejectedInput(Code.BAD_REQUEST, "two columns have the same name")
 
 
 _MEANING = re.compile(
@@ -51,9 +52,9 @@ _MEANING = re.compile(
 
 
 def columns_of_triplets(names: Sequence[str]) -> tuple[str, ...]:
-    """The columns of a header with three names a column, such as `id_new,id_old,id_exists`, and three more.
+    """Return the columns of a header with three names per column, such as `id_new,id_old,id_exists`, and three more.
 
-    Raises RejectedInput `columns_required` where three names are not of one column.
+    Raises RejectedInput `columns_required` if three names do not belong to one column.
     """
     columns = []
     for triplet in zip(names[0:-3:3], names[1:-3:3], names[2:-3:3], strict=True):
@@ -62,7 +63,7 @@ def columns_of_triplets(names: Sequence[str]) -> tuple[str, ...]:
             continue
         found = {match[1] for match in map(_MEANING.fullmatch, triplet) if match}
         if len(found) != 1:
-            detail = "the header has three names a column, which do not tell the columns; name these in `columns`"
+            detail = "the header has three names per column that do not match; set `columns`"
             raise RejectedInput(Code.COLUMNS_REQUIRED, detail)
         columns.append(found.pop())
     check_columns(tuple(columns))

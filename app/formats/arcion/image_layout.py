@@ -1,4 +1,4 @@
-"""What `exists` says of the images of plain Arcion messages, once for all messages in which it is written alike."""
+"""Image layouts: what `exists` says about the images of a message, worked out once for all equal `exists`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,17 +19,17 @@ _PLAIN_FLAGS: Final[Mapping[Operation, Sequence[set[str | int]]]] = {
 
 
 class NotColumnar(Exception):
-    """`decode_arcion` must read this body."""
+    """The body does not qualify for columnar reading; `decode_arcion` has to read it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ImageLayout:
-    """Where the values of an update stand, by column position: after it, but for those named here."""
+    """Where an update has its values, by column position: in `after`, except for the columns named here."""
 
     kept: Sequence[int] = ()
-    """The columns whose value stands in `before` alone."""
+    """The columns whose value is in `before` only."""
     missing: MissingColumns | None = None
-    """The columns that stand nowhere."""
+    """The columns that the message does not give."""
 
 
 COMPLETE: Final = ImageLayout()
@@ -37,7 +37,7 @@ COMPLETE: Final = ImageLayout()
 
 @dataclass(slots=True)
 class ImageLayoutCache:
-    """The layouts of messages for a table of these columns, of which an update need not give the `fillable` ones."""
+    """The layouts of messages for a table of these columns. Updates can omit the `fillable` ones."""
 
     columns: Sequence[str]
     key_columns: Sequence[str]
@@ -45,7 +45,7 @@ class ImageLayoutCache:
     _known: dict[tuple[Operation, bytes], ImageLayout]
 
     def look_up(self, operation: Operation, exists: msgspec.Raw) -> ImageLayout:
-        """Raises NotColumnar unless it names every column and no other; KeyError or ValueError where it is wrong."""
+        """Return the layout. Raises NotColumnar unless `exists` names exactly the columns; KeyError or ValueError."""
         written = (operation, bytes(exists))
         layout = self._known.get(written)
         if layout is None:

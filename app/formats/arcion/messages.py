@@ -1,7 +1,7 @@
-"""Arcion internal CDC format, JSON: messages -> changes.
+"""Arcion's internal CDC format as JSON: messages -> changes (docs/formats.md, "Arcion JSON").
 
-All values are text and there are no types; the four letters `null` with `exists` other than 0 are SQL NULL.
-`exists` says per column which image holds it: 0 none, 1 after, 2 before, 3 both.
+All values are texts without types. The text `null` is SQL NULL where `exists` is not 0. `exists` says for each column
+which image has it: 0 none, 1 after, 2 before, 3 both.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ _ALL_BOTH: Final = [{"3"}, {3}]
 
 
 class ArcionMessage(msgspec.Struct, gc=False):
-    """One message as Replicant writes it; member names are the tool's. UNSET: absent, which the screen counts."""
+    """One message as Replicant writes it, with the tool's names. UNSET means absent, for the count of keys."""
 
     tableName: TableAddress
     opType: str
@@ -48,25 +48,25 @@ class ArcionMessage(msgspec.Struct, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class AddressedChange:
-    """A change with the source's table that its message names."""
+    """A change and the source table that its message names."""
 
     source: SourceName
     change: Change
 
 
 class ArcionChanges(list[AddressedChange]):
-    """The changes of a body in order; `wrong_hashes` counts messages whose address has another hash than it says."""
+    """The changes of a body in order, and how many messages give a wrong hash of their address."""
 
     wrong_hashes: int = 0
 
     def __init__(self) -> None:
         super().__init__()
         self.rejected: list[tuple[SourceName, RejectedMessage]] = []
-        """Messages that are left out, with the source's table that they name."""
+        """Messages that are set aside, with the source table that they name."""
 
 
 def count_keys(messages: Sequence[ArcionMessage]) -> int:
-    """Members as written, or fewer: what the screen of duplicates compares."""
+    """Return how many keys the messages were written with, or fewer, for the check of duplicate keys."""
     keys = 0
     for message in messages:
         before, after, cursor, counts = message.before, message.after, message.cursor, message.operationcount
@@ -87,7 +87,7 @@ def count_keys(messages: Sequence[ArcionMessage]) -> int:
 
 
 def _extra_keys(value: Any) -> int:
-    """What an opaque value adds to the one member that it is, if it is one."""
+    """Return what an opaque value adds to its own key: its keys, or -1 if it is absent."""
     return len(value) if isinstance(value, dict) else -(value is UNSET)
 
 
@@ -97,9 +97,10 @@ _DECODER: Final = MessageDecoder(ArcionMessage, count_keys)
 def decode_arcion(
     body: bytes, table: TableName | None = None, limits: InputLimits = UNLIMITED, *, keep_rejected: bool = False
 ) -> ArcionChanges:
-    """The changes of a JSON body in order; with `table`, all of them are for it, whatever they are addressed to.
+    """Return the changes of a JSON body in order; with `table`, all of them are for that table.
 
-    Raises RejectedInput naming every message that is wrong. To `keep_rejected`, those of a known address are left out.
+    Raises RejectedInput naming every wrong message. With `keep_rejected`, wrong messages of a valid address are set
+    aside instead.
     """
     changes = ArcionChanges()
     problems: list[Problem] = []
@@ -125,7 +126,7 @@ def decode_arcion(
 def _change(index: int, message: ArcionMessage) -> Change:
     operation = OPERATIONS.get(message.opType)
     if operation is None:
-        raise WrongMessage(Code.BAD_OP, "opType is not I, U, D or R", "/opType")
+        raise WrongMessage(Code.BAD_OP, "opType must be I, U, D or R", "/opType")
     before, after = images(operation, message.before or {}, message.after or {}, message.exists)
     return Change(
         index=index,
@@ -141,7 +142,7 @@ def _change(index: int, message: ArcionMessage) -> Change:
 def images(
     operation: Operation, before: Image, after: Image, exists: Mapping[str, str | int | None]
 ) -> tuple[Image, Image]:
-    """Before and after with only the columns that were given. Raises WrongMessage where `exists` disagrees."""
+    """Return both images with the columns that `exists` says are given. Raises WrongMessage if an image disagrees."""
     flags = set(exists.values())
     if operation is Operation.INSERT and flags in _ALL_AFTER and exists.keys() == after.keys():
         return {}, after
@@ -151,33 +152,33 @@ def images(
     for column, text in exists.items():
         flag = None if text is None else FLAGS.get(text)
         if flag is None:
-            raise WrongMessage(Code.BAD_EXISTS, "exists is not 0, 1, 2 or 3", "/exists", [column])
+            raise WrongMessage(Code.BAD_EXISTS, "exists must be 0, 1, 2 or 3", "/exists", [column])
         _check_flag(operation, flag, column, before, after)
         if flag & 2:
             given_before[column] = before[column]
         if flag & 1:
             given_after[column] = after[column]
         elif flag == 2 and operation is not Operation.DELETE:
-            given_after[column] = before[column]  # stands in WHERE only: unchanged
+            given_after[column] = before[column]  # only in WHERE: unchanged
     unlisted = [column for image in (before, after) for column in image if column not in exists]
     if unlisted:
-        raise WrongMessage(Code.EXISTS_MISMATCH, "a column of an image has no exists entry", "/exists", unlisted[:1])
+        raise WrongMessage(Code.EXISTS_MISMATCH, "a column of an image has no entry in exists", "/exists", unlisted[:1])
     return given_before, given_after
 
 
 def _check_flag(operation: Operation, flag: int, column: str, before: Image, after: Image) -> None:
     if flag & 1 and column not in after:
         raise WrongMessage(
-            Code.EXISTS_MISMATCH, "exists says the column is in after, where it is not", "/after", [column]
+            Code.EXISTS_MISMATCH, "exists says that the column is in after, and it is not", "/after", [column]
         )
     if flag & 2 and column not in before:
         raise WrongMessage(
-            Code.EXISTS_MISMATCH, "exists says the column is in before, where it is not", "/before", [column]
+            Code.EXISTS_MISMATCH, "exists says that the column is in before, and it is not", "/before", [column]
         )
     if operation is Operation.INSERT and flag & 2:
-        raise WrongMessage(Code.EXISTS_MISMATCH, "an insert has no before image", "/exists", [column])
+        raise WrongMessage(Code.EXISTS_MISMATCH, "an insert cannot have a before image", "/exists", [column])
     if operation is Operation.DELETE and flag == 1:
-        raise WrongMessage(Code.EXISTS_MISMATCH, "a delete has no after image", "/exists", [column])
+        raise WrongMessage(Code.EXISTS_MISMATCH, "a delete cannot have an after image", "/exists", [column])
 
 
 def _with_nulls(image: Image) -> Image:
@@ -187,22 +188,22 @@ def _with_nulls(image: Image) -> Image:
 
 
 def position_of(cursor: Any) -> str | None:
-    """A cursor as it came; only one that is no text is written anew."""
+    """Return a cursor as it was written; one that is not a text is encoded again."""
     if cursor is None or cursor is UNSET:
         return None
     return cursor if isinstance(cursor, str) else _ENCODER.encode(cursor).decode()
 
 
 class WrongMessage(Exception):
-    """A message that cannot be a change; `at` gives its problems once the index is known."""
+    """A message that cannot become a change; `at` gives its problems once the index is known."""
 
     def __init__(self, code: Code, detail: str, pointer: str | None, columns: list[str] | None = None) -> None:
         super().__init__(detail)
         self._code, self._detail, self._pointer, self._columns = code, detail, pointer, columns
 
-    def at(self, index: int, place: str = "") -> Iterator[Problem]:
-        """The problems, their details preceded by the `place` where there is more to say than the index."""
-        detail = place + self._detail
+    def at(self, index: int, prefix: str = "") -> Iterator[Problem]:
+        """Yield the problems of the message with this index, `prefix` (such as a line number) before each detail."""
+        detail = prefix + self._detail
         if self._columns is None:
             yield Problem(self._code, detail, index, self._pointer)
         for column in self._columns or ():

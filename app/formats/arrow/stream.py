@@ -1,4 +1,4 @@
-"""Arrow IPC streams, the fast form of initial loads: bytes -> one table of snapshot rows, sharing those bytes."""
+"""Arrow IPC streams of initial loads: bytes -> one table of snapshot rows that shares those bytes (decision 0021)."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -14,19 +14,20 @@ from app.errors.json_pointer import pointer_to
 from app.formats.arrow.messages import SCHEMA, ArrowMessage, BatchLayout, layout_of, messages_of
 
 MAX_ARRAYS: Final = 2**18
-"""Columns of all record batches together: each costs time and memory, however few rows it has."""
+"""Columns of all record batches together; each costs time and memory, however few rows it has."""
 
 _MAX_PROBLEMS: Final = 100
-_PLAIN_TYPES: Final = "Write the column with a plain type, such as string, int64, decimal128 or timestamp with a zone."
+_SUPPORTED_TYPES: Final = (
+    "Write the column with a plain type, such as string, int64, decimal128 or timestamp with a zone."
+)
 
 
 def decode_arrow_stream(body: bytes, limits: InputLimits = UNLIMITED) -> pa.Table:
-    """All rows of a stream, in order; no value is copied. Raises RejectedInput `malformed_arrow`, `schema_mismatch`,
-    `too_many_messages` or `empty_request`.
+    """Return all rows of a stream in order, without copying values.
 
-    Nothing is believed: types are on a list, buffers are whole, aligned and apart, and each array is checked in full
-    before anything is computed with it. What all of it takes is bounded by the body, but for a column of nulls, whose
-    length `limits` bounds.
+    Types must be on an allow-list, buffers whole, aligned and apart, and each array is validated in full before it is
+    used. The body's size bounds the memory, except for columns of nulls, whose length `limits` bounds. Raises
+    RejectedInput `malformed_arrow`, `schema_mismatch`, `too_many_messages` or `empty_request`.
     """
     try:
         messages = messages_of(body)
@@ -34,7 +35,7 @@ def decode_arrow_stream(body: bytes, limits: InputLimits = UNLIMITED) -> pa.Tabl
         _check_types(fields)
         layouts = [*_layouts(messages, len(fields), limits)]
         if not layouts:
-            raise RejectedInput(Code.EMPTY_REQUEST, "the Arrow stream holds no row")
+            raise RejectedInput(Code.EMPTY_REQUEST, "the Arrow stream has no rows")
         schema = pa.schema([pa.field(field.name, field.type) for field in fields])
         return pa.Table.from_batches([_batch(layout, schema) for layout in layouts], schema)
     except (Damaged, pa.ArrowException) as error:
@@ -59,7 +60,7 @@ def _check_types(fields: Sequence[ArrowField]) -> None:
     problems = tuple(
         Problem(
             Code.SCHEMA_MISMATCH,
-            f"column is {field.described} in the stream, which no column of a table takes",
+            f"the column's type {field.described} fits no column type of a table",
             pointer=pointer_to("", field.name),
             column=field.name,
         )
@@ -67,11 +68,11 @@ def _check_types(fields: Sequence[ArrowField]) -> None:
         if field.type is None
     )
     if problems:
-        raise RejectedInput.of(problems[:_MAX_PROBLEMS], remedy=_PLAIN_TYPES)
+        raise RejectedInput.of(problems[:_MAX_PROBLEMS], remedy=_SUPPORTED_TYPES)
 
 
 def _layouts(messages: Iterator[ArrowMessage], columns: int, limits: InputLimits) -> Iterator[BatchLayout]:
-    """The record batches that have rows, none of which is made before all of them are counted."""
+    """Yield the layouts of the record batches that have rows. No array is made before all rows are counted."""
     rows = arrays = 0
     for message in messages:
         layout = layout_of(message, columns)
@@ -93,10 +94,10 @@ def _batch(layout: BatchLayout, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _array(of_type: pa.DataType, rows: int, node: tuple[int, int], buffers: Iterator[pa.Buffer]) -> pa.Array:
-    """The column of the next buffers, checked in full. What the sender counts as its nulls is counted anew."""
+    """Return the validated array of the next buffers. The sender's null count is not used."""
     length, nulls = node
     if length != rows:
-        raise Damaged("a column has another number of rows than its record batch")
+        raise Damaged("a column does not have as many rows as its record batch")
     if pa.types.is_null(of_type):
         return pa.nulls(rows)
     given: list[pa.Buffer | None] = [*islice(buffers, of_type.num_buffers)]

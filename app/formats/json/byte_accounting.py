@@ -1,7 +1,9 @@
-"""Whether a body holds nothing but what was decoded of its messages.
+"""Byte accounting: proves that every byte of a body belongs to a decoded value.
 
-Decoders keep the last of two keys with the same name, and skip those that they do not know. What is left out so
-takes bytes: a body that has no more of them than its decoded keys need, blanks aside, holds nothing else.
+msgspec keeps the last of two equal keys and skips unknown ones. What it drops takes bytes, so a body with no more
+bytes above whitespace than its decoded keys and values need holds nothing else.
+
+Invariant: a True answer is certain; a False answer can be wrong and costs an exact check.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,11 +27,10 @@ _MAX_CACHED_BYTES: Final = 2**14
 
 
 def holds_nothing_else(body: bytes, names: Sequence[str], keys: Sequence[Sequence[Any]]) -> bool:
-    """Whether all of this valid `body`, an array or lines, are its messages as they were decoded.
+    """Tell whether a valid `body`, an array or lines, consists of its decoded messages only.
 
-    `keys` has for each of `names` the values of all messages: Raw, within which nobody looks, or texts, or UNSET
-    where there is none. False may be wrong: where a name or a text is written with escapes, or something stands
-    before the array.
+    `keys` has the values of all messages for each of `names`: Raw (whose inside is not checked), texts, or UNSET where
+    there is none. False can be wrong: if a name or a text has escapes, or if something precedes the array.
     """
     messages = len(keys[0])
     needed = messages * _AROUND_MESSAGE
@@ -46,7 +47,7 @@ def holds_nothing_else(body: bytes, names: Sequence[str], keys: Sequence[Sequenc
 
 
 def names_stand_once(objects: Iterable[bytes]) -> bool:
-    """Whether no member stands twice in any of these valid JSON objects. False may be wrong where one has escapes."""
+    """Tell whether none of these valid JSON objects has a key twice. False can be wrong for an object with escapes."""
     return all(
         _known_to_stand_once(written) if len(written) <= _MAX_CACHED_BYTES else _stand_once(written)
         for written in objects
@@ -54,7 +55,7 @@ def names_stand_once(objects: Iterable[bytes]) -> bool:
 
 
 def are_texts(values: Sequence[Raw]) -> bool:
-    """Whether all of these valid JSON values are texts, without escapes of U+0000 and surrogates."""
+    """Tell whether all of these valid JSON values are texts without escaped U+0000 or surrogates."""
     lines = b"\n".join((b"", *values))  # no text has a break
     text = np.frombuffer(lines, np.uint8)
     first = text[np.flatnonzero(text == _BREAK) + 1]
@@ -62,7 +63,7 @@ def are_texts(values: Sequence[Raw]) -> bool:
 
 
 def _without_blanks(valid: bytes) -> int:
-    """How many bytes are above the blank: in valid JSON no other byte is as low. Blanks in texts count as blanks."""
+    """Return how many bytes are above the space, the lowest byte of valid JSON that is not whitespace."""
     return int(np.count_nonzero(np.frombuffer(valid, np.uint8) > _BLANK))
 
 
@@ -76,4 +77,4 @@ def _stand_once(written: bytes) -> bool:
 
 
 _known_to_stand_once = lru_cache(_MAX_CACHED_OBJECTS)(_stand_once)
-"""A producer writes the same in nearly all of its bodies."""
+"""A producer writes the same objects in nearly all of its bodies."""

@@ -1,11 +1,9 @@
-"""A fast look at a decoded body: may a member stand twice in it, or anything else that the decoder lets pass?
+"""Cheap pre-check for duplicate keys, U+0000 and deep nesting, which msgspec accepts silently.
 
-The decoder keeps one of two keys with the same name and skips those that its type does not know. So the keys
-that are written are counted against those that were decoded. Names are not compared, which is what the exact look
-costs; the count may come out too high, and then a clean body gets the exact look, but never too low.
+It counts the keys that a body is written with, by their colons, and compares the number with that of the decoded keys.
+A key's colon follows a quote or whitespace. Few colons inside strings do; those after an escaped quote are excluded.
 
-A member's colon stands after a quote or after blanks. So do few colons of texts: those with which a text begins, and
-some after blanks; a quote within a text comes after a backslash, so that a colon after it is told apart.
+Invariant: the count is never too low. If it is too high, a clean body gets the exact check of `duplicate_keys`.
 """
 
 from collections.abc import Iterator
@@ -21,10 +19,10 @@ _Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
 _Places: TypeAlias = np.ndarray[Any, np.dtype[np.intp]]
 
 _SHORT: Final = 4_096
-"""Bytes, below which a call of NumPy costs more than what it does."""
+"""Bytes below which a NumPy call costs more than the work it does."""
 
 _SLICE: Final = 2**19
-"""Bytes looked at in one go, so that what is computed of them needs little memory, and the same again and again."""
+"""Bytes processed at a time, so that intermediate arrays are small and their memory is reused."""
 
 _MAX_LISTS: Final = MAX_NESTING // 2
 _BLANKS: Final = (b" ", b"\n", b"\r", b"\t")
@@ -36,16 +34,16 @@ _CASE: Final = 0x20
 
 
 def count_written_keys(struct: msgspec.Struct) -> int:
-    """How many keys of an object were written, if each that may be absent is UNSET then."""
+    """Return how many keys an object was written with, if every optional one defaults to UNSET."""
     values = msgspec.structs.astuple(struct)
     return len(values) - values.count(UNSET)
 
 
 def is_suspicious(body: bytes, keys: int, *, surrogates: bool = False) -> bool:
-    """Whether this decoded `body` may hold more than the `keys` that were decoded, or U+0000, or deep nesting.
+    """Tell whether a decoded `body` may have more keys than the decoded ones, or U+0000, or deep nesting.
 
-    `keys` may be too low. Those of objects within opaque values must not be counted: that bounds their nesting.
-    With `surrogates`, escaped ones are suspicious too: where texts were skipped, nobody has looked at their pairs.
+    `keys` can be too low. Do not count the keys of objects inside opaque values: that bounds their nesting. With
+    `surrogates`, escaped surrogates are suspicious too: msgspec checks no pairs in texts that it skips.
     """
     if len(body) < _SHORT:
         nul = b"\\u0000" in body or (surrogates and (b"\\ud" in body or b"\\uD" in body))
@@ -62,7 +60,7 @@ def is_suspicious(body: bytes, keys: int, *, surrogates: bool = False) -> bool:
 
 
 def has_suspicious_escape(body: bytes) -> bool:
-    """Whether U+0000, or a surrogate, may be written."""
+    """Tell whether a body may have escaped U+0000 or surrogates."""
     return b"\\" in body and _has_suspicious_escape(np.frombuffer(body, np.uint8), surrogates=True)
 
 
@@ -76,13 +74,13 @@ def _max_keys_of_short(body: bytes) -> int:
 
 
 def _places(text: _Bytes, byte: int) -> Iterator[_Places]:
-    """Where a byte stands, by slices of the text."""
+    """Yield the positions of a byte, slice by slice."""
     for start in range(0, len(text), _SLICE):
         yield start + np.flatnonzero(text[start : start + _SLICE] == byte)
 
 
 def _count_after_quote_or_blank(text: _Bytes) -> int:
-    """How many colons stand there, those after an exclamation mark included."""
+    """Count colons after a quote or whitespace; those after an exclamation mark are included."""
     count = 0
     for start in range(1, len(text), _SLICE):
         colons = text[start : start + _SLICE] == _COLON
@@ -91,7 +89,7 @@ def _count_after_quote_or_blank(text: _Bytes) -> int:
 
 
 def _count_after_blank_in_texts(text: _Bytes) -> int:
-    """How many colons stand after one blank that follows neither a quote nor another blank."""
+    """Count colons after a single whitespace character that follows neither a quote nor whitespace."""
     return sum(
         int(np.count_nonzero((text[colons - 1] <= _BLANK) & (text[colons - 2] > _QUOTE)))
         for colons in _places(text, _COLON)
@@ -99,8 +97,10 @@ def _count_after_blank_in_texts(text: _Bytes) -> int:
 
 
 def _count_after_quote_of_text(text: _Bytes) -> int:
-    """How many colons stand after an escaped quote, or fewer: one after a name that ends with two or four backslashes
-    is none of them."""
+    """Count colons after an escaped quote, or fewer.
+
+    A colon after a key that ends with two or four backslashes is not one of them.
+    """
     count = 0
     for start in range(_ESCAPE, len(text), _SLICE):
         end = min(start + _SLICE, len(text))
@@ -117,7 +117,7 @@ def _count_after_quote_of_text(text: _Bytes) -> int:
 
 
 def _has_suspicious_escape(text: _Bytes, *, surrogates: bool) -> bool:
-    """Whether U+0000, or a surrogate, may be written."""
+    """Tell whether a text may have escaped U+0000 or, with `surrogates`, an escaped surrogate."""
     for start in range(1, len(text), _SLICE):
         letters = text[start : start + _SLICE] == _U
         letters &= text[start - 1 : start - 1 + len(letters)] == _BACKSLASH
@@ -138,7 +138,7 @@ def _may_be_nul(text: _Bytes, escapes: _Places) -> bool:
 
 
 def _may_nest_lists(text: _Bytes) -> bool:
-    """Whether lists may stand in one another deeply, the outermost as the value of a member."""
+    """Tell whether lists may be nested deeply, the outermost one as the value of a key."""
     of_members, in_lists = False, 0
     for lists in _places(text, _BRACKET):
         before = text[lists - 1]

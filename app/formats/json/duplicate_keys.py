@@ -1,7 +1,7 @@
-"""Members that stand twice in a JSON object, and nesting beyond the limit: what fast decoders let pass.
+"""The exact check for duplicate keys in JSON objects, and for nesting beyond the limit.
 
-RFC 8259 leaves the meaning of a repeated name open, and the decoder keeps the last one silently. This look at every
-name costs twenty times a decode, so `member_screen` tells first which bodies need it.
+RFC 8259 leaves the meaning of a repeated key open, and msgspec keeps the last one silently. This check costs several
+times a decode, so `duplicate_key_prefilter` first tells which bodies need it.
 """
 
 import json
@@ -12,15 +12,15 @@ from typing import Any, Final
 from app.errors import Code, Problem, RejectedInput
 
 MAX_NESTING: Final = 64
-"""Objects and lists inside one another, the message itself included."""
+"""Levels of objects and lists, the message itself included."""
 
 _BLANK: Final = re.compile(r"[ \t\r\n,]*")
 
 
 def check_duplicate_keys(body: bytes, offset: int = 0) -> None:
-    """The exact look at every member of a valid `body`, which stands `offset` bytes into the request.
+    """Check every key of a valid `body`, which starts `offset` bytes into the request.
 
-    Raises RejectedInput `duplicate_member` with index and pointer, or `malformed_json`.
+    Raises RejectedInput `duplicate_member` with index and pointer, or `malformed_json` for deep nesting.
     """
     text = body.decode()
     position, end = (1, len(text) - 1) if text.startswith("[") else (0, len(text))
@@ -32,14 +32,14 @@ def check_duplicate_keys(body: bytes, offset: int = 0) -> None:
             depth = _depth(value)
         except _RepeatedError:
             pointer = _pointer_of_repeated(_PAIRS.raw_decode(text, start)[0])
-            detail = "a member stands twice in one object"
+            detail = "an object has the same key twice"
             raise RejectedInput.of((Problem(Code.DUPLICATE_MEMBER, detail, index, pointer),)) from None
         except RecursionError:
             depth = MAX_NESTING + 1
         except ValueError:
             raise _malformed("not valid JSON", index, text, start, offset) from None
         if depth > MAX_NESTING:
-            raise _malformed(f"nested more than {MAX_NESTING} deep", index, text, start, offset)
+            raise _malformed(f"nested more than {MAX_NESTING} levels deep", index, text, start, offset)
         index += 1
 
 
@@ -50,15 +50,15 @@ def _malformed(reason: str, index: int, text: str, start: int, offset: int) -> R
 
 
 class _RepeatedError(Exception):
-    """An object names a member twice."""
+    """An object has the same key twice."""
 
 
 class _Depth(int):
-    """Stands for an object: how deep it nests."""
+    """The depth of an object, in its place."""
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """Stands for an object: its members in order, repeated ones too."""
+    """The keys and values of an object in order, repeated ones too, in its place."""
 
 
 def _depth_of_object(pairs: list[tuple[str, Any]]) -> _Depth:
@@ -73,9 +73,9 @@ def _depth_of_object(pairs: list[tuple[str, Any]]) -> _Depth:
 
 
 def _depth(value: Any) -> int:
-    """How deep a value nests, or a number beyond MAX_NESTING.
+    """Return the depth of a value, or a number beyond MAX_NESTING.
 
-    Lists are taken level by level: a call for each of millions of empty ones would take seconds a megabyte.
+    Lists are counted level by level: a call for each of millions of empty lists takes seconds per megabyte.
     """
     if value.__class__ is not list:
         return value if value.__class__ is _Depth else 0
@@ -92,7 +92,7 @@ def _depth(value: Any) -> int:
 
 
 def _pointer_of_repeated(value: Any) -> str | None:
-    """The JSON Pointer of the first repeated member, outer objects first."""
+    """Return the JSON Pointer of the first repeated key, outer objects first."""
     if isinstance(value, _Pairs):
         seen: set[str] = set()
         for name, _ in value:

@@ -1,8 +1,8 @@
-"""Images of rows, each a JSON object with a text for every column -> columns of texts.
+"""JSON objects with a text for every column -> columns of texts.
 
-Nearly always all images are written alike, and differ in their values alone: then the values are what stands between
-the quotes, found in one look. Any other images go to Arrow's reader, which rejects what it was not told to expect:
-another column, one that stands twice, a value that is no text. Neither needs the interpreter's lock for long.
+Images in a request usually share one byte layout. Then values are sliced out between quotes without parsing. Other
+images go to Arrow's JSON reader, which rejects an unknown column, a repeated one and a value that is not a text. Both
+hold the interpreter's lock only briefly.
 """
 
 from collections.abc import Sequence
@@ -20,24 +20,24 @@ _IMAGE: Final = msgspec.json.Decoder(dict[str, str])
 _BRACE, _QUOTE = b'{"'
 _BREAK: Final = b"\n"
 _QUOTES: Final = 4
-"""Those of a member, without escaped ones."""
+"""Quotes of a key and its text, if neither has escapes."""
 
 
 def text_columns(images: Sequence[Raw], columns: Sequence[str]) -> list[pa.StringArray]:
-    """One array for each of `columns`, in their order, with the value of each image, which is valid JSON.
+    """Return one array for each of `columns`, with the value of each image in order. Images are valid JSON.
 
-    Raises ValueError unless each image is an object with a text for every column, and nothing else; also where a
-    text may hold U+0000 or half a surrogate pair.
+    Raises ValueError unless each image is an object with a text for every column and nothing else, or if a text may
+    have U+0000 or half a surrogate pair.
     """
     lines = _BREAK.join(images)
     return _between_quotes(lines, images, columns) or _read_by_arrow(lines, images, columns)
 
 
 def _between_quotes(lines: bytes, images: Sequence[Raw], columns: Sequence[str]) -> list[pa.StringArray] | None:
-    """The columns if all images are written as the first one is, but for their values, and without escapes.
+    """Return the columns if all images have the first one's layout and no escapes.
 
-    Cut at the quotes of values, the lines are a frame and a value in turn. A piece of the frame has as many quotes as
-    any other one in its place: so when all frames together are those of the first image, repeated, each is.
+    Cutting at the quotes of values gives a frame and a value in turn. All pieces of the frame at one position have the
+    same number of quotes: so if all frames together equal the first image's frame repeated, each one does.
     """
     if b"\\" in lines:
         return None
@@ -61,17 +61,17 @@ def _between_quotes(lines: bytes, images: Sequence[Raw], columns: Sequence[str])
 
 
 def _frame(image: Raw) -> bytes:
-    """All of an image but its values."""
+    """Return an image without its values."""
     parts = bytes(image).split(b'"')
     parts[3::_QUOTES] = [b""] * (len(parts) // _QUOTES)
     return b'"'.join(parts)
 
 
 def _read_by_arrow(lines: bytes, images: Sequence[Raw], columns: Sequence[str]) -> list[pa.StringArray]:
-    if any(memoryview(image)[0] != _BRACE for image in images):  # the reader dies of a null in the place of an object
-        raise ValueError("an image is no object")
+    if any(memoryview(image)[0] != _BRACE for image in images):  # Arrow crashes on a null in place of an object
+        raise ValueError("an image is not an object")
     if has_suspicious_escape(lines):
-        raise ValueError("a text may hold what is no text")
+        raise ValueError("a text may have U+0000 or a surrogate")
     read = json.read_json(
         pa.BufferReader(lines),
         json.ReadOptions(use_threads=False, block_size=len(lines) + 1),
@@ -81,5 +81,5 @@ def _read_by_arrow(lines: bytes, images: Sequence[Raw], columns: Sequence[str]) 
         ),
     )
     if read.num_rows != len(images) or any(column.null_count for column in read.columns):
-        raise ValueError("a column is missing, or has another value than a text")
+        raise ValueError("a column is missing, or its value is not a text")
     return [column.chunk(0) for column in read.columns]

@@ -1,6 +1,6 @@
-"""How many lists and objects a JSON body may hold: each takes a hundred bytes of memory and some of a microsecond.
+"""Bounds the lists and objects of a JSON body: each costs about 100 bytes of memory and part of a microsecond.
 
-A body of empty lists is three bytes a list, so its size does not bound what it costs to decode and to look at.
+An empty list takes three bytes of a body, so the size of a body does not bound the cost of decoding it.
 """
 
 import re
@@ -9,22 +9,22 @@ from typing import Final
 from app.errors import Code, RejectedInput
 
 MAX_NESTED_VALUES: Final = 1_000_000
-"""Lists and objects within the values of a request: 16 MiB of coordinates have fewer."""
+"""Lists and objects inside the values of a request; 16 MiB of coordinates have fewer."""
 
 _OF_A_MESSAGE: Final = 8
-"""Objects that a message of a tool is made of, or fewer."""
+"""Objects that a message itself consists of, or fewer."""
 
 _TEXT: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
 def check_nested_values(body: bytes, messages: int) -> None:
-    """Raises RejectedInput `too_many_nested_values` for more than `messages`, that many or fewer, may have.
+    """Raise RejectedInput `too_many_nested_values` if a body with at most this many messages has too many.
 
-    Brackets and braces within texts do not count; they are told apart only where there are so many.
+    Brackets inside texts do not count; they are told apart only if there are that many.
     """
     most = MAX_NESTED_VALUES + _OF_A_MESSAGE * messages
     if len(body) > most and _count(body) > most and _count(_TEXT.sub(b"", body)) > most:
-        detail = f"the messages hold more than {MAX_NESTED_VALUES} lists and objects within their values"
+        detail = f"the values of the messages have more than {MAX_NESTED_VALUES} lists and objects"
         raise RejectedInput(Code.TOO_MANY_NESTED_VALUES, detail)
 
 

@@ -1,1 +1,7 @@
-"""Replicate."""
+"""Qlik Replicate's JSON messages: metadata (MD) messages declare tables, data (DT) messages are changes.
+
+`envelope` has the messages as they are written, `messages` reads them, `metadata` turns an MD message into a schema.
+`history` keeps the versions of a source's structure, and `versions` finds the one that a data message was written
+under; `masks` applies its column masks then. `renames` finds columns that a new version seems to rename. Sources:
+docs/formats.md, "Replicate".
+"""

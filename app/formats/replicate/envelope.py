@@ -1,7 +1,7 @@
-"""Qlik Replicate's messages as they are written, and how many keys they were written with.
+"""Qlik Replicate's messages as they are written, and how many JSON keys they were written with.
 
-Member names are the tool's. UNSET: absent, which the screen of duplicates counts. Members of type Any are opaque or
-not needed; they stand here because a member that no type knows costs an exact look.
+Names are the tool's. UNSET means absent, for the count of keys. Keys of type Any are opaque or not needed; they are
+declared because a key that no type knows costs an exact check for duplicates.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ class Headers(msgspec.Struct, gc=False):
 
 
 class Body(msgspec.Struct, gc=False):
-    """A metadata or a data message; which one is told by its keys."""
+    """A metadata or a data message; its keys tell which one."""
 
     schemaId: Text = UNSET
     lineage: Lineage | UnsetType | None = UNSET
@@ -68,7 +68,7 @@ class ReplicateMessage(Body, gc=False):
 
 
 def count_keys(messages: Sequence[ReplicateMessage | None]) -> int:
-    """Members as written, or fewer: what the screen of duplicates compares."""
+    """Return how many keys the messages were written with, or fewer, for the check of duplicate keys."""
     keys = 0
     for message in messages:
         if message is None:
@@ -83,7 +83,7 @@ def count_keys(messages: Sequence[ReplicateMessage | None]) -> int:
 
 
 def _count_envelope_keys(message: ReplicateMessage) -> int:
-    """Of one that holds a body; keys of a body that stand beside that are not counted."""
+    """Count the keys of an envelope with a body; keys of a second body beside it are not counted."""
     keys = 6
     if message.magic is UNSET:
         keys -= 1
@@ -99,7 +99,7 @@ def _count_envelope_keys(message: ReplicateMessage) -> int:
 
 
 def _count_data_keys(body: Body, headers: Headers) -> int:
-    """Of the usual data message, which is counted faster than any other; those of metadata are left out."""
+    """Count the keys of the usual data message, faster than of any other; keys of metadata are left out."""
     data, before_data = body.data, body.beforeData
     keys = 3 + _count_headers_keys(headers) + (body.schema is not UNSET) + (body.table is not UNSET)
     keys += len(data) if isinstance(data, dict) else -(data is UNSET)
@@ -108,7 +108,7 @@ def _count_data_keys(body: Body, headers: Headers) -> int:
 
 
 def _count_headers_keys(headers: Headers) -> int:
-    """As `count_written_keys`, but faster: nearly each message has headers."""
+    """Count the keys of headers like `count_written_keys`, but faster: nearly every message has them."""
     keys = 10
     if headers.changeSequence is UNSET:
         keys -= 1

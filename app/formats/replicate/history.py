@@ -1,7 +1,7 @@
-"""The versions of a table's source: what is remembered of its metadata (MD) messages from one request to the next.
+"""The history of a table's source: the versions that its metadata (MD) messages declared, as Postgres keeps them.
 
-Versions are compared within one task, because each Replicate task counts the versions of a table for itself.
-Earlier versions stay readable: data messages that were under way when the table changed still find their ordinals.
+Versions are compared within one task, because each Replicate task numbers the versions of a table for itself. Earlier
+versions stay readable, so that data messages sent before a change of the table still find their columns.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from app.errors import Code, Problem, RejectedInput
 from app.formats.replicate.metadata import SourceColumn, TableMetadata
 
 MAX_EARLIER_VERSIONS: Final = 32
-"""Versions kept besides the current one. Every MD message rewrites all of them, so the number is bounded."""
+"""Versions kept besides the current one; bounded, because every MD message rewrites all of them."""
 
 VersionId: TypeAlias = tuple[str | None, int, str | None]
 """Schema id, table version and task of an MD message."""
@@ -20,7 +20,7 @@ VersionId: TypeAlias = tuple[str | None, int, str | None]
 
 @dataclass(frozen=True, slots=True)
 class SourceVersion:
-    """The source table as one MD message described it; no columns where that was not recorded."""
+    """The source table as one MD message described it, without columns if they were not recorded."""
 
     schema_id: str | None
     table_version: int
@@ -29,7 +29,7 @@ class SourceVersion:
     task: str | None = None
     """Server and name of the task that wrote the message."""
     source: str | None = None
-    """The source's own name for the table, where that was recorded."""
+    """The source's own name for the table, if it was recorded."""
 
     @classmethod
     def of(cls, entry: TableMetadata) -> "SourceVersion":
@@ -38,6 +38,7 @@ class SourceVersion:
 
     @property
     def identity(self) -> VersionId:
+        """Schema id, table version and task."""
         return (self.schema_id, self.table_version, self.task)
 
     def is_same(self, other: "SourceVersion") -> bool:
@@ -45,6 +46,7 @@ class SourceVersion:
         return (self.identity, self.columns) == (other.identity, other.columns)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the version as it is stored."""
         return {
             "schema_id": self.schema_id,
             "table_version": self.table_version,
@@ -56,6 +58,7 @@ class SourceVersion:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "SourceVersion":
+        """Read a stored version."""
         columns = {name: SourceColumn(**column) for name, column in stored.get("columns", {}).items()}
         version = (stored.get("schema_id"), stored.get("table_version", 0))
         others = (stored.get("external_schema_id"), stored.get("task"), stored.get("source"))
@@ -70,27 +73,29 @@ class SourceHistory:
 
     @property
     def current(self) -> SourceVersion:
+        """The version that the latest MD message declared."""
         return self.versions[-1]
 
     def find(self, version: SourceVersion) -> int | None:
-        """Return the place of the same version."""
-        places = (place for place, known in enumerate(self.versions) if known.is_same(version))
-        return next(places, None)
+        """Return the index of the same version, None if it is not kept."""
+        return next((index for index, known in enumerate(self.versions) if known.is_same(version)), None)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the history as it is stored."""
         return self.current.to_json() | {"earlier": [version.to_json() for version in self.versions[:-1]]}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "SourceHistory":
+        """Read a stored history."""
         earlier = stored.get("earlier", [])
         return cls(tuple(SourceVersion.from_json(version) for version in [*earlier, stored]))
 
 
 def new_entries(stored: SourceHistory | None, entries: Sequence[TableMetadata]) -> list[TableMetadata]:
-    """Return the MD messages of one table that are more than a repetition of an earlier version.
+    """Return the MD messages of one table that do not repeat an earlier version.
 
-    A message whose version its task has left behind changes nothing when it was accepted before: its topic is read
-    again. Raises RejectedInput `stale_metadata` when it was never accepted.
+    A message with an older version of its task changes nothing if it was accepted before: the topic is being read
+    again. Raises RejectedInput `stale_metadata` if it was never accepted.
     """
     versions = list(stored.versions) if stored else []
     accepted = []
@@ -106,7 +111,7 @@ def new_entries(stored: SourceHistory | None, entries: Sequence[TableMetadata]) 
 
 
 def extend(stored: SourceHistory | None, entries: Sequence[TableMetadata]) -> SourceHistory:
-    """Return the history after the MD messages of one request for one table, in their order; see `new_entries`."""
+    """Return the history after the MD messages of one request for one table, in order; see `new_entries`."""
     versions = list(stored.versions) if stored else []
     for entry in new_entries(stored, entries):
         version = SourceVersion.of(entry)
@@ -118,7 +123,7 @@ def extend(stored: SourceHistory | None, entries: Sequence[TableMetadata]) -> So
 
 
 def with_external_ids(history: SourceHistory, adopted: Mapping[VersionId, str]) -> SourceHistory:
-    """Return the history with the external schema ids that were seen for the first time."""
+    """Return the history with external schema ids that appeared for the first time."""
     versions = (
         replace(version, external_schema_id=version.external_schema_id or adopted.get(version.identity))
         for version in history.versions

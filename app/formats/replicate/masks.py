@@ -1,7 +1,7 @@
-"""Replicate's `columnMask` and `changeMask`: which columns a data message holds, and which of them changed.
+"""Replicate's `columnMask` and `changeMask`: which columns a data message has, and which of them changed.
 
-The documentation says little-endian; captured messages read as one big-endian number, bit i = ordinal i + 1.
-LOB columns never have a `changeMask` bit, so that mask never tells that a value is unchanged.
+Qlik's documentation says little-endian; captured messages are one big-endian number whose bit i is the column with
+ordinal i + 1 (docs/formats.md). LOB columns never have a `changeMask` bit, so a clear bit does not mean unchanged.
 """
 
 import re
@@ -24,24 +24,24 @@ _RANGES: Final = {
     "UINT4": (0, 2**32 - 1),
     "UINT8": (0, 2**64 - 1),
 }
-"""Types whose declared type holds more numbers than they do."""
+"""Ranges of the Replicate types that are narrower than their column type."""
 
 _MAX_KNOWN_MASKS: Final = 256
 
 
 def read_mask(text: str | None, index: int, headers_at: str, name: str) -> int | None:
-    """The number that a mask's hexadecimal text is; None where nothing is given. Raises RejectedInput `bad_mask`."""
+    """Return a mask's hexadecimal text as a number, None if it is not given. Raises RejectedInput `bad_mask`."""
     if not text:
         return None
     if not _HEX.fullmatch(text):
-        raise RejectedInput.of((Problem(Code.BAD_MASK, "the mask is not hexadecimal", index, f"{headers_at}{name}"),))
+        raise RejectedInput.of((Problem(Code.BAD_MASK, "the mask must be hexadecimal", index, f"{headers_at}{name}"),))
     return int(text, 16)
 
 
 class ColumnLayout:
-    """The columns of one source version by ordinal: what masks and value ranges mean there.
+    """The columns of one source version by ordinal, for masks and value ranges.
 
-    Columns that are `excluded` may be missing and hold anything.
+    `excluded` columns can be missing and have any value.
     """
 
     def __init__(self, columns: Mapping[str, SourceColumn], excluded: frozenset[str] = frozenset()) -> None:
@@ -59,7 +59,7 @@ class ColumnLayout:
         self._known: dict[int, frozenset[str]] = {}
 
     def takes_whole(self, change: Change, column_mask: int | None, change_mask: int | None) -> bool:
-        """Whether a look at the masks as numbers tells that nothing is missing or wrong: the usual message."""
+        """Tell, by the masks as numbers, whether nothing is missing or wrong: the fast path for the usual message."""
         if self._ranges or not (column_mask is None or column_mask == self._all):
             return False
         may_hide_key = change.operation is Operation.UPDATE and change.before is None
@@ -69,7 +69,7 @@ class ColumnLayout:
         return column_mask is None or (image is not None and image.keys() >= self.needed)
 
     def columns_in(self, mask: int) -> frozenset[str] | None:
-        """The columns whose bit is set; None when a bit stands beyond the last column."""
+        """Return the columns whose bit is set, None if a bit is beyond the last column."""
         columns = self._known.get(mask)
         if columns is None:
             if mask.bit_length() > self._end:
@@ -81,14 +81,14 @@ class ColumnLayout:
         return columns
 
     def out_of_range(self, image: Image) -> Iterable[str]:
-        """The columns whose number the Replicate type cannot hold."""
+        """Return the columns whose number is out of the range of the Replicate type."""
         return [name for name, (low, high) in self._ranges.items() if _beyond(image.get(name), low, high)]
 
 
 def apply_layout(
     change: Change, column_mask: int | None, change_mask: int | None, headers_at: str, layout: ColumnLayout
 ) -> Change:
-    """The change with what its masks say: columns that were not captured are absent, and never NULL.
+    """Return the change with its masks applied: columns that were not captured are absent, never NULL.
 
     Raises RejectedInput `mask_out_of_range`, `mask_mismatch`, `incomplete_insert`, `old_key_missing`, `bad_value`.
     """
@@ -114,20 +114,20 @@ def apply_layout(
 
 
 def check_without_layout(change: Change, column_mask: int | None, change_mask: int | None, headers_at: str) -> None:
-    """Reject masks that matter when no metadata tells the ordinals. Raises RejectedInput `schema_unknown`.
+    """Raise RejectedInput `schema_unknown` for masks that matter, since no metadata message gives the ordinals.
 
-    A mask of ones only, for at least as many columns as there are, leaves nothing out.
+    A mask with a one for every column leaves nothing out, so it does not matter.
     """
     if change.operation is Operation.DELETE:
         return
-    members = len(change.after or ())
+    columns = len(change.after or ())
     pointer = None
-    if column_mask is not None and column_mask != (1 << max(members, column_mask.bit_length())) - 1:
+    if column_mask is not None and column_mask != (1 << max(columns, column_mask.bit_length())) - 1:
         pointer = f"{headers_at}columnMask"
     elif change.operation is Operation.UPDATE and change.before is None and change_mask:
         pointer = f"{headers_at}changeMask"
     if pointer is not None:
-        detail = "no metadata message tells which columns the mask means"
+        detail = "no metadata message defines the columns of the mask"
         raise RejectedInput.of((Problem(Code.SCHEMA_UNKNOWN, detail, change.index, pointer),))
 
 
@@ -139,20 +139,20 @@ def _check_change_mask(change: Change, mask: int | None, pointer: str, layout: C
         yield _beyond_last(change, pointer)
     elif change.operation is Operation.UPDATE and change.before is None:
         for column in sorted(changed & layout.keys):
-            detail = "the key changed and the old one is not given"
+            detail = "the key changed and the old key is not given"
             yield Problem(Code.OLD_KEY_MISSING, detail, change.index, pointer, column)
 
 
 def _check_captured(change: Change, captured: frozenset[str], layout: ColumnLayout) -> Iterable[Problem]:
-    """The message's own image (the deleted row, else the new one) holds what the mask says."""
+    """Check that the message's own image, the deleted row or else the new one, has the columns of the mask."""
     is_delete = change.operation is Operation.DELETE
     image, at = (change.before, change.before_at) if is_delete else (change.after, change.after_at)
     for column in sorted((captured & layout.needed) - (image or {}).keys()):
-        detail = "the column mask says that the column is there, and it is not"
+        detail = "the column mask names the column, and the message does not have it"
         yield Problem(Code.MASK_MISMATCH, detail, change.index, pointer_to(at, column), column)
     if change.operation in {Operation.INSERT, Operation.SNAPSHOT}:
         for column in sorted(layout.needed - captured):
-            detail = "the column was not captured, as the column mask says"
+            detail = "the column mask says that the column was not captured"
             yield Problem(Code.INCOMPLETE_INSERT, detail, change.index, pointer_to(at, column), column)
 
 
@@ -172,7 +172,7 @@ def _without(image: Image | None, absent: frozenset[str]) -> Image | None:
 
 
 def _beyond(value: SourceValue, low: int, high: int) -> bool:
-    """Whether a number is out of range; what is no number is the converter's to reject."""
+    """Tell whether a number is out of range; typing rejects what is not a number."""
     if isinstance(value, str):
         try:
             value = Decimal(value)

@@ -1,8 +1,9 @@
 """Qlik Replicate JSON: metadata (MD) and data (DT) messages -> metadata and changes.
 
-A message comes enveloped, as `{message:{…}}` or bare, its headers as an object or flattened beside the images.
-A data message does not name its table by default; its envelope names the schema id of the metadata message that
-describes it, and its masks count columns in that message's order: see `replicate_versions` for both.
+A message has an envelope, is `{message:{…}}` or bare, with its headers as an object or flattened beside the images.
+By default a data message does not name its table: its envelope gives the schema id of the metadata message that
+describes it, and its masks count columns in that message's order. `versions` resolves both. Source: docs/formats.md,
+"Replicate".
 """
 
 from collections.abc import Mapping
@@ -31,8 +32,8 @@ _OPERATIONS: Final = {
 }
 
 
-class _Places(NamedTuple):
-    """JSON Pointers into a data message, that of a header up to its name."""
+class _Pointers(NamedTuple):
+    """JSON Pointers into a data message; `headers` is that of a header up to its name."""
 
     data: str
     before_data: str
@@ -40,8 +41,8 @@ class _Places(NamedTuple):
     sequence: str
 
 
-_PLACES: Final = {
-    (prefix, sign): _Places(
+_POINTERS: Final = {
+    (prefix, sign): _Pointers(
         f"{prefix}/data", f"{prefix}/beforeData", f"{prefix}/headers{sign}", f"{prefix}/headers{sign}changeSequence"
     )
     for prefix in ("", "/message")
@@ -50,22 +51,31 @@ _PLACES: Final = {
 
 
 class DataMessage(Protocol):
-    """What tells the table and the source version of a DT message."""
+    """What identifies the table and the source version of a DT message."""
 
     @property
-    def index(self) -> int: ...
+    def index(self) -> int:
+        """The position of the message in the request."""
+
     @property
-    def source(self) -> SourceName | None: ...
+    def source(self) -> SourceName | None:
+        """The table that the message's own address names."""
+
     @property
-    def schema_id(self) -> str | None: ...
+    def schema_id(self) -> str | None:
+        """The schema id of its envelope."""
+
     @property
-    def external_schema_id(self) -> str | None: ...
+    def external_schema_id(self) -> str | None:
+        """The external schema id of its headers."""
+
     @property
-    def headers_at(self) -> str: ...
+    def headers_at(self) -> str:
+        """JSON Pointer of a header up to its name."""
 
 
 class RejectedData(msgspec.Struct, frozen=True):
-    """A DT message that is left out."""
+    """A wrong DT message that is set aside."""
 
     index: int
     source: SourceName | None
@@ -76,13 +86,13 @@ class RejectedData(msgspec.Struct, frozen=True):
 
 
 class DataChange(msgspec.Struct, frozen=True, gc=False):
-    """A DT message: the change as written, and what the message says of its table and columns."""
+    """A DT message: the change as it is written, and what the message says about its table and columns."""
 
     change: Change
     source: SourceName | None
     schema_id: str | None
     column_mask: int | None = None
-    """Bit i set: the column with ordinal i + 1 was captured. None: every member counts."""
+    """Bit i is set if the column with ordinal i + 1 was captured. None: all columns of the image were."""
     change_mask: int | None = None
     external_schema_id: str | None = None
     headers_at: str = ""
@@ -90,27 +100,28 @@ class DataChange(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def index(self) -> int:
+        """The position of the message in the request."""
         return self.change.index
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicateRequest:
-    """A body's messages, each kind in order; `ignored` counts messages without a body."""
+    """The messages of a body, each kind in order; `ignored` counts messages without a body."""
 
     metadata: list[TableMetadata]
     changes: list[DataChange]
     ignored: int
     rejected: list[RejectedData] = field(default_factory=list)
-    """Data messages that are left out."""
+    """Data messages that are set aside."""
 
 
 _DECODER: Final[MessageDecoder[ReplicateMessage | None]] = MessageDecoder(ReplicateMessage | None, count_keys)  # type: ignore[arg-type]  # msgspec reads a union where typing wants a class
 
 
 def decode_replicate(body: bytes, limits: InputLimits = UNLIMITED, *, keep_rejected: bool = False) -> ReplicateRequest:
-    """Read a JSON body. Raises RejectedInput naming every message that is wrong.
+    """Read a JSON body. Raises RejectedInput naming every wrong message.
 
-    To `keep_rejected`, wrong data messages are left out.
+    With `keep_rejected`, wrong data messages are set aside instead.
     """
     request = ReplicateRequest([], [], 0)
     problems: list[Problem] = []
@@ -139,25 +150,27 @@ def decode_replicate(body: bytes, limits: InputLimits = UNLIMITED, *, keep_rejec
 
 
 def _unwrap(message: ReplicateMessage | None) -> tuple[Body | None, str]:
-    """The body of a message and the JSON Pointer to it; None for a null in place of a message or of its body."""
+    """Return the body of a message and its JSON Pointer; None for a null in place of a message or a body."""
     if message is None:
         return None, ""
     inner = message.message
     if _text(message.magic) is None and _text(message.type) is None:
         return (message, "") if inner is UNSET else (inner, "/message")
     if message.magic != "atMSG" or message.type not in {"MD", "DT"}:
-        raise RejectedInput(Code.BAD_ENVELOPE, "the envelope is not atMSG with type MD or DT")
+        raise RejectedInput(Code.BAD_ENVELOPE, "the envelope must have magic atMSG and type MD or DT")
     if inner is None:
         return None, "/message"
     if inner is UNSET:
         raise RejectedInput(Code.BAD_ENVELOPE, "the envelope has no message")
     if (message.type == "MD") != bool(inner.tableStructure):
-        raise RejectedInput(Code.BAD_ENVELOPE, f"a {message.type} envelope holds the other kind of message")
+        raise RejectedInput(
+            Code.BAD_ENVELOPE, f"the envelope has type {message.type}, and its message is of the other type"
+        )
     return inner, "/message"
 
 
 def _rejected_data(index: int, message: ReplicateMessage | None, problems: tuple[Problem, ...]) -> RejectedData:
-    """Raises RejectedInput `bad_name` where the message names a table that cannot be."""
+    """Set a message aside. Raises RejectedInput `bad_name` if it names a table that cannot exist."""
     inner, _ = _unwrap(message)
     assert message is not None
     assert inner is not None
@@ -169,15 +182,20 @@ def _address(body: Body) -> SourceName | None:
 
 
 def _data_change(index: int, body: Body, prefix: str, schema_id: str | None) -> DataChange:
-    headers, places = _headers(body, index, prefix)
-    data_at, before_at, headers_at, sequence_at = places
+    headers, pointers = _headers(body, index, prefix)
+    data_at, before_at, headers_at, sequence_at = pointers
     data, before_data = _image(body.data, index, data_at), _image(body.beforeData, index, before_at)
     operation = _OPERATIONS.get(headers.operation.upper())
     if operation is None:
-        raise _rejection(Code.BAD_OP, "unknown operation", index, f"{headers_at}operation")
+        raise _rejection(
+            Code.BAD_OP,
+            "the operation must be REFRESH, READ, INSERT, UPDATE or DELETE",
+            index,
+            f"{headers_at}operation",
+        )
     before, after, after_at = before_data, data, data_at
     if operation is Operation.DELETE:
-        # The deleted row stands in data; the reverse is accepted. Of two images, landing compares the typed keys.
+        # Replicate writes the deleted row into data; beforeData is accepted too. Landing compares the keys of both.
         if data is not None:
             before, after = data, None if before_data == data else before_data
             before_at, after_at = data_at, before_at
@@ -209,12 +227,12 @@ def _data_change(index: int, body: Body, prefix: str, schema_id: str | None) -> 
 
 def _image(image: WrittenImage, index: int, pointer: str) -> Image | None:
     if isinstance(image, list):
-        raise _rejection(Code.LEGACY_FORMAT, "an image is a list", index, pointer)
+        raise _rejection(Code.LEGACY_FORMAT, "an image must be an object, not a list", index, pointer)
     return image if isinstance(image, dict) else None
 
 
 def _is_false(written: Any) -> bool:
-    """Tell whether a flag is false, also as Replicate's page prints it: in quotes."""
+    """Tell whether a flag is false, also in quotes as in Qlik's documentation."""
     return written is False or (isinstance(written, str) and written.casefold() == "false")
 
 
@@ -222,18 +240,18 @@ def _text(written: Text) -> str | None:
     return written if isinstance(written, str) else None
 
 
-def _headers(body: Body, index: int, prefix: str) -> tuple[Headers, _Places]:
-    """The headers, as an object or flattened, and where the parts of the message stand."""
+def _headers(body: Body, index: int, prefix: str) -> tuple[Headers, _Pointers]:
+    """Return the headers, given as an object or flattened, and the pointers to the parts of the message."""
     flattened_operation = _text(body.headers_operation)
     if body.headers:
         if flattened_operation is not None:
             detail = "headers are given both as an object and flattened"
             raise _rejection(Code.MALFORMED_MESSAGE, detail, index, f"{prefix}/headers_operation")
-        return body.headers, _PLACES[prefix, "/"]
+        return body.headers, _POINTERS[prefix, "/"]
     if flattened_operation is None:
         raise _rejection(Code.MALFORMED_MESSAGE, "a data message needs headers", index, f"{prefix}/headers")
     flattened: Mapping[str, Any] = {name: getattr(body, f"headers_{name}") for name in Headers.__struct_fields__}
-    return Headers(**flattened), _PLACES[prefix, "_"]
+    return Headers(**flattened), _POINTERS[prefix, "_"]
 
 
 def _rejection(code: Code, detail: str, index: int, pointer: str) -> RejectedInput:

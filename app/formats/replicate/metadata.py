@@ -1,6 +1,6 @@
 """Replicate metadata (MD) messages: a table's columns, keys and types.
 
-Sources: "Metadata message" in Qlik's description of the message structure, the type table of the formats notes.
+Sources: "Metadata message" in Qlik's description of the message structure; docs/formats.md, "Metadata".
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,10 +37,12 @@ _TEXTS: Final = frozenset({"STRING", "WSTRING", "CLOB", "NCLOB", "TIME"})
 _UINT8: Final = ColumnType(TypeName.DECIMAL, 20, 0)
 _STRING: Final = ColumnType(TypeName.STRING)
 MAX_ORDINAL: Final = 10_000
-"""Beyond what any source has; a mask's bit is as far from the first as its ordinal says."""
+"""More columns than any source has; the ordinal of a column is the position of its bit in a mask."""
 
 
 class Lineage(msgspec.Struct, gc=False):
+    """Where the described table comes from: server, task, name and version."""
+
     table: str
     schema: str | UnsetType | None = UNSET
     server: str | UnsetType | None = UNSET
@@ -50,6 +52,8 @@ class Lineage(msgspec.Struct, gc=False):
 
 
 class ColumnFacts(msgspec.Struct, gc=False):
+    """One column as an MD message describes it."""
+
     ordinal: int
     type: str
     length: Any = UNSET
@@ -60,16 +64,18 @@ class ColumnFacts(msgspec.Struct, gc=False):
 
     @property
     def key_position(self) -> int:
-        """From 1; 0 for a column that is not of the key."""
+        """Position in the key, from 1; 0 for a column outside the key."""
         return self.primaryKeyPosition or 0
 
 
 class TableStructure(msgspec.Struct, gc=False):
+    """The columns of the described table, by name."""
+
     tableColumns: dict[str, ColumnFacts]
 
 
 class SourceColumn(NamedTuple):
-    """What masks and value ranges need of a column."""
+    """What masks and value ranges need to know of a column."""
 
     ordinal: int
     type: str
@@ -78,7 +84,7 @@ class SourceColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TableMetadata:
-    """An MD message: the table, its schema, and which version of it this is."""
+    """An MD message: the table, its schema and the version of that schema."""
 
     index: int
     source: SourceName
@@ -86,36 +92,36 @@ class TableMetadata:
     schema_id: str | None
     table_version: int
     at: str
-    """JSON Pointer of the message's body, for errors."""
+    """JSON Pointer of the message's body, for error texts."""
     columns: Mapping[str, SourceColumn]
     nullability_unknown: frozenset[str] = frozenset()
-    """Columns of which the message does not say whether they may be NULL."""
+    """Columns for which the message does not say whether they can be NULL."""
     not_decimal: frozenset[str] = frozenset()
-    """NUMERIC columns with a precision or scale that no decimal has; their type in `schema` is a stand-in."""
+    """NUMERIC columns with a precision or scale that no decimal has; their type in `schema` is a placeholder."""
     unknown_types: frozenset[str] = frozenset()
-    """Columns of a type that Replicate does not have. They are text, save keys: those need a type that is meant."""
+    """Columns of a type that Replicate does not have. They become text, except keys: those need an explicit type."""
     task: str | None = None
     destination: TableName | None = None
-    """The table that the source feeds, where that has another name."""
+    """The table that the source feeds, if it has another name."""
 
     @property
     def table(self) -> TableName:
-        """The table that is described. Raises RejectedInput `bad_name` where no table can have the source's name."""
+        """The described table. Raises RejectedInput `bad_name` if no table can have the source's name."""
         return self.destination or self.source.table
 
     def _check_typed(self, code: Code, name: str, reason: str, options: TableOptions) -> None:
-        """Raises RejectedInput for a column whose type must come from the table's option `columns` and does not."""
+        """Raise RejectedInput for a column whose type must come from the table's option `columns` and does not."""
         if name not in options.columns or options.columns[name].type is None:
             detail = f"column {name!r} {reason}; PUT the table first, with the column's type in its option `columns`"
             pointer = pointer_to(f"{self.at}/tableStructure/tableColumns", name)
             raise RejectedInput.of((Problem(code, detail, self.index, pointer, name),))
 
     def schema_after(self, current: TableSchema | None, options: TableOptions = DEFAULT_OPTIONS) -> TableSchema:
-        """The schema to register over `current`, whose `options` may say what a NUMERIC column is to be.
+        """Return the schema to register over `current`; the table's `options` can give types of columns.
 
-        Raises RejectedInput `incompatible_schema` where nobody does.
-        A column that the table has already stays nullable when the source no longer allows NULL or does not say;
-        a new column is nullable, because rows from before it have no value.
+        A present column stays nullable if the source no longer allows NULL or does not say. A new column is nullable,
+        because earlier rows have no value for it. Raises RejectedInput `incompatible_schema` or `bad_type` for a
+        column that needs a type from the options and has none.
         """
         for name in sorted(self.not_decimal.difference(options.exclude)):
             reason = "is NUMERIC with a precision or scale that no decimal has"
@@ -137,7 +143,7 @@ class TableMetadata:
 def read_metadata(
     index: int, schema_id: str | None, lineage: Lineage | None, structure: TableStructure, at: str
 ) -> TableMetadata:
-    """The table that an MD message declares. Raises RejectedInput."""
+    """Return what an MD message declares. Raises RejectedInput."""
     if lineage is None:
         problem = Problem(Code.MALFORMED_MESSAGE, "a metadata message needs lineage", index, f"{at}/lineage")
         raise RejectedInput.of((problem,))
@@ -165,7 +171,7 @@ def read_metadata(
 
 
 def _check_bounded(index: int, texts: Mapping[str, str | None], at: str) -> None:
-    """Raises RejectedInput `unstorable` for a text that is too long for an index."""
+    """Raise RejectedInput `unstorable` for a text that is too long for an index."""
     problems = [
         Problem(Code.UNSTORABLE, f"{name} is longer than {MAX_TEXT_BYTES} UTF-8 bytes", index, f"{at}/{name}")
         for name, text in texts.items()
@@ -202,7 +208,7 @@ def _column(name: str, column: ColumnFacts) -> Column:
 
 
 def by_table(metadata: Iterable[TableMetadata]) -> dict[str, list[TableMetadata]]:
-    """The MD messages of each table, by folded name, in order."""
+    """Return the MD messages of each table in order, by folded name."""
     tables: dict[str, list[TableMetadata]] = {}
     for entry in metadata:
         tables.setdefault(entry.table.folded, []).append(entry)

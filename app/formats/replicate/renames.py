@@ -1,7 +1,7 @@
 """Renamed columns: metadata that drops a column of the table and adds one in its place.
 
-Mirroring cannot rename a column. Taken for a column that left and another that came, the rows of before would have NULL
-under the new name for ever.
+Mirroring cannot rename a column. Treated as one column that left and one that was added, all earlier rows would keep
+NULL under the new name.
 """
 
 from collections.abc import Iterable
@@ -19,8 +19,8 @@ def renamed_columns(
 ) -> Iterable[Problem]:
     """Return the columns new to the table that have the ordinal and the type of one that the metadata drops.
 
-    `previous` is the version that the source had before. Columns that the table has already are not new: somebody
-    registered them. Options are applied to the metadata as at registration.
+    `previous` is the version that the source had before. Columns that the table already has are not new: they were
+    registered. Options are applied to the metadata as at registration.
     """
     known = {column.name: column for column in present.columns}
     added = [column for column in options.declared(entry.schema).columns if column.name not in known]
@@ -38,7 +38,7 @@ def columns_in_another_case(entry: TableMetadata, present: TableSchema, options:
         old = known.get(column.name.casefold(), column.name)
         if old != column.name:
             yield _problem(
-                entry, column.name, f"column {old!r} of the table is now {column.name!r}: another letter case"
+                entry, column.name, f"column {old!r} of the table is now {column.name!r}, in another letter case"
             )
 
 

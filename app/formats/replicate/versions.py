@@ -1,8 +1,8 @@
-"""Which table and which version of its source each data message of a request belongs to.
+"""Resolves the table and the source version of each data message of a request.
 
-A schema id names a schema, not a table: two tables may have the same. What is stored of the tables comes in as plain
-values. Positions count: a data message belongs to the last metadata (MD) message of its table before it, in the same
-request or an earlier one, unless its own schema id names an earlier version.
+A schema id names a schema, not a table: two tables can have the same one. A data message belongs to the last metadata
+(MD) message of its table before it, in the same request or an earlier one, unless its own schema id names an earlier
+version. What Postgres stores of the tables is passed in.
 """
 
 from bisect import bisect_left
@@ -21,27 +21,27 @@ from app.formats.replicate.messages import DataChange, DataMessage
 from app.formats.replicate.metadata import TableMetadata
 
 Recall: TypeAlias = Callable[[], SourceHistory | None]
-"""Reads all versions of a table's source that are kept."""
+"""Returns all stored versions of a table's source."""
 
 
 class SchemaAnnouncements:
-    """The MD messages of one request by schema id, in order; each with the table that it describes."""
+    """The MD messages of one request by schema id, in order, each with the table that it describes."""
 
     def __init__(self, entries: Iterable[TableMetadata] = ()) -> None:
-        self._places: dict[str, list[int]] = {}
+        self._indexes: dict[str, list[int]] = {}
         self._tables: dict[str, list[TableName]] = {}
         for entry in sorted(entries, key=lambda entry: entry.index):
             if entry.schema_id:
-                self._places.setdefault(entry.schema_id, []).append(entry.index)
+                self._indexes.setdefault(entry.schema_id, []).append(entry.index)
                 self._tables.setdefault(entry.schema_id, []).append(entry.table)
 
     def before(self, message: DataMessage) -> int:
-        """Return how many MD messages with the schema id of this data message stand before it."""
-        places = self._places.get(message.schema_id or "")
-        return bisect_left(places, message.index) if places else 0
+        """Return how many MD messages with this data message's schema id precede it."""
+        indexes = self._indexes.get(message.schema_id or "")
+        return bisect_left(indexes, message.index) if indexes else 0
 
     def table(self, message: DataMessage) -> TableName | None:
-        """Return the table of the last MD message before this data message that has its schema id."""
+        """Return the table of the last MD message that precedes this data message and has its schema id."""
         count = self.before(message)
         return self._tables[message.schema_id or ""][count - 1] if count else None
 
@@ -54,11 +54,10 @@ def table_of(
 ) -> TableName:
     """Return the table of a data message: the one that is `named`, or that its schema id describes.
 
-    `named` is the table of `?table=` or of the message's own address, see `named_table`.
-    `announced` is what the last MD message of the request before it says; `known` gives the tables visible to the
-    caller that have the schema id by other MD messages. Raises RejectedInput `table_mismatch` where they disagree,
-    `ambiguous_schema_id` where several tables have the id and nothing else tells which one is meant,
-    `schema_unknown` or `unknown_table` where nothing tells any.
+    `named` is the table of `?table=` or of the message's own address, see `named_table`. `announced` is the table of
+    the last MD message before it in the request; `known` returns the caller's tables that have the schema id from
+    other MD messages. Raises RejectedInput `table_mismatch` if they disagree, `ambiguous_schema_id` if several tables
+    have the id and no name is given, `schema_unknown` or `unknown_table` if no table has it.
     """
     if announced is not None and (named is None or named.folded == announced.folded):
         return announced
@@ -68,11 +67,16 @@ def table_of(
             raise _mismatch(message)
         return named
     if len(described) > 1:
-        detail = "several tables have this schema id, and nothing else tells which one is meant"
+        detail = "several tables have this schema id; name the one that is meant with `table`"
         raise _rejection(message, Code.AMBIGUOUS_SCHEMA_ID, detail, "/messageSchemaId")
     if not described:
         code = Code.SCHEMA_UNKNOWN if message.schema_id else Code.UNKNOWN_TABLE
-        raise _rejection(message, code, "nothing tells the table of this message", "/messageSchemaId")
+        raise _rejection(
+            message,
+            code,
+            "no address, metadata message or parameter `table` gives the table of this message",
+            "/messageSchemaId",
+        )
     return described[0]
 
 
@@ -84,7 +88,7 @@ def named_table(message: DataMessage, requested: TableName | None, own: TableNam
 
 
 class _Found(NamedTuple):
-    """The version of a data message. `is_late`: the source's table has changed since, as the gateway knows."""
+    """The version of a data message; `is_late` if the gateway knows of a later change of the source table."""
 
     version: SourceVersion
     is_late: bool
@@ -92,31 +96,31 @@ class _Found(NamedTuple):
 
 @dataclass
 class VersionResolver:
-    """The messages of one table in one request: what was stored before it, and its MD messages in order."""
+    """Resolves the versions of one table's messages in one request, from what was stored and its MD messages."""
 
     stored: SourceHistory | None
-    """All versions where the request has MD messages; else the current one may do, with `recall` for the others."""
+    """All versions if the request has MD messages; else the current one is enough, with `recall` for the others."""
     entries: Sequence[TableMetadata] = ()
     excluded: frozenset[str] = frozenset()
-    """Columns that are never staged."""
+    """Columns that are not staged."""
     completes: bool = False
-    """Whether the table completes partial updates from row images."""
+    """True if the table completes partial updates from row images."""
     is_behind: bool = False
-    """Whether the table has newer versions than `stored`: those of a message that is read again."""
+    """True if the table has newer versions than `stored`, for a replayed message."""
     recall: Recall | None = None
     adopted: dict[VersionId, str] = field(default_factory=dict)
-    """External schema ids seen here for the first time, to be stored with their versions."""
+    """External schema ids that appear here for the first time, to be stored with their versions."""
     _layouts: dict[VersionId, ColumnLayout] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._places = [entry.index for entry in self.entries]
+        self._indexes = [entry.index for entry in self.entries]
         self._versions = [self._as_stored(SourceVersion.of(entry)) for entry in self.entries]
-        self._found = [_Found(version, self._stays_behind(place)) for place, version in enumerate(self._versions)]
+        self._found = [_Found(version, self._stays_behind(at)) for at, version in enumerate(self._versions)]
         self._usual: _Found | None = None
-        """The version of every message without other ids than its own, where the request has no MD messages."""
+        """The version of every message that has no other ids, if the request has no MD messages."""
         self._last: _Found | None = None
         self._before = self._found[:1]
-        """The versions that data before the first MD message may have."""
+        """The possible versions of data before the first MD message."""
         if self.stored is not None:
             self._before = [_Found(self.stored.current, self.is_behind)]
             if not self._versions:
@@ -125,11 +129,11 @@ class VersionResolver:
                 self._before.append(_Found(self.stored.versions[first - 1], is_late=False))
 
     def resolve(self, message: DataChange) -> tuple[Change, str]:
-        """Return the change with its masks applied by the version it belongs to, and the task that wrote it.
+        """Return the change with its masks applied under its version, and the task that wrote it.
 
-        The task is "" where no metadata message tells. An update of an earlier version does not know the columns
-        that were added since: row images give them, or they land NULL in a table without images. Raises
-        RejectedInput `schema_mismatch`, and what `apply_layout` and `check_without_layout` raise.
+        The task is "" if no metadata message gave it. An update of an earlier version lacks the columns that were
+        added since: row images give them, or they land NULL in a table without images. Raises RejectedInput
+        `schema_mismatch`, and what `apply_layout` and `check_without_layout` raise.
         """
         found = self._find(message)
         arguments = (message.change, message.column_mask, message.change_mask, message.headers_at)
@@ -151,7 +155,7 @@ class VersionResolver:
         return layout
 
     def version_of(self, message: DataMessage) -> SourceVersion | None:
-        """Return the version that a message was written under, None where no metadata message told one.
+        """Return the version that a message was written under, None if no metadata message told one.
 
         Raises RejectedInput `schema_mismatch`.
         """
@@ -162,35 +166,35 @@ class VersionResolver:
         usual, schema_id = self._usual, message.schema_id
         if usual is not None and schema_id in (usual.version.schema_id, None) and message.external_schema_id is None:
             return usual
-        placed = self._placed(message.index)
-        fitting = next((found for found in placed if _has_id(found.version, message.schema_id)), None)
+        candidates = self._candidates(message.index)
+        fitting = next((found for found in candidates if _has_id(found.version, message.schema_id)), None)
         external_id = message.external_schema_id
         if fitting is not None and external_id in {None, self._external_id(fitting.version)}:
             return fitting
-        if placed and (earlier := self._earlier(message, strictly=fitting is not None)) is not None:
+        if candidates and (earlier := self._earlier(message, strictly=fitting is not None)) is not None:
             return _Found(earlier, is_late=True)
-        if placed and fitting is None:
-            detail = "the message was written for a schema id that no metadata message of the table had"
+        if candidates and fitting is None:
+            detail = "no metadata message of the table had the schema id of this message"
             raise _rejection(message, Code.SCHEMA_MISMATCH, detail, "/messageSchemaId")
         if fitting is not None and external_id is not None and not fitting.is_late:
-            self._adopt(message, fitting.version, external_id)
+            self._note_external_id(message, fitting.version, external_id)
         return fitting
 
-    def _placed(self, index: int) -> Sequence[_Found]:
-        """Return the version at this place of the request.
+    def _candidates(self, index: int) -> Sequence[_Found]:
+        """Return the versions that a message at this index of the request can have.
 
-        Before its first MD message that is the stored one, or the one that preceded this MD message when the
-        request is repeated: its metadata is kept even if its data was rejected.
+        Before the first MD message that is the stored one. In a repeated request it can also be the one before that MD
+        message, because metadata is kept even if the data was rejected.
         """
-        place = bisect_left(self._places, index)
-        return self._found[place - 1 : place] if place else self._before
+        at = bisect_left(self._indexes, index)
+        return self._found[at - 1 : at] if at else self._before
 
     def _earlier(self, message: DataMessage, *, strictly: bool) -> SourceVersion | None:
-        """Return the last version before the place of a message that has its ids, `strictly` the external one too."""
+        """Return the last version before a message that has its ids, `strictly` the external one too."""
         if message.schema_id is None and message.external_schema_id is None:
             return None
         history = self.recall() if self.recall else self.stored
-        before = self._versions[: bisect_left(self._places, message.index)]
+        before = self._versions[: bisect_left(self._indexes, message.index)]
         for version in reversed([*(history.versions if history else ()), *before]):
             external_id = self._external_id(version)
             may_lack = message.external_schema_id is None or external_id is None
@@ -202,23 +206,23 @@ class VersionResolver:
     def _external_id(self, version: SourceVersion) -> str | None:
         return version.external_schema_id or self.adopted.get(version.identity)
 
-    def _adopt(self, message: DataMessage, version: SourceVersion, external_schema_id: str) -> None:
+    def _note_external_id(self, message: DataMessage, version: SourceVersion, external_schema_id: str) -> None:
         if self._external_id(version) is not None:
-            detail = "the external schema id changed and no metadata message came with it"
+            detail = "the external schema id changed without a metadata message"
             raise _rejection(message, Code.SCHEMA_MISMATCH, detail, f"{message.headers_at}externalSchemaId")
         self.adopted[version.identity] = external_schema_id
 
     def _as_stored(self, version: SourceVersion) -> SourceVersion:
-        place = self.stored.find(version) if self.stored else None
-        return version if self.stored is None or place is None else self.stored.versions[place]
+        at = self.stored.find(version) if self.stored else None
+        return version if self.stored is None or at is None else self.stored.versions[at]
 
-    def _stays_behind(self, place: int) -> bool:
-        """Tell whether the stored versions go beyond an MD message, and the request does not catch up with them."""
-        places = [self.stored.find(version) if self.stored else None for version in self._versions[place:]]
-        own = places[0]
+    def _stays_behind(self, at: int) -> bool:
+        """Tell whether stored versions are newer than an MD message, and the request does not reach them."""
+        later = [self.stored.find(version) if self.stored else None for version in self._versions[at:]]
+        own = later[0]
         if self.stored is None or own is None or own == len(self.stored.versions) - 1:
             return False
-        return all(later is not None and later <= own for later in places)
+        return all(index is not None and index <= own for index in later)
 
 
 def _has_id(version: SourceVersion, schema_id: str | None) -> bool:

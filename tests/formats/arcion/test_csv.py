@@ -93,7 +93,7 @@ def test_lines_that_end_with_cr_alone_are_named() -> None:
     with rejected() as rejection:
         decode_arcion_csv(b"1,x\r2,y\r", CsvLayout(CsvMode.SNAPSHOT, COLUMNS))
     assert rejection.code is Code.MALFORMED_CSV
-    assert "CR alone" in rejection.text
+    assert "CR only" in rejection.text
 
 
 def test_delimiter_quote_and_escape_are_the_callers() -> None:

@@ -111,9 +111,9 @@ GOOD = b'{"key":"a"}'
     ("body", "detail"),
     [
         (b"null", "unexpected text between messages"),
-        (b'"text"', "starts with neither"),
-        (b"1", "starts with neither"),
-        (b"table=1&x=2", "starts with neither"),
+        (b'"text"', "must start with { or ["),
+        (b"1", "must start with { or ["),
+        (b"table=1&x=2", "must start with { or ["),
         (b"\xff\xfe{\x00}\x00", "not UTF-8 at byte 0"),
         (b'{"key":"\xff"}', "not UTF-8 at byte 8"),
         (b'{"key":"\xed\xa0\x80"}', "not UTF-8 at byte 8"),
@@ -126,8 +126,8 @@ GOOD = b'{"key":"a"}'
         (b"[" + GOOD, "not valid JSON"),
         (b"[" + GOOD + b",]", "not valid JSON"),
         (b"[" + GOOD + b"]x", "not valid JSON"),
-        (rb'{"key":"\u0000"}', "U+0000 stands at byte 8"),
-        (rb'{"key":"\\\u0000"}', "U+0000 stands at byte 10"),
+        (rb'{"key":"\u0000"}', "U+0000 at byte 8"),
+        (rb'{"key":"\\\u0000"}', "U+0000 at byte 10"),
     ],
 )
 def test_a_malformed_body_is_rejected_with_the_byte(body: bytes, detail: str) -> None:

@@ -17,8 +17,7 @@ from app.domain.model.names import TableName
 from app.errors import Code, RejectedInput
 from app.formats.arcion.address import Namespace, TableAddress
 from app.formats.arcion.messages import ArcionMessage, decode_arcion
-from app.formats.json import decoder as strict_json
-from app.formats.json import duplicate_key_prefilter as member_screen
+from app.formats.json import decoder, duplicate_key_prefilter
 from app.formats.json.duplicate_key_prefilter import is_suspicious
 from app.formats.replicate.envelope import Headers, ReplicateMessage
 from app.formats.replicate.messages import decode_replicate
@@ -43,7 +42,7 @@ each_way = pytest.mark.parametrize("way", WAYS)
 @contextmanager
 def screened(way: str) -> Iterator[None]:
     """Bodies of any length are screened as short ones are, or as long ones."""
-    with patch.multiple(member_screen, **WAYS[way]):
+    with patch.multiple(duplicate_key_prefilter, **WAYS[way]):
         yield
 
 
@@ -105,7 +104,7 @@ def test_a_member_is_counted_once_whatever_its_name(name: str, layout: str, way:
 
 def gets_exact_look(decode: Callable[[bytes], object], message: Any, layout: dict[str, Any] = COMPACT) -> bool:
     """Whatever else is wrong with the message."""
-    with patch.object(strict_json, "check_duplicate_keys") as look, suppress(RejectedInput):
+    with patch.object(decoder, "check_duplicate_keys") as look, suppress(RejectedInput):
         decode(json.dumps(message, **layout).encode())
     return bool(look.called)
 

@@ -1,0 +1,39 @@
+"""Checks of the texts of a JSON body: UTF-8, no U+0000, no half of a surrogate pair.
+
+msgspec checks no text that it skips, and accepts U+0000 everywhere, which Postgres cannot store.
+"""
+
+import re
+from typing import Final
+
+from app.errors import Code, RejectedInput
+from app.formats.json.utf8 import first_wrong_byte
+
+_NOT_TEXT: Final = re.compile(rb"(?<!\\)(?:\\\\)*(?:(\\u0000)|(\\u[dD][89a-fA-F]))")
+_SURROGATE_PAIR: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+
+
+def check_texts(body: bytes, offset: int) -> None:
+    """Check all texts of a body that starts `offset` bytes into the request. Raises RejectedInput `malformed_json`."""
+    check_utf8(body, offset)
+    _check_escapes(body, offset)
+
+
+def check_utf8(body: bytes, offset: int) -> None:
+    """Raise RejectedInput `malformed_json` with the first byte that is not UTF-8."""
+    wrong = first_wrong_byte(body)
+    if wrong is not None:
+        raise RejectedInput(Code.MALFORMED_JSON, f"the body is not UTF-8 at byte {offset + wrong}")
+
+
+def _check_escapes(body: bytes, offset: int) -> None:
+    """Reject escaped U+0000 and half surrogate pairs, also in the values of keys that nothing reads."""
+    position = 0
+    while found := _NOT_TEXT.search(body, position):
+        start = found.start(found.lastindex or 0)
+        if found[1]:
+            raise RejectedInput(Code.MALFORMED_JSON, f"the body has the character U+0000 at byte {offset + start}")
+        pair = _SURROGATE_PAIR.match(body, start)
+        if pair is None:
+            raise RejectedInput(Code.MALFORMED_JSON, f"the body has half of a surrogate pair at byte {offset + start}")
+        position = pair.end()
