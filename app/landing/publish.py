@@ -109,7 +109,7 @@ def repair_file(zone: LandingZone, table: Table, installation_id: UUID, built: B
 
 
 def make_visible(zone: LandingZone, name: TableName, built: BuiltFile) -> None:
-    """W7: rename the nominated temp to its number, never replacing.
+    """W7: rename the registered build to its number, never replacing.
 
     An unclear outcome is settled by looking: our file there is success, and durable when this returns. Raises
     InvariantBroken `foreign_file` for another one, FileNotFoundError when the temp is lost (the next epoch builds

@@ -44,7 +44,7 @@ def newest_epoch(zone: LandingZone, table_id: TableId) -> Epoch:
 def sweep_scratch(zone: LandingZone, scratch: Scratch, *, recorded: FileNumber, now: datetime) -> int:
     """Delete old temps of files that are published, and folders that a revocation left; how many.
 
-    A temp of a later file stays: it may be the nominated one.
+    A temp of a later file stays: it may be the registered build.
     """
     home = f"{SCRATCH}/{scratch.table_id}"
     revoked = [f"{home}/{name}" for name in zone.names(home) if _REVOKED.fullmatch(name)]

@@ -144,7 +144,7 @@ def test_files_of_batches_that_the_backup_holds_are_recorded_however_they_were_c
 def test_files_that_were_planned_at_the_backup_are_recorded_from_what_stands(
     engine: sa.Engine, database_url: str, landing_zone: Path, new_drain: NewDrain, backups: list[Backup], into: str
 ) -> None:
-    """Planned and not nominated: the ledger knows neither size nor digest of what was built after the backup."""
+    """Planned, no build registered: the ledger knows neither size nor digest of what was built after the backup."""
     table = registered(engine, "t", ID)
     stage_keys(engine, table, [1], [2])
     planner = new_drain(rows=1)

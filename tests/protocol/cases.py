@@ -85,7 +85,7 @@ REDUNDANT: Final[dict[Rule, str]] = {
     Rule.LEASE: "epochs and revocation keep drains apart; a lease only keeps them from taking turns all the time",
     Rule.EPOCH_LOOK: "whoever looks under a stale epoch is stopped when it plans, records or quarantines",
     Rule.EPOCH_PLAN: "a plan extends the ledger's chain, whoever makes it, and the next owner carries it out",
-    Rule.EPOCH_NOMINATE: "a stale owner's temp is gone, and the next owner's nomination replaces a stale one",
+    Rule.EPOCH_REGISTER: "a stale owner's temp is gone, and the next owner's registration replaces a stale one",
     Rule.RECORD_IN_ORDER: "only the owner records, and the owner records in order",
     Rule.DROP_EPOCH: "the drain that carries the drop out begins an epoch with its claim",
 }

@@ -46,6 +46,6 @@ def recreate(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move("begins no generation: its epoch is over", shared, IDLE)
         return
     generation = shared.generation + 1
-    after = shared._replace(mode=Mode.ACTIVE, generation=generation, plan=(), recorded=0, nominated=0)
+    after = shared._replace(mode=Mode.ACTIVE, generation=generation, plan=(), recorded=0, registered=0)
     wrong = "a generation begins that nobody asked for" if shared.mode is not Mode.DROPPING else ""
     yield Move(f"begins generation {generation}", after, Drain(Pc.PLAN, drain.epoch, generation), wrong)

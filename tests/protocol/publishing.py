@@ -130,18 +130,18 @@ def folder_check(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move("finds a foreign marker or none", shared, drain._replace(pc=Pc.QUARANTINE))
     else:
         seen = FOREIGN if folder is not None and folder.identity == FOREIGN else -1
-        yield Move("checks the folder's marker", shared, drain._replace(pc=Pc.NOMINATE, seen=seen))
+        yield Move("checks the folder's marker", shared, drain._replace(pc=Pc.REGISTER, seen=seen))
 
 
-@stands_for(Pc.NOMINATE, "app.staging.ledger.files:register_builds")
-def nominate(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
-    if is_stale(case, shared, drain, Rule.EPOCH_NOMINATE) or shared.generation != drain.generation:
-        yield Move("nominates nothing: its epoch is over", shared, IDLE)
-    elif case.holds(Rule.ONE_TEMP) and (shared.nominated >= drain.epoch or drain.number <= shared.recorded):
-        yield Move("nominates nothing: another temp is nominated", shared, IDLE)
+@stands_for(Pc.REGISTER, "app.staging.ledger.files:register_builds")
+def register(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
+    if is_stale(case, shared, drain, Rule.EPOCH_REGISTER) or shared.generation != drain.generation:
+        yield Move("registers nothing: its epoch is over", shared, IDLE)
+    elif case.holds(Rule.ONE_TEMP) and (shared.registered >= drain.epoch or drain.number <= shared.recorded):
+        yield Move("registers nothing: another build is registered", shared, IDLE)
     else:
-        nominated = shared._replace(nominated=max(shared.nominated, drain.epoch))
-        yield Move(f"nominates its temp {drain.number}", nominated, drain._replace(pc=Pc.RENAME))
+        registered = shared._replace(registered=max(shared.registered, drain.epoch))
+        yield Move(f"registers its build {drain.number}", registered, drain._replace(pc=Pc.RENAME))
 
 
 @stands_for(
@@ -201,10 +201,10 @@ def record(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move(f"records nothing: file {number} is not the next", shared, IDLE)
         return
     chosen = (drain.content,) if drain.content and number == len(shared.plan) + 1 else ()
-    after = shared._replace(recorded=number, plan=shared.plan + chosen, nominated=0)
+    after = shared._replace(recorded=number, plan=shared.plan + chosen, registered=0)
     following = Drain(Pc.PLAN, drain.epoch, drain.generation, careless=drain.careless)
     if number < drain.last:
-        following = drain._replace(pc=Pc.NOMINATE, number=number + 1)
+        following = drain._replace(pc=Pc.REGISTER, number=number + 1)
     yield Move(f"records file {number}", after, following, recorded_amiss(after))
 
 

@@ -70,7 +70,7 @@ class Pc(IntEnum):
     FOLDER_PREPARE = 10
     FOLDER_RENAME = 11
     FOLDER_CHECK = 12
-    NOMINATE = 13
+    REGISTER = 13
     RENAME = 14
     SYNC = 15
     LOOK_AGAIN = 16
@@ -128,8 +128,8 @@ class Shared(NamedTuple):
     plan: tuple[int, ...] = ()
     """Content by number, planned and recorded alike."""
     recorded: int = 0
-    nominated: int = 0
-    """The epoch that nominated a temp for the number after the recorded ones."""
+    registered: int = 0
+    """The epoch that registered a build for the number after the recorded ones."""
     folder: Folder | None = None
     deleted: Folder | None = None
     """The folder that was there before, as long as its deletion is not durable."""

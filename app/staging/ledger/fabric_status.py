@@ -58,7 +58,7 @@ class FabricStatus:
 
 
 def claim_reading(connection: sa.Connection, seconds: float) -> bool:
-    """Return whether the caller reads the report now: nobody has claimed a reading in the last `seconds`.
+    """Return whether the caller reads the report now: no drain has claimed a reading in the last `seconds`.
 
     A process that dies after this has skipped one reading.
     """

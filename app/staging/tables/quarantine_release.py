@@ -33,7 +33,7 @@ END_REWRITE = sa.text("UPDATE mirrorgate.tables SET rewrite_marker = false WHERE
 """End the request for a new marker."""
 
 _PASSED_OVER: Final = frozenset({Code.UNKNOWN_TABLE, Code.GENERATION_MISMATCH, Code.WRONG_TABLE_STATE})
-"""Errors of a table that somebody else has released, recreated or dropped meanwhile."""
+"""Errors of a table that another caller has released, recreated or dropped meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def quarantined_by(connection: sa.Connection, code: Code) -> list[Quarantined]:
 
 
 def release_if_still(connection: sa.Connection, found: Quarantined, actor: str, reason: str) -> bool:
-    """Release a table as it was found; return False if somebody else released, recreated or dropped it meanwhile."""
+    """Release a table as it was found; return False if it was released, recreated or dropped meanwhile."""
     try:
         release(connection, found.name, found.generation, actor, reason)
     except RejectedInput as error:

@@ -27,7 +27,7 @@ from tests.support.samples.schemas import schema_of
 ID = schema_of({"id": "int64"}, ["id"])
 NAMES = ("a", "b", "c", "d")
 RECORD = "UPDATE mirrorgate.landing_files f SET state"
-NOMINATE = "UPDATE mirrorgate.landing_files f\n    SET nominated"
+REGISTER = "UPDATE mirrorgate.landing_files f\n    SET nominated"
 PLAN = "SELECT c.table_id, f.number"
 
 
@@ -70,17 +70,17 @@ def held_counter(engine: sa.Engine, table_id: TableId) -> Iterator[None]:
         connection.rollback()
 
 
-def test_one_transaction_plans_one_nominates_and_one_records_a_file_of_each_table(
+def test_one_transaction_plans_one_registers_and_one_records_a_file_of_each_table(
     engine: sa.Engine, landing_zone: Path, worker: DrainCycle, tables: list[TableId]
 ) -> None:
     more(engine, 2)
     with (
         sql.counted(worker.context.engine, PLAN) as plans,
-        sql.counted(worker.context.engine, NOMINATE) as nominations,
+        sql.counted(worker.context.engine, REGISTER) as registrations,
         sql.counted(worker.context.engine, RECORD) as records,
     ):
         worker.build_and_publish(prepared(worker, tables))
-    assert (len(plans), len(nominations), len(records)) == (1, 1, 1)
+    assert (len(plans), len(registrations), len(records)) == (1, 1, 1)
     assert [landed_keys(landing_zone, name) for name in NAMES] == [[[1], [2]]] * 4
 
 

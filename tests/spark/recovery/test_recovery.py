@@ -86,7 +86,7 @@ def test_a_file_that_mirroring_took_before_it_was_recorded_is_not_landed_again(
     assert current(engine, "t").state is TableState.ACTIVE
 
 
-def test_a_worker_that_dies_between_nomination_and_rename_lands_nothing_twice(
+def test_a_worker_that_dies_between_registration_and_rename_lands_nothing_twice(
     engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, staged: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = new_worker()

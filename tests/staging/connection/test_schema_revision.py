@@ -91,7 +91,7 @@ def test_a_program_of_the_last_revision_goes_on_beside_a_new_one(old: sa.Engine)
         sql.run(old, STAGE_IN_R0006)
         purge(old)
     assert [bytes(payload) for (payload,) in sql.rows(old, READ_IN_R0006)] == [b"old"] * 4
-    assert all(bucket > 0 for bucket in partitions_of_payloads(old).values())
+    assert all(number > 0 for number in partitions_of_payloads(old).values())
     digests = {bytes(digest) for (digest,) in sql.rows(old, "SELECT payload_digest FROM mirrorgate.staged_blocks")}
     assert digests == {payload_digest(b"old")}
     sql.run(

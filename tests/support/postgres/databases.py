@@ -24,7 +24,7 @@ def database_in(server_url: str, name: str) -> str:
 def emptied(database_url: str) -> bool:
     """Empty a database; return whether it is like new.
 
-    It is not while others are connected to it, when its revision is not the program's, or when a payload bucket is
+    It is not while others are connected to it, when its revision is not the program's, or when a payload partition is
     closed.
     """
     engine = open_engine(database_url)
