@@ -71,7 +71,7 @@ class DrainCycle:
         Raise TemporarilyUnavailable `landing_zone_away` while there are such tables and the zone is away.
         """
         with translated_errors(), self.context.engine.begin() as connection:
-            due = due_tables(connection, self.context.worker_id, self._limits, most=MAX_DUE_TABLES)
+            due = due_tables(connection, self.context.worker_id, self._limits, limit=MAX_DUE_TABLES)
         if due:
             is_remote = self.context.config.landing_zone.is_remote
             self.context.claimed_zone.require(within=REMOTE_PRESENCE_SECONDS if is_remote else 0.0)
@@ -116,7 +116,7 @@ class DrainCycle:
                     if table.state.publishes and table_id not in broken
                 ]
                 plans = (
-                    plan_next_files(connection, claims, self._limits, most=MAX_FILES_AHEAD, slots=tasks)
+                    plan_next_files(connection, claims, self._limits, max_files=MAX_FILES_AHEAD, slots=tasks)
                     if claims
                     else {}
                 )
@@ -175,9 +175,9 @@ class DrainCycle:
                 return None
             table = next_generation
         with self.context.engine.begin() as connection:
-            broken = files_to_repair(connection, table, most=MAX_FILES_AHEAD)
+            broken = files_to_repair(connection, table, limit=MAX_FILES_AHEAD)
             claim = Claim(table, epoch)
-            plans = plan_next_files(connection, [claim], self._limits, most=MAX_FILES_AHEAD, slots=tasks)
+            plans = plan_next_files(connection, [claim], self._limits, max_files=MAX_FILES_AHEAD, slots=tasks)
         if broken:
             self._repair(table, epoch, broken)
         files = plans[table.table_id]

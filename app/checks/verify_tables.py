@@ -97,7 +97,7 @@ def _recorded(engine: Engine, table: Table, last: FileNumber) -> Iterator[Record
 def _pages(engine: Engine, table: Table, after: FileNumber) -> Iterator[LedgerEntry]:
     while True:
         with translated_errors(), engine.begin() as connection:
-            page = list_files(connection, table.table_id, table.generation, after=after, most=_PAGE)
+            page = list_files(connection, table.table_id, table.generation, after=after, limit=_PAGE)
         yield from page
         if len(page) < _PAGE:
             return

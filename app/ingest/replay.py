@@ -87,7 +87,7 @@ class Replays:
             table = find_table(connection, name)
             if table is None:
                 raise RejectedInput(Code.UNKNOWN_TABLE, f"table {name} is not registered")
-            return table, next_waiting(connection, table.table_id, table.generation, after=after, most=limit)
+            return table, next_waiting(connection, table.table_id, table.generation, after=after, limit=limit)
 
     def _renew_errors(self, letter_id: int, error: RejectedInput) -> None:
         with translated_errors(), self.ingest.engine.begin() as connection:

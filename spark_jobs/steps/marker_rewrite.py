@@ -44,7 +44,7 @@ class MarkerRewrite:
                 return
             recorded = recorded_number(connection, table.table_id)
             after = FileNumber(max(0, recorded - MAX_PROOF_FILES))
-            files = list_files(connection, table.table_id, table.generation, after=after, most=MAX_PROOF_FILES)
+            files = list_files(connection, table.table_id, table.generation, after=after, limit=MAX_PROOF_FILES)
         rejection = self._unproven(table, recorded, files)
         if rejection is None and is_marker_damaged(self.zone, table.name.folder):
             prepared = Scratch(table.table_id, epoch).path(f"{MARKER}-{uuid4().hex}")

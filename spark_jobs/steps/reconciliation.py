@@ -96,7 +96,7 @@ class Reconciliation:
 
 
 def _next_unrecorded(connection: Connection, table: Table) -> PlannedFile | None:
-    return next(iter(unrecorded_files(connection, table, most=1)), None)
+    return next(iter(unrecorded_files(connection, table, limit=1)), None)
 
 
 def _shown(numbers: list[FileNumber]) -> str:

@@ -43,7 +43,7 @@ def owned(engine: sa.Engine, name: str) -> Owned:
 
 
 def publish_all(engine: sa.Engine, owned: Owned) -> None:
-    for file in plan(engine, owned, most=1_000):
+    for file in plan(engine, owned, limit=1_000):
         publish(engine, owned, file)
 
 

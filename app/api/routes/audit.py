@@ -54,7 +54,7 @@ def get_audit(
         rejected=None if outcome is None else outcome is Outcome.REJECTED,
     )
     with translated_errors(), gateway.engine.begin() as connection:
-        events = [_event_model(event) for event in list_audit(connection, wanted, after=after, most=limit)]
+        events = [_event_model(event) for event in list_audit(connection, wanted, after=after, limit=limit)]
     return AuditModel(events=events, next_after=events[-1].id if len(events) == limit else None)
 
 

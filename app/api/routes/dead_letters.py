@@ -63,7 +63,7 @@ def get_letters(
     """Return the dead letters of every table that has or had this name, in order of arrival."""
     name = visible_name(table, principal)
     with translated_errors(), gateway.engine.begin() as connection:
-        letters = list_letters(connection, name, state=state, after=after, most=limit)
+        letters = list_letters(connection, name, state=state, after=after, limit=limit)
         if not letters:
             name = found_table(connection, name).name
     next_after = letters[-1].letter_id if len(letters) == limit else None

@@ -66,7 +66,7 @@ def get_chain(
     """Return blocks in order of their sequence number."""
     with translated_errors(), gateway.engine.begin() as connection:
         found = found_table(connection, visible_name(table, principal))
-        chain = list(read_chain(connection, found.table_id, found.generation, start=start, most=limit))
+        chain = list(read_chain(connection, found.table_id, found.generation, start=start, limit=limit))
     blocks = [
         BlockModel(
             sequence_number=block.sequence_number,

@@ -215,7 +215,7 @@ def get_events(
     """Return operations of administrators and of the drain, oldest first."""
     name = visible_name(table, principal)
     with translated_errors(), gateway.engine.begin() as connection:
-        found = list_events(connection, name, after=after, most=limit)
+        found = list_events(connection, name, after=after, limit=limit)
     events = [
         EventModel(
             id=event.event_id,

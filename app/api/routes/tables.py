@@ -107,7 +107,7 @@ def get_files(
     """Return the landing ledger, in order of the file numbers."""
     with translated_errors(), gateway.engine.begin() as connection:
         found = found_table(connection, visible_name(table, principal))
-        entries = list_files(connection, found.table_id, found.generation, after=FileNumber(after), most=limit)
+        entries = list_files(connection, found.table_id, found.generation, after=FileNumber(after), limit=limit)
     files = [
         FileModel(
             number=entry.number,

@@ -46,14 +46,14 @@ SELECT_AUDIT = sa.text("""
       AND (CAST(:subject AS text) IS NULL OR subject = :subject)
       AND (CAST(:folded_name AS text) IS NULL OR folded_name = :folded_name)
       AND (CAST(:rejected AS boolean) IS NULL OR (code IS NOT NULL) = :rejected)
-    ORDER BY event_id LIMIT :most""")
+    ORDER BY event_id LIMIT :limit""")
 """Read a page of audit events and table events that match a filter."""
 
 PURGE_AUDIT = sa.text("""
     DELETE FROM mirrorgate.audit_events WHERE event_id = ANY(ARRAY(
         SELECT event_id FROM mirrorgate.audit_events
         WHERE happened_at < clock_timestamp() - make_interval(secs => :seconds)
-        ORDER BY happened_at LIMIT :most))""")
+        ORDER BY happened_at LIMIT :limit))""")
 """Delete the oldest events that are past their retention."""
 
 
@@ -126,11 +126,11 @@ def count_rejections(connection: sa.Connection, rejections: Sequence[CountedReje
         connection.execute(COUNT_REJECTIONS, rows)
 
 
-def list_audit(connection: sa.Connection, wanted: AuditFilter, *, after: int, most: int) -> list[AuditEvent]:
-    """Return up to `most` matching events after event `after`, in order."""
+def list_audit(connection: sa.Connection, wanted: AuditFilter, *, after: int, limit: int) -> list[AuditEvent]:
+    """Return up to `limit` matching events after event `after`, in order."""
     parameters = {
         "after": after,
-        "most": most,
+        "limit": limit,
         "since": wanted.since,
         "until": wanted.until,
         "subject": wanted.subject,
@@ -140,6 +140,6 @@ def list_audit(connection: sa.Connection, wanted: AuditFilter, *, after: int, mo
     return [AuditEvent(*row) for row in connection.execute(SELECT_AUDIT, parameters)]
 
 
-def purge_audit(connection: sa.Connection, *, older_than_seconds: float, most: int) -> int:
-    """Delete up to `most` old events, oldest first; return how many. Repeat until it is less than `most`."""
-    return connection.execute(PURGE_AUDIT, {"seconds": older_than_seconds, "most": most}).rowcount
+def purge_audit(connection: sa.Connection, *, older_than_seconds: float, limit: int) -> int:
+    """Delete up to `limit` old events, oldest first; return how many. Repeat until it is less than `limit`."""
+    return connection.execute(PURGE_AUDIT, {"seconds": older_than_seconds, "limit": limit}).rowcount

@@ -70,7 +70,7 @@ _OF_NAME = "d.table_id IN (SELECT table_id FROM mirrorgate.tables WHERE folded_n
 
 SELECT_LETTERS = sa.text(f"""{_SELECT_LETTERS}
     WHERE {_OF_NAME} AND d.letter_id > :after AND (CAST(:state AS text) IS NULL OR d.state = :state)
-    ORDER BY d.letter_id LIMIT :most""")
+    ORDER BY d.letter_id LIMIT :limit""")
 """Read a page of the letters of a table name."""
 
 SELECT_LETTER = sa.text(f"{_SELECT_LETTERS} WHERE {_OF_NAME} AND d.letter_id = :letter_id")
@@ -82,7 +82,7 @@ SELECT_MESSAGE = sa.text("SELECT format, message, reading FROM mirrorgate.dead_l
 SELECT_NEXT = sa.text("""
     SELECT letter_id FROM mirrorgate.dead_letters
     WHERE table_id = :table_id AND generation = :generation AND state = 'waiting' AND letter_id > :after
-    ORDER BY letter_id LIMIT :most""")
+    ORDER BY letter_id LIMIT :limit""")
 """Read the ids of the next waiting letters of a generation."""
 
 DISCARD_ENDED = sa.text("""
@@ -96,7 +96,7 @@ PURGE_LETTERS = sa.text("""
     DELETE FROM mirrorgate.dead_letters WHERE letter_id = ANY(ARRAY(
         SELECT letter_id FROM mirrorgate.dead_letters
         WHERE state <> 'waiting' AND settled_at < clock_timestamp() - make_interval(secs => :seconds)
-        ORDER BY settled_at LIMIT :most))""")
+        ORDER BY settled_at LIMIT :limit))""")
 """Delete the letters that were settled first and are past their retention."""
 
 
@@ -198,10 +198,10 @@ def renew_errors(connection: sa.Connection, letter_id: int, problems: Sequence[P
 
 
 def list_letters(
-    connection: sa.Connection, name: TableName, *, state: LetterState | None, after: int, most: int
+    connection: sa.Connection, name: TableName, *, state: LetterState | None, after: int, limit: int
 ) -> list[StoredLetter]:
-    """Return up to `most` letters after letter `after` of every table that has or had this name, in order."""
-    parameters = {"folded_name": name.folded, "state": state, "after": after, "most": most}
+    """Return up to `limit` letters after letter `after` of every table that has or had this name, in order."""
+    parameters = {"folded_name": name.folded, "state": state, "after": after, "limit": limit}
     return [_letter(row) for row in connection.execute(SELECT_LETTERS, parameters)]
 
 
@@ -218,10 +218,10 @@ def read_message(connection: sa.Connection, letter_id: int) -> WrittenMessage:
 
 
 def next_waiting(
-    connection: sa.Connection, table_id: TableId, generation: Generation, *, after: int, most: int
+    connection: sa.Connection, table_id: TableId, generation: Generation, *, after: int, limit: int
 ) -> list[int]:
     """Return the ids of the next waiting letters of a generation after letter `after`, in order."""
-    parameters = {"table_id": table_id, "generation": generation, "after": after, "most": most}
+    parameters = {"table_id": table_id, "generation": generation, "after": after, "limit": limit}
     return list(connection.execute(SELECT_NEXT, parameters).scalars())
 
 
@@ -230,9 +230,9 @@ def discard_ended(connection: sa.Connection) -> int:
     return connection.execute(DISCARD_ENDED).rowcount
 
 
-def purge_letters(connection: sa.Connection, *, settled_before_seconds: float, most: int) -> int:
-    """Delete up to `most` letters that were settled long enough ago; return how many."""
-    return connection.execute(PURGE_LETTERS, {"seconds": settled_before_seconds, "most": most}).rowcount
+def purge_letters(connection: sa.Connection, *, settled_before_seconds: float, limit: int) -> int:
+    """Delete up to `limit` letters that were settled long enough ago; return how many."""
+    return connection.execute(PURGE_LETTERS, {"seconds": settled_before_seconds, "limit": limit}).rowcount
 
 
 def _row(entry: TableLetters, letter: NewLetter, identity: RequestIdentity | None) -> dict[str, object]:

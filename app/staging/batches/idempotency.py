@@ -65,7 +65,7 @@ PURGE_RECEIPTS = sa.text("""
     DELETE FROM mirrorgate.request_receipts WHERE ctid = ANY(ARRAY(
         SELECT ctid FROM mirrorgate.request_receipts
         WHERE created_at < clock_timestamp() - make_interval(secs => :seconds)
-        ORDER BY created_at LIMIT :most))""")
+        ORDER BY created_at LIMIT :limit))""")
 """Delete the oldest receipts that are past their retention."""
 
 
@@ -125,9 +125,9 @@ def find_producer(connection: sa.Connection, principal: str, producer: str) -> t
     return None if row is None else (row.last_sequence, row.answer)
 
 
-def purge_receipts(connection: sa.Connection, *, older_than_seconds: float, most: int) -> int:
-    """Delete up to `most` old receipts, the oldest first; return how many. Repeat until it is less than `most`."""
-    return connection.execute(PURGE_RECEIPTS, {"seconds": older_than_seconds, "most": most}).rowcount
+def purge_receipts(connection: sa.Connection, *, older_than_seconds: float, limit: int) -> int:
+    """Delete up to `limit` old receipts, the oldest first; return how many. Repeat until it is less than `limit`."""
+    return connection.execute(PURGE_RECEIPTS, {"seconds": older_than_seconds, "limit": limit}).rowcount
 
 
 @dataclass

@@ -17,11 +17,11 @@ from app.staging.connection.database import BINARY_RESULT
 
 # psycopg's placeholders, because %()b sends arrays in binary form; as text they would be twice as long.
 SELECT_ROW_IMAGES: Final = """
-    SELECT array_agg(row_key), array_agg(image) FILTER (WHERE bytes <= %(most)s), array_agg(sequence), max(bytes)
+    SELECT array_agg(row_key), array_agg(image) FILTER (WHERE bytes <= %(max_bytes)s), array_agg(sequence), max(bytes)
     FROM (
         SELECT row_key, image, sequence, sum(octet_length(image)) OVER () AS bytes FROM mirrorgate.row_images
         WHERE table_id = %(table_id)s AND generation = %(generation)s AND row_key = ANY(%(keys)b)) AS wanted"""
-"""Read the row images of some keys if they fit in `most` bytes together; their sizes are known without reading them."""
+"""Read the row images of some keys if they fit in `max_bytes` together; their sizes are known without reading them."""
 
 SELECT_PRESENT_KEYS: Final = """
     SELECT array_agg(row_key) FROM mirrorgate.row_images
@@ -51,7 +51,7 @@ CLEAR_ROW_IMAGES = sa.text("DELETE FROM mirrorgate.row_images WHERE table_id = :
 SCAN_ROW_IMAGES = sa.text("""
     SELECT row_key, image FROM mirrorgate.row_images
     WHERE table_id = :table_id AND generation = :generation
-      AND (CAST(:after AS bytea) IS NULL OR row_key > :after) ORDER BY row_key LIMIT :most""")
+      AND (CAST(:after AS bytea) IS NULL OR row_key > :after) ORDER BY row_key LIMIT :limit""")
 """Read the next row images of a generation in the order of their keys."""
 
 MOVE_ROW_IMAGES: Final = """
@@ -75,7 +75,7 @@ def read_row_images(
     found: dict[bytes, StoredImage] = {}
     left = MAX_COMPLETED_BYTES
     for chunk in _chunks(list(keys)):
-        parameters = {"table_id": table_id, "generation": generation, "keys": chunk, "most": left}
+        parameters = {"table_id": table_id, "generation": generation, "keys": chunk, "max_bytes": left}
         row = connection.exec_driver_sql(SELECT_ROW_IMAGES, parameters, execution_options=BINARY_RESULT).one()
         if (left := left - (row[3] or 0)) < 0:
             detail = f"the row images for these partial updates take more than {MAX_COMPLETED_BYTES} bytes"
@@ -124,12 +124,12 @@ def count_row_images(connection: sa.Connection, table_id: TableId, generation: G
 
 
 def scan_row_images(
-    connection: sa.Connection, table_id: TableId, generation: Generation, most: int
+    connection: sa.Connection, table_id: TableId, generation: Generation, limit: int
 ) -> Iterator[dict[bytes, bytes]]:
-    """Yield all row images of a generation in the order of their keys, `most` at a time."""
+    """Yield all row images of a generation in the order of their keys, `limit` at a time."""
     after: bytes | None = None
     while True:
-        parameters = {"table_id": table_id, "generation": generation, "after": after, "most": most}
+        parameters = {"table_id": table_id, "generation": generation, "after": after, "limit": limit}
         chunk = {bytes(key): bytes(image) for key, image in connection.execute(SCAN_ROW_IMAGES, parameters)}
         if not chunk:
             return

@@ -47,7 +47,7 @@ SELECT_PENDING = sa.text("""
             extract(epoch FROM clock_timestamp() - staged_at)::float8 AS age_seconds, ends_transaction
         FROM mirrorgate.staged_blocks
         WHERE table_id = part.table_id AND generation = part.generation AND first_sequence > part.after
-        ORDER BY first_sequence LIMIT :most) b
+        ORDER BY first_sequence LIMIT :limit) b
     ORDER BY part.table_id, b.first_sequence""")
 """Read the oldest pending blocks of several tables."""
 
@@ -153,14 +153,14 @@ def stage_block(connection: sa.Connection, block: NewBlock, *, cdc_started: bool
 
 
 def pending_blocks(
-    connection: sa.Connection, after: Mapping[TableLife, BatchSequence], *, most: int
+    connection: sa.Connection, after: Mapping[TableLife, BatchSequence], *, limit: int
 ) -> dict[TableId, list[PendingBlock]]:
-    """Return up to `most` of the oldest blocks of each table after the given sequence, in order."""
+    """Return up to `limit` of the oldest blocks of each table after the given sequence, in order."""
     keys = {
         "table_ids": [table_id for table_id, _ in after],
         "generations": [generation for _, generation in after],
         "after": list(after.values()),
-        "most": most,
+        "limit": limit,
     }
     blocks: dict[TableId, list[PendingBlock]] = {table_id: [] for table_id, _ in after}
     for table_id, first, last, version, changes, rows, size, digest, age, ends in connection.execute(

@@ -26,7 +26,7 @@ _FILE_COLUMNS = """f.number, f.first_sequence, f.last_sequence, f.schema_version
 
 SELECT_UNRECORDED = sa.text(f"""
     SELECT {_FILE_COLUMNS} FROM mirrorgate.landing_files f
-    WHERE table_id = :table_id AND generation = :generation AND state = 'planned' ORDER BY number LIMIT :most""")  # noqa: S608  # constant columns
+    WHERE table_id = :table_id AND generation = :generation AND state = 'planned' ORDER BY number LIMIT :limit""")  # noqa: S608  # constant columns
 """List a table's planned files that are not recorded as published."""
 
 SELECT_IS_BUILD_REGISTERED = sa.text("""
@@ -40,7 +40,7 @@ SELECT_RECORDED_NUMBER = sa.text("""
 
 SELECT_FILES = sa.text(f"""
     SELECT {_FILE_COLUMNS} FROM mirrorgate.landing_files f
-    WHERE table_id = :table_id AND generation = :generation AND number > :after ORDER BY number LIMIT :most""")  # noqa: S608  # constant text
+    WHERE table_id = :table_id AND generation = :generation AND number > :after ORDER BY number LIMIT :limit""")  # noqa: S608  # constant text
 """List a generation's files after a number."""
 
 REGISTER_BUILDS = sa.text("""
@@ -101,7 +101,7 @@ SELECT_TABLES_TO_REPAIR = sa.text("""
 
 SELECT_TO_REPAIR = sa.text(f"""
     SELECT {_FILE_COLUMNS} FROM mirrorgate.landing_files f
-    WHERE table_id = :table_id AND generation = :generation AND repair_requested ORDER BY number LIMIT :most""")  # noqa: S608  # constant text
+    WHERE table_id = :table_id AND generation = :generation AND repair_requested ORDER BY number LIMIT :limit""")  # noqa: S608  # constant text
 """List the files of a table that an operator asked to repair."""
 
 RECORD_REPAIR = sa.text("""
@@ -129,9 +129,9 @@ class LedgerEntry:
     published_at: datetime | None
 
 
-def unrecorded_files(connection: sa.Connection, table: Table, *, most: int) -> list[PlannedFile]:
-    """Return at most `most` planned files that are not recorded as published, in order."""
-    keys = {"table_id": table.table_id, "generation": table.generation, "most": most}
+def unrecorded_files(connection: sa.Connection, table: Table, *, limit: int) -> list[PlannedFile]:
+    """Return at most `limit` planned files that are not recorded as published, in order."""
+    keys = {"table_id": table.table_id, "generation": table.generation, "limit": limit}
     return [_planned(table, LedgerEntry(*row)) for row in connection.execute(SELECT_UNRECORDED, keys)]
 
 
@@ -145,9 +145,9 @@ def is_build_registered(connection: sa.Connection, planned: PlannedFile) -> bool
     return bool(connection.execute(SELECT_IS_BUILD_REGISTERED, _file_key(planned)).scalar())
 
 
-def files_to_repair(connection: sa.Connection, table: Table, *, most: int) -> list[PlannedFile]:
-    """Return at most `most` published files that an operator asked to write again, in order."""
-    keys = {"table_id": table.table_id, "generation": table.generation, "most": most}
+def files_to_repair(connection: sa.Connection, table: Table, *, limit: int) -> list[PlannedFile]:
+    """Return at most `limit` published files that an operator asked to write again, in order."""
+    keys = {"table_id": table.table_id, "generation": table.generation, "limit": limit}
     return [_planned(table, LedgerEntry(*row)) for row in connection.execute(SELECT_TO_REPAIR, keys)]
 
 
@@ -217,10 +217,10 @@ def record_published(connection: sa.Connection, files: Mapping[PlannedFile, Epoc
 
 
 def list_files(
-    connection: sa.Connection, table_id: TableId, generation: Generation, *, after: FileNumber, most: int
+    connection: sa.Connection, table_id: TableId, generation: Generation, *, after: FileNumber, limit: int
 ) -> list[LedgerEntry]:
-    """Return at most `most` lines of a generation's ledger after file number `after`, in order."""
-    keys = {"table_id": table_id, "generation": generation, "after": after, "most": most}
+    """Return at most `limit` lines of a generation's ledger after file number `after`, in order."""
+    keys = {"table_id": table_id, "generation": generation, "after": after, "limit": limit}
     return [LedgerEntry(*row) for row in connection.execute(SELECT_FILES, keys)]
 
 

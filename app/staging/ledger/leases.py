@@ -94,7 +94,7 @@ SELECT_DUE = sa.text(f"""
                 WHERE b.table_id = t.table_id AND b.generation = t.generation
                   AND b.first_sequence > c.published_through
                 HAVING sum(b.row_count) >= :rows OR sum(b.payload_bytes) >= :payload_bytes))))
-    ORDER BY abs(oldest.age) DESC NULLS FIRST LIMIT :most""")  # noqa: S608  # constant text
+    ORDER BY abs(oldest.age) DESC NULLS FIRST LIMIT :limit""")  # noqa: S608  # constant text
 """List the tables that this worker can work on now, those with the oldest batches first.
 
 A negative age is due at once, see `is_due` in app.domain.publication.drain_plan.
@@ -167,8 +167,8 @@ def live_workers(connection: sa.Connection) -> int:
     return int(connection.execute(COUNT_LIVE_WORKERS).scalar_one())
 
 
-def due_tables(connection: sa.Connection, worker_id: UUID, limits: FileLimits, *, most: int) -> list[TableId]:
-    """Return at most `most` tables that have work and no other live owner.
+def due_tables(connection: sa.Connection, worker_id: UUID, limits: FileLimits, *, limit: int) -> list[TableId]:
+    """Return at most `limit` tables that have work and no other live owner.
 
     Work is a file's worth of pending rows or an old enough row, a flush, a planned file, a marker to rewrite, a seed
     file to create, a file to repair, or a folder to drop.
@@ -178,7 +178,7 @@ def due_tables(connection: sa.Connection, worker_id: UUID, limits: FileLimits, *
         "max_delay": limits.max_delay_seconds,
         "rows": limits.rows,
         "payload_bytes": limits.payload_bytes,
-        "most": most,
+        "limit": limit,
     }
     return [TableId(table_id) for table_id in connection.execute(SELECT_DUE, keys).scalars()]
 

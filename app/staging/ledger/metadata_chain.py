@@ -31,7 +31,7 @@ INSERT_METADATA_BLOCK = sa.text("""
 SELECT_CHAIN = sa.text("""
     SELECT sequence_number, previous_hash, system_time, event FROM mirrorgate.metadata_blocks
     WHERE table_id = :table_id AND generation = :generation AND sequence_number >= :start
-    ORDER BY sequence_number LIMIT :most""")
+    ORDER BY sequence_number LIMIT :limit""")
 """Read a chain from a block number on."""
 
 
@@ -73,9 +73,9 @@ def _next_block(last: sa.Row[Any], event: Event) -> dict[str, object]:
 
 
 def read_chain(
-    connection: sa.Connection, table_id: TableId, generation: Generation, *, start: int = 0, most: int = 1_000
+    connection: sa.Connection, table_id: TableId, generation: Generation, *, start: int = 0, limit: int = 1_000
 ) -> Iterator[Block]:
-    """Yield at most `most` blocks of a chain in order, beginning with number `start`."""
-    keys = {"table_id": table_id, "generation": generation, "start": start, "most": most}
+    """Yield at most `limit` blocks of a chain in order, beginning with number `start`."""
+    keys = {"table_id": table_id, "generation": generation, "start": start, "limit": limit}
     for number, previous_hash, system_time, event in connection.execute(SELECT_CHAIN, keys):
         yield Block(number, previous_hash, system_time, event)

@@ -45,9 +45,9 @@ MAX_BLOCKS: Final = 10_000
 
 
 def plan_next_files(
-    connection: sa.Connection, claims: Sequence[Claim], limits: FileLimits, *, most: int, slots: int = 1
+    connection: sa.Connection, claims: Sequence[Claim], limits: FileLimits, *, max_files: int, slots: int = 1
 ) -> dict[TableId, list[PlannedFile]]:
-    """Bind the next numbers of each table to its oldest consecutive pending blocks (W4), at most `most` files.
+    """Bind the next numbers of each table to its oldest consecutive pending blocks (W4), at most `max_files` files.
 
     Return each table's planned files in order. Files that were planned earlier and are not published yet come first and
     count. The files are cut so that `slots` tasks can build them at the same time. The seed file comes first if the
@@ -69,7 +69,7 @@ def plan_next_files(
     if len(tables) > 1:
         shorten_lock_timeout(connection)
     max_blocks = MAX_BLOCKS // len(tables)
-    pending = pending_blocks(connection, beyond, most=max_blocks)
+    pending = pending_blocks(connection, beyond, limit=max_blocks)
     plans: dict[TableId, list[PlannedFile]] = {}
     lines: list[dict[str, object]] = []
     for table in tables:
@@ -77,8 +77,8 @@ def plan_next_files(
         if len(tables) > 1 and len(blocks) == max_blocks:
             continue
         before = last[table.table_id]
-        planned = unrecorded_files(connection, table, most=most) if before.is_unrecorded else []
-        new = _new_files(table, before, blocks, limits, most=most - len(planned), slots=slots)
+        planned = unrecorded_files(connection, table, limit=max_files) if before.is_unrecorded else []
+        new = _new_files(table, before, blocks, limits, max_files=max_files - len(planned), slots=slots)
         plans[table.table_id] = planned + [file for file, _ in new]
         lines += [_line(file, changes) for file, changes in new]
     if lines:
@@ -109,7 +109,7 @@ def adopt_file(connection: sa.Connection, claim: Claim, identity: FileIdentity) 
         file, changes = PlannedFile(table.table_id, table.schema_version, seed, payload_bytes=0), 0
     else:
         after = {(table.table_id, table.generation): BatchSequence(last.last_sequence or 0)}
-        pending = pending_blocks(connection, after, most=MAX_BLOCKS)[table.table_id]
+        pending = pending_blocks(connection, after, limit=MAX_BLOCKS)[table.table_id]
         blocks = [block for block in pending if block.last_sequence <= identity.last_sequence]
         if not blocks:
             return None
@@ -122,18 +122,18 @@ def adopt_file(connection: sa.Connection, claim: Claim, identity: FileIdentity) 
 
 
 def _new_files(
-    table: Table, last: sa.Row[Any], blocks: Sequence[PendingBlock], limits: FileLimits, *, most: int, slots: int
+    table: Table, last: sa.Row[Any], blocks: Sequence[PendingBlock], limits: FileLimits, *, max_files: int, slots: int
 ) -> list[tuple[PlannedFile, int]]:
     """Return the next files, each with its number of changes."""
     number = last.number or 0
     new: list[tuple[PlannedFile, int]] = []
-    if last.number is None and table.options.seed_file and most > 0:
+    if last.number is None and table.options.seed_file and max_files > 0:
         seed = seed_identity(str(table.name), table.generation)
         new.append((PlannedFile(table.table_id, table.schema_version, seed, payload_bytes=0), 0))
         number = seed.number
     if last.is_flushed:
         limits = replace(limits, max_delay_seconds=0)
-    for group, _ in zip(plan_files_for(blocks, limits, slots=slots), range(most - len(new)), strict=False):
+    for group, _ in zip(plan_files_for(blocks, limits, slots=slots), range(max_files - len(new)), strict=False):
         number = FileNumber(number + 1)
         new.append((_new_file(table, number, group), sum(block.changes for block in group)))
     return new

@@ -28,7 +28,7 @@ PURGE_BLOCKS = sa.text("""
             OVER (ORDER BY b.first_sequence) AS purged
         FROM (
             SELECT first_sequence, last_sequence, bucket FROM mirrorgate.staged_blocks
-            WHERE table_id = :table_id AND generation = :generation ORDER BY first_sequence LIMIT :most) b
+            WHERE table_id = :table_id AND generation = :generation ORDER BY first_sequence LIMIT :limit) b
         CROSS JOIN ending e
         LEFT JOIN mirrorgate.payload_buckets k ON k.bucket = b.bucket),
     gone AS (
@@ -63,7 +63,7 @@ PURGE_FILES = sa.text("""
             OVER (ORDER BY f.number) AS purged
         FROM (
             SELECT * FROM mirrorgate.landing_files
-            WHERE table_id = :table_id AND generation = :generation ORDER BY number LIMIT :most) f
+            WHERE table_id = :table_id AND generation = :generation ORDER BY number LIMIT :limit) f
         CROSS JOIN (
             SELECT number FROM mirrorgate.landing_files
             WHERE table_id = :table_id AND generation = :generation AND state = 'published'
@@ -101,8 +101,8 @@ PURGE_IMAGES = sa.text(f"""
         SELECT e.table_id, e.generation, o.row_key FROM ({_ENDED}) e
         JOIN LATERAL (
             SELECT row_key FROM mirrorgate.row_images
-            WHERE table_id = e.table_id AND generation = e.generation LIMIT :most) o ON true
-        LIMIT :most) old
+            WHERE table_id = e.table_id AND generation = e.generation LIMIT :limit) o ON true
+        LIMIT :limit) old
     WHERE i.table_id = old.table_id AND i.generation = old.generation AND i.row_key = old.row_key""")  # noqa: S608  # constant text
 """Delete some row images of ended generations."""
 
@@ -117,13 +117,13 @@ def generations_with_old_blocks(connection: sa.Connection) -> list[tuple[TableId
     return [(TableId(row.table_id), Generation(row.generation)) for row in connection.execute(SELECT_WITH_BLOCKS)]
 
 
-def purge_blocks(connection: sa.Connection, table_id: TableId, generation: Generation, *, most: int) -> int:
-    """Delete at most `most` of the oldest blocks whose partition is gone, and return how many.
+def purge_blocks(connection: sa.Connection, table_id: TableId, generation: Generation, *, limit: int) -> int:
+    """Delete at most `limit` of the oldest blocks whose partition is gone, and return how many.
 
     Unpublished blocks of a live generation are kept. A process that dies before the commit leaves blocks and totals as
     they were.
     """
-    keys = {"table_id": table_id, "generation": generation, "most": most}
+    keys = {"table_id": table_id, "generation": generation, "limit": limit}
     return int(connection.execute(PURGE_BLOCKS, keys).scalar_one())
 
 
@@ -134,19 +134,19 @@ def generations_with_old_files(connection: sa.Connection, keep_seconds: float) -
 
 
 def purge_files(
-    connection: sa.Connection, table_id: TableId, generation: Generation, *, keep_seconds: float, most: int
+    connection: sa.Connection, table_id: TableId, generation: Generation, *, keep_seconds: float, limit: int
 ) -> int:
-    """Delete at most `most` of the ledger's oldest files, never its last published one, and return how many.
+    """Delete at most `limit` of the ledger's oldest files, never its last published one, and return how many.
 
     A process that dies before the commit leaves the ledger and its totals as they were.
     """
-    keys = {"table_id": table_id, "generation": generation, "keep_seconds": keep_seconds, "most": most}
+    keys = {"table_id": table_id, "generation": generation, "keep_seconds": keep_seconds, "limit": limit}
     return int(connection.execute(PURGE_FILES, keys).scalar_one())
 
 
-def purge_ended_images(connection: sa.Connection, *, most: int) -> int:
-    """Delete at most `most` row images that no generation reads any more, and return how many."""
-    return connection.execute(PURGE_IMAGES, {"most": most}).rowcount
+def purge_ended_images(connection: sa.Connection, *, limit: int) -> int:
+    """Delete at most `limit` row images that no generation reads any more, and return how many."""
+    return connection.execute(PURGE_IMAGES, {"limit": limit}).rowcount
 
 
 def purge_ended_positions(connection: sa.Connection) -> None:

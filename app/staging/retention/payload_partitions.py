@@ -75,7 +75,7 @@ SUM_NEEDED = f"""
 MOVE_NEEDED = f"""
     WITH needed AS (
         SELECT n.*, sum(b.payload_bytes) OVER (ORDER BY n.table_id, n.first_sequence) - b.payload_bytes AS before
-        FROM ({_NEEDED} LIMIT :most) n
+        FROM ({_NEEDED} LIMIT :limit) n
         JOIN mirrorgate.staged_blocks b USING (table_id, generation, first_sequence)),
     moved AS (
         UPDATE mirrorgate.block_payloads p SET bucket = mirrorgate.current_bucket() FROM needed n
@@ -197,7 +197,7 @@ def move_needed(connection: sa.Connection, partition: PayloadPartition, *, chunk
     A process that dies before the commit leaves them where they were; the next round moves them.
     """
     statement = sa.text(MOVE_NEEDED.format(partition=partition.table))
-    keys = {"bucket": partition.number, "chunk_bytes": chunk_bytes, "most": _MAX_MOVED}
+    keys = {"bucket": partition.number, "chunk_bytes": chunk_bytes, "limit": _MAX_MOVED}
     return connection.execute(statement, keys).rowcount
 
 

@@ -182,23 +182,23 @@ class _Round:
         return True
 
     def _purge_history(self) -> None:
-        keep, most = self._limits.keep_seconds, self._limits.chunk_rows
+        keep, limit = self._limits.keep_seconds, self._limits.chunk_rows
         with self._engine.begin() as connection:
             with_blocks = generations_with_old_blocks(connection)
         for table_id, generation in with_blocks:
-            purge = partial(purge_blocks, table_id=table_id, generation=generation, most=most)
+            purge = partial(purge_blocks, table_id=table_id, generation=generation, limit=limit)
             self._report.purged_blocks += self._repeat(purge)
         with self._engine.begin() as connection:
             with_files = generations_with_old_files(connection, keep)
         for table_id, generation in with_files:
-            files = partial(purge_files, table_id=table_id, generation=generation, keep_seconds=keep, most=most)
+            files = partial(purge_files, table_id=table_id, generation=generation, keep_seconds=keep, limit=limit)
             self._report.purged_files += self._repeat(files)
-        self._report.purged_images += self._repeat(partial(purge_ended_images, most=most))
-        receipts = partial(purge_receipts, older_than_seconds=keep, most=most)
+        self._report.purged_images += self._repeat(partial(purge_ended_images, limit=limit))
+        receipts = partial(purge_receipts, older_than_seconds=keep, limit=limit)
         self._report.purged_receipts += self._repeat(receipts)
-        audit = partial(purge_audit, older_than_seconds=self._limits.audit_seconds, most=most)
+        audit = partial(purge_audit, older_than_seconds=self._limits.audit_seconds, limit=limit)
         self._report.purged_audit_events += self._repeat(audit)
-        letters = partial(purge_letters, settled_before_seconds=keep, most=most)
+        letters = partial(purge_letters, settled_before_seconds=keep, limit=limit)
         self._report.purged_letters += self._repeat(letters)
         with self._engine.begin() as connection:
             discard_ended(connection)

@@ -20,7 +20,7 @@ INSERT_EVENT = sa.text("""
 
 SELECT_EVENTS = sa.text("""
     SELECT event_id, generation, happened_at, actor, action, reason, details FROM mirrorgate.table_events
-    WHERE folded_name = :folded_name AND event_id > :after ORDER BY event_id LIMIT :most""")
+    WHERE folded_name = :folded_name AND event_id > :after ORDER BY event_id LIMIT :limit""")
 """List the events of a name after an event id."""
 
 COMPLETIONS: Final[Mapping[DropAction, str]] = {action: f"{action} done" for action in DropAction}
@@ -70,7 +70,7 @@ def record_event(
     connection.execute(INSERT_EVENT, parameters)
 
 
-def list_events(connection: sa.Connection, name: TableName, *, after: int, most: int) -> list[TableEvent]:
-    """Return at most `most` events of every table that had this name, in order, after event `after`."""
-    parameters = {"folded_name": name.folded, "after": after, "most": most}
+def list_events(connection: sa.Connection, name: TableName, *, after: int, limit: int) -> list[TableEvent]:
+    """Return at most `limit` events of every table that had this name, in order, after event `after`."""
+    parameters = {"folded_name": name.folded, "after": after, "limit": limit}
     return [TableEvent(*row) for row in connection.execute(SELECT_EVENTS, parameters)]

@@ -177,9 +177,9 @@ def test_all_waiting_letters_are_replayed_in_order_and_a_rejected_one_holds_no_o
     unknown = [arcion("t", None, {"id": str(key), "n": "1", "m": "7"}) for key in range(5)]
     ids = left(keeping, unknown[0], unknown[1], BAD, unknown[2], unknown[3])
     keeping.put("t", WIDER)
-    first = replay_all(keeping, most=3)
+    first = replay_all(keeping, limit=3)
     assert first == ReplayedLetters(replayed=2, rejected=1, next_after=ids[2])
-    assert replay_all(keeping, after=ids[2], most=3) == ReplayedLetters(replayed=2, rejected=0, next_after=None)
+    assert replay_all(keeping, after=ids[2], limit=3) == ReplayedLetters(replayed=2, rejected=0, next_after=None)
     assert [row["id"] for row in keeping.rows("t")] == [0, 1, 2, 3]
     assert [letter.letter_id for letter in waiting(keeping.engine)] == [ids[2]]
 

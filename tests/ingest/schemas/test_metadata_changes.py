@@ -25,7 +25,7 @@ def harness(harness: IngestHarness) -> IngestHarness:
 
 def events(harness: IngestHarness, name: str = "s.t") -> list[dict[str, Any]]:
     with harness.engine.begin() as connection:
-        found = list_events(connection, TableName.parse(name), after=0, most=99)
+        found = list_events(connection, TableName.parse(name), after=0, limit=99)
     return [dict(event.details) for event in found if event.action == "change schema"]
 
 

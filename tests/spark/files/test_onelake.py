@@ -113,5 +113,5 @@ def test_a_store_that_fails_for_a_while_only_delays(
     assert (keys(mirror, "t"), onelake.faults.left) == ([[1]], 0)
     assert current(engine, "t").state is TableState.ACTIVE
     with engine.begin() as connection:
-        (file,) = list_files(connection, table.table_id, table.generation, after=FileNumber(0), most=10)
+        (file,) = list_files(connection, table.table_id, table.generation, after=FileNumber(0), limit=10)
     assert file.state == "published"

@@ -100,7 +100,7 @@ def test_the_ledger_states_what_the_files_are(engine: sa.Engine, landing_zone: P
     drain(new_worker())
     table = current(engine, "t")
     with engine.begin() as connection:
-        (entry,) = list_files(connection, table.table_id, table.generation, after=FileNumber(0), most=10)
+        (entry,) = list_files(connection, table.table_id, table.generation, after=FileNumber(0), limit=10)
     file = landing_zone / TableName.parse("t").folder / "00000000000000000001.parquet"
     footer = pq.read_metadata(file).metadata
     assert (entry.state, entry.row_count, entry.first_sequence, entry.last_sequence) == ("published", 3, 1, 2)

@@ -31,9 +31,9 @@ def reject(engine: sa.Engine, rejection: Rejection, times: int = 1, minute: date
         count_rejections(connection, [CountedRejection(minute, rejection, times, "r")])
 
 
-def audit(engine: sa.Engine, after: int = 0, most: int = 100, **wanted: Any) -> list[AuditEvent]:
+def audit(engine: sa.Engine, after: int = 0, limit: int = 100, **wanted: Any) -> list[AuditEvent]:
     with engine.begin() as connection:
-        return list_audit(connection, AuditFilter(**wanted), after=after, most=most)
+        return list_audit(connection, AuditFilter(**wanted), after=after, limit=limit)
 
 
 def test_rejections_of_one_minute_are_one_row_whoever_counts_them(engine: sa.Engine) -> None:
@@ -69,7 +69,7 @@ def test_acts_on_tables_and_all_else_are_read_in_the_order_in_which_they_happene
         ("r", READ.action, "hr.people", "unknown_table"),
     ]
     assert events[0].details == {"key": "ccddeeff"}
-    pages = [audit(engine, after=after, most=1) for after in (0, *(event.event_id for event in events))]
+    pages = [audit(engine, after=after, limit=1) for after in (0, *(event.event_id for event in events))]
     assert [event for page in pages for event in page] == events
 
 

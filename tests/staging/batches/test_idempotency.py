@@ -120,8 +120,8 @@ def test_a_gap_names_the_expected_number(engine: sa.Engine, table: Table) -> Non
 def test_a_durable_number_without_a_receipt_says_so(engine: sa.Engine, table: Table) -> None:
     send(engine, (batch(table, 1), numbered(1)), (batch(table, 2), numbered(2)))
     with engine.begin() as connection:
-        assert purge_receipts(connection, older_than_seconds=0, most=1) == 1
-        assert purge_receipts(connection, older_than_seconds=3600, most=10) == 0
+        assert purge_receipts(connection, older_than_seconds=0, limit=1) == 1
+        assert purge_receipts(connection, older_than_seconds=3600, limit=10) == 0
     futures = [send(engine, (batch(table, number), numbered(number)))[0] for number in (1, 2)]
     assert [outcome(future) for future in futures] == [Code.RECEIPT_EXPIRED, ("again", 2)]
 

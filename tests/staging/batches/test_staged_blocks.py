@@ -23,7 +23,7 @@ def test_pending_blocks_are_the_oldest_beyond_a_sequence(engine: sa.Engine) -> N
     owned = owned_table(engine, [1], [2, 3], [4], [5])
     with engine.begin() as connection:
         life = (owned.table.table_id, owned.table.generation)
-        blocks = pending_blocks(connection, {life: BatchSequence(1)}, most=2)[owned.table.table_id]
+        blocks = pending_blocks(connection, {life: BatchSequence(1)}, limit=2)[owned.table.table_id]
     assert [(block.first_sequence, block.last_sequence, block.rows, block.changes) for block in blocks] == [
         (2, 2, 2, 2),
         (3, 3, 1, 1),

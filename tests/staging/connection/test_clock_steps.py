@@ -31,7 +31,7 @@ def set_clock_back(engine: sa.Engine) -> None:
 
 def is_due(engine: sa.Engine, owned: Owned) -> bool:
     with engine.begin() as connection:
-        return owned.table.table_id in due_tables(connection, owned.worker, PATIENT, most=10)
+        return owned.table.table_id in due_tables(connection, owned.worker, PATIENT, limit=10)
 
 
 def test_a_batch_from_the_future_is_due_at_once(engine: sa.Engine) -> None:

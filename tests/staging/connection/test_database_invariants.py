@@ -44,7 +44,7 @@ def owned(engine: sa.Engine) -> Owned:
     """A table with batches 1 to 4, of which files 1 and 2 hold 1 and 2, an empty generation 2, the source `old`,
     and an API key."""
     owned = owned_table(engine, [1], [2], [3], [4])
-    plan(engine, owned, most=2)
+    plan(engine, owned, limit=2)
     sql.run(
         engine,
         """INSERT INTO mirrorgate.schema_versions (table_id, generation, version, key_columns, columns)

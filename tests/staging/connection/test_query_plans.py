@@ -118,9 +118,9 @@ def explained(engine: sa.Engine, query: sa.TextClause, **parameters: Any) -> lis
 @pytest.mark.parametrize(
     ("query", "parameters", "touched"),
     [
-        (SELECT_PENDING, LIFE | {"after": [FILES], "most": 10}, 10),
-        (SELECT_PENDING, LIFE | {"after": [0], "most": 10}, 10),
-        (SELECT_PENDING, LIFE | {"after": [BATCHES], "most": 10}, 0),
+        (SELECT_PENDING, LIFE | {"after": [FILES], "limit": 10}, 10),
+        (SELECT_PENDING, LIFE | {"after": [0], "limit": 10}, 10),
+        (SELECT_PENDING, LIFE | {"after": [BATCHES], "limit": 10}, 0),
         (SELECT_RANGE, {"first_sequence": 100, "last_sequence": 109}, 10),
         (SELECT_BATCH, {"sequence": 1}, 1),
         (SELECT_BATCH, {"sequence": FILES // 2}, 1),
@@ -131,7 +131,7 @@ def explained(engine: sa.Engine, query: sa.TextClause, **parameters: Any) -> lis
         (SELECT_FILE_POSITIONS, LIFE | {"first_sequences": [100], "last_sequences": [109]}, 10),
         (SELECT_LAST_BLOCKS, LIFE, 1),
         (SELECT_TABLES_TO_REPAIR, {"table_ids": [1]}, 1),
-        (SELECT_UNRECORDED, {"most": 8}, 0),
+        (SELECT_UNRECORDED, {"limit": 8}, 0),
         (SELECT_BY_ROUTE, {"sources": ["c.s.t7", "s.t7"], "folded_name": "s.t7"}, 1),
         (SELECT_BY_ROUTE, {"sources": ["c.t7", "t7"], "folded_name": "t7"}, 1),
         (SELECT_BY_ROUTE, {"sources": ["none"], "folded_name": "none"}, 0),
@@ -144,9 +144,9 @@ def explained(engine: sa.Engine, query: sa.TextClause, **parameters: Any) -> lis
         (SELECT_SOURCE_OWNER, {"folded_source": "s.t7"}, 1),
         (DELETE_SOURCES, {}, 0),
         (SELECT_POSITIONS, {"tasks": ["task"]}, 1),
-        (READ_IMAGES, {"keys": [b"1", b"20", b"none"], "most": 2**20}, 2),
+        (READ_IMAGES, {"keys": [b"1", b"20", b"none"], "max_bytes": 2**20}, 2),
         (READ_PRESENT, {"keys": [b"1", b"20", b"none"]}, 2),
-        (SELECT_NEXT, {"after": 0, "most": 2}, 2),
+        (SELECT_NEXT, {"after": 0, "limit": 2}, 2),
         (SELECT_WAITING, {"table_ids": [1]}, 5),
     ],
     ids=[

@@ -131,7 +131,7 @@ def test_keys_and_events_of_programs_of_two_versions_go_together(old: sa.Engine)
     assert bytes(seen[1]) == second, "the older program accepts the new secret"
     sql.run(old, INSERT_EVENT_IN_R0009)
     with old.begin() as connection:
-        assert [event.action for event in list_audit(connection, AuditFilter(), after=0, most=9)] == ["flush"]
+        assert [event.action for event in list_audit(connection, AuditFilter(), after=0, limit=9)] == ["flush"]
     sql.run(old, "DELETE FROM mirrorgate.api_keys WHERE key_id = '0011aabb'")
     assert sql.value(old, "SELECT count(*) FROM mirrorgate.former_key_secrets") == 0
 

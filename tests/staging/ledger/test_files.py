@@ -27,10 +27,10 @@ from tests.support.postgres.ledger import (
 from tests.support.samples.schemas import schema_of
 
 
-def entries(engine: sa.Engine, owned: Owned, after: int = 0, most: int = 100) -> list[LedgerEntry]:
+def entries(engine: sa.Engine, owned: Owned, after: int = 0, limit: int = 100) -> list[LedgerEntry]:
     table = owned.table
     with engine.begin() as connection:
-        return list_files(connection, table.table_id, table.generation, after=FileNumber(after), most=most)
+        return list_files(connection, table.table_id, table.generation, after=FileNumber(after), limit=limit)
 
 
 def counters(engine: sa.Engine) -> tuple[int, ...]:
@@ -61,10 +61,10 @@ def test_a_file_of_several_blocks_has_their_rows_and_the_digest_of_their_payload
 
 def test_planning_again_gives_the_planned_files_first_and_continues_behind_them(engine: sa.Engine) -> None:
     owned = owned_table(engine, [1], [2], [3])
-    first = plan(engine, owned, most=2)
+    first = plan(engine, owned, limit=2)
     assert [file.identity.number for file in first] == [1, 2]
-    assert plan(engine, owned, most=2) == first
-    assert [file.identity.number for file in plan(engine, owned, most=3)] == [1, 2, 3]
+    assert plan(engine, owned, limit=2) == first
+    assert [file.identity.number for file in plan(engine, owned, limit=3)] == [1, 2, 3]
     stage_keys(engine, owned.table, [4])
     assert [file.identity.number for file in plan(engine, owned)] == [1, 2, 3, 4]
 
@@ -94,7 +94,7 @@ def test_a_published_file_moves_the_counters_and_is_no_longer_unrecorded(engine:
     publish(engine, owned, one)
     assert counters(engine) == (3, 1, 1)
     with engine.begin() as connection:
-        assert unrecorded_files(connection, owned.table, most=9) == [two]
+        assert unrecorded_files(connection, owned.table, limit=9) == [two]
     publish(engine, owned, two)
     assert counters(engine) == (3, 2, 2)
     assert plan(engine, owned) == []
@@ -113,7 +113,7 @@ def test_the_ledger_lists_every_file_with_its_state_page_by_page(engine: sa.Engi
     assert [entry.digest for entry in listed] == [file.identity.digest for file in files]
     assert (listed[0].file_bytes, listed[0].registered_build, listed[0].registered_epoch) == (10, "temp", 1)
     assert listed[0].published_at is not None
-    assert [entry.number for entry in entries(engine, owned, after=1, most=1)] == [2]
+    assert [entry.number for entry in entries(engine, owned, after=1, limit=1)] == [2]
 
 
 def test_one_temp_is_registered_per_epoch(engine: sa.Engine) -> None:
@@ -146,7 +146,7 @@ def test_a_published_file_takes_no_registration(engine: sa.Engine) -> None:
 
 def test_a_stale_epoch_plans_registers_and_records_nothing(engine: sa.Engine) -> None:
     owned = owned_table(engine, [1], [2])
-    [file] = plan(engine, owned, most=1)
+    [file] = plan(engine, owned, limit=1)
     build_registered(engine, built(owned, file))
     claim(engine, owned.table.table_id, owned.worker)
     before = entries(engine, owned), counters(engine)

@@ -32,9 +32,9 @@ def end_lease(engine: sa.Engine, worker: UUID) -> None:
     )
 
 
-def due(engine: sa.Engine, worker: UUID, limits: FileLimits = NOW, most: int = 10) -> list[TableId]:
+def due(engine: sa.Engine, worker: UUID, limits: FileLimits = NOW, limit: int = 10) -> list[TableId]:
     with engine.begin() as connection:
-        return due_tables(connection, worker, limits, most=most)
+        return due_tables(connection, worker, limits, limit=limit)
 
 
 def is_current(engine: sa.Engine, owned: Owned) -> bool:
@@ -215,4 +215,4 @@ def test_the_table_that_waits_longest_is_due_first(engine: sa.Engine) -> None:
         stage_keys(engine, table, [1])
     ids = [table.table_id for table in tables]
     assert due(engine, uuid4()) == [ids[1], ids[2], ids[0]]
-    assert due(engine, uuid4(), most=1) == [ids[1]]
+    assert due(engine, uuid4(), limit=1) == [ids[1]]

@@ -37,7 +37,7 @@ def seeded_table(engine: sa.Engine, *batches: list[int]) -> Owned:
 
 def is_due(engine: sa.Engine, worker: UUID) -> bool:
     with engine.begin() as connection:
-        return bool(due_tables(connection, worker, PATIENT, most=10))
+        return bool(due_tables(connection, worker, PATIENT, limit=10))
 
 
 def ranges(files: list[PlannedFile]) -> list[tuple[int, int, int, int]]:
@@ -66,8 +66,8 @@ def test_the_seed_comes_first_and_data_begins_with_file_two_and_batch_one(engine
 
 def test_the_seed_counts_as_one_of_the_files_of_a_round(engine: sa.Engine) -> None:
     owned = seeded_table(engine, [1], [2])
-    assert ranges(plan(engine, owned, most=1)) == [(1, 1, 0, 0)]
-    assert ranges(plan(engine, owned, most=2)) == [(1, 1, 0, 0), (2, 1, 1, 1)]
+    assert ranges(plan(engine, owned, limit=1)) == [(1, 1, 0, 0)]
+    assert ranges(plan(engine, owned, limit=2)) == [(1, 1, 0, 0), (2, 1, 1, 1)]
     assert ranges(plan(engine, owned, ALL_IN_ONE_FILE)) == [(1, 1, 0, 0), (2, 1, 1, 1), (3, 2, 2, 1)]
 
 
@@ -75,7 +75,7 @@ def test_the_next_owner_finds_a_planned_seed_as_it_was_planned(engine: sa.Engine
     owned = seeded_table(engine)
     planned = plan(engine, owned)
     with engine.begin() as connection:
-        assert unrecorded_files(connection, owned.table, most=9) == planned
+        assert unrecorded_files(connection, owned.table, limit=9) == planned
     epoch = claim(engine, owned.table.table_id, owned.worker)
     assert epoch is not None
     assert plan(engine, replace(owned, epoch=epoch)) == planned
@@ -110,7 +110,7 @@ def test_the_chain_tells_the_seed_as_data_without_rows(engine: sa.Engine) -> Non
 
 def test_a_table_that_has_a_file_gets_no_seed(engine: sa.Engine) -> None:
     owned = owned_table(engine, [1], [2])
-    [first] = plan(engine, owned, most=1)
+    [first] = plan(engine, owned, limit=1)
     publish(engine, owned, first)
     with engine.begin() as connection:
         register_table(connection, T, None, SEEDED)

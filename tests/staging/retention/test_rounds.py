@@ -151,7 +151,7 @@ def test_the_ledger_goes_on_after_the_file_it_begins_with(engine: sa.Engine) -> 
     assert (file.identity.number, file.identity.first_sequence) == (4, 4)
     publish(engine, owned, file)
     with engine.begin() as connection:
-        files = list_files(connection, owned.table.table_id, owned.table.generation, after=FileNumber(0), most=10)
+        files = list_files(connection, owned.table.table_id, owned.table.generation, after=FileNumber(0), limit=10)
     assert [entry.number for entry in files] == [3, 4]
 
 
@@ -180,7 +180,7 @@ def test_a_purged_batch_is_still_known_to_be_published(engine: sa.Engine) -> Non
 
 def test_what_an_ended_generation_left_is_purged_published_or_not(engine: sa.Engine) -> None:
     owned = owned_table(engine, [1], [2])
-    publish(engine, owned, plan(engine, owned, most=1)[0])
+    publish(engine, owned, plan(engine, owned, limit=1)[0])
     recreate(engine, owned)
     stage_keys(engine, current(engine, "t"), [5])
     assert purge(engine).moved_payloads == 1

@@ -52,7 +52,7 @@ def finish(engine: sa.Engine, table: Table) -> FinishedDrop:
 
 def actions(engine: sa.Engine, name: TableName = T) -> list[str]:
     with engine.begin() as connection:
-        return [event.action for event in list_events(connection, name, after=0, most=100)]
+        return [event.action for event in list_events(connection, name, after=0, limit=100)]
 
 
 def test_a_dropped_table_is_unknown_its_name_is_free_and_what_was_not_published_is_counted(engine: sa.Engine) -> None:
@@ -206,7 +206,7 @@ def test_only_a_quarantined_table_is_released_and_it_is_kept_who_and_why(engine:
         assert rejection.code is Code.WRONG_TABLE_STATE
     with engine.begin() as connection:
         assert ACTS["release"](connection, ONE).state is TableState.ACTIVE
-        _, event = list_events(connection, T, after=0, most=10)
+        _, event = list_events(connection, T, after=0, limit=10)
     assert (event.actor, event.action, event.reason) == ("operator", "release", "looked")
 
 

@@ -17,7 +17,7 @@ from tests.support.ingest_harness import ADMIN, IngestHarness
 def letters(engine: sa.Engine, table: str = "t", state: LetterState | None = None) -> list[StoredLetter]:
     """Return the dead letters of a table, in order."""
     with engine.begin() as connection:
-        return list_letters(connection, TableName.parse(table), state=state, after=0, most=100_000)
+        return list_letters(connection, TableName.parse(table), state=state, after=0, limit=100_000)
 
 
 def waiting(engine: sa.Engine, table: str = "t") -> list[StoredLetter]:
@@ -39,6 +39,6 @@ def replay(harness: IngestHarness, letter_id: int, correction: bytes | None = No
     return asyncio.run(Replays(harness.ingest).replay(TableName.parse(table), letter_id, ADMIN, correction))
 
 
-def replay_all(harness: IngestHarness, table: str = "t", *, after: int = 0, most: int = 100) -> ReplayedLetters:
+def replay_all(harness: IngestHarness, table: str = "t", *, after: int = 0, limit: int = 100) -> ReplayedLetters:
     replays = Replays(harness.ingest)
-    return asyncio.run(replays.replay_waiting(TableName.parse(table), ADMIN, after=after, limit=most))
+    return asyncio.run(replays.replay_waiting(TableName.parse(table), ADMIN, after=after, limit=limit))

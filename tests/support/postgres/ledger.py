@@ -50,10 +50,10 @@ def claim(engine: sa.Engine, table_id: TableId, worker: UUID, *, held: Epoch | N
 
 
 def plan(
-    engine: sa.Engine, owned: Owned, limits: FileLimits = ONE_BLOCK_A_FILE, *, most: int = 100
+    engine: sa.Engine, owned: Owned, limits: FileLimits = ONE_BLOCK_A_FILE, *, limit: int = 100
 ) -> list[PlannedFile]:
     with engine.begin() as connection:
-        plans = plan_next_files(connection, [Claim(owned.table, owned.epoch)], limits, most=most)
+        plans = plan_next_files(connection, [Claim(owned.table, owned.epoch)], limits, max_files=limit)
     return plans[owned.table.table_id]
 
 
