@@ -6,7 +6,7 @@
 import sys
 import time
 
-from tests.protocol.cases import LARGE_WORLDS, LOAD_BEARING
+from tests.protocol.cases import LARGE_BOUNDS, REQUIRED
 from tests.protocol.explore import Exploration
 from tests.protocol.progress import first_without_progress
 from tests.protocol.rules import Case, Rule
@@ -22,10 +22,10 @@ def explore(name: str, case: Case) -> None:
 
 def main(names: list[str]) -> None:
     for name in names:
-        bounds, _ = LOAD_BEARING[Rule[name]]
+        bounds, _ = REQUIRED[Rule[name]]
         explore(f"without {name}", Case(bounds).without(Rule[name]))
     if not names:
-        for world, bounds in LARGE_WORLDS.items():
+        for world, bounds in LARGE_BOUNDS.items():
             explore(world, Case(bounds))
 
 

@@ -15,37 +15,37 @@ DROPS: Final = Bounds(blocks=1, epochs=4, in_flight=0, drops=1)
 DROPS_BY_ETAG: Final = replace(DROPS, in_flight=1, by_etag=True)
 DROPS_AND_POWER: Final = replace(DROPS, power=True, mirror=Mirror.LEAVES)
 
-WORLDS: Final[dict[str, tuple[Bounds, int]]] = {
+BOUNDS: Final[dict[str, tuple[Bounds, int]]] = {
     "three blocks, two drains, late requests": (Bounds(), 1_000_000),
     "a drop": (DROPS, 40_000),
     "a drop by ETag, late requests": (DROPS_BY_ETAG, 400_000),
-    "a drop and power that fails": (DROPS_AND_POWER, 50_000),
-    "a drop and somebody at the landing zone": (replace(DROPS, outside=1, mirror=Mirror.MOVES_OLDER), 250_000),
-    "somebody at the landing zone": (OUTSIDERS, 100_000),
-    "mirroring that moves the last file as well": (MOVES_ALL, 200_000),
-    "power that fails": (POWER, 10_000),
+    "a drop and power loss": (DROPS_AND_POWER, 50_000),
+    "a drop and another user of the landing zone": (replace(DROPS, outside=1, mirror=Mirror.MOVES_OLDER), 250_000),
+    "another user of the landing zone": (OUTSIDERS, 100_000),
+    "mirroring that moves the last file too": (MOVES_ALL, 200_000),
+    "power loss": (POWER, 10_000),
     "three drains": (Bounds(drains=3, blocks=1, mirror=Mirror.LEAVES), 60_000),
-    "leases that run out in steps of their own": (LEASES, 30_000),
+    "leases that expire in separate steps": (LEASES, 30_000),
     "a store that fails to read": (FAULTS, 10_000),
 }
-"""Each with at least so many states."""
+"""Bounds by name, and the least number of states to explore."""
 
-LARGE_WORLDS: Final[dict[str, Bounds]] = {
+LARGE_BOUNDS: Final[dict[str, Bounds]] = {
     "two late requests": Bounds(blocks=2, in_flight=2),
     "four epochs": Bounds(blocks=2, epochs=4),
     "two drops by ETag": replace(DROPS_BY_ETAG, epochs=5, drops=2),
     "a drop of two blocks": replace(DROPS, blocks=2, in_flight=1),
-    "two things done at the landing zone": Bounds(blocks=2, outside=2, mirror=Mirror.MOVES_OLDER),
-    "power that fails, late requests": replace(POWER, in_flight=1),
+    "two changes by other users of the landing zone": Bounds(blocks=2, outside=2, mirror=Mirror.MOVES_OLDER),
+    "power loss, late requests": replace(POWER, in_flight=1),
     "three drains, two blocks": Bounds(drains=3, blocks=2),
 }
 """For `python -m tests.protocol`, not for every test run."""
 
 _MIXED: Final = (replace(DROPS, stale_is_wrong=False), "the folder of another generation appears")
 _MIXED_LATE: Final = (replace(DROPS_BY_ETAG, stale_is_wrong=False), _MIXED[1])
-_STOPPED: Final = "a table is quarantined although nobody touched it"
+_STOPPED: Final = "a table is quarantined without outside interference"
 
-LOAD_BEARING: Final[dict[Rule, tuple[Bounds, str]]] = {
+REQUIRED: Final[dict[Rule, tuple[Bounds, str]]] = {
     Rule.REVOKE: _MIXED,
     Rule.REVOKE_MARK: _MIXED,
     Rule.REVOKE_LOOP: _MIXED,
@@ -73,24 +73,24 @@ LOAD_BEARING: Final[dict[Rule, tuple[Bounds, str]]] = {
     Rule.ONE_UNRECORDED: (PUBLISHING, "a number lands twice"),
     Rule.EPOCH_QUARANTINE: (DROPS, _STOPPED),
     Rule.DROP_REVOKE: _MIXED,
-    Rule.DROP_IDENTITY: (DROPS_BY_ETAG, "the folder of a living generation is deleted"),
-    Rule.DROP_CONDITION: (DROPS, "the folder of a living generation is deleted"),
+    Rule.DROP_IDENTITY: (DROPS_BY_ETAG, "the folder of an active generation is deleted"),
+    Rule.DROP_CONDITION: (DROPS, "the folder of an active generation is deleted"),
     Rule.DROP_SYNCED: (DROPS_AND_POWER, _STOPPED),
     Rule.DROP_WAIT: (DROPS_BY_ETAG, _STOPPED),
-    Rule.EPOCH_RECREATE: (DROPS, "a generation begins that nobody asked for"),
+    Rule.EPOCH_RECREATE: (DROPS, "a generation starts that was not requested"),
 }
-"""Where leaving a rule out does harm first, and which."""
+"""Bounds in which omitting a rule does harm, and the first harm that is found."""
 
 REDUNDANT: Final[dict[Rule, str]] = {
-    Rule.LEASE: "epochs and revocation keep drains apart; a lease only keeps them from taking turns all the time",
-    Rule.EPOCH_LOOK: "whoever looks under a stale epoch is stopped when it plans, records or quarantines",
-    Rule.EPOCH_PLAN: "a plan extends the ledger's chain, whoever makes it, and the next owner carries it out",
-    Rule.EPOCH_REGISTER: "a stale owner's temp is gone, and the next owner's registration replaces a stale one",
+    Rule.LEASE: "epochs and revocation keep drains apart; a lease only prevents constant hand-overs",
+    Rule.EPOCH_LOOK: "a drain that verifies under a stale epoch is stopped when it plans, records or quarantines",
+    Rule.EPOCH_PLAN: "a plan by any drain extends the ledger's chain, and the next owner executes it",
+    Rule.EPOCH_REGISTER: "a stale owner's temporary file is gone, and the next owner registers another",
     Rule.RECORD_IN_ORDER: "only the owner records, and the owner records in order",
-    Rule.DROP_EPOCH: "the drain that carries the drop out begins an epoch with its claim",
+    Rule.DROP_EPOCH: "the drain that executes the drop starts an epoch with its claim",
 }
-"""Why nothing comes of leaving a rule out: they are kept as a second line."""
+"""Why omitting a rule does no harm; the rule is kept as a second line of defense."""
 
 NOT_IN_THE_CODE: Final[dict[Rule, str]] = {
-    Rule.LAST_FILE: "it would stop sound tables for ever if mirroring removes recorded files to the last one",
+    Rule.LAST_FILE: "it would stop healthy tables forever if mirroring removes all recorded files",
 }

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from tests.protocol.rules import Case, Rule
 from tests.protocol.state import FOREIGN, IDLE, Drain, Mode, Move, Pc, Request, Shared
-from tests.protocol.steps import is_stale, send_late, stands_for, synced
+from tests.protocol.steps import is_stale, models, send_late, synced
 from tests.protocol.store import carry_out
 
 
-@stands_for(Pc.DROP_LOOK, "app.landing.publish:remove_table_folder", "spark_jobs.steps.dropping:Dropping.run")
+@models(Pc.DROP_LOOK, "app.landing.publish:remove_table_folder", "spark_jobs.steps.dropping:Dropping.run")
 def drop_look(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """R3, and R5 once the folder is gone."""
     folder = shared.folder
@@ -21,7 +21,7 @@ def drop_look(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move("sees the folder", shared, drain._replace(pc=Pc.DROP_DELETE, seen=folder.identity))
 
 
-@stands_for(
+@models(
     Pc.DROP_DELETE,
     "app.landing.local_zone:LocalZone.remove_folder",
     "app.landing.adls.zone:AdlsZone.remove_folder",
@@ -39,7 +39,7 @@ def drop_delete(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move("deletes the folder, late", sent, after)
 
 
-@stands_for(Pc.RECREATE, "app.staging.tables.drop_completion:finish_drop")
+@models(Pc.RECREATE, "app.staging.tables.drop_completion:finish_drop")
 def recreate(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """R6."""
     if is_stale(case, shared, drain, Rule.EPOCH_RECREATE):
@@ -47,5 +47,5 @@ def recreate(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         return
     generation = shared.generation + 1
     after = shared._replace(mode=Mode.ACTIVE, generation=generation, plan=(), recorded=0, registered=0)
-    wrong = "a generation begins that nobody asked for" if shared.mode is not Mode.DROPPING else ""
+    wrong = "a generation starts that was not requested" if shared.mode is not Mode.DROPPING else ""
     yield Move(f"begins generation {generation}", after, Drain(Pc.PLAN, drain.epoch, generation), wrong)

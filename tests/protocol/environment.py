@@ -78,20 +78,20 @@ def outside(shared: Shared) -> Iterator[tuple[str, Shared]]:
     """Yield what another user of the landing zone may do by mistake."""
     for epoch, scratch in enumerate(shared.scratch, 1):
         if isinstance(scratch, frozenset):
-            yield f"somebody deletes scratch of epoch {epoch}", with_scratch(shared, epoch, Place.ABSENT)
+            yield f"another user deletes scratch of epoch {epoch}", with_scratch(shared, epoch, Place.ABSENT)
     folder = shared.folder
     twin = Folder(FOREIGN, 1, (twin_content(shared), *(0,) * (NUMBERS - 1)))
-    yield "somebody puts another gateway's folder there", shared._replace(folder=twin)
+    yield "another user puts another gateway's folder there", shared._replace(folder=twin)
     if folder is None:
         return
-    yield "somebody deletes the folder", shared._replace(folder=None)
+    yield "another user deletes the folder", shared._replace(folder=None)
     for number in range(folder.landed + 1, min(folder.landed + 3, NUMBERS + 1)):
         if not folder.files[number - 1]:
             put = with_file(folder, number, FOREIGN_CONTENT)
-            yield f"somebody puts a file {number}", shared._replace(folder=put)
+            yield f"another user puts a file {number}", shared._replace(folder=put)
     for number in (folder.landed, folder.landed + 1):
         if number and folder.files[number - 1]:
-            yield f"somebody deletes file {number}", shared._replace(folder=with_file(folder, number, 0))
+            yield f"another user deletes file {number}", shared._replace(folder=with_file(folder, number, 0))
 
 
 def twin_content(shared: Shared) -> int:

@@ -61,13 +61,13 @@ class Exploration:
 
     @property
     def steps(self) -> set[Pc]:
-        """The steps that some drain comes to."""
+        """Return the steps that some drain reaches."""
         return {drain.pc for drain in self._drains}
 
     def ends_alone(self) -> list[tuple[Shared, Drain]]:
-        """Where a drain comes to, from anywhere, when it goes on alone and nothing goes wrong any more.
+        """Return the states in which drains end that continue alone from any state while nothing fails.
 
-        Raises AssertionError for one that goes round in a circle.
+        Raises AssertionError for a drain that never ends.
         """
         ended: set[int] = set()
         ends: list[int] = []

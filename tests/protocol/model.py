@@ -22,7 +22,7 @@ def moves(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
 
 
 def _gives_up(move: Move, drain: Drain) -> Move:
-    """Who gives up an epoch still owns the table; who dies comes back as another worker."""
+    """Let a drain that gives up an epoch keep the table; one that dies restarts as another worker."""
     return move._replace(drain=Drain(epoch=drain.epoch)) if move.drain == IDLE else move
 
 

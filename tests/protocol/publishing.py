@@ -19,11 +19,11 @@ from tests.protocol.state import (
     last_block,
     planned_through,
 )
-from tests.protocol.steps import expected, is_stale, send_late, stands_for, synced, verify_number
+from tests.protocol.steps import expected, is_stale, models, send_late, synced, verify_number
 from tests.protocol.store import carry_out, find_temp, put, recorded_amiss
 
 
-@stands_for(
+@models(
     Pc.PLAN,
     "spark_jobs.drain_cycle:DrainCycle._prepare",
     "spark_jobs.drain_cycle:DrainCycle.prepare_leased",
@@ -67,7 +67,7 @@ def _planned(case: Case, shared: Shared, drain: Drain, contents: tuple[int, ...]
     return Move(what, shared._replace(plan=shared.plan + contents), after)
 
 
-@stands_for(Pc.BUILD, "spark_jobs.build_files:FileBuilder.build", "spark_jobs.build_files:build_file")
+@models(Pc.BUILD, "spark_jobs.build_files:FileBuilder.build", "spark_jobs.build_files:build_file")
 def build(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """One Spark job builds all files of a round; an attempt that is lost may go on writing for ever."""
     attempt = drain.attempt or 1
@@ -86,7 +86,7 @@ def build(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move(f"{what}, an attempt is lost", sent, built)
 
 
-@stands_for(Pc.FOLDER_LOOK, "app.landing.publish:prepare_folder")
+@models(Pc.FOLDER_LOOK, "app.landing.publish:prepare_folder")
 def folder_look(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     if shared.folder is not None:
         yield Move("sees the table folder", shared, drain._replace(pc=Pc.FOLDER_CHECK))
@@ -96,7 +96,7 @@ def folder_look(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move("sees no table folder", shared, drain._replace(pc=Pc.FOLDER_PREPARE))
 
 
-@stands_for(Pc.FOLDER_PREPARE, "app.landing.publish:prepare_folder")
+@models(Pc.FOLDER_PREPARE, "app.landing.publish:prepare_folder")
 def folder_prepare(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     after = put(shared, drain.epoch, Temp(0, 0, drain.generation, 0))
     if not case.holds(Rule.FOLDER_FROM_SCRATCH):
@@ -107,7 +107,7 @@ def folder_prepare(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move("prepares the table folder", after, drain._replace(pc=Pc.FOLDER_RENAME))
 
 
-@stands_for(Pc.FOLDER_RENAME, "app.landing.publish:prepare_folder", "app.landing.local_zone:LocalZone.rename")
+@models(Pc.FOLDER_RENAME, "app.landing.publish:prepare_folder", "app.landing.local_zone:LocalZone.rename")
 def folder_rename(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     request = Request(Pc.FOLDER_RENAME, drain.epoch, generation=drain.generation)
     outcome, what = carry_out(case, shared, request), "renames the table folder in"
@@ -122,7 +122,7 @@ def folder_rename(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move(f"{what}, late", sent, IDLE)
 
 
-@stands_for(Pc.FOLDER_CHECK, "app.landing.publish:prepare_folder")
+@models(Pc.FOLDER_CHECK, "app.landing.publish:prepare_folder")
 def folder_check(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     folder = shared.folder
     ours = folder is not None and folder.identity != FOREIGN and folder.generation == drain.generation
@@ -133,7 +133,7 @@ def folder_check(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move("checks the folder's marker", shared, drain._replace(pc=Pc.REGISTER, seen=seen))
 
 
-@stands_for(Pc.REGISTER, "app.staging.ledger.files:register_builds")
+@models(Pc.REGISTER, "app.staging.ledger.files:register_builds")
 def register(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     if is_stale(case, shared, drain, Rule.EPOCH_REGISTER) or shared.generation != drain.generation:
         yield Move("registers nothing: its epoch is over", shared, IDLE)
@@ -144,7 +144,7 @@ def register(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move(f"registers its build {drain.number}", registered, drain._replace(pc=Pc.RENAME))
 
 
-@stands_for(
+@models(
     Pc.RENAME,
     "app.landing.publish:make_visible",
     "app.landing.local_zone:LocalZone.rename",
@@ -171,12 +171,12 @@ def rename(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move(f"{what}, late", sent, unclear)
 
 
-@stands_for(Pc.SYNC, "app.landing.local_zone:LocalZone.rename")
+@models(Pc.SYNC, "app.landing.local_zone:LocalZone.rename")
 def sync(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     yield Move(f"syncs file {drain.number}", synced(case, shared, Rule.RENAME_SYNCED), drain._replace(pc=Pc.RECORD))
 
 
-@stands_for(Pc.LOOK_AGAIN, "app.landing.publish:make_visible", "app.landing.landed_state:verify_landed")
+@models(Pc.LOOK_AGAIN, "app.landing.publish:make_visible", "app.landing.landed_state:verify_landed")
 def look_again(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """After an unclear answer. The code gives the epoch up where the protocol may also rename again."""
     absent = IDLE
@@ -191,7 +191,7 @@ def look_again(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     yield move
 
 
-@stands_for(Pc.RECORD, "spark_jobs.steps.publishing:Publishing.record", "app.staging.ledger.files:record_published")
+@models(Pc.RECORD, "spark_jobs.steps.publishing:Publishing.record", "app.staging.ledger.files:record_published")
 def record(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     number = drain.number
     if is_stale(case, shared, drain, Rule.EPOCH_RECORD):
@@ -208,13 +208,11 @@ def record(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     yield Move(f"records file {number}", after, following, recorded_amiss(after))
 
 
-@stands_for(
-    Pc.QUARANTINE, "spark_jobs.steps.failures:TableFailures.add", "app.staging.tables.registry:quarantine_table"
-)
+@models(Pc.QUARANTINE, "spark_jobs.steps.failures:TableFailures.add", "app.staging.tables.registry:quarantine_table")
 def quarantine(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """Quarantine the table; one that is being dropped stays in that state, shows the reason, and is tried again."""
     if is_stale(case, shared, drain, Rule.EPOCH_QUARANTINE) or shared.mode is not Mode.ACTIVE:
         yield Move("quarantines nothing", shared, IDLE)
     else:
-        wrong = "" if is_tampered(shared) else "a table is quarantined although nobody touched it"
+        wrong = "" if is_tampered(shared) else "a table is quarantined without outside interference"
         yield Move("quarantines the table", shared._replace(mode=Mode.QUARANTINED), IDLE, wrong)

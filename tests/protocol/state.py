@@ -6,10 +6,10 @@ from typing import Final, NamedTuple, TypeAlias
 from tests.protocol.rules import Case
 
 FOREIGN: Final = 0
-"""Identity (ETag) of a table folder that another gateway made; ours are made of epoch and generation."""
+"""Identity (ETag) of a table folder of another gateway; ours consist of epoch and generation."""
 
 FOREIGN_CONTENT: Final = 99
-"""What stands in a file that somebody else put there; ours are `content_of` codes."""
+"""The content of a file that another user put there; ours are `content_of` codes."""
 
 
 class Mode(IntEnum):
@@ -47,7 +47,7 @@ class Folder(NamedTuple):
     generation: int
     files: tuple[int, ...]
     landed: int = 0
-    """The highest number that ever became visible here: kept to judge, nothing reads it to act."""
+    """The highest number that ever became visible here; only invariants read it."""
     through: int = 0
     """The last block that ever became visible here."""
     unsynced: int = 0
@@ -55,7 +55,7 @@ class Folder(NamedTuple):
 
 
 class Pc(IntEnum):
-    """The step that a drain does next."""
+    """The next step of a drain."""
 
     CLAIM = 0
     REVOKE_LOOK = 1
@@ -83,7 +83,7 @@ class Pc(IntEnum):
 
 
 class Request(NamedTuple):
-    """A storage call that may be carried out after its caller has given up waiting."""
+    """A storage call that may be executed after its caller has stopped waiting."""
 
     kind: Pc
     epoch: int
@@ -119,7 +119,7 @@ IDLE: Final = Drain()
 
 
 class Shared(NamedTuple):
-    """All that outlives a drain."""
+    """The state that outlives a drain."""
 
     epoch: int = 0
     lapsed: bool = False
@@ -137,10 +137,10 @@ class Shared(NamedTuple):
     """By epoch, from 1."""
     requests: tuple[Request, ...] = ()
     sealed: int = 0
-    """Every epoch before this one has been revoked: kept to judge."""
+    """Every epoch before this one has been revoked; only invariants read it."""
     drops: int = 0
     outside: int = 0
-    """What others have done to the landing zone so far."""
+    """The number of changes that other users have made to the landing zone."""
 
 
 class Move(NamedTuple):
@@ -153,7 +153,7 @@ class Move(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Something that happens around the drains."""
+    """Something that happens outside the drains."""
 
     what: str
     shared: Shared

@@ -1,7 +1,7 @@
 """What the steps of a drain share: the table of steps, the epoch check, late requests, verification.
 
-A step yields what can come of it; the first is what comes of it when nothing goes wrong. It stands for the
-functions that it names, as `module:function`.
+A step yields its possible results; the first is the one without failures. It models the functions that it names, as
+`module:function`.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,8 +26,8 @@ STEPS: Final[dict[Pc, Step]] = {}
 CODE: Final[dict[Pc, tuple[str, ...]]] = {}
 
 
-def stands_for(pc: Pc, *code: str) -> Callable[[Step], Step]:
-    """Enters a step into the table, with the functions that it stands for."""
+def models(pc: Pc, *code: str) -> Callable[[Step], Step]:
+    """Register a step with the functions that it models."""
 
     def enter(step: Step) -> Step:
         STEPS[pc], CODE[pc] = step, code

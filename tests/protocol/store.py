@@ -90,12 +90,12 @@ def take_away(case: Case, shared: Shared, request: Request) -> Outcome:
 
 
 def mark(shared: Shared, epoch: int) -> Shared:
-    """Create a plain file unless something stands there."""
+    """Create a plain file unless something is there."""
     return with_scratch(shared, epoch, Place.PLAIN_FILE) if scratch_of(shared, epoch) is Place.ABSENT else shared
 
 
 def show_folder(case: Case, shared: Shared, request: Request) -> Outcome:
-    """Rename the prepared table folder into place; without the rule it is created where it stands."""
+    """Rename the prepared table folder into place; without the rule it is created in place."""
     prepared = find_temp(shared, request.epoch, 0, 0)
     if not case.holds(Rule.FOLDER_FROM_SCRATCH):
         prepared = Temp(0, 0, request.generation, 0)
@@ -166,7 +166,7 @@ def _wrong_file(case: Case, shared: Shared, folder: Folder, request: Request, te
 
 
 def delete_folder(case: Case, shared: Shared, request: Request) -> Outcome:
-    """Delete the table folder: the one that was looked at, or without the rule whatever stands there."""
+    """Delete the table folder: the one that was verified, or without the rule any folder."""
     folder = shared.folder
     if folder is None:
         return Outcome(shared, False)
@@ -179,7 +179,7 @@ def delete_folder(case: Case, shared: Shared, request: Request) -> Outcome:
     if folder.identity == FOREIGN and request.seen == FOREIGN:
         wrong = "another gateway's folder is deleted"
     elif folder.identity != FOREIGN and folder.generation == shared.generation and shared.mode is not Mode.DROPPING:
-        wrong = "the folder of a living generation is deleted"
+        wrong = "the folder of an active generation is deleted"
     return Outcome(shared._replace(folder=None, deleted=folder if case.bounds.power else None), True, wrong)
 
 

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from tests.protocol.rules import Case, Rule
 from tests.protocol.state import IDLE, Drain, Mode, Move, Pc, Place, Request, Shared, is_done, is_tampered, scratch_of
-from tests.protocol.steps import is_stale, present_content, send_late, stands_for, synced, verify_number
+from tests.protocol.steps import is_stale, models, present_content, send_late, synced, verify_number
 from tests.protocol.store import carry_out, mark
 
 
-@stands_for(Pc.CLAIM, "app.staging.ledger.leases:claim_table", "app.staging.ledger.leases:due_tables")
+@models(Pc.CLAIM, "app.staging.ledger.leases:claim_table", "app.staging.ledger.leases:due_tables")
 def claim(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """Claim the table; by another drain than the owner, this also ends the owner's lease unless leases have steps."""
     owned = shared.lapsed or drain.epoch == shared.epoch or not case.bounds.leases or not case.holds(Rule.LEASE)
@@ -30,7 +30,7 @@ def revoke_next(drain: Drain, older: int) -> Drain:
     return drain._replace(pc=drain.then, then=Pc.CLAIM, older=0)
 
 
-@stands_for(Pc.REVOKE_LOOK, "app.landing.publish:revoke_older_epochs", "app.landing.local_zone:LocalZone.kinds")
+@models(Pc.REVOKE_LOOK, "app.landing.publish:revoke_older_epochs", "app.landing.local_zone:LocalZone.kinds")
 def revoke_look(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     scratch = scratch_of(shared, drain.older)
     if scratch is Place.PLAIN_FILE:
@@ -41,7 +41,7 @@ def revoke_look(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move(f"sees epoch {drain.older} not revoked", shared, drain._replace(pc=Pc.REVOKE_MOVE))
 
 
-@stands_for(Pc.REVOKE_LOOK_AGAIN)
+@models(Pc.REVOKE_LOOK_AGAIN)
 def revoke_look_again(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """Only where the rule of one look is left out: what was no folder is taken for a plain file if it is there."""
     if scratch_of(shared, drain.older) is Place.ABSENT:
@@ -50,7 +50,7 @@ def revoke_look_again(case: Case, shared: Shared, drain: Drain) -> Iterator[Move
         yield Move(f"takes epoch {drain.older} for revoked", shared, revoke_next(drain, drain.older + 1))
 
 
-@stands_for(
+@models(
     Pc.REVOKE_MOVE, "app.landing.local_zone:LocalZone.revoke_folder", "app.landing.adls.zone:AdlsZone.revoke_folder"
 )
 def revoke_move(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
@@ -62,7 +62,7 @@ def revoke_move(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move(f"{what}, late", sent, after)
 
 
-@stands_for(
+@models(
     Pc.REVOKE_MARK, "app.landing.local_zone:LocalZone.revoke_folder", "app.landing.adls.zone:AdlsZone.revoke_folder"
 )
 def revoke_mark(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
@@ -73,7 +73,7 @@ def revoke_mark(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move(f"finds epoch {drain.older} there again", after, drain._replace(pc=Pc.REVOKE_LOOK))
 
 
-@stands_for(Pc.READ, "spark_jobs.steps.take_over:TakeOver.run", "app.staging.ledger.leases:check_epoch")
+@models(Pc.READ, "spark_jobs.steps.take_over:TakeOver.run", "app.staging.ledger.leases:check_epoch")
 def read(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """From here on, no owner of an older epoch may change anything visible."""
     if is_stale(case, shared, drain, Rule.EPOCH_LOOK) or shared.mode is Mode.QUARANTINED:
@@ -88,7 +88,7 @@ def read(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     yield Move(f"reads the ledger, {'is' if looks else 'is not'} to look for file {after.number}", sealed, after)
 
 
-@stands_for(Pc.LOOK, "app.landing.landed_state:recover_visible_file", "app.landing.landed_state:verify_landed")
+@models(Pc.LOOK, "app.landing.landed_state:recover_visible_file", "app.landing.landed_state:verify_landed")
 def look(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     yield verify_number(case, shared, drain, absent=drain._replace(pc=Pc.VERIFY))
     if case.bounds.faults:
@@ -96,7 +96,7 @@ def look(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
         yield Move(f"cannot read file {drain.number}", shared, after)
 
 
-@stands_for(Pc.VERIFY, "app.landing.landed_state:recover_visible_file")
+@models(Pc.VERIFY, "app.landing.landed_state:recover_visible_file")
 def verify(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
     """Check that the last recorded file is present.
 

@@ -7,16 +7,16 @@ import pytest
 
 from tests.project.facts import REPOSITORY
 from tests.protocol.cases import (
+    BOUNDS,
     DROPS,
     LEASES,
-    LOAD_BEARING,
     MOVES_ALL,
     NOT_IN_THE_CODE,
     OUTSIDERS,
     POWER,
     PUBLISHING,
     REDUNDANT,
-    WORLDS,
+    REQUIRED,
 )
 from tests.protocol.explore import Exploration
 from tests.protocol.model import CODE, STEPS
@@ -31,7 +31,7 @@ LONG_REMOVED = replace(PUBLISHING, in_flight=0, mirror=Mirror.MOVES_ALL_REMOVES_
 
 
 def assert_sound(case: Case) -> Exploration:
-    """No reachable state breaks an invariant, and from each of them a drain that is left alone comes to an end."""
+    """Assert that no reachable state breaks an invariant, and that a drain left alone ends from each of them."""
     exploration = Exploration(case)
     assert exploration.violation is None, str(exploration.violation)
     stuck = first_without_progress(exploration)
@@ -40,7 +40,7 @@ def assert_sound(case: Case) -> Exploration:
 
 
 def defined_names(path: str) -> set[str]:
-    """Functions and methods of a module."""
+    """Return the functions and methods of a module."""
     tree = ast.parse((REPOSITORY / path).read_text(encoding="utf-8"))
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
@@ -51,16 +51,16 @@ def defined_names(path: str) -> set[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "world", [pytest.param(world, marks=pytest.mark.thorough) if world in LARGEST else world for world in WORLDS]
+    "world", [pytest.param(world, marks=pytest.mark.thorough) if world in LARGEST else world for world in BOUNDS]
 )
-def test_no_reachable_state_breaks_an_invariant_and_from_each_everything_gets_published(world: str) -> None:
-    bounds, least = WORLDS[world]
+def test_no_reachable_state_breaks_an_invariant_and_each_leads_to_publication(world: str) -> None:
+    bounds, least = BOUNDS[world]
     assert assert_sound(Case(bounds)).states >= least
 
 
-@pytest.mark.parametrize("rule", LOAD_BEARING)
-def test_leaving_a_load_bearing_rule_out_does_harm(rule: Rule) -> None:
-    bounds, harm = LOAD_BEARING[rule]
+@pytest.mark.parametrize("rule", REQUIRED)
+def test_omitting_a_required_rule_does_harm(rule: Rule) -> None:
+    bounds, harm = REQUIRED[rule]
     exploration = Exploration(Case(bounds).without(rule))
     found = exploration.violation
     assert found is not None, f"without '{rule.value}' nothing is wrong in {exploration.states} states"
@@ -73,23 +73,23 @@ def test_leaving_a_load_bearing_rule_out_does_harm(rule: Rule) -> None:
     [PUBLISHING, DROPS, OUTSIDERS, POWER, LEASES],
     ids=["publishing", "drop", "outsiders", "power", "leases"],
 )
-def test_leaving_all_redundant_rules_out_together_does_no_harm(bounds: Bounds) -> None:
+def test_omitting_all_redundant_rules_does_no_harm(bounds: Bounds) -> None:
     assert_sound(Case(bounds).without(*REDUNDANT))
 
 
-def test_every_rule_is_known_to_be_load_bearing_or_redundant() -> None:
-    assert set(Rule) == LOAD_BEARING.keys() | REDUNDANT.keys()
-    assert not LOAD_BEARING.keys() & REDUNDANT.keys()
+def test_every_rule_is_required_or_redundant() -> None:
+    assert set(Rule) == REQUIRED.keys() | REDUNDANT.keys()
+    assert not REQUIRED.keys() & REDUNDANT.keys()
 
 
-def test_the_code_which_does_not_look_for_the_last_recorded_file_is_sound_while_nobody_deletes_it() -> None:
+def test_without_verifying_the_last_recorded_file_the_code_is_sound_unless_it_is_deleted() -> None:
     assert_sound(Case(LONG_REMOVED).without(*NOT_IN_THE_CODE))
 
 
-def test_looking_for_the_last_recorded_file_stops_sound_tables_if_mirroring_removes_it_in_time() -> None:
+def test_verifying_the_last_recorded_file_stops_healthy_tables_if_mirroring_removes_it() -> None:
     found = Exploration(Case(LONG_REMOVED)).violation
     assert found is not None
-    assert found.what == "a table is quarantined although nobody touched it", str(found)
+    assert found.what == "a table is quarantined without outside interference", str(found)
 
 
 def test_the_protocol_relies_on_mirroring_to_keep_a_file_until_it_is_recorded() -> None:
@@ -98,14 +98,14 @@ def test_the_protocol_relies_on_mirroring_to_keep_a_file_until_it_is_recorded() 
     assert found.what == "a number lands twice", str(found)
 
 
-def test_every_step_is_taken_in_some_world() -> None:
+def test_every_step_is_reached() -> None:
     small = Bounds(blocks=1, epochs=2, in_flight=0)
     worlds = [replace(small, drops=1, epochs=3), replace(small, power=True), replace(small, outside=1)]
     taken = set().union(*(Exploration(Case(world)).steps for world in worlds))
     assert taken == set(Pc) - ONLY_WITHOUT_A_RULE
 
 
-def test_every_step_stands_for_functions_that_exist() -> None:
+def test_every_step_models_functions_that_exist() -> None:
     assert STEPS.keys() == set(Pc)
     assert {pc for pc, code in CODE.items() if not code} == ONLY_WITHOUT_A_RULE
     for module, name in (reference.split(":") for code in CODE.values() for reference in code):
