@@ -9,7 +9,7 @@ from app.cli import dead_letters, keys, landing_zone, processes
 from app.cli.audit import audit
 from app.cli.console import ERRORS, say
 from app.cli.doctor import doctor
-from app.cli.send import send
+from app.cli.send.command import send
 from app.cli.status import status
 from app.cli.tables import manifest_commands, operations, release, show, verify
 from app.errors import Code, MirrorgateError

@@ -198,7 +198,7 @@ def _readable(file: Path) -> Path:
 
 def _report(job: "SendJob", end: MirrorgateError | KeyboardInterrupt | None, *, as_json: bool, of_files: bool) -> None:
     """Print what was accepted, then raise or exit unless everything was."""
-    from app.cli.send_report import interruption, progress_grid, summary, to_json
+    from app.cli.send.report import interruption, progress_grid, summary, to_json
 
     progress = job.progress
     if as_json:
