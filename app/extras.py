@@ -1,4 +1,4 @@
-"""Which packages a command needs beyond the base installation, which is the client."""
+"""Check that the packages of an extra are installed. The base installation is the client."""
 
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -22,11 +22,11 @@ _MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "api": (*_SERVER, "fastapi", "httptools", "uvicorn", "uvloop"),
     "drain": (*_SERVER, "pyspark"),
 }
-"""Modules that the packages of an extra bring, by extra."""
+"""The modules that each extra installs."""
 
 
 def require_extras(command: str, *extras: str) -> None:
-    """Raise Misconfigured `extra_missing` unless the packages of `extras` are installed; imports none of them."""
+    """Raise Misconfigured `extra_missing` unless the packages of `extras` are installed, without importing them."""
     for extra in extras:
         missing = [module for module in _MODULES[extra] if find_spec(module) is None]
         if missing:

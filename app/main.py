@@ -25,7 +25,7 @@ from app.api.server.uvicorn_server import ApiProcesses, ApiServer
 from app.domain.preflight.finding import Outcome
 from app.errors import Code, Misconfigured
 from app.local.child_process import exit_with_parent, run_process
-from app.local.locked_tempdir import temporary_folder
+from app.local.locked_tempdir import locked_tempdir
 from app.observability.resource_watch import memory_limit, raise_descriptor_limit
 from app.observability.telemetry import configure_logging
 from app.settings import LOOPBACK, Settings, renamed_variables, unknown_variables
@@ -161,7 +161,7 @@ def _shared_metrics() -> Iterator[None]:
     if _METRICS_FOLDER in os.environ:
         yield
         return
-    with temporary_folder("metrics") as folder:
+    with locked_tempdir("metrics") as folder:
         os.environ[_METRICS_FOLDER] = str(folder)
         try:
             yield

@@ -67,8 +67,8 @@ def up(
 
 def _up(data_dir: Path, host: str | None, port: int | None, landing_zone: str | None) -> None:
     require_extras("up", "api", "drain")
-    from app.local.up import configure_up_logging
     from app.local.up import up as run_up
+    from app.local.up_logging import configure_up_logging
     from app.settings import Settings
 
     settings = Settings.from_environment(host=host, port=port)

@@ -1,4 +1,4 @@
-"""A small HTTP client of the gateway for the command line and the demo."""
+"""HTTP client of the gateway, for the command line and the demo."""
 
 import json
 from collections.abc import Mapping
@@ -12,9 +12,13 @@ from app.certificates import trusting_only
 from app.errors import Code, MirrorgateError, RejectedInput, TemporarilyUnavailable
 
 GATEWAY_FILE: Final = "gateway.json"
+"""In the data directory: URL and certificate of the running gateway."""
+
 ADMIN_KEY_FILE: Final = "admin.key"
+"""In the data directory: the admin key."""
+
 DEFAULT_URL: Final = "http://127.0.0.1:8480"
-_BROKEN_OFF: Final = (
+_CONNECTION_BROKEN: Final = (
     httpx.ReadError,
     httpx.ReadTimeout,
     httpx.RemoteProtocolError,
@@ -24,7 +28,7 @@ _BROKEN_OFF: Final = (
 
 
 class RejectedByGateway(MirrorgateError):
-    """The gateway answered with problem details; `errors` are its first ones, `retry_after` the seconds it asks for."""
+    """The gateway answered with problem details. `errors` are its problems, `retry_after` the seconds to wait."""
 
     def __init__(self, problem: dict[str, Any], status: int, retry_after: int = 0) -> None:
         known = problem.get("code") in set(Code)
@@ -39,23 +43,27 @@ class RejectedByGateway(MirrorgateError):
 
 
 class AnswerLost(TemporarilyUnavailable):
-    """The connection broke after the request had begun: it may have been carried out."""
+    """The connection broke after the request was sent: the gateway may have carried it out."""
 
 
 class GatewayClient:
-    """Calls one gateway with one key. Methods raise RejectedByGateway, or TemporarilyUnavailable when none answers."""
+    """Calls one gateway with one key.
+
+    Methods raise RejectedByGateway for an error answer, AnswerLost for a broken connection, and TemporarilyUnavailable
+    if no gateway answers.
+    """
 
     def __init__(self, url: str, key: str, certificate: Path | None = None) -> None:
-        """`certificate` is the one that a gateway on this machine must show, whatever name is in it."""
+        """Open a client. `certificate`, if given, is the only one accepted, whatever host name it contains."""
         self.url = url
         verify = True if certificate is None else trusting_only(certificate)
         self._http = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=60.0, verify=verify)
 
     @classmethod
     def find(cls, url: str | None, key: str | None, data_dir: Path) -> Self:
-        """A client for what was given, else for the gateway that `mirrorgate up` runs on `data_dir`.
+        """Open a client for the given URL and key, or for the gateway that `mirrorgate up` runs on `data_dir`.
 
-        Raises RejectedInput `unauthenticated` when there is no key to be found.
+        Raises RejectedInput `unauthenticated` if there is no key.
         """
         gateway, key_file = data_dir / GATEWAY_FILE, data_dir / ADMIN_KEY_FILE
         certificate = None
@@ -67,8 +75,8 @@ class GatewayClient:
         if key is None:
             raise RejectedInput(
                 Code.UNAUTHENTICATED,
-                f"there is no key: neither --key, nor MIRRORGATE_API_KEY, nor {key_file}",
-                remedy="Give a key, or name the data directory of a running `mirrorgate up` with --data-dir.",
+                f"there is no key: neither --key nor MIRRORGATE_API_KEY is set, and {key_file} does not exist",
+                remedy="Give a key, or the data directory of a running `mirrorgate up` with --data-dir.",
             )
         return cls(url, key, certificate)
 
@@ -81,25 +89,31 @@ class GatewayClient:
         self._http.close()
 
     def get(self, path: str, **parameters: Any) -> Any:
+        """Send GET; return the JSON of the answer."""
         return self._call("GET", path, params=parameters)
 
     def put(self, path: str, content: Any) -> Any:
+        """Send PUT with a JSON body; return the JSON of the answer."""
         return self._call("PUT", path, json=content)
 
     def post(self, path: str, content: Any, **parameters: Any) -> Any:
+        """Send POST with a JSON body; return the JSON of the answer."""
         return self._call("POST", path, json=content, params=parameters)
 
     def patch(self, path: str, content: Any) -> Any:
+        """Send PATCH with a JSON body; return the JSON of the answer."""
         return self._call("PATCH", path, json=content)
 
     def delete(self, path: str, **parameters: Any) -> Any:
+        """Send DELETE; return the JSON of the answer, None if it is empty."""
         return self._call("DELETE", path, params=parameters)
 
     def post_bytes(self, path: str, content: bytes) -> Any:
+        """Send POST with the body as given; return the JSON of the answer."""
         return self._call("POST", path, content=content)
 
     def download(self, path: str) -> bytes:
-        """The answer as it came."""
+        """Send GET; return the body of the answer, byte for byte."""
         return self._answered("GET", path).content
 
     def post_changes(
@@ -113,10 +127,10 @@ class GatewayClient:
         key: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """Post a change body of `arcion` or `replicate`; the answer with its receipts, given after commit.
+        """Post changes in the format `arcion` or `replicate`; return the answer with its receipts, after the commit.
 
-        Under an idempotency `key`, or `headers` that name it otherwise, the same call may be repeated: it lands once,
-        and the answer is the same.
+        With an idempotency `key`, or `headers` that name the request otherwise, the call can be repeated: the changes
+        land once, and the answer is the same.
         """
         return self._call(
             "POST",
@@ -133,8 +147,10 @@ class GatewayClient:
     def _answered(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         try:
             answer = self._http.request(method, path, **arguments)
-        except _BROKEN_OFF as error:
-            raise AnswerLost(Code.NOT_READY, f"the gateway at {self.url} broke off before it answered") from error
+        except _CONNECTION_BROKEN as error:
+            raise AnswerLost(
+                Code.NOT_READY, f"the connection to the gateway at {self.url} broke before it answered"
+            ) from error
         except httpx.TransportError as error:
             raise TemporarilyUnavailable(
                 Code.NOT_READY,

@@ -1,4 +1,4 @@
-"""What a child of `mirrorgate up` does: end when its parent does, and say in one line why it cannot start."""
+"""What every child process of `mirrorgate up` does: end with its parent, and log why it cannot start."""
 
 import atexit
 import json
@@ -14,55 +14,55 @@ from typing import Final, NoReturn
 from app.errors import Code, MirrorgateError, Misconfigured
 
 CANNOT_START: Final = 78
-"""Exit status (EX_CONFIG of sysexits.h) of a process that an operator has to configure before it can start."""
+"""Exit status of a process that cannot start as it is configured (EX_CONFIG of sysexits.h)."""
 
-REJECTION: Final = "start_rejected"
-"""The event of the log line that gives the reason."""
+START_FAILED: Final = "start_failed"
+"""The log event with the reason."""
 
-_PARENT_LOOKS: Final = 0.5
+_PARENT_POLL_SECONDS: Final = 0.5
 
 
 def run_process(main: Callable[[], None], *, is_child: bool) -> NoReturn:
-    """Run a process's main function; turn a deliberate error into one line and an exit status, never a traceback.
+    """Run a process's main function, then exit. A MirrorgateError becomes a message, not a traceback.
 
-    A child of `mirrorgate up` writes one log line (event `start_rejected`), which `up` shows; a process that a person
-    started writes text. Status 0, or 78 for a Misconfigured, or 1.
+    A child of `mirrorgate up` writes one log line (event `start_failed`), which `up` shows; a process that a person
+    started writes text. Exit status: 0, 78 after Misconfigured, 1 after any other MirrorgateError.
     """
     try:
         main()
     except MirrorgateError as error:
         if is_child:
-            sys.stderr.write(_rejection(error) + "\n")
+            sys.stderr.write(_start_failure(error) + "\n")
         else:
             sys.stderr.write(f"error {error.code}: {error.detail}\nremedy: {error.remedy}\n")
         sys.exit(CANNOT_START if isinstance(error, Misconfigured) else 1)
     sys.exit(0)
 
 
-def _rejection(error: MirrorgateError) -> str:
-    """A log line, whatever log format is set: a setting that is not valid may be that one."""
+def _start_failure(error: MirrorgateError) -> str:
+    """Return a JSON log line. The log format of the settings is ignored: it may be the invalid setting."""
     moment = datetime.now(UTC).isoformat()
-    facts = {"event": REJECTION, "code": error.code, "detail": error.detail, "remedy": error.remedy}
+    facts = {"event": START_FAILED, "code": error.code, "detail": error.detail, "remedy": error.remedy}
     return json.dumps({**facts, "level": "error", "timestamp": moment})
 
 
-def rejection_among(lines: Iterable[bytes]) -> Misconfigured | None:
-    """The reason in the last lines of a process that ended with CANNOT_START; None where it gave none."""
+def find_start_failure(lines: Iterable[bytes]) -> Misconfigured | None:
+    """Return the reason among the last log lines of a process that ended with CANNOT_START; None if it gave none."""
     for line in reversed([*lines]):
         with suppress(ValueError, KeyError, TypeError):
             facts = json.loads(line)
-            if facts["event"] == REJECTION:
+            if facts["event"] == START_FAILED:
                 return Misconfigured(Code(facts["code"]), facts["detail"], remedy=facts["remedy"])
     return None
 
 
 def exit_with_parent(parent_pid: int | None = None, *, grace: float = 20.0) -> None:
-    """From now on this process ends when its parent does: by SIGTERM, and after `grace` seconds at once.
+    """End this process when its parent ends: by SIGTERM, and after `grace` seconds at once.
 
-    `parent_pid` is the parent that started it, in case that one is gone already; default: the present one.
+    `parent_pid` is the process that started this one, which may be gone already. Default: the current parent.
     """
     expected = os.getppid() if parent_pid is None else parent_pid
-    # Registered this early it is the last to run, after a graceful stop.
+    # Exit handlers run in reverse order: registered this early, it runs last, after a graceful stop.
     atexit.register(_end_own_group, orphan_of=expected)
     threading.Thread(target=_follow_parent, args=(expected, grace), name="exit-with-parent", daemon=True).start()
 
@@ -70,7 +70,7 @@ def exit_with_parent(parent_pid: int | None = None, *, grace: float = 20.0) -> N
 def _follow_parent(expected: int, grace: float) -> None:
     never = threading.Event()
     while os.getppid() == expected:
-        never.wait(_PARENT_LOOKS)
+        never.wait(_PARENT_POLL_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)
     never.wait(grace)
     _end_own_group(orphan_of=expected)
@@ -78,6 +78,6 @@ def _follow_parent(expected: int, grace: float) -> None:
 
 
 def _end_own_group(*, orphan_of: int) -> None:
-    """What the supervisor does for a dead child's group, it cannot do any more: end what this process started."""
+    """End every process that this one started, which a living supervisor would do."""
     if os.getppid() != orphan_of and os.getpgrp() == os.getpid():
         os.killpg(os.getpid(), signal.SIGKILL)

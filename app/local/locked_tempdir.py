@@ -1,7 +1,7 @@
-"""Private folders among the system's temporary ones that last as long as the process that made them.
+"""Private temporary folders that live as long as the process that created them.
 
-The process holds a lock on its folder. A killed one leaves the folder without it, and the next that starts takes that
-away; a folder whose process lives is never taken.
+The process holds a lock on its folder. A killed process leaves an unlocked folder, which the next process with the same
+purpose removes. The folder of a living process is never removed.
 """
 
 import fcntl
@@ -13,20 +13,20 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-_RANDOM: Final = 8
-"""Characters that `mkdtemp` appends."""
+_RANDOM_CHARACTERS: Final = 8
+"""Number of characters that `mkdtemp` appends."""
 
 
 @contextmanager
-def temporary_folder(purpose: str, *, longest: int | None = None) -> Iterator[Path]:
-    """A new folder that only this account can enter, its path of at most `longest` bytes; gone when the block ends.
+def locked_tempdir(purpose: str, *, max_path_bytes: int | None = None) -> Iterator[Path]:
+    """Create a folder that only this account can enter, with a path of at most `max_path_bytes`; remove it afterwards.
 
-    First those go that killed processes of this account left behind for the same purpose. A process that dies inside
-    leaves its own to the next.
+    Folders that killed processes of this account left for the same purpose are removed first. After a crash inside the
+    block, the next process removes this one.
     """
-    prefix = f"mirrorgate-held-{purpose}-"
+    prefix = f"mirrorgate-locked-{purpose}-"
     parent = Path(tempfile.gettempdir()).absolute()
-    if longest is not None and len(bytes(parent / prefix)) + _RANDOM > longest:
+    if max_path_bytes is not None and len(bytes(parent / prefix)) + _RANDOM_CHARACTERS > max_path_bytes:
         parent = Path("/tmp")
     _sweep(parent, prefix)
     folder, lock = _make(parent, prefix)
@@ -42,7 +42,7 @@ def _make(parent: Path, prefix: str) -> tuple[Path, int]:
         folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         try:
             lock = _lock(folder)
-        except OSError:  # a file system without locks: nobody sweeps it there
+        except OSError:  # a file system without locks: it is never swept
             return folder, os.open(folder, os.O_RDONLY)
         if lock is not None and folder.exists():
             return folder, lock
@@ -51,7 +51,7 @@ def _make(parent: Path, prefix: str) -> tuple[Path, int]:
 
 
 def _sweep(parent: Path, prefix: str) -> None:
-    """Remove what nobody holds; what cannot be removed stays."""
+    """Remove folders that no process holds; one that cannot be removed stays."""
     for folder in parent.glob(f"{prefix}*"):
         with suppress(OSError):
             if folder.lstat().st_uid == os.geteuid() and (lock := _lock(folder)) is not None:
@@ -60,7 +60,10 @@ def _sweep(parent: Path, prefix: str) -> None:
 
 
 def _lock(folder: Path) -> int | None:
-    """A descriptor that holds the folder, which children do not inherit; None when another does, or it is gone."""
+    """Lock a folder; return the descriptor that holds it, which children do not inherit.
+
+    None if another process holds the folder, or it is gone.
+    """
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Log files of `mirrorgate up`: bounded in size, one JSON object per line whatever a process writes.
+"""Rotating log files of `mirrorgate up`, with one JSON object per line whatever a process writes.
 
-A child writes to a pipe. `ChildLog` reads the pipe in the supervisor and appends to a file that rotates, so that
-rotation loses no line and needs no cooperation from a JVM or from Postgres.
+A child writes to a pipe. `ChildLog` reads the pipe in the supervisor and appends to a rotating file, so that rotation
+loses no line and needs no cooperation from a JVM or from Postgres (decision 0028).
 """
 
 import fcntl
@@ -24,16 +24,16 @@ import msgspec
 
 _READ_BYTES: Final = 2**16
 _PIPE_BYTES: Final = 2**20
-"""What a pipe holds while the reader is not scheduled; the default of 64 KiB would block a busy child."""
+"""Capacity of the pipe. The default of 64 KiB would block a busy child until the reader is scheduled."""
 _F_SETPIPE_SZ: Final = 1031
-"""Linux's fcntl command; other systems keep their default."""
+"""The fcntl command on Linux; other systems keep their default capacity."""
 _PAUSE: Final = 0.02
-"""Seconds between two reads: a busy API costs 50 wake-ups a second instead of one per request."""
-_MOST_TAKES: Final = 4 * _PIPE_BYTES // _READ_BYTES
-"""Reads of one look at the pipe, so that a child that never stops writing does not hold its reader up."""
-_RECENT: Final = 50
-_LONGEST_LINE: Final = 2**20
-_LAST_WORDS_WITHIN: Final = 2.0
+"""Seconds between two reads, so that a busy API causes 50 wake-ups a second instead of one per request."""
+_MAX_READS: Final = 4 * _PIPE_BYTES // _READ_BYTES
+"""Maximum reads to empty the pipe, so that a child that never stops writing cannot hold its reader forever."""
+_RECENT_LINES: Final = 50
+_MAX_LINE_BYTES: Final = 2**20
+_DRAIN_WITHIN: Final = 2.0
 
 _LEVELS: Final = (
     (b"error", (b"ERROR", b"FATAL", b"PANIC", b"Error", b"Exception")),
@@ -43,17 +43,17 @@ _LEVELS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """Roll a log file before it exceeds `most_bytes`; keep `files` older ones."""
+    """Rotate a log file before it exceeds `max_bytes`; keep `files` older ones."""
 
-    most_bytes: int = 64 * 2**20
+    max_bytes: int = 64 * 2**20
     files: int = 5
 
 
 class RotatingFile(io.RawIOBase):
-    """Appends to `path` and renames a full file to `path.1`, `path.1` to `path.2` and so on. Works beside logrotate.
+    """Appends to `path`; renames a full file to `path.1`, `path.1` to `path.2` and so on. Works alongside logrotate.
 
-    Methods never raise OSError: a log that cannot be written must not stop what it is about. If the process dies
-    during a rotation, at most one number is missing among the older files; no line is lost.
+    Methods never raise OSError: a log that cannot be written must not stop the gateway. After a crash during a
+    rotation, at most one number is missing among the older files; no line is lost.
     """
 
     def __init__(self, path: Path, rotation: Rotation) -> None:
@@ -62,13 +62,13 @@ class RotatingFile(io.RawIOBase):
         self._descriptor: int | None = None
 
     def write(self, lines: Any, /) -> int:
-        """Append whole lines; returns how many bytes were given."""
+        """Append complete lines; return the number of bytes given."""
         left = bytes(lines)
         with suppress(OSError):
             while left:
                 descriptor = self._opened()
                 size = os.fstat(descriptor).st_size
-                fits = self._fitting(left, self._rotation.most_bytes - size, is_empty=size == 0)
+                fits = self._fitting(left, self._rotation.max_bytes - size, is_empty=size == 0)
                 _write_all(descriptor, left[:fits])
                 left = left[fits:]
                 if left:
@@ -76,7 +76,7 @@ class RotatingFile(io.RawIOBase):
         return len(lines)
 
     def _fitting(self, lines: bytes, room: int, *, is_empty: bool) -> int:
-        """How many bytes of whole lines go into the present file; a line longer than a file has one of its own."""
+        """Return how many bytes of complete lines fit into the current file. A line larger than a file gets its own."""
         if len(lines) <= room:
             return len(lines)
         fits = lines.rfind(b"\n", 0, max(room, 0)) + 1
@@ -92,7 +92,7 @@ class RotatingFile(io.RawIOBase):
             self._descriptor = None
 
     def _opened(self) -> int:
-        """The descriptor of the file at `path`, opened anew when somebody else has moved that away."""
+        """Return the descriptor of the file at `path`, reopened if another program has moved the file away."""
         if self._descriptor is not None and not self._is_in_place(self._descriptor):
             self._close_descriptor()
         if self._descriptor is None:
@@ -125,10 +125,10 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 class ChildLog:
-    """The log of a child across its restarts: start it with `descriptor` as its standard output and error.
+    """The log of a child across its restarts. Start the child with `descriptor` as its standard output and error.
 
-    With `as_json` a line that is no JSON object becomes one: `{"event": <line>, "process": <name>, …}`. If this process
-    dies, what the child writes from then on is lost; the child's own writes fail with EPIPE.
+    With `as_json`, a line that is not a JSON object becomes one: `{"event": <line>, "process": <name>, …}`. If this
+    process dies, later output of the child is lost: its writes fail with EPIPE.
     """
 
     def __init__(self, path: Path, rotation: Rotation, *, as_json: bool = True) -> None:
@@ -136,7 +136,7 @@ class ChildLog:
         self._name = path.stem
         self._file = RotatingFile(path, rotation)
         self._as_json = as_json
-        self._recent: deque[bytes] = deque(maxlen=_RECENT)
+        self._recent: deque[bytes] = deque(maxlen=_RECENT_LINES)
         self._unfinished = b""
         self._reading = threading.Lock()
         self._thread = threading.Thread(target=self._follow, name=f"log-{self._name}", daemon=True)
@@ -154,8 +154,8 @@ class ChildLog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         os.close(self._close)
-        self._thread.join(_LAST_WORDS_WITHIN)
-        self._take_all()
+        self._thread.join(_DRAIN_WITHIN)
+        self._read_all()
         for descriptor in (self._reader, self.descriptor, self._closing):
             os.close(descriptor)
         with self._reading:
@@ -164,8 +164,8 @@ class ChildLog:
         self._file.close()
 
     def recent(self) -> Sequence[bytes]:
-        """The last lines as the child wrote them, up to what it has written by now."""
-        self._take_all()
+        """Return the last lines as the child wrote them, including what is still in the pipe."""
+        self._read_all()
         with self._reading:
             return [*self._recent, *([self._unfinished] if self._unfinished else [])]
 
@@ -175,28 +175,28 @@ class ChildLog:
             ready, _, _ = select.select([self._reader, self._closing], [], [])
             if self._closing in ready:
                 return
-            self._take()
+            self._read()
             pause.wait(_PAUSE)
 
-    def _take_all(self) -> None:
-        for _ in range(_MOST_TAKES):
+    def _read_all(self) -> None:
+        for _ in range(_MAX_READS):
             if not self._waiting():
                 return
-            self._take()
+            self._read()
 
     def _waiting(self) -> int:
-        """Bytes in the pipe."""
+        """Return the number of bytes in the pipe."""
         return int.from_bytes(fcntl.ioctl(self._reader, termios.FIONREAD, bytes(4)), sys.byteorder)
 
-    def _take(self) -> None:
-        """Move what is in the pipe to the file, as whole lines."""
+    def _read(self) -> None:
+        """Move the contents of the pipe to the file, in complete lines."""
         with self._reading:
             try:
                 data = os.read(self._reader, _READ_BYTES)
             except BlockingIOError:
                 return
             lines, newline, self._unfinished = (self._unfinished + data).rpartition(b"\n")
-            if len(self._unfinished) > _LONGEST_LINE:
+            if len(self._unfinished) > _MAX_LINE_BYTES:
                 lines, newline, self._unfinished = lines + newline + self._unfinished, b"\n", b""
             self._append(lines + newline)
 

@@ -1,7 +1,7 @@
-"""Keeps the processes of `mirrorgate up` running, and lets none outlive it.
+"""Keep the child processes of `mirrorgate up` running, and stop them with it.
 
-Every child has a session of its own, so that Ctrl-C in a terminal reaches the supervisor alone, which stops
-the children in order. If the supervisor dies without doing so, each child notices (`app.local.child_process`).
+Each child has its own session, so that Ctrl-C in a terminal reaches only the supervisor, which stops the children in
+order. If the supervisor dies without doing so, each child ends by itself (`app.local.child_process`).
 """
 
 import os
@@ -23,15 +23,15 @@ from app.local.log_files import ChildLog
 _log = structlog.get_logger()
 
 _FIRST_DELAY: Final = 0.2
-_LONGEST_DELAY: Final = 10.0
-_LIVED_WELL: Final = 30.0
+_MAX_DELAY: Final = 10.0
+_STABLE_AFTER: Final = 30.0
 _TROUBLE_AFTER: Final = 3
-_READY_LOOKS: Final = 0.1
+_READY_POLL_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A process to keep running. `running` is one that was started already, in its own session, the same way."""
+    """A process to keep running. `running` is the same command already started, in its own session."""
 
     name: str
     command: Sequence[str]
@@ -42,8 +42,8 @@ class Child:
     running: "subprocess.Popen[bytes] | None" = None
 
 
-class ChildRejected(Exception):
-    """A child ended because it cannot start as it is configured, and was never of use before."""
+class ChildCannotStart(Exception):
+    """A child ended because it cannot start as it is configured, and never served before."""
 
     def __init__(self, child: Child) -> None:
         super().__init__(f"{child.name} cannot start")
@@ -59,25 +59,25 @@ def run(
 ) -> None:
     """Keep `children` running until SIGTERM, SIGINT or SIGHUP, then stop them, the last one first.
 
-    Returns when every child has ended. `is_ready` is asked until it says yes, then `on_ready` is called, once.
-    `on_trouble` is called for a child that has died three times in a row soon after its start. Call it in the
-    main thread. If the process dies here, the children end by themselves.
+    Returns when every child has ended. `is_ready` is called until it returns True, then `on_ready` once. `on_trouble`
+    is called for a child that has ended three times in a row soon after its start. Call this in the main thread. If
+    this process dies, the children end by themselves.
 
-    Raises ChildRejected, once the others have been stopped, for a child that ends with CANNOT_START and was never of
-    use: it neither lived for half a minute nor saw everything ready. Starting it again would change nothing. Later the
-    same exit status is a death like any other, because the others serve.
+    Raises ChildCannotStart, after stopping the other children, for a child that exits with CANNOT_START before it has
+    served, that is: before it ran for half a minute or everything was ready. A restart would not help. Later, the same
+    exit status causes a restart like any other, because the other children serve.
     """
     with _Signals() as signals:
-        kept = [_Kept(child) for child in children]
+        supervised = [_SupervisedChild(child) for child in children]
         try:
-            _keep_running(kept, signals, is_ready, on_ready, on_trouble)
+            _keep_running(supervised, signals, is_ready, on_ready, on_trouble)
         finally:
-            _stop_all(kept, signals)
+            _stop_all(supervised, signals)
 
 
 @contextmanager
 def stop_signals_interrupt() -> Iterator[None]:
-    """Within the block SIGTERM and SIGHUP raise KeyboardInterrupt, as SIGINT does: for the work before `run`."""
+    """Make SIGTERM and SIGHUP raise KeyboardInterrupt, as SIGINT does, during the work before `run`."""
 
     def interrupt(number: int, frame: FrameType | None) -> NoReturn:
         raise KeyboardInterrupt
@@ -90,7 +90,7 @@ def stop_signals_interrupt() -> Iterator[None]:
 
 
 class _Signals:
-    """Turns the signals a supervisor waits for into something to wait on."""
+    """Lets the supervisor wait for signals: a wake-up socket that the kernel's handler writes to."""
 
     _STOPPING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -103,7 +103,7 @@ class _Signals:
         previous = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
         self._restore.callback(signal.set_wakeup_fd, previous)
         for number in (*self._STOPPING, signal.SIGCHLD):
-            # Started with nohup, SIGHUP is ignored and stays so.
+            # nohup starts a program with SIGHUP ignored; it stays ignored.
             if number is signal.SIGCHLD or signal.getsignal(number) is not signal.SIG_IGN:
                 self._restore.callback(signal.signal, number, signal.signal(number, lambda _number, _frame: None))
         return self
@@ -114,7 +114,7 @@ class _Signals:
         self._restore.close()
 
     def wait(self, seconds: float | None) -> set[int]:
-        """The signals that arrived, among them those that say a child has ended; empty after `seconds`."""
+        """Return the signals that arrived, including SIGCHLD; an empty set after `seconds`."""
         self._reader.settimeout(seconds if seconds is None else max(seconds, 0.001))
         try:
             return set(self._reader.recv(4096))
@@ -122,28 +122,30 @@ class _Signals:
             return set()
 
     def asks_to_stop(self, received: set[int]) -> bool:
+        """Return True if one of the signals means to stop."""
         return not received.isdisjoint(self._STOPPING)
 
 
-class _Kept:
-    """One child: its process, or when to start it again."""
+class _SupervisedChild:
+    """One child: its process, or the time to start it again."""
 
     def __init__(self, child: Child) -> None:
         self.child = child
         self.process = child.running
         self.failures = 0
-        self.was_of_use = False
+        self.has_served = False
         self._started_at = self._start_at = time.monotonic()
 
     def has_ended(self) -> bool:
+        """Return True if no process is running."""
         return self.process is None or self.process.poll() is not None
 
-    def tend(self) -> None:
-        """Notice that the process has ended, and start it when it is time to. Raises ChildRejected."""
+    def check(self) -> None:
+        """Plan a restart if the process has ended, and start it when it is due. Raises ChildCannotStart."""
         if self.process is not None and self.process.poll() is not None:
-            self.was_of_use |= time.monotonic() - self._started_at >= _LIVED_WELL
-            if self.process.returncode == CANNOT_START and not self.was_of_use:
-                raise ChildRejected(self.child)
+            self.has_served |= time.monotonic() - self._started_at >= _STABLE_AFTER
+            if self.process.returncode == CANNOT_START and not self.has_served:
+                raise ChildCannotStart(self.child)
             self._plan_restart(f"exit code {self.process.returncode}")
             self.kill_group()
         if self.process is None and time.monotonic() >= self._start_at:
@@ -152,12 +154,12 @@ class _Kept:
             except OSError as error:
                 self._plan_restart(str(error))
 
-    def next_look(self) -> float | None:
-        """Seconds until `tend` has something to do even if no signal arrives."""
+    def seconds_to_start(self) -> float | None:
+        """Return the seconds until `check` must start the process; None while it runs."""
         return None if self.process is not None else self._start_at - time.monotonic()
 
     def kill_group(self) -> None:
-        """End at once whatever is left of the process and its group, such as a JVM it started."""
+        """Kill what is left of the process and its group, such as a JVM that it started."""
         if self.process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -178,14 +180,14 @@ class _Kept:
 
     def _plan_restart(self, reason: str) -> None:
         now = time.monotonic()
-        self.failures = 1 if now - self._started_at >= _LIVED_WELL else self.failures + 1
-        delay = min(_FIRST_DELAY * 2 ** (self.failures - 1), _LONGEST_DELAY)
+        self.failures = 1 if now - self._started_at >= _STABLE_AFTER else self.failures + 1
+        delay = min(_FIRST_DELAY * 2 ** (self.failures - 1), _MAX_DELAY)
         self._start_at = now + delay
         _log.warning("child_ended", child=self.child.name, reason=reason, restart_in_seconds=delay)
 
 
 def _keep_running(
-    kept: Sequence[_Kept],
+    supervised: Sequence[_SupervisedChild],
     signals: _Signals,
     is_ready: Callable[[], bool],
     on_ready: Callable[[], None],
@@ -193,27 +195,27 @@ def _keep_running(
 ) -> None:
     ready = False
     while True:
-        for one in kept:
+        for one in supervised:
             before = one.failures
-            one.tend()
+            one.check()
             if one.failures == _TROUBLE_AFTER != before:
                 on_trouble(one.child)
         if not ready and is_ready():
             ready = True
-            for one in kept:
-                one.was_of_use = True
+            for one in supervised:
+                one.has_served = True
             on_ready()
-        looks = [look for one in kept if (look := one.next_look()) is not None]
+        waits = [wait for one in supervised if (wait := one.seconds_to_start()) is not None]
         if not ready:
-            looks.append(_READY_LOOKS)
-        if signals.asks_to_stop(signals.wait(min(looks, default=None))):
+            waits.append(_READY_POLL_SECONDS)
+        if signals.asks_to_stop(signals.wait(min(waits, default=None))):
             return
 
 
-def _stop_all(kept: Sequence[_Kept], signals: _Signals) -> None:
-    """Stop every child, the last one first, each within its time; a second Ctrl-C ends the rest at once."""
+def _stop_all(supervised: Sequence[_SupervisedChild], signals: _Signals) -> None:
+    """Stop every child, the last one first, each within its time limit; a second Ctrl-C kills the rest."""
     hurry = False
-    for one in reversed(kept):
+    for one in reversed(supervised):
         if not one.has_ended() and one.process is not None and not hurry:
             one.process.send_signal(one.child.stop_signal)
             give_up = time.monotonic() + one.child.stop_within

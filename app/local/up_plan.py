@@ -1,4 +1,4 @@
-"""What `mirrorgate up` is going to run, checked before it makes a folder or starts a process."""
+"""Check what `mirrorgate up` is going to run, before it creates a folder or starts a process."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ from app.zone_settings import zone_address
 
 @dataclass(frozen=True, slots=True)
 class UpPlan:
-    """A gateway that can be started. `settings` has the landing zone that applies."""
+    """A gateway that can be started. `settings` contains the effective landing zone."""
 
     settings: Settings
     data_dir: Path
@@ -28,28 +28,28 @@ class UpPlan:
 
     @property
     def address(self) -> str:
-        """Where this machine reaches the API."""
+        """The address under which this machine reaches the API."""
         return {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(self.settings.host, self.settings.host)
 
     @property
     def certificate(self) -> Path | None:
-        """The certificate that the API shows; None without TLS."""
+        """The certificate of the API; None without TLS."""
         file = self.settings.tls_certificate_file
         return None if file is None else file.absolute()
 
     @property
     def url(self) -> str:
-        """The API's address for clients on this machine."""
+        """The URL of the API for clients on this machine."""
         scheme = "http" if self.certificate is None else "https"
         host = f"[{self.address}]" if ":" in self.address else self.address
         return f"{scheme}://{host}:{self.port}"
 
 
 def plan_up(settings: Settings, data_dir: Path, landing_zone: str | None, environment: Mapping[str, str]) -> UpPlan:
-    """Check every setting and package that `up` and its children need. Leaves nothing behind.
+    """Check every setting and package that `up` and its children need, without leaving anything behind.
 
-    `landing_zone` wins over the setting; the default lies below `data_dir`. Raises Misconfigured, which names the
-    variable, the option or the extra.
+    `landing_zone` overrides the setting; the default is a folder in `data_dir`. Raises Misconfigured with the variable,
+    option or extra at fault.
     """
     data_dir = data_dir.absolute()
     DataDirectory(data_dir).check()
@@ -73,9 +73,9 @@ def plan_up(settings: Settings, data_dir: Path, landing_zone: str | None, enviro
 
 
 def _check_folder(folder: Path) -> None:
-    """Raise Misconfigured for a landing zone that is no folder, or can neither be written nor made.
+    """Raise Misconfigured for a landing zone that is not a folder, or can neither be written nor created.
 
-    Making it is tried out, because permission bits do not tell everything; what was made is removed again.
+    Permission bits do not tell everything, so the folder is created, and removed again.
     """
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
@@ -86,7 +86,7 @@ def _check_folder(folder: Path) -> None:
         raise Misconfigured(
             Code.LANDING_ZONE_UNUSABLE,
             f"MIRRORGATE_LANDING_ZONE or --landing-zone, {folder}: {error.strerror}",
-            remedy="Give a folder that this user may create and write.",
+            remedy="Give a folder that this user can create and write.",
         ) from error
     finally:
         for path in missing:

@@ -16,7 +16,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from app.domain.publication.failure import described
-from app.local.locked_tempdir import temporary_folder
+from app.local.locked_tempdir import locked_tempdir
 from app.settings import Settings
 from spark_jobs.spark.jvm_output import JvmOutput
 
@@ -39,7 +39,7 @@ _AUTHENTICATED: Final = {
     "spark.network.crypto.saslFallback": "false",
 }
 _ONE_PROCESS: Final = re.compile(r"local(\[.*\])?")
-_LONGEST_SOCKET_FOLDER: Final = 103 - len(f"/.{UUID(int=0)}.sock")
+_MAX_SOCKET_FOLDER_BYTES: Final = 103 - len(f"/.{UUID(int=0)}.sock")
 """Bytes; a socket's path may have 103 on the strictest system. A socket's mode is what the umask leaves of 0777, so
 that its folder has to keep others out."""
 
@@ -55,7 +55,7 @@ def running_spark(settings: Settings) -> Iterator[SparkSession]:
         if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit has started the JVM already where it is set
             options = spark_options(settings.spark_master)
             if _is_on_this_machine(settings.spark_master):
-                folder = stack.enter_context(temporary_folder("spark", longest=_LONGEST_SOCKET_FOLDER))
+                folder = stack.enter_context(locked_tempdir("spark", max_path_bytes=_MAX_SOCKET_FOLDER_BYTES))
                 options |= _kept_in(folder)
             for name, value in options.items():
                 builder = builder.config(name, value)

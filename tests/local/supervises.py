@@ -44,7 +44,7 @@ def main() -> None:
                 on_ready=lambda: say("ready"),
                 on_trouble=lambda one: say(f"trouble {one.name}"),
             )
-    except supervisor.ChildRejected as rejected:
+    except supervisor.ChildCannotStart as rejected:
         say(f"rejected {rejected.child.name}")
 
 

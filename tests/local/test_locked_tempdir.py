@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from app.local import locked_tempdir as module
-from app.local.locked_tempdir import temporary_folder
+from app.local.locked_tempdir import locked_tempdir
 from tests.support.processes import REPOSITORY
 
 HOLDS = """
 import sys
-from app.local.locked_tempdir import temporary_folder
-with temporary_folder("test") as folder:
+from app.local.locked_tempdir import locked_tempdir
+with locked_tempdir("test") as folder:
     (folder / "file").touch()
     print(folder, flush=True)
     sys.stdin.read()
@@ -49,7 +49,7 @@ def held_by_another() -> Iterator[tuple["subprocess.Popen[str]", Path]]:
 def test_a_folder_lets_nobody_else_in_whatever_the_umask_and_is_gone_after_the_block() -> None:
     umask = os.umask(0)
     try:
-        with temporary_folder("test") as folder:
+        with locked_tempdir("test") as folder:
             assert stat.S_IMODE(folder.stat().st_mode) == 0o700
             (folder / "file").touch()
     finally:
@@ -58,7 +58,7 @@ def test_a_folder_lets_nobody_else_in_whatever_the_umask_and_is_gone_after_the_b
 
 
 def test_a_folder_that_is_gone_already_is_no_failure() -> None:
-    with temporary_folder("test") as folder:
+    with locked_tempdir("test") as folder:
         shutil.rmtree(folder)
 
 
@@ -67,13 +67,13 @@ def test_what_a_killed_process_left_goes_and_what_a_living_one_holds_stays() -> 
         killed.kill()
         killed.wait()
         assert (dead / "file").exists()
-        with temporary_folder("other"):
+        with locked_tempdir("other"):
             assert dead.exists()
-        with temporary_folder("test") as own:
+        with locked_tempdir("test") as own:
             assert (living / "file").exists()
             assert own.exists()
             assert not dead.exists()
-            with temporary_folder("test") as second:
+            with locked_tempdir("test") as second:
                 assert own.exists()
                 assert second != own
 
@@ -86,7 +86,7 @@ def test_a_child_that_outlives_its_process_does_not_keep_the_folder() -> None:
     ran = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True)
     dead = Path(ran.stdout.strip())
     assert dead.exists()
-    with temporary_folder("test"):
+    with locked_tempdir("test"):
         assert not dead.exists()
 
 
@@ -100,17 +100,17 @@ def test_a_folder_that_is_swept_before_it_is_held_is_made_again(monkeypatch: pyt
         return str(made[-1])
 
     monkeypatch.setattr(module.tempfile, "mkdtemp", swept_at_once)
-    with temporary_folder("test") as folder:
+    with locked_tempdir("test") as folder:
         assert folder == made[1]
 
 
 def test_links_and_files_under_such_a_name_are_left_alone(parent: Path) -> None:
     elsewhere = parent / "elsewhere"
     elsewhere.mkdir()
-    link, file = parent / "mirrorgate-held-test-a", parent / "mirrorgate-held-test-b"
+    link, file = parent / "mirrorgate-locked-test-a", parent / "mirrorgate-locked-test-b"
     link.symlink_to(elsewhere)
     file.touch()
-    with temporary_folder("test"):
+    with locked_tempdir("test"):
         pass
     assert link.is_symlink()
     assert file.exists()
@@ -118,10 +118,10 @@ def test_links_and_files_under_such_a_name_are_left_alone(parent: Path) -> None:
 
 
 def test_a_path_that_would_be_too_long_is_made_below_tmp(parent: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with temporary_folder("test") as folder:
+    with locked_tempdir("test") as folder:
         assert folder.parent == parent
         length = len(bytes(folder))
-    with temporary_folder("test", longest=length) as folder:
+    with locked_tempdir("test", max_path_bytes=length) as folder:
         assert folder.parent == parent
-    with temporary_folder("test", longest=length - 1) as folder:
+    with locked_tempdir("test", max_path_bytes=length - 1) as folder:
         assert folder.parent == Path("/tmp")

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from app.errors import Code
-from app.local.child_process import rejection_among
+from app.local.child_process import find_start_failure
 from app.local.log_files import ChildLog, RotatingFile, Rotation
 from tests.support.processes import REPOSITORY
 from tests.support.waiting import wait_until
@@ -21,7 +21,7 @@ def run(log: ChildLog, program: str) -> int:
 
 
 def test_a_full_log_rolls_and_only_so_many_older_ones_are_kept(tmp_path: Path) -> None:
-    file = RotatingFile(tmp_path / "api.log", Rotation(most_bytes=100, files=2))
+    file = RotatingFile(tmp_path / "api.log", Rotation(max_bytes=100, files=2))
     for number in range(10):
         file.write(f"{number:039}\n".encode())
     file.close()
@@ -34,7 +34,7 @@ def test_a_full_log_rolls_and_only_so_many_older_ones_are_kept(tmp_path: Path) -
 
 
 def test_rotation_while_a_child_writes_loses_no_line(tmp_path: Path) -> None:
-    with ChildLog(tmp_path / "drain.log", Rotation(most_bytes=2**16, files=1_000)) as log:
+    with ChildLog(tmp_path / "drain.log", Rotation(max_bytes=2**16, files=1_000)) as log:
         run(log, f"for n in range({LINES}): print('{{\"n\":%d}}' % n, flush=True)")
     files = sorted(tmp_path.iterdir(), key=lambda path: -int(path.suffix[1:]) if path.suffix != ".log" else 1)
     assert len(files) > 3
@@ -95,10 +95,8 @@ def test_a_restarted_child_goes_on_in_the_same_log(tmp_path: Path) -> None:
 
 
 def test_the_reason_of_a_child_that_cannot_start_is_found_in_its_last_lines() -> None:
-    said = (
-        b'{"event": "start_rejected", "code": "bad_setting", "detail": "what", "remedy": "do this", "level": "error"}'
-    )
-    found = rejection_among([b"a JVM", said, b"Traceback"])
+    said = b'{"event": "start_failed", "code": "bad_setting", "detail": "what", "remedy": "do this", "level": "error"}'
+    found = find_start_failure([b"a JVM", said, b"Traceback"])
     assert found is not None
     assert (found.code, found.detail, found.remedy) == (Code.BAD_SETTING, "what", "do this")
-    assert rejection_among([b"{", b'{"event": "start_rejected"}', b"[]"]) is None
+    assert find_start_failure([b"{", b'{"event": "start_failed"}', b"[]"]) is None

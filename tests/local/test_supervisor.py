@@ -146,18 +146,18 @@ def test_a_child_that_cannot_start_ends_everything_and_is_not_started_again(tmp_
     assert all(not is_alive(int(pid)) for pid in noted(tmp_path, "well", "started"))
 
 
-def test_a_child_that_was_of_use_is_started_again_whatever_it_ends_with() -> None:
-    kept = supervisor._Kept(Child("one", [sys.executable, "-c", f"raise SystemExit({CANNOT_START})"], {}))
-    for was_of_use in (True, False):
+def test_a_child_that_has_served_is_started_again_whatever_it_ends_with() -> None:
+    kept = supervisor._SupervisedChild(Child("one", [sys.executable, "-c", f"raise SystemExit({CANNOT_START})"], {}))
+    for has_served in (True, False):
         kept.process = kept._start()
         kept.process.wait()
-        kept.was_of_use = was_of_use
-        if was_of_use:
-            kept.tend()
-            assert kept.next_look() is not None
+        kept.has_served = has_served
+        if has_served:
+            kept.check()
+            assert kept.seconds_to_start() is not None
         else:
-            with pytest.raises(supervisor.ChildRejected):
-                kept.tend()
+            with pytest.raises(supervisor.ChildCannotStart):
+                kept.check()
 
 
 def test_each_quick_death_doubles_the_wait_up_to_a_limit_and_a_long_life_resets_it(
@@ -165,13 +165,13 @@ def test_each_quick_death_doubles_the_wait_up_to_a_limit_and_a_long_life_resets_
 ) -> None:
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    kept = supervisor._Kept(Child("one", [sys.executable, "-c", ""], {}))
+    kept = supervisor._SupervisedChild(Child("one", [sys.executable, "-c", ""], {}))
     waits = []
     for life in [1.0] * 8 + [30.0]:
         kept._start().wait()
         now += life
         kept._plan_restart("exit code 0")
-        waits.append(round(kept.next_look() or 0.0, 3))
+        waits.append(round(kept.seconds_to_start() or 0.0, 3))
     assert waits == [0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0, 0.2]
 
 

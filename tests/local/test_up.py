@@ -17,7 +17,7 @@ from rich.console import Console
 
 from app.domain.access.api_key import ApiKey
 from app.errors import Code, Misconfigured
-from app.local import supervisor, up
+from app.local import client_files, supervisor, up
 from app.local.child_process import CANNOT_START
 from app.local.embedded import DataDirectory, PrivatePostgres
 from app.local.log_files import ChildLog, Rotation
@@ -70,15 +70,15 @@ def test_port_zero_takes_a_free_one() -> None:
 
 def test_the_admin_key_is_made_once_and_is_private(tmp_path: Path) -> None:
     file = tmp_path / "admin.key"
-    key = up._admin_key(Settings(), file)
+    key = client_files.admin_key(Settings(), file)
     assert ApiKey.parse(key)
     assert file.stat().st_mode & 0o777 == 0o600
-    assert up._admin_key(Settings(), file) == key
+    assert client_files.admin_key(Settings(), file) == key
 
 
 def test_a_set_admin_key_wins_and_makes_no_file(tmp_path: Path) -> None:
     file = tmp_path / "admin.key"
-    assert up._admin_key(Settings(admin_key=SecretStr(CHOSEN)), file) == CHOSEN
+    assert client_files.admin_key(Settings(admin_key=SecretStr(CHOSEN)), file) == CHOSEN
     assert not file.exists()
 
 
@@ -86,16 +86,16 @@ def test_a_damaged_admin_key_is_rejected_without_being_shown(tmp_path: Path) -> 
     file = tmp_path / "admin.key"
     file.write_text("mg_half")
     with pytest.raises(Misconfigured) as rejection:
-        up._admin_key(Settings(), file)
+        client_files.admin_key(Settings(), file)
     assert "mg_half" not in str(rejection.value)
 
 
 def test_client_commands_find_the_gateway_as_long_as_it_runs(tmp_path: Path) -> None:
     file = tmp_path / "gateway.json"
-    with up._gateway_file(file, "http://127.0.0.1:8480"):
+    with client_files.gateway_file(file, "http://127.0.0.1:8480"):
         assert json.loads(file.read_text()) == {"url": "http://127.0.0.1:8480", "pid": os.getpid()}
     assert not file.exists()
-    with up._gateway_file(file, "https://127.0.0.1:8480", Path("/etc/tls.pem")):
+    with client_files.gateway_file(file, "https://127.0.0.1:8480", Path("/etc/tls.pem")):
         assert json.loads(file.read_text())["certificate"] == "/etc/tls.pem"
 
 
@@ -130,11 +130,11 @@ def answers(url: str) -> bool:
 
 
 def test_a_child_that_cannot_start_ends_up_with_its_reason(tmp_path: Path) -> None:
-    reason = {"event": "start_rejected", "code": "landing_zone_taken", "detail": "whose", "remedy": "do this"}
+    reason = {"event": "start_failed", "code": "landing_zone_taken", "detail": "whose", "remedy": "do this"}
     command = [sys.executable, "-c", f"print({json.dumps(reason)!r}); raise SystemExit({CANNOT_START})"]
     with ChildLog(tmp_path / "drain.log", Rotation()) as log, pytest.raises(Misconfigured) as rejection:
         child = Child("drain", command, dict(os.environ), log=log)
-        with up._rejections_named():
+        with up._start_failures_explained():
             supervisor.run([child], is_ready=lambda: False)
     assert (rejection.value.code, rejection.value.detail) == (Code.LANDING_ZONE_TAKEN, "whose")
 
@@ -142,7 +142,7 @@ def test_a_child_that_cannot_start_ends_up_with_its_reason(tmp_path: Path) -> No
 def test_on_a_terminal_nobody_sees_raw_log_lines(tmp_path: Path) -> None:
     program = (
         "import io, structlog; from pathlib import Path; from rich.console import Console;"
-        "from app.settings import Settings; from app.local.up import configure_up_logging;"
+        "from app.settings import Settings; from app.local.up_logging import configure_up_logging;"
         "out = io.StringIO(); console = Console(file=out, force_terminal=True, color_system=None, width=80);"
         f"configure_up_logging(Settings(), Path({str(tmp_path)!r}), console); log = structlog.get_logger();"
         "log.info('postgres_started', pid=1);"

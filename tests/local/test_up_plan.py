@@ -14,7 +14,7 @@ import pytest
 from app import extras
 from app.cli.main import main
 from app.errors import Code, Misconfigured
-from app.local.embedded import postgres
+from app.local.embedded import postgres_programs
 from app.local.up_plan import plan_up
 from app.settings import Settings
 from tests.support.processes import REPOSITORY
@@ -125,7 +125,7 @@ def test_a_taken_port_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
-    monkeypatch.setattr(postgres, "find_spec", lambda name: None)
+    monkeypatch.setattr(postgres_programs, "find_spec", lambda name: None)
     with pytest.raises(Misconfigured) as rejection:
         plan_up(Settings(port=0), tmp_path / "data", None, os.environ)
     assert rejection.value.code is Code.EXTRA_MISSING
@@ -153,7 +153,7 @@ def test_a_child_that_cannot_start_says_why_in_one_json_line() -> None:
         ran = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=60)
         (line,) = ran.stderr.splitlines()
         said = json.loads(line)
-        assert (ran.returncode, said["event"], said["code"]) == (78, "start_rejected", "bad_setting")
+        assert (ran.returncode, said["event"], said["code"]) == (78, "start_failed", "bad_setting")
         assert "MIRRORGATE_" in said["detail"]
 
 

@@ -12,8 +12,8 @@ import typer
 from app.cli.console import ERRORS, say
 from app.cli.exit_status import INTERRUPTED, PLAN_HAS_CHANGES
 from app.client.http import GatewayClient
-from app.client.table_manifest.export import written
-from app.client.table_manifest.manifest import DeclaredTable, read_tables
+from app.client.table_manifest.export import to_manifest
+from app.client.table_manifest.manifest import DeclaredTable, read_manifest
 from app.client.table_manifest.plan import Action, Plan, PresentTable, TablePlan, plan_tables, registration
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, TableState
@@ -62,7 +62,7 @@ def export_manifest(client: GatewayClient, names: Collection[str] | None, *, all
     present, _ = present_tables(client, wanted)
     for missing in {name.folded for name in wanted or ()} - {TableName.parse(table.name).folded for table in present}:
         raise RejectedInput(Code.UNKNOWN_TABLE, f"there is no table {missing}", remedy="See `mirrorgate tables list`.")
-    return written(present, all_options=all_options)
+    return to_manifest(present, all_options=all_options)
 
 
 def registration_of(file: Path, name: str) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def _read(file: Path) -> list[DeclaredTable]:
         line = content.count(b"\n", 0, error.start) + 1
         detail = f"{file}, line {line}: not UTF-8"
         raise RejectedInput(Code.BAD_REQUEST, detail, remedy="Save the file as UTF-8.") from None
-    return read_tables(text, str(file))
+    return read_manifest(text, str(file))
 
 
 def _ask(count: int, *, may_ask: bool) -> None:

@@ -1,4 +1,6 @@
-"""Tables as a YAML file declares them: reading and writing the file, and what has to be done to make it true.
+"""Table manifests: tables declared in a YAML file, for `mirrorgate tables apply` and `tables export`.
 
-Pure: texts and what the gateway says are arguments, plans and texts come back.
+`yaml_text` reads YAML with the line of every value, `manifest` turns it into declared tables, `plan` compares those
+with the tables of a gateway, and `export` writes tables as a manifest. No input or output happens here: texts and
+answers of the gateway are arguments, plans and texts are results.
 """

@@ -1,4 +1,4 @@
-"""Tables of a gateway -> the file that declares them."""
+"""Write the tables of a gateway as a manifest that declares them."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,8 +10,8 @@ from app.domain.model.table_options import DEFAULT_OPTIONS
 from app.domain.model.table_schema import Column
 
 
-def written(tables: Iterable[PresentTable], *, all_options: bool = False) -> str:
-    """A file that finds these tables as they are; of options only those that differ from their defaults."""
+def to_manifest(tables: Iterable[PresentTable], *, all_options: bool = False) -> str:
+    """Return a manifest that matches these tables; without `all_options` it omits options with default values."""
     content = {"tables": [_described(table, all_options) for table in tables]}
     return yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=2**20)
 
@@ -26,8 +26,8 @@ def _described(table: PresentTable, all_options: bool) -> dict[str, Any]:
     return described | ({"options": options} if options else {})
 
 
-def _column(column: Column) -> "_InlineMembers":
-    return _InlineMembers(
+def _column(column: Column) -> "_InlineMapping":
+    return _InlineMapping(
         {"name": column.name, "type": str(column.type)} | ({} if column.nullable else {"nullable": False})
     )
 
@@ -36,12 +36,15 @@ class _Inline(list[Any]):
     """A list on one line."""
 
 
-class _InlineMembers(dict[str, Any]):
-    """Members on one line."""
+class _InlineMapping(dict[str, Any]):
+    """A mapping on one line."""
 
 
 class _Dumper(yaml.SafeDumper):
+    """Writes inline lists and mappings, and no aliases."""
+
     def ignore_aliases(self, data: Any) -> bool:
+        """Repeat equal values instead of writing YAML anchors."""
         return True
 
 
@@ -49,5 +52,5 @@ _Dumper.add_representer(
     _Inline, lambda dumper, data: dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=True)
 )
 _Dumper.add_representer(
-    _InlineMembers, lambda dumper, data: dumper.represent_mapping("tag:yaml.org,2002:map", data, flow_style=True)
+    _InlineMapping, lambda dumper, data: dumper.represent_mapping("tag:yaml.org,2002:map", data, flow_style=True)
 )

@@ -1,4 +1,4 @@
-"""A file of tables: its YAML -> tables that keep the rules for names, types, keys and options."""
+"""Read a manifest: YAML to declared tables that obey the rules for names, types, keys and options."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,36 +12,38 @@ from app.domain.model.table_schema import Column, ColumnType, TableSchema, TypeN
 from app.errors import Code, RejectedInput
 
 _TYPES: Final = [*(name.value for name in TypeName if name is not TypeName.DECIMAL), "decimal(p,s)"]
-_TABLE: Final = ("name", "key_columns", "columns", "options")
-_COLUMN: Final = ("name", "type", "nullable")
+_TABLE_KEYS: Final = ("name", "key_columns", "columns", "options")
+_COLUMN_KEYS: Final = ("name", "type", "nullable")
 _OPTION_TYPES: Final = get_type_hints(TableOptions)
 _ENCODINGS: Final = [str(value) for value in _OPTION_TYPES["binary_encoding"]]
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredTable:
-    """A table as the file wants it: all of its options, those that the file leaves out at their defaults."""
+    """A table as the manifest declares it. Options that the manifest omits have their defaults."""
 
     name: TableName
     schema: TableSchema
-    """The columns as listed; `options` may exclude some and override others."""
+    """The columns as listed. `options` may exclude some of them and override others."""
     options: TableOptions
-    place: str
+    location: str
     """File and line."""
 
 
-def read_tables(text: str, file: str) -> list[DeclaredTable]:
-    """The tables of a file in order; `file` names it in errors. Raises BadFile with everything that is wrong."""
+def read_manifest(text: str, file: str) -> list[DeclaredTable]:
+    """Return the tables of a manifest in order. `file` names it in errors. Raises BadFile with every error found."""
     findings = Findings(file)
     tables: dict[str, DeclaredTable] = {}
     with findings.noted():
         for entry in read_yaml(text, findings).members(["tables"], ["tables"])["tables"].items():
             with findings.noted():
-                members = entry.members(_TABLE, ["name", "columns"])
+                members = entry.members(_TABLE_KEYS, ["name", "columns"])
                 table = _table(entry, members)
                 if table.name.folded in tables:
-                    detail = f"the table stands at {tables[table.name.folded].place} already"
-                    raise members["name"].wrong(Code.BAD_NAME, detail, "Declare it once; letter case does not count.")
+                    detail = f"the table is already declared at {tables[table.name.folded].location}"
+                    raise members["name"].wrong(
+                        Code.BAD_NAME, detail, "Declare it once. Letter case does not distinguish names."
+                    )
                 tables[table.name.folded] = table
     findings.check()
     return list(tables.values())
@@ -54,7 +56,7 @@ def _table(entry: Entry, members: dict[str, Entry]) -> DeclaredTable:
         name = TableName.parse(members["name"].text())
     columns = _columns(members["columns"])
     given = _given(members["options"]) if "options" in members else {}
-    if len(found) > before:  # what follows would only be wrong because of it
+    if len(found) > before:  # further errors would only be consequences of this one
         raise found.pop()
     schema = _schema(columns, members)
     options = _options(given, schema, members["options"]) if "options" in members else DEFAULT_OPTIONS
@@ -73,13 +75,13 @@ def _columns(entry: Entry) -> tuple[Column, ...]:
     columns: dict[str, Column] = {}
     for item in entry.items():
         with entry.findings.noted():
-            members = item.members(_COLUMN, ["name", "type"])
+            members = item.members(_COLUMN_KEYS, ["name", "type"])
             name = members["name"].text()
             with members["name"].named():
                 check_column_name(name)
             if name.casefold() in columns:
-                detail = f"there is a column {columns[name.casefold()].name!r} already"
-                raise members["name"].wrong(Code.BAD_SCHEMA, detail, "Letter case does not tell names apart.")
+                detail = f"there already is a column {columns[name.casefold()].name!r}"
+                raise members["name"].wrong(Code.BAD_SCHEMA, detail, "Letter case does not distinguish names.")
             nullable = members["nullable"].truth() if "nullable" in members else True
             columns[name.casefold()] = Column(name, _type(members["type"]), nullable)
     return tuple(columns.values())
@@ -135,7 +137,7 @@ def _override(entry: Entry) -> dict[str, Any]:
 
 
 def _of_option(error: RejectedInput, entry: Entry) -> Misplaced:
-    """The rejection at the option that it is about."""
+    """Return the rejection with the line of the option that it is about."""
     pointer = (error.problems[0].pointer or "" if error.problems else "").removeprefix("/options")
     path = [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
     return entry.below(path).wrong(error.code, error.detail, error.remedy)

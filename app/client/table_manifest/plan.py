@@ -1,6 +1,7 @@
-"""What has to be done so that a gateway's tables are as a file declares them; nothing is done here.
+"""Plan the registrations that make the tables of a gateway match a manifest, without performing them.
 
-Only what a registration can do is planned. What would need the landing folder anew is rejected and told.
+Only changes that a registration can make are planned. Any other difference is a rejection that names the command which
+recreates the table.
 """
 
 import shlex
@@ -19,7 +20,7 @@ from app.errors import RejectedInput
 
 @dataclass(frozen=True, slots=True)
 class PresentTable:
-    """A table as the gateway tells it."""
+    """A table as the gateway reports it."""
 
     name: str
     generation: Generation
@@ -29,7 +30,7 @@ class PresentTable:
 
 
 class Action(StrEnum):
-    """What becomes of a table."""
+    """What the plan does with a table."""
 
     CREATE = "create"
     CHANGE = "change"
@@ -39,7 +40,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A difference that a registration cannot settle."""
+    """A difference that a registration cannot resolve."""
 
     detail: str
     remedy: str
@@ -47,10 +48,10 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """What one table needs. `request` is the body of its registration, None where there is nothing to do."""
+    """The plan for one table. `request` is the body of its registration, None if there is nothing to do."""
 
     name: str
-    place: str
+    location: str
     """File and line."""
     generation: Generation | None = None
     added: tuple[str, ...] = ()
@@ -61,6 +62,7 @@ class TablePlan:
 
     @property
     def action(self) -> Action:
+        """What the plan does with the table."""
         if self.rejections:
             return Action.REJECTED
         if self.request is None:
@@ -70,25 +72,29 @@ class TablePlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What all tables need, in the order of the file, and which tables the file says nothing of."""
+    """The plan for all tables, in the order of the manifest, and the tables that the manifest does not name."""
 
     tables: tuple[TablePlan, ...]
     not_in_file: tuple[str, ...]
 
     @property
     def rejected(self) -> list[TablePlan]:
+        """The tables that cannot match without being recreated."""
         return [table for table in self.tables if table.action is Action.REJECTED]
 
     @property
     def to_do(self) -> list[TablePlan]:
+        """The tables to register or change."""
         return [table for table in self.tables if table.action in (Action.CREATE, Action.CHANGE)]
 
 
 def plan_tables(
     declared: Iterable[DeclaredTable], present: Iterable[PresentTable], file: str, others: Iterable[str] = ()
 ) -> Plan:
-    """What makes `present` as `declared`. `file` is named in the commands that a rejection proposes; `others` are the
-    names of tables that are known not to be declared."""
+    """Plan how to make `present` match `declared`.
+
+    `file` is named in the commands that rejections propose. `others` are names of tables that are not declared.
+    """
     left = {TableName.parse(table.name).folded: table for table in present}
     plans = []
     for table in declared:
@@ -98,25 +104,27 @@ def plan_tables(
 
 
 def registration(table: DeclaredTable, beyond: tuple[Column, ...] = ()) -> dict[str, Any]:
-    """The body that registers a table; `beyond` are columns that it has beside those of the file."""
+    """Return the body that registers a table; `beyond` are columns that the table has and the manifest does not."""
     described = replace(table.schema, columns=table.schema.columns + beyond).to_json()
     return {name: described[name] for name in ("key_columns", "columns")} | {"options": table.options.to_json()}
 
 
 def _create(table: DeclaredTable) -> TablePlan:
-    columns = [_described(column) for column in table.options.declared(table.schema).columns]
+    columns = [_describe(column) for column in table.options.declared(table.schema).columns]
     defaults = DEFAULT_OPTIONS.to_json()
     options = [
-        f"option {name}: {_shown(value)}" for name, value in table.options.to_json().items() if value != defaults[name]
+        f"option {name}: {_format(value)}" for name, value in table.options.to_json().items() if value != defaults[name]
     ]
     added = (*_keys_added(table), *columns, *options)
-    return TablePlan(str(table.name), table.place, added=added, request=registration(table))
+    return TablePlan(str(table.name), table.location, added=added, request=registration(table))
 
 
 def _change(table: DeclaredTable, present: PresentTable, file: str) -> TablePlan:
-    plan = TablePlan(present.name, table.place, present.generation)
+    plan = TablePlan(present.name, table.location, present.generation)
     if not present.state.accepts_changes:
-        wait = Rejection(f"the table is {present.state}", "Wait until that is done, then run the same command again.")
+        wait = Rejection(
+            f"the table is {present.state}", "Wait until the operation is done, then run the same command again."
+        )
         return replace(plan, rejections=(wait,))
     recreate = (
         f"Recreate it, which empties it: mirrorgate tables recreate {shlex.quote(present.name)} "
@@ -128,12 +136,12 @@ def _change(table: DeclaredTable, present: PresentTable, file: str) -> TablePlan
     rejections = [*_key_rejections(table, present, recreate), *_column_rejections(wanted, present, recreate)]
     notes = _notes(table, present)
     if table.options.new_columns is NewColumns.ADD_AS_STRING:
-        notes += [f"{_described(column)} is not in the file; messages may add columns" for column in beyond]
+        notes += [f"{_describe(column)} is not in the file; messages may add columns" for column in beyond]
     else:
         rejections += [_left_out(column, recreate) for column in beyond]
     added = [
         *(_keys_added(table) if not present.schema.key_columns else ()),
-        *(_described(column) for column in wanted if column.name not in present.schema.names),
+        *(_describe(column) for column in wanted if column.name not in present.schema.names),
     ]
     relaxed = [column.name for column in wanted if column.nullable and column.name in _required(present)]
     changed = [f"column {name}: required -> nullable" for name in relaxed]
@@ -152,14 +160,14 @@ def _change(table: DeclaredTable, present: PresentTable, file: str) -> TablePlan
 def _notes(table: DeclaredTable, present: PresentTable) -> list[str]:
     if table.options.partial_updates is present.options.partial_updates:
         return []
-    return ["a change of partial_updates forgets all row images of the table"]
+    return ["changing partial_updates deletes all row images of the table"]
 
 
 def _columns_wanted(table: DeclaredTable, present: PresentTable) -> tuple[Column, ...]:
-    """The columns that the table is to have by the file.
+    """Return the columns that the manifest wants.
 
-    A column that stands in the file as it is in the table is wanted so: an override that came after the column has
-    not changed it.
+    A column that the manifest lists exactly as the table has it is unchanged, even if an override was added later:
+    overrides do not change existing columns.
     """
     listed = {column.name: column for column in table.schema.columns}
     return tuple(
@@ -186,8 +194,8 @@ def _column_rejections(wanted: tuple[Column, ...], present: PresentTable, recrea
                 detail = f"column {column.name!r} is {other.name!r} in the table"
                 rejections.append(Rejection(detail, f"Write {other.name!r} in the file."))
             elif not column.nullable:
-                detail = f"column {column.name!r} is new and required, and older rows do not have it"
-                rejections.append(Rejection(detail, f"Leave `nullable: false` out. Or: {recreate}"))
+                detail = f"column {column.name!r} is new and required, but existing rows do not have it"
+                rejections.append(Rejection(detail, f"Remove `nullable: false`. Or: {recreate}"))
         elif now.type != column.type:
             detail = f"column {column.name!r} is {now.type} and cannot become {column.type}"
             rejections.append(Rejection(detail, recreate))
@@ -207,14 +215,14 @@ def _required(present: PresentTable) -> set[str]:
 def _left_out(column: Column, recreate: str) -> Rejection:
     keep = "Add it to the file, as `mirrorgate tables export` prints it"
     if column.nullable:
-        keep += ", or to the option `exclude`: then it stays in the files and lands NULL"
-    return Rejection(f"{_described(column)} is in the table, and not in the file", f"{keep}. Or: {recreate}")
+        keep += ", or to the option `exclude`: it then stays in the files with NULL values"
+    return Rejection(f"{_describe(column)} is in the table but not in the file", f"{keep}. Or: {recreate}")
 
 
 def _rejected_by_rules(
     asked: TableSchema, options: TableOptions, present: PresentTable, recreate: str
 ) -> list[Rejection]:
-    """What the gateway's own rules for changing a table say; `asked` are the columns as it would understand them."""
+    """Return what the gateway's rules for changing a table reject; `asked` are the columns it would see."""
     try:
         options.check_change(present.options)
         options.check(evolve(present.schema, asked))
@@ -226,7 +234,7 @@ def _rejected_by_rules(
 def _options_changed(wanted: TableOptions, present: TableOptions) -> list[str]:
     before = present.to_json()
     return [
-        f"option {name}: {_shown(before[name])} -> {_shown(value)}"
+        f"option {name}: {_format(before[name])} -> {_format(value)}"
         for name, value in wanted.to_json().items()
         if value != before[name]
     ]
@@ -240,13 +248,13 @@ def _keys(names: tuple[str, ...]) -> str:
     return f"({', '.join(names)})" if names else "none"
 
 
-def _described(column: Column) -> str:
+def _describe(column: Column) -> str:
     return f"column {column.name} {column.type}{'' if column.nullable else ' required'}"
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "; ".join(f"{name} {_shown(inner)}" for name, inner in value.items()) or "none"
+        return "; ".join(f"{name} {_format(inner)}" for name, inner in value.items()) or "none"
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,7 +1,6 @@
-"""YAML as this program reads it: every value is text as it stands until its place says otherwise, and knows its place.
+"""Read YAML without implicit types: every value is text as written, and knows its line.
 
-So `no`, `1.10` and `2026-01-01` are names like any other. Tags, several documents and a member that stands twice are
-rejected.
+So `no`, `1.10` and `2026-01-01` are ordinary names. Tags, multiple documents and duplicate keys are rejected.
 """
 
 from collections.abc import Collection, Iterator
@@ -14,14 +13,14 @@ import yaml
 
 from app.errors import Code, MirrorgateError, RejectedInput
 
-_TEXT, _LIST, _MEMBERS = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))
-_TAGS: Final = frozenset({_TEXT, _LIST, _MEMBERS})
+_TEXT, _LIST, _MAPPING = (f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))
+_TAGS: Final = frozenset({_TEXT, _LIST, _MAPPING})
 _TRUTHS: Final = {"true": True, "false": False}
-_BARE: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+_UNQUOTED: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 
 class BadFile(MirrorgateError):
-    """A file that cannot be taken; `errors` has everything that is wrong, each with its place."""
+    """A file with errors. `errors` has all of them, each with its line."""
 
     def __init__(self, findings: list["Misplaced"]) -> None:
         first = findings[0]
@@ -32,48 +31,48 @@ class BadFile(MirrorgateError):
 
 
 class Misplaced(RejectedInput):
-    """One thing that is wrong at one place of a file."""
+    """One error in a file, with its line."""
 
 
 @dataclass
 class Findings:
-    """What is wrong in a file, gathered so that all of it is told at once."""
+    """Collects the errors of a file, so that all of them are reported at once."""
 
     file: str
     found: list[Misplaced] = field(default_factory=list)
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """What is found wrong in the block ends the block only."""
+        """Record an error of the block and continue after it."""
         try:
             yield
         except Misplaced as error:
             self.found.append(error)
 
     def check(self) -> None:
-        """Raises BadFile if anything was found."""
+        """Raise BadFile if any error was found."""
         if self.found:
             raise BadFile(self.found)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A value of the file: where it stands, and the ways to read it."""
+    """A value of the file with its line, and methods to read it as a certain type."""
 
     node: yaml.Node
     path: str
     findings: Findings
     line: int
-    """From 1; that of its name where it has one."""
+    """The line, from 1; for a value with a key, that of the key."""
 
     def wrong(self, code: Code, detail: str, remedy: str | None = None) -> Misplaced:
-        """The rejection of this value."""
+        """Return an error about this value."""
         where = f"{self.findings.file}, line {self.line}"
         return Misplaced(code, f"{where}: {self.path}: {detail}" if self.path else f"{where}: {detail}", remedy=remedy)
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """A rejection in the block becomes one of this value."""
+        """Turn a RejectedInput of the block into an error about this value."""
         try:
             yield
         except Misplaced:
@@ -82,27 +81,33 @@ class Entry:
             raise self.wrong(error.code, error.detail, error.remedy) from None
 
     def text(self) -> str:
+        """Return the value as text."""
         if not isinstance(self.node, yaml.ScalarNode):
-            raise self._is_no("one value", "Write a single text here.")
+            raise self._is_no("one value", "Write a single value here.")
         self._check_tag()
         value = str(self.node.value)
         if not value and self.node.style is None:
-            raise self.wrong(Code.BAD_REQUEST, "has no value", 'Give it one, or leave it out; an empty text is "".')
+            raise self.wrong(
+                Code.BAD_REQUEST, "has no value", 'Add a value or remove the key; write "" for an empty text.'
+            )
         return value
 
     def truth(self) -> bool:
+        """Return the value as a boolean: only `true` and `false` are accepted."""
         text = self.text()
         if text not in _TRUTHS:
             raise self.wrong(Code.BAD_REQUEST, f"{text!r} is neither true nor false", "Write true or false.")
         return _TRUTHS[text]
 
     def choice(self, choices: Collection[str], code: Code, what: str) -> str:
+        """Return the value if it is one of `choices`; `what` names it in the error."""
         text = self.text()
         if text not in choices:
-            raise self.wrong(code, f"{text!r} is no {what}", _instead(text, choices))
+            raise self.wrong(code, f"{text!r} is not a valid {what}", _instead(text, choices))
         return text
 
     def items(self) -> list["Entry"]:
+        """Return the elements of a list."""
         if not isinstance(self.node, yaml.SequenceNode):
             raise self._is_no("a list", "Write a list: [a, b], or one `- ` line for each.")
         self._check_tag()
@@ -112,9 +117,9 @@ class Entry:
         ]
 
     def members(self, known: Collection[str] | None = None, required: Collection[str] = ()) -> dict[str, "Entry"]:
-        """Its members by name; only `known` ones where these are given."""
+        """Return the values of a mapping by key. With `known`, any other key is an error."""
         if not isinstance(self.node, yaml.MappingNode):
-            raise self._is_no("a set of members", "Write `name: value`, one a line.")
+            raise self._is_no("a mapping", "Write `key: value`, one per line.")
         self._check_tag()
         members: dict[str, Entry] = {}
         for key, node in self.node.value:
@@ -123,17 +128,17 @@ class Entry:
             with self.findings.noted():
                 if name in members:
                     first = members[name].line
-                    raise member.wrong(Code.DUPLICATE_MEMBER, f"stands on line {first} already", "Write it once.")
+                    raise member.wrong(Code.DUPLICATE_MEMBER, f"is already on line {first}", "Write it once.")
                 members[name] = member
                 if known is not None and name not in known:
-                    raise member.wrong(Code.BAD_REQUEST, "there is no such member", _instead(name, known))
+                    raise member.wrong(Code.BAD_REQUEST, "unknown key", _instead(name, known))
         for name in required:
             if name not in members:
                 raise self.wrong(Code.BAD_REQUEST, f"{name!r} is missing", f"Add `{name}:`.")
         return {name: member for name, member in members.items() if known is None or name in known}
 
     def below(self, path: list[str]) -> "Entry":
-        """What stands at this path in it, as far as there is something."""
+        """Return the value at a path below this one, or the last one that exists on the way."""
         if not path:
             return self
         if isinstance(self.node, yaml.MappingNode):
@@ -147,28 +152,28 @@ class Entry:
 
     def _check_tag(self) -> None:
         if self.node.tag not in _TAGS:
-            raise self.wrong(Code.BAD_REQUEST, "has a tag", "Leave the word that begins with ! out.")
+            raise self.wrong(Code.BAD_REQUEST, "has a tag", "Remove the word that starts with !.")
 
 
 def read_yaml(text: str, findings: Findings) -> Entry:
-    """The only document of a text. Raises BadFile where the text is not YAML, or not one document."""
+    """Return the only document of a text. Raises BadFile for a text that is not exactly one YAML document."""
     try:
         node = yaml.compose(text, yaml.BaseLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
-        detail = f"{findings.file}, line {line}: this is not one YAML document: {error.problem or error.context}"
-        remedy = "Correct the line; a file holds one document, without `---` between parts of it."
+        detail = f"{findings.file}, line {line}: not a single YAML document: {error.problem or error.context}"
+        remedy = "Correct the line. A file holds one document, without `---` inside."
         raise BadFile([Misplaced(Code.BAD_REQUEST, detail, remedy=remedy)]) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         detail = f"{findings.file}, line {line}: a character that YAML does not allow"
         raise BadFile([Misplaced(Code.BAD_REQUEST, detail, remedy="Remove it, or write it as an escape.")]) from None
     except RecursionError:
-        detail = f"{findings.file}: it nests too deep"
+        detail = f"{findings.file}: nested too deeply"
         raise BadFile([Misplaced(Code.BAD_REQUEST, detail, remedy="Compare it with docs/tables.md.")]) from None
     if node is None:
-        detail = f"{findings.file}: it is empty"
+        detail = f"{findings.file}: the file is empty"
         raise BadFile([Misplaced(Code.BAD_REQUEST, detail, remedy="Write `tables:` and a list of tables.")])
     return Entry(node, "", findings, _line(node))
 
@@ -178,11 +183,11 @@ def _line(node: yaml.Node) -> int:
 
 
 def _below(path: str, name: str) -> str:
-    shown = name if name and _BARE.issuperset(name) else repr(name)
+    shown = name if name and _UNQUOTED.issuperset(name) else repr(name)
     return f"{path}.{shown}" if path else shown
 
 
 def _instead(name: str, known: Collection[str]) -> str:
     close = get_close_matches(name, known, 1, 0.6) or get_close_matches(name.lower(), known, 1, 0.6)
-    choices = f"There are {', '.join(known)}."
+    choices = f"Known are {', '.join(known)}."
     return f"Did you mean {close[0]}? {choices}" if close else choices

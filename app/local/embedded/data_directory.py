@@ -1,4 +1,4 @@
-"""The data directory of `mirrorgate up`, and the lock that keeps a second gateway out of it."""
+"""The data directory of `mirrorgate up`, locked so that only one gateway uses it."""
 
 import fcntl
 import os
@@ -10,10 +10,10 @@ from app.errors import Code, Misconfigured
 
 
 class DataDirectory:
-    """Holds a data directory for this process; entering it creates the directory (mode 0700) when missing.
+    """Locks a data directory for this process; creates it (mode 0700) if it is missing.
 
-    The lock belongs to the open file, so the kernel gives it back when the process dies, however it dies;
-    the file stays and only says whose lock it was.
+    The kernel releases the lock when the process ends, however it ends. The lock file stays and holds the pid of its
+    last owner.
     """
 
     def __init__(self, path: Path) -> None:
@@ -21,7 +21,7 @@ class DataDirectory:
         self._descriptor: int | None = None
 
     def check(self) -> None:
-        """Raise Misconfigured as entering would, and make nothing."""
+        """Raise Misconfigured as entering would, without creating anything."""
         present = next(path for path in (self.path, *self.path.parents) if path.exists())
         if not present.is_dir() or not os.access(present, os.W_OK | os.X_OK):
             why = "cannot be written by this user" if present.is_dir() else "is not a folder"
@@ -31,7 +31,7 @@ class DataDirectory:
                 pass
 
     def __enter__(self) -> Self:
-        """Take the lock. Raises Misconfigured `already_running` naming the directory and the pid that has it."""
+        """Take the lock. Raises Misconfigured `already_running` with the directory and the pid of the owner."""
         descriptor = self._open()
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -39,7 +39,7 @@ class DataDirectory:
             holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip() or "unknown"
             os.close(descriptor)
             raise Misconfigured(
-                Code.ALREADY_RUNNING, f"a gateway with pid {holder} runs on the data directory {self.path}"
+                Code.ALREADY_RUNNING, f"a gateway with pid {holder} is running on the data directory {self.path}"
             ) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
@@ -64,5 +64,5 @@ class DataDirectory:
         return Misconfigured(
             Code.BAD_SETTING,
             f"the data directory {self.path} cannot be used: {why}",
-            remedy="Give a --data-dir that this user may create and write.",
+            remedy="Give a --data-dir that this user can create and write.",
         )

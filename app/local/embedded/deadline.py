@@ -1,17 +1,17 @@
-"""Waiting for something another process does, with an end."""
+"""Wait for a condition that another process makes true, with a time limit."""
 
 import time
 from collections.abc import Callable
 from typing import Final
 
-_BETWEEN_LOOKS: Final = 0.02
+_POLL_SECONDS: Final = 0.02
 
 
 def holds_within(seconds: float, condition: Callable[[], bool]) -> bool:
-    """Whether `condition` becomes true within `seconds`; returns as soon as it does."""
+    """Return True as soon as `condition` is true, or False after `seconds`."""
     give_up = time.monotonic() + seconds
     while not condition():
         if time.monotonic() >= give_up:
             return False
-        time.sleep(_BETWEEN_LOOKS)
+        time.sleep(_POLL_SECONDS)
     return True

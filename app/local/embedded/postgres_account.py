@@ -1,8 +1,8 @@
-"""Under which account the private Postgres runs, and how it is started so that it ends with its parent.
+"""Choose the account of the private Postgres, and the command prefix that makes it end with its parent.
 
-Postgres refuses to run as root. Started by root, Mirrorgate runs it as the account `nobody`, with one
-capability left: to pass through folders that only root may enter. So neither the data directory nor the
-folder the program is installed in has to be opened to anybody.
+Postgres does not run as root. Started by root, Mirrorgate runs it as the account `nobody` with a single capability: to
+pass through folders that only root may enter. So neither the data directory nor the installation has to be opened to
+other accounts.
 """
 
 import os
@@ -17,7 +17,7 @@ from typing import Final
 from app.errors import Code, Misconfigured
 
 SYSTEM_ENVIRONMENT: Final[Mapping[str, str]] = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL": "C"}
-"""All that a Postgres program is given: no PG* variable of the caller changes what it does."""
+"""The complete environment of a Postgres program: no PG* variable of the caller affects it."""
 
 _NOBODY: Final = 65534
 _REMEDY: Final = "Run as an ordinary user, or set MIRRORGATE_DATABASE_URL to a Postgres of your own."
@@ -26,40 +26,39 @@ _CHANGING_ACCOUNT: Final[Mapping[str, int]] = {"chown": 0, "kill": 5, "setgid": 
 """Linux capabilities, by number, that root needs to start, own and stop a process of another account."""
 
 _PASSING_FOLDERS: Final[Mapping[str, int]] = {"dac_read_search": 2, "dac_override": 1}
-"""Either lets a process pass through folders closed to it, the narrower one first; containers often keep
+"""Either capability lets a process pass through folders closed to it, the narrower one first. Containers often keep
 only the second."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresAccount:
-    """`prefix` goes before a Postgres program's command line; `owner` must own its folders (None: the caller)."""
+    """How to run a Postgres program: `prefix` precedes its command, `owner` owns its folders (None: the caller)."""
 
     prefix: tuple[str, ...]
     owner: tuple[int, int] | None
 
     def hand_over(self, folder: Path) -> None:
-        """Make `folder` belong to the account."""
+        """Change the owner of `folder` to the account."""
         if self.owner is not None:
             os.chown(folder, *self.owner)
 
 
 def _check_known(user: int) -> None:
-    """`initdb` looks its account up by number, which fails for one that only a container runtime made up."""
+    """Raise Misconfigured for a user id without an account, as containers assign: `initdb` looks its account up."""
     try:
         pwd.getpwuid(user)
     except KeyError:
         raise Misconfigured(
             Code.POSTGRES_FAILED,
-            f"the system knows no user with the id {user}, and a new Postgres cannot be made without one",
+            f"the system has no user with the id {user}, and initdb needs one",
             remedy=f"Add the user to /etc/passwd. Or: {_REMEDY}",
         ) from None
 
 
 def choose_account(postgres_folder: Path) -> PostgresAccount:
-    """The account for the Postgres whose data is, or will be, in `postgres_folder`.
+    """Return the account for the Postgres whose data is, or will be, in `postgres_folder`.
 
-    A folder that exists keeps its owner. Raises Misconfigured `postgres_failed` when this process may not
-    become that owner.
+    An existing folder keeps its owner. Raises Misconfigured `postgres_failed` if this process may not become its owner.
     """
     setpriv = _usable_setpriv()
     if os.geteuid() != 0:
@@ -86,13 +85,13 @@ def choose_account(postgres_folder: Path) -> PostgresAccount:
     only = f"-all,+{capability}"
     prefix = [setpriv, "--reuid", str(user), "--regid", str(group), "--clear-groups"]
     prefix += [f"--inh-caps={only}", f"--ambient-caps={only}", f"--bounding-set={only}"]
-    # Postgres checks its own files with access(2), which without this bit ignores the capability.
+    # Postgres checks its files with access(2), which ignores the capability without this bit.
     prefix += ["--securebits=+no_setuid_fixup", "--pdeathsig", "INT"]
     return PostgresAccount(tuple(prefix), (user, group))
 
 
 def _usable_setpriv() -> str | None:
-    """The path of setpriv if it knows `--pdeathsig`; other makes of it do not, and not every system has it."""
+    """Return the path of setpriv if it exists and supports `--pdeathsig`, which BusyBox's does not."""
     path = shutil.which("setpriv", path=SYSTEM_ENVIRONMENT["PATH"])
     if path is None:
         return None
@@ -115,13 +114,13 @@ def _owner_of(postgres_folder: Path) -> tuple[int, int]:
 
 
 def _capabilities() -> int:
-    """The capabilities, as a bit set, that this process has and may hand to a child."""
+    """Return the capabilities that this process may pass to a child, as a bit set."""
     facts = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines() if ":" in line)
     return int(facts["CapPrm"], 16) & int(facts["CapBnd"], 16)
 
 
 def _passing_capability(held: int) -> str:
-    """The capability that lets Postgres reach its files. Raises Misconfigured naming what root lacks here."""
+    """Return the capability that lets Postgres reach its files. Raises Misconfigured with the missing capabilities."""
     lacking = [name for name, number in _CHANGING_ACCOUNT.items() if not held >> number & 1]
     passing = [name for name, number in _PASSING_FOLDERS.items() if held >> number & 1]
     if not passing:

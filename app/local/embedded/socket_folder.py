@@ -1,8 +1,8 @@
-"""The private folder of the Postgres socket, and the link in the data directory that remembers it.
+"""The private folder of the Postgres socket, and the link to it in the data directory.
 
-A socket's path may have 107 bytes, so the folder lies under the system's temporary folder, not in the data
-directory. It has two levels: the outer one keeps every other account out, the inner one belongs to the
-account Postgres runs as, which may be shared with other programs (`nobody`).
+The path of a socket is limited to 107 bytes, so the folder is below the system's temporary folder, not in the data
+directory. It has two levels: the outer folder keeps every other account out, the inner one belongs to the account of
+Postgres, which other programs may share (`nobody`).
 """
 
 import shutil
@@ -13,16 +13,16 @@ from typing import Final
 from app.local.embedded.postgres_account import PostgresAccount
 
 _PREFIX: Final = "mirrorgate-"
-_LONGEST: Final = 107 - len("/.s.PGSQL.5432.lock")
+_MAX_PATH_BYTES: Final = 107 - len("/.s.PGSQL.5432.lock")
 
 
 def make_socket_folder(link: Path, account: PostgresAccount) -> Path:
-    """A new private folder, handed over to `account` and remembered by the symbolic link `link`.
+    """Create a private folder that belongs to `account`, and the symbolic link `link` to it.
 
-    If the process dies here: at most an empty folder is left in the temporary folder.
+    After a crash here, at most an empty folder is left in the temporary folder.
     """
     outer = Path(tempfile.mkdtemp(prefix=_PREFIX)).absolute()
-    if len(bytes(outer / "s")) > _LONGEST:
+    if len(bytes(outer / "s")) > _MAX_PATH_BYTES:
         outer.rmdir()
         outer = Path(tempfile.mkdtemp(prefix=_PREFIX, dir="/tmp"))
     inner = outer / "s"
@@ -34,7 +34,7 @@ def make_socket_folder(link: Path, account: PostgresAccount) -> Path:
 
 
 def remove_socket_folder(link: Path, owner: int) -> None:
-    """Remove the folder that `link` remembers, if it is one of ours and belongs to `owner`, and the link."""
+    """Remove `link` and the folder it points to, if Mirrorgate created that and it belongs to `owner`."""
     if not link.is_symlink():
         return
     outer = link.readlink().parent

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from app.cli.tables.manifest import present_tables
 from app.client.http import GatewayClient
-from app.client.table_manifest.export import written
-from app.client.table_manifest.manifest import read_tables
+from app.client.table_manifest.export import to_manifest
+from app.client.table_manifest.manifest import read_manifest
 from app.client.table_manifest.plan import Action, plan_tables
 from app.domain.model.names import TableName
 from tests.api.calls import ADMIN_KEY, Gateway
@@ -156,7 +156,7 @@ def test_a_wrong_file_is_rejected_before_anything_is_done(gateway: Gateway, run:
     (tmp_path / "tables.yaml").write_text(ORDERS.replace("int32", "int33"))
     ended = run("apply", "tables.yaml", "--yes")
     assert ended.status == 1
-    assert "error bad_type: tables.yaml, line 8: tables[1].columns[0].type: 'int33' is no type" in ended.errors
+    assert "error bad_type: tables.yaml, line 8: tables[1].columns[0].type: 'int33' is not a valid type" in ended.errors
     assert gateway.get("/v1/tables").json() == {"tables": []}
 
 
@@ -191,7 +191,7 @@ def test_what_the_gateway_took_is_exported_and_found_unchanged(
                 client.put(f"/v1/tables/{name}", plan.request)
             there = present_tables(client, [name])[0]
             assert plan.request is None or plan_tables([declared], there, "f").tables[0].action is Action.NOTHING
-            (exported,) = read_tables(written(there), "f")
+            (exported,) = read_manifest(to_manifest(there), "f")
             assert plan_tables([exported], there, "f").tables[0].action is Action.NOTHING
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.client.table_manifest.manifest import read_tables
+from app.client.table_manifest.manifest import read_manifest
 from app.client.table_manifest.yaml_text import BadFile
 from app.domain.model.table_options import PartialUpdates, TableOptions
 
@@ -18,12 +18,12 @@ tables:
 
 def rejection(text: str) -> BadFile:
     with pytest.raises(BadFile) as raised:
-        read_tables(text, "tables.yaml")
+        read_manifest(text, "tables.yaml")
     return raised.value
 
 
 def test_a_table_has_its_columns_in_order_its_keys_and_the_options_it_names() -> None:
-    (table,) = read_tables(ORDERS + "    options: {partial_updates: complete, sources: [a.b]}\n", "f")
+    (table,) = read_manifest(ORDERS + "    options: {partial_updates: complete, sources: [a.b]}\n", "f")
     assert str(table.name) == "sales.orders"
     assert [(c.name, str(c.type), c.nullable) for c in table.schema.columns] == [
         ("id", "int64", False),
@@ -31,43 +31,43 @@ def test_a_table_has_its_columns_in_order_its_keys_and_the_options_it_names() ->
     ]
     assert table.schema.key_columns == ("id",)
     assert table.options == TableOptions(partial_updates=PartialUpdates.COMPLETE, sources=("a.b",))
-    assert table.place == "f, line 2"
+    assert table.location == "f, line 2"
 
 
 @pytest.mark.parametrize("name", ["no", "on", "null", "1e3", "2026-01-01", "0x10", "=", "<<"])
 def test_a_name_is_the_text_that_stands_there(name: str) -> None:
-    (table,) = read_tables(f"tables:\n- name: t\n  columns: [{{name: {name}, type: string}}]\n", "f")
+    (table,) = read_manifest(f"tables:\n- name: t\n  columns: [{{name: {name}, type: string}}]\n", "f")
     assert table.schema.names == (name,)
 
 
 def test_anchors_may_save_repetition() -> None:
     text = "tables:\n- {name: a, columns: &columns [{name: x, type: date}]}\n- {name: b, columns: *columns}\n"
-    first, second = read_tables(text, "f")
+    first, second = read_manifest(text, "f")
     assert first.schema == second.schema
 
 
 @pytest.mark.parametrize(
     ("before", "after", "place", "said"),
     [
-        ("type: int64", "type: integer64", "line 5: tables[0].columns[0].type", "'integer64' is no type"),
+        ("type: int64", "type: integer64", "line 5: tables[0].columns[0].type", "'integer64' is not a valid type"),
         ("type: int64", "type: [int64]", "line 5: tables[0].columns[0].type", "is not one value"),
         ("type: int64", "type: !!int 64", "line 5: tables[0].columns[0].type", "has a tag"),
         ("type: int64", "type:", "line 5: tables[0].columns[0].type", "has no value"),
         ("(12, 2)", "(12, 14)", "line 6: tables[0].columns[1].type", "decimal(p,s) needs"),
         ("nullable: false", "nullable: no", "line 5: tables[0].columns[0].nullable", "'no' is neither true nor false"),
-        ("nullable: false", "nulable: false", "line 5: tables[0].columns[0].nulable", "there is no such member"),
+        ("nullable: false", "nulable: false", "line 5: tables[0].columns[0].nulable", "unknown key"),
         ("name: id,", "name: __rowMarker__,", "line 5: tables[0].columns[0].name", "may not be named"),
-        ("name: amount", "name: ID", "line 6: tables[0].columns[1].name", "there is a column 'id' already"),
+        ("name: amount", "name: ID", "line 6: tables[0].columns[1].name", "there already is a column 'id'"),
         ("name: sales.orders", "name: a.b.c", "line 2: tables[0].name", "addressed as name or schema.name"),
-        ("name: sales.orders", "title: orders", "line 2: tables[0].title", "there is no such member"),
+        ("name: sales.orders", "title: orders", "line 2: tables[0].title", "unknown key"),
         (", type: int64", "", "line 5: tables[0].columns[0]", "'type' is missing"),
-        ("[id]", "[number]", "line 3: tables[0].key_columns[0]", "'number' is no column of the table"),
+        ("[id]", "[number]", "line 3: tables[0].key_columns[0]", "'number' is not a valid column of the table"),
         ("[id]", "[id, id]", "line 3: tables[0].key_columns", "a key column is named twice"),
         ("[id]", "id", "line 3: tables[0].key_columns", "is not a list"),
-        ("key_columns: [id]", "name: again", "line 3: tables[0].name", "stands on line 2 already"),
-        ("tables:", "table:", "line 1: table", "there is no such member"),
-        ("tables:", "--- a\n---\ntables:", "line 2", "this is not one YAML document"),
-        ("tables:", "tables: [", "line 2", "this is not one YAML document"),
+        ("key_columns: [id]", "name: again", "line 3: tables[0].name", "is already on line 2"),
+        ("tables:", "table:", "line 1: table", "unknown key"),
+        ("tables:", "--- a\n---\ntables:", "line 2", "not a single YAML document"),
+        ("tables:", "tables: [", "line 2", "not a single YAML document"),
         ("amount", "am\x07ount", "line 6", "a character that YAML does not allow"),
     ],
 )
@@ -86,7 +86,7 @@ def test_what_is_wrong_is_named_by_line_and_path(before: str, after: str, place:
         ("seed_file: yes", ".seed_file", "Write true or false."),
         ("exclude: [id]", ".exclude", "the key column 'id' cannot be excluded"),
         ("sources: [a, b.]", ".sources[1]", "a part with a dot in double quotes"),
-        ("columns: {amount: {type: money}}", ".columns.amount.type", "'money' is no type"),
+        ("columns: {amount: {type: money}}", ".columns.amount.type", "'money' is not a valid type"),
         ("columns: {amount: {typ: date}}", ".columns.amount.typ", "Did you mean type?"),
         (
             "initial_load: without_marker, insert_marker: upsert",
@@ -116,7 +116,7 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
 
 def test_a_table_that_stands_twice_is_rejected_whatever_its_letter_case() -> None:
     error = rejection(ORDERS + ORDERS.partition("\n")[2].replace("sales", "Sales"))
-    assert "tables[1].name: the table stands at tables.yaml, line 2 already" in error.detail
+    assert "tables[1].name: the table is already declared at tables.yaml, line 2" in error.detail
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "tables:\n", "- a\n", "*a", "a: &a [*a]", "[" * 5_000])

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.client.table_manifest.export import written
-from app.client.table_manifest.manifest import DeclaredTable, read_tables
+from app.client.table_manifest.export import to_manifest
+from app.client.table_manifest.manifest import DeclaredTable, read_manifest
 from app.client.table_manifest.plan import Action, PresentTable, TablePlan, plan_tables
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, TableState
@@ -46,7 +46,7 @@ def planned(wanted: DeclaredTable, *there: PresentTable) -> TablePlan:
 def test_what_was_exported_plans_nothing(table: DeclaredTable, all_options: bool) -> None:
     there = as_registered(table)
     assert planned(table, there).action is Action.NOTHING
-    (read,) = read_tables(written([there], all_options=all_options), "f")
+    (read,) = read_manifest(to_manifest([there], all_options=all_options), "f")
     assert (read.schema, read.options) == (there.schema, there.options)
     assert planned(read, there).action is Action.NOTHING
 
@@ -100,7 +100,7 @@ def test_options_alone_are_changed_without_naming_columns() -> None:
 
 def test_forgetting_row_images_is_told() -> None:
     plan = planned(declared(IDS), present(IDS, partial_updates=PartialUpdates.COMPLETE))
-    assert plan.notes == ("a change of partial_updates forgets all row images of the table",)
+    assert plan.notes == ("changing partial_updates deletes all row images of the table",)
 
 
 @pytest.mark.parametrize(
@@ -136,14 +136,14 @@ def test_forgetting_row_images_is_told() -> None:
             "its key is (a, b) and cannot become (b, a)",
             "recreate t",
         ),
-        (schema_of({"id": "int64"}), KEYLESS, "column note string is in the table, and not in the file", "exclude"),
-        (schema_of({"note": "string"}), IDS, "column id int64 required is in the table, and not", "Add it to the file"),
+        (schema_of({"id": "int64"}), KEYLESS, "column note string is in the table but not in the file", "exclude"),
+        (schema_of({"note": "string"}), IDS, "column id int64 required is in the table but not", "Add it to the file"),
         (schema_of({"ID": "int64", "note": "string"}), KEYLESS, "column 'ID' is 'id' in the table", "Write 'id'"),
         (
             schema_of({"id": "int64", "note": "string", "x": "date"}, (), ["x"]),
             KEYLESS,
             "'x' is new and required",
-            "Leave",
+            "Remove",
         ),
     ],
 )

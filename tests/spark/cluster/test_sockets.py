@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from app.local.locked_tempdir import temporary_folder
+from app.local.locked_tempdir import locked_tempdir
 from app.settings import Settings
 from spark_jobs.spark import session as spark_session
 from tests.support.processes import REPOSITORY
@@ -159,7 +159,7 @@ def test_with_no_umask_at_all_too_and_nothing_is_left_at_the_end_or_the_next_sta
     assert folder.exists() == (ending == "is killed")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(temporary))
-        with temporary_folder("spark"):
+        with locked_tempdir("spark"):
             assert not folder.exists()
     assert [*temporary.iterdir()] == []
 
