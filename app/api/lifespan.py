@@ -25,8 +25,8 @@ from app.settings import Settings
 from app.staging.access.audit_writer import AuditWriter
 from app.staging.connection.database import Engine, driver_url, open_engine
 from app.staging.connection.notifications import NotificationSender
-from app.staging.writer.gauges import export_writer_state
 from app.staging.writer.group_commit import GroupCommit
+from app.staging.writer.state import export_writer_state
 from app.staging.writer.writer_probe import WriterProbe
 
 _POOL_SIZE: Final = 10

@@ -172,12 +172,7 @@ def lock_letters(connection: sa.Connection, letter_ids: Collection[int]) -> dict
 def mark_replayed(connection: sa.Connection, settled: Sequence[tuple[LetterReplay, BatchSequence]]) -> None:
     """Settle locked letters as replayed, each by its batch; dying before COMMIT leaves them waiting."""
     rows = [
-        {
-            "letter_id": one.letter_id,
-            "principal": one.principal,
-            "corrected": one.corrected,
-            "sequence": sequence,
-        }
+        {"letter_id": one.letter_id, "principal": one.principal, "corrected": one.corrected, "sequence": sequence}
         for one, sequence in settled
     ]
     if rows:

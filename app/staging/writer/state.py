@@ -1,6 +1,20 @@
-"""The state of the staging thread, which tells whether the API process can accept changes now."""
+"""The state of the staging thread, which tells whether the API process can accept changes now.
 
+The thread itself records it, health checks read it, and `export_writer_state` shows it in the metrics.
+"""
+
+import time
 from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from app.observability.telemetry import (
+    DATABASE_CONNECTIONS,
+    LAST_COMMIT,
+    OLDEST_WAITING,
+    WAITING_REQUESTS,
+    WRITER_FAILS,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +73,19 @@ class WriterRecord:
             _age(now, self._failed_at),
             self._failure,
         )
+
+
+def export_writer_state(engine: sa.Engine, state: WriterState) -> None:
+    """Set the gauges of this process to the writer's state and to the engine's pool."""
+    WAITING_REQUESTS.set(state.waiting_requests)
+    OLDEST_WAITING.set(state.oldest_waiting_seconds or 0.0)
+    WRITER_FAILS.set(float(state.failure is not None))
+    if state.last_commit_seconds is not None:
+        LAST_COMMIT.set(time.time() - state.last_commit_seconds)
+    pool = engine.pool
+    if isinstance(pool, sa.pool.QueuePool):
+        DATABASE_CONNECTIONS.labels("in_use").set(pool.checkedout())
+        DATABASE_CONNECTIONS.labels("idle").set(pool.checkedin())
 
 
 def _age(now: float, moment: float | None) -> float | None:
