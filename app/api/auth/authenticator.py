@@ -96,9 +96,10 @@ class Authenticator:
         return self._credential_of(ApiKey.parse(token))
 
     def cached_credential(self, token: str | None) -> Credential | None:
-        """Return the credential without any input or output; None if `credential` may need some.
+        """Return the credential if no query is needed for it; None if `credential` may need one.
 
-        Raises what `credential` raises.
+        The event loop calls this first: a cached key then takes no worker thread (decision 0014). Raises what
+        `credential` raises.
         """
         if token is None:
             return self.credential(token)

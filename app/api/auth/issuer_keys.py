@@ -100,10 +100,10 @@ def _published_keys(issuer: str) -> dict[str, jwt.PyJWK]:
             raise ValueError("jwks_uri is not an https address")
         entries = _json(client, address).get("keys")
     if not isinstance(entries, list):
-        raise ValueError("there is no list of keys")
+        raise ValueError("the key document has no list of keys")
     keys = [key for entry in entries if (key := _signing_key(entry)) is not None]
     if not keys:
-        raise ValueError("there is no signing key")
+        raise ValueError("the key document has no usable signing key")
     return {str(key.key_id): key for key in keys}
 
 

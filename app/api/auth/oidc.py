@@ -11,7 +11,7 @@ from app.domain.access.token_claims import credential_of
 from app.errors import Code, RejectedInput
 
 ALGORITHMS: Final = ("RS256", "ES256")
-"""Asymmetric signatures only: with HMAC, whoever knows the public key could sign."""
+"""Asymmetric signatures only: with HMAC, everyone who can verify a token could also sign one."""
 
 LEEWAY_SECONDS: Final = 30
 MAX_TOKEN_CHARACTERS: Final = 16_384

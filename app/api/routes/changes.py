@@ -94,7 +94,7 @@ async def post_arcion(request: Request) -> Response:
 async def post_replicate(request: Request) -> Response:
     """Accept Qlik Replicate messages: data messages all or none, and metadata messages.
 
-    Metadata messages register tables or add columns; they require the right `register`.
+    Metadata messages register tables or change their schemas; they require the right `register`.
     """
     caller = await _identify_caller(request)
     check_json_type(request)

@@ -30,7 +30,7 @@ _UNKNOWN: Final = "unknown while the database is unavailable"
 
 @router.get("/healthz", operation_id="get_health", summary="Check that this process serves", response_model=HealthModel)
 async def healthz() -> HealthModel:
-    """Answer without looking at anything."""
+    """Answer without checking anything."""
     return HealthModel(status="ok")
 
 

@@ -85,7 +85,7 @@ class ReplicateTableStructure(BaseModel):
 
 
 class ReplicateMetadata(BaseModel):
-    """The body of a metadata (MD) message, which registers a table or adds columns to it."""
+    """The body of a metadata (MD) message, which registers a table or changes its schema."""
 
     model_config = _DESCRIBED
 

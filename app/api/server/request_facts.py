@@ -14,7 +14,7 @@ BODY_COMPLETE: Final = "mirrorgate.body_complete"
 
 @dataclass(slots=True)
 class RequestFacts:
-    """Facts of one request, set by whoever learns them. Never a secret and never a row value."""
+    """Facts of one request, set by the code that learns them. They contain no secrets and no row values."""
 
     subject: str | None = None
     """The id of the key, or `oidc:<subject>`. For a rejected key it is set only if the key exists."""
