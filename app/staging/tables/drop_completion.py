@@ -5,6 +5,7 @@ After a rename the rows are staged again from the row images, if the table keeps
 no generation reads any more.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Final
@@ -27,7 +28,6 @@ from app.staging.connection.database import installation_id
 from app.staging.ledger.leases import check_epoch
 from app.staging.ledger.metadata_chain import append_block
 from app.staging.tables.events import COMPLETIONS, record_event
-from app.staging.tables.registration import set_options
 from app.staging.tables.registry import find_table_by_id
 from app.staging.tables.schema_versions import insert_version
 from app.staging.tables.sources import DELETE_SOURCES, set_sources
@@ -48,7 +48,7 @@ END_TABLE = sa.text("""
 BEGIN_GENERATION = sa.text("""
     UPDATE mirrorgate.tables
     SET state = 'active', state_reason = NULL, drop_plan = NULL, folder_gone_at = NULL, generation = :generation,
-        schema_version = 1, name = :name, folded_name = :folded_name,
+        schema_version = 1, name = :name, folded_name = :folded_name, options = CAST(:options AS jsonb),
         column_stays = '{}', arcion_catalog = NULL, revision = revision + 1
     WHERE table_id = :table_id""")
 """Make a table active in its next generation, under its old or new name."""
@@ -107,11 +107,16 @@ def _begin_generation(connection: sa.Connection, table: Table, plan: DropPlan, *
     options = plan.options or table.options
     schema = replace(plan.schema or table.schema, bare=options.initial_load is InitialLoad.WITHOUT_MARKER)
     generation = Generation(table.generation + 1)
-    parameters = {"table_id": table.table_id, "name": str(name), "folded_name": name.folded, "generation": generation}
+    parameters = {
+        "table_id": table.table_id,
+        "name": str(name),
+        "folded_name": name.folded,
+        "generation": generation,
+        "options": json.dumps(options.to_stored()),
+    }
     connection.execute(DELETE_SOURCES, parameters)
     connection.execute(BEGIN_GENERATION, parameters)
     connection.execute(RESET_COUNTERS, parameters)
-    set_options(connection, table.table_id, options)
     set_sources(connection, table.table_id, name, options)
     append_block(connection, table.table_id, generation, seed(str(name), generation, installation_id(connection)))
     insert_version(connection, table.table_id, generation, SchemaVersion(1), schema, marker_first=marker_first)

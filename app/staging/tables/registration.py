@@ -41,10 +41,6 @@ UPDATE_RULES = sa.text("""
     WHERE table_id = :table_id""")
 """Change the rules under which a table's batches are typed."""
 
-UPDATE_OPTIONS = sa.text("""
-    UPDATE mirrorgate.tables SET options = CAST(:options AS jsonb) WHERE table_id = :table_id""")
-"""Store the options of a table."""
-
 
 class RegistrationOutcome(StrEnum):
     """What a registration did."""
@@ -99,8 +95,10 @@ def evolve_table(connection: sa.Connection, table: Table, schema: TableSchema, *
     """
     lock_counters(connection, [table.table_id])
     present = find_table_by_id(connection, table.table_id)
-    if present is None or not present.state.accepts_changes or _moved(table, present):
+    if present is None or not present.state.accepts_changes:
         return Registration(present or table, RegistrationOutcome.UNCHANGED)
+    if (present.generation, present.revision) != (table.generation, table.revision):
+        return Registration(present, RegistrationOutcome.UNCHANGED)
     try:
         merged = evolve(present.schema, schema)
     except RejectedInput:
@@ -146,15 +144,7 @@ def _change(
     given: Collection[str] | None,
     marker_first: bool,
 ) -> Registration:
-    if options is not None and options.sources:
-        lock_routing(connection)
-    own = find_table_id(connection, name)
-    if own is None:
-        raise _dropped(name)
-    counters = lock_counters(connection, {own, *losing_tables(connection, own, options or DEFAULT_OPTIONS)})
-    table = _must_find(connection, name)
-    if not table.state.accepts_changes:
-        raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
+    table, last_sequence = _lock(connection, name, options or DEFAULT_OPTIONS)
     names_sources = options is not None and (given is None or "sources" in given)
     if options is None:
         options = table.options
@@ -165,31 +155,56 @@ def _change(
     bare = table.schema.bare and options.initial_load is InitialLoad.WITHOUT_MARKER
     schema = evolve(table.schema, replace(declared, bare=bare))
     options.check(schema)
-    if counters[table.table_id].last_sequence:
+    if last_sequence:
         _check_new_keys(table.schema, schema)
-    declared_now = None if wanted is None else declared
-    stays = _column_stays(table, schema, declared_now, options, counters[table.table_id].last_sequence)
+    stays = _column_stays(table, schema, None if wanted is None else declared, options, last_sequence)
     outcome = RegistrationOutcome.UNCHANGED
     any_letter_case = table.any_letter_case and not names_sources
-    if (options, stays, any_letter_case) != (table.options, _stays(table), table.any_letter_case):
+    present_stays = {**table.returned_columns, **dict.fromkeys(table.left_columns)}
+    if (options, stays, any_letter_case) != (table.options, present_stays, table.any_letter_case):
         outcome = RegistrationOutcome.CONFIGURED
-        parameters = {
-            "table_id": table.table_id,
-            "options": json.dumps(options.to_stored()),
-            "stays": json.dumps(stays),
-            "any_letter_case": any_letter_case,
-        }
-        connection.execute(UPDATE_RULES, parameters)
-        if options.sources != table.options.sources:
-            set_sources(connection, table.table_id, name, options)
-        if options.partial_updates is not table.options.partial_updates:
-            clear_row_images(connection, table.table_id)
+        _set_rules(connection, table, name, options, stays, any_letter_case)
     if schema != table.schema:
         outcome = RegistrationOutcome.EVOLVED
         advance_version(connection, table, schema, marker_first=marker_first)
     if outcome is RegistrationOutcome.UNCHANGED:
         return Registration(table, outcome)
     return Registration(_must_find(connection, name), outcome, before=table)
+
+
+def _lock(connection: sa.Connection, name: TableName, options: TableOptions) -> tuple[Table, BatchSequence]:
+    """Lock a table, and those that may lose a source to it; return it with its last batch sequence."""
+    if options.sources:
+        lock_routing(connection)
+    own = find_table_id(connection, name)
+    if own is None:
+        raise _dropped(name)
+    counters = lock_counters(connection, {own, *losing_tables(connection, own, options)})
+    table = _must_find(connection, name)
+    if not table.state.accepts_changes:
+        raise RejectedInput(Code.TABLE_NOT_ACCEPTING, f"table {table.name} is {table.state}")
+    return table, counters[table.table_id].last_sequence
+
+
+def _set_rules(
+    connection: sa.Connection,
+    table: Table,
+    name: TableName,
+    options: TableOptions,
+    stays: Mapping[str, int | None],
+    any_letter_case: bool,
+) -> None:
+    parameters = {
+        "table_id": table.table_id,
+        "options": json.dumps(options.to_stored()),
+        "stays": json.dumps(stays),
+        "any_letter_case": any_letter_case,
+    }
+    connection.execute(UPDATE_RULES, parameters)
+    if options.sources != table.options.sources:
+        set_sources(connection, table.table_id, name, options)
+    if options.partial_updates is not table.options.partial_updates:
+        clear_row_images(connection, table.table_id)
 
 
 def _check_new_keys(present: TableSchema, schema: TableSchema) -> None:
@@ -218,19 +233,6 @@ def _column_stays(
         elif name in table.left_columns:
             stays[name] = last
     return stays
-
-
-def _stays(table: Table) -> Mapping[str, int | None]:
-    return {**table.returned_columns, **dict.fromkeys(table.left_columns)}
-
-
-def _moved(seen: Table, present: Table) -> bool:
-    return (seen.generation, seen.revision) != (present.generation, present.revision)
-
-
-def set_options(connection: sa.Connection, table_id: TableId, options: TableOptions) -> None:
-    """Store the options of a new generation."""
-    connection.execute(UPDATE_OPTIONS, {"table_id": table_id, "options": json.dumps(options.to_stored())})
 
 
 def _must_find(connection: sa.Connection, name: TableName) -> Table:
