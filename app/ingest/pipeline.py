@@ -18,8 +18,8 @@ from app.domain.model.request_identity import RequestIdentity, StoredReceipt, re
 from app.domain.model.table import Table
 from app.errors import Code, Problem, RejectedInput, TemporarilyUnavailable
 from app.ingest.backlog import BacklogWatch
-from app.ingest.columnar_reader import ColumnarReader
-from app.ingest.columnar_requests import ColumnarRequest, pending_request
+from app.ingest.fast_path.columnar_reader import ColumnarReader
+from app.ingest.fast_path.columnar_requests import ColumnarRequest, pending_request
 from app.ingest.ingest_result import IngestResult, or_stored_result
 from app.ingest.loop_bridge import LoopBridge, LoopFuture
 from app.ingest.parsed_request import ParsedRequest

@@ -21,7 +21,7 @@ from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.arcion.messages import decode_arcion
 from app.formats.json.decoder import raw_messages
 from app.formats.replicate.messages import ReplicateRequest, decode_replicate
-from app.ingest.columnar_requests import ColumnarRequest
+from app.ingest.fast_path.columnar_requests import ColumnarRequest
 from app.ingest.parsed_request import ParsedRequest, SourceChanges
 from app.ingest.replicate.tables import EarlierReading, ReplicateTables
 from app.ingest.table_cache import TableCache

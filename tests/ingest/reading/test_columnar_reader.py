@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from app.domain.model.input_limits import UNLIMITED
 from app.domain.model.source_name import SourceName
 from app.errors import Code, RejectedInput
-from app.ingest import arcion_json, columnar_reader
-from app.ingest.columnar_reader import MAX_BYTES_TOGETHER, ColumnarReader
-from app.ingest.columnar_requests import ColumnarRequest, read_columnar
+from app.ingest import arcion_json
+from app.ingest.fast_path import columnar_reader
+from app.ingest.fast_path.columnar_reader import MAX_BYTES_TOGETHER, ColumnarReader
+from app.ingest.fast_path.columnar_requests import ColumnarRequest, read_columnar
 from app.ingest.loop_bridge import LoopBridge, LoopFuture
 from app.ingest.readers import SMALL_BODY
 from app.ingest.table_cache import NotCached, TableCache

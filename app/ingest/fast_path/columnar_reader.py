@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeAlias
 
-from app.ingest.columnar_requests import ColumnarRequest, read_columnar
+from app.ingest.fast_path.columnar_requests import ColumnarRequest, read_columnar
 from app.ingest.loop_bridge import LoopFuture
 from app.ingest.table_cache import TableCache
 from app.staging.batches.batch import Batch
