@@ -17,10 +17,10 @@ from tests.support.http.server import served
 CONTRACT = load_contract()
 FIRST = ["create_key", "register_table", "post_arcion_changes", "post_replicate_changes"]
 LAST = ["delete_key"]
-"""What else there is comes between, in the contract's order."""
+"""All other operations run in between, in the contract's order."""
 
 ENDING = {"drop_table", "recreate_table", "rename_table"}
-"""Acts that a table does not come back from without a drain: each has a table of its own."""
+"""Operations that a table cannot leave without a drain; each has its own table."""
 
 PARAMETERS = {
     "post_arcion_changes text/csv": {"table": "tpch.nation", "mode": "snapshot", "columns": "n_nationkey,n_name"},
@@ -28,7 +28,7 @@ PARAMETERS = {
 """What a body needs beside it, as its description says."""
 
 REJECTED = {"repair_file": "unknown_file", "release_table": "wrong_table_state"}
-"""Acts for states that a table does not come into without a drain."""
+"""Operations for states that a table cannot reach without a drain."""
 
 
 @pytest.fixture

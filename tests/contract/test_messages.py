@@ -23,7 +23,7 @@ def accepted(source_format: str) -> Iterator[tuple[str, list[Any]]]:
 
 
 def flat(messages: list[Any]) -> Iterator[Any]:
-    """Earlier requests stand in samples as lists of messages."""
+    """Return the messages of a sample; earlier requests are lists of messages."""
     for message in messages:
         if isinstance(message, list):
             yield from message

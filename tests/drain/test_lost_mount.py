@@ -28,7 +28,7 @@ TABLES = ("held", "other")
 
 @pytest.fixture
 def running(engine: sa.Engine, new_drain: NewDrain) -> DrainCycle:
-    """A drain that holds `held`; both tables have pending batches that nobody has published."""
+    """Yield a drain that owns `held`; both tables have pending batches."""
     cycle = new_drain()
     stage_keys(engine, registered(engine, "held", ID), [1])
     publish_pending(cycle)

@@ -27,7 +27,7 @@ Reader = Callable[[str], list[Answer]]
 
 @pytest.fixture
 def reader(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
-    """Runs commands in a folder with a gateway, as somebody who reads the document would; all answers in order."""
+    """Run commands in a folder with a gateway, as a reader of the document would; return all answers in order."""
     monkeypatch.setattr(application, "configure_logging", lambda _: None)
     (tmp_path / ".mirrorgate").mkdir()
     (tmp_path / ".mirrorgate" / "admin.key").write_text(KEY)

@@ -37,7 +37,7 @@ def processes(data_dir: Path, module: str = "") -> list[int]:
 
 @contextmanager
 def killer(data_dir: Path) -> Iterator[list[str]]:
-    """Kills the API and the drain in turn, each as soon as it has come up again, until the block ends."""
+    """Kill the API and the drain in turn, each as soon as it is up again, until the block ends."""
     killed: list[str] = []
     ended = threading.Event()
 

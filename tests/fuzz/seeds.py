@@ -47,7 +47,7 @@ def seeds() -> Iterator[tuple[str, bytes]]:
 
 
 def _layout(declared: dict[str, Any]) -> int:
-    """The layout nearest to the sample's; a header stands in for other columns."""
+    """Return the layout nearest to the sample's; a header replaces other columns."""
     return next(number for number, layout in enumerate(LAYOUTS) if layout.header and layout.mode == declared["mode"])
 
 

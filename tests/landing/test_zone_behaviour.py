@@ -75,7 +75,7 @@ def zone(
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
 ) -> LandingZone:
-    """A zone that nobody used before, with the folder `scratch`."""
+    """Return an unused zone with the folder `scratch`."""
     if endpoint is None:
         if kind.rename != "renameat2":
             monkeypatch.setattr(local_zone, "_renameat2", kind.rename)

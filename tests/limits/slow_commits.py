@@ -25,7 +25,7 @@ def held_commits(engine: sa.Engine) -> Iterator[None]:
 
 
 def commit_freely(engine: sa.Engine) -> None:
-    """Undo what `held_commits` leaves in the database, once nobody is in it."""
+    """Undo what `held_commits` leaves in the database, once all connections are closed."""
     sql.run(engine, "DROP FUNCTION IF EXISTS public.wait_for_the_test() CASCADE")
 
 

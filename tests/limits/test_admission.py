@@ -27,7 +27,7 @@ def connections() -> Iterator[ExitStack]:
 
 
 def half(gateway: Gateway, connections: ExitStack, size: int, *, path: str = PATH, key: str = ADMIN_KEY) -> RawClient:
-    """A request that is known to the gateway, and of whose body of this size one byte has come."""
+    """Return a connection on which the gateway has received a head and one byte of a body of this size."""
     client = connections.enter_context(connected(str(gateway.base_url)))
     client.send(head(path, key, f"Content-Length: {size}", "Expect: 100-continue"))
     assert client.answer().status == 100
@@ -36,7 +36,7 @@ def half(gateway: Gateway, connections: ExitStack, size: int, *, path: str = PAT
 
 
 def rest(client: RawClient, size: int) -> int:
-    """The status of a request once the rest of its body has come, filled up with blanks."""
+    """Send the rest of the body, padded with blanks, and return the status."""
     client.send(BODY[1:].ljust(size - 1))
     return client.answer().status
 

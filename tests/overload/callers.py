@@ -53,7 +53,7 @@ class Connection:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def call(self, method: str, path: str, body: bytes = b"", *headers: str) -> Answer:
-        """Raises OSError or asyncio.IncompleteReadError where no answer comes."""
+        """Send a request. Raises OSError or asyncio.IncompleteReadError without an answer."""
         try:
             return await self._call(method, path, body, headers)
         except BaseException:

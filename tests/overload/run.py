@@ -31,7 +31,7 @@ TIMES: Final = 10
 BASE_BYTES: Final = 256 * 2**20
 """What the process takes without any request, and for what it does beside bodies."""
 FACTOR: Final = 10
-"""What a byte of a body comes to at the most once it is decoded and typed, for messages as the tools write them."""
+"""The most memory that one byte of a body takes once it is decoded and typed, for messages of the tools."""
 
 EXPECTED: Final = ("accepted", "503 overloaded", "429 backlog_full")
 """Answers that every run must bring."""
@@ -85,7 +85,7 @@ def overload(database_url: str, engine: sa.Engine, seconds: float) -> Outcome:
 
 
 async def watch(address: str, loading: "Future[Journal]") -> Journal:
-    """Ask for status while the load goes on."""
+    """Ask for the status during the load."""
     over = asyncio.Event()
     calls = Load(address, ADMIN_KEY, over)
     loop = asyncio.get_running_loop()

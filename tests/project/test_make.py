@@ -142,7 +142,7 @@ def test_a_level_must_be_named(checkout: Path) -> None:
 
 
 def test_the_installer_is_installed_by_its_hash_alone_and_everything_else_after_it(checkout: Path) -> None:
-    """pip and uv both get --require-hashes; uv itself comes first, from the lines of the lock that are about it."""
+    """pip and uv both get --require-hashes; uv itself is installed first, from its lines of the lock."""
     fake_python(checkout / ".venv", "unused", "")
     calls = checkout / "calls"
     record = f'printf "%s\\n" "$*" >>"{calls}"'

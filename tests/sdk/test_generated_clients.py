@@ -28,7 +28,7 @@ def address(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where somebody who reads the document works: the contract is there."""
+    """Return the working folder of a reader of the document; it holds the contract."""
     (tmp_path / "openapi").symlink_to(REPOSITORY / "openapi")
     return tmp_path
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 ANY: Final = "…"
-"""Stands in a document for an answer that is not shown."""
+"""Placeholder of a document for an answer that is not shown."""
 
 _BLOCK: Final = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _ANSWER: Final = re.compile(r"^(\d{3}) (.*?)(?=^\d{3} |\Z)", re.DOTALL | re.MULTILINE)

@@ -31,7 +31,7 @@ def started(module: str, *arguments: object, stdin: int | None = None) -> Iterat
 
 
 def _widen(pipe: IO[str] | None) -> None:
-    """Let a process log a megabyte before anybody reads it; it would stand still behind a full pipe."""
+    """Let a process log a megabyte before it is read; it would block on a full pipe."""
     if pipe is not None and sys.platform == "linux":
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, 2**20)
 
@@ -48,7 +48,7 @@ def read_line(process: "subprocess.Popen[str]") -> str:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether `pid` runs; a process that has ended and that nobody has collected does not."""
+    """Return whether `pid` runs; a zombie process does not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

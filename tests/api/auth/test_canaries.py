@@ -155,7 +155,7 @@ class Remains:
     written: dict[str, str] = field(default_factory=dict)
 
     def canary(self) -> str:
-        """A text that stands nowhere else."""
+        """Return a text that occurs nowhere else."""
         self.canaries.append(f"canary{len(self.canaries):02d}x7391")
         return self.canaries[-1]
 

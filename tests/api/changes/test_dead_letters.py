@@ -30,7 +30,7 @@ def table(gateway: Gateway) -> Gateway:
 
 
 def left(gateway: Gateway, *messages: Any) -> list[int]:
-    """The ids of all letters that wait once these messages have come."""
+    """Post these messages and return the ids of all pending dead letters."""
     gateway.arcion(*(messages or [bad()]), **KEEP).raise_for_status()
     found = gateway.get(LETTERS, params={"state": "waiting"}).raise_for_status().json()["letters"]
     return [letter["id"] for letter in found]

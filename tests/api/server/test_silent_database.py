@@ -17,7 +17,7 @@ from tests.support.postgres.swallowing_proxy import SwallowingProxy, swallowing_
 from tests.support.waiting import wait_until
 
 SECONDS = 1.0
-"""What the gateway is told to wait for Postgres."""
+"""Seconds that the gateway waits for Postgres, by its settings."""
 
 
 @pytest.fixture

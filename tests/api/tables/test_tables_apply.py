@@ -39,7 +39,7 @@ Run = Callable[..., Ended]
 
 
 class Answering(io.StringIO):
-    """A terminal at which somebody answers."""
+    """A terminal with a user who answers."""
 
     def isatty(self) -> bool:
         return True

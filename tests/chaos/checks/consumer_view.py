@@ -24,7 +24,7 @@ class SeenFile:
 
 @dataclass
 class SeenFolder:
-    """A table's folder at one moment; `identity` tells it from one that comes there later."""
+    """A table's folder at one moment; `identity` distinguishes it from a later one at the same path."""
 
     folder: str
     identity: str

@@ -68,7 +68,7 @@ class Oracle:
         self.files_checked = 0
 
     def see(self, folders: Iterable[SeenFolder]) -> None:
-        """Check what stands in the landing zone now."""
+        """Check the current content of the landing zone."""
         for folder in folders:
             try:
                 self._see(folder)
@@ -78,7 +78,7 @@ class Oracle:
             self._compare(life, known)
 
     def see_ledger(self, recorded: Mapping[Life, int], folders: Iterable[SeenFolder]) -> None:
-        """Files that were recorded as published before the folders were looked at stand in them."""
+        """Check that the folders hold every file that was recorded as published before they were read."""
         for folder in folders:
             life = (folder.table, _generation(folder))
             numbers = folder.visible.keys() | folder.processed.keys()

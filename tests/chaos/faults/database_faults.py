@@ -21,7 +21,7 @@ SET_CLOCK_BACK: Final = (
     SET heartbeat_at = heartbeat_at + interval '1 hour', lease_until = lease_until + interval '1 hour'
     WHERE heartbeat_at < clock_timestamp()""",
 )
-"""What is pending, and each lease, comes to lie an hour ahead of the clock, as if that had been set back."""
+"""Moves pending work and leases an hour ahead of the clock, as if the clock had been set back."""
 
 
 def set_clock_back(engine: sa.Engine) -> None:

@@ -45,7 +45,7 @@ _OUTSIDE_OF_A_TABLE: Final = ("W4 plan", "W4 plan of held tables", "W9 next file
 CONTAINED: Final = frozenset(
     f"{when} {step}" for step in _STEPS if step not in _OUTSIDE_OF_A_TABLE for when in ("before", "after")
 )
-"""Points where an exception that nobody foresaw must stop one table only."""
+"""Points where an unforeseen exception must stop only one table."""
 
 
 @contextmanager

@@ -22,7 +22,7 @@ class Trouble(StrEnum):
 
 
 class Troubles:
-    """Draws trouble for calls; `note` is told of each one, and `die` must not return."""
+    """Draws faults for calls; `note` receives each one, and `die` must not return."""
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ SCRATCH = "_scratchPad"
 
 
 class Mount:
-    """The landing zone as something that goes away and comes back."""
+    """A landing zone that disappears and returns."""
 
     def __init__(self, zone: Path) -> None:
         self._zone, self._away = zone, zone.with_name(f"{zone.name}-away")

@@ -30,7 +30,7 @@ _LOST: Final = (
 
 
 class RandomFaults(Faults):
-    """A share of all requests meets a fault; `note` is told of each."""
+    """Makes a share of all requests fail; `note` receives each fault."""
 
     def __init__(self, source: random.Random, share: float, note: Callable[[str], None]) -> None:
         super().__init__()

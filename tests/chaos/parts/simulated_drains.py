@@ -27,7 +27,7 @@ from tests.chaos.parts.building import builds_in_process
 END_LEASE: Final = sa.text("UPDATE mirrorgate.workers SET lease_until = clock_timestamp() WHERE worker_id = :worker_id")
 LEASE_SECONDS: Final = 600.0
 DEEPEST: Final = 3
-"""So many drains may stand paused within one another."""
+"""The most drains that can be paused within one another."""
 
 
 class Died(BaseException):
@@ -49,11 +49,11 @@ class SimulatedDrains:
         self.mount = Mount(Path(landing_zone))
         self.events: Counter[str] = Counter()
         self.between: Callable[[], None] = lambda: None
-        """Called while a drain stands paused."""
+        """Called while a drain is paused."""
         self.paused_at: Callable[[str], bool] = lambda _: self._source.random() < 0.02
         self.dies_at: Callable[[str], bool] = lambda _: self._source.random() < 0.02
         self.fails_at: Callable[[str], bool] = lambda point: point in CONTAINED and self._source.random() < 0.01
-        """Where an error that nobody foresaw is raised; the drain goes on, and so do its other tables."""
+        """Failpoints that raise an unforeseen error; the drain and its other tables must continue."""
 
         self.unmounts_at: Callable[[str], bool] = lambda _: self._source.random() < 0.01
         """Where the landing zone goes away, until the drain's turn is over."""

@@ -7,7 +7,7 @@ from app.errors import Code, TemporarilyUnavailable
 
 
 def wait_of(limit: BacklogLimit, backlog: Backlog) -> int | None:
-    """The seconds that a producer is told to wait; None where it may go on."""
+    """Return the seconds of Retry-After; None if the producer may continue."""
     try:
         limit.check("t has", backlog)
     except TemporarilyUnavailable as error:

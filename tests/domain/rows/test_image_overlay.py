@@ -44,7 +44,7 @@ def complete(overlay: ImageOverlay, changes: Sequence[Change]) -> tuple[list[dic
 
 
 def landed(changes: Sequence[Change], *, after: Sequence[Change] = (), table: Table | None = None) -> list[Any]:
-    """The landing rows of a batch, as tuples, that comes after another one."""
+    """Return the landing rows of a batch that follows another one, as tuples."""
     overlay = ImageOverlay(table or table_with(), {})
     overlay.adopt(complete(overlay, after)[1], BatchSequence(1))
     return [tuple(row.values()) for row in complete(overlay, changes)[0]]

@@ -34,7 +34,7 @@ def texts(draw: st.DrawFn, value: str) -> str:
 
 @st.composite
 def documents(draw: st.DrawFn, depth: int = 0) -> tuple[str, bool]:
-    """JSON text of an object, and whether a member stands twice somewhere in it."""
+    """Draw the JSON text of an object, and whether it has a duplicate key anywhere."""
     parts, names, repeated = [], [], False
     for _ in range(draw(st.integers(0, 3))):
         name = draw(NAMES)

@@ -108,7 +108,7 @@ def members_of(value: Any, path: Member = ()) -> list[Member]:
 
 @st.composite
 def writers(draw: st.DrawFn) -> Callable[..., str]:
-    """A way to write JSON: where blanks stand and which characters are escaped, in any letter case."""
+    """A style of writing JSON: which blanks it has and which characters are escaped, in any letter case."""
     blanks = [draw(BLANKS) for _ in range(5)]
     by_number = draw(st.sampled_from(["", '"', ":", '":', "\\", "abcdefg", '":[ ,é\U0001f600']))
     as_ascii, upper = draw(st.booleans()), draw(st.booleans())
@@ -142,7 +142,7 @@ def writers(draw: st.DrawFn) -> Callable[..., str]:
 
 @st.composite
 def bodies(draw: st.DrawFn, messages: st.SearchStrategy[Any], twice: bool) -> tuple[bytes, int]:
-    """A body in any framing and how many messages it has; with `twice`, one member of one message stands twice."""
+    """Draw a body in any framing and its number of messages; with `twice`, one message has a duplicate key."""
     parts = draw(st.lists(messages, min_size=1, max_size=3))
     at = draw(st.integers(0, len(parts) - 1))
     member = draw(st.sampled_from(members_of(parts[at]))) if twice else None

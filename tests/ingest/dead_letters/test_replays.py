@@ -234,7 +234,7 @@ def test_a_csv_record_is_read_with_the_columns_and_signs_of_its_request(keeping:
 
 
 def test_the_masks_of_a_replicate_message_count_the_columns_of_its_own_metadata(harness: IngestHarness) -> None:
-    """Column `n` is gone from the later metadata, where bit 1 stands for another column."""
+    """The later metadata has no column `n`; there bit 1 means another column."""
     harness.replicate(metadata("t", {"id": "INT8", "n": "INT4", "m": "INT8"}, version=1))
     harness.put("t", dead_letters="accept")
     message = data("UPDATE", {"id": 1, "n": "x", "m": 5}, {"id": 1}, schema_id="t-1", columnMask="07")

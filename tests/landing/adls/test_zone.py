@@ -198,7 +198,7 @@ def test_a_call_that_times_out_is_settled_by_looking(
 def test_a_creation_whose_answer_is_lost_is_not_taken_for_another_ones(
     new_onelake: NewOneLake, trust: Trust, time: FakeTime
 ) -> None:
-    """Without metadata nobody can tell: the attempt fails, and another name is tried later."""
+    """Without metadata the outcome is unknown: the attempt fails, and another name is tried later."""
     onelake = new_onelake(user_metadata="forgotten")
     zone = adls_zone(onelake, trust, time)
     onelake.faults.plan("create", Fault(Effect.RESET_AFTER))

@@ -138,7 +138,7 @@ def listeners(protocol: str) -> Iterator[tuple[IPv4Address | IPv6Address, str]]:
 
 @pytest.fixture
 def temporary() -> Iterator[Path]:
-    """Stands for the system's folder of temporary files; short, as sockets need it."""
+    """Yield a folder in place of the system's temporary one; its path is short, as sockets need it."""
     with tempfile.TemporaryDirectory(prefix="m g ", dir="/tmp") as folder:
         yield Path(folder)
 

@@ -25,7 +25,7 @@ ID = schema_of({"id": "int64"}, ["id"])
 
 @contextmanager
 def rejected(engine: sa.Engine, table: str, column: str, value: int) -> Iterator[None]:
-    """Until the block ends Postgres rejects rows of one table for a reason that nobody foresaw."""
+    """Let Postgres reject rows of one table for an unforeseen reason until the block ends."""
     sql.run(engine, f"ALTER TABLE mirrorgate.{table} ADD CONSTRAINT unforeseen CHECK ({column} <> {value}) NOT VALID")
     yield
     sql.run(engine, f"ALTER TABLE mirrorgate.{table} DROP CONSTRAINT unforeseen")

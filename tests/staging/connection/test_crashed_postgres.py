@@ -30,7 +30,7 @@ def server(tmp_path: Path) -> Iterator[CrashingPostgres]:
 
 
 def crash(server: CrashingPostgres, engine: sa.Engine) -> None:
-    """Let Postgres crash and come back."""
+    """Let Postgres crash and restart."""
 
     def answers() -> bool:
         server.tend()

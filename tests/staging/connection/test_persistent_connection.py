@@ -26,7 +26,7 @@ def kept(engine: sa.Engine) -> Iterator[PersistentConnection]:
 
 @pytest.fixture
 def other(database_url: str) -> Iterator[sa.Engine]:
-    """Connections of somebody else."""
+    """Yield connections of another client."""
     engine = open_engine(database_url)
     yield engine
     engine.dispose()

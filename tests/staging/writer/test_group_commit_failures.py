@@ -31,7 +31,7 @@ def table(engine: sa.Engine) -> Table:
 
 @pytest.fixture
 def other(database_url: str) -> Iterator[sa.Engine]:
-    """Connections of somebody else."""
+    """Yield connections of another client."""
     engine = open_engine(database_url)
     yield engine
     engine.dispose()

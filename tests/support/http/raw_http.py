@@ -49,7 +49,7 @@ class RawClient:
         return RawAnswer(int(line.split()[1]), headers, self._answers.read(int(headers.get("content-length", 0))))
 
     def has_answer(self) -> bool:
-        """Whether something has come that nobody has read."""
+        """Return whether there are unread bytes."""
         return bool(select.select([self._socket], [], [], 0)[0])
 
     def is_closed(self) -> bool:

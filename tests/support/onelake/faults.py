@@ -45,7 +45,7 @@ def answer(status: int, code: str, *, retry_after: str | None = None) -> Fault:
 
 @dataclass
 class Switches:
-    """Where real services differ, or where nobody has established yet what OneLake does."""
+    """Switches for differences between real services, and for behavior of OneLake that is not established yet."""
 
     rename_condition: str = "honoured"
     """`If-None-Match: *` on rename: honoured; ignored (and named in x-ms-rejected-headers); rejected with 400."""
@@ -72,7 +72,7 @@ class Switches:
     stale_listing: bool = False
     """Listings show the tree as it was when this was switched on."""
     listing_changes: bool = False
-    """An entry that was on one page comes again on the next."""
+    """An entry of one page is repeated on the next."""
 
 
 @dataclass

@@ -25,7 +25,7 @@ def purge(engine: sa.Engine, limits: RetentionLimits = AT_ONCE) -> RetentionRepo
 
 
 def partition_states(engine: sa.Engine) -> dict[int, str]:
-    """State of each partition, or how far its detaching has come."""
+    """Return the state of each partition, or how far its detaching has got."""
     with engine.begin() as connection:
         partitions = find_partitions(connection)
     return {p.number: str(p.state if p.attachment == "attached" else p.attachment) for p in partitions}
