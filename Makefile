@@ -50,7 +50,7 @@ check: .venv ## Check format, lint, types and imports, then run all tests
 check-all: check ## What check does, then the tests that take minutes
 	$(RUN) pytest -m thorough $(ARGS)
 
-bench: .venv ## Measure every figure beside its limit, ARGS="--quick" in three minutes
+bench: .venv ## Measure every figure and its limit (ARGS="--quick" takes three minutes)
 	@$(RUN) benchmarks $(ARGS)
 
 bench-plots: .venv ## Measure and draw how the cost of a change grows

@@ -1,6 +1,6 @@
 """Chaos in one process and one thread: the same seed makes the same steps.
 
-Clients, operators, mirroring and drains take turns; drains and storage fail at random.
+Clients, operators, mirroring and drains act one after the other; drains and storage fail at random.
 """
 
 import random

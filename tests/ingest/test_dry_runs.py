@@ -38,8 +38,8 @@ def replicate_of(*messages: Message, table: str | None = None) -> BodyReader:
     return replicate_json(json.dumps(messages).encode(), TableName.parse(table) if table else None)
 
 
-def shown(rehearsal: DryRunResult) -> list[list[Any]]:
-    return [[row["__rowMarker__"], row["id"], row["name"]] for table in rehearsal.tables for row in table.rows]
+def shown(result: DryRunResult) -> list[list[Any]]:
+    return [[row["__rowMarker__"], row["id"], row["name"]] for table in result.tables for row in table.rows]
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_a_dry_run_shows_what_then_lands_and_leaves_nothing(
 ) -> None:
     harness.put("t", SCHEMA)
     before = contents(harness.engine)
-    rehearsal = harness.dry_run(decode)
-    assert (shown(rehearsal), rehearsal.ignored, rehearsal.duplicates) == (rows, 0, 0)
+    result = harness.dry_run(decode)
+    assert (shown(result), result.ignored, result.duplicates) == (rows, 0, 0)
     assert contents(harness.engine) == before
     harness.accept(decode)
     assert harness.landed("t", "id", "name") == rows
@@ -120,8 +120,8 @@ def test_what_is_rejected_is_rejected_alike(harness: IngestHarness, decode: Body
 
 
 def test_messages_without_a_body_are_counted(harness: IngestHarness) -> None:
-    rehearsal = harness.dry_run(replicate_of({"message": None}))
-    assert (rehearsal.tables, rehearsal.ignored) == ([], 1)
+    result = harness.dry_run(replicate_of({"message": None}))
+    assert (result.tables, result.ignored) == ([], 1)
 
 
 def test_a_dry_run_gives_up_on_a_lock_before_anybody_else_does(harness: IngestHarness) -> None:

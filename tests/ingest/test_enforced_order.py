@@ -128,7 +128,7 @@ def test_another_source_of_the_same_task_has_an_order_of_its_own(harness: Ingest
     assert (accepted.duplicates, keys(harness, "S.T")) == (0, [50, 7])
 
 
-def test_a_rehearsal_counts_duplicates_and_moves_nothing(harness: IngestHarness) -> None:
+def test_a_dry_run_counts_duplicates_and_moves_nothing(harness: IngestHarness) -> None:
     harness.put("t", ID, source_order="enforce")
     harness.replicate(insert(1), table="t")
     body = b"[%s]" % b",".join(
@@ -137,6 +137,6 @@ def test_a_rehearsal_counts_duplicates_and_moves_nothing(harness: IngestHarness)
     )
     name = harness.table("t").name
     for _ in range(2):
-        rehearsal = harness.dry_run(replicate_json(body, name))
-        assert (rehearsal.duplicates, rehearsal.tables[0].rows) == (1, [{"id": 2, "__rowMarker__": 0}])
+        result = harness.dry_run(replicate_json(body, name))
+        assert (result.duplicates, result.tables[0].rows) == (1, [{"id": 2, "__rowMarker__": 0}])
     assert positions(harness, "t") == {"": 1}

@@ -67,7 +67,7 @@ def written(all_messages: list[dict[str, Any]], *, lines: bool, escaped: bool, c
     escaped=st.booleans(),
     compact=st.booleans(),
 )
-def test_a_plain_body_goes_the_short_way_and_gives_the_same_rows(
+def test_an_eligible_body_takes_the_fast_path_with_the_same_rows(
     all_messages: list[dict[str, Any]], *, lines: bool, escaped: bool, compact: bool
 ) -> None:
     body = written(all_messages, lines=lines, escaped=escaped, compact=compact)
@@ -83,7 +83,7 @@ def test_a_plain_body_goes_the_short_way_and_gives_the_same_rows(
     escaped=st.booleans(),
     compact=st.booleans(),
 )
-def test_updates_that_leave_columns_to_a_row_image_go_the_short_way_and_give_the_same_rows_and_images(
+def test_partial_updates_take_the_fast_path_with_the_same_rows_and_images(
     all_messages: list[dict[str, Any]], *, lines: bool, escaped: bool, compact: bool
 ) -> None:
     body = written(all_messages, lines=lines, escaped=escaped, compact=compact)
@@ -95,7 +95,7 @@ def test_updates_that_leave_columns_to_a_row_image_go_the_short_way_and_give_the
 
 
 def _is_taken(body: bytes, rules: RowRules) -> bool:
-    """By the long way."""
+    """Read the body with the general reader."""
     try:
         landing_rows([addressed.change for addressed in decode_arcion(body)], rules)
     except RejectedInput:
@@ -117,7 +117,7 @@ def _is_clear(all_messages: list[dict[str, Any]]) -> bool:
     place=st.integers(0, 9),
     filler=st.sampled_from(["", "x" * 5_000]),
 )
-def test_whatever_is_written_otherwise_is_taken_the_long_way_or_gives_the_same(
+def test_any_other_body_takes_the_slow_path_or_gives_the_same(
     all_messages: list[dict[str, Any]], old: str, new: str, place: int, filler: str
 ) -> None:
     all_messages[-1]["cursor"] = filler
@@ -127,9 +127,7 @@ def test_whatever_is_written_otherwise_is_taken_the_long_way_or_gives_the_same(
 
 
 @pytest.mark.parametrize(("operation", "is_taken"), [("I", True), ("R", False)])
-def test_a_column_that_only_the_image_beside_has_is_rejected_where_the_long_way_rejects_it(
-    operation: str, is_taken: bool
-) -> None:
+def test_a_column_only_in_the_other_image_is_rejected_as_on_the_slow_path(operation: str, is_taken: bool) -> None:
     message = {
         "tableName": {"name": "t"},
         "opType": operation,

@@ -102,7 +102,7 @@ def test_a_member_is_counted_once_whatever_its_name(name: str, layout: str, way:
         assert [is_suspicious(body, members) for members in range(5)] == [True, True, True, False, True]
 
 
-def gets_exact_look(decode: Callable[[bytes], object], message: Any, layout: dict[str, Any] = COMPACT) -> bool:
+def gets_exact_check(decode: Callable[[bytes], object], message: Any, layout: dict[str, Any] = COMPACT) -> bool:
     """Whatever else is wrong with the message."""
     with patch.object(decoder, "check_duplicate_keys") as look, suppress(RejectedInput):
         decode(json.dumps(message, **layout).encode())
@@ -114,7 +114,7 @@ def gets_exact_look(decode: Callable[[bytes], object], message: Any, layout: dic
 )
 @pytest.mark.parametrize("layout", LAYOUTS)
 @each_way
-def test_what_the_tools_write_gets_no_exact_look(
+def test_what_the_tools_write_gets_no_exact_check(
     decode: Callable[[bytes], object], folder: str, layout: str, way: str
 ) -> None:
     paths = [path for path in (SAMPLES / folder).glob("*.json") if path.stem not in OBJECTS_AS_VALUES]
@@ -122,7 +122,7 @@ def test_what_the_tools_write_gets_no_exact_look(
     messages = [message for sample in samples for key in ("earlier", "messages") for message in sample.get(key, [])]
     assert messages
     with screened(way):
-        assert [message for message in messages if gets_exact_look(decode, message, LAYOUTS[layout])] == []
+        assert [message for message in messages if gets_exact_check(decode, message, LAYOUTS[layout])] == []
 
 
 HEADERS = {
@@ -158,16 +158,16 @@ def test_every_member_that_qlik_documents_is_known(message: dict[str, Any], enve
     kind = "MD" if "lineage" in message else "DT"
     facts = {"headers": None, "messageSchemaId": None, "messageSchema": None}
     with screened(way):
-        assert not gets_exact_look(
+        assert not gets_exact_check(
             decode_replicate, {"magic": "atMSG", "type": kind} | facts | {"message": message} if enveloped else message
         )
 
 
-def test_metadata_of_many_columns_gets_no_exact_look() -> None:
+def test_metadata_of_many_columns_gets_no_exact_check() -> None:
     columns = {f"c{number}": {"ordinal": number, "type": "STRING", "length": 9} for number in range(1, 200)}
     message = {"lineage": {"table": "t"}, "tableStructure": {"tableColumns": columns}}
     for layout in LAYOUTS.values():
-        assert not gets_exact_look(decode_replicate, message | {"dataSchema": json.dumps(FIELDS * 9, **layout)})
+        assert not gets_exact_check(decode_replicate, message | {"dataSchema": json.dumps(FIELDS * 9, **layout)})
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_metadata_of_many_columns_gets_no_exact_look() -> None:
     ],
 )
 @each_way
-def test_a_usual_text_gets_no_exact_look(text: str, way: str) -> None:
+def test_a_usual_text_gets_no_exact_check(text: str, way: str) -> None:
     message = {
         "tableName": {"name": "t"},
         "opType": "I",
@@ -194,7 +194,7 @@ def test_a_usual_text_gets_no_exact_look(text: str, way: str) -> None:
         "cursor": {"position": text},
     }
     with screened(way):
-        assert not gets_exact_look(decode_arcion, message)
+        assert not gets_exact_check(decode_arcion, message)
 
 
 def nested(opening: str, closing: str, levels: int) -> dict[str, Any]:
@@ -209,7 +209,7 @@ def test_deep_nesting_is_never_cleared(opening: str, closing: str, layout: str, 
     levels = 62 if len(opening) + len(closing) < 6 else 31
     with screened(way):
         for deep in (levels + 1, 2 * levels):
-            assert gets_exact_look(decode_replicate, nested(opening, closing, deep), LAYOUTS[layout])
+            assert gets_exact_check(decode_replicate, nested(opening, closing, deep), LAYOUTS[layout])
 
 
 @pytest.mark.parametrize("text", ["\0", "a\0", "\\\0"])

@@ -19,20 +19,18 @@ def large(table: str, note: str = NOTE) -> Message:
 
 
 @pytest.fixture
-def short_way_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever goes the long way fails."""
+def fast_path_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every body fail that takes the slow path."""
     monkeypatch.setattr(readers, "decode_arcion", None)
 
 
-@pytest.mark.usefixtures("short_way_alone")
+@pytest.mark.usefixtures("fast_path_only")
 @pytest.mark.parametrize(
     "named",
     [{}, {"table": "t"}, {"table": "t", "override": True}],
     ids=["by the message", "by the request too", "by the request alone"],
 )
-def test_the_first_large_body_of_a_table_is_read_the_short_way(
-    harness: IngestHarness, named: dict[str, object]
-) -> None:
+def test_the_first_large_body_of_a_table_takes_the_fast_path(harness: IngestHarness, named: dict[str, object]) -> None:
     harness.put("t", SCHEMA)
     accepted = harness.arcion(large("elsewhere" if "override" in named else "t"), **named)
     assert accepted.receipts[0].rows == 1

@@ -41,7 +41,7 @@ def large(*messages: Message) -> Sequence[Message]:
 
 @pytest.fixture
 def hurried(harness: IngestHarness, monkeypatch: pytest.MonkeyPatch) -> IngestHarness:
-    """A harness that knows its tables `t`, which completes updates, and `u`, and no longer knows the long way."""
+    """Return a harness without the slow path; it knows its tables `t`, which completes updates, and `u`."""
     harness.put("t", SCHEMA, partial_updates="complete")
     harness.put("u", SCHEMA)
     harness.arcion(insert("t", "1", "Ada", "1.5"), insert("u", "1", "Ada", "1.5"))
@@ -49,7 +49,7 @@ def hurried(harness: IngestHarness, monkeypatch: pytest.MonkeyPatch) -> IngestHa
     return harness
 
 
-def test_updates_that_row_images_complete_take_the_short_way(hurried: IngestHarness) -> None:
+def test_updates_completed_by_row_images_take_the_fast_path(hurried: IngestHarness) -> None:
     hurried.arcion(*large(changed("t", "1", total="2"), insert("t", "2", "Bob"), changed("t", "2", total="3")))
     hurried.arcion(*large(arcion("t", {"id": "2", "name": "Bob", "total": "3"}), changed("t", "1", name="Eve")))
     rows = [[*row[:2], row[2], row[3] and str(row[3])] for row in hurried.landed("t", "id", "name", "total")[1:]]
@@ -63,7 +63,7 @@ def test_updates_that_row_images_complete_take_the_short_way(hurried: IngestHarn
     assert [*stored_images(hurried.engine, hurried.table("t")).values()] == [{"id": "1", "name": "Eve", "total": "2"}]
 
 
-def test_an_update_of_which_the_key_stands_before_and_all_else_after_takes_the_short_way(
+def test_an_update_with_only_the_key_in_the_before_image_takes_the_fast_path(
     hurried: IngestHarness,
 ) -> None:
     hurried.arcion(*large(changed("u", "1", name="Eve", total="2")))
