@@ -1,6 +1,6 @@
-"""The start-up probe: what of the landing zone, Postgres and this machine makes publication safe, and what does not.
+"""Preflight checks: whether the landing zone, Postgres and this machine make publication safe.
 
-Probing is done where files and Postgres live, judging in the domain; here both are put together.
+`app.landing` and `app.staging` gather the facts, `app.domain.preflight` judges them, and this module combines both.
 """
 
 import shutil
@@ -43,7 +43,7 @@ PACKAGES: Final = (
     "azure-identity",
 )
 
-_REJECTED_ANYWAY: Final[Mapping[str, Code]] = {
+_ALWAYS_REJECTED: Final[Mapping[str, Code]] = {
     ZoneCheck.OWNER: Code.LANDING_ZONE_TAKEN,
     ZoneCheck.KNOWN: Code.LANDING_ZONE_CHANGED,
 }
@@ -56,7 +56,7 @@ def examine(
     *,
     data_dir: Path | None = None,
 ) -> list[Finding]:
-    """Every check of what is given, and of this machine."""
+    """Run every check on what is given and on this machine; return the findings."""
     findings = judge_variables([*unknown_variables(environment), *renamed_variables(environment)])
     findings.append(judge_versions(installed_versions()))
     if database_url is not None:
@@ -71,38 +71,38 @@ def examine(
 
 
 def examine_machine(settings: Settings) -> list[Finding]:
-    """Check whether this machine lets an API process have the files and the memory that its settings need."""
+    """Check whether this machine allows an API process the files and the memory that its settings need."""
     limit = raise_descriptor_limit()
     memory = judge_memory(memory_limit(), settings.bytes_in_memory, settings.max_body_bytes)
     return [judge_descriptor_limit(limit), memory]
 
 
 def require_safe(findings: list[Finding], *, allow_unsafe: bool) -> None:
-    """Log each warning; raise Misconfigured `unsafe_setup` for what is unsafe, or with `allow_unsafe` say it loudly.
+    """Log each warning; raise Misconfigured `unsafe_setup` for unsafe findings, or with `allow_unsafe` log errors.
 
-    Raises Misconfigured in any case for the landing zone of another gateway (`landing_zone_taken`), or another one than
-    the database's (`landing_zone_changed`).
+    Raise Misconfigured in any case for the landing zone of another gateway (`landing_zone_taken`), and for another
+    zone than the database's (`landing_zone_changed`).
     """
     unsafe = unsafe_among(findings)
     for finding in findings:
         if finding.outcome is Outcome.WARNING:
             log.warning("start_check", check=finding.check, detail=finding.detail, remedy=finding.remedy)
     for finding in unsafe:
-        if (code := _REJECTED_ANYWAY.get(finding.check)) is not None:
+        if (code := _ALWAYS_REJECTED.get(finding.check)) is not None:
             raise Misconfigured(code, finding.detail, remedy=finding.remedy)
     if unsafe and not allow_unsafe:
         remedies = dict.fromkeys(str(finding.remedy) for finding in unsafe)
         raise Misconfigured(
             Code.UNSAFE_SETUP,
             "; ".join(f"{finding.check}: {finding.detail}" for finding in unsafe),
-            remedy=" ".join([*remedies, "MIRRORGATE_ALLOW_UNSAFE=true runs all the same, at the data's risk."]),
+            remedy=" ".join([*remedies, "MIRRORGATE_ALLOW_UNSAFE=true starts anyway, at the data's risk."]),
         )
     for finding in unsafe:
         log.error("unsafe_setup_allowed", check=finding.check, detail=finding.detail, remedy=finding.remedy)
 
 
 def installed_versions() -> dict[str, str]:
-    """Versions of Python and of the packages that matter, where they are installed."""
+    """Return the versions of Python and of the installed packages that matter."""
     found = {"python": ".".join(map(str, sys.version_info[:3]))}
     for package in PACKAGES:
         try:
@@ -113,7 +113,7 @@ def installed_versions() -> dict[str, str]:
 
 
 def not_examined(address: ZoneAddress | None, database_url: str | None) -> list[Finding]:
-    """A warning for each of the two that is not given."""
+    """Return a warning for each of the two that is not given."""
     findings = []
     if database_url is None:
         findings.append(_missing("postgres", "MIRRORGATE_DATABASE_URL is not set", "Set it."))
@@ -145,8 +145,10 @@ def _zone(address: ZoneAddress) -> list[Finding]:
 
 
 def _owner(address: ZoneAddress, database_url: str) -> list[Finding]:
-    """Whether the database and the landing zone belong together; nothing where one of them does not answer, which the
-    findings on it say."""
+    """Check whether the database and the landing zone belong together.
+
+    Return nothing if one of them does not answer: its own findings report that.
+    """
     engine = open_engine(database_url, pool_size=1, application="mirrorgate doctor")
     try:
         return judge_zone(check_zone_owner(engine, address))
@@ -160,7 +162,7 @@ def _owner(address: ZoneAddress, database_url: str) -> list[Finding]:
 
 
 def _or_unsafe(check: str, ask: Callable[[], list[Finding]], remedy: str) -> list[Finding]:
-    """What was asked, or why it could not be."""
+    """Return the findings of `ask`, or one unsafe finding with the reason why it failed."""
     try:
         return ask()
     except MirrorgateError as error:

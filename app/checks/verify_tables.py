@@ -1,4 +1,4 @@
-"""`mirrorgate tables verify`, apart from the terminal: the ledger in the database against the files in the zone."""
+"""`mirrorgate tables verify` without the terminal: compare the ledger with the files in the landing zone."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,17 +23,18 @@ from app.staging.connection.database import Engine, installation_id, translated_
 from app.staging.ledger.files import LedgerEntry, list_files, recorded_number
 from app.staging.tables.registry import find_table_by_id
 
-_PAGE: Final = 1_000
+_PAGE_FILES: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The report on one table; None when the table was dropped or recreated meanwhile."""
+    """The report on one table; None if the table was dropped or recreated meanwhile."""
 
     table: Table
     report: Report | None
 
     def to_json(self) -> dict[str, Any]:
+        """Return the report as `mirrorgate tables verify --json` prints it."""
         shown: dict[str, Any] = {"table": str(self.table.name), "generation": self.table.generation}
         if self.report is None:
             return shown | {"skipped": "it is being dropped or recreated"}
@@ -49,7 +50,7 @@ class Verified:
 
 
 def require_own_zone(engine: Engine, address: ZoneAddress) -> None:
-    """Raise Misconfigured unless the zone is the one that the database publishes into: all else would seem missing."""
+    """Raise Misconfigured unless the database publishes into this zone: otherwise every file would seem missing."""
     for seen in check_zone_owner(engine, address):
         if seen.instead is not None:
             code = Code.LANDING_ZONE_CHANGED if seen.check is ZoneCheck.KNOWN else Code.LANDING_ZONE_TAKEN
@@ -57,16 +58,16 @@ def require_own_zone(engine: Engine, address: ZoneAddress) -> None:
 
 
 def files_to_compare(engine: Engine, tables: list[Table]) -> int:
-    """How many files there are in the ledger at the most, for a progress bar."""
+    """Return the maximum number of files in the ledger, for a progress bar."""
     with translated_errors(), engine.begin() as connection:
         return sum(recorded_number(connection, table.table_id) for table in tables)
 
 
 def verify_table(engine: Engine, address: ZoneAddress, table: Table, on_file: Callable[[], None]) -> Verified:
-    """Compare what is there of one table, while drains and mirroring may go on; raises OSError when the store fails.
+    """Compare one table's files with the ledger, while drains and Fabric continue. Raise OSError if the store fails.
 
-    The ledger is read before and after the listing, so that a file which is published meanwhile is neither missed nor
-    unexpected.
+    The ledger is read before and after the listing, so that a file published meanwhile is neither missing nor
+    unexpected. `on_file` is called after each file.
     """
     zone, report = open_zone(address), Report()
     with translated_errors(), engine.begin() as connection:
@@ -97,8 +98,8 @@ def _recorded(engine: Engine, table: Table, last: FileNumber) -> Iterator[Record
 def _pages(engine: Engine, table: Table, after: FileNumber) -> Iterator[LedgerEntry]:
     while True:
         with translated_errors(), engine.begin() as connection:
-            page = list_files(connection, table.table_id, table.generation, after=after, limit=_PAGE)
+            page = list_files(connection, table.table_id, table.generation, after=after, limit=_PAGE_FILES)
         yield from page
-        if len(page) < _PAGE:
+        if len(page) < _PAGE_FILES:
             return
         after = page[-1].number

@@ -1,7 +1,7 @@
-"""Keeps the database and its landing zone together: claims the zone, looks at both, moves to another.
+"""The bond between a database and its landing zone: claim the zone, check both, move to another zone.
 
-The zone names its gateway and itself in `_scratchPad/_gateway.json`, and the database remembers that id. The row lock
-of the installation keeps two drains of one database from claiming different zones at the same moment.
+The zone names its gateway and itself in `_scratchPad/_gateway.json`, and the database remembers the zone's id. The row
+lock of the installation keeps two drains of one database from claiming different zones at the same moment.
 """
 
 from app.domain.preflight.zone_findings import Seen
@@ -17,15 +17,15 @@ from app.staging.ledger.landing_zone import end_all_epochs, known_zone, lock_kno
 
 
 def claim_landing_zone(engine: Engine, address: ZoneAddress) -> KnownZone:
-    """Claim the zone for this database and remember it; the same zone under another address is remembered with it.
+    """Claim the zone for this database and remember its id and address; return them.
 
-    A process that dies inside leaves a zone that names this gateway, which the next start remembers. Raises
-    Misconfigured `landing_zone_taken`, `landing_zone_changed`, or `landing_zone_unusable` when it cannot be written.
+    A process that dies inside leaves a zone that names this gateway, which the next start remembers. Raise
+    Misconfigured `landing_zone_taken`, `landing_zone_changed`, or `landing_zone_unusable` if it cannot be written.
     """
     with translated_errors(), engine.begin() as connection:
         owner, known = installation_id(connection), known_zone(connection)
     try:
-        if known is not None:  # only looked at, without the lock: drains that start together do not wait in turn
+        if known is not None:  # checked without the lock, so that drains that start together do not wait for each other
             zone = claim_zone(address, owner, known)
             if zone != known:
                 with translated_errors(), engine.begin() as connection:
@@ -40,10 +40,10 @@ def claim_landing_zone(engine: Engine, address: ZoneAddress) -> KnownZone:
 
 
 def move_landing_zone(engine: Engine, address: ZoneAddress) -> tuple[KnownZone | None, KnownZone]:
-    """Publish into another zone from now on; the former and the new one. Safe to repeat.
+    """Publish into another zone from now on; return the former and the new one. Safe to repeat.
 
-    Ends every epoch: a drain that still runs on the former zone records nothing more. A process that dies inside leaves
-    a zone that names this gateway, and everything else as it was. Raises as `claim_landing_zone` does.
+    Every epoch ends, so a drain that still runs on the former zone records nothing more. A process that dies inside
+    leaves a zone that names this gateway, and everything else as it was. Raise as `claim_landing_zone` does.
     """
     try:
         with translated_errors(), engine.begin() as connection:
@@ -58,12 +58,12 @@ def move_landing_zone(engine: Engine, address: ZoneAddress) -> tuple[KnownZone |
 
 
 def check_zone_owner(engine: Engine, address: ZoneAddress) -> list[Seen]:
-    """Whether database and landing zone belong together. Raises Misconfigured, TemporarilyUnavailable, OSError."""
+    """Check whether database and landing zone belong together. Raise Misconfigured, TemporarilyUnavailable, OSError."""
     return check_owner(address, present_installation(engine), present_zone(engine))
 
 
 def _unusable(address: ZoneAddress, error: Exception) -> MirrorgateError:
     detail = f"landing zone {address.location}: {error}"
-    if isinstance(error, TransientStorageError):  # its service is away, which another start may outlive
+    if isinstance(error, TransientStorageError):  # its service is away, and may be back at the next start
         return TemporarilyUnavailable(Code.NOT_READY, detail)
     return Misconfigured(Code.LANDING_ZONE_UNUSABLE, detail)

@@ -1,4 +1,4 @@
-"""Metrics of one drain, served by itself: the API's `/metrics` knows what the database knows, not what a drain does."""
+"""Metrics of one drain, which serves them itself: the API's `/metrics` only knows what the database has."""
 
 from collections.abc import Callable
 from typing import Final
@@ -60,9 +60,10 @@ ProcessCollector(namespace="mirrorgate_drain", registry=REGISTRY)
 
 
 def serve_metrics(port: int | None, *, leased: Callable[[], int], failing: Callable[[], int]) -> int | None:
-    """Serve `/metrics` on this machine's loopback from a thread of its own; return the port, None where none is set.
+    """Serve `/metrics` on the loopback address from a thread of its own; return the port, None if none is set.
 
-    Raises Misconfigured `bad_setting` when the port is taken.
+    `leased` and `failing` return the number of tables that the drain has taken over and of those whose last attempt
+    failed. Raise Misconfigured `bad_setting` when the port is taken.
     """
     _LEASED_TABLES.set_function(leased)
     _FAILING_TABLES.set_function(failing)

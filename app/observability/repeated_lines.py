@@ -1,4 +1,4 @@
-"""Keep one fault from filling the log: a warning that repeats is written once a second, with a count."""
+"""Limit on repeated log lines: a warning that repeats is written once a second, with a count."""
 
 import logging
 import re
@@ -9,60 +9,60 @@ from typing import Final
 
 import structlog
 
-EVERY_SECONDS: Final = 1.0
+INTERVAL_SECONDS: Final = 1.0
 _LIMITED: Final = frozenset({"warning", "error", "critical"})
-_MOST_KEYS: Final = 1_000
-_TEXT_COMPARED: Final = 120
+_MAX_KINDS: Final = 1_000
+_MAX_COMPARED_CHARACTERS: Final = 120
 _NUMBERS: Final = re.compile(r"\d+")
 
 
 class RepeatedLines:
-    """Counts the lines of each kind that were left out since the last one that was written."""
+    """Counts the lines of each kind that were dropped since the last written one. Threads share it."""
 
-    def __init__(self, every: float = EVERY_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, every: float = INTERVAL_SECONDS, clock: Callable[[], float] = time.monotonic) -> None:
         self._every = every
         self._clock = clock
         self._lock = threading.Lock()
         self._written: dict[Hashable, tuple[float, int]] = {}
 
     def admit(self, kind: Hashable) -> int | None:
-        """Return how many lines of this kind were left out before this one; None when this one is left out, too."""
+        """Return how many lines of this kind were dropped before this one; None if this one is dropped too."""
         now = self._clock()
         with self._lock:
-            last, left_out = self._written.get(kind, (now - self._every, 0))
+            last, dropped = self._written.get(kind, (now - self._every, 0))
             if now - last < self._every:
-                self._written[kind] = (last, left_out + 1)
+                self._written[kind] = (last, dropped + 1)
                 return None
-            if kind not in self._written and len(self._written) >= _MOST_KEYS:
+            if kind not in self._written and len(self._written) >= _MAX_KINDS:
                 self._written.clear()
             self._written[kind] = (now, 0)
-            return left_out
+            return dropped
 
     def processor(self) -> structlog.types.Processor:
-        """Return a processor that drops warnings and errors of one event, table and code that come too fast.
+        """Return a processor that drops warnings and errors of one event, table and code that repeat too fast.
 
-        A line with a request id is never dropped: each stands for a request of its own.
+        A line with a request id is never dropped, because each is about its own request.
         """
 
         def limit(_: object, __: str, event: structlog.types.EventDict) -> structlog.types.EventDict:
             if event.get("level") not in _LIMITED or "request_id" in event:
                 return event
-            left_out = self.admit(_kind(event))
-            if left_out is None:
+            dropped = self.admit(_kind(event))
+            if dropped is None:
                 raise structlog.DropEvent
-            return {**event, "repeated": left_out} if left_out else event
+            return {**event, "repeated": dropped} if dropped else event
 
         return limit
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Do the same for a line of another library; to be added to its handler."""
-        left_out = self.admit((record.name, record.levelno, str(record.msg)))
-        if left_out:
-            record.msg = f"{record.msg} (repeated: {left_out})"
-        return left_out is not None
+        """Limit a line of another library; add this filter to its handler."""
+        dropped = self.admit((record.name, record.levelno, str(record.msg)))
+        if dropped:
+            record.msg = f"{record.msg} (repeated: {dropped})"
+        return dropped is not None
 
 
 def _kind(event: structlog.types.EventDict) -> Hashable:
-    text = _NUMBERS.sub("#", str(event.get("text", ""))[:_TEXT_COMPARED])
+    text = _NUMBERS.sub("#", str(event.get("text", ""))[:_MAX_COMPARED_CHARACTERS])
     names = ("event", "table", "table_id", "code", "check", "logger")
     return *(event.get(name) for name in names), text

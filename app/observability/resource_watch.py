@@ -1,4 +1,4 @@
-"""Watch what runs out silently: file descriptors and disk space. Say so before requests and files begin to fail."""
+"""Warnings about file descriptors and disk space, before requests and files begin to fail."""
 
 import os
 import resource
@@ -17,15 +17,15 @@ from app.domain.preflight.machine_findings import judge_descriptor_limit, judge_
 
 log = structlog.get_logger()
 
-_LOOKS: Final = 5.0
-_REMINDERS: Final = 60.0
+_CHECK_SECONDS: Final = 5.0
+_REMINDER_SECONDS: Final = 60.0
 _WANTED_DESCRIPTORS: Final = 65_536
 _CONTAINER_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _DESCRIPTOR_FOLDERS: Final = ("/proc/self/fd", "/dev/fd")
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit of open files as far as the hard one allows; return what holds then."""
+    """Raise the soft limit of open files as far as the hard limit allows; return the new soft limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _WANTED_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _WANTED_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < most:
@@ -45,7 +45,7 @@ def memory_limit() -> int | None:
 
 
 def open_descriptors(limit: int) -> int:
-    """Return how many files this process has open; the limit itself when not even the look is possible."""
+    """Return the number of open files of this process; `limit` if none is left to count them."""
     for folder in _DESCRIPTOR_FOLDERS:
         try:
             return len(os.listdir(folder))  # noqa: PTH208  # names alone: no object per descriptor
@@ -57,7 +57,7 @@ def open_descriptors(limit: int) -> int:
 
 
 class ResourceWatch:
-    """Looks every few seconds from a thread of its own; logs what is short, once a minute, and when it no longer is."""
+    """Checks every few seconds from a thread of its own; logs a shortage once a minute, and when it is over."""
 
     def __init__(
         self,
@@ -66,12 +66,12 @@ class ResourceWatch:
         min_free: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`folders`: by the name of the check, where space is needed; `min_free`: bytes below which it is short."""
+        """Watch nothing yet. `folders`: where space is needed, by name of the check; `min_free`: bytes to keep free."""
         self._folders = folders or {}
         self._min_free = min_free
         self._clock = clock
         self._short: dict[str, float] = {}
-        """When what is short was last logged."""
+        """By check, when its shortage was last logged."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="resource-watch", daemon=True)
 
@@ -83,15 +83,15 @@ class ResourceWatch:
         self._ended.set()
         self._thread.join()
 
-    def look(self) -> None:
-        """Look once at everything, and log what there is to say."""
+    def check(self) -> None:
+        """Check everything once, and log new, repeated and ended shortages."""
         for finding in self._findings():
-            self._tell(finding)
+            self._log_finding(finding)
 
     def _follow(self) -> None:
         while True:
-            self.look()
-            if self._ended.wait(_LOOKS):
+            self.check()
+            if self._ended.wait(_CHECK_SECONDS):
                 return
 
     def _findings(self) -> list[Finding]:
@@ -100,17 +100,17 @@ class ResourceWatch:
         for check, folder in self._folders.items():
             try:
                 disk = shutil.disk_usage(folder)
-            except OSError:  # what uses the folder says so
+            except OSError:  # whatever uses the folder reports that
                 continue
             least = min(self._min_free, disk.total // 10)  # a small disk for temporary files is not short when empty
             found.append(judge_space(check, str(folder), disk.free, least_free=least))
         return found
 
-    def _tell(self, finding: Finding) -> None:
-        told = self._short.get(finding.check)
+    def _log_finding(self, finding: Finding) -> None:
+        logged_at = self._short.get(finding.check)
         if finding.outcome is Outcome.OK:
             if self._short.pop(finding.check, None) is not None:
                 log.info("resource_recovered", check=finding.check, detail=finding.detail)
-        elif told is None or self._clock() - told >= _REMINDERS:
+        elif logged_at is None or self._clock() - logged_at >= _REMINDER_SECONDS:
             self._short[finding.check] = self._clock()
             log.warning("resource_low", check=finding.check, detail=finding.detail, remedy=finding.remedy)

@@ -1,4 +1,4 @@
-"""Logs and metric names. No log line or label ever holds a row value or a secret."""
+"""Structured logs and the API's metrics. No log line or label has a row value or a secret."""
 
 import io
 import logging
@@ -17,7 +17,7 @@ from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
 from app.observability.repeated_lines import RepeatedLines
 from app.settings import LogFormat, Settings
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # it drops a series of its own for each counter, which nobody reads
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a creation time per counter doubles the series, and no dashboard uses it
 
 REQUESTS: Final = Counter("mirrorgate_requests_total", "HTTP requests by route and status", ["route", "status"])
 REQUEST_SECONDS: Final = Histogram("mirrorgate_request_seconds", "Time to answer, by route", ["route"])
@@ -85,13 +85,13 @@ def _json_text(_: object, __: str, event: MutableMapping[str, Any]) -> str:
 
 
 def current_request_id() -> str | None:
-    """The id under which the lines of this request are logged; None outside of a request."""
+    """Return the id under which this request's lines are logged, None outside of a request."""
     found: str | None = structlog.contextvars.get_contextvars().get("request_id")
     return found
 
 
 class UnfailingStream(io.RawIOBase):
-    """Writes lines to another stream and ignores that it cannot, as when the disk is full or the reader is gone.
+    """Writes lines to another stream, and ignores errors such as a full disk or a reader that is gone.
 
     A request must not fail because its log line cannot be written.
     """
@@ -100,6 +100,7 @@ class UnfailingStream(io.RawIOBase):
         self._stream = stream
 
     def write(self, line: Any, /) -> int:
+        """Write and flush a line if that is possible; return its length in any case."""
         with suppress(OSError):
             self._stream.write(line)
             self._stream.flush()
@@ -132,7 +133,7 @@ def _showing(show: Callable[[Event], None] | None) -> structlog.types.Processor:
 
 
 def log_crashes() -> None:
-    """Make an exception that nobody catches one log line: its type and places, never its text: it may hold values."""
+    """Log an uncaught exception as one line with its type and traceback, without its text, which may hold values."""
 
     def log_crash(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
         if issubclass(kind, KeyboardInterrupt | SystemExit):
@@ -149,8 +150,8 @@ def configure_logging(
 ) -> None:
     """Write one line per event to `stream` or standard error, as JSON or for the console.
 
-    Other libraries' warnings take the same form. A warning or error that repeats is written once a second, with the
-    number of those `repeated` in between. `show` sees each warning and error that is written.
+    Warnings of other libraries have the same form. A warning or error that repeats is written once a second, with the
+    number of dropped lines in `repeated`. `show` receives each warning and error that is written.
     """
     is_json = settings.log_format is LogFormat.JSON
     text: structlog.types.Processor = _json_text if is_json else structlog.dev.ConsoleRenderer()

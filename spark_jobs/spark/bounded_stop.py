@@ -1,4 +1,4 @@
-"""End the drain within a bounded time, even while one of its threads hangs in Spark or in a file system."""
+"""Bounded stop of the drain, even while one of its threads hangs in Spark or in a file system."""
 
 import os
 import threading
@@ -10,25 +10,24 @@ import structlog
 
 log = structlog.get_logger()
 
-STOP_WITHIN: Final = 9.0
-"""Seconds: less than the 10 s after which container runtimes kill by default."""
-_LAST_ACTS_WITHIN: Final = 2.0
+STOP_SECONDS: Final = 9.0
+"""Less than the 10 s after which container runtimes kill by default."""
+_LAST_ACTS_SECONDS: Final = 2.0
 
 
 class BoundedStop:
-    """Asks the drain to stop, once, and ends the process itself when the block does not end soon after.
+    """Asks the drain to stop, once, and ends the process if the block does not end soon after.
 
-    Ending at any moment is safe: every durable step is recorded in Postgres first, and the next owner of a table
-    continues there.
+    The end is safe at any moment: Postgres has every durable step first, and a table's next owner continues there.
     """
 
-    def __init__(self, *, within: float = STOP_WITHIN) -> None:
+    def __init__(self, *, seconds: float = STOP_SECONDS) -> None:
         self.stopping = threading.Event()
         self.last_acts: list[Callable[[], object]] = []
-        """What to try, for a moment, before the process is ended; it may hang or fail."""
+        """Calls to try, for a moment, before the process is ended; they may hang or fail."""
         self.failure: str | None = None
-        """Why the drain ends although nobody asked it to."""
-        self._within = within
+        """Why the drain stops by itself, None for a signal."""
+        self._seconds = seconds
         self._ended = threading.Event()
 
     def __enter__(self) -> Self:
@@ -49,12 +48,12 @@ class BoundedStop:
         threading.Thread(target=self._end_late, name="bounded-stop", daemon=True).start()
 
     def _end_late(self) -> None:
-        if self._ended.wait(self._within):
+        if self._ended.wait(self._seconds):
             return
         last = threading.Thread(target=self._try_last_acts, name="last-acts", daemon=True)
         last.start()
-        last.join(_LAST_ACTS_WITHIN)
-        log.error("stop_forced", seconds=self._within, detail="work that hangs was abandoned; a restart is safe")
+        last.join(_LAST_ACTS_SECONDS)
+        log.error("stop_forced", seconds=self._seconds, detail="stuck work was abandoned; a restart is safe")
         os._exit(1)
 
     def _try_last_acts(self) -> None:

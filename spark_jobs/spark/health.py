@@ -1,7 +1,7 @@
-"""Notice a Spark that is gone or makes no progress, so that the drain ends and is started again.
+"""Detection of a Spark that is gone or makes no progress, so that the drain ends and is started again.
 
-A Spark call never returns when its executor, its Python workers or its JVM hang, and nothing in Spark limits that.
-Progress is each statement that a build task sends to Postgres, and the return of the oldest call.
+A Spark call never returns while its executor, its Python workers or its JVM hang, and Spark does not limit that
+(decision 0025). Progress is each statement that a build task sends to Postgres, and the return of the oldest call.
 """
 
 import threading
@@ -12,14 +12,14 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-_LOOKS: Final = 0.5
-_QUIET: Final = 1.0
-"""Seconds without progress after which Postgres is asked what build tasks do."""
-_PINGS: Final = 5.0
+_CHECK_SECONDS: Final = 0.5
+_SILENT_SECONDS: Final = 1.0
+"""After so long without progress, Postgres is asked what the build tasks do."""
+_PING_SECONDS: Final = 5.0
 
 
 class SparkCalls:
-    """The calls to Spark that have not returned, and when the last sign of progress was seen."""
+    """The calls to Spark that have not returned, and the time of the last progress. Threads share it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -40,6 +40,7 @@ class SparkCalls:
                 del self._started[call]
 
     def note_progress(self) -> None:
+        """Note that Spark has made progress now."""
         with self._lock:
             self._progress_at = self._clock()
 
@@ -61,7 +62,7 @@ class SparkWatch:
         newest_statement: Callable[[], object],
         on_dead: Callable[[str], None],
     ) -> None:
-        """`stuck_seconds` 0: silence is never too long. `newest_statement` changes while build tasks read."""
+        """Watch nothing yet. `stuck_seconds` 0 never ends Spark; `newest_statement` changes while build tasks read."""
         self._calls = calls
         self._stuck_seconds = stuck_seconds
         self._has_ended = has_ended
@@ -69,22 +70,21 @@ class SparkWatch:
         self._on_dead = on_dead
         self._seen: object = None
 
-    def look(self) -> str | None:
-        """Return why Spark is unusable, None while it is not known to be."""
+    def check(self) -> str | None:
+        """Return why Spark is unusable, None as far as is known."""
         ended = self._has_ended()
         if ended is not None:
             return ended
         silent = self._calls.silent_seconds()
-        if not self._stuck_seconds or silent < min(_QUIET, self._stuck_seconds) or self._tasks_read():
+        if not self._stuck_seconds or silent < min(_SILENT_SECONDS, self._stuck_seconds) or self._tasks_read():
             return None
         return f"Spark has made no progress for {silent:.0f} s" if silent >= self._stuck_seconds else None
 
     def _tasks_read(self) -> bool:
-        """Whether build tasks have sent a statement since the last look; so it seems while Postgres does not answer,
-        because then they cannot."""
+        """Return whether build tasks have sent a statement since the last check, or cannot because Postgres is away."""
         try:
             newest = self._newest_statement()
-        except Exception:  # noqa: BLE001  # whatever it is, it says nothing of Spark
+        except Exception:  # noqa: BLE001  # whatever failed, it says nothing about Spark
             self._calls.note_progress()
             return True
         if newest == self._seen:
@@ -94,11 +94,11 @@ class SparkWatch:
         return True
 
     def start(self, over: threading.Event) -> None:
-        """Look twice a second from a thread of its own, until `over` or Spark is dead."""
+        """Check twice a second from a thread of its own, until `over` is set or Spark is unusable."""
 
         def watch() -> None:
-            while not over.wait(_LOOKS):
-                reason = self.look()
+            while not over.wait(_CHECK_SECONDS):
+                reason = self.check()
                 if reason is not None:
                     self._on_dead(reason)
                     return
@@ -107,7 +107,7 @@ class SparkWatch:
 
 
 class SparkPing:
-    """Asks the Spark context now and then whether it is stopped; the JVM is asked only where it is this process's."""
+    """Asks the Spark context every few seconds whether it is stopped, and the JVM if this process started it."""
 
     def __init__(self, spark: SparkSession, *, stuck_seconds: float) -> None:
         self._context: Any = spark.sparkContext
@@ -117,7 +117,7 @@ class SparkPing:
         self._stopped: str | None = None
 
     def has_ended(self) -> str | None:
-        """Return why Spark has ended, None while it runs as far as is known. Never blocks."""
+        """Return why Spark has ended, None as far as is known. Never block."""
         if self._jvm is not None and (status := self._jvm.poll()) is not None:
             return f"Spark's JVM has ended with exit code {status}"
         if self._stuck_seconds and (silent := self._calls.silent_seconds()) >= self._stuck_seconds:
@@ -130,10 +130,10 @@ class SparkPing:
             self._jvm.kill()
 
     def start(self, over: threading.Event) -> None:
-        """Ask every few seconds from a thread of its own: a JVM that hangs never answers."""
+        """Ask from a thread of its own, because a JVM that hangs never answers."""
 
         def ask() -> None:
-            while self._stopped is None and not over.wait(_PINGS):
+            while self._stopped is None and not over.wait(_PING_SECONDS):
                 try:
                     with self._calls.running():
                         if self._context._jsc.sc().isStopped():

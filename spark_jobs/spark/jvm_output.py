@@ -1,4 +1,4 @@
-"""Turn what Spark's JVM and its Python workers print into log lines of the drain.
+"""What Spark's JVM and its Python workers print, as log lines of the drain.
 
 Spark writes log4j lines, Java and Python write stack traces, and the launcher writes plain text. The JVM prints into a
 pipe; each record, with the lines that continue it, becomes one event `spark_log`.
@@ -17,11 +17,11 @@ import structlog
 
 log = structlog.get_logger()
 
-_READ_BYTES: Final = 2**16
-_COMPLETE_AFTER: Final = 0.3
-"""Seconds of silence after which a record is taken to be complete."""
-_LONGEST_TEXT: Final = 8_000
-_MOST_LINES: Final = 400
+_MAX_READ_BYTES: Final = 2**16
+_COMPLETE_SECONDS: Final = 0.3
+"""After so long without output, a record counts as complete."""
+_MAX_TEXT_CHARACTERS: Final = 8_000
+_MAX_LINES: Final = 400
 
 _HEAD: Final = re.compile(r"\d\d/\d\d/\d\d \d\d:\d\d:\d\d (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ([^\s:]+): (.*)")
 _FOLLOWS: Final = re.compile(
@@ -30,12 +30,12 @@ _FOLLOWS: Final = re.compile(
 )
 _LEVELS: Final = {"WARN": "warning", "ERROR": "error", "FATAL": "critical"}
 _HARMLESS: Final = re.compile(r"daemon failed to flush.*BrokenPipeError", re.DOTALL)
-"""A Python worker whose job was over before it had answered; the job does not miss the answer."""
+"""A Python worker whose job was over before it answered; nothing is lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One message of the JVM: log4j's level and logger where it has them."""
+    """One message of the JVM, with log4j's level and logger if it has them."""
 
     level: str
     logger: str | None
@@ -59,10 +59,10 @@ def _record(lines: Sequence[str]) -> Record:
     head = _HEAD.match(lines[0])
     if head is None:
         text = "\n".join(lines).strip()
-        return Record(_level_of_plain(text), None, text[:_LONGEST_TEXT])
+        return Record(_level_of_plain(text), None, text[:_MAX_TEXT_CHARACTERS])
     level, logger, message = head.groups()
     text = "\n".join([message, *lines[1:]]).strip()
-    return Record(_LEVELS.get(level, "info"), logger, text[:_LONGEST_TEXT])
+    return Record(_LEVELS.get(level, "info"), logger, text[:_MAX_TEXT_CHARACTERS])
 
 
 def _level_of_plain(text: str) -> str:
@@ -89,11 +89,11 @@ class JvmOutput:
     def _follow(self) -> None:
         unfinished, lines = b"", list[str]()
         while True:
-            ready, _, _ = select.select([self._reader], [], [], _COMPLETE_AFTER if lines else None)
-            data = os.read(self._reader, _READ_BYTES) if ready else b""
+            ready, _, _ = select.select([self._reader], [], [], _COMPLETE_SECONDS if lines else None)
+            data = os.read(self._reader, _MAX_READ_BYTES) if ready else b""
             *complete, unfinished = (unfinished + data).split(b"\n")
             lines += [line.decode(errors="replace") for line in complete]
-            if not data or len(lines) > _MOST_LINES:
+            if not data or len(lines) > _MAX_LINES:
                 _log(lines)
                 lines = []
             if ready and not data:
@@ -104,6 +104,6 @@ class JvmOutput:
 
 def _log(lines: Sequence[str]) -> None:
     for record in records(lines):
-        with suppress(Exception):  # this thread must live: the JVM stands still when the pipe is full
+        with suppress(Exception):  # this thread must live: the JVM blocks when the pipe is full
             named = {"logger": record.logger} if record.logger else {}
             getattr(log, record.level)("spark_log", **named, text=record.text)

@@ -1,4 +1,4 @@
-"""Start the drain's Spark session: its options, its sockets, and who may talk to its driver."""
+"""The drain's Spark session: its options, its sockets, and who may talk to its driver."""
 
 import os
 import re
@@ -25,7 +25,7 @@ log = structlog.get_logger()
 _DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # The JVM only schedules: a fast start matters more here than peak speed of compiled code.
+    # The JVM only schedules: a fast start matters more than the peak speed of compiled code.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     # Over TCP each job waits 40 ms for a delayed acknowledgement.
     "spark.python.unix.domain.socket.enabled": "true",
@@ -40,19 +40,21 @@ _AUTHENTICATED: Final = {
 }
 _ONE_PROCESS: Final = re.compile(r"local(\[.*\])?")
 _MAX_SOCKET_FOLDER_BYTES: Final = 103 - len(f"/.{UUID(int=0)}.sock")
-"""Bytes; a socket's path may have 103 on the strictest system. A socket's mode is what the umask leaves of 0777, so
-that its folder has to keep others out."""
+"""The strictest system allows 103 bytes in a socket's path. The socket's mode depends on the umask, so its folder has
+to keep other accounts out."""
 
 
 @contextmanager
 def running_spark(settings: Settings) -> Iterator[SparkSession]:
-    """Run a Spark session with warm Python workers until the block ends. Under spark-submit, its options alone
-    decide."""
+    """Run a Spark session with warm Python workers until the block ends.
+
+    Under spark-submit, only its options apply.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("mirrorgate drain")
     with ExitStack() as stack:
-        if "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit has started the JVM already where it is set
+        if "PYSPARK_GATEWAY_PORT" not in os.environ:  # set if spark-submit has started the JVM
             options = spark_options(settings.spark_master)
             if _is_on_this_machine(settings.spark_master):
                 folder = stack.enter_context(locked_tempdir("spark", max_path_bytes=_MAX_SOCKET_FOLDER_BYTES))
@@ -72,7 +74,7 @@ def running_spark(settings: Settings) -> Iterator[SparkSession]:
 
 
 def _launch_jvm(options: Mapping[str, str], master: str | None) -> None:
-    """Start Spark's JVM, unless this process has one, so that what it prints becomes log lines."""
+    """Start Spark's JVM, unless this process has one, with its output in log lines."""
     if SparkContext._gateway is not None:
         return
     configuration = SparkConf(loadDefaults=False).setAll([*options.items()])
@@ -85,7 +87,7 @@ def _launch_jvm(options: Mapping[str, str], master: str | None) -> None:
 
 
 def _log_lost_connections(spark: SparkSession) -> None:
-    """Make one log line of what Spark's server in this process would print as a stack trace when the JVM ends."""
+    """Log one line when the JVM ends, instead of the stack trace that Spark's server in this process prints."""
 
     def log_lost(*_: object) -> None:
         log.warning("spark_connection_lost", error=type(sys.exception()).__name__)
@@ -96,7 +98,7 @@ def _log_lost_connections(spark: SparkSession) -> None:
 
 
 def _stop(spark: SparkSession) -> None:
-    """Stop Spark; one that is gone already must not hide why."""
+    """Stop Spark; if it is gone already, its error must not replace the reason."""
     try:
         spark.stop()
     except Exception as error:  # noqa: BLE001

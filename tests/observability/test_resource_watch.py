@@ -33,16 +33,16 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (300, 1200))
 from app.observability.resource_watch import ResourceWatch, raise_descriptor_limit
 print(raise_descriptor_limit())
 watch = ResourceWatch()
-watch.look()
+watch.check()
 opened = []
 try:
     while True:
         opened.append(os.open("/dev/null", os.O_RDONLY))
 except OSError:
-    watch.look()
+    watch.check()
 for descriptor in opened:
     os.close(descriptor)
-watch.look()
+watch.check()
 """
 
 
@@ -110,10 +110,10 @@ def test_space_that_is_short_is_said_once_a_minute_in_mebibytes(
     watch = ResourceWatch({"zone_space": tmp_path}, min_free=2**30, clock=lambda: now[0])
     with capture_logs() as logs:
         for _ in range(25):
-            watch.look()
+            watch.check()
             now[0] += 5
         free[0] = 20 * 2**30
-        watch.look()
+        watch.check()
     told = [line for line in logs if line["check"] == "zone_space"]
     assert [line["event"] for line in told] == ["resource_low"] * 3 + ["resource_recovered"]
     assert told[0]["detail"] == f"14 MiB are free in {tmp_path}"

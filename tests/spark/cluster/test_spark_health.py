@@ -24,7 +24,7 @@ from tests.support.waiting import wait_until
 HANGS = """
 import threading, time
 from spark_jobs.spark.bounded_stop import BoundedStop
-with BoundedStop(within=0.05) as stop:
+with BoundedStop(seconds=0.05) as stop:
     stop.last_acts.append(threading.Event().wait)
     stop.ask()
     threading.Event().wait()
@@ -62,7 +62,7 @@ class Watched:
 
     def after(self, seconds: float) -> str | None:
         self.clock.now += seconds
-        return self.watch.look()
+        return self.watch.check()
 
 
 def test_a_job_without_progress_for_too_long_is_stuck_although_others_end() -> None:
