@@ -1,7 +1,7 @@
-"""Checks at run time that the landing zone is there and still the one that was claimed.
+"""Checks at run time that the landing zone is present and still the claimed one.
 
-A mount that is lost leaves an empty folder in its place. Whoever takes that for the zone publishes files that nobody
-sees, and stops every table whose folder seems gone.
+A lost mount leaves an empty folder in its place. A drain that took it for the zone would publish files that Fabric
+never sees, and would quarantine every table whose folder seems to be gone.
 """
 
 import time
@@ -15,7 +15,7 @@ from app.landing.zone_owner import ZONE_MARKER, read_zone_marker
 
 
 class ClaimedZone:
-    """The landing zone that this process has claimed. Threads may share it."""
+    """The landing zone that this process has claimed. Threads share it."""
 
     def __init__(
         self,
@@ -32,28 +32,28 @@ class ClaimedZone:
         self._seen_at: float | None = None
 
     def require(self, *, within: float = 0.0) -> None:
-        """Raise TemporarilyUnavailable `landing_zone_away` unless the zone is there; it was seen `within` seconds.
+        """Raise TemporarilyUnavailable `landing_zone_away` unless the zone is present, or was `within` these seconds.
 
-        Call it before a step that shows or deletes something, and again before a conclusion from what is not there.
+        Call it before a step that shows or deletes something, and again before a conclusion from something missing.
         """
         now = self._clock()
         if self._seen_at is not None and now - self._seen_at < within:
             return
         self._seen_at = None
-        instead = self._instead()
-        if instead is not None:
-            raise TemporarilyUnavailable(Code.LANDING_ZONE_AWAY, f"landing zone {self.known.location}: {instead}")
+        problem = self._problem()
+        if problem is not None:
+            raise TemporarilyUnavailable(Code.LANDING_ZONE_AWAY, f"landing zone {self.known.location}: {problem}")
         self._seen_at = now
 
-    def _instead(self) -> str | None:
+    def _problem(self) -> str | None:
         try:
             marker = read_zone_marker(self._zone, self.known.location)
         except MirrorgateError as error:
             return error.detail
         except OSError as error:
-            return f"it cannot be looked at: {error}"
+            return f"it cannot be read: {error}"
         if marker is None:
-            return f"{ZONE_MARKER} is not there: the zone is gone, or not mounted"
+            return f"{ZONE_MARKER} is missing: the zone is gone, or not mounted"
         if (marker.installation_id, marker.zone_id) != (self._installation_id, self.known.zone_id):
             found = f"zone {marker.zone_id} of installation {marker.installation_id}"
             return f"{ZONE_MARKER} names {found}: it is another zone"

@@ -1,6 +1,6 @@
-"""`_gateway.json` in a table folder: which generation of which table of which gateway the folder belongs to.
+"""`_gateway.json` in a table folder: the table, generation and gateway that the folder belongs to.
 
-Invariant: nothing is published into, repaired in or deleted with a folder whose marker names anybody else.
+Invariant: the drain publishes into, repairs in and deletes only a folder whose marker names its own table.
 """
 
 from typing import Final
@@ -16,7 +16,7 @@ MARKER: Final = "_gateway.json"
 
 
 class FolderMarker(msgspec.Struct, frozen=True):
-    """The file's content."""
+    """The content of a folder marker."""
 
     table: str
     generation: int
@@ -24,21 +24,23 @@ class FolderMarker(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, table: Table, installation_id: UUID) -> "FolderMarker":
+        """Return the marker of the table's present generation."""
         return cls(str(table.name), table.generation, str(installation_id))
 
     def content(self) -> bytes:
+        """Return the file's bytes."""
         return msgspec.json.encode(self)
 
 
 def require_marker(zone: LandingZone, table: Table, installation_id: UUID) -> None:
-    """Raise InvariantBroken `landing_folder_lost`, saying how it differs, unless the folder is this generation's."""
-    instead = marker_mismatch(zone, table, installation_id)
-    if instead is not None:
-        raise InvariantBroken(Code.LANDING_FOLDER_LOST, instead)
+    """Raise InvariantBroken `landing_folder_lost`, with the difference, unless the folder is this generation's."""
+    mismatch = marker_mismatch(zone, table, installation_id)
+    if mismatch is not None:
+        raise InvariantBroken(Code.LANDING_FOLDER_LOST, mismatch)
 
 
 def marker_mismatch(zone: LandingZone, table: Table, installation_id: UUID) -> str | None:
-    """Return what is wrong with the marker of the table's folder; None when it is right."""
+    """Return what is wrong with the marker of the table's folder, None if it is right."""
     expected = FolderMarker.of(table, installation_id)
     folder = table.name.folder
     found = read_marker(zone, folder)
@@ -54,7 +56,7 @@ def marker_mismatch(zone: LandingZone, table: Table, installation_id: UUID) -> s
 
 
 def read_marker(zone: LandingZone, folder: str) -> FolderMarker | str:
-    """Return the marker of a folder, or why there is none that can be read."""
+    """Return the marker of a folder, or the reason why none can be read."""
     path = f"{folder}/{MARKER}"
     kind = zone.kind(path)
     if kind is PathKind.ABSENT:
@@ -72,5 +74,5 @@ def read_marker(zone: LandingZone, folder: str) -> FolderMarker | str:
 
 
 def is_marker_damaged(zone: LandingZone, folder: str) -> bool:
-    """Whether a table folder exists whose marker is missing or names nobody."""
+    """Return whether the folder exists and its marker is missing or unreadable."""
     return zone.kind(folder) is PathKind.FOLDER and isinstance(read_marker(zone, folder), str)

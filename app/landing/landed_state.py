@@ -1,6 +1,6 @@
-"""Taking stock of a table folder: which numbers have a file, visible or consumed, and which file that is (W3).
+"""W3's view of a table folder: which numbers have a file, visible or consumed, and which file that is.
 
-Mirroring moves what it has consumed into two folders beside the files, so a number counts as taken in all three.
+Fabric moves consumed files into two folders below the table folder, so a number counts as used in all three.
 """
 
 import hashlib
@@ -20,13 +20,13 @@ from app.landing.parquet_file import read_identity
 from app.landing.zone import LandingZone, PathKind
 
 CONSUMED_FOLDERS: Final = ("_ProcessedFiles", "_FilesReadyToDelete")
-"""Where mirroring moves files that it has consumed, in the order of the moves."""
+"""Where Fabric moves files that it has consumed, in the order of the moves."""
 
-_HASHED_AT_ONCE: Final = 1 << 20
+_BLOCK_BYTES: Final = 1 << 20
 
 
 class LandedState(StrEnum):
-    """What stands, or stood until mirroring consumed it, under a planned file's number."""
+    """What is, or was until Fabric consumed it, under a planned file's number."""
 
     ABSENT = "absent"
     OURS = "ours"
@@ -42,9 +42,9 @@ class FileFacts:
 
 
 def verify_landed(zone: LandingZone, name: TableName, planned: PlannedFile) -> LandedState:
-    """W3: whether the planned file is or was visible under its number, by the identity in its footer.
+    """Return whether the planned file is or was visible under its number, by the identity in its footer (W3).
 
-    Raises OSError when the store fails or mirroring moves the file just now: then it must be looked at again.
+    Raise OSError if the store fails or Fabric moves the file meanwhile: then the caller must verify again.
     """
     found = find_file(zone, name, planned.identity.number)
     if found is None:
@@ -53,7 +53,7 @@ def verify_landed(zone: LandingZone, name: TableName, planned: PlannedFile) -> L
 
 
 def is_landed(zone: LandingZone, name: TableName, planned: PlannedFile) -> bool:
-    """Whether the planned file is or was visible; durable if so. Raises InvariantBroken `foreign_file`."""
+    """Return whether the planned file is or was visible, and make it durable. Raise InvariantBroken `foreign_file`."""
     state = verify_landed(zone, name, planned)
     if state is LandedState.FOREIGN:
         raise InvariantBroken(Code.FOREIGN_FILE, f"another file has number {planned.identity.number}")
@@ -66,10 +66,10 @@ def is_landed(zone: LandingZone, name: TableName, planned: PlannedFile) -> bool:
 def recover_visible_file(
     zone: LandingZone, table: Table, installation_id: UUID, unrecorded: PlannedFile | None
 ) -> bool:
-    """W3: whether the last owner made the first unrecorded file visible, so that it is only to be recorded.
+    """Return whether the last owner made the first unrecorded file visible, so that only W8 is left (W3).
 
-    What is found standing is durable when this returns. Raises InvariantBroken `foreign_file` for another file
-    under the number, `landing_folder_lost` for a file in another gateway's folder.
+    A visible file is durable when this returns. Safe to repeat after a crash. Raise InvariantBroken `foreign_file` for
+    another file under the number, `landing_folder_lost` for a file in another gateway's folder.
     """
     folder = table.name.folder
     if zone.kind(folder) is PathKind.FOLDER:
@@ -81,10 +81,10 @@ def recover_visible_file(
 
 
 def numbers_beyond(zone: LandingZone, name: TableName, recorded: FileNumber) -> list[FileNumber]:
-    """Numbers after the last recorded one that have a file, visible or consumed, in order.
+    """Return the numbers after the last recorded one that have a file, visible or consumed, in order.
 
-    It costs one listing of each of the three folders that exist. Raises InvariantBroken `foreign_file` for something
-    in the table folder that is neither a file nor a folder: nobody may ever open it.
+    This costs one listing of each of the three folders. Raise InvariantBroken `foreign_file` for an entry that is
+    neither a file nor a folder: it must never be opened.
     """
     found: set[FileNumber] = set()
     for folder in file_folders(zone, name):
@@ -98,14 +98,14 @@ def numbers_beyond(zone: LandingZone, name: TableName, recorded: FileNumber) -> 
 
 
 def file_folders(zone: LandingZone, name: TableName) -> Iterator[str]:
-    """The table folder, then where mirroring moves files: a file that is moved meanwhile is seen at least once."""
+    """Yield the table folder, then where Fabric moves files, so that a file that moves meanwhile is seen."""
     yield name.folder
     for processed in CONSUMED_FOLDERS:
         yield f"{name.folder}/{processed}"
 
 
 def find_file(zone: LandingZone, name: TableName, number: FileNumber) -> tuple[str, PathKind] | None:
-    """The path of what stands under a number, visible or consumed, and what it is."""
+    """Return the path and kind of what is under a number, visible or consumed; None if nothing is."""
     for folder in file_folders(zone, name):
         path = f"{folder}/{file_name(number)}"
         kind = zone.kind(path)
@@ -115,13 +115,13 @@ def find_file(zone: LandingZone, name: TableName, number: FileNumber) -> tuple[s
 
 
 def identity_at_number(zone: LandingZone, name: TableName, number: FileNumber) -> FileIdentity | None:
-    """The identity of the file under a number; None where there is none, or none that a gateway made."""
+    """Return the identity of the file under a number; None if there is no file, or none that a gateway made."""
     found = find_file(zone, name, number)
     return None if found is None else _identity(zone, *found)
 
 
 def facts_at_number(zone: LandingZone, name: TableName, number: FileNumber) -> FileFacts:
-    """Size and digest of the file under a number. Raises FileNotFoundError where there is none, or not for now."""
+    """Return size and digest of the file under a number. Raise FileNotFoundError if there is none, or none now."""
     found = find_file(zone, name, number)
     if found is None:
         raise FileNotFoundError(f"{name.folder}/{file_name(number)}")
@@ -129,7 +129,7 @@ def facts_at_number(zone: LandingZone, name: TableName, number: FileNumber) -> F
 
 
 def difference(zone: LandingZone, path: str, file_bytes: int | None, sha256: str | None) -> str | None:
-    """How a file differs from what the ledger says of it; None when it does not. Its size is looked at first."""
+    """Return how a file differs from the ledger's size and digest, None if it does not. The size is compared first."""
     if zone.kind(path) is not PathKind.FILE:
         return "it is not a file"
     with zone.read_file(path) as file:
@@ -141,7 +141,7 @@ def difference(zone: LandingZone, path: str, file_bytes: int | None, sha256: str
 
 
 def facts_at(zone: LandingZone, path: str) -> FileFacts:
-    """Size and digest of a file, by reading all of it. Raises OSError, FileNotFoundError when it is moved just now."""
+    """Return size and digest of a file by reading all of it. Raise OSError; FileNotFoundError if it moves meanwhile."""
     with zone.read_file(path) as file:
         return _facts(file)
 
@@ -155,7 +155,7 @@ def _identity(zone: LandingZone, path: str, kind: PathKind) -> FileIdentity | No
 
 def _facts(file: BinaryIO) -> FileFacts:
     digest, size = hashlib.sha256(), 0
-    while block := file.read(_HASHED_AT_ONCE):
+    while block := file.read(_BLOCK_BYTES):
         digest.update(block)
         size += len(block)
     return FileFacts(size, digest.hexdigest())

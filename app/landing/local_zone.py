@@ -22,19 +22,26 @@ _NO_FOLDER: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 
 class LocalZone:
-    """The folder `root`. Nothing is created until a folder in it is: a root that is gone may be a lost mount."""
+    """A landing zone in the folder `root`, which is created with its first folder: a missing root may be a lost mount.
+
+    Methods keep the contract of `LandingZone`.
+    """
 
     def __init__(self, root: Path) -> None:
+        """Keep the path; create nothing."""
         self._root = root
 
     def kind(self, path: str) -> PathKind:
+        """Return what is at the path, by one `lstat`."""
         return _kind_at(self._root / path)
 
     def names(self, folder: str) -> list[str]:
+        """Return the names in a folder, sorted."""
         target = self._root / folder
         return sorted(os.listdir(target)) if target.is_dir() else []  # noqa: PTH208  # names, not paths
 
     def kinds(self, folder: str) -> dict[str, PathKind]:
+        """Return the kinds in a folder by name, from the folder's entries."""
         try:
             with os.scandir(self._root / folder) as entries:
                 kinds = {entry.name: _kind_of(entry) for entry in entries}
@@ -45,12 +52,14 @@ class LocalZone:
         return {name: kind for name, kind in kinds.items() if kind is not PathKind.ABSENT}
 
     def modified_at(self, path: str) -> datetime | None:
+        """Return the path's modification time."""
         try:
             return datetime.fromtimestamp((self._root / path).lstat().st_mtime, UTC)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def create_folder(self, path: str) -> None:
+        """Create a folder and its parents, and sync the folder that holds it."""
         target = self._root / path
         try:
             target.mkdir(parents=True, exist_ok=True)
@@ -59,11 +68,13 @@ class LocalZone:
         _sync_folder(target.parent)
 
     def create_file(self, path: str, content: bytes) -> None:
+        """Create a small file."""
         with self.write_file(path) as file:
             file.write(content)
 
     @contextmanager
     def write_file(self, path: str) -> Iterator[BinaryIO]:
+        """Stream a new file; sync it and its folder at the end of the block."""
         target = self._root / path
         try:
             file = target.open("xb")
@@ -82,10 +93,16 @@ class LocalZone:
 
     @contextmanager
     def read_file(self, path: str) -> Iterator[BinaryIO]:
+        """Open a regular file for random reads."""
         with open_regular(self._root / path) as file:
             yield file
 
     def rename(self, source: str, destination: str) -> RenameOutcome:
+        """Move without replacing, and sync the destination's folder.
+
+        A process that dies before the sync may leave a move that a power failure takes back; W3 of the next owner
+        makes what it finds durable.
+        """
         origin, target = self._root / source, self._root / destination
         try:
             rename_without_replacing(origin, target)
@@ -99,32 +116,38 @@ class LocalZone:
         return RenameOutcome.RENAMED
 
     def make_durable(self, path: str) -> None:
+        """Sync the folder that holds the path."""
         with suppress(FileNotFoundError):
             _sync_folder((self._root / path).parent)
 
     def replace_file(self, source: str, destination: str) -> None:
+        """Move a file over another, and sync the destination's folder."""
         target = self._root / destination
         (self._root / source).replace(target)
         _sync_folder(target.parent)
 
     def etag(self, path: str) -> str:
+        """Return nothing: a move to `aside` in scratch proves that the folder is the owner's."""
         return ""
 
     def remove_folder(self, path: str, aside: str, etag: str) -> None:
+        """Move the folder to `aside`, which fails once the scratch is revoked, and delete it there."""
         target, hidden = self._root / path, self._root / aside
         target.rename(hidden)
         _sync_folder(target.parent)
         shutil.rmtree(hidden)
 
     def remove(self, path: str) -> None:
+        """Delete a file, or a folder with its contents."""
         target = self._root / path
         if target.is_dir() and not target.is_symlink():
-            with suppress(FileNotFoundError):  # a revocation deletes what it took away at the same time
+            with suppress(FileNotFoundError):  # a revocation may delete the same folder at the same time
                 shutil.rmtree(target)
         else:
             target.unlink(missing_ok=True)
 
     def revoke_folder(self, path: str) -> None:
+        """Move the folder away and create a plain file in its place, until that file is there."""
         target = self._root / path
         target.parent.mkdir(parents=True, exist_ok=True)
         while not _blocks_folder(target):
@@ -132,7 +155,7 @@ class LocalZone:
             # The slash makes the system reject anything but a folder: not the plain file of another revocation.
             with suppress(FileNotFoundError, NotADirectoryError):
                 os.rename(f"{target}/", aside)  # noqa: PTH104  # a Path has no final slash
-            # A stale worker may recreate its folder between the two steps: the loop takes that one away too.
+            # A stale owner may recreate its folder between the two steps; the loop moves that one away too.
             with suppress(FileExistsError), target.open("xb"):
                 pass
             shutil.rmtree(aside, ignore_errors=True)
@@ -141,10 +164,10 @@ class LocalZone:
 
 @contextmanager
 def open_regular(path: Path) -> Iterator[BinaryIO]:
-    """Open a regular file for reading, without waiting for whatever else may be there.
+    """Open a regular file for reading; never block on anything else at the path.
 
-    A plain `open` of a FIFO blocks until somebody writes into it, also across SIGTERM. Raises OSError for anything but
-    a regular file, also for a symbolic link to one.
+    A plain `open` of a FIFO blocks until a process writes into it, even across SIGTERM. Raise OSError for anything but
+    a regular file, and for a symbolic link to one.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     with os.fdopen(descriptor, "rb") as file:
@@ -168,7 +191,7 @@ def _kind_at(target: Path) -> PathKind:
 
 
 def _kind_of(entry: os.DirEntry[str]) -> PathKind:
-    """What a listing shows; ABSENT for an entry that is gone meanwhile."""
+    """Return the kind of a listed entry, ABSENT if it is gone meanwhile."""
     if entry.is_dir(follow_symlinks=False):
         return PathKind.FOLDER
     return PathKind.FILE if entry.is_file(follow_symlinks=False) else _kind_at(Path(entry.path))
@@ -181,19 +204,19 @@ def _kind_of_mode(mode: int) -> PathKind:
 
 
 def _blocks_folder(target: Path) -> bool:
-    """Whether nothing can be made below the path any more, because no folder is there, nor a link to one."""
+    """Return whether nothing can be created below the path, because it is neither a folder nor a link to one."""
     kind = _kind_at(target)
     if kind is PathKind.SPECIAL and target.is_symlink():
-        target.unlink(missing_ok=True)  # it may come to lead to a folder
+        target.unlink(missing_ok=True)  # it could lead to a folder later
         return False
     return kind in (PathKind.FILE, PathKind.SPECIAL)
 
 
 def rename_without_replacing(source: Path, target: Path) -> None:
-    """`renameat2(RENAME_NOREPLACE)`; a file system without it gets link + unlink for files.
+    """Rename with `renameat2(RENAME_NOREPLACE)`; on a file system without it, link and unlink a file.
 
-    Both are atomic for what mirroring sees; with link + unlink a process that dies in between leaves a second,
-    hidden name in scratch. Raises FileExistsError, FileNotFoundError, NotADirectoryError.
+    Fabric sees either as one step. With link and unlink, a process that dies in between leaves a second, hidden name in
+    scratch. Raise FileExistsError, FileNotFoundError, NotADirectoryError.
     """
     if _renameat2 is not None:
         if _renameat2(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_NOREPLACE) == 0:

@@ -1,4 +1,4 @@
-"""Which store a landing zone lives in, by its address."""
+"""The store of a landing zone, chosen by its address: a local folder, or OneLake and ADLS Gen2."""
 
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -14,23 +14,24 @@ from app.landing.zone import LandingZone
 
 @dataclass(frozen=True, slots=True)
 class ZoneAddress:
-    """Where a landing zone is: a folder, or an address of OneLake or ADLS Gen2. Pickles, for executors."""
+    """Where a landing zone is: a folder, or an address of OneLake or ADLS Gen2. It pickles, for executors."""
 
     location: str
     options: StorageOptions = field(default_factory=StorageOptions)
 
     @property
     def is_remote(self) -> bool:
+        """Whether the zone is in OneLake or ADLS Gen2."""
         return "://" in self.location
 
     def check(self) -> None:
-        """Raises Misconfigured for an address that cannot be one, or whose packages are not installed."""
+        """Raise Misconfigured for an invalid address, or one whose packages are not installed."""
         if self.is_remote:
             StorageAddress.parse(self.location)
             _require_packages()
 
     def check_credential(self) -> None:
-        """Raise Misconfigured for a remote address that nothing on this machine gives access to."""
+        """Raise Misconfigured for a remote address without a credential on this machine."""
         if self.is_remote:
             from app.landing.adls.client import require_credential
 
@@ -38,9 +39,9 @@ class ZoneAddress:
 
 
 def open_zone(address: ZoneAddress) -> LandingZone:
-    """The landing zone at an address; a remote one is opened once per process and shared by its threads.
+    """Open the landing zone at an address; a remote one is opened once per process and shared by its threads.
 
-    Raises Misconfigured, and OSError for a folder that cannot be made.
+    Create nothing. Raise Misconfigured.
     """
     if address.is_remote:
         return open_remote(StorageAddress.parse(address.location), address.options)
@@ -49,7 +50,7 @@ def open_zone(address: ZoneAddress) -> LandingZone:
 
 @lru_cache(maxsize=4)
 def open_remote(address: StorageAddress, options: StorageOptions) -> LandingZone:
-    """A folder of OneLake or ADLS Gen2. Raises Misconfigured `landing_zone_unusable`."""
+    """Open a folder of OneLake or ADLS Gen2. Raise Misconfigured `landing_zone_unusable`."""
     _require_packages()
     from app.landing.adls.client import AdlsClient
     from app.landing.adls.zone import AdlsZone
@@ -58,7 +59,7 @@ def open_remote(address: StorageAddress, options: StorageOptions) -> LandingZone
 
 
 def _require_packages() -> None:
-    """Import what only remote landing zones need. Raises Misconfigured `landing_zone_unusable`."""
+    """Import what only remote landing zones need. Raise Misconfigured `landing_zone_unusable`."""
     try:
         import_module("app.landing.adls.client")
     except ModuleNotFoundError as missing:

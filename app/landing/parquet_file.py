@@ -1,4 +1,4 @@
-"""Landing files as Parquet: writing them from record batches in bounded memory, and reading what they say they are."""
+"""Landing files as Parquet: written from record batches in bounded memory, and identified by their footers."""
 
 import hashlib
 import io
@@ -12,13 +12,13 @@ import pyarrow.parquet as pq
 from app.domain.model.landing_file import FileIdentity
 from app.domain.model.table_schema import TableSchema
 
-ROW_GROUP_ROWS: Final = 1_000_000
-ROW_GROUP_BYTES: Final = 64 * 2**20
-"""Decoded size at which a row group is closed: what one writer holds in memory at the most, beside one batch."""
+MAX_ROW_GROUP_ROWS: Final = 1_000_000
+MAX_ROW_GROUP_BYTES: Final = 64 * 2**20
+"""Decoded size at which a row group is closed: with one batch, the most that a writer has in memory."""
 
-DICTIONARY_BYTES: Final = 128 * 2**10
-"""Where a column's dictionary ends and plain values begin. Of a column whose values all differ the writer's own limit,
-1 MB, made the file larger by half and took a third of the writing time."""
+MAX_DICTIONARY_BYTES: Final = 128 * 2**10
+"""Size at which a column's dictionary ends and plain values begin. For a column of distinct values, the writer's own
+limit of 1 MB made the file half as large again and took a third of the writing time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +52,27 @@ def write_parquet(
         version="2.6",
         coerce_timestamps="us",
         store_schema=False,
-        dictionary_pagesize_limit=DICTIONARY_BYTES,
+        dictionary_pagesize_limit=MAX_DICTIONARY_BYTES,
     ) as writer:
         for group in _row_groups(batches):
             table = pa.Table.from_batches([batch.select(in_file.names) for batch in group], in_file)
-            writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+            writer.write_table(table, row_group_size=MAX_ROW_GROUP_ROWS)
             rows += table.num_rows
         writer.add_key_value_metadata(identity.footer())
     return WrittenFile(sink.size, sink.sha256.hexdigest(), rows)
 
 
 def read_identity(file: BinaryIO) -> FileIdentity | None:
-    """The identity in a file's footer; None for a file that is not Parquet, not whole, or not ours.
+    """Return the identity in a file's footer; None for a file that is not Parquet, not whole, or not a gateway's.
 
-    The footer's own row count must agree with the identity. A fault of the store stays the OSError it is.
+    The footer's own row count must agree with the identity. Raise OSError if the store fails.
     """
     try:
         metadata = pq.read_metadata(file)
     except pa.ArrowInvalid:
         return None
     except OSError as error:
-        # Arrow complains of a broken footer with a plain OSError that has no number; the store's own errors differ.
+        # Arrow reports a broken footer as a plain OSError without a number; the store's own errors differ.
         if type(error) is not OSError or error.errno is not None:
             raise
         return None
@@ -86,7 +86,7 @@ def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterable[list[pa.RecordBat
     for batch in batches:
         group.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= ROW_GROUP_ROWS or size >= ROW_GROUP_BYTES:
+        if rows >= MAX_ROW_GROUP_ROWS or size >= MAX_ROW_GROUP_BYTES:
             yield group
             group, rows, size = [], 0, 0
     if group:
@@ -94,7 +94,7 @@ def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterable[list[pa.RecordBat
 
 
 class _HashingSink(io.RawIOBase):
-    """Passes writes on, counting and hashing them, so that a finished file need not be read again."""
+    """Forwards, counts and hashes writes, so that a finished file need not be read again."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""Trying out, in scratch, what publication needs of a landing zone."""
+"""A probe of a landing zone: try in scratch everything that publication needs from it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -11,7 +11,7 @@ from app.landing.zone import FolderRenameUnsupported, LandingZone, PathKind, Ren
 
 _CONTENT: Final = b"mirrorgate"
 Try = Callable[[LandingZone, str], str | None]
-"""Tries one thing in a folder of its own; what happened instead, None when it went as it must."""
+"""Tries one thing in a folder of its own; returns what went wrong, None if nothing did."""
 
 
 @runtime_checkable
@@ -19,14 +19,14 @@ class ConditionalStore(Protocol):
     """A store whose requests carry conditions on ETags."""
 
     def supported_conditions(self, folder: str) -> Iterator[Seen]:
-        """Which conditions the service heeds, tried out in a folder."""
+        """Yield a result for each condition, tried in a folder that exists."""
         ...
 
 
 def probe_zone(zone: LandingZone) -> list[Seen]:
-    """Try everything in `_scratchPad/probe-<uuid>`, and remove that. Stops at the first fault of the store itself.
+    """Try everything in `_scratchPad/probe-<uuid>`, and remove that folder. Stop at the store's first failure.
 
-    A process that dies inside leaves that hidden folder.
+    A process that dies inside leaves that hidden folder, which a sweep deletes.
     """
     folder = probe_folder()
     try:
@@ -37,12 +37,12 @@ def probe_zone(zone: LandingZone) -> list[Seen]:
 
 
 def probe_folder() -> str:
-    """The name of a folder that nobody else uses."""
+    """Return the path of a new probe folder."""
     return f"{SCRATCH}/probe-{uuid4().hex}"
 
 
 def clean_up(zone: LandingZone, folder: str) -> Seen:
-    """Remove a probe's folder, whatever is in it."""
+    """Remove a probe folder with its contents; return whether that worked."""
     try:
         with suppress(FileNotFoundError):
             zone.remove_folder(folder, f"{folder}-removed", zone.etag(folder))
@@ -57,7 +57,7 @@ def _tries(zone: LandingZone, folder: str) -> Iterator[Seen]:
             zone.create_folder(f"{folder}/{check}")
             yield Seen(check, attempt(zone, f"{folder}/{check}"))
         except (OSError, ScratchRevoked) as error:
-            yield Seen(check, f"it could not be tried out: {error}")
+            yield Seen(check, f"it could not be tried: {error}")
             return
     if isinstance(zone, ConditionalStore):
         yield from zone.supported_conditions(folder)

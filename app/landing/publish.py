@@ -1,7 +1,7 @@
-"""The steps that make a table's files visible in order: revoke, look, folder, rename (W2, W3, W6, W7).
+"""The steps that make a table's files visible in order, and remove a table's folder (W2, W6, W7, R3 to R5).
 
-Everything visible is renamed out of the scratch folder of one owner epoch, `_scratchPad/<table id>/<epoch>/`.
-Turning older epochs' folders into plain files therefore ends what any older owner can still do.
+Every visible file is renamed out of the scratch folder of one owner epoch, `_scratchPad/<table id>/<epoch>/`.
+Replacing older epochs' folders with plain files therefore ends what any older owner can still do.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from app.landing.zone import FolderRenameUnsupported, LandingZone, PathKind, Ren
 SCRATCH: Final = "_scratchPad"
 METADATA: Final = "_metadata.json"
 PARTNER_EVENTS: Final = "_partnerEvents.json"
-_NONE: Final = Epoch(0)
+_NO_EPOCH: Final = Epoch(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +33,19 @@ class Scratch:
 
     @property
     def folder(self) -> str:
+        """The folder's path in the landing zone."""
         return f"{SCRATCH}/{self.table_id}/{self.epoch}"
 
     def path(self, name: str) -> str:
+        """Return the path of a file in this folder."""
         return f"{self.folder}/{name}"
 
 
-def revoke_older_epochs(zone: LandingZone, scratch: Scratch, *, after: Epoch = _NONE) -> None:
-    """W2: after this no owner of an older epoch can make anything visible. Safe to repeat after a crash.
+def revoke_older_epochs(zone: LandingZone, scratch: Scratch, *, after: Epoch = _NO_EPOCH) -> None:
+    """Revoke the scratch of every older epoch, so that no older owner can make anything visible (W2).
 
-    What a listing shows as a plain file stays one for good, however old the listing is; anything else is looked at.
-    Of epochs up to `after` no owner lives any more; their markers were swept.
+    Safe to repeat after a crash. What a listing shows as a plain file stays one, however old the listing is; anything
+    else is revoked again. Owners of epochs up to `after` no longer live, and their markers were swept.
     """
     shown = zone.kinds(f"{SCRATCH}/{scratch.table_id}")
     for older in range(after + 1, scratch.epoch):
@@ -54,20 +56,20 @@ def revoke_older_epochs(zone: LandingZone, scratch: Scratch, *, after: Epoch = _
 def prepare_folder(
     zone: LandingZone, table: Table, installation_id: UUID, scratch: Scratch, *, published_before: bool
 ) -> None:
-    """W6: the table folder with its metadata and marker, renamed in as a whole, before any data.
+    """Prepare the table folder with its metadata and marker, and rename it into place as a whole (W6).
 
-    A process that dies inside leaves either no folder or a complete one; where folders cannot be renamed, perhaps
-    one without its marker, which the next owner rejects. Raises InvariantBroken `landing_folder_lost` when the
-    folder is another's, or gone although files were published into it, FileNotFoundError when the scratch is lost
-    (the next epoch prepares it again).
+    A process that dies inside leaves no folder or a complete one. A store that cannot rename folders may be left with
+    one without its marker, which the next owner rejects. Raise InvariantBroken `landing_folder_lost` if the folder is
+    another's, or gone although files were published into it; FileNotFoundError if the scratch is lost, which the next
+    epoch prepares again.
     """
     folder = table.name.folder
     if zone.kind(folder) is PathKind.ABSENT:
         if published_before:
             raise InvariantBroken(Code.LANDING_FOLDER_LOST, f"folder {folder} is gone although it held published files")
-        if zone.kind(scratch.folder) is PathKind.ABSENT:  # lost with its mount: no folder beside the zone
+        if zone.kind(scratch.folder) is PathKind.ABSENT:  # lost with its mount: create no folder beside the zone
             raise FileNotFoundError(scratch.folder)
-        prepared = scratch.path(f"folder-{uuid4().hex}")  # an earlier try may have left half of one
+        prepared = scratch.path(f"folder-{uuid4().hex}")  # an earlier attempt may have left half of one
         zone.create_folder(prepared)
         zone.create_file(f"{prepared}/{METADATA}", _metadata(table))
         zone.create_file(f"{prepared}/{MARKER}", FolderMarker.of(table, installation_id).content())
@@ -76,16 +78,17 @@ def prepare_folder(
         _rename_folder(zone, prepared, folder)
     require_marker(zone, table, installation_id)
     if _read(zone, f"{folder}/{METADATA}") != _metadata(table):
-        # Keys may be added once to a keyless table; the contract allows adding them to the file later.
+        # Keys can be added once to a keyless table; Fabric accepts them in the file later.
         renewed = scratch.path(f"{METADATA}-{uuid4().hex}")
         zone.create_file(renewed, _metadata(table))
         zone.replace_file(renewed, f"{folder}/{METADATA}")
 
 
 def remove_table_folder(zone: LandingZone, table: Table, installation_id: UUID, scratch: Scratch) -> None:
-    """R3 to R5: delete exactly the folder of this generation; once it is gone, see to it that it stays so.
+    """Delete exactly the folder of this generation, and make its absence durable (R3 to R5).
 
-    Raises InvariantBroken `landing_folder_lost` when the folder is another's, OSError while it cannot be deleted.
+    Safe to repeat: a process that dies inside leaves the folder whole, or hidden. Raise InvariantBroken
+    `landing_folder_lost` if the folder is another's, OSError while it cannot be deleted.
     """
     folder = table.name.folder
     if zone.kind(folder) is PathKind.ABSENT:
@@ -95,13 +98,13 @@ def remove_table_folder(zone: LandingZone, table: Table, installation_id: UUID, 
     require_marker(zone, table, installation_id)
     zone.remove_folder(folder, scratch.path("dropped"), etag)
     if zone.kind(folder) is not PathKind.ABSENT:
-        raise OSError(f"folder {folder} is still there")
+        raise OSError(f"folder {folder} still exists")
 
 
 def repair_file(zone: LandingZone, table: Table, installation_id: UUID, built: BuiltFile) -> None:
-    """Put a file built again over what stands under its number. Safe to repeat.
+    """Replace what is under a file's number with the file that was built again. Safe to repeat.
 
-    Raises InvariantBroken `landing_folder_lost` when the folder is gone or another's.
+    Raise InvariantBroken `landing_folder_lost` if the folder is gone or another's.
     """
     require_marker(zone, table, installation_id)
     source = Scratch(built.planned.table_id, built.epoch).path(built.temp_name)
@@ -109,11 +112,12 @@ def repair_file(zone: LandingZone, table: Table, installation_id: UUID, built: B
 
 
 def make_visible(zone: LandingZone, name: TableName, built: BuiltFile) -> None:
-    """W7: rename the registered build to its number, never replacing.
+    """Rename the registered build to its number, never replacing a file (W7).
 
-    An unclear outcome is settled by looking: our file there is success, and durable when this returns. Raises
-    InvariantBroken `foreign_file` for another one, FileNotFoundError when the temp is lost (the next epoch builds
-    it again).
+    After an unclear answer, the file under the number decides: the planned file there is success, and durable when
+    this returns. A process that dies after the rename leaves one visible, unrecorded file, which W3 of the next owner
+    records. Raise InvariantBroken `foreign_file` for another file, FileNotFoundError if the build is lost, which the
+    next epoch builds again.
     """
     source = Scratch(built.planned.table_id, built.epoch).path(built.temp_name)
     outcome = zone.rename(source, f"{name.folder}/{file_name(built.planned.identity.number)}")
@@ -124,7 +128,7 @@ def make_visible(zone: LandingZone, name: TableName, built: BuiltFile) -> None:
 
 
 def announce_partner(zone: LandingZone, worker_id: UUID, partner_name: str, source_type: str) -> None:
-    """`_partnerEvents.json` at the root, whole and once; an existing one is left alone."""
+    """Write `_partnerEvents.json` at the zone's root, whole and once; keep an existing one."""
     if zone.kind(PARTNER_EVENTS) is PathKind.ABSENT:
         content = {"partnerName": partner_name, "sourceInfo": {"sourceType": source_type}}
         prepared = f"{SCRATCH}/partner-{worker_id}"
@@ -134,7 +138,7 @@ def announce_partner(zone: LandingZone, worker_id: UUID, partner_name: str, sour
 
 
 def _rename_folder(zone: LandingZone, prepared: str, folder: str) -> None:
-    """Show a prepared folder in one step, or, where the store has no such step, file by file, the marker first."""
+    """Rename a prepared folder in one step, or file by file, the marker first, if the store has no such step."""
     try:
         outcome = zone.rename(prepared, folder)
     except FolderRenameUnsupported:
@@ -146,7 +150,7 @@ def _rename_folder(zone: LandingZone, prepared: str, folder: str) -> None:
 
 
 def _metadata(table: Table) -> bytes:
-    """`_metadata.json`; a keyless table gets `{}`."""
+    """Return the content of `_metadata.json`; `{}` for a keyless table."""
     keys = list(table.schema.key_columns)
     return msgspec.json.format(msgspec.json.encode({"keyColumns": keys} if keys else {}))
 

@@ -1,7 +1,7 @@
-"""Compares the files of one table that are still in the landing zone with what the ledger says of them.
+"""Comparison of one table's files in the landing zone with the ledger. It only reads.
 
-It reads and changes nothing. The drain does not do this by itself: a published file is mirroring's, and reading all of
-them again and again would cost more than it tells.
+The drain does not do this by itself: a published file belongs to Fabric, and reading all files again and again costs
+too much.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,11 +19,11 @@ from app.landing.publish import METADATA
 from app.landing.zone import LandingZone, PathKind
 
 KEPT_BY_MIRRORING: Final = timedelta(days=7)
-"""So long Fabric keeps a file that it has consumed; the last one it keeps always."""
+"""How long Fabric keeps a consumed file; it always keeps the last one."""
 
 
 class Problem(StrEnum):
-    """How landing zone and ledger differ."""
+    """The kinds of difference between landing zone and ledger."""
 
     MISSING = "missing"
     CHANGED = "changed"
@@ -33,7 +33,7 @@ class Problem(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing in which the zone differs from the ledger."""
+    """One difference between zone and ledger."""
 
     problem: Problem
     path: str
@@ -42,7 +42,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What the ledger says of a published file."""
+    """The ledger's entry of a published file."""
 
     number: FileNumber
     file_bytes: int | None
@@ -52,33 +52,36 @@ class Recorded:
 
 @dataclass
 class Report:
-    """What was compared: files with the ledger's content, those that mirroring has removed, and what differs."""
+    """The result: the numbers of compared files and of files that Fabric has removed, and the differences."""
 
     compared: int = 0
     removed: int = 0
     beyond_history: int = 0
-    """Files that still stand and whose lines of the ledger retention has deleted."""
+    """Files that still exist although retention has deleted their ledger entries."""
     differences: list[Difference] = field(default_factory=list)
 
     def add(self, problem: Problem, path: str, detail: str) -> None:
+        """Add a difference."""
         self.differences.append(Difference(problem, path, detail))
 
 
 class Listing:
-    """What stood in a table folder and where mirroring moves files, at one moment."""
+    """The contents of a table folder and of the folders where Fabric moves files, at one moment."""
 
     def __init__(self, zone: LandingZone, name: TableName) -> None:
+        """List the folders. Raise OSError if the store fails."""
         self.name = name
         self.kinds: Mapping[str, Mapping[str, PathKind]] = {
             folder: zone.kinds(folder) for folder in file_folders(zone, name)
         }
 
     def paths(self, number: FileNumber) -> list[str]:
-        """Everything that stands under a number."""
+        """Return every path that has this number."""
         file = file_name(number)
         return [f"{folder}/{file}" for folder, kinds in self.kinds.items() if file in kinds]
 
     def numbered(self) -> Iterator[tuple[FileNumber, str]]:
+        """Yield the number and path of each file whose name is a number."""
         for folder, kinds in self.kinds.items():
             for entry in kinds:
                 number = parse_file_name(entry)
@@ -95,9 +98,9 @@ def compare_files(
     last: FileNumber,
     now: datetime,
 ) -> Iterator[FileNumber]:
-    """Compare each recorded file with what stands under its number; yields the number once that is done.
+    """Compare each recorded file with what is under its number; yield the number when that is done.
 
-    `last` is the last recorded number when the listing was made. Raises OSError when the store fails.
+    `last` is the last recorded number at the time of the listing. Raise OSError if the store fails.
     """
     oldest = min((number for number, _ in listing.numbered()), default=None)
     for entry in recorded:
@@ -107,13 +110,12 @@ def compare_files(
         if not paths:
             _absent(listing.name, entry, report, oldest=oldest, last=last, now=now)
         for path in paths[1:]:
-            report.add(Problem.UNEXPECTED, path, "the number has a second file: mirroring may have taken in both")
+            report.add(Problem.UNEXPECTED, path, "the number has a second file: Fabric may have consumed both")
         yield entry.number
 
 
 def note_unexpected(listing: Listing, report: Report, *, known_from: FileNumber, planned_through: FileNumber) -> None:
-    """Report what stands in the folders and is no file of the ledger, which begins at one number and is planned
-    through another."""
+    """Report entries of the folders that are not files of the ledger, which has numbers in the given range."""
     for number, path in listing.numbered():
         if number > planned_through:
             report.add(Problem.UNEXPECTED, path, "the ledger does not know the number")
@@ -124,16 +126,16 @@ def note_unexpected(listing: Listing, report: Report, *, known_from: FileNumber,
             if kind is PathKind.SPECIAL:
                 report.add(Problem.UNEXPECTED, f"{folder}/{entry}", "neither a file nor a folder")
             elif not entry.startswith("_") and parse_file_name(entry) is None:
-                report.add(Problem.UNEXPECTED, f"{folder}/{entry}", "no file of a gateway")
+                report.add(Problem.UNEXPECTED, f"{folder}/{entry}", "not a file of a gateway")
     own = listing.kinds[listing.name.folder]
     if own and METADATA not in own:
         report.add(Problem.MARKER, f"{listing.name.folder}/{METADATA}", "missing; the next publication writes it again")
 
 
-def note_marker(listing: Listing, report: Report, instead: str | None) -> None:
+def note_marker(listing: Listing, report: Report, mismatch: str | None) -> None:
     """Report a wrong marker of the table folder."""
-    if instead is not None:
-        report.add(Problem.MARKER, f"{listing.name.folder}/{MARKER}", instead)
+    if mismatch is not None:
+        report.add(Problem.MARKER, f"{listing.name.folder}/{MARKER}", mismatch)
 
 
 def _compare(zone: LandingZone, name: TableName, path: str, entry: Recorded, report: Report) -> None:
@@ -142,7 +144,7 @@ def _compare(zone: LandingZone, name: TableName, path: str, entry: Recorded, rep
     except FileNotFoundError:
         differs = "gone"
     if differs is not None and zone.kind(path) is PathKind.ABSENT:
-        moved = find_file(zone, name, entry.number)  # mirroring has moved or removed it just now
+        moved = find_file(zone, name, entry.number)  # Fabric has moved or removed it meanwhile
         if moved is None:
             report.removed += 1
             return
@@ -161,14 +163,17 @@ def _absent(
     last: FileNumber,
     now: datetime,
 ) -> None:
-    """Mirroring removes consumed files, the oldest first, a week after it moved them, and never the last one."""
+    """Report a missing file unless Fabric may have removed it.
+
+    Fabric removes consumed files, the oldest first, a week after it moved them, and never the last one.
+    """
     why = None
     if entry.number == last:
-        why = "the last file is nowhere; mirroring keeps it"
+        why = "the last file is missing; Fabric keeps it"
     elif oldest is not None and entry.number > oldest:
-        why = f"nowhere, although file {oldest} is still there"
+        why = f"missing, although file {oldest} still exists"
     elif entry.published_at is not None and now - entry.published_at < KEPT_BY_MIRRORING:
-        why = "nowhere, although mirroring keeps a consumed file for seven days"
+        why = "missing, although Fabric keeps a consumed file for seven days"
     if why is None:
         report.removed += 1
     else:

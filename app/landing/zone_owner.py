@@ -1,8 +1,8 @@
-"""Which gateway a landing zone belongs to: `_scratchPad/_gateway.json` names the zone and its installation.
+"""The owner of a landing zone: `_scratchPad/_gateway.json` names the zone and its installation.
 
-Gateways with databases of their own count their tables from 1 each. In one landing zone they would take each other's
-scratch for that of a former owner and revoke it again and again, and neither would publish anything. The id of the zone
-tells it from an empty folder in its place, such as a mount point without its mount.
+Gateways with databases of their own each count their tables from 1. In one landing zone they would take each other's
+scratch for a former owner's and revoke it again and again, and neither would publish anything. The zone's id tells it
+from an empty folder in its place, such as a mount point without its mount.
 """
 
 from typing import Final
@@ -22,16 +22,16 @@ ZONE_MARKER: Final = f"{SCRATCH}/{MARKER}"
 
 
 class ZoneMarker(msgspec.Struct, frozen=True):
-    """The file's content; a file from before zones had ids has none."""
+    """The content of a zone's marker; one from before zones had ids has no zone id."""
 
     installation_id: UUID
     zone_id: UUID | None = None
 
 
 def check_owner(address: ZoneAddress, installation_id: UUID | None, known: KnownZone | None = None) -> list[Seen]:
-    """Whether the landing zone is this installation's, or nobody's yet, and the one that its database remembers.
+    """Check whether the zone is this installation's, or free, and whether it is the one that its database remembers.
 
-    An installation id of None is a database without one. Raises Misconfigured `landing_zone_taken` for a marker that
+    An installation id of None is a database without one. Raise Misconfigured `landing_zone_taken` for a marker that
     cannot be read, and OSError.
     """
     marker = read_zone_marker(open_zone(address), address.location)
@@ -42,11 +42,11 @@ def check_owner(address: ZoneAddress, installation_id: UUID | None, known: Known
 
 
 def claim_zone(address: ZoneAddress, installation_id: UUID, known: KnownZone | None = None) -> KnownZone:
-    """Make the landing zone this installation's; safe to repeat, but by one process of an installation at a time.
+    """Claim the zone for this installation; safe to repeat, by one process of an installation at a time.
 
-    The marker appears whole, and never takes the place of another where the store keeps to rename conditions; where it
-    does not, two that come at the same moment may both go on until the next start. A process that dies inside leaves
-    at most a file in scratch that is swept. Raises Misconfigured `landing_zone_taken` for another's zone,
+    The marker appears whole, and never replaces another one if the store obeys rename conditions; if it does not, two
+    gateways that claim at the same moment may both continue until the next start. A process that dies inside leaves at
+    most a file in scratch, which a sweep deletes. Raise Misconfigured `landing_zone_taken` for another's zone,
     `landing_zone_changed` for one that is not the known one, OSError, ScratchRevoked.
     """
     zone = open_zone(address)
@@ -63,7 +63,7 @@ def claim_zone(address: ZoneAddress, installation_id: UUID, known: KnownZone | N
 
 
 def read_zone_marker(zone: LandingZone, location: str) -> ZoneMarker | None:
-    """What the zone's marker says, None where there is none. Raises Misconfigured `landing_zone_taken`, OSError."""
+    """Return the zone's marker, None if there is none. Raise Misconfigured `landing_zone_taken`, OSError."""
     kind = zone.kind(ZONE_MARKER)
     if kind is PathKind.ABSENT:
         return None
@@ -78,7 +78,7 @@ def read_zone_marker(zone: LandingZone, location: str) -> ZoneMarker | None:
 
 
 def _write(zone: LandingZone, marker: ZoneMarker, *, new: bool, location: str) -> ZoneMarker:
-    """Put the marker there, or an id into the one that is there; what stands there then."""
+    """Write a new marker, or replace one that has no zone id; return the marker that is there afterwards."""
     prepared = f"{SCRATCH}/gateway-{uuid4()}"
     zone.create_folder(SCRATCH)
     zone.create_file(prepared, msgspec.json.encode(marker))

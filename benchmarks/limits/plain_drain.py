@@ -14,7 +14,7 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.landing.parquet_file import DICTIONARY_BYTES, ROW_GROUP_BYTES
+from app.landing.parquet_file import MAX_DICTIONARY_BYTES, MAX_ROW_GROUP_BYTES
 from benchmarks.machine.processes import run_to_end
 
 
@@ -52,7 +52,7 @@ def _writer(file: Path, schema: pa.Schema) -> pq.ParquetWriter:
         version="2.6",
         coerce_timestamps="us",
         store_schema=False,
-        dictionary_pagesize_limit=DICTIONARY_BYTES,
+        dictionary_pagesize_limit=MAX_DICTIONARY_BYTES,
     )
 
 
@@ -73,7 +73,7 @@ def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]
     for batch in batches:
         group.append(batch)
         size += batch.nbytes
-        if size >= ROW_GROUP_BYTES:
+        if size >= MAX_ROW_GROUP_BYTES:
             yield group
             group, size = [], 0
     if group:

@@ -42,7 +42,7 @@ def test_one_that_may_not_be_read_is_a_fault_of_the_store(onelake: OneLake, trus
 
 
 def test_one_that_is_too_large_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(monitoring, "_MOST_BYTES", 3)
+    monkeypatch.setattr(monitoring, "_MAX_BYTES", 3)
     (tmp_path / "Monitoring").mkdir()
     (tmp_path / "Monitoring" / "tables.json").write_bytes(b"[   ]")
     with pytest.raises(OSError, match="larger than 3 bytes"):

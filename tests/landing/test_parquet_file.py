@@ -117,9 +117,9 @@ def test_timestamps_are_utc_microseconds_and_only_keys_and_the_marker_are_requir
 @pytest.mark.parametrize(
     ("limit", "value", "sizes"),
     [
-        ("ROW_GROUP_ROWS", 3, [3, 3, 1]),
-        ("ROW_GROUP_BYTES", 30, [3, 3, 1]),
-        ("ROW_GROUP_ROWS", 100, [7]),
+        ("MAX_ROW_GROUP_ROWS", 3, [3, 3, 1]),
+        ("MAX_ROW_GROUP_BYTES", 30, [3, 3, 1]),
+        ("MAX_ROW_GROUP_ROWS", 100, [7]),
     ],
 )
 def test_a_row_group_is_closed_at_its_limit(
@@ -173,7 +173,7 @@ def test_somebody_elses_parquet_has_no_identity(tmp_path: Path) -> None:
 
 
 def test_a_row_group_is_written_before_the_next_one_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet_file, "ROW_GROUP_ROWS", 1)
+    monkeypatch.setattr(parquet_file, "MAX_ROW_GROUP_ROWS", 1)
     sink = io.BytesIO()
     sizes: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Addresses of landing zones in OneLake and ADLS Gen2: what an operator may write, and what it means."""
+"""Addresses of landing zones in OneLake and ADLS Gen2, as an operator writes them."""
 
 import re
 from collections.abc import Callable
@@ -27,12 +27,12 @@ class StorageAddress:
 
     @classmethod
     def parse(cls, url: str) -> "StorageAddress":
-        """Raises Misconfigured `landing_zone_unsupported` for anything but the forms of OneLake and ADLS Gen2."""
+        """Parse an address. Raise Misconfigured `landing_zone_unsupported` for any form but OneLake's and ADLS's."""
         parts = urlsplit(url)
         if parts.scheme not in ("abfss", "https"):
             raise _unsupported(f"its scheme is {parts.scheme}, not abfss or https")
         if parts.query or parts.fragment or parts.password is not None:
-            raise _unsupported("it holds a query, a fragment or a password; access comes from the environment")
+            raise _unsupported("it has a query, a fragment or a password; credentials belong in the environment")
         if ".dfs." not in f".{parts.hostname or ''}":
             raise _unsupported("its host is not that of a DFS service")
         path = [unquote(part) for part in parts.path.split("/") if part]
@@ -48,18 +48,19 @@ class StorageAddress:
 
     @property
     def is_onelake(self) -> bool:
+        """Whether the host is one of OneLake's."""
         return _ONELAKE.search(self.host) is not None
 
     def path(self, relative: str) -> str:
-        """A path of the landing zone as the service knows it."""
+        """Return a path of the landing zone as the service knows it."""
         return f"{self.root}/{relative}" if relative else self.root
 
 
 @dataclass(frozen=True, slots=True)
 class StorageOptions:
-    """How the service is reached. It pickles, so that executors reach it as the driver does.
+    """How to reach the service. It pickles, so that executors reach it as the driver does.
 
-    `endpoint` is connected to instead of the address's host, which requests go on naming; `credential` makes the
+    `endpoint` replaces the address's host for connections; requests still name the host. `credential` creates the
     credential in each process, by default the Azure SDK's chain.
     """
 
@@ -82,16 +83,16 @@ def _file_system(parts: SplitResult, path: list[str]) -> tuple[str, list[str]]:
 
 
 def _check_onelake(workspace: str, path: list[str]) -> None:
-    """Fabric keeps the item and its first level to itself, and takes GUIDs or names but not one of each."""
+    """Raise Misconfigured for a path that Fabric manages itself, and for a mix of GUIDs and names."""
     if len(path) < 3 or path[1] != "Files":
-        raise _unsupported("in OneLake a landing zone lies in an item's folder Files")
+        raise _unsupported("in OneLake a landing zone is below an item's folder Files")
     if bool(_GUID.fullmatch(workspace)) != bool(_GUID.fullmatch(path[0])):
-        raise _unsupported("workspace and item are named one by GUID and one by name; use GUIDs for both")
+        raise _unsupported("one of workspace and item is a GUID and one is a name; use GUIDs for both")
 
 
 def _unsupported(why: str) -> Misconfigured:
     return Misconfigured(
         Code.LANDING_ZONE_UNSUPPORTED,
-        f"MIRRORGATE_LANDING_ZONE is no address of a landing zone: {why}",
+        f"MIRRORGATE_LANDING_ZONE is not the address of a landing zone: {why}",
         remedy=f"Use a folder, {_FORMS}.",
     )

@@ -1,7 +1,8 @@
-"""The calls that a landing zone makes of the DFS service, one request each, with their answers sorted.
+"""The requests of a landing zone to the DFS service, one per method.
 
-The only module that imports azure. The SDK's own retries are off: it would repeat a rename whose answer was lost
-and report that the source is missing. What it raises becomes `StorageRejected` or `TransientStorageError`.
+This is the only module that imports Azure's SDK. The SDK's own retries are off: it would repeat a rename whose answer
+was lost, and report that the source is missing (decision 0007). Its errors become `StorageRejected` or
+`TransientStorageError`.
 """
 
 import logging
@@ -27,9 +28,9 @@ from app.landing.adls.retries import StorageRejected, TransientStorageError
 
 log = structlog.get_logger()
 
-_ABSENT: Final = frozenset({"", "BlobNotFound", "PathNotFound", "ResourceNotFound"})
-"""Codes of a 404 that is about the path itself; another one is about the account, workspace or item."""
-_PASSING: Final = frozenset({"DestinationPathIsBeingDeleted", "SourcePathIsBeingDeleted", "PathInUse"})
+_MISSING_CODES: Final = frozenset({"", "BlobNotFound", "PathNotFound", "ResourceNotFound"})
+"""Codes of a 404 about the path itself; other codes are about the account, workspace or item."""
+_TRANSIENT_CODES: Final = frozenset({"DestinationPathIsBeingDeleted", "SourcePathIsBeingDeleted", "PathInUse"})
 _ATTEMPT: Final = "mirrorgate_attempt"
 _NEW_ONLY: Final[dict[str, Any]] = {"match_condition": MatchConditions.IfMissing}
 
@@ -40,10 +41,10 @@ _SECRETS: Final = ("AZURE_CLIENT_SECRET", "AZURE_CLIENT_CERTIFICATE_PATH", "AZUR
 
 
 def require_credential(options: StorageOptions, environment: Mapping[str, str] = os.environ) -> None:
-    """Raise Misconfigured `landing_zone_unusable` when no credential of the Azure SDK's chain is configured.
+    """Raise Misconfigured `landing_zone_unusable` if no credential of the Azure SDK's chain is configured.
 
-    Whether the credential has access, only the service can tell; a complete service principal is not tried out,
-    because the service that would be asked may be away.
+    Only the service knows whether the credential has access. A complete service principal is not tried, because the
+    identity service may be away.
     """
     if options.credential is not None:
         return
@@ -56,14 +57,14 @@ def require_credential(options: StorageOptions, environment: Mapping[str, str] =
 
 
 def _finds_identity() -> bool:
-    """Whether a managed identity, a workload identity or a developer's login answers on this machine."""
+    """Return whether a managed identity, a workload identity or a developer's login answers on this machine."""
     with _quietly(), DefaultAzureCredential() as chain:
         for credential in chain.credentials:
             try:
                 cast("TokenCredential", credential).get_token(_SCOPE)
             except CredentialUnavailableError:
                 continue
-            except AzureError:  # it is configured and does not work now; the drain says why
+            except AzureError:  # it is configured and fails now; the drain reports why
                 return True
             return True
     return False
@@ -71,7 +72,7 @@ def _finds_identity() -> bool:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Within the block the SDK does not log a warning for each credential that is not there."""
+    """Keep the SDK from logging a warning for each missing credential within the block."""
     logger = logging.getLogger("azure.identity")
     before = logger.level
     logger.setLevel(logging.ERROR)
@@ -86,13 +87,13 @@ def _no_credential(why: str) -> Misconfigured:
         Code.LANDING_ZONE_UNUSABLE,
         f"no credential for the landing zone: {why}",
         remedy="Set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET of a service principal that may write it, "
-        "or run where a managed identity or `az login` is.",
+        "or run where a managed identity or `az login` provides one.",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class PathProperties:
-    """What stands at a path; `attempt` is what its creator named itself, where the service keeps such names."""
+    """What is at a path; `attempt` is the name that its creator gave itself, if the service keeps such metadata."""
 
     folder: bool
     size: int
@@ -129,12 +130,12 @@ class AdlsClient:
         self._files = service.get_file_system_client(address.file_system)
 
     def head(self, path: str) -> PathProperties | None:
-        """What stands at a path, None for nothing."""
-        with _sorted_answers("look at", path):
+        """Return what is at a path, None if nothing is."""
+        with _translated_errors("read properties of", path):
             try:
                 found = self._at(path).get_file_properties()
             except HttpResponseError as error:
-                if error.status_code == 404 and _code(error) in _ABSENT:
+                if error.status_code == 404 and _code(error) in _MISSING_CODES:
                     return None
                 raise
         metadata = {name.lower(): value for name, value in (found.metadata or {}).items()}
@@ -143,49 +144,50 @@ class AdlsClient:
         return PathProperties(folder, size, str(found.etag), metadata.get(_ATTEMPT), modified)
 
     def listed(self, folder: str) -> dict[str, bool]:
-        """Names in a folder, in any order, and whether each is a folder."""
-        with _sorted_answers("list", folder):
+        """Return the names in a folder, in any order, and whether each is a folder."""
+        with _translated_errors("list", folder):
             try:
                 paths = list(self._files.get_paths(self._address.path(folder), recursive=False))
             except HttpResponseError as error:
-                if error.status_code == 404 and _code(error) in _ABSENT:
+                if error.status_code == 404 and _code(error) in _MISSING_CODES:
                     return {}
                 raise
         return {path.name.rpartition("/")[2]: bool(path.is_directory) for path in paths}
 
     def create_file(self, path: str, attempt: str | None) -> str:
-        """Create an empty file, named after its attempt or not, never replacing; its ETag."""
+        """Create an empty file, with its attempt's name in the metadata if given, never replacing; return its ETag."""
         metadata = {_ATTEMPT: attempt} if attempt is not None else None
-        with _sorted_answers("create", path):
+        with _translated_errors("create", path):
             return str(self._at(path).create_file(metadata=metadata, **_NEW_ONLY)["etag"])
 
     def create_folder(self, path: str) -> None:
         """Create a folder and its parents, never replacing."""
-        with _sorted_answers("create folder", path):
+        with _translated_errors("create folder", path):
             self._files.get_directory_client(self._address.path(path)).create_directory(**_NEW_ONLY)
 
     def append(self, path: str, data: bytes, position: int) -> None:
-        with _sorted_answers("append to", path):
+        """Append a block at a position; `flush` makes it visible."""
+        with _translated_errors("append to", path):
             self._at(path).append_data(data, position, length=len(data))
 
     def flush(self, path: str, size: int, etag: str) -> str:
-        """Make the first `size` appended bytes the content of the file that has this ETag; its new ETag."""
-        with _sorted_answers("flush", path):
+        """Make the first `size` appended bytes the content of the file with this ETag; return its new ETag."""
+        with _translated_errors("flush", path):
             unchanged: dict[str, Any] = {"etag": etag, "match_condition": MatchConditions.IfNotModified}
             return str(self._at(path).flush_data(size, **unchanged)["etag"])
 
     def read(self, path: str, start: int, length: int, etag: str) -> bytes:
-        """A range of the file while it has this ETag."""
-        with _sorted_answers("read", path):
+        """Return a range of the file while it has this ETag."""
+        with _translated_errors("read", path):
             unchanged: dict[str, Any] = {"etag": etag, "match_condition": MatchConditions.IfNotModified}
             data = self._at(path).download_file(start, length, **unchanged).readall()
         if len(data) != length:
-            raise TransientStorageError(f"read {path}: {len(data)} bytes came instead of {length}", unclear=False)
+            raise TransientStorageError(f"read {path}: {len(data)} bytes instead of {length}", unclear=False)
         return data
 
     def rename(self, source: str, target: str, source_etag: str, *, new_only: bool) -> None:
         """Move a file or folder that has this ETag. Without `new_only` a file at the target is replaced."""
-        with _sorted_answers("rename", source):
+        with _translated_errors("rename", source):
             self._at(source).rename_file(
                 f"{self._address.file_system}/{self._address.path(target)}",
                 source_etag=source_etag,
@@ -195,9 +197,9 @@ class AdlsClient:
             )
 
     def delete(self, path: str, found: PathProperties) -> None:
-        """Delete what was found and nothing that has come since, a folder with all that is in it."""
+        """Delete what was found, a folder with its contents, and nothing that has replaced it since."""
         unchanged: dict[str, Any] = {"etag": found.etag, "match_condition": MatchConditions.IfNotModified}
-        with _sorted_answers("delete", path):
+        with _translated_errors("delete", path):
             if found.folder:
                 self._files.get_directory_client(self._address.path(path)).delete_directory(**unchanged)
             else:
@@ -207,8 +209,10 @@ class AdlsClient:
         return self._files.get_file_client(self._address.path(path))
 
     def _adjust(self, request: Any) -> None:
-        """Send a request to the endpoint, still naming the host it was meant for, and in the version that was set:
-        the SDK sends a rename in its own newest one."""
+        """Send a request to the endpoint, with the original host's name and the configured API version.
+
+        The SDK sends a rename in its own newest version.
+        """
         headers, parts = request.http_request.headers, urlsplit(request.http_request.url)
         if self._version is not None:
             headers["x-ms-version"] = self._version
@@ -218,7 +222,7 @@ class AdlsClient:
 
 
 @contextmanager
-def _sorted_answers(doing: str, path: str) -> Iterator[None]:
+def _translated_errors(doing: str, path: str) -> Iterator[None]:
     """Turn what the SDK raises into StorageRejected or TransientStorageError.
 
     The status and code decide, never the class alone.
@@ -227,23 +231,23 @@ def _sorted_answers(doing: str, path: str) -> Iterator[None]:
         yield
     except ClientAuthenticationError as error:
         if error.response is not None:
-            raise _sorted(doing, path, error) from error
+            raise _translated(doing, path, error) from error
         raise StorageRejected(f"{doing} {path}: no credential: {error.message}", status=401, code="") from error
     except HttpResponseError as error:
-        raise _sorted(doing, path, error) from error
+        raise _translated(doing, path, error) from error
     except AzureError as error:
         raise TransientStorageError(f"{doing} {path}: {type(error).__name__}", unclear=True) from error
 
 
-def _sorted(doing: str, path: str, error: HttpResponseError) -> StorageRejected | TransientStorageError:
+def _translated(doing: str, path: str, error: HttpResponseError) -> StorageRejected | TransientStorageError:
     status, code = error.status_code or 0, _code(error)
     headers: Mapping[str, str] = getattr(error.response, "headers", {})
     text = f"{doing} {path}: {status} {code} (request {headers.get('x-ms-request-id', '')})"
     retry_after = _seconds(headers.get("Retry-After"))
-    if status == 429 or code in _PASSING:
+    if status == 429 or code in _TRANSIENT_CODES:
         return TransientStorageError(text, unclear=False, retry_after=retry_after)
     if status == 401:
-        # The SDK has dropped the token that was rejected: the next try goes out with a new one.
+        # The SDK has dropped the rejected token: the next attempt uses a new one.
         return TransientStorageError(text, unclear=False, few=True)
     if status in (0, 200, 206, 408) or status >= 500:
         return TransientStorageError(text, unclear=True, retry_after=retry_after)
@@ -256,7 +260,7 @@ def _code(error: HttpResponseError) -> str:
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """A Retry-After header, in seconds or as a date; None for none or one that is neither."""
+    """Return the seconds of a Retry-After header, which has seconds or a date; None for anything else."""
     if retry_after is None:
         return None
     if retry_after.isdecimal():
@@ -268,7 +272,7 @@ def _seconds(retry_after: str | None) -> float | None:
 
 
 def _note_rejected_condition(response: Any) -> None:
-    """Say it when the service did not heed that a rename must not replace."""
+    """Log that the service ignored the condition that a rename must not replace."""
     rejected = response.http_response.headers.get("x-ms-rejected-headers", "")
     if "if-none-match" in rejected.lower():
         log.warning("rename_condition_ignored", detail="the service would have replaced a file at the new name")

@@ -1,6 +1,6 @@
-"""Trying out which conditions on ETags a DFS service heeds, by requests that must not be carried out.
+"""A probe of the conditions on ETags that a DFS service obeys, by requests that it must not carry out.
 
-After each the path is looked at: what the service answered says less than what stands there.
+After each request the path is read again: what is there proves more than what the service answered.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from app.landing.zone import LandingZone
 
 
 def supported_conditions(zone: LandingZone, client: AdlsClient, retries: Retries, folder: str) -> Iterator[Seen]:
-    """One result per condition that renames and deletes rely on; stops at a fault of the service itself."""
+    """Yield one result per condition that renames and deletes rely on; stop at the service's first failure."""
     probe = _Probe(zone, client, retries, folder)
     tries = {
         ZoneCheck.RENAME_CONDITION: probe.rename_onto_existing,
@@ -24,7 +24,7 @@ def supported_conditions(zone: LandingZone, client: AdlsClient, retries: Retries
         try:
             yield Seen(check, attempt())
         except OSError as error:
-            yield Seen(check, f"it could not be tried out: {error}")
+            yield Seen(check, f"it could not be tried: {error}")
             return
 
 
@@ -36,26 +36,28 @@ class _Probe:
         source, _, found = self._changed_file()
         target, _, existing = self._changed_file()
         status = self._attempt(lambda: self._client.rename(source, target, found.etag, new_only=True))
-        if not self._stands(target, existing) or not self._stands(source, found):
+        if not self._is_unchanged(target, existing) or not self._is_unchanged(source, found):
             return "the service ignores the condition that a rename must not replace"
         return f"the service rejects the condition that a rename must not replace: {status}" if status == 400 else None
 
     def rename_of_changed(self) -> str | None:
         source, stale, found = self._changed_file()
         self._attempt(lambda: self._client.rename(source, f"{source}-moved", stale, new_only=False))
-        return None if self._stands(source, found) else "a file that had changed was renamed all the same"
+        return None if self._is_unchanged(source, found) else "a file that had changed was renamed nevertheless"
 
     def delete_of_changed(self) -> str | None:
         file, stale, found = self._changed_file()
         self._attempt(lambda: self._client.delete(file, PathProperties(False, found.size, stale, None)))
-        if not self._stands(file, found):
-            return "a file that had changed was deleted all the same"
-        below = self._look(self._folder)
+        if not self._is_unchanged(file, found):
+            return "a file that had changed was deleted nevertheless"
+        below = self._properties(self._folder)
         self._attempt(lambda: self._client.delete(self._folder, PathProperties(True, 0, stale, None)))
-        return None if below and self._look(self._folder) else "a folder that had changed was deleted all the same"
+        return (
+            None if below and self._properties(self._folder) else "a folder that had changed was deleted nevertheless"
+        )
 
     def _changed_file(self) -> tuple[str, str, PathProperties]:
-        """The path of a file in the place of an earlier one, that one's ETag, and what stands there now."""
+        """Return the path of a file that replaced another one, the former ETag, and the present properties."""
         path = f"{self._folder}/{uuid4().hex}"
         self._zone.create_file(path, b"old")
         old = self._found(path)
@@ -64,13 +66,13 @@ class _Probe:
         return path, old.etag, self._found(path)
 
     def _found(self, path: str) -> PathProperties:
-        found = self._look(path)
+        found = self._properties(path)
         if found is None:
             raise FileNotFoundError(path)
         return found
 
     def _attempt(self, request: Callable[[], None]) -> int:
-        """The status with which the service rejected, 0 when it did not."""
+        """Return the status with which the service rejected the request, 0 if it did not."""
 
         def step(_: bool) -> int:
             try:
@@ -81,9 +83,9 @@ class _Probe:
 
         return self._retries.run(step)
 
-    def _stands(self, path: str, before: PathProperties) -> bool:
-        now = self._look(path)
+    def _is_unchanged(self, path: str, before: PathProperties) -> bool:
+        now = self._properties(path)
         return now is not None and now.etag == before.etag
 
-    def _look(self, path: str) -> PathProperties | None:
+    def _properties(self, path: str) -> PathProperties | None:
         return self._retries.run(lambda _: self._client.head(path))

@@ -1,8 +1,8 @@
 """A landing zone in OneLake or ADLS Gen2.
 
-An answer that is lost says nothing about what was done. So every step that is repeated first looks at what
-stands there now; a file that a lost answer may have made is told from another one by the attempt's own name in its
-metadata, or by its ETag. Whoever kills a process inside a call leaves at most a hidden file in scratch.
+A lost answer says nothing about what was done. So every step reads what is at the path before it is repeated; a file
+that a lost request may have created is recognized by the attempt's name in its metadata, or by its ETag. A process
+that dies inside a call leaves at most a hidden file in scratch.
 """
 
 import io
@@ -28,32 +28,42 @@ _BLOCKED: Final = frozenset({"PathConflict", "PathAlreadyExists"})
 
 
 class AdlsZone:
-    """The folder that `client` leads to. Nothing is created until something is written."""
+    """A landing zone in the folder of `client`. Nothing is created until something is written.
+
+    Methods keep the contract of `LandingZone`.
+    """
 
     def __init__(self, client: AdlsClient, retries: Retries, *, block_bytes: int) -> None:
+        """Make no request. `block_bytes` is the size of appended and read blocks."""
         self._client = client
         self._retries = retries
         self._block_bytes = block_bytes
         self._names_attempts = True
-        """False once the service has rejected metadata on a new file."""
+        """Whether new files get the attempt's name; False once the service has rejected metadata on a new file."""
         self._unconditional: set[bool] = set()
-        """For files (False) or folders (True): the service rejected the condition that a rename must not replace."""
+        """For files (False) or folders (True): the service rejects the condition that a rename must not replace."""
 
     def kind(self, path: str) -> PathKind:
-        return _kind(self._look(path))
+        """Return what is at the path, by one request."""
+        return _kind(self._properties(path))
 
     def names(self, folder: str) -> list[str]:
+        """Return the names in a folder, sorted."""
         return sorted(self.kinds(folder))
 
     def kinds(self, folder: str) -> dict[str, PathKind]:
+        """Return the kinds in a folder by name, from a listing."""
         listed = self._retries.run(lambda _: self._client.listed(folder))
         return {name: PathKind.FOLDER if is_folder else PathKind.FILE for name, is_folder in listed.items()}
 
     def modified_at(self, path: str) -> datetime | None:
-        found = self._look(path)
+        """Return the service's time of the last change."""
+        found = self._properties(path)
         return found.modified if found is not None else None
 
     def create_folder(self, path: str) -> None:
+        """Create a folder and its parents unless it exists."""
+
         def create(_: bool) -> None:
             try:
                 self._client.create_folder(path)
@@ -62,16 +72,18 @@ class AdlsZone:
                     raise
                 there = self._client.head(path)
                 if there is None or not there.folder:
-                    raise self._revoked_or_again(path, rejected) from rejected
+                    raise self._revoked_or_transient(path, rejected) from rejected
 
         self._retries.run(create)
 
     def create_file(self, path: str, content: bytes) -> None:
+        """Create a small file."""
         with self.write_file(path) as file:
             file.write(content)
 
     @contextmanager
     def write_file(self, path: str) -> Iterator[BinaryIO]:
+        """Stream a new file in blocks; one flush makes its content visible."""
         attempt = uuid4().hex
         etag = self._create(path, attempt)
         upload = Upload(lambda data, at: self._append(path, data, at), self._block_bytes)
@@ -87,7 +99,8 @@ class AdlsZone:
 
     @contextmanager
     def read_file(self, path: str) -> Iterator[BinaryIO]:
-        found = self._look(path)
+        """Open a file for random reads, all of the same version."""
+        found = self._properties(path)
         if found is None:
             raise FileNotFoundError(path)
         if found.folder:
@@ -97,8 +110,10 @@ class AdlsZone:
             yield cast("BinaryIO", file)
 
     def rename(self, source: str, destination: str) -> RenameOutcome:
-        """As the protocol says. The destination is looked at before each try, so a service that ignores the
-        condition replaces a file only if another writer came between; there is none, as one worker owns a table.
+        """Move without replacing.
+
+        Each attempt reads the destination first. So a service that ignores the condition replaces a file only if
+        another writer acts in between; there is none, because one drain owns a table.
         """
         moving: PathProperties | None = None
 
@@ -117,9 +132,10 @@ class AdlsZone:
         return self._retries.run(move)
 
     def make_durable(self, path: str) -> None:
-        """Nothing: what the service shows is durable."""
+        """Do nothing: what the service shows is durable."""
 
     def replace_file(self, source: str, destination: str) -> None:
+        """Move a file over another; after a lost answer, an equal size at the destination counts as success."""
         moving: PathProperties | None = None
 
         def move(unclear: bool) -> None:
@@ -136,11 +152,12 @@ class AdlsZone:
         self._retries.run(move)
 
     def etag(self, path: str) -> str:
-        there = self._look(path)
+        """Return the folder's ETag."""
+        there = self._properties(path)
         return there.etag if there is not None else ""
 
     def remove_folder(self, path: str, aside: str, etag: str) -> None:
-        """As the protocol says, by one delete: the service takes a folder and what is in it out of sight at once."""
+        """Delete a folder by one conditional request: the service hides the folder and its contents at once."""
 
         def remove(unclear: bool) -> None:
             there = self._client.head(path)
@@ -151,7 +168,7 @@ class AdlsZone:
             if not there.folder:
                 raise NotADirectoryError(path)
             if there.etag != etag:
-                raise StorageError(f"another folder stands at {path}")
+                raise StorageError(f"another folder is at {path}")
             try:
                 self._client.delete(path, there)
             except StorageRejected as rejected:
@@ -162,6 +179,8 @@ class AdlsZone:
         self._retries.run(remove)
 
     def remove(self, path: str) -> None:
+        """Delete a file, or a folder with its contents."""
+
         def remove(_: bool) -> None:
             there = self._client.head(path)
             if there is None:
@@ -176,6 +195,8 @@ class AdlsZone:
         self._retries.run(remove)
 
     def revoke_folder(self, path: str) -> None:
+        """Delete the folder and create a plain file in its place, until that file is there."""
+
         def revoke(_: bool) -> None:
             there = self._client.head(path)
             if there is not None and not there.folder:
@@ -185,7 +206,7 @@ class AdlsZone:
                     self._client.delete(path, there)
                 self._client.create_file(path, None)
             except StorageRejected as rejected:
-                # A stale worker made the folder again, or wrote into it: that one is taken away too.
+                # A stale owner created the folder again, or wrote into it: the next attempt deletes that too.
                 if rejected.status not in (404, 409, 412):
                     raise
                 raise TransientStorageError(str(rejected), unclear=False) from rejected
@@ -193,14 +214,14 @@ class AdlsZone:
         self._retries.run(revoke)
 
     def supported_conditions(self, folder: str) -> Iterator[Seen]:
-        """Which conditions on ETags the service heeds, tried out in a folder that exists."""
+        """Yield a result for each condition on ETags that the service should obey, tried in a folder that exists."""
         return supported_conditions(self, self._client, self._retries, folder)
 
-    def _look(self, path: str) -> PathProperties | None:
+    def _properties(self, path: str) -> PathProperties | None:
         return self._retries.run(lambda _: self._client.head(path))
 
     def _create(self, path: str, attempt: str) -> str:
-        """The ETag of a new empty file. Raises FileExistsError and ScratchRevoked."""
+        """Create an empty file; return its ETag. Raise FileExistsError and ScratchRevoked."""
 
         def create(unclear: bool) -> str:
             named = self._names_attempts
@@ -209,13 +230,15 @@ class AdlsZone:
             except StorageRejected as rejected:
                 if rejected.status == 400 and named:
                     self._names_attempts = False
-                    log.warning("file_metadata_rejected", detail="a lost answer to a creation now fails the attempt")
+                    log.warning(
+                        "file_metadata_rejected", detail="from now on, a lost answer to a creation fails the attempt"
+                    )
                     raise TransientStorageError(str(rejected), unclear=False) from rejected
                 if rejected.status != 409:
                     raise
                 there = self._client.head(path)
                 if there is None:
-                    raise self._revoked_or_again(path, rejected) from rejected
+                    raise self._revoked_or_transient(path, rejected) from rejected
                 if unclear and there.attempt == attempt:
                     return there.etag
                 raise FileExistsError(path) from rejected
@@ -224,7 +247,7 @@ class AdlsZone:
 
     def _append(self, path: str, data: bytes, position: int) -> None:
         def append(_: bool) -> None:
-            with self._while_it_is_ours(path):
+            with self._while_owned(path):
                 self._client.append(path, data, position)
 
         self._retries.run(append)
@@ -232,7 +255,7 @@ class AdlsZone:
     def _flush(self, path: str, size: int, etag: str, attempt: str) -> None:
         def flush(unclear: bool) -> None:
             try:
-                with self._while_it_is_ours(path):
+                with self._while_owned(path):
                     self._client.flush(path, size, etag)
             except StorageRejected as rejected:
                 there = self._client.head(path) if unclear and rejected.status in (400, 412) else None
@@ -250,14 +273,17 @@ class AdlsZone:
             raise
 
     def _rename(self, source: str, destination: str, here: PathProperties, unclear: bool) -> RenameOutcome:
-        """One try; what an earlier, lost try may have caused is settled by looking again."""
+        """Make one attempt; if an earlier, lost one may be the cause of a rejection, ask for another attempt."""
         conditional = here.folder not in self._unconditional
         try:
             self._client.rename(source, destination, here.etag, new_only=conditional)
         except StorageRejected as rejected:
             if rejected.status == 400 and conditional:
                 self._unconditional.add(here.folder)
-                log.warning("rename_condition_rejected", detail="the destination is only looked at before each rename")
+                log.warning(
+                    "rename_condition_rejected",
+                    detail="from now on, only a check before each rename keeps it from replacing a file",
+                )
                 raise TransientStorageError(str(rejected), unclear=False) from rejected
             if rejected.status == 400 and here.folder:
                 raise FolderRenameUnsupported(str(rejected)) from rejected
@@ -273,14 +299,14 @@ class AdlsZone:
         return RenameOutcome.RENAMED
 
     def _discard(self, path: str, etag: str, attempt: str) -> None:
-        """Take back a file of ours that is not finished, in one try: the store may be what failed."""
+        """Delete an unfinished file of this attempt, in one request: the store may be what failed."""
         there = self._client.head(path)
         if there is not None and (there.etag == etag or there.attempt == attempt):
             self._client.delete(path, there)
 
     @contextmanager
-    def _while_it_is_ours(self, path: str) -> Iterator[None]:
-        """Say in the protocol's words why a file that was there is no more."""
+    def _while_owned(self, path: str) -> Iterator[None]:
+        """Raise ScratchRevoked or FileNotFoundError for a file that is gone, instead of the service's rejection."""
         try:
             yield
         except StorageRejected as rejected:
@@ -290,12 +316,12 @@ class AdlsZone:
                 raise ScratchRevoked(path) from rejected
             raise FileNotFoundError(path) from rejected
 
-    def _revoked_or_again(self, path: str, rejected: StorageRejected) -> Exception:
-        """Why something could not be created where nothing stands: its folder was revoked, or it was gone again."""
+    def _revoked_or_transient(self, path: str, rejected: StorageRejected) -> Exception:
+        """Return the error for a creation that was rejected although nothing is there: revoked, or transient."""
         return ScratchRevoked(path) if self._is_revoked(path) else TransientStorageError(str(rejected), unclear=False)
 
     def _is_revoked(self, path: str) -> bool:
-        """Whether the path is, or lies below, a plain file."""
+        """Return whether the path is, or is below, a plain file."""
         parts = path.split("/")
         found = (self._client.head("/".join(parts[:depth])) for depth in range(1, len(parts) + 1))
         return any(there is not None and not there.folder for there in found)
@@ -313,6 +339,6 @@ def _kind(found: PathProperties | None) -> PathKind:
 
 
 def _same(one: PathProperties, other: PathProperties) -> bool:
-    """Whether a file is the one it was before a rename, as far as the service lets that be seen."""
+    """Return whether a file is the one from before a rename, as far as the service shows that."""
     by_name = one.attempt is not None and one.attempt == other.attempt
     return one.folder == other.folder and one.size == other.size and (by_name or one.etag == other.etag)

@@ -93,7 +93,7 @@ def test_what_may_pass_is_tried_again_until_the_seconds_are_spent(
     onelake.faults.plan("head", *[answer(status, "Passing")] * 3)
     assert zone.kind("scratch") is PathKind.FOLDER
     onelake.faults.plan("head", *[answer(status, "Passing")] * 1_000)
-    with pytest.raises(OSError, match=f"look at scratch: {status} Passing"):
+    with pytest.raises(OSError, match=f"read properties of scratch: {status} Passing"):
         zone.kind("scratch")
     assert 45 < time.now < 65
 
@@ -319,7 +319,7 @@ def test_a_folder_that_came_after_the_one_that_was_looked_at_is_not_removed(onel
     etag = zone.etag("table")
     zone.remove_folder("table", "scratch/dropped", etag)
     zone.create_file("table/f", b"new")
-    with pytest.raises(OSError, match="another folder stands at table"):
+    with pytest.raises(OSError, match="another folder is at table"):
         zone.remove_folder("table", "scratch/dropped", etag)
     assert onelake.file("table/f") == b"new"
 
@@ -337,7 +337,7 @@ def test_a_removal_that_waits_for_a_folder_in_use_leaves_its_successor_alone(one
         return answered
 
     onelake.answer = replace_after  # type: ignore[method-assign]
-    with pytest.raises(OSError, match="another folder stands at table"):
+    with pytest.raises(OSError, match="another folder is at table"):
         zone.remove_folder("table", "scratch/dropped", zone.etag("table"))
     assert onelake.file("table/f") == b"new"
 
