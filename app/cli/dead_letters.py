@@ -115,7 +115,10 @@ def discard(
         int | None, typer.Option(min=1, help="The generation of the dead letters, as `dead-letters list` shows it.")
     ] = None,
 ) -> None:
-    """Discard kept messages. They stay readable until retention deletes them."""
+    """Discard kept messages. They stay readable until retention deletes them.
+
+    Example: `mirrorgate dead-letters discard sales.orders --through 20 --generation 1`
+    """
     if (letter_id is None) == (through is None) or (through is None) != (generation is None):
         raise typer.BadParameter("give the id of a letter, or --through with --generation")
     with connection.client() as client:

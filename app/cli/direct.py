@@ -38,12 +38,12 @@ def open_database_and_zone(landing_zone: str | None, data_dir: Path) -> Iterator
     """
     settings = direct_settings(landing_zone, data_dir)
     configure_logging(settings)
-    place = zone_address(settings)
+    address = zone_address(settings)
     with _database_url(settings, data_dir) as database_url:
         engine = open_engine(database_url, pool_size=2, application="mirrorgate command")
         try:
             require_migrated(engine)
-            yield engine, place
+            yield engine, address
         finally:
             engine.dispose()
 

@@ -46,10 +46,10 @@ def doctor(
 
     settings = direct_settings(landing_zone, data_dir)
     configure_logging(settings)
-    place = None if settings.landing_zone is None else zone_address(settings)
+    address = None if settings.landing_zone is None else zone_address(settings)
     database_url = None if settings.database_url is None else settings.database_url.get_secret_value()
-    findings = examine(place, database_url, os.environ, data_dir=data_dir if data_dir.is_dir() else None)
-    findings += not_examined(place, database_url)
+    findings = examine(address, database_url, os.environ, data_dir=data_dir if data_dir.is_dir() else None)
+    findings += not_examined(address, database_url)
     findings += examine_machine(settings)
     if spark:
         findings += _spark_findings(settings, data_dir)

@@ -48,9 +48,9 @@ def move_zone(landing_zone: LandingZone = None, data_dir: LocalDataDir = DEFAULT
     from app.staging.ledger.files import recorded_number
     from app.staging.tables.registry import list_tables
 
-    with open_database_and_zone(landing_zone, data_dir) as (engine, place):
-        former, now = move_landing_zone(engine, place)
-        opened = open_zone(place)
+    with open_database_and_zone(landing_zone, data_dir) as (engine, address):
+        former, now = move_landing_zone(engine, address)
+        opened = open_zone(address)
         with translated_errors(), engine.begin() as connection:
             published = [table for table in list_tables(connection) if recorded_number(connection, table.table_id)]
         missing = [str(table.name) for table in published if opened.kind(table.name.folder) is PathKind.ABSENT]

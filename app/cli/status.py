@@ -20,7 +20,7 @@ def status(
     published; `oldest` is the age of the oldest of them. `-` under processed means that Fabric has not reported on the
     table yet.
 
-    Example: `mirrorgate status --url https://gateway.example.com --key mg_…`
+    Example: `MIRRORGATE_API_KEY=mg_… mirrorgate status --url https://gateway.example.com`
     """
     from app.cli.output import print_status
 

@@ -73,7 +73,7 @@ def _run(plan: UpPlan, console: Console, environment: Mapping[str, str]) -> None
         children_environment = {
             **environment,
             f"{PREFIX}DATABASE_URL": database_url,
-            f"{PREFIX}LANDING_ZONE": plan.place.location,
+            f"{PREFIX}LANDING_ZONE": plan.zone.location,
             f"{PREFIX}ADMIN_KEY": key,
             f"{PREFIX}HOST": settings.host,
             f"{PREFIX}PORT": str(plan.port),
@@ -95,7 +95,7 @@ def _run(plan: UpPlan, console: Console, environment: Mapping[str, str]) -> None
 
 
 def _zone_folder(plan: UpPlan) -> dict[str, Path]:
-    return {} if plan.place.is_remote else {"zone_space": Path(plan.place.location)}
+    return {} if plan.zone.is_remote else {"zone_space": Path(plan.zone.location)}
 
 
 @contextmanager
@@ -116,7 +116,7 @@ def _require_safe(plan: UpPlan, database_url: str, environment: Mapping[str, str
 
     Only the drain tests a remote landing zone: while its service is unreachable, changes are accepted nonetheless.
     """
-    folder = None if plan.place.is_remote else plan.place
+    folder = None if plan.zone.is_remote else plan.zone
     findings = examine(folder, database_url, environment, data_dir=plan.data_dir)
     require_safe(findings, allow_unsafe=plan.settings.allow_unsafe)
 

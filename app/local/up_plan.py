@@ -23,7 +23,7 @@ class UpPlan:
 
     settings: Settings
     data_dir: Path
-    place: ZoneAddress
+    zone: ZoneAddress
     port: int
 
     @property
@@ -56,8 +56,8 @@ def plan_up(settings: Settings, data_dir: Path, landing_zone: str | None, enviro
     require_extras("up", "api", "drain")
     location = landing_zone or settings.landing_zone or str(data_dir / "landing-zone")
     settings = settings.model_copy(update={"landing_zone": location})
-    place = zone_address(settings)
-    place.check()
+    zone = zone_address(settings)
+    zone.check()
     check_serving(settings)
     port = free_port(settings.host, settings.port)
     if settings.database_url is None:
@@ -65,11 +65,11 @@ def plan_up(settings: Settings, data_dir: Path, landing_zone: str | None, enviro
     else:
         check_database_url(settings.database_url.get_secret_value())
     require_java(environment)
-    if place.is_remote:
-        place.check_credential()
+    if zone.is_remote:
+        zone.check_credential()
     else:
-        _check_folder(Path(place.location))
-    return UpPlan(settings, data_dir, place, port)
+        _check_folder(Path(zone.location))
+    return UpPlan(settings, data_dir, zone, port)
 
 
 def _check_folder(folder: Path) -> None:

@@ -14,7 +14,8 @@ from app.cli.exit_status import INTERRUPTED, PLAN_HAS_CHANGES
 from app.client.http import GatewayClient
 from app.client.table_manifest.export import to_manifest
 from app.client.table_manifest.manifest import DeclaredTable, read_manifest
-from app.client.table_manifest.plan import Action, Plan, PresentTable, TablePlan, plan_tables, registration
+from app.client.table_manifest.plan import Action, Plan, TablePlan, plan_tables, registration
+from app.client.table_manifest.present_table import PresentTable
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, TableState
 from app.domain.model.table_options import TableOptions

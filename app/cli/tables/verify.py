@@ -38,8 +38,8 @@ def verify(
 
     if every == (table is not None):
         raise typer.BadParameter("name one table, or give --all")
-    with open_database_and_zone(landing_zone, data_dir) as (engine, place):
-        require_own_zone(engine, place)
+    with open_database_and_zone(landing_zone, data_dir) as (engine, address):
+        require_own_zone(engine, address)
         chosen = _chosen(engine, table)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         verified = []
@@ -47,7 +47,7 @@ def verify(
             task = bar.add_task("comparing", total=files_to_compare(engine, chosen))
             for one in chosen:
                 bar.update(task, description=str(one.name))
-                verified.append(verify_table(engine, place, one, lambda: bar.advance(task)))
+                verified.append(verify_table(engine, address, one, lambda: bar.advance(task)))
     if as_json:
         typer.echo(json.dumps([one.to_json() for one in verified]))
     else:

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from app.client.table_manifest.plan import PresentTable
+from app.client.table_manifest.present_table import PresentTable
 from app.domain.model.table_options import DEFAULT_OPTIONS
 from app.domain.model.table_schema import Column
 

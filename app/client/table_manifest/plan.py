@@ -11,22 +11,20 @@ from enum import StrEnum
 from typing import Any
 
 from app.client.table_manifest.manifest import DeclaredTable
+from app.client.table_manifest.present_table import PresentTable
+from app.client.table_manifest.rejections import (
+    Rejection,
+    column_rejections,
+    format_column,
+    format_key,
+    key_rejections,
+    rule_rejections,
+    undeclared_column,
+)
 from app.domain.model.names import TableName
-from app.domain.model.table import Generation, TableState
+from app.domain.model.table import Generation
 from app.domain.model.table_options import DEFAULT_OPTIONS, NewColumns, TableOptions
-from app.domain.model.table_schema import Column, TableSchema, evolve
-from app.errors import RejectedInput
-
-
-@dataclass(frozen=True, slots=True)
-class PresentTable:
-    """A table as the gateway reports it."""
-
-    name: str
-    generation: Generation
-    state: TableState
-    schema: TableSchema
-    options: TableOptions
+from app.domain.model.table_schema import Column
 
 
 class Action(StrEnum):
@@ -36,14 +34,6 @@ class Action(StrEnum):
     CHANGE = "change"
     NOTHING = "nothing"
     REJECTED = "rejected"
-
-
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """A difference that a registration cannot resolve."""
-
-    detail: str
-    remedy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +100,7 @@ def registration(table: DeclaredTable, beyond: tuple[Column, ...] = ()) -> dict[
 
 
 def _create(table: DeclaredTable) -> TablePlan:
-    columns = [_describe(column) for column in table.options.declared(table.schema).columns]
+    columns = [format_column(column) for column in table.options.declared(table.schema).columns]
     defaults = DEFAULT_OPTIONS.to_json()
     options = [
         f"option {name}: {_format(value)}" for name, value in table.options.to_json().items() if value != defaults[name]
@@ -133,22 +123,22 @@ def _change(table: DeclaredTable, present: PresentTable, file: str) -> TablePlan
     wanted = _columns_wanted(table, present)
     spoken_of = {*table.schema.names, *table.options.exclude}
     beyond = tuple(column for column in present.schema.columns if column.name not in spoken_of)
-    rejections = [*_key_rejections(table, present, recreate), *_column_rejections(wanted, present, recreate)]
+    rejections = [*key_rejections(table, present, recreate), *column_rejections(wanted, present, recreate)]
     notes = _notes(table, present)
     if table.options.new_columns is NewColumns.ADD_AS_STRING:
-        notes += [f"{_describe(column)} is not in the file; messages may add columns" for column in beyond]
+        notes += [f"{format_column(column)} is not in the file; messages may add columns" for column in beyond]
     else:
-        rejections += [_left_out(column, recreate) for column in beyond]
+        rejections += [undeclared_column(column, recreate) for column in beyond]
     added = [
         *(_keys_added(table) if not present.schema.key_columns else ()),
-        *(_describe(column) for column in wanted if column.name not in present.schema.names),
+        *(format_column(column) for column in wanted if column.name not in present.schema.names),
     ]
     relaxed = [column.name for column in wanted if column.nullable and column.name in _required(present)]
     changed = [f"column {name}: required -> nullable" for name in relaxed]
     changed += _options_changed(table.options, present.options)
     if not rejections:
         asked = table.options.declared(replace(table.schema, columns=table.schema.columns + beyond))
-        rejections = _rejected_by_rules(asked if added or relaxed else present.schema, table.options, present, recreate)
+        rejections = rule_rejections(asked if added or relaxed else present.schema, table.options, present, recreate)
     plan = replace(plan, added=tuple(added), changed=tuple(changed), notes=tuple(notes), rejections=tuple(rejections))
     if rejections or not (added or changed):
         return plan
@@ -176,59 +166,8 @@ def _columns_wanted(table: DeclaredTable, present: PresentTable) -> tuple[Column
     )
 
 
-def _key_rejections(table: DeclaredTable, present: PresentTable, recreate: str) -> list[Rejection]:
-    now, wanted = present.schema.key_columns, table.schema.key_columns
-    if not now or now == wanted:
-        return []
-    return [Rejection(f"its key is {_keys(now)} and cannot become {_keys(wanted)}", recreate)]
-
-
-def _column_rejections(wanted: tuple[Column, ...], present: PresentTable, recreate: str) -> list[Rejection]:
-    columns = {column.name: column for column in present.schema.columns}
-    folded = {column.name.casefold(): column for column in present.schema.columns}
-    rejections = []
-    for column in wanted:
-        now = columns.get(column.name)
-        if now is None:
-            if other := folded.get(column.name.casefold()):
-                detail = f"column {column.name!r} is {other.name!r} in the table"
-                rejections.append(Rejection(detail, f"Write {other.name!r} in the file."))
-            elif not column.nullable:
-                detail = f"column {column.name!r} is new and required, but existing rows do not have it"
-                rejections.append(Rejection(detail, f"Remove `nullable: false`. Or: {recreate}"))
-        elif now.type != column.type:
-            detail = f"column {column.name!r} is {now.type} and cannot become {column.type}"
-            rejections.append(Rejection(detail, recreate))
-        elif now.nullable and not column.nullable:
-            detail = f"column {column.name!r} is nullable and cannot become required"
-            rejections.append(Rejection(detail, recreate))
-        elif column.nullable and not now.nullable and column.name in present.schema.key_set:
-            detail = f"the key column {column.name!r} is required and cannot become nullable"
-            rejections.append(Rejection(detail, recreate))
-    return rejections
-
-
 def _required(present: PresentTable) -> set[str]:
     return {column.name for column in present.schema.columns if not column.nullable} - present.schema.key_set
-
-
-def _left_out(column: Column, recreate: str) -> Rejection:
-    keep = "Add it to the file, as `mirrorgate tables export` prints it"
-    if column.nullable:
-        keep += ", or to the option `exclude`: it then stays in the files with NULL values"
-    return Rejection(f"{_describe(column)} is in the table but not in the file", f"{keep}. Or: {recreate}")
-
-
-def _rejected_by_rules(
-    asked: TableSchema, options: TableOptions, present: PresentTable, recreate: str
-) -> list[Rejection]:
-    """Return what the gateway's rules for changing a table reject; `asked` are the columns it would see."""
-    try:
-        options.check_change(present.options)
-        options.check(evolve(present.schema, asked))
-    except RejectedInput as error:
-        return [Rejection(error.detail, recreate)]
-    return []
 
 
 def _options_changed(wanted: TableOptions, present: TableOptions) -> list[str]:
@@ -241,15 +180,7 @@ def _options_changed(wanted: TableOptions, present: TableOptions) -> list[str]:
 
 
 def _keys_added(table: DeclaredTable) -> list[str]:
-    return [f"key {_keys(table.schema.key_columns)}"] if table.schema.key_columns else []
-
-
-def _keys(names: tuple[str, ...]) -> str:
-    return f"({', '.join(names)})" if names else "none"
-
-
-def _describe(column: Column) -> str:
-    return f"column {column.name} {column.type}{'' if column.nullable else ' required'}"
+    return [f"key {format_key(table.schema.key_columns)}"] if table.schema.key_columns else []
 
 
 def _format(value: Any) -> str:

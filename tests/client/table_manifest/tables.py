@@ -7,7 +7,7 @@ from functools import partial
 from hypothesis import strategies as st
 
 from app.client.table_manifest.manifest import DeclaredTable
-from app.client.table_manifest.plan import PresentTable
+from app.client.table_manifest.present_table import PresentTable
 from app.domain.model.names import TableName, check_new_column_name
 from app.domain.model.table import Generation, TableState
 from app.domain.model.table_options import (

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from app.client.table_manifest.export import to_manifest
 from app.client.table_manifest.manifest import DeclaredTable, read_manifest
-from app.client.table_manifest.plan import Action, PresentTable, TablePlan, plan_tables
+from app.client.table_manifest.plan import Action, TablePlan, plan_tables
+from app.client.table_manifest.present_table import PresentTable
 from app.domain.model.names import TableName
 from app.domain.model.table import Generation, TableState
 from app.domain.model.table_options import (
