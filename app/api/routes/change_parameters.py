@@ -1,18 +1,24 @@
-"""Query parameters of the change routes, one model per format."""
+"""Query parameters of the change routes, one model per format, and the headers that identify a request."""
 
 import csv
+import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
+from fastapi import Request
 from pydantic import Field
 
 from app.api.auth.dependencies import bearer
-from app.api.routes.identity_headers import IdentityHeaders
 from app.api.server.request_parameters import Parameters, openapi_parameters
+from app.domain.access.rights import Principal
+from app.domain.model.request_identity import RequestIdentity, fingerprint
 from app.domain.model.table_options import OptionValue
 from app.domain.rows.source_order import MAX_PARTITION_CHARACTERS
 from app.errors import Code, RejectedInput
 from app.ingest import CsvLayout, CsvMode
+
+_NAME: Final = re.compile(r"[\x21-\x7e]{1,255}")
+MAX_SEQUENCE: Final = 2**63 - 1
 
 
 class OnReject(OptionValue):
@@ -107,8 +113,61 @@ class LoadParameters(Parameters):
     table: Annotated[str | None, Field(description="The table of the rows; required.")] = None
 
 
+class IdentityHeaders(Parameters):
+    """Either an idempotency key, or a producer with its number, or none of them."""
+
+    idempotency_key: Annotated[
+        str | None,
+        Field(
+            alias="Idempotency-Key",
+            description="The name of the request, up to 255 visible ASCII characters. A repeat gets the first answer.",
+        ),
+    ] = None
+    producer: Annotated[
+        str | None,
+        Field(
+            alias="Mirrorgate-Producer",
+            description="The name of the producer that numbers its requests; it belongs to the caller's key.",
+        ),
+    ] = None
+    producer_sequence: Annotated[
+        int | None,
+        Field(
+            alias="Mirrorgate-Producer-Sequence",
+            ge=1,
+            le=MAX_SEQUENCE,
+            description="The number of the request: 1 for the first, then always one more.",
+        ),
+    ] = None
+
+    def identity(self, request: Request, principal: Principal, body: bytes) -> RequestIdentity | None:
+        """Return the identity of this request, or None without these headers. `body` is the decompressed body.
+
+        Raises RejectedInput `bad_request` for headers that contradict each other or are malformed.
+        """
+        key, producer, sequence = self.idempotency_key, self.producer, self.producer_sequence
+        if key is None and producer is None and sequence is None:
+            return None
+        if (producer is None) != (sequence is None):
+            detail = "Mirrorgate-Producer and Mirrorgate-Producer-Sequence must be sent together"
+            raise RejectedInput(Code.BAD_REQUEST, detail)
+        if key is not None and producer is not None:
+            raise RejectedInput(Code.BAD_REQUEST, "send an Idempotency-Key or a producer's number, not both")
+        name = producer if key is None else _unquote(key)
+        if name is None or not _NAME.fullmatch(name):
+            detail = "an Idempotency-Key or Mirrorgate-Producer must have 1 to 255 visible ASCII characters"
+            raise RejectedInput(Code.BAD_REQUEST, detail)
+        print_ = fingerprint(request.method, request.url.path, request.url.query, body)
+        return RequestIdentity(principal.key_id, name, print_, sequence or 0)
+
+
 def openapi_extra(body: Mapping[str, Any], *parameters: type[Parameters]) -> dict[str, Any]:
     """Return the part of a change route's contract that FastAPI cannot derive, because it reads none of the input."""
     described = [entry for model in parameters for entry in openapi_parameters(model, "query")]
     described += openapi_parameters(IdentityHeaders, "header")
     return {**body, "parameters": described, "security": [{bearer.scheme_name: []}]}
+
+
+def _unquote(key: str) -> str:
+    """Remove the quotes of the IETF draft's form; both forms name the same key."""
+    return key[1:-1] if len(key) > 2 and key[0] == key[-1] == '"' else key

@@ -20,12 +20,12 @@ from app.api.openapi.message_bodies import ARCION_BODY, ARROW_BODY, REPLICATE_BO
 from app.api.routes.change_parameters import (
     ChangeParameters,
     CsvParameters,
+    IdentityHeaders,
     LoadParameters,
     OverrideParameters,
     ReplicateParameters,
     openapi_extra,
 )
-from app.api.routes.identity_headers import IdentityHeaders
 from app.api.schemas.changes import AcceptedModel, DryRunModel
 from app.api.server.content_types import check_arrow_type, check_json_type, is_csv
 from app.api.server.request_facts import facts_of
