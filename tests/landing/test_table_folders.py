@@ -1,0 +1,184 @@
+"""Table folders: prepared once, kept as they are, and removed only by the owner."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.errors import Code, InvariantBroken
+from app.landing.local_zone import LocalZone
+from app.landing.publish import (
+    make_visible,
+    remove_table_folder,
+    repair_file,
+)
+from app.landing.zone import FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked
+from tests.landing.publishing import (
+    INSTALLATION,
+    OTHER_INSTALLATION,
+    SCRATCH,
+    build,
+    made_durable,
+    planned,
+    prepare,
+    read,
+    table,
+    zone_with_scratch,
+)
+
+
+@pytest.fixture
+def zone(tmp_path: Path) -> LocalZone:
+    return zone_with_scratch(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "folder"), [("orders", "orders"), ("sales.orders", "sales.schema/orders")])
+def test_a_new_folder_has_its_metadata_and_its_marker(zone: LocalZone, name: str, folder: str) -> None:
+    prepare(zone, table(name))
+    assert zone.names(folder) == ["_gateway.json", "_metadata.json"]
+    assert read(zone, f"{folder}/_metadata.json") == {"keyColumns": ["id"]}
+    assert read(zone, f"{folder}/_gateway.json") == {
+        "table": name,
+        "generation": 1,
+        "installation_id": str(INSTALLATION),
+    }
+
+
+def test_a_table_without_keys_has_empty_metadata(zone: LocalZone) -> None:
+    prepare(zone, table("t", keyed=False))
+    assert read(zone, "t/_metadata.json") == {}
+
+
+def test_a_folder_that_is_there_is_left_as_it_is(zone: LocalZone, tmp_path: Path) -> None:
+    prepare(zone, table("t"))
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("t/*")}
+    prepare(zone, table("t"), published_before=True)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("t/*")} == before
+
+
+def test_keys_that_a_keyless_table_gained_are_written_into_its_metadata(zone: LocalZone) -> None:
+    prepare(zone, table("t", keyed=False))
+    prepare(zone, table("t"), published_before=True)
+    assert read(zone, "t/_metadata.json") == {"keyColumns": ["id"]}
+    assert zone.names(SCRATCH.folder) == []
+
+
+def test_metadata_that_was_lost_is_written_again(zone: LocalZone, tmp_path: Path) -> None:
+    prepare(zone, table("t"))
+    (tmp_path / "t" / "_metadata.json").unlink()
+    prepare(zone, table("t"), published_before=True)
+    assert read(zone, "t/_metadata.json") == {"keyColumns": ["id"]}
+
+
+def test_a_process_that_died_while_it_prepared_the_folder_is_carried_on(zone: LocalZone) -> None:
+    zone.create_folder(SCRATCH.path("folder"))
+    zone.create_file(SCRATCH.path("folder/_metadata.json"), b'{\n  "keyColumns": [\n    "id"\n  ]\n}')
+    prepare(zone, table("t"))
+    assert zone.names("t") == ["_gateway.json", "_metadata.json"]
+
+
+def foreign_marker(zone: LocalZone, tmp_path: Path) -> None:
+    prepare(zone, table("t"), installation=OTHER_INSTALLATION)
+
+
+def older_generation(zone: LocalZone, tmp_path: Path) -> None:
+    prepare(zone, table("t", generation=2))
+
+
+def no_marker(zone: LocalZone, tmp_path: Path) -> None:
+    zone.create_folder("t")
+    zone.create_file("t/00000000000000000001.parquet", b"")
+
+
+def a_file(zone: LocalZone, tmp_path: Path) -> None:
+    zone.create_file("t", b"")
+
+
+def broken_marker(zone: LocalZone, tmp_path: Path) -> None:
+    prepare(zone, table("t"))
+    (tmp_path / "t" / "_gateway.json").write_text("{")
+
+
+@pytest.mark.parametrize("foreign", [foreign_marker, older_generation, no_marker, a_file, broken_marker])
+def test_a_folder_of_another_table_generation_or_gateway_is_rejected_and_left_alone(
+    zone: LocalZone, tmp_path: Path, foreign: Callable[[LocalZone, Path], None]
+) -> None:
+    foreign(zone, tmp_path)
+    before = zone.names("t")
+    with pytest.raises(InvariantBroken) as rejection:
+        prepare(zone, table("t"))
+    assert rejection.value.code == Code.LANDING_FOLDER_LOST
+    assert zone.names("t") == before
+
+
+def test_a_folder_that_is_gone_after_files_were_published_is_not_made_again(zone: LocalZone) -> None:
+    with pytest.raises(InvariantBroken) as rejection:
+        prepare(zone, table("t"), published_before=True)
+    assert rejection.value.code == Code.LANDING_FOLDER_LOST
+    assert zone.kind("t") is PathKind.ABSENT
+
+
+def test_a_revoked_owner_makes_no_folder(zone: LocalZone) -> None:
+    zone.revoke_folder(SCRATCH.folder)
+    with pytest.raises(ScratchRevoked):
+        prepare(zone, table("t"))
+    assert zone.kind("t") is PathKind.ABSENT
+
+
+def test_a_prepared_folder_that_was_lost_is_prepared_again_by_the_next_epoch(
+    zone: LocalZone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zone, "rename", lambda *_: RenameOutcome.SOURCE_MISSING)
+    with pytest.raises(FileNotFoundError):
+        prepare(zone, table("t"))
+    assert zone.kind("t") is PathKind.ABSENT
+
+
+def test_a_folder_that_the_last_owner_deleted_is_durably_gone_before_that_counts(
+    zone: LocalZone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(zone, table())
+    remove_table_folder(zone, table(), INSTALLATION, SCRATCH)
+    durable = made_durable(monkeypatch)
+    remove_table_folder(zone, table(), INSTALLATION, SCRATCH)
+    assert durable == ["sales.schema/orders"]
+
+
+def test_a_drop_whose_scratch_was_revoked_deletes_nothing(zone: LocalZone) -> None:
+    prepare(zone, table())
+    zone.revoke_folder(SCRATCH.folder)
+    with pytest.raises(NotADirectoryError):
+        remove_table_folder(zone, table(), INSTALLATION, SCRATCH)
+    assert zone.names("sales.schema/orders") == ["_gateway.json", "_metadata.json"]
+
+
+def test_nothing_is_repaired_in_another_gateways_folder(zone: LocalZone) -> None:
+    prepare(zone, table(), installation=OTHER_INSTALLATION)
+    with pytest.raises(InvariantBroken) as rejection:
+        repair_file(zone, table(), INSTALLATION, build(zone, planned()))
+    assert rejection.value.code == Code.LANDING_FOLDER_LOST
+    assert zone.names("sales.schema/orders") == ["_gateway.json", "_metadata.json"]
+
+
+def test_a_half_written_folder_of_an_earlier_try_is_not_used(zone: LocalZone) -> None:
+    zone.create_folder(SCRATCH.path("folder"))
+    zone.create_file(SCRATCH.path("folder/_metadata.json"), b"")
+    prepare(zone, table("t"))
+    assert read(zone, "t/_metadata.json") == {"keyColumns": ["id"]}
+
+
+def test_a_store_that_cannot_rename_folders_gets_the_folder_file_by_file(
+    zone: LocalZone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, renamed = LocalZone.rename, list[str]()
+
+    def rename(self: LocalZone, source: str, destination: str) -> RenameOutcome:
+        if self.kind(source) is PathKind.FOLDER:
+            raise FolderRenameUnsupported(source)
+        renamed.append(destination)
+        return real(self, source, destination)
+
+    monkeypatch.setattr(LocalZone, "rename", rename)
+    prepare(zone, table())
+    assert renamed == ["sales.schema/orders/_gateway.json", "sales.schema/orders/_metadata.json"]
+    make_visible(zone, table().name, build(zone, planned()))
