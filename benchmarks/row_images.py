@@ -170,8 +170,8 @@ def weight(engine: sa.Engine) -> list[str]:
 def main() -> int:
     """Measure batches of 10,000 and of 1,000 rows; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.row_images", description=__doc__)
-    parser.add_argument("--rows", type=int, default=100_000, help="rows of the table")
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=100_000, help="rows of the table (default: 100,000)")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each workload (default: 3)")
     arguments = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     speeds = Grid(title="row images per second (median; lowest to highest)")

@@ -162,8 +162,8 @@ def measure(body: bytes, plain: Callable[[bytes], Any], strict: MessageDecoder[A
 def main() -> int:
     """Measure all kinds of bodies of both formats; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.strict_json", description=__doc__)
-    parser.add_argument("--messages", type=int, default=1_000, help="messages per body")
-    parser.add_argument("--runs", type=int, default=31)
+    parser.add_argument("--messages", type=int, default=1_000, help="messages per body (default: 1,000)")
+    parser.add_argument("--runs", type=int, default=31, help="decodings per body (default: 31)")
     arguments = parser.parse_args()
     console.print(f"{platform.platform()}, {os.cpu_count()} cores, Python {platform.python_version()}")
     formats: list[tuple[str, Callable[[int, str], Any], Any, Any]] = [

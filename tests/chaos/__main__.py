@@ -27,11 +27,14 @@ console = Console(highlight=False, markup=False, soft_wrap=True)
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--minutes", type=float, default=1.0, help="time for new histories (default: 1)")
     parser.add_argument(
-        "--seed", type=int, default=int(os.environ.get("SEED") or random.SystemRandom().randrange(10**6))
+        "--seed",
+        type=int,
+        default=int(os.environ.get("SEED") or random.SystemRandom().randrange(10**6)),
+        help="seed of the first history (default: SEED, or random)",
     )
-    parser.add_argument("--store", choices=sorted({*STORES}), help="of every history; unset: in turn")
+    parser.add_argument("--store", choices=sorted({*STORES}), help="store of every history (default: each in turn)")
     arguments = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     shutil.rmtree(PLACE, ignore_errors=True)

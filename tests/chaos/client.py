@@ -15,7 +15,7 @@ from tests.chaos.checks.journal import Journal
 from tests.chaos.checks.oracle import Violation
 from tests.chaos.workload import bad_post, registration
 
-GIVE_UP: Final = 60.0
+TIMEOUT_SECONDS: Final = 60.0
 PAUSE: Final = 0.05
 PASSING: Final = (429, 503)
 
@@ -35,9 +35,9 @@ class Caller:
 
         `impatient`: the first try does not wait for the answer.
         """
-        give_up = time.monotonic() + GIVE_UP
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         last: object = None
-        while time.monotonic() < give_up:
+        while time.monotonic() < deadline:
             timeout = httpx.Timeout(5.0, read=0.003) if impatient else httpx.Timeout(5.0)
             impatient = False
             try:
@@ -52,7 +52,7 @@ class Caller:
                 last = answer.text
                 self._events[f"answered {answer.json().get('code')}"] += 1
             threading.Event().wait(PAUSE)
-        raise Violation(f"{method} {path}: no answer in {GIVE_UP:.0f} s: {last}")
+        raise Violation(f"{method} {path}: no answer in {TIMEOUT_SECONDS:.0f} s: {last}")
 
 
 class TableClient:

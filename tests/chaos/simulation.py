@@ -30,7 +30,7 @@ from tests.support.ingest_harness import ADMIN, IngestHarness, open_harness
 from tests.support.samples.schemas import schema_of
 
 RECREATED: Final = "shop.orders"
-MOST_TURNS: Final = 200
+MAX_TURNS: Final = 200
 """Turns of calm drains within which everything pending must be published."""
 
 
@@ -71,7 +71,7 @@ class Simulation:
         self.drains.calm = True
         for table in self.tables:
             self._set_state(table.name, TableState.ACTIVE)
-        for _ in range(MOST_TURNS):
+        for _ in range(MAX_TURNS):
             self.drains.turn()
             self.look()
             counts = counts_of(self.harness.engine)

@@ -25,8 +25,8 @@ console = Console(highlight=False, markup=False, soft_wrap=True)
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("decoder", nargs="*", help=f"of {', '.join(DECODERS)}; unset: all")
-    parser.add_argument("--seconds", type=int, default=60, help="for all decoders together")
+    parser.add_argument("decoder", nargs="*", help=f"one of {', '.join(DECODERS)} (default: all)")
+    parser.add_argument("--seconds", type=int, default=60, help="time for all decoders together (default: 60)")
     parser.add_argument("--keep", action="store_true", help="add inputs that reach new code to tests/fuzz/corpus")
     arguments = parser.parse_args()
     decoders = arguments.decoder or list(DECODERS)

@@ -19,7 +19,7 @@ console = Console(highlight=False, markup=False, soft_wrap=True)
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.overload", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--seconds", type=float, default=120.0, help="length of the load (default: 120)")
     seconds = parser.parse_args().seconds
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     with tempfile.TemporaryDirectory() as folder, PrivatePostgres(Path(folder) / "postgres") as postgres:

@@ -8,7 +8,7 @@ from tests.protocol.model import moves
 from tests.protocol.rules import Case
 from tests.protocol.state import Drain, Pc, Shared, is_done
 
-_MOST_STEPS: Final = 1_000
+_MAX_STEPS: Final = 1_000
 _MORE_EPOCHS: Final = 3
 
 
@@ -33,7 +33,7 @@ def _goes_on(case: Case, view: tuple[Shared, Drain], ended: set[tuple[Shared, Dr
     while view not in ended and not (view[1].pc is Pc.CLAIM and is_done(case, view[0])):
         path.append(view)
         move = next(moves(case, *view), None)
-        if move is None or move.violation or len(path) > _MOST_STEPS:
+        if move is None or move.violation or len(path) > _MAX_STEPS:
             what = move.violation if move else "nothing can be done"
             return Violation(f"{what or 'no progress'} from {path[0]}", tuple(trace[:100]))
         trace.append(move.what)

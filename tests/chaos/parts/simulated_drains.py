@@ -26,7 +26,7 @@ from tests.chaos.parts.building import builds_in_process
 
 END_LEASE: Final = sa.text("UPDATE mirrorgate.workers SET lease_until = clock_timestamp() WHERE worker_id = :worker_id")
 LEASE_SECONDS: Final = 600.0
-DEEPEST: Final = 3
+MAX_DEPTH: Final = 3
 """The most drains that can be paused within one another."""
 
 
@@ -116,7 +116,7 @@ class SimulatedDrains:
             self.events["zone lost"] += 1
             self.mount.lose()
         # A paused transaction keeps its locks, and Postgres ends it: that is the case of death.
-        if self._depth < DEEPEST and "not committed" not in point and self.paused_at(point):
+        if self._depth < MAX_DEPTH and "not committed" not in point and self.paused_at(point):
             self.events[f"paused {point}"] += 1
             self._pause()
 

@@ -21,7 +21,7 @@ from tests.support.onelake.wire import Request, Response, error_response
 if TYPE_CHECKING:
     from tests.support.onelake.endpoint import OneLake
 
-_LONGEST_SILENCE = 20.0
+_MAX_SILENCE_SECONDS = 20.0
 
 
 class Server:
@@ -192,7 +192,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _stay_silent(self) -> None:
         self.close_connection = True
-        self.server.endpoint.closing.wait(_LONGEST_SILENCE)
+        self.server.endpoint.closing.wait(_MAX_SILENCE_SECONDS)
 
     def handle_expect_100(self) -> bool:
         """Ask for the body at once; without this it would wait in the buffer for the answer."""
