@@ -1,1 +1,6 @@
-"""Pure rules: values in, values out. No I/O, no clock, no randomness."""
+"""The rules of Mirrorgate without input or output: time, ids and random values come in as arguments.
+
+`model` has the nouns: tables, schemas, options, names, changes, files. `rows` turns changes into landing rows, `arrow`
+encodes them as bytes. `access` says who may do what, `publication` which batches make which file, and `preflight`
+judges what checks and probes found. Everything here can be tested without Postgres or a file system.
+"""

@@ -103,7 +103,7 @@ class ResourceWatch:
             except OSError:  # whatever uses the folder reports that
                 continue
             least = min(self._min_free, disk.total // 10)  # a small disk for temporary files is not short when empty
-            found.append(judge_space(check, str(folder), disk.free, least_free=least))
+            found.append(judge_space(check, str(folder), disk.free, min_free=least))
         return found
 
     def _log_finding(self, finding: Finding) -> None:

@@ -28,15 +28,15 @@ def check_serving(settings: Settings) -> None:
     check_tokens(settings)
 
 
-def check_space(folders: Iterable[Path], least_free: int) -> None:
+def check_space(folders: Iterable[Path], min_free: int) -> None:
     """Raise Misconfigured `unsafe_setup` if a folder, which need not exist yet, has less free space than this."""
     for folder in folders:
         existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
         free = shutil.disk_usage(existing).free
-        if free < least_free:
+        if free < min_free:
             raise Misconfigured(
                 Code.UNSAFE_SETUP,
-                f"{folder} has {bytes_text(free)} of free space, less than {bytes_text(least_free)}",
+                f"{folder} has {bytes_text(free)} of free space, less than {bytes_text(min_free)}",
                 remedy=f"Free space there, or lower {PREFIX}MIN_FREE_BYTES; 0 turns the check off.",
             )
 

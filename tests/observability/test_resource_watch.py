@@ -154,4 +154,4 @@ def test_the_memory_limit_is_the_smallest_that_holds() -> None:
 
 def test_little_space_is_written_in_mebibytes() -> None:
     assert bytes_text(14 * MIB) == "14 MiB"
-    assert judge_space("space", "/x", 0, least_free=1).outcome is Outcome.WARNING
+    assert judge_space("space", "/x", 0, min_free=1).outcome is Outcome.WARNING

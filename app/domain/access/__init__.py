@@ -1,1 +1,6 @@
-"""Callers: rights, keys, token claims, quotas."""
+"""Callers: their keys, the claims of their tokens, their rights and their quotas.
+
+`api_key` parses and compares keys, `token_claims` reads verified tokens; both lead to a Credential of `rights`, whose
+Principal says which tables a call may touch. `rate_limit` bounds what a caller sends, `rejections` counts rejected
+calls for the audit.
+"""

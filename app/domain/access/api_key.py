@@ -1,4 +1,4 @@
-"""API keys as text, `mg_<id>_<secret>`, and as what is stored of them."""
+"""API keys: their text `mg_<id>_<secret>`, and the hash that is stored of it."""
 
 import hashlib
 import hmac
@@ -15,7 +15,7 @@ _KEY: Final = re.compile(r"mg_([0-9a-f]{8,32})_([A-Za-z0-9_-]{20,128})")
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """A key as its holder has it. The secret never appears in `repr`."""
+    """A key as a caller sends it. The secret never appears in `repr`."""
 
     key_id: str
     secret_hash: bytes
@@ -29,24 +29,24 @@ class ApiKey:
         return cls(match[1], hash_secret(match[2]))
 
     def matches(self, secret_hash: bytes) -> bool:
-        """Whether the stored hash is this key's, in constant time."""
+        """Tell, in constant time, whether the stored hash is this key's."""
         return hmac.compare_digest(self.secret_hash, secret_hash)
 
     def matches_any(self, secret_hashes: Iterable[bytes]) -> bool:
-        """Whether one of the stored hashes is this key's; each is looked at, whichever it is."""
+        """Tell whether one of the stored hashes is this key's. All are compared, whichever matches."""
         return sum(self.matches(secret_hash) for secret_hash in secret_hashes) > 0
 
 
 def looks_like_a_token(text: str) -> bool:
-    """Whether this has the shape of a signed token (JWS) and so is no API key."""
+    """Tell whether a text has the shape of a signed token (JWS), which no API key has."""
     return _TOKEN.fullmatch(text) is not None
 
 
 def format_key(key_id: str, secret: str) -> str:
-    """The key's text, shown once."""
+    """Return the key's text, which is shown once."""
     return f"mg_{key_id}_{secret}"
 
 
 def hash_secret(secret: str) -> bytes:
-    """SHA-256 of a secret. Secrets are random with 256 bits, so a slow hash would add nothing."""
+    """Return the SHA-256 of a secret. Secrets have 256 random bits, so a slow hash would add nothing."""
     return hashlib.sha256(secret.encode()).digest()

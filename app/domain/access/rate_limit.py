@@ -7,13 +7,13 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """How much one key may send; None where there is no limit."""
+    """How much one key may send; None for no limit."""
 
     requests_per_second: float | None = None
     bytes_per_second: float | None = None
 
     def or_else(self, defaults: "RateLimits") -> "RateLimits":
-        """These limits, with the defaults where there is none."""
+        """Return these limits, with the defaults for those that are not set."""
         requests, size = self.requests_per_second, self.bytes_per_second
         return RateLimits(
             defaults.requests_per_second if requests is None else requests,
@@ -25,11 +25,11 @@ NO_LIMITS: Final = RateLimits()
 
 
 class TokenBucket:
-    """Allows `rate` units a second on average, and at most `quota` at once; times are in seconds on one clock.
+    """Allows `rate` units per second on average, and at most `quota` at once. Times are seconds of one clock.
 
-    `quota` is what one `window` brings: a second's worth, or one unit where that takes longer. Whoever may spend at
-    least one unit may spend any number, and then waits until the debt is paid: a body larger than the quota gets
-    through, and slows down the ones behind it.
+    `quota` is the amount of one `window`: a second's worth, or one unit if that takes longer. A caller that has one
+    unit left can spend any number, and then waits until the debt is paid. So a body larger than the quota passes, and
+    delays the next ones.
     """
 
     __slots__ = ("_filled_at", "_left", "quota", "rate", "window")
@@ -42,22 +42,22 @@ class TokenBucket:
         self._filled_at = now
 
     def seconds_to_wait(self, now: float) -> float:
-        """How long until at least one unit may be spent; 0 for now."""
+        """Return the seconds until one unit can be spent, 0 if it can be now."""
         self._fill(now)
         return max(0.0, (1 - self._left) / self.rate)
 
     def spend(self, units: float) -> None:
-        """Take so many units, whether they are there or not."""
+        """Spend units, also more than are left."""
         self._left -= units
 
     @property
     def left(self) -> int:
-        """Units that may be spent at once, as of the last look at the clock."""
+        """Units that can be spent at once, as of the last call with a time."""
         return max(0, floor(self._left))
 
     @property
     def seconds_to_full(self) -> int:
-        """How long until the whole quota is there again, as of the last look at the clock."""
+        """Seconds until the whole quota is available again, as of the last call with a time."""
         return ceil((self.quota - self._left) / self.rate)
 
     def _fill(self, now: float) -> None:

@@ -1,8 +1,8 @@
-"""Rejections counted by the minute, so that no caller can make the audit long: pure, one process's share.
+"""Counts rejected calls by the minute, so that no caller can make the audit long.
 
-Whatever a caller may choose freely is bounded: a caller is told apart by its key, never by what it claims to be; the
-tables that it names only up to a number; and all rejections of a minute up to another. Beyond, they are counted
-together.
+Everything that a caller can choose freely is bounded: callers are told apart by their key, never by what they claim to
+be; the tables that one names up to MAX_TABLES, and all rejections of a minute up to MAX_REJECTIONS. Those beyond a
+limit are counted together.
 """
 
 from dataclasses import dataclass, field, replace
@@ -10,17 +10,17 @@ from datetime import datetime
 from typing import Final
 
 MAX_TABLES: Final = 20
-"""Tables told apart of one caller in a minute, the same one under another action counted again."""
+"""Tables of one caller that are counted separately in a minute; one under another action counts again."""
 
 MAX_REJECTIONS: Final = 1_000
-"""Rejections told apart in a minute."""
+"""Rejections that are counted separately in a minute."""
 
 ANY_ACTION: Final = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A call that was rejected. `action` is its method and route, `table` the folded name that it was about."""
+    """A rejected call. `action` is its method and route, `table` the folded name of the table that it named."""
 
     action: str
     status: int
@@ -31,7 +31,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class CountedRejection:
-    """How often something was rejected in the minute that began then; the request id is the first one's."""
+    """How often a call was rejected in one minute, with the request id of the first one."""
 
     minute: datetime
     rejection: Rejection
@@ -41,29 +41,30 @@ class CountedRejection:
 
 @dataclass(slots=True)
 class RejectionCounter:
-    """Counts rejections until they are taken out to be stored."""
+    """Counts rejections until they are taken to be stored."""
 
     _minute: datetime | None = None
-    _told_apart: set[Rejection] = field(default_factory=set)
+    _separate: set[Rejection] = field(default_factory=set)
     _tables: dict[str | None, set[Rejection]] = field(default_factory=dict)
     _counted: dict[tuple[datetime, Rejection], CountedRejection] = field(default_factory=dict)
 
     def note(self, rejection: Rejection, now: datetime, request_id: str | None) -> None:
+        """Count one rejection."""
         minute = now.replace(second=0, microsecond=0)
         if minute != self._minute:
             self._minute = minute
-            self._told_apart.clear()
+            self._separate.clear()
             self._tables.clear()
         self._add(CountedRejection(minute, self._bounded(rejection), 1, request_id))
 
     def take(self) -> list[CountedRejection]:
-        """What was counted since the last time."""
+        """Return and remove what was counted since the last call."""
         taken = [*self._counted.values()]
         self._counted.clear()
         return taken
 
     def put_back(self, taken: list[CountedRejection]) -> None:
-        """What could not be stored is counted with what has come since."""
+        """Count again what could not be stored, together with what was counted since."""
         for counted in taken:
             full = len(self._counted) >= MAX_REJECTIONS
             self._add(replace(counted, rejection=_coarse(counted.rejection)) if full else counted)
@@ -80,13 +81,13 @@ class RejectionCounter:
                 with_tables.add(rejection)
             else:
                 rejection = replace(rejection, table=None)
-        full = len(self._told_apart) >= MAX_REJECTIONS or len(self._counted) >= MAX_REJECTIONS
-        if rejection not in self._told_apart and full:
+        full = len(self._separate) >= MAX_REJECTIONS or len(self._counted) >= MAX_REJECTIONS
+        if rejection not in self._separate and full:
             return _coarse(rejection)
-        self._told_apart.add(rejection)
+        self._separate.add(rejection)
         return rejection
 
 
 def _coarse(rejection: Rejection) -> Rejection:
-    """The rejection without anything but its status and code."""
+    """Return the rejection with its status and code only."""
     return Rejection(ANY_ACTION, rejection.status, rejection.code)

@@ -1,4 +1,4 @@
-"""Rights of callers: what a key or a token lets its holder do, with which tables. Default deny."""
+"""Rights of callers: what a key or a token allows, on which tables. What is not granted is denied."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ EVERY_TABLE: Final = "*"
 
 
 class Right(StrEnum):
-    """`admin` includes the others."""
+    """What a caller may do. `admin` includes the others."""
 
     INGEST = "ingest"
     READ = "read"
@@ -24,21 +24,23 @@ class Right(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Rights, and the patterns (`*`, `sales.*`, `orders`) of the tables that they hold for."""
+    """Rights, and the patterns (`*`, `sales.*`, `orders`) of the tables that they are for."""
 
     rights: frozenset[Right]
     table_patterns: tuple[str, ...]
 
     def carries(self, right: Right) -> bool:
+        """Tell whether the grant includes this right."""
         return right in self.rights or Right.ADMIN in self.rights
 
     def covers(self, table: TableName) -> bool:
+        """Tell whether a pattern of the grant matches this table."""
         return _match(self.table_patterns, table)
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who calls, and what the right of the call lets it touch.
+    """The caller of a request, with the tables that the right of the call allows it to touch.
 
     `key_id` is the id of a key, or `oidc:<subject>`. `grants` are those of a token with several roles.
     """
@@ -49,32 +51,34 @@ class Principal:
     grants: tuple[Grant, ...] = ()
 
     def may_touch(self, table: TableName) -> bool:
+        """Tell whether the right of the call covers this table."""
         return _match(self.table_patterns, table)
 
     def may_name(self, source: SourceName) -> bool:
-        """Whether the patterns cover a source's name, which may be none that a table can have."""
+        """Tell whether the patterns match a source's name, which need not be a valid table name."""
         return _match_text(self.table_patterns, source.without_catalog.folded)
 
     def may(self, right: Right, table: TableName) -> bool:
-        """Whether one grant gives this right, another than that of the call, for this table."""
+        """Tell whether one grant gives a right other than that of the call for this table."""
         grants = self.grants or (Grant(self.rights, self.table_patterns),)
         return any(grant.carries(right) and grant.covers(table) for grant in grants)
 
     @property
     def oversees_every_table(self) -> bool:
+        """True if the right of the call is for all tables."""
         return EVERY_TABLE in self.table_patterns
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a valid key or token proves: who its holder is, what is granted, and the limits of its own."""
+    """What a valid key or token proves: its holder, the grants, and rate limits of its own."""
 
     subject: str
     grants: Sequence[Grant]
     limits: RateLimits = NO_LIMITS
 
     def acting_by(self, right: Right) -> Principal | None:
-        """The caller of a call that needs this right, with the tables for which it is granted; None without it."""
+        """Return the caller of a call that needs this right, with its tables; None if the right is not granted."""
         carrying = [grant for grant in self.grants if grant.carries(right)]
         if not carrying:
             return None

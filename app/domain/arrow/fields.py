@@ -1,7 +1,7 @@
-"""The fields of an Arrow schema from outside, read without Arrow's own reader, and only of types on a list.
+"""Reads the fields of an Arrow schema from outside, without PyArrow's reader, from an allow-list of types.
 
-A type is on the list if its arrays are flat, own their bytes, and can be checked in full before anything is computed
-with them. Views, dictionaries and nested types are not; an extension is read as what it is stored as (decision 0021).
+A type is allowed if its arrays are flat, own their bytes, and can be validated in full before they are used. Views,
+dictionaries and nested types are not; an extension type is read as its storage type (docs/decisions/0021).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -62,7 +62,7 @@ _UNREADABLE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ArrowField:
-    """One field; `type` is None where it is not on the list, `described` names it for an error message."""
+    """One field; `type` is None if it is not allowed, `described` names it for an error text."""
 
     name: str
     nullable: bool
@@ -71,7 +71,7 @@ class ArrowField:
 
 
 def read_fields(schema: FlatTable) -> list[ArrowField]:
-    """The fields in order; metadata is passed over. Raises Damaged."""
+    """Return the fields in order, without their metadata. Raises Damaged."""
     if schema.int16(_SCHEMA_ENDIANNESS) != _LITTLE_ENDIAN:
         raise Damaged("the schema is big-endian")
     if schema.length(_SCHEMA_FIELDS) > MAX_FIELDS:
@@ -87,7 +87,7 @@ def _fields(schema: FlatTable) -> Iterator[ArrowField]:
 
 
 def _type_of(field: FlatTable) -> tuple[str, pa.DataType | None]:
-    """How a message names the type, and the type itself if it is on the list."""
+    """Return the name of the type for an error text, and the type itself if it is allowed."""
     kind = field.uint8(_TYPE_KIND)
     if field.has(_DICTIONARY):
         return "dictionary", None
@@ -124,7 +124,7 @@ def _date(of_type: FlatTable) -> pa.DataType | str:
 
 
 def _timestamp(of_type: FlatTable) -> pa.DataType | str:
-    """Moments of any zone are counted in UTC, so the zone itself is not needed."""
+    """Return a timestamp type. Timestamps of any zone count from the epoch in UTC, so the zone itself is dropped."""
     unit = of_type.int16(0)
     if not 0 <= unit < len(_TIME_UNITS):
         return f"timestamp of unit {unit}"

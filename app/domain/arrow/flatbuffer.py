@@ -1,7 +1,7 @@
-"""Bounds-checked reading of flatbuffers, just enough for Arrow's messages.
+"""Bounds-checked reader of flatbuffers, as much as Arrow's messages need.
 
-Every position is checked against the content before it is used, and nothing is copied that a caller does not ask for:
-tables and texts of a hostile flatbuffer may be shared a million times, so whoever walks them bounds how many.
+Invariant: every position is checked against the content before it is used, and only requested values are copied. A
+hostile flatbuffer can share a table or a text a million times, so callers bound how many they read.
 """
 
 import struct
@@ -22,11 +22,11 @@ _WORD_BYTES: Final = 8
 
 
 class Damaged(ValueError):
-    """The bytes are no flatbuffer of the expected form."""
+    """The bytes are not a flatbuffer of the expected form."""
 
 
 class FlatTable:
-    """One table of a flatbuffer. Fields are named by their slot; an absent one has its default. Raises Damaged."""
+    """One table of a flatbuffer. A field has a slot number; an absent one has its default. Raises Damaged."""
 
     __slots__ = ("_at", "_content", "_vtable", "_vtable_size")
 
@@ -40,41 +40,41 @@ class FlatTable:
 
     @classmethod
     def root(cls, content: bytes) -> "FlatTable":
-        """The table that the first four bytes point at."""
+        """Return the table that the first four bytes point at."""
         return cls(content, _unpack(_OFFSET, content, 0))
 
     def uint8(self, slot: int) -> int:
-        """An unsigned byte, a boolean or the type of a union; 0 where it is absent."""
+        """Return an unsigned byte, a boolean or the type of a union; 0 if it is absent."""
         return self._scalar(_BYTE, slot, 0)
 
     def int16(self, slot: int, default: int = 0) -> int:
-        """A signed integer of 16 bits, or an enumeration's."""
+        """Return a signed 16-bit integer, or the value of an enumeration."""
         return self._scalar(_SHORT, slot, default)
 
     def int32(self, slot: int, default: int = 0) -> int:
-        """A signed integer of 32 bits."""
+        """Return a signed 32-bit integer."""
         return self._scalar(_INT, slot, default)
 
     def int64(self, slot: int) -> int:
-        """A signed integer of 64 bits; 0 where it is absent."""
+        """Return a signed 64-bit integer; 0 if it is absent."""
         return self._scalar(_LONG, slot, 0)
 
     def has(self, slot: int) -> bool:
-        """Whether the field is there."""
-        return self._place(slot) is not None
+        """Tell whether the field is present."""
+        return self._position(slot) is not None
 
     def table(self, slot: int) -> "FlatTable | None":
-        """The table that the field points at."""
-        place = self._place(slot)
-        return None if place is None else FlatTable(self._content, self._target(place))
+        """Return the table that the field points at."""
+        position = self._position(slot)
+        return None if position is None else FlatTable(self._content, self._target(position))
 
-    def text(self, slot: int, most_bytes: int) -> str | None:
-        """A text of `most_bytes` at the most."""
-        place = self._place(slot)
-        if place is None:
+    def text(self, slot: int, max_bytes: int) -> str | None:
+        """Return a text of at most `max_bytes`."""
+        position = self._position(slot)
+        if position is None:
             return None
-        start, length = self._vector(place, 1)
-        if length > most_bytes:
+        start, length = self._vector(position, 1)
+        if length > max_bytes:
             raise Damaged("a text is too long")
         try:
             return self._content[start : start + length].decode()
@@ -82,44 +82,44 @@ class FlatTable:
             raise Damaged("a text is not UTF-8") from error
 
     def length(self, slot: int) -> int:
-        """How many elements the vector of tables has."""
-        place = self._place(slot)
-        return 0 if place is None else self._vector(place, _OFFSET.size)[1]
+        """Return how many elements a vector of tables has."""
+        position = self._position(slot)
+        return 0 if position is None else self._vector(position, _OFFSET.size)[1]
 
     def tables(self, slot: int) -> Iterator["FlatTable"]:
-        """The elements of a vector of tables, of which several may be one."""
-        place = self._place(slot)
-        if place is not None:
-            start, length = self._vector(place, _OFFSET.size)
+        """Yield the elements of a vector of tables; several can be the same table."""
+        position = self._position(slot)
+        if position is not None:
+            start, length = self._vector(position, _OFFSET.size)
             for at in range(start, start + length * _OFFSET.size, _OFFSET.size):
                 yield FlatTable(self._content, self._target(at))
 
     def pairs(self, slot: int) -> Sequence[tuple[int, int]]:
-        """The elements of a vector of structs that are two signed integers of 64 bits each."""
-        place = self._place(slot)
-        if place is None:
+        """Return the elements of a vector of structs of two signed 64-bit integers."""
+        position = self._position(slot)
+        if position is None:
             return ()
-        start, length = self._vector(place, 2 * _WORD_BYTES)
+        start, length = self._vector(position, 2 * _WORD_BYTES)
         words = np.frombuffer(self._content, "<i8", 2 * length, start).tolist()
         return [*zip(words[::2], words[1::2], strict=True)]
 
     def _scalar(self, form: struct.Struct, slot: int, default: int) -> int:
-        place = self._place(slot)
-        return default if place is None else _unpack(form, self._content, place)
+        position = self._position(slot)
+        return default if position is None else _unpack(form, self._content, position)
 
-    def _place(self, slot: int) -> int | None:
+    def _position(self, slot: int) -> int | None:
         at = _VTABLE_HEAD_BYTES + _SIZE_IN_VTABLE.size * slot
         if at + _SIZE_IN_VTABLE.size > self._vtable_size:
             return None
         offset = _unpack(_SIZE_IN_VTABLE, self._content, self._vtable + at)
         return self._at + offset if offset else None
 
-    def _target(self, place: int) -> int:
-        return place + _unpack(_OFFSET, self._content, place)
+    def _target(self, position: int) -> int:
+        return position + _unpack(_OFFSET, self._content, position)
 
-    def _vector(self, place: int, element_bytes: int) -> tuple[int, int]:
-        """Where the elements begin, and how many there are."""
-        at = self._target(place)
+    def _vector(self, position: int, element_bytes: int) -> tuple[int, int]:
+        """Return where the elements begin, and how many there are."""
+        at = self._target(position)
         length, start = _unpack(_OFFSET, self._content, at), at + _OFFSET.size
         if start + length * element_bytes > len(self._content):
             raise Damaged("a vector is longer than the flatbuffer")

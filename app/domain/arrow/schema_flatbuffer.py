@@ -1,8 +1,8 @@
-"""An Arrow schema as a plain flatbuffer root, the form that ODF's `SetDataSchema` event stores.
+"""An Arrow schema as a flatbuffer root, the form that ODF's `SetDataSchema` event stores.
 
-PyArrow reads and writes schemas only inside an IPC message. A flatbuffer is bytes whose first four hold the
-offset of its root table; so the message's bytes with that offset turned to the schema inside it are the schema's
-own flatbuffer. Schemas from outside are not given to PyArrow at all: `arrow_fields` reads them.
+PyArrow writes schemas only inside an IPC message. The first four bytes of a flatbuffer are the offset of its root
+table; so the bytes of the message, with that offset set to the schema inside, are the schema's own flatbuffer. PyArrow
+never reads schemas from outside: `fields` does.
 """
 
 import struct
@@ -33,11 +33,11 @@ _SIMPLE_TYPES: Final = {ColumnType(name).arrow: name for name in TypeName if nam
     pa.large_string(): TypeName.STRING,
     pa.large_binary(): TypeName.BINARY,
 }
-"""The declared type that holds every value of an Arrow type."""
+"""The column type that can hold every value of an Arrow type."""
 
 
 def schema_to_flatbuffer(schema: pa.Schema) -> bytes:
-    """The schema as raw flatbuffer bytes, root type `org.apache.arrow.flatbuf.Schema`."""
+    """Return the schema as raw flatbuffer bytes with the root type `org.apache.arrow.flatbuf.Schema`."""
     message = bytearray(schema.serialize().to_pybytes()[8:])
     (table,) = struct.unpack_from("<I", message, 0)
     (to_vtable,) = struct.unpack_from("<i", message, table)
@@ -48,7 +48,7 @@ def schema_to_flatbuffer(schema: pa.Schema) -> bytes:
 
 
 def schema_from_bytes(content: bytes) -> pa.Schema:
-    """The schema in an IPC schema message or in raw flatbuffer bytes, without metadata.
+    """Return the schema in an IPC schema message or in raw flatbuffer bytes, without metadata.
 
     Raises RejectedInput `bad_schema`, or `bad_type`, naming the column.
     """
@@ -60,13 +60,13 @@ def schema_from_bytes(content: bytes) -> pa.Schema:
         detail = f"the bytes are neither an Arrow schema flatbuffer nor its message: {error}"
         raise RejectedInput(Code.BAD_SCHEMA, detail) from error
     for field in fields:
-        if field.type is None or pa.types.is_null(field.type):  # a required column of nulls is no schema to PyArrow
+        if field.type is None or pa.types.is_null(field.type):  # PyArrow rejects a required column of nulls
             raise _undeclared(field.name, field.described)
     return pa.schema([pa.field(field.name, field.type, field.nullable) for field in fields])
 
 
 def _schema_message(content: bytes) -> FlatTable:
-    """Raises Damaged."""
+    """Return the schema of an IPC message. Raises Damaged."""
     message = FlatTable.root(content[_METADATA_AT:])
     schema = message.table(_HEADER_SLOT)
     if message.uint8(_HEADER_KIND_SLOT) != _HEADER_IS_SCHEMA or schema is None:
@@ -75,9 +75,9 @@ def _schema_message(content: bytes) -> FlatTable:
 
 
 def columns_of(schema: pa.Schema) -> tuple[Column, ...]:
-    """The declared columns of an Arrow schema; a row marker, as our own served schemas have it, is passed over.
+    """Return the columns of an Arrow schema, without the row marker that schemas served by the gateway have.
 
-    Raises RejectedInput `bad_type`, naming the column, for a type that no declared type lands as.
+    Raises RejectedInput `bad_type`, naming the column, for a type that no column type can hold.
     """
     fields = [field for field in schema if field.name != ROW_MARKER]
     return tuple(Column(field.name, _declared(field), field.nullable) for field in fields)
@@ -98,5 +98,5 @@ def _declared(field: pa.Field) -> ColumnType:
 
 
 def _undeclared(name: str, described: str) -> RejectedInput:
-    detail = f"column {name!r} is {described} in the Arrow schema, which no declared type lands as"
+    detail = f"column {name!r} is {described} in the Arrow schema, which no column type can hold"
     return RejectedInput(Code.BAD_TYPE, detail)

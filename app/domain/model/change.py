@@ -10,11 +10,11 @@ SourceValue: TypeAlias = str | int | bool | Decimal | dict[str, Any] | list[Any]
 """A column value as the source gave it. Numbers never pass through float; containers only as JSON."""
 
 Image: TypeAlias = dict[str, SourceValue]
-"""Values at one side of a change. A member that is absent was not given; None is SQL NULL."""
+"""Values at one side of a change, by column. An absent column was not given; None is SQL NULL."""
 
 
 class Operation(StrEnum):
-    """What happened to the row. *Upsert*: the source cannot tell insert from update."""
+    """What happened to the row. *Upsert* means that the source cannot tell insert from update."""
 
     INSERT = "insert"
     SNAPSHOT = "snapshot"
@@ -26,10 +26,10 @@ class Operation(StrEnum):
 class Change(msgspec.Struct, frozen=True, gc=False):
     """One row event of one table.
 
-    `index` is the message's place in the request, `before_at` and `after_at` the JSON Pointers of its
-    images, all three for error messages only. An insert has only `after`, a delete only `before`; an
-    update's `before` holds at least the key, its `after` every column whose new value is known. A delete's
-    `after` is a second copy of the row, where the source wrote two: both must have the same key.
+    `index` is the position of the message in the request, `before_at` and `after_at` are the JSON Pointers of its
+    images; all three are for error texts only. An insert has only `after`, a delete only `before`. The `before` of an
+    update has at least the key, its `after` every column whose new value is known. If a delete has an `after`, the
+    source wrote the row twice, and both images must have the same key.
     """
 
     index: int
@@ -40,10 +40,10 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     after_at: str
     source_position: str | None = None
     source_columns: frozenset[str] | None = None
-    """The columns that the source had then, where it told: any other column of the table is NULL in the row."""
+    """The columns that the source had at that time, if it told: every other column of the table lands NULL."""
     is_late: bool = False
-    """Whether the source's table has changed since, so that a row image may know columns that it did not have then."""
+    """True if the source table has changed since, so that a row image can know columns that it did not have then."""
     position_at: str | None = None
-    """JSON Pointer of the source position, where the format has one."""
+    """JSON Pointer of the source position, if the format has one."""
     ends_transaction: bool = True
     """False where the source said that more changes of the same transaction follow."""

@@ -1,4 +1,4 @@
-"""Dead letters: rejected messages of an accepted request, kept as they were written until somebody settles them."""
+"""Dead letters: rejected messages of an accepted request, kept as they were written until they are settled."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,16 +8,16 @@ from typing import Any, Final
 from app.errors import Code, Problem
 
 MAX_LETTER_BYTES: Final = 2**20
-"""Of one message; a longer one rejects its request."""
+"""Bytes of one message; a longer one rejects its request."""
 
 MAX_WAITING_LETTERS: Final = 10_000
-"""Waiting letters of a table; a request that would leave more is rejected."""
+"""Waiting letters of a table; a request that would exceed it is rejected."""
 
 MAX_WAITING_BYTES: Final = 256 * 2**20
-"""Bytes of the messages of a table that wait."""
+"""Bytes of the waiting messages of a table."""
 
 MAX_LETTER_ERRORS: Final = 100
-"""Problems that a letter keeps of its message."""
+"""Problems that are stored with a letter."""
 
 KEPT: Final = frozenset(
     {
@@ -41,11 +41,11 @@ KEPT: Final = frozenset(
         Code.UNKNOWN_COLUMN,
     }
 )
-"""Rejections that concern one message of a table that is known; any other one rejects the request."""
+"""Codes that concern one message of a known table. Any other code rejects the request."""
 
 
 class LetterFormat(StrEnum):
-    """How the message of a letter is written."""
+    """The format that the message of a letter is written in."""
 
     ARCION = "arcion"
     ARCION_CSV = "arcion_csv"
@@ -53,7 +53,7 @@ class LetterFormat(StrEnum):
 
 
 class LetterState(StrEnum):
-    """A letter waits until its message is accepted after all, or given up."""
+    """A letter waits until its message is replayed or discarded."""
 
     WAITING = "waiting"
     REPLAYED = "replayed"
@@ -62,7 +62,7 @@ class LetterState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RejectedMessage:
-    """A message that is left out of its request, and why."""
+    """A message that is set aside from its request, with its problems."""
 
     index: int
     problems: tuple[Problem, ...]
@@ -70,7 +70,7 @@ class RejectedMessage:
 
 @dataclass(frozen=True, slots=True)
 class WrittenMessage:
-    """A message as it stood in its request, and what else the request said of how to read it."""
+    """A message as its request had it, and the parameters needed to read it."""
 
     format: LetterFormat
     content: bytes
@@ -86,14 +86,14 @@ class NewLetter:
 
 
 def is_kept(problems: Sequence[Problem]) -> bool:
-    """Whether a message with these problems can become a dead letter."""
+    """Tell whether a message with these problems can become a dead letter."""
     return bool(problems) and all(problem.code in KEPT and problem.index is not None for problem in problems)
 
 
 def to_set_aside(problems: Iterable[Problem]) -> list[RejectedMessage]:
-    """The messages to leave out next, by index.
+    """Return the messages to set aside next, by index.
 
-    A value may be missing only because a rejected message added its column, so such updates are left out last.
+    A value can be missing only because a rejected message added its column, so such updates are set aside last.
     """
     by_index: dict[int, list[Problem]] = {}
     for problem in problems:
@@ -104,7 +104,7 @@ def to_set_aside(problems: Iterable[Problem]) -> list[RejectedMessage]:
 
 
 def errors_of(problems: Iterable[Problem]) -> list[dict[str, str]]:
-    """Problems of one message as they are stored and shown; its index stands beside them."""
+    """Return the problems of one message as they are stored and shown, without its index."""
     return [
         {
             name: value

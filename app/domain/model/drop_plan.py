@@ -1,4 +1,4 @@
-"""What comes after a table's folder is gone: nothing, a new generation, or a new generation under another name."""
+"""Drop plans: what follows the deletion of a table's folder. Nothing, a new generation, or one under a new name."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from app.domain.model.table_schema import TableSchema
 
 
 class DropAction(StrEnum):
-    """Why the folder goes."""
+    """Why the folder is deleted."""
 
     DROP = "drop"
     RECREATE = "recreate"
@@ -20,7 +20,7 @@ class DropAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DropPlan:
-    """Recorded when the drop begins, done when the folder is gone. What is None stays as it is."""
+    """Recorded when a drop begins, carried out when the folder is gone. None leaves an attribute as it is."""
 
     action: DropAction
     schema: TableSchema | None = None
@@ -28,6 +28,7 @@ class DropPlan:
     new_name: TableName | None = None
 
     def to_json(self) -> dict[str, Any]:
+        """Return the plan as it is stored."""
         return {
             "action": self.action,
             "schema": self.schema and self.schema.to_json(),
@@ -37,6 +38,7 @@ class DropPlan:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "DropPlan":
+        """Read a stored plan."""
         return cls(
             DropAction(stored["action"]),
             TableSchema.from_json(stored["schema"]) if stored["schema"] else None,

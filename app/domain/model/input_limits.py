@@ -1,4 +1,4 @@
-"""How much one request may hold."""
+"""Limits of one request: messages, values, and the length of a value."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class InputLimits:
     value_bytes: int
 
     def check_messages(self, count: int) -> None:
-        """Raises RejectedInput `too_many_messages`."""
+        """Raise RejectedInput `too_many_messages` if there are more messages than allowed."""
         if count > self.messages:
             raise RejectedInput(Code.TOO_MANY_MESSAGES, f"the request holds more than {self.messages} messages")
 
@@ -32,27 +32,30 @@ UNLIMITED: Final = InputLimits(messages=2**63, value_bytes=2**63)
 
 
 MAX_CELLS: Final = 2**24
-"""Messages of a request times columns of its table. Each takes about 22 bytes while the rows are typed, also where a
-message does not give the column; a full image takes at least 12 bytes of JSON a column."""
+"""Messages of a request times columns of its table.
+
+Each takes about 22 bytes while the rows are typed, also if a message does not give the column; a full image takes at
+least 12 bytes of JSON per column.
+"""
 
 
 def check_cells(messages: int, columns: int) -> None:
-    """Raises RejectedInput `too_many_messages` where so many messages of a table of so many columns are too much."""
+    """Raise RejectedInput `too_many_messages` if messages times columns exceed MAX_CELLS."""
     if messages * columns > MAX_CELLS:
-        detail = f"{messages} messages of a table with {columns} columns make more than {MAX_CELLS} values"
+        detail = f"{messages} messages of a table with {columns} columns have more than {MAX_CELLS} values"
         raise RejectedInput(Code.TOO_MANY_MESSAGES, detail)
 
 
-def long_values(changes: Sequence[Change], excluded: Collection[str], most: int) -> list[Problem]:
-    """A problem for each value longer than `most` bytes in a column that is not `excluded`.
+def long_values(changes: Sequence[Change], excluded: Collection[str], max_bytes: int) -> list[Problem]:
+    """Return a problem for each value longer than `max_bytes` in a column that is not `excluded`.
 
-    It looks at every value: for bodies that are longer than `most` themselves.
+    This checks every value; call it only for bodies that are longer than `max_bytes` themselves.
     """
     return [
-        Problem(Code.VALUE_TOO_LARGE, f"longer than {most} bytes", change.index, pointer_to(at, column), column)
+        Problem(Code.VALUE_TOO_LARGE, f"longer than {max_bytes} bytes", change.index, pointer_to(at, column), column)
         for change in changes
         for at, column, value in _values(change)
-        if column not in excluded and _is_longer(value, most)
+        if column not in excluded and _is_longer(value, max_bytes)
     ]
 
 
@@ -62,9 +65,9 @@ def _values(change: Change) -> Iterator[tuple[str, str, SourceValue]]:
             yield at, column, value
 
 
-def _is_longer(value: SourceValue, most: int) -> bool:
+def _is_longer(value: SourceValue, max_bytes: int) -> bool:
     if isinstance(value, str):
-        return len(value) > most or (
-            len(value) > most // _MAX_CHARACTER_BYTES and len(value.encode("utf-8", "surrogatepass")) > most
+        return len(value) > max_bytes or (
+            len(value) > max_bytes // _MAX_CHARACTER_BYTES and len(value.encode("utf-8", "surrogatepass")) > max_bytes
         )
-    return isinstance(value, dict | list) and len(_ENCODER.encode(value)) > most
+    return isinstance(value, dict | list) and len(_ENCODER.encode(value)) > max_bytes

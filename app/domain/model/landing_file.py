@@ -1,4 +1,4 @@
-"""A landing file: its name, its identity, and its two recorded states, which cannot be confused."""
+"""A landing file: its name, its identity, and its states *planned* and *built*, which have types of their own."""
 
 import hashlib
 import re
@@ -14,19 +14,19 @@ _NAME: Final = re.compile(r"(\d{20})\.parquet", re.ASCII)
 
 
 def file_name(number: FileNumber) -> str:
-    """The visible name of a landing file: 20 digits, `.parquet`."""
+    """Return the visible name of a landing file: 20 digits and `.parquet`."""
     return f"{number:020d}.parquet"
 
 
 def parse_file_name(name: str) -> FileNumber | None:
-    """The number of a landing file's name, None for any other name."""
+    """Return the number in a landing file's name, None for any other name."""
     match = _NAME.fullmatch(name)
     return FileNumber(int(match[1])) if match else None
 
 
 @dataclass(frozen=True, slots=True)
 class BatchRange:
-    """Consecutive change batches of one generation, both ends included; 1 to 0 is none."""
+    """Consecutive batches of one generation, both ends included; 1 to 0 means none."""
 
     first: BatchSequence
     last: BatchSequence
@@ -34,7 +34,7 @@ class BatchRange:
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """What a landing file is, written into its Parquet footer: two files with one identity hold the same rows."""
+    """The identity of a landing file, in its Parquet footer: two files with one identity have the same rows."""
 
     table: str
     generation: Generation
@@ -45,12 +45,12 @@ class FileIdentity:
     digest: str
 
     def footer(self) -> dict[str, str]:
-        """Key-value metadata for the Parquet footer."""
+        """Return the key-value metadata for the Parquet footer."""
         return {FOOTER_PREFIX + name: str(value) for name, value in asdict(self).items()}
 
     @classmethod
     def from_footer(cls, metadata: Mapping[bytes, bytes]) -> "FileIdentity | None":
-        """The identity a footer states; None when the file is not one of ours."""
+        """Return the identity in a footer, None if the gateway did not write the file."""
         text = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in metadata.items()}
         try:
             return cls(
@@ -67,7 +67,7 @@ class FileIdentity:
 
 
 def seed_identity(table: str, generation: Generation) -> FileIdentity:
-    """File 1 of a table that is to be seen before it has data: the columns, no batch and no row."""
+    """Return the identity of a seed file: file 1, with columns, no batch and no row."""
     return FileIdentity(
         table, generation, FileNumber(1), BatchSequence(1), BatchSequence(0), rows=0, digest=content_digest([])
     )
@@ -75,18 +75,18 @@ def seed_identity(table: str, generation: Generation) -> FileIdentity:
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A file recorded in the ledger that may or may not be visible: its content is fixed, its number is its own."""
+    """A file in the ledger that may or may not be visible. Its content and its number are fixed."""
 
     table_id: TableId
     schema_version: SchemaVersion
     identity: FileIdentity
     payload_bytes: int | None = field(default=None, compare=False)
-    """Compressed size of what it is built from, where that is known: the ledger does not keep it."""
+    """Compressed size of its payloads, if known; the ledger does not store it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltFile:
-    """A finished, fsynced and verified temp of a planned file: `temp_name` in the scratch of `epoch`."""
+    """A finished, fsynced and verified attempt of a planned file: `temp_name` in the scratch of `epoch`."""
 
     planned: PlannedFile
     epoch: Epoch
@@ -95,16 +95,8 @@ class BuiltFile:
     file_sha256: str
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedFile:
-    """A file that is visible under its number and recorded so."""
-
-    planned: PlannedFile
-    file_bytes: int
-
-
 def content_digest(block_digests: Iterable[bytes]) -> str:
-    """Digest of a file's logical content: SHA-256 over its blocks' payload digests, in order, as hex."""
+    """Return the digest of a file's content: SHA-256 over its blocks' payload digests in order, as hex."""
     digest = hashlib.sha256()
     for block_digest in block_digests:
         digest.update(block_digest)

@@ -1,4 +1,4 @@
-"""Names of tables, columns and landing folders: what is allowed, and where a table's folder lies."""
+"""Names of tables, columns and landing folders: which are allowed, and which folder a table has."""
 
 import re
 import unicodedata
@@ -10,7 +10,7 @@ from app.errors import Code, RejectedInput
 ROW_MARKER: Final = "__rowMarker__"
 MAX_NAME_BYTES: Final = 128
 MAX_TEXT_BYTES: Final = 255
-"""Of any other text that becomes part of an index row in Postgres, which has room for 2,704 bytes in all."""
+"""Bytes of any other text in an index of Postgres, whose rows have room for 2,704 bytes in all."""
 
 _INVISIBLE: Final = frozenset({"Cf", "Zl", "Zp"})
 """Bidirectional controls, zero-width characters and line separators."""
@@ -20,7 +20,7 @@ _FORBIDDEN: Final = re.compile(r'[/\\.%:*?"<>|]')
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """The address of a destination table, `name` or `schema.name`; unique under casefold."""
+    """The name of a destination table, `name` or `schema.name`; unique without regard to letter case."""
 
     schema: str | None
     table: str
@@ -30,14 +30,14 @@ class TableName:
         """Read `name` or `schema.name`. Raises RejectedInput `bad_name`."""
         parts = text.split(".")
         if len(parts) > 2:
-            raise RejectedInput(Code.BAD_NAME, "a table is addressed as name or schema.name")
+            raise RejectedInput(Code.BAD_NAME, "a table name must be name or schema.name")
         return cls.of(parts[0] if len(parts) == 2 else None, parts[-1])
 
     @classmethod
     def of(cls, schema: str | None, table: str) -> "TableName":
-        """From parts that a tool gives apart; a dot in one of them would make two tables look like one.
+        """Return the name made of separate parts. Raises RejectedInput `bad_name`, also for a dot in a part.
 
-        Raises RejectedInput `bad_name`.
+        A dot would make two tables look like one.
         """
         for part in (table,) if schema is None else (schema, table):
             _check_part(part)
@@ -48,7 +48,7 @@ class TableName:
 
     @property
     def folded(self) -> str:
-        """The form in which two names are the same."""
+        """The form in which equal names are equal texts."""
         return str(self).casefold()
 
     @property
@@ -58,35 +58,39 @@ class TableName:
 
 
 def check_column_name(name: str) -> None:
-    """Raises RejectedInput `bad_name` or `reserved_name` for a name no landing file can have."""
+    """Raise RejectedInput `bad_name` or `reserved_name` for a name that no landing file can have."""
     if name.casefold() == ROW_MARKER.casefold():
-        raise RejectedInput(Code.RESERVED_NAME, f"a column may not be named {ROW_MARKER}")
+        raise RejectedInput(Code.RESERVED_NAME, f"a column cannot be named {ROW_MARKER}")
     if not name.strip():
         raise RejectedInput(Code.BAD_NAME, "a column name is blank")
     _check_text(name, "column name")
 
 
 def check_new_column_name(name: str) -> None:
-    """As `check_column_name`, for a column that no table has yet. Raises RejectedInput `bad_name` for more: names that
-    look like another one. Tables that have such names keep them."""
+    """Check the name of a new column: as `check_column_name`, and it must not look like another name.
+
+    Raises RejectedInput `bad_name` or `reserved_name`. Tables that already have such names keep them.
+    """
     check_column_name(name)
     if name != name.strip():
-        raise RejectedInput(Code.BAD_NAME, "a column name may not start or end with a blank")
+        raise RejectedInput(Code.BAD_NAME, "a column name cannot start or end with a blank")
     _check_visible(name, "column name")
 
 
 def check_new_table_name(name: TableName) -> None:
-    """Raises RejectedInput `bad_name` for a new table whose name looks like another one."""
+    """Raise RejectedInput `bad_name` for a new table whose name has invisible characters."""
     _check_visible(str(name), "table name")
 
 
 def _check_visible(name: str, what: str) -> None:
     if any(unicodedata.category(character) in _INVISIBLE for character in name):
-        raise RejectedInput(Code.BAD_NAME, f"a {what} contains an invisible character, or one that turns the text")
+        raise RejectedInput(
+            Code.BAD_NAME, f"a {what} has an invisible character, or one that changes the writing direction"
+        )
 
 
 def is_bounded(text: str | None) -> bool:
-    """Whether a text is short enough for an index."""
+    """Tell whether a text is short enough for an index."""
     return text is None or len(text) * 4 <= MAX_TEXT_BYTES or len(text.encode()) <= MAX_TEXT_BYTES
 
 
@@ -95,17 +99,17 @@ def _check_part(part: str) -> None:
         raise RejectedInput(Code.BAD_NAME, "a part of the table name is empty")
     _check_text(part, "table name")
     if _FORBIDDEN.search(part):
-        raise RejectedInput(Code.BAD_NAME, 'a table name may not contain any of / \\ . % : * ? " < > |')
+        raise RejectedInput(Code.BAD_NAME, 'a table name cannot contain any of / \\ . % : * ? " < > |')
     if part.startswith("_"):
-        raise RejectedInput(Code.BAD_NAME, "a table name may not start with _ (mirroring ignores such folders)")
+        raise RejectedInput(Code.BAD_NAME, "a table name cannot start with _ (mirroring ignores such folders)")
     if part != part.strip():
-        raise RejectedInput(Code.BAD_NAME, "a table name may not start or end with a blank")
+        raise RejectedInput(Code.BAD_NAME, "a table name cannot start or end with a blank")
 
 
 def _check_text(name: str, what: str) -> None:
     if not unicodedata.is_normalized("NFC", name):
         raise RejectedInput(Code.BAD_NAME, f"a {what} is not in Unicode normal form C")
     if any(unicodedata.category(character) in {"Cc", "Cs", "Cn"} for character in name):
-        raise RejectedInput(Code.BAD_NAME, f"a {what} contains a control or unassigned character")
+        raise RejectedInput(Code.BAD_NAME, f"a {what} has a control character or an unassigned one")
     if len(name.encode()) > MAX_NAME_BYTES:
         raise RejectedInput(Code.BAD_NAME, f"a {what} is longer than {MAX_NAME_BYTES} UTF-8 bytes")

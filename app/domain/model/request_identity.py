@@ -1,7 +1,7 @@
-"""What makes two requests the same one, and what a repeated request is answered.
+"""The identity of a request, which makes repeating it safe: a repeat gets the first answer.
 
-A caller names a request by an idempotency key, or by a producer's dense number. The fingerprint tells whether the
-request is the same in all that counts: method, path, query and decompressed body.
+A caller names a request by an idempotency key, or by a producer's dense number. The fingerprint compares the requests
+themselves: method, path, query and decompressed body.
 """
 
 import hashlib
@@ -12,12 +12,12 @@ from typing import Any, TypeAlias
 from app.errors import Code, RejectedInput
 
 Answer: TypeAlias = Mapping[str, Any]
-"""The stored answer: `receipts`, `ignored`, `duplicates`, and `dead_letters` where the program knew of them."""
+"""The stored answer: `receipts`, `ignored`, `duplicates`, and `dead_letters` unless an early release stored it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestIdentity:
-    """`name` is an idempotency key, or a producer where `producer_sequence` is its number, from 1."""
+    """The name of a request: an idempotency key, or a producer with its `producer_sequence`, from 1."""
 
     principal: str
     name: str
@@ -26,31 +26,32 @@ class RequestIdentity:
 
     @property
     def receipt_id(self) -> tuple[str, str, int]:
-        """Under which its receipt is stored."""
+        """The key that its receipt is stored under."""
         return (self.principal, self.name, self.producer_sequence)
 
     @property
     def producer_id(self) -> tuple[str, str] | None:
+        """Principal and producer, None for an idempotency key."""
         return (self.principal, self.name) if self.producer_sequence else None
 
 
 @dataclass(frozen=True, slots=True)
 class StoredReceipt:
-    """What was answered to a request."""
+    """The stored answer of a request, with its fingerprint."""
 
     fingerprint: bytes
     answer: Answer
 
 
 def fingerprint(method: str, path: str, query: str, body: bytes) -> bytes:
-    """SHA-256 over all that makes a request, 32 bytes."""
+    """Return the SHA-256 over all parts of a request that count, 32 bytes."""
     digest = hashlib.sha256(f"{method}\n{path}\n{query}\n".encode())
     digest.update(body)
     return digest.digest()
 
 
 def replayed(identity: RequestIdentity, stored: StoredReceipt | None) -> Answer | None:
-    """The answer to repeat; None where nothing is stored.
+    """Return the answer to repeat, None if nothing is stored.
 
     Raises RejectedInput `idempotency_key_reused` or `producer_sequence_reused` for another request.
     """
@@ -59,17 +60,17 @@ def replayed(identity: RequestIdentity, stored: StoredReceipt | None) -> Answer 
     if stored.fingerprint == identity.fingerprint:
         return stored.answer
     if identity.producer_sequence:
-        detail = f"number {identity.producer_sequence} of this producer was another request"
+        detail = f"number {identity.producer_sequence} of this producer was used for another request"
         raise RejectedInput(Code.PRODUCER_SEQUENCE_REUSED, detail)
-    raise RejectedInput(Code.IDEMPOTENCY_KEY_REUSED, "the idempotency key was given for another request")
+    raise RejectedInput(Code.IDEMPOTENCY_KEY_REUSED, "the idempotency key was used for another request")
 
 
 def check_producer_sequence(identity: RequestIdentity, last: int) -> None:
-    """A new number follows the last durable one. Raises RejectedInput `producer_gap` or `receipt_expired`."""
+    """Check that a number follows the last durable one. Raises RejectedInput `producer_gap` or `receipt_expired`."""
     if identity.producer_sequence > last + 1:
         raise RejectedInput(
             Code.PRODUCER_GAP, f"the next number of this producer is {last + 1}, not {identity.producer_sequence}"
         )
     if identity.producer_sequence <= last:
-        detail = f"number {identity.producer_sequence} is durable, and its receipt is no longer kept"
+        detail = f"number {identity.producer_sequence} was accepted before, and its receipt is no longer kept"
         raise RejectedInput(Code.RECEIPT_EXPIRED, detail)

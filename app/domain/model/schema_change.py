@@ -1,4 +1,4 @@
-"""What a registration, a metadata message or changes did to a table's columns, for the table's events."""
+"""Schema changes as a table's events record them: what a registration, a metadata message or changes did."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from app.domain.model.table import Table
 
 
 def schema_change(before: Table, after: Table) -> Mapping[str, Any]:
-    """Return what is different by kind of change; empty where the columns are as they were."""
+    """Return the differences by kind, empty if the columns are the same."""
     old = {column.name: column for column in before.schema.columns}
     new = {column.name: column for column in after.schema.columns}
     found: dict[str, Any] = {

@@ -1,7 +1,7 @@
-"""Names by which sources know tables, which may feed a table of another name.
+"""Source names: the names by which sources know their tables, which can feed a table with another name.
 
-A source's names are compared exactly: two of its tables may differ in letter case only. Names that a caller gives for
-a table of the gateway (`?table=`) are compared without regard to letter case, as landing folders are.
+Names of sources are compared exactly, because two tables of a source can differ in letter case only. A caller's name
+for a table of the gateway (`?table=`) is compared without regard to letter case, like landing folders.
 """
 
 import re
@@ -15,20 +15,20 @@ _MAX_PARTS: Final = 3
 
 
 class SourceName(NamedTuple):
-    """A source's name for a table; with a catalog it means that catalog's table only.
+    """A source's name for a table; with a catalog, it means that catalog's table only.
 
-    The parts are any text, also one that no landing folder could have.
+    The parts are any text, also one that no landing folder can have.
     """
 
     catalog: str | None
     schema: str | None
     name: str
     any_case: bool = False
-    """Whether this is a caller's name for a table, in whatever letter case."""
+    """True for a caller's name for a table, in any letter case."""
 
     @classmethod
     def of(cls, catalog: str | None, schema: str | None, name: str) -> "SourceName":
-        """Return the name made of the parts that a tool gives. Raises RejectedInput `bad_name`."""
+        """Return the name made of separate parts. Raises RejectedInput `bad_name`."""
         for part in (catalog, schema, name):
             if part == "":
                 raise RejectedInput(Code.BAD_NAME, "a part of the name is empty")
@@ -43,7 +43,7 @@ class SourceName(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "SourceName":
-        """Read `name`, `schema.name` or `catalog.schema.name`; a part with a dot in it stands in double quotes.
+        """Read `name`, `schema.name` or `catalog.schema.name`; a part with a dot is in double quotes.
 
         Raises RejectedInput `bad_name`.
         """
@@ -57,13 +57,13 @@ class SourceName(NamedTuple):
             if text[match.end()] != ".":
                 break
         if position != len(text) + 1 or len(parts) > _MAX_PARTS:
-            detail = "a source is name, schema.name or catalog.schema.name, a part with a dot in double quotes"
+            detail = "a source must be name, schema.name or catalog.schema.name; put a part with a dot in double quotes"
             raise RejectedInput(Code.BAD_NAME, detail)
         catalog = parts[0] if len(parts) == _MAX_PARTS else None
         return cls.of(catalog, parts[-2] if len(parts) > 1 else None, parts[-1])
 
     def __str__(self) -> str:
-        """As `parse` reads it; without quotes it reads like a table name."""
+        """Return the name as `parse` reads it; without quotes it looks like a table name."""
         return ".".join(_quoted(part) for part in (self.catalog, self.schema, self.name) if part is not None)
 
     @property
@@ -73,19 +73,19 @@ class SourceName(NamedTuple):
 
     @property
     def folded(self) -> str:
-        """The form in which names that differ in letter case only are the same."""
+        """The form in which names that differ in letter case only are equal."""
         return str(self).casefold()
 
     @property
     def key(self) -> "SourceName":
-        """The form under which a cache keeps what this name leads to."""
+        """The form of the name that caches use as a key."""
         if not self.any_case:
             return self
         return self._replace(schema=self.schema and self.schema.casefold(), name=self.name.casefold())
 
     @property
     def table(self) -> TableName:
-        """The table of this very name. Raises RejectedInput `bad_name` where no table can have it."""
+        """The table with exactly this name. Raises RejectedInput `bad_name` if no table can have it."""
         return TableName.of(self.schema, self.name)
 
 

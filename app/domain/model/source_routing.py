@@ -1,4 +1,4 @@
-"""Which of the tables that have a source's name, in whatever letter case, the source feeds."""
+"""Source routing: which table a source feeds, among those that have its name in any letter case."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,14 +12,14 @@ class Route(NamedTuple):
 
     table: Table | None
     twin: Table | None = None
-    """A table whose registered name, or one of whose sources, differs from the source's in letter case only."""
+    """A table whose name, or a name in its option `sources`, differs from the source's in letter case only."""
 
 
 def route(source: SourceName, candidates: Sequence[Table]) -> Route:
-    """Return the table that a source feeds: one whose option `sources` names it, else the one of its name.
+    """Return the table that a source feeds: one whose option `sources` names it, else the one with its name.
 
-    `candidates` are the tables that have the name or such a source in any letter case. The exact name counts, save
-    for callers' names of tables, and for tables from before letter case counted.
+    `candidates` are the tables with that name or source in any letter case. Letter case counts, except for callers'
+    names of tables, and for tables from releases in which it did not.
     """
     names = [source] if source.catalog is None else [source, source.without_catalog]
     for any_case in (False, True):
@@ -40,15 +40,15 @@ def sources_of(table: Table) -> list[SourceName]:
 
 
 def is_named(table: Table, source: SourceName) -> bool:
-    """Tell whether the table's option `sources` has this very name."""
+    """Tell whether the table's option `sources` has exactly this name."""
     return any(_is(source, given, any_case=table.any_letter_case) for given in sources_of(table))
 
 
 def case_detail(source: SourceName, twin: Table) -> str:
-    """Say what stands in the way of a source whose name differs from a registered one in letter case only."""
+    """Return the error text for a source whose name differs from a registered one in letter case only."""
     return (
-        f"the source {source.without_catalog} is not the one that feeds table {twin.name}: "
-        "their names differ in letter case"
+        f"the source {source.without_catalog} does not feed table {twin.name}, because their names differ in letter "
+        "case"
     )
 
 

@@ -1,4 +1,4 @@
-"""A destination table: its identity, its lifetime and its state."""
+"""A destination table: its identity, its generation and its state."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,26 +11,26 @@ from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema
 
 TableId = NewType("TableId", int)
-"""The database's number for a table; it keeps its meaning through renames."""
+"""The number of a table in Postgres; it survives renames."""
 
 Generation = NewType("Generation", int)
 """One lifetime of a landing folder, counted 1, 2, …"""
 
 TableLife: TypeAlias = tuple[TableId, Generation]
-"""One lifetime of one table: what sequences and file numbers belong to."""
+"""One lifetime of one table: the scope of sequences and file numbers."""
 
 BatchSequence = NewType("BatchSequence", int)
-"""Dense number of a change batch within a generation, from 1."""
+"""Dense number of a batch within a generation, from 1."""
 
 FileNumber = NewType("FileNumber", int)
 """Dense number of a landing file within a generation, from 1."""
 
 Epoch = NewType("Epoch", int)
-"""Grows with each claim of a table by a drain; an older epoch may change nothing."""
+"""Grows with each claim of a table by a drain; an older epoch can change nothing visible."""
 
 
 class TableState(StrEnum):
-    """*Paused* and *quarantined* stop publishing only; *dropping* and *dropped* reject ingest."""
+    """States of a table. *Paused* and *quarantined* only stop publishing; *dropping* and *dropped* reject changes."""
 
     ACTIVE = "active"
     PAUSED = "paused"
@@ -40,16 +40,18 @@ class TableState(StrEnum):
 
     @property
     def accepts_changes(self) -> bool:
+        """True unless the table is being dropped or is dropped."""
         return self is not TableState.DROPPING and self is not TableState.DROPPED
 
     @property
     def publishes(self) -> bool:
+        """True if drains publish the table."""
         return self is TableState.ACTIVE
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """What a reader of one moment knows of a table; the sequence lock rechecks it before staging."""
+    """A table as it was read at one moment; the sequence lock checks it again before staging."""
 
     table_id: TableId
     name: TableName
@@ -59,18 +61,16 @@ class Table:
     schema: TableSchema
     options: TableOptions = DEFAULT_OPTIONS
     revision: int = 1
-    """Grows with each change of the options or of what the source has; a batch is typed under one of them."""
+    """Grows with each change of the options or of the source's columns; a batch is typed under one revision."""
     left_columns: frozenset[str] = frozenset()
     """Columns that have left the source."""
     returned_columns: Mapping[str, BatchSequence] = field(default_factory=dict)
-    """Columns that left the source and came back after this batch: older row images know nothing of them."""
+    """Columns that left the source and came back after this batch; older row images do not know their values."""
     cdc_started: bool = False
-    """Whether changes other than snapshot rows were accepted in this generation."""
+    """True if changes other than snapshot rows were accepted in this generation."""
     arcion_catalog: str | None = None
-    """The catalog whose messages feed this table, once one with a catalog has come."""
-
+    """The catalog whose messages feed this table, set by the first message with a catalog."""
     any_letter_case: bool = False
-    """Whether sources feed this table by its name in whatever letter case: as before it counted."""
-
+    """True for tables of releases in which letter case did not count: sources feed them in any letter case."""
     drop_plan: DropPlan | None = None
-    """What comes after, while the table is being dropped."""
+    """What follows the drop, while the table is being dropped."""

@@ -1,4 +1,4 @@
-"""Table options: how one table treats its source. Defaults come first in each list of choices."""
+"""Table options: how one table treats its source. The default is the first of each list of choices."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ _EARLIER_SPELLINGS: Final = {
 
 
 class OptionValue(StrEnum):
-    """A value that a caller chooses by name; earlier spellings are understood."""
+    """A value that a caller chooses by name; spellings of earlier releases are accepted."""
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
@@ -35,35 +35,35 @@ class OptionValue(StrEnum):
 
 
 class PartialUpdates(OptionValue):
-    """What becomes of an update that lacks new values: rejected, or completed from the stored row image."""
+    """What happens to an update without all new values: it is rejected, or completed from the row image."""
 
     REJECT = "reject"
     COMPLETE = "complete"
 
 
 class IncompleteInserts(OptionValue):
-    """What becomes of an insert that lacks a nullable column: it lands NULL there, or is rejected."""
+    """What happens to an insert without a nullable column: it lands NULL there, or is rejected."""
 
     LAND_NULL = "land_null"
     REJECT = "reject"
 
 
 class NewColumns(OptionValue):
-    """What becomes of a column that only a message knows: rejected, or added as text."""
+    """What happens to a column that the table does not have: it is rejected, or added as text."""
 
     REJECT = "reject"
     ADD_AS_STRING = "add_as_string"
 
 
 class SourceOrder(OptionValue):
-    """Whether the source's own order mark decides what is a duplicate."""
+    """Whether source positions decide which changes are duplicates."""
 
     ARRIVAL = "arrival"
     ENFORCE = "enforce"
 
 
 class Reload(OptionValue):
-    """What becomes of snapshot rows once other changes have come: rejected, or landed as upserts."""
+    """What happens to snapshot rows after other changes: they are rejected, or land as upserts."""
 
     REJECT = "reject"
     UPSERT = "upsert"
@@ -77,34 +77,34 @@ class InsertMarker(OptionValue):
 
 
 class InitialLoad(OptionValue):
-    """Whether files have the row marker from the first, or only from the first change that is no insert."""
+    """Whether files have the row marker from the start, or from the first change that is not an insert."""
 
     WITH_MARKER = "with_marker"
     WITHOUT_MARKER = "without_marker"
 
 
 class DeadLetters(OptionValue):
-    """Whether rejected messages may be kept for repair while the rest of their request is accepted."""
+    """Whether rejected messages can be kept while the rest of their request is accepted."""
 
     REJECT = "reject"
     ACCEPT = "accept"
 
 
 class DroppedColumns(OptionValue):
-    """What becomes of a nullable column that leaves the source: it stays and lands NULL."""
+    """What happens to a nullable column that leaves the source: it stays and lands NULL."""
 
     KEEP = "keep"
 
 
 class BinaryEncoding(OptionValue):
-    """How text stands for bytes."""
+    """How a text encodes bytes."""
 
     HEX = "hex"
     BASE64 = "base64"
 
 
 class OutOfRange(OptionValue):
-    """What becomes of a date or timestamp beyond the years 1 to 9999: rejected, or landed as the first or last one."""
+    """What happens to a date or timestamp outside the years 1 to 9999: it is rejected, or lands as the nearest."""
 
     REJECT = "reject"
     SATURATE = "saturate"
@@ -112,14 +112,14 @@ class OutOfRange(OptionValue):
 
 @dataclass(frozen=True, slots=True)
 class ColumnOverride:
-    """What one column is, whatever a registration or a metadata message declares."""
+    """Overrides what a registration or a metadata message declares of one column."""
 
     type: str | None = None
     nullable: bool | None = None
     encoding: BinaryEncoding | None = None
 
     def apply(self, column: Column) -> Column:
-        """The column as it is to be. Raises RejectedInput `bad_type`."""
+        """Return the column with this override. Raises RejectedInput `bad_type`."""
         return Column(
             column.name,
             column.type if self.type is None else ColumnType.parse(self.type),
@@ -155,7 +155,7 @@ class TableOptions:
 
     @classmethod
     def parse(cls, given: Mapping[str, Any]) -> "TableOptions":
-        """Options by name, the others at their defaults. Raises RejectedInput `bad_option`."""
+        """Read options by name, the others with their defaults. Raises RejectedInput `bad_option`."""
         unknown = sorted(given.keys() - _NAMES)
         if unknown:
             raise bad_option(f"there is no option {unknown[0]!r}; the options are {', '.join(_NAMES)}")
@@ -166,27 +166,27 @@ class TableOptions:
         for column, override in options.columns.items():
             unknown = sorted(given["columns"][column].keys() - _OVERRIDES)
             if unknown:
-                detail = f"a column has no {unknown[0]!r} to override; there are {', '.join(_OVERRIDES)}"
+                detail = f"{unknown[0]!r} of a column cannot be overridden; choose from {', '.join(_OVERRIDES)}"
                 raise bad_option(detail, "columns", column)
             if override.type is not None:
                 with _named("columns", column, "type"):
                     ColumnType.parse(override.type)
-        for place, name in enumerate(options.sources):
-            with _named("sources", str(place)):
+        for index, name in enumerate(options.sources):
+            with _named("sources", str(index)):
                 SourceName.parse(name)
         zone_of(options.source_timezone)
         return options
 
     def encoding_of(self, column: str) -> BinaryEncoding:
-        """How text stands for bytes in this column."""
+        """Return the encoding of bytes as text in this column."""
         return self.columns.get(column, _AS_DECLARED).encoding or self.binary_encoding
 
     def over(self, present: "TableOptions", given: Collection[str]) -> "TableOptions":
-        """The present options with these of ours in their place."""
+        """Return the present options with the given ones replaced by these."""
         return replace(present, **{name: getattr(self, name) for name in given})
 
     def to_json(self) -> dict[str, Any]:
-        """Every option with its value, as `parse` takes them; of overrides only what is given."""
+        """Return every option with its value, as `parse` takes them; overrides without what is not set."""
         found: dict[str, Any] = msgspec.to_builtins(self)
         overrides = {
             name: {part: value for part, value in override.items() if value is not None}
@@ -195,13 +195,15 @@ class TableOptions:
         return found | {"columns": overrides, "exclude": list(self.exclude), "sources": list(self.sources)}
 
     def to_stored(self) -> dict[str, Any]:
-        """As `to_json`, newer options only where they are set: so older programs read tables that do not use them."""
+        """Return `to_json` without newer options at their defaults, so that earlier releases can read the table."""
         unset = [name for name in _NEWER if getattr(self, name) == getattr(DEFAULT_OPTIONS, name)]
         return {name: value for name, value in self.to_json().items() if name not in unset}
 
     def declared(self, schema: TableSchema) -> TableSchema:
-        """A declared schema without excluded columns and with the overrides. Raises RejectedInput `bad_option`
-        for an excluded key."""
+        """Return a declared schema without excluded columns and with the overrides.
+
+        Raises RejectedInput `bad_option` for an excluded key column.
+        """
         self._check_keys(schema)
         columns = tuple(
             self.columns.get(column.name, _AS_DECLARED).apply(column)
@@ -211,8 +213,10 @@ class TableOptions:
         return replace(schema, columns=columns)
 
     def check(self, schema: TableSchema) -> None:
-        """Raises RejectedInput `bad_option` where the options do not fit the table's schema or each other,
-        `incompatible_schema` where they give a column of the table another type."""
+        """Check the options against the table's schema and each other.
+
+        Raises RejectedInput `bad_option`, or `incompatible_schema` if they give a column of the table another type.
+        """
         self._check_keys(schema)
         for column in schema.columns:
             if column.name in self.exclude:
@@ -226,18 +230,20 @@ class TableOptions:
                 if getattr(self, name) == value:
                     raise bad_option(f"{name}={value} needs key columns", name)
         if self.initial_load is InitialLoad.WITHOUT_MARKER and self.insert_marker is InsertMarker.UPSERT:
-            detail = "initial_load=without_marker holds inserts only, which insert_marker=upsert does not make"
+            detail = "initial_load=without_marker allows inserts only, and insert_marker=upsert makes upserts"
             raise bad_option(detail, "initial_load")
         if self.dead_letters is DeadLetters.ACCEPT and self.source_order is SourceOrder.ENFORCE:
-            detail = "dead_letters=accept keeps changes back, which source_order=enforce would take for accepted"
+            detail = "dead_letters=accept sets changes aside, and source_order=enforce would count them as accepted"
             raise bad_option(detail, "dead_letters")
 
     def check_change(self, present: "TableOptions") -> None:
-        """Raises RejectedInput `bad_option` where what is stored was read with options that these would change."""
+        """Raise RejectedInput `bad_option` for a change of options that stored values depend on."""
         if self.initial_load is InitialLoad.WITHOUT_MARKER and present.initial_load is InitialLoad.WITH_MARKER:
-            raise bad_option("initial_load=without_marker is for a table's first registration", "initial_load")
+            raise bad_option(
+                "initial_load=without_marker can only be set at a table's first registration", "initial_load"
+            )
         if present.partial_updates is PartialUpdates.COMPLETE is self.partial_updates:
-            detail = "cannot change while partial_updates=complete keeps values as they were written"
+            detail = "cannot change while partial_updates=complete keeps source values in row images"
             for name in ("source_timezone", "binary_encoding"):
                 if getattr(self, name) != getattr(present, name):
                     raise bad_option(f"{name} {detail}", name)
@@ -255,22 +261,22 @@ class TableOptions:
 
 _NAMES: Final = tuple(TableOptions.__dataclass_fields__)
 _NEWER: Final = ("dead_letters", "incomplete_inserts", "out_of_range")
-"""Options that programs do not know which may run beside this one."""
+"""Options that an earlier release running beside this one does not know."""
 
 _OVERRIDES: Final = tuple(ColumnOverride.__dataclass_fields__)
 DEFAULT_OPTIONS: Final = TableOptions()
 
 
 def zone_of(name: str) -> ZoneInfo:
-    """The time zone of this IANA name. Raises RejectedInput `bad_option`."""
+    """Return the time zone with this IANA name. Raises RejectedInput `bad_option`."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise bad_option("source_timezone is no time zone of the IANA database", "source_timezone") from None
+        raise bad_option("source_timezone is not a time zone of the IANA database", "source_timezone") from None
 
 
 def bad_option(detail: str, *path: str) -> RejectedInput:
-    """The rejection of options for what stands at this path in them."""
+    """Return the rejection of the option at this path."""
     return _rejection(Code.BAD_OPTION, detail, *path)
 
 
@@ -280,7 +286,7 @@ def _rejection(code: Code, detail: str, *path: str) -> RejectedInput:
 
 @contextmanager
 def _named(*path: str) -> Iterator[None]:
-    """A rejection in the block becomes one of the option at this path."""
+    """Turn a rejection in the block into one of the option at this path."""
     try:
         yield
     except RejectedInput as error:

@@ -1,6 +1,6 @@
-"""The numbered column list of a table, its Arrow form in landing files, and how it may evolve.
+"""The schema of a table: its columns and keys, their Arrow form in landing files, and how a schema can evolve.
 
-PyArrow is imported where a schema's Arrow form is asked for: the client plans tables without it.
+PyArrow is imported only where the Arrow form is needed: the client plans tables without it.
 """
 
 import re
@@ -68,13 +68,13 @@ class ColumnType:
 
     @property
     def arrow(self) -> "pa.DataType":
-        """The Arrow type in staged payloads and landing files: timestamps in UTC microseconds, JSON as string."""
+        """The Arrow type in payloads and landing files: timestamps in UTC microseconds, JSON as string."""
         return _arrow_type(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column as declared; `nullable=False` is enforced when a change is accepted."""
+    """One declared column; `nullable=False` is enforced when a change is accepted."""
 
     name: str
     type: ColumnType
@@ -83,25 +83,23 @@ class Column:
 
 @dataclass(frozen=True)
 class TableSchema:
-    """Columns in file order and the key columns in key order (none: inserts only)."""
+    """Columns in file order and key columns in key order; without key columns a table takes inserts only."""
 
     columns: tuple[Column, ...]
     key_columns: tuple[str, ...] = ()
     bare: bool = False
-    """Files of this version hold inserts only and no row marker."""
+    """True if files of this version have inserts only and no row marker."""
 
     @classmethod
     def declare(cls, columns: tuple[Column, ...], key_columns: tuple[str, ...]) -> "TableSchema":
-        """A schema that holds together. Raises RejectedInput `bad_schema`, `bad_name`, `reserved_name`."""
+        """Return a consistent schema. Raises RejectedInput `bad_schema`, `bad_name` or `reserved_name`."""
         if not columns:
             raise RejectedInput(Code.BAD_SCHEMA, "a table needs at least one column")
         for column in columns:
             check_column_name(column.name)
         names = [column.name for column in columns]
         if len({name.casefold() for name in names}) != len(names):
-            raise RejectedInput(
-                Code.BAD_SCHEMA, "two columns have the same name (letter case does not tell them apart)"
-            )
+            raise RejectedInput(Code.BAD_SCHEMA, "two columns have the same name (letter case does not count)")
         if len(set(key_columns)) != len(key_columns):
             raise RejectedInput(Code.BAD_SCHEMA, "a key column is named twice")
         for key in key_columns:
@@ -110,27 +108,31 @@ class TableSchema:
         return cls(columns, key_columns)
 
     def to_json(self) -> dict[str, Any]:
+        """Return the schema as it is stored."""
         columns = [{"name": c.name, "type": str(c.type), "nullable": c.nullable} for c in self.columns]
         return {"columns": columns, "key_columns": list(self.key_columns), "bare": self.bare}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "TableSchema":
+        """Read a stored schema."""
         columns = tuple(Column(c["name"], ColumnType.parse(c["type"]), c["nullable"]) for c in stored["columns"])
         return cls(columns, tuple(stored["key_columns"]), stored["bare"])
 
     @cached_property
     def names(self) -> tuple[str, ...]:
+        """The names of the columns in file order."""
         return tuple(column.name for column in self.columns)
 
     @cached_property
     def key_set(self) -> frozenset[str]:
+        """The names of the key columns."""
         return frozenset(self.key_columns)
 
     @cached_property
     def arrow(self) -> "pa.Schema":
-        """Schema of staged payloads: the columns, then the row marker.
+        """The schema of payloads: the columns, then the row marker.
 
-        Only keys are required there: a delete row holds NULL in every other column.
+        Only keys are required in it: a delete row has NULL in every other column.
         """
         import pyarrow as pa
 
@@ -139,7 +141,7 @@ class TableSchema:
         return pa.schema([*fields, row_marker_field()])
 
     def file_schema(self, *, marker_first: bool) -> "pa.Schema":
-        """Schema of landing files: `arrow` with the row marker where the landing zone's layout has it, if at all."""
+        """Return the schema of landing files: `arrow` with the row marker first, last or, if not needed, absent."""
         import pyarrow as pa
 
         *columns, marker = self.arrow
@@ -177,18 +179,18 @@ def _arrow_type(column_type: ColumnType) -> "pa.DataType":
 
 
 def row_marker_field() -> "pa.Field":
-    """The Arrow field of the row marker: an int32 that is never NULL."""
+    """Return the Arrow field of the row marker: an int32 that is never NULL."""
     import pyarrow as pa
 
     return pa.field(ROW_MARKER, pa.int32(), nullable=False)
 
 
 def evolve(current: TableSchema, wanted: TableSchema) -> TableSchema:
-    """The schema that follows `current` when `wanted` is registered; `current` itself when nothing is new.
+    """Return the schema after `wanted` is registered over `current`; `current` itself if nothing is new.
 
-    Only nullable columns may be added, at the end; a nullable column that `wanted` leaves out stays; a required one
-    that is no key may become nullable, which changes nothing in the files; a keyless table may gain keys once; a row
-    marker once in the files stays. Raises RejectedInput `incompatible_schema`.
+    Nullable columns can be added, at the end. A nullable column that `wanted` omits stays. A required column outside
+    the key can become nullable, which changes nothing in the files. A keyless table can get keys once. Files that have
+    a row marker keep it. Raises RejectedInput `incompatible_schema`.
     """
     if current.key_columns and wanted.key_columns != current.key_columns:
         raise RejectedInput(Code.INCOMPATIBLE_SCHEMA, "the key columns of a table cannot change")

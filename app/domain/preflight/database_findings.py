@@ -1,4 +1,4 @@
-"""What Postgres must be for an acknowledged change to be safe, and what it means where it is not."""
+"""Judges Postgres: what it needs for an acknowledged change to be safe, and what follows if it is not so."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _CLOCKS_APART: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class DatabaseFacts:
-    """What a connection of ours says about its server."""
+    """What a connection of the gateway reports about its server."""
 
     version: int
     version_text: str
@@ -23,23 +23,23 @@ class DatabaseFacts:
     in_recovery: bool
     read_only: str
     session_settings: dict[str, tuple[str, str]]
-    """Per setting that our connections ask for: what they ask, and what holds."""
+    """By setting that connections request: the requested and the effective value."""
     heard_itself: bool
-    """Whether a notification arrived on another connection."""
+    """True if a notification arrived on another connection."""
     through_pooler: bool
-    """Whether the server process is another one than the connection was opened with."""
+    """True if the server process is not the one that the connection was opened with."""
     revision: str | None
     wanted_revision: str
     revision_fits: bool
-    """Also a newer one that serves this program."""
+    """True also for a newer revision that serves this program."""
     clock_behind_seconds: float
-    """How far this machine's clock is behind the server's; negative when it is ahead."""
+    """Seconds that this machine's clock is behind the server's; negative if it is ahead."""
     future_batches: int = 0
-    """Unpublished batches that the server's clock says are still to be staged."""
+    """Unpublished batches whose staging time is in the future by the server's clock."""
 
 
 def judge_database(facts: DatabaseFacts) -> list[Finding]:
-    """Each check of the server, in a fixed order."""
+    """Return the findings about the server in a fixed order."""
     return [
         *_durability(facts),
         _version(facts),
@@ -51,15 +51,15 @@ def judge_database(facts: DatabaseFacts) -> list[Finding]:
 
 
 def judge_clock(check: str, behind_seconds: float, other: str) -> Finding:
-    """Whether two clocks agree, as far as that matters: decisions are made by the database's clock alone."""
+    """Judge whether two clocks agree closely enough. Decisions use the database's clock only."""
     apart = abs(behind_seconds)
     far = f"this machine's clock is {apart:.1f} s {'behind' if behind_seconds > 0 else 'ahead of'} {other}"
     return judged(
         check,
         Outcome.WARNING,
-        f"this machine's clock agrees with {other} within {_CLOCKS_APART:.0f} s",
-        far if apart > _CLOCKS_APART else None,
-        "Synchronise the clocks: times in logs and the life of access tokens depend on them, publication does not.",
+        good=f"this machine's clock agrees with {other} within {_CLOCKS_APART:.0f} s",
+        bad=far if apart > _CLOCKS_APART else None,
+        remedy="Synchronize the clocks: times in logs and the life of tokens depend on them, publication does not.",
     )
 
 
@@ -69,17 +69,17 @@ def _durability(facts: DatabaseFacts) -> Iterator[Finding]:
         yield judged(
             f"postgres_{name}",
             Outcome.UNSAFE,
-            f"{name} is on",
-            None if value == "on" else f"{name} is {value}: {lost}",
-            f"Set {name} = on in postgresql.conf and restart Postgres.",
+            good=f"{name} is on",
+            bad=None if value == "on" else f"{name} is {value}: {lost}",
+            remedy=f"Set {name} = on in postgresql.conf and restart Postgres.",
         )
     commit = facts.synchronous_commit
     yield judged(
         "postgres_synchronous_commit",
         Outcome.UNSAFE,
-        f"synchronous_commit is {commit}",
-        None if commit in _DURABLE else f"synchronous_commit is {commit}: {lost}",
-        "Set synchronous_commit = on for the server, the database and the role that Mirrorgate connects as.",
+        good=f"synchronous_commit is {commit}",
+        bad=None if commit in _DURABLE else f"synchronous_commit is {commit}: {lost}",
+        remedy="Set synchronous_commit = on for the server, the database and the role that Mirrorgate connects as.",
     )
 
 
@@ -88,9 +88,9 @@ def _version(facts: DatabaseFacts) -> Finding:
     return judged(
         "postgres_version",
         Outcome.UNSAFE,
-        f"Postgres {facts.version_text}",
-        f"Postgres {facts.version_text} is older than {OLDEST_VERSION // 10_000}" if old else None,
-        f"Use Postgres {OLDEST_VERSION // 10_000} or newer.",
+        good=f"Postgres {facts.version_text}",
+        bad=f"Postgres {facts.version_text} is older than {OLDEST_VERSION // 10_000}" if old else None,
+        remedy=f"Use Postgres {OLDEST_VERSION // 10_000} or newer.",
     )
 
 
@@ -101,9 +101,9 @@ def _writable(facts: DatabaseFacts) -> Finding:
     return judged(
         "postgres_primary",
         Outcome.UNSAFE,
-        "the server is a primary that takes writes",
-        bad,
-        "Connect to the primary, for example with target_session_attrs=read-write in MIRRORGATE_DATABASE_URL.",
+        good="the server is a primary that takes writes",
+        bad=bad,
+        remedy="Connect to the primary, for example with target_session_attrs=read-write in MIRRORGATE_DATABASE_URL.",
     )
 
 
@@ -112,20 +112,20 @@ def _connections(facts: DatabaseFacts) -> Iterator[Finding]:
     yield judged(
         "postgres_listen",
         Outcome.WARNING,
-        "a notification arrives on another connection",
-        None
+        good="a notification arrives on another connection",
+        bad=None
         if facts.heard_itself
         else f"LISTEN and NOTIFY do not work: the drain finds work by polling alone.{pooler}",
-        "Connect past a pooler in transaction mode, or set it to session mode.",
+        remedy="Connect past a pooler in transaction mode, or set it to session mode.",
     )
     other = {name: asked for name, (asked, holds) in facts.session_settings.items() if holds != asked}
     wrong = ", ".join(f"{name} is {facts.session_settings[name][1]}, not {asked}" for name, asked in other.items())
     yield judged(
         "postgres_session_settings",
         Outcome.WARNING,
-        "connections have the settings that they ask for",
-        f"{wrong}: locks of a stalled process may be held for long.{pooler}" if other else None,
-        "Let the pooler pass startup options on, or set these for the role: ALTER ROLE … SET ….",
+        good="connections have the settings that they ask for",
+        bad=f"{wrong}: locks of a stalled process may be held for long.{pooler}" if other else None,
+        remedy="Let the pooler pass startup options on, or set these for the role: ALTER ROLE … SET ….",
     )
 
 
@@ -133,11 +133,11 @@ def _steps(facts: DatabaseFacts) -> Finding:
     return judged(
         "postgres_clock_steps",
         Outcome.WARNING,
-        "no unpublished batch is from the future",
-        f"{facts.future_batches} unpublished blocks of batches are from the future: the server's clock was set back"
+        good="no unpublished batch is from the future",
+        bad=f"{facts.future_batches} unpublished blocks of batches are from the future: the server's clock was set back"
         if facts.future_batches
         else None,
-        "Nothing has to be done: they are published at once. Let the server's clock be slewed, not stepped.",
+        remedy="Nothing has to be done: they are published at once. Let the server's clock be slewed, not stepped.",
     )
 
 
@@ -146,7 +146,7 @@ def _revision(facts: DatabaseFacts) -> Finding:
     return judged(
         "postgres_revision",
         Outcome.UNSAFE,
-        f"the schema has revision {found}",
-        None if facts.revision_fits else f"the schema has revision {found}, this program needs {wanted}",
-        "Run `mirrorgate migrate` with the newest program; it is safe to repeat.",
+        good=f"the schema has revision {found}",
+        bad=None if facts.revision_fits else f"the schema has revision {found}, this program needs {wanted}",
+        remedy="Run `mirrorgate migrate` with the newest program; it is safe to repeat.",
     )

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 
 class Outcome(StrEnum):
-    """*Unsafe*: rows could be lost, repeated or mixed up, or a power cut could take back what was acknowledged."""
+    """The outcome of a check. *Unsafe*: rows could be lost, repeated or mixed up, or a receipt could be undone."""
 
     OK = "ok"
     WARNING = "warning"
@@ -16,7 +16,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check's result; `check` is a stable name, the remedy says what an operator can do."""
+    """The result of one check; `check` is a stable name, the remedy says what an operator can do."""
 
     check: str
     outcome: Outcome
@@ -24,18 +24,20 @@ class Finding:
     remedy: str | None = None
 
     def to_json(self) -> dict[str, Any]:
+        """Return the finding as it is reported."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
+        """Read a reported finding."""
         return cls(stored["check"], Outcome(stored["outcome"]), stored["detail"], stored["remedy"])
 
 
 def unsafe_among(findings: Iterable[Finding]) -> list[Finding]:
-    """Those on which the gateway must not run."""
+    """Return the findings with which the gateway must not run."""
     return [finding for finding in findings if finding.outcome is Outcome.UNSAFE]
 
 
-def judged(check: str, outcome: Outcome, good: str, bad: str | None, remedy: str) -> Finding:
-    """`good` where there is nothing `bad` to say, else that, with this outcome and remedy."""
+def judged(check: str, outcome: Outcome, *, good: str, bad: str | None, remedy: str) -> Finding:
+    """Return an OK finding with the text `good`, or one with `outcome` and `remedy` if there is a text `bad`."""
     return Finding(check, Outcome.OK, good) if bad is None else Finding(check, outcome, bad, remedy)

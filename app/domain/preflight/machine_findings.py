@@ -1,4 +1,4 @@
-"""What the machines that Mirrorgate runs on must have in common, and have free."""
+"""Judges machines: free space, memory and descriptors, and what executors must have in common with the driver."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,61 +7,65 @@ from typing import Final
 from app.domain.preflight.database_findings import judge_clock
 from app.domain.preflight.finding import Finding, Outcome, judged
 
-LITTLE_SPACE: Final = 2**30
+MIN_FREE_BYTES: Final = 2**30
 """Bytes below which a disk is nearly full: a few landing files, or a few minutes of a busy stream."""
 
 _PROCESS_MEMORY: Final = 256 * 2**20
 _MEMORY_OF_A_BYTE: Final = 10
-"""What a byte of a body takes at the most while it is decoded and typed, as tools write bodies (docs/limits.md)."""
+"""Bytes of memory per byte of a body while it is decoded and typed, at most, for bodies of tools (docs/limits.md)."""
 
 _MANY_OPEN: Final = 0.85
 _FEW_DESCRIPTORS: Final = 1_024
 _MORE_DESCRIPTORS: Final = "Raise the limit of open files (`ulimit -n`, LimitNOFILE) to 65536 or more."
 
 _MUST_AGREE: Final = frozenset({"mirrorgate", "pyarrow", "python"})
-"""Packages that decide what stands in a landing file."""
+"""Packages that decide what a landing file contains."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutorFacts:
-    """What one Spark task says about where it ran."""
+    """What one Spark task reports about where it ran."""
 
     host: str
     versions: Mapping[str, str]
     clock_behind_seconds: float
     database: str | None
-    """None when Postgres answered it, else why not."""
+    """None if it reached Postgres, else the reason."""
 
 
-def judge_space(check: str, place: str, free_bytes: int, *, least_free: int = LITTLE_SPACE) -> Finding:
-    """Whether there is room to write."""
+def judge_space(check: str, place: str, free_bytes: int, *, min_free: int = MIN_FREE_BYTES) -> Finding:
+    """Judge whether there is room to write."""
     free = f"{bytes_text(free_bytes)} are free in {place}"
     return judged(
-        check, Outcome.WARNING, free, free if free_bytes < least_free else None, "Make room before the disk is full."
+        check,
+        Outcome.WARNING,
+        good=free,
+        bad=free if free_bytes < min_free else None,
+        remedy="Make room before the disk is full.",
     )
 
 
 def bytes_text(count: int) -> str:
-    """Write an amount of memory or disk as people read it: `14 MiB`, `12.5 GiB`."""
+    """Format an amount of memory or disk for people: `14 MiB`, `12.5 GiB`."""
     return f"{count // 2**20:,} MiB" if count < 10 * 2**30 else f"{count / 2**30:,.1f} GiB"
 
 
 def judge_descriptors(opened: int, limit: int) -> Finding:
-    """Whether this process can open more files and accept more connections now."""
+    """Judge whether this process can open more files and accept more connections now."""
     used = f"{opened} of {limit} file descriptors are open"
     trouble = f"{used}; new connections are reset when none is left" if opened >= _MANY_OPEN * limit else None
-    return judged("descriptors", Outcome.WARNING, used, trouble, _MORE_DESCRIPTORS)
+    return judged("descriptors", Outcome.WARNING, good=used, bad=trouble, remedy=_MORE_DESCRIPTORS)
 
 
 def judge_descriptor_limit(limit: int) -> Finding:
-    """Whether this process may open enough files for a busy gateway."""
+    """Judge whether the limit of open files is enough for a busy gateway."""
     allowed = f"this process may open {limit} files"
     trouble = f"{allowed} only" if limit < _FEW_DESCRIPTORS else None
-    return judged("descriptor_limit", Outcome.WARNING, allowed, trouble, _MORE_DESCRIPTORS)
+    return judged("descriptor_limit", Outcome.WARNING, good=allowed, bad=trouble, remedy=_MORE_DESCRIPTORS)
 
 
 def judge_memory(limit: int | None, bodies: int, largest_body: int) -> Finding:
-    """Whether an API process has the memory that its settings may need; unsafe where one body would end it."""
+    """Judge whether an API process has the memory that its settings can need; unsafe if one body would end it."""
     needed, least = _PROCESS_MEMORY + _MEMORY_OF_A_BYTE * bodies, _PROCESS_MEMORY + 2 * largest_body
     remedy = (
         "Give the process more memory (`ulimit -v`, the container's limit), or lower MIRRORGATE_MAX_BYTES_IN_MEMORY "
@@ -76,7 +80,7 @@ def judge_memory(limit: int | None, bodies: int, largest_body: int) -> Finding:
 
 
 def judge_versions(versions: Mapping[str, str]) -> Finding:
-    """What is installed here, for a report; an absent package is not named."""
+    """Report the installed packages."""
     return Finding("packages", Outcome.OK, ", ".join(f"{name} {version}" for name, version in versions.items()))
 
 
@@ -88,7 +92,7 @@ def judge_variables(sentences: Sequence[str]) -> list[Finding]:
 
 
 def judge_executors(driver: Mapping[str, str], executors: Sequence[ExecutorFacts]) -> list[Finding]:
-    """Whether the executors have the driver's packages, reach Postgres, and agree on the time."""
+    """Judge whether the executors have the driver's packages, reach Postgres, and agree on the time."""
     return [*_packages(driver, executors), *_databases(executors), *_clocks(executors)]
 
 
@@ -117,9 +121,9 @@ def _databases(executors: Sequence[ExecutorFacts]) -> Iterator[Finding]:
     yield judged(
         "executor_database",
         Outcome.UNSAFE,
-        "the executors reach Postgres",
-        "; ".join(failed) or None,
-        "Set MIRRORGATE_DATABASE_URL to an address that every machine of the cluster reaches.",
+        good="the executors reach Postgres",
+        bad="; ".join(failed) or None,
+        remedy="Set MIRRORGATE_DATABASE_URL to an address that every machine of the cluster reaches.",
     )
 
 

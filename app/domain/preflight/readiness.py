@@ -1,4 +1,4 @@
-"""What the probes say: whether an API process can accept changes, and how the whole gateway is."""
+"""Judges for the probes whether an API process can accept changes, and how the whole gateway is."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,29 +7,29 @@ from typing import Final
 OK: Final = "ok"
 
 FAILURE_COUNTS_SECONDS: Final = 30.0
-"""A failed transaction makes a process unready for so long at most: without requests nothing else would end it."""
+"""A failed transaction makes a process unready for at most this long: without requests, nothing else ends it."""
 
 CLOCKS_APART: Final = 5.0
-"""Seconds; decisions are made by the database's clock alone, so a smaller difference means nothing."""
+"""Seconds. Decisions use the database's clock only, so a smaller difference does not matter."""
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayFacts:
-    """What the database says of the whole gateway."""
+    """What Postgres reports about the whole gateway."""
 
     drains: int
     waiting_drains: int
-    """Drains that something keeps from publishing anything."""
+    """Drains that cannot publish anything."""
     waits_for: str | None
-    """The error code of what one of them waits for."""
+    """The error code of the reason, of one of them."""
     tables: Mapping[str, int]
-    """By state, of tables that are not dropped."""
+    """Numbers of tables by state, without dropped ones."""
     mirror_errors: int
-    """Tables that Fabric reports an error for."""
+    """Tables for which Fabric reports an error."""
     future_batches: int
-    """Unpublished blocks that the database's clock says are still to be staged."""
+    """Unpublished blocks whose staging time is in the future by the database's clock."""
     clock_behind_seconds: float
-    """How far this process's clock is behind that of the database."""
+    """Seconds that this process's clock is behind the database's."""
     drain_clock_behind_seconds: float
     """The same of the drain whose clock is furthest away."""
 
@@ -37,7 +37,7 @@ class GatewayFacts:
 def judge_writer(
     *, failure: str | None, failed_seconds: float | None, oldest_seconds: float | None, limit_seconds: float
 ) -> str:
-    """`ok`, or why changes are not being staged."""
+    """Return `ok`, or why changes are not being staged."""
     if failure is not None and failed_seconds is not None and failed_seconds < FAILURE_COUNTS_SECONDS:
         return f"the last transaction failed {failed_seconds:.0f} s ago: {failure}"
     if oldest_seconds is not None and oldest_seconds > limit_seconds:
@@ -46,7 +46,7 @@ def judge_writer(
 
 
 def judge_gateway(facts: GatewayFacts) -> dict[str, str]:
-    """Each part of the gateway beside the API process that is asked: `ok`, or what is wrong with it."""
+    """Return, for each part of the gateway beside this API process, `ok` or what is wrong."""
     return {
         "drain": _drain(facts),
         "tables": _tables(facts.tables),
@@ -56,7 +56,7 @@ def judge_gateway(facts: GatewayFacts) -> dict[str, str]:
 
 
 def judge_backlog(ratio: float) -> str:
-    """`ratio`: the fullest backlog as a share of its limit."""
+    """Judge the fullest backlog, given as a share of its limit."""
     return OK if ratio < 1 else "a backlog is full: its changes are rejected with 429 `backlog_full`"
 
 

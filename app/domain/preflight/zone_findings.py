@@ -1,4 +1,4 @@
-"""What a landing zone must be able to do, and what it means where it cannot."""
+"""Judges landing zones: what a store must be able to do, and what follows if it cannot."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from app.errors.codes import Code
 
 
 class ZoneCheck(StrEnum):
-    """One thing that is tried in a landing zone."""
+    """One check of a landing zone."""
 
     WRITE = "zone_write"
     LIST = "zone_list_after_write"
@@ -48,29 +48,29 @@ _OTHER_STORE: Final = "Use a store that does: a local or POSIX-compliant folder,
 _RULES: Final = {
     ZoneCheck.WRITE: _Rule(
         Outcome.UNSAFE,
-        "a file that was written reads as it was written",
+        "a written file reads back unchanged",
         "Check the address, the credential, its right to write, and free space.",
     ),
     ZoneCheck.LIST: _Rule(
         Outcome.WARNING,
         "a listing shows what was written before it",
-        "None is needed: what is decided on is looked at path by path, but take-overs are slower.",
+        "No action is needed: decisions are made path by path; only take-overs are slower.",
     ),
-    ZoneCheck.RENAME: _Rule(Outcome.UNSAFE, "a rename does not take the place of an existing file", _OTHER_STORE),
+    ZoneCheck.RENAME: _Rule(Outcome.UNSAFE, "a rename does not replace an existing file", _OTHER_STORE),
     ZoneCheck.REVOCATION: _Rule(
         Outcome.UNSAFE,
-        "below a folder that became a plain file nothing can be created",
+        "nothing can be created below a folder that became a file",
         _OTHER_STORE,
     ),
     ZoneCheck.FOLDER_RENAME: _Rule(
         Outcome.WARNING,
         "a folder is renamed in one step",
-        "None is needed: table folders are filled file by file, and one that a dying drain leaves half filled is "
+        "No action is needed: table folders are filled file by file, and one that a crash leaves half filled is "
         "quarantined.",
     ),
     ZoneCheck.RECURSIVE_DELETE: _Rule(
         Outcome.UNSAFE,
-        "a folder is deleted with all that is in it",
+        "a folder is deleted with its contents",
         "Give the credential the right to delete; without it no table can be dropped or taken over.",
     ),
     ZoneCheck.RENAME_CONDITION: _Rule(
@@ -80,15 +80,15 @@ _RULES: Final = {
         "protects because one worker owns a table.",
     ),
     ZoneCheck.SOURCE_ETAG: _Rule(
-        Outcome.UNSAFE, "a rename whose source has changed is rejected", "Use a service that heeds conditions on ETags."
+        Outcome.UNSAFE, "a rename whose source has changed is rejected", "Use a service that obeys conditions on ETags."
     ),
     ZoneCheck.CONDITIONAL_DELETE: _Rule(
         Outcome.UNSAFE,
-        "a delete of what has changed meanwhile is rejected",
-        "Use a service that heeds conditions on ETags.",
+        "a delete of a changed file is rejected",
+        "Use a service that obeys conditions on ETags.",
     ),
     ZoneCheck.CLEAN_UP: _Rule(
-        Outcome.WARNING, "the probe left nothing behind", "Delete the folders `_scratchPad/probe-*`."
+        Outcome.WARNING, "the check left nothing behind", "Delete the folders `_scratchPad/probe-*`."
     ),
     ZoneCheck.EXECUTOR_WRITES: _Rule(
         Outcome.UNSAFE,
@@ -107,10 +107,11 @@ _RULES: Final = {
 
 
 def judge_zone(seen: Iterable[Seen]) -> list[Finding]:
-    """What was seen in a landing zone, as findings in the same order."""
+    """Return the results of checks as findings, in the same order."""
     return [judge_seen(one) for one in seen]
 
 
 def judge_seen(seen: Seen) -> Finding:
+    """Return the result of one check as a finding."""
     rule = _RULES[seen.check]
-    return judged(seen.check, rule.outcome, rule.good, seen.instead, rule.remedy)
+    return judged(seen.check, rule.outcome, good=rule.good, bad=seen.instead, remedy=rule.remedy)

@@ -1,4 +1,4 @@
-"""How much may be accepted and not yet published, and when a rejected request is worth another try."""
+"""Limits of the backlog: how much can be staged and not yet published, and when a rejected request can be repeated."""
 
 import math
 from collections.abc import Iterator
@@ -8,10 +8,10 @@ from typing import Final
 from app.errors import Code, TemporarilyUnavailable
 
 MAX_WAIT_SECONDS: Final = 60
-"""Seconds after which a producer may look again, however long the backlog is."""
+"""Upper limit of `Retry-After` in seconds, however long the backlog is."""
 
 _MEMORY_SECONDS: Final = 30.0
-"""About how far back the rate of publication looks."""
+"""About how far back the average rate of publication looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Payload bytes and rows a second."""
+    """Payload bytes and rows per second."""
 
     bytes: float = 0.0
     rows: float = 0.0
 
     def after(self, published: Amount, seconds: float) -> "Rate":
-        """The rate once so much more was published in so many seconds: an average that forgets."""
+        """Return the rate after more was published in some seconds: an exponential moving average."""
         weight = -math.expm1(-seconds / _MEMORY_SECONDS)
         return Rate(
             self.bytes + weight * (published.bytes / seconds - self.bytes),
@@ -46,7 +46,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What is accepted and not yet published, the age of its oldest batch, and how fast it was published lately."""
+    """What is staged and not published, the age of its oldest batch, and the recent rate of publication."""
 
     pending: Amount = Amount()
     oldest_seconds: float = 0.0
@@ -55,14 +55,14 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class BacklogLimit:
-    """At most so much may be pending, and the oldest batch so old; None for any."""
+    """Upper limits of what is pending and of the age of its oldest batch; None for no limit."""
 
     bytes: int | None = None
     rows: int | None = None
     seconds: float | None = None
 
     def check(self, what: str, backlog: Backlog) -> None:
-        """Raises TemporarilyUnavailable `backlog_full`; `what` begins its sentence."""
+        """Raise TemporarilyUnavailable `backlog_full` if a limit is reached; `what` starts the sentence of its text."""
         waits = [*self._waits(backlog)]
         if waits:
             reasons, seconds = zip(*waits, strict=True)
@@ -70,7 +70,7 @@ class BacklogLimit:
             raise TemporarilyUnavailable(Code.BACKLOG_FULL, detail, retry_after=max(seconds))
 
     def share(self, backlog: Backlog) -> float:
-        """The backlog as a share of the limit that it is nearest to; from 1 on, changes are rejected."""
+        """Return the backlog as a share of the nearest limit; from 1 on, changes are rejected."""
         pairs = (
             (backlog.pending.bytes, self.bytes),
             (backlog.pending.rows, self.rows),
@@ -79,7 +79,7 @@ class BacklogLimit:
         return max((amount / limit for amount, limit in pairs if limit is not None), default=0.0)
 
     def _waits(self, backlog: Backlog) -> Iterator[tuple[str, int]]:
-        """Each reason to reject, with how long to wait."""
+        """Yield each reason to reject with the seconds to wait."""
         pending, rate = backlog.pending, backlog.rate
         if self.bytes is not None and pending.bytes >= self.bytes:
             yield f"{pending.bytes} bytes", _seconds(pending.bytes - self.bytes, rate.bytes)
@@ -90,7 +90,7 @@ class BacklogLimit:
 
 
 def _seconds(excess: int, rate: float) -> int:
-    """How long it takes to publish the `excess` at this rate, from 1 to MAX_WAIT_SECONDS."""
+    """Return the seconds to publish the `excess` at this rate, from 1 to MAX_WAIT_SECONDS."""
     if rate <= 0 or excess >= rate * MAX_WAIT_SECONDS:
         return MAX_WAIT_SECONDS
     return max(1, math.ceil(excess / rate))

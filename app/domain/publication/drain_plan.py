@@ -1,4 +1,4 @@
-"""Which consecutive staged blocks make which landing file. Pure: the same blocks always give the same plan."""
+"""Plans landing files: which consecutive staged blocks make which file. The same blocks always give the same plan."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,12 +9,12 @@ from app.domain.model.table import BatchSequence
 from app.domain.model.table_schema import SchemaVersion
 
 MIN_FILE_BYTES: Final = 8 * 2**20
-"""Payload bytes that a file has at least where it is cut only so that more tasks have work."""
+"""Payload bytes of a file that is cut only to give more tasks work, at least."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingBlock:
-    """What the planner needs of a staged block that no file holds yet."""
+    """What the plan needs to know of a staged block that is in no file yet."""
 
     first_sequence: BatchSequence
     last_sequence: BatchSequence
@@ -25,13 +25,16 @@ class PendingBlock:
     digest: bytes
     age_seconds: float
     ends_transaction: bool = True
-    """False where the source's transaction goes on in the next block."""
+    """False if the source's transaction continues in the next block."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
-    """A file is rolled when the next block would lift it over these payload bytes or rows (a single block may be
-    over them alone), and when its oldest block is `max_delay_seconds` old (see `is_due`)."""
+    """When a file is full or due.
+
+    It ends before a block that would exceed these payload bytes or rows (a single block may), or when its oldest block
+    is `max_delay_seconds` old, see `is_due`.
+    """
 
     payload_bytes: int
     rows: int
@@ -39,10 +42,10 @@ class FileLimits:
 
 
 def plan_files(blocks: Iterable[PendingBlock], limits: FileLimits) -> Iterator[tuple[PendingBlock, ...]]:
-    """Group blocks, given in sequence order, into files of one schema version each, none empty.
+    """Yield blocks, given in sequence order, as files of one schema version each.
 
-    A file ends with a transaction of the source where it holds the end of one. The last group is left pending
-    while it is neither full nor old enough.
+    A file ends at the end of a source transaction if it has one. The last group stays pending while it is neither full
+    nor old enough.
     """
     file = _OpenFile()
     for block in blocks:
@@ -59,15 +62,17 @@ def plan_files(blocks: Iterable[PendingBlock], limits: FileLimits) -> Iterator[t
 def plan_files_for(
     blocks: Sequence[PendingBlock], limits: FileLimits, *, slots: int
 ) -> Sequence[tuple[PendingBlock, ...]]:
-    """The files of `plan_files`, cut so that each of `slots` tasks gets as many of about one size, as far as there are
-    bytes for it. What is planned now and what is left pending stays the same."""
+    """Return the files of `plan_files`, cut so that each of `slots` tasks gets the same number of similar files.
+
+    Files get no smaller than MIN_FILE_BYTES for this. The same blocks are planned, and the same stay pending.
+    """
     files = list(plan_files(blocks, limits))
     planned = [block for file in files for block in file]
     size = sum(block.payload_bytes for block in planned)
     wanted = min(-(-len(files) // slots) * slots, size // MIN_FILE_BYTES)
     if slots == 1 or wanted < max(2, len(files)):
         return files
-    # A block more than the share, or what the blocks do not fill would make one file more.
+    # One block more than the share: otherwise what blocks do not fill would make one file more.
     most = -(-size // wanted) + max(block.payload_bytes for block in planned)
     return list(
         plan_files(planned, replace(limits, payload_bytes=min(most, limits.payload_bytes), max_delay_seconds=0))
@@ -82,22 +87,25 @@ class _OpenFile:
         self._rows = self._bytes = 0
 
     def add(self, block: PendingBlock) -> None:
+        """Add the next block."""
         self.blocks.append(block)
         self._rows, self._bytes = self._rows + block.rows, self._bytes + block.payload_bytes
 
     def would_exceed(self, block: PendingBlock, limits: FileLimits) -> bool:
+        """Tell whether the file would exceed a limit with this block."""
         return self._rows + block.rows > limits.rows or self._bytes + block.payload_bytes > limits.payload_bytes
 
     def is_full(self, limits: FileLimits) -> bool:
+        """Tell whether the file has reached a limit."""
         return self._rows >= limits.rows or self._bytes >= limits.payload_bytes
 
     def end_of_transaction(self) -> int:
-        """How many blocks there are up to the last one that ends a transaction; all of them without any."""
-        ends = (place for place in range(len(self.blocks), 0, -1) if self.blocks[place - 1].ends_transaction)
+        """Return the number of blocks up to the last end of a transaction, or of all blocks if there is none."""
+        ends = (count for count in range(len(self.blocks), 0, -1) if self.blocks[count - 1].ends_transaction)
         return next(ends, len(self.blocks))
 
     def take(self, count: int) -> tuple[PendingBlock, ...]:
-        """The first blocks as a file; the others stay."""
+        """Remove and return the first blocks."""
         taken, rest = self.blocks[:count], self.blocks[count:]
         self.blocks, self._rows, self._bytes = [], 0, 0
         for block in rest:
@@ -110,14 +118,14 @@ def _is_old(blocks: Sequence[PendingBlock], limits: FileLimits) -> bool:
 
 
 def is_due(age_seconds: float, max_delay_seconds: float) -> bool:
-    """Whether a batch of this age must be published now.
+    """Tell whether a batch of this age must be published now.
 
-    A negative age means that the database's clock was set back since the batch was staged: it is due at once, or
-    publication would stop for as long as the step.
+    A negative age means that the database's clock was set back after the batch was staged. Such a batch is due at
+    once; otherwise publication would stop until the clock catches up.
     """
     return age_seconds >= max_delay_seconds or age_seconds < 0
 
 
 def range_of(blocks: Sequence[PendingBlock]) -> BatchRange:
-    """The change batches that consecutive blocks hold."""
+    """Return the batches that consecutive blocks contain."""
     return BatchRange(blocks[0].first_sequence, blocks[-1].last_sequence)

@@ -1,7 +1,7 @@
-"""What Fabric says of the tables it mirrors: `Files/Monitoring/tables.json`, read with patience.
+"""Reads Fabric's replication status of the mirrored tables: `Files/Monitoring/tables.json`.
 
-Its documentation names the members and shows no file; the REST API's answer of the same content groups some of them
-in `metrics` and names them otherwise. Either is taken, and anything unknown is passed over.
+Microsoft's documentation names the keys and shows no file; the REST API's answer with the same content has some of
+them in `metrics`, under other names. Both forms are read, and unknown keys are ignored.
 """
 
 import json
@@ -17,13 +17,13 @@ _BYTES: Final = ("processedByte", "processedBytes")
 _LAST_SYNC: Final = ("lastSyncTimeUtc", "lastSyncDateTime", "lastSyncTime")
 _LISTS: Final = ("tables", "data", "value")
 _DEFAULT_SCHEMA: Final = "dbo"
-"""Where Fabric shows tables whose folder lies in no schema."""
+"""The schema in which Fabric shows tables whose folder is in no schema."""
 _MAX_TEXT_CHARACTERS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class MirroredTable:
-    """One table as Fabric sees it; None is what it does not say."""
+    """One table as Fabric reports it; None for what it does not report."""
 
     schema: str
     table: str
@@ -35,9 +35,9 @@ class MirroredTable:
 
 
 def parse_tables(content: bytes) -> list[MirroredTable]:
-    """The tables that the file lists; entries without a table's name are passed over.
+    """Return the tables that the file lists; entries without a table name are ignored.
 
-    Raises ValueError for what is no JSON or holds no list.
+    Raises ValueError for content that is not JSON or has no list.
     """
     read = json.loads(content.decode("utf-8-sig"))
     if isinstance(read, Mapping):
@@ -48,7 +48,7 @@ def parse_tables(content: bytes) -> list[MirroredTable]:
 
 
 def find_mirrored(tables: Iterable[MirroredTable], name: TableName) -> MirroredTable | None:
-    """What is said of this table; letter case does not matter, and of two entries the later sync counts."""
+    """Return the entry of a table, in any letter case; of several, the one with the latest sync."""
     listed = list(tables)
     schemas = [name.schema or ""] if name.schema else ["", _DEFAULT_SCHEMA]
     for schema in schemas:
@@ -61,37 +61,37 @@ def find_mirrored(tables: Iterable[MirroredTable], name: TableName) -> MirroredT
 
 def _table(entry: Mapping[str, Any]) -> MirroredTable:
     metrics = entry.get("metrics")
-    members = {**(metrics if isinstance(metrics, Mapping) else {}), **entry}
+    values = {**(metrics if isinstance(metrics, Mapping) else {}), **entry}
     return MirroredTable(
         schema=_text(entry.get("sourceSchemaName")) or "",
         table=_text(entry.get("sourceTableName")) or "",
         state=_text(entry.get("status")),
         error=_error(entry),
-        processed_rows=_count(members, _ROWS),
-        processed_bytes=_count(members, _BYTES),
-        last_sync=_moment(members),
+        processed_rows=_count(values, _ROWS),
+        processed_bytes=_count(values, _BYTES),
+        last_sync=_moment(values),
     )
 
 
 def _error(entry: Mapping[str, Any]) -> str | None:
-    """`code: message`, of what there is of both."""
+    """Return `code: message`, or the one that is present."""
     inner = entry.get("error")
-    members = {**(inner if isinstance(inner, Mapping) else {}), **entry}
-    code = _text(members.get("errorCode", members.get("code")))
-    message = _text(members.get("errorMessage", members.get("message")))
+    values = {**(inner if isinstance(inner, Mapping) else {}), **entry}
+    code = _text(values.get("errorCode", values.get("code")))
+    message = _text(values.get("errorMessage", values.get("message")))
     return ": ".join(part for part in (code, message) if part) or None
 
 
 def _text(value: object) -> str | None:
-    """A text without what Postgres cannot keep, not too long; None for none."""
+    """Return a text that Postgres can store, shortened if it is long; None if there is no text."""
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
         return None
     return str(value).replace("\0", "").encode(errors="replace").decode()[:_MAX_TEXT_CHARACTERS] or None
 
 
-def _count(members: Mapping[str, Any], names: Sequence[str]) -> int | None:
+def _count(values: Mapping[str, Any], names: Sequence[str]) -> int | None:
     for name in names:
-        value = members.get(name)
+        value = values.get(name)
         if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 20:
             value = int(value)
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63:
@@ -99,10 +99,10 @@ def _count(members: Mapping[str, Any], names: Sequence[str]) -> int | None:
     return None
 
 
-def _moment(members: Mapping[str, Any]) -> datetime | None:
-    """The last sync; one without an offset is in UTC."""
+def _moment(values: Mapping[str, Any]) -> datetime | None:
+    """Return the time of the last sync; a time without an offset is in UTC."""
     for name in _LAST_SYNC:
-        value = members.get(name)
+        value = values.get(name)
         if isinstance(value, str):
             try:
                 moment = datetime.fromisoformat(value)

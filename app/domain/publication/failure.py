@@ -1,4 +1,4 @@
-"""Say what went wrong in a form that a log, a table's status and a metric may show: never with a row value."""
+"""Describes failures for logs, a table's status and metrics. Invariant: a description never has a row value."""
 
 import errno
 import os
@@ -9,23 +9,23 @@ from typing import Final
 from app.errors import Code, MirrorgateError
 
 _REMEDIES: Final = {
-    errno.ENOSPC: "Free space or inodes on that disk, or make it larger; the table is tried again by itself.",
-    errno.EDQUOT: "Raise the quota of the drain's account on that disk; the table is tried again by itself.",
-    errno.EROFS: "Mount the file system writable again; the table is tried again by itself.",
+    errno.ENOSPC: "Free space or inodes on that disk, or make it larger; the table is retried automatically.",
+    errno.EDQUOT: "Raise the quota of the drain's account on that disk; the table is retried automatically.",
+    errno.EROFS: "Mount the file system writable again; the table is retried automatically.",
     errno.EACCES: "Give the drain's account the right to read and write there.",
     errno.EPERM: "Give the drain's account the right to read and write there, and remove immutable attributes.",
     errno.EMFILE: "Raise the limit of open files of the drain's process (`ulimit -n`).",
     errno.ENFILE: "Raise the machine's limit of open files (`fs.file-max`).",
-    errno.EIO: "Look at the health of that disk or mount.",
+    errno.EIO: "Check the health of that disk or mount.",
     errno.ESTALE: "Mount the file system again.",
-    errno.ENOENT: "Check that the landing zone is mounted; a file that was lost is built again by itself.",
+    errno.ENOENT: "Check that the landing zone is mounted; a lost file is built again automatically.",
 }
-_REPORT: Final = "Report it with this line and the version; what failed is tried again by itself."
+_REPORT: Final = "Report it with this line and the version; the failed step is retried automatically."
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why an attempt failed: a stable code, where and what, and what an operator can do."""
+    """Why an attempt failed: a stable code, what and where, and what an operator can do."""
 
     code: Code
     detail: str
@@ -33,14 +33,17 @@ class Failure:
 
 
 def described(error: BaseException) -> Failure:
-    """Describe any exception. The text of one that is not Mirrorgate's own or the operating system's stays out, because
-    it may hold values: its type and the place where it was raised stand for it."""
+    """Describe any exception.
+
+    Only texts of Mirrorgate's own errors and of the operating system are shown. Others can contain values, so the type
+    and the line that raised it are shown instead.
+    """
     if isinstance(error, MirrorgateError):
         return Failure(error.code, error.detail, error.remedy)
-    if isinstance(error, OSError) and not isinstance(error, ConnectionError):  # which Spark's gateway raises
+    if isinstance(error, OSError) and not isinstance(error, ConnectionError):  # Spark's gateway raises ConnectionError
         remedy = _REMEDIES.get(error.errno or 0) or _remedy(Code.STORAGE_FAILED)
         return Failure(Code.STORAGE_FAILED, _storage_text(error), remedy)
-    return Failure(Code.INTERNAL, f"{type(error).__name__} {_place(error)}".strip(), _REPORT)
+    return Failure(Code.INTERNAL, f"{type(error).__name__} {_raised_at(error)}".strip(), _REPORT)
 
 
 def _storage_text(error: OSError) -> str:
@@ -51,9 +54,9 @@ def _storage_text(error: OSError) -> str:
     return f"{name} ({error.strerror or os.strerror(error.errno)}){where}"
 
 
-def _place(error: BaseException) -> str:
+def _raised_at(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
-    return f"in {frames[-1].name} ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""  # noqa: PTH119  # a name only: no path is looked at
+    return f"in {frames[-1].name} ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""  # noqa: PTH119  # only the name: no path is accessed
 
 
 def _remedy(code: Code) -> str:

@@ -1,4 +1,4 @@
-"""Which landing zone a database publishes into."""
+"""The identity of the landing zone that a database publishes into."""
 
 from dataclasses import dataclass
 from uuid import UUID
@@ -6,7 +6,7 @@ from uuid import UUID
 
 @dataclass(frozen=True, slots=True)
 class KnownZone:
-    """A landing zone as the database remembers it: its own id, and the address under which it was last used."""
+    """A landing zone as Postgres records it: its own id, and the address under which it was last used."""
 
     zone_id: UUID
     location: str

@@ -1,9 +1,8 @@
-"""The metadata chain of one table generation: what its files hold, said before they are written, each block
-bound to the one before it by hash.
+"""The metadata chain of one table generation: its schemas and published files, each block bound to the last by hash.
 
 Blocks are `{sequenceNumber, prevBlockHash, systemTime, event}`, hashed as SHA-256 over RFC 8785 canonical JSON.
-`SetDataSchema` is the event of ODF's specification: the Arrow schema of the files, row marker included, as a raw
-flatbuffer, which JSON carries in base64.
+`SetDataSchema` is the event of the ODF specification: the Arrow schema of the files with the row marker, as a raw
+flatbuffer in base64.
 """
 
 import base64
@@ -20,7 +19,7 @@ from app.domain.model.table import Generation
 from app.errors import Code, InvariantBroken
 
 Event: TypeAlias = Mapping[str, Any]
-"""An event with its `kind`; members are ASCII names, values are text, whole numbers or null."""
+"""An event with its `kind`; keys are ASCII names, values are texts, integers or null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,32 +32,33 @@ class Block:
     event: Event
 
     def canonical(self) -> bytes:
-        """RFC 8785 form: sorted members, no blanks. Our numbers are whole and our names ASCII, so this is exact."""
-        members = {
+        """Return the RFC 8785 form: sorted keys, no whitespace. With integers and ASCII names only, this is exact."""
+        values = {
             "event": self.event,
             "prevBlockHash": self.previous_hash,
             "sequenceNumber": self.sequence_number,
             "systemTime": self.system_time.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
         }
-        return json.dumps(members, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
     @property
     def hash(self) -> str:
+        """SHA-256 of the canonical form, as hex."""
         return hashlib.sha256(self.canonical()).hexdigest()
 
 
 def seed(table: str, generation: Generation, installation_id: UUID) -> Event:
-    """The first event of a chain: whose chain it is."""
+    """Return the first event of a chain, which names its table, generation and gateway."""
     return {"kind": "Seed", "table": table, "generation": generation, "installationId": str(installation_id)}
 
 
 def set_data_schema(flatbuffer: bytes) -> Event:
-    """The schema of every file that follows, as `schema_to_flatbuffer` writes it, until the next such event."""
+    """Return the event with the schema of all following files, as `schema_to_flatbuffer` writes it."""
     return {"kind": "SetDataSchema", "schema": base64.b64encode(flatbuffer).decode()}
 
 
 def add_data(identity: FileIdentity, file_bytes: int, file_sha256: str, source_position: str | None) -> Event:
-    """One published landing file; `source_position` is the tool's own mark of its last change, where it has one."""
+    """Return the event of a published file; `source_position` is that of its last change, if it has one."""
     return {
         "kind": "AddData",
         "fileNumber": identity.number,
@@ -73,10 +73,10 @@ def add_data(identity: FileIdentity, file_bytes: int, file_sha256: str, source_p
 
 
 def verify_chain(blocks: Iterable[Block]) -> int:
-    """The number of blocks of a chain that holds together.
+    """Return the number of blocks of a valid chain.
 
-    Raises InvariantBroken `broken_chain` for a wrong number or hash, a first block that is no Seed, data before a
-    schema, or file numbers that are not 1..n.
+    Raises InvariantBroken `broken_chain` for a wrong number or hash, a first block that is not a Seed, data before a
+    schema, or file numbers other than 1 to n.
     """
     count, files, previous, has_schema = 0, 0, None, False
     for block in blocks:
@@ -84,9 +84,9 @@ def verify_chain(blocks: Iterable[Block]) -> int:
         if block.sequence_number != count:
             raise _broken(count, f"has the number {block.sequence_number}")
         if block.previous_hash != previous:
-            raise _broken(count, "does not carry the hash of the block before it")
+            raise _broken(count, "does not have the hash of the block before it")
         if (kind == "Seed") != (count == 0):
-            raise _broken(count, "a chain has one Seed, at its begin")
+            raise _broken(count, "breaks the rule that the first block, and no other, is a Seed")
         if kind == "AddData":
             files += 1
             if not has_schema:

@@ -144,7 +144,7 @@ def test_another_content_under_a_number_that_is_durable_is_rejected(
     Path("a").write_bytes(b"\n".join(lines(9, 1)))
     ended = send(terminal, "a")
     assert ended.status == 1
-    assert "error producer_sequence_reused: number 2 of this producer was another request" in ended.errors
+    assert "error producer_sequence_reused: number 2 of this producer was used for another request" in ended.errors
     assert "Messages 2 to 3 were sent before with other content" in ended.errors
     assert keys(api_engine) == before == list(range(4))
 

@@ -56,9 +56,9 @@ def test_anchors_may_save_repetition() -> None:
         ("(12, 2)", "(12, 14)", "line 6: tables[0].columns[1].type", "decimal(p,s) needs"),
         ("nullable: false", "nullable: no", "line 5: tables[0].columns[0].nullable", "'no' is neither true nor false"),
         ("nullable: false", "nulable: false", "line 5: tables[0].columns[0].nulable", "unknown key"),
-        ("name: id,", "name: __rowMarker__,", "line 5: tables[0].columns[0].name", "may not be named"),
+        ("name: id,", "name: __rowMarker__,", "line 5: tables[0].columns[0].name", "cannot be named"),
         ("name: amount", "name: ID", "line 6: tables[0].columns[1].name", "there already is a column 'id'"),
-        ("name: sales.orders", "name: a.b.c", "line 2: tables[0].name", "addressed as name or schema.name"),
+        ("name: sales.orders", "name: a.b.c", "line 2: tables[0].name", "must be name or schema.name"),
         ("name: sales.orders", "title: orders", "line 2: tables[0].title", "unknown key"),
         (", type: int64", "", "line 5: tables[0].columns[0]", "'type' is missing"),
         ("[id]", "[number]", "line 3: tables[0].key_columns[0]", "'number' is not a valid column of the table"),
@@ -82,7 +82,7 @@ def test_what_is_wrong_is_named_by_line_and_path(before: str, after: str, place:
     [
         ("partial_update: complete", ".partial_update", "Did you mean partial_updates?"),
         ("partial_updates: completes", ".partial_updates", "Did you mean complete?"),
-        ("source_timezone: Europe/Berlim", ".source_timezone", "no time zone"),
+        ("source_timezone: Europe/Berlim", ".source_timezone", "not a time zone"),
         ("seed_file: yes", ".seed_file", "Write true or false."),
         ("exclude: [id]", ".exclude", "the key column 'id' cannot be excluded"),
         ("sources: [a, b.]", ".sources[1]", "a part with a dot in double quotes"),
@@ -91,7 +91,7 @@ def test_what_is_wrong_is_named_by_line_and_path(before: str, after: str, place:
         (
             "initial_load: without_marker, insert_marker: upsert",
             ".initial_load",
-            "initial_load=without_marker holds inserts only",
+            "initial_load=without_marker allows inserts only",
         ),
     ],
 )

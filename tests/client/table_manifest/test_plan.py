@@ -166,7 +166,7 @@ def test_the_command_that_recreates_can_be_copied() -> None:
 
 def test_an_option_that_cannot_come_later_is_rejected() -> None:
     (rejection,) = planned(declared(IDS, initial_load=InitialLoad.WITHOUT_MARKER), present(IDS)).rejections
-    assert rejection.detail == "initial_load=without_marker is for a table's first registration"
+    assert rejection.detail == "initial_load=without_marker can only be set at a table's first registration"
 
 
 def test_a_required_column_may_become_nullable() -> None:

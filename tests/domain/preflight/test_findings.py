@@ -7,7 +7,7 @@ import pytest
 from app.domain.preflight.database_findings import DatabaseFacts, judge_clock, judge_database
 from app.domain.preflight.finding import Finding, Outcome, unsafe_among
 from app.domain.preflight.machine_findings import (
-    LITTLE_SPACE,
+    MIN_FREE_BYTES,
     ExecutorFacts,
     judge_executors,
     judge_space,
@@ -95,8 +95,8 @@ def test_clocks_that_are_apart_are_named_with_the_one_that_is_behind() -> None:
 
 
 def test_a_disk_is_nearly_full_below_a_gibibyte() -> None:
-    assert judge_space("space", "/x", LITTLE_SPACE).outcome is Outcome.OK
-    assert judge_space("space", "/x", LITTLE_SPACE - 1).outcome is Outcome.WARNING
+    assert judge_space("space", "/x", MIN_FREE_BYTES).outcome is Outcome.OK
+    assert judge_space("space", "/x", MIN_FREE_BYTES - 1).outcome is Outcome.WARNING
 
 
 def test_each_unknown_variable_is_a_warning() -> None:
