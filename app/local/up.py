@@ -70,32 +70,33 @@ def _run(plan: UpPlan, console: Console, environment: Mapping[str, str]) -> None
         database_url, postgres = stack.enter_context(_database(settings, data_dir, log_of))
         migrate(database_url)
         _require_safe(plan, database_url, environment)
-        children_environment = {
-            **environment,
-            f"{PREFIX}DATABASE_URL": database_url,
-            f"{PREFIX}LANDING_ZONE": plan.zone.location,
-            f"{PREFIX}ADMIN_KEY": key,
-            f"{PREFIX}HOST": settings.host,
-            f"{PREFIX}PORT": str(plan.port),
-            "JAVA_HOME": str(java_home),
-        }
-        children = [*postgres, *_children(log_of, children_environment)]
+        variables = {f"{PREFIX}DATABASE_URL": database_url, f"{PREFIX}ADMIN_KEY": key, "JAVA_HOME": str(java_home)}
+        children = [*postgres, *_children(log_of, {**environment, **_variables(plan), **variables})]
         with gateway_file(data_dir / GATEWAY_FILE, plan.url, plan.certificate), _start_failures_explained():
             supervisor.run(
                 children,
                 is_ready=lambda: answers_ready(plan.address, plan.port, plan.certificate),
                 on_ready=lambda: print_ready(plan.url),
-                on_trouble=lambda child: console.print(
-                    f"{child.name} keeps ending; the last lines of {child.log and child.log.path} say why",
-                    style="yellow",
-                    markup=False,
-                    soft_wrap=True,
-                ),
+                on_trouble=lambda child: _warn(console, child),
             )
+
+
+def _variables(plan: UpPlan) -> dict[str, str]:
+    """Return the settings of the children that the plan has decided."""
+    return {
+        f"{PREFIX}LANDING_ZONE": plan.zone.location,
+        f"{PREFIX}HOST": plan.settings.host,
+        f"{PREFIX}PORT": str(plan.port),
+    }
 
 
 def _zone_folder(plan: UpPlan) -> dict[str, Path]:
     return {} if plan.zone.is_remote else {"zone_space": Path(plan.zone.location)}
+
+
+def _warn(console: Console, child: Child) -> None:
+    text = f"{child.name} keeps ending; the last lines of {child.log and child.log.path} say why"
+    console.print(text, style="yellow", markup=False, soft_wrap=True)
 
 
 @contextmanager

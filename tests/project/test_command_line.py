@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from app.cli import main as cli
 from app.cli.main import app
 from app.domain.access.api_key import ApiKey
-from app.errors import Code, RejectedInput
+from app.errors import Code, RejectedInput, TemporarilyUnavailable
 from app.local.embedded import PrivatePostgres
 from app.settings import PREFIX, Settings
 from app.staging.connection.schema_revision import migrate as run_migrations
@@ -101,7 +101,27 @@ def test_an_unknown_table_is_answered_with_commands(
 
 
 def test_help_waits_for_no_heavy_import() -> None:
-    heavy = {"alembic", "pyarrow", "pydantic_settings", "sqlalchemy"}
+    heavy = {"alembic", "httpx", "pyarrow", "pydantic_settings", "sqlalchemy", "tenacity", "yaml"}
     script = f"import sys, app.cli.main; print(*sorted({heavy!r} & {{*sys.modules}}))"
     ran = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert ran.stdout == "\n"
+
+
+@pytest.mark.parametrize(
+    "command", [["status"], ["send"], ["tables", "drop"], ["keys", "list"], ["dead-letters", "show"]]
+)
+def test_commands_that_call_a_gateway_share_the_options_of_its_connection(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    described = RUNNER.invoke(app, [*command, "--help"]).output
+    for expected in ("--url", "--key", "--data-dir", "MIRRORGATE_URL", "MIRRORGATE_API_KEY"):
+        assert expected in described
+
+
+def test_options_of_a_connection_come_from_variables_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MIRRORGATE_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("MIRRORGATE_API_KEY", "mg_a_key")
+    ended = RUNNER.invoke(app, ["status", "--data-dir", str(tmp_path)])
+    assert isinstance(ended.exception, TemporarilyUnavailable)
+    assert "http://127.0.0.1:1" in ended.exception.detail
