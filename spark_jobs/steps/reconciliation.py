@@ -90,7 +90,7 @@ class Reconciliation:
             return InvariantBroken(Code.FOREIGN_FILE, f"another file has number {ahead[0]}")
         return InvariantBroken(
             Code.LEDGER_BEHIND_ZONE,
-            f"the ledger ends at file {recorded}, but the landing zone has, or mirroring has consumed, files of this"
+            f"the ledger ends at file {recorded}, but the landing zone has, or Fabric has consumed, files of this"
             f" table that the database does not know: {_shown(ahead)}; the database was restored to an older point",
         )
 

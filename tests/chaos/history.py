@@ -75,7 +75,7 @@ class History:
         self._failures: list[str] = []
         self._onelake = OneLakeZone(self._fork(), self._note_fault) if store == "onelake" else None
         local = place / "landing-zone"
-        zone = self._onelake.place if self._onelake else ZoneAddress(str(local))
+        zone = self._onelake.address if self._onelake else ZoneAddress(str(local))
         self._consumer = self._onelake or LocalConsumer(local)
         self._postgres = CrashingPostgres(place)
         migrate(self._postgres.url)

@@ -113,9 +113,9 @@ import sys, typer
 from app.checks import preflight
 from app.cli import doctor
 from app.landing.local_zone import LocalZone
-def noisy(place):
+def noisy(address):
     preflight.log.info("storage_retry", detail="x")
-    return LocalZone(__import__("pathlib").Path(place.location))
+    return LocalZone(__import__("pathlib").Path(address.location))
 preflight.open_zone = noisy
 typer.run(doctor.doctor)
 """

@@ -18,7 +18,7 @@ from tests.drain.conftest import NewDrain
 from tests.drain.test_landing_zone_command import Terminal, terminal
 from tests.support.gateway_parts import current, registered, stage_keys
 from tests.support.onelake import Trust
-from tests.support.onelake.clients import place
+from tests.support.onelake.clients import onelake_address
 from tests.support.onelake.fixtures import NewOneLake, new_onelake, trust
 from tests.support.postgres import sql
 from tests.support.samples.schemas import schema_of
@@ -190,7 +190,7 @@ def test_another_zone_is_rejected_instead_of_reported_as_empty(
 def test_files_in_onelake_are_compared_too(
     engine: sa.Engine, new_drain: NewDrain, new_onelake: NewOneLake, trust: Trust
 ) -> None:
-    zone = place(new_onelake(), trust)
+    zone = onelake_address(new_onelake(), trust)
     stage_keys(engine, registered(engine, "t", ID), [1])
     publish_pending(new_drain(zone=zone))
     require_own_zone(engine, zone)

@@ -52,16 +52,16 @@ def test_after_a_move_a_drain_on_the_former_zone_publishes_nothing_more(
         stage_keys(engine, registered(engine, name, ID), [1])
     claimed = former.prepare(current(engine, "t").table_id)
     assert claimed is not None
-    place = ZoneAddress(str(tmp_path / "new"))
-    before, now = move_landing_zone(engine, place)
-    assert (before, now.location) == (former.context.claimed_zone.known, place.location)
+    address = ZoneAddress(str(tmp_path / "new"))
+    before, now = move_landing_zone(engine, address)
+    assert (before, now.location) == (former.context.claimed_zone.known, address.location)
     assert former.build_and_publish([claimed]) == set()
     publish_pending(former)
     assert landed_keys(landing_zone, "t") == landed_keys(landing_zone, "u") == []
     sql.run(engine, "DELETE FROM mirrorgate.workers")
-    publish_pending(new_drain(zone=place))
+    publish_pending(new_drain(zone=address))
     assert landed_keys(tmp_path / "new", "t") == landed_keys(tmp_path / "new", "u") == [[1]]
-    assert move_landing_zone(engine, place) == (now, now)
+    assert move_landing_zone(engine, address) == (now, now)
 
 
 def test_drains_that_start_together_on_the_known_zone_do_not_wait_for_each_other(

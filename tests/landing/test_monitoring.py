@@ -8,7 +8,7 @@ from app.landing import monitoring
 from app.landing.monitoring import read_tables_json
 from app.landing.open_zone import ZoneAddress
 from tests.support.onelake import OneLake, Trust, answer
-from tests.support.onelake.clients import place
+from tests.support.onelake.clients import onelake_address
 from tests.support.onelake.fixtures import NewOneLake
 from tests.support.onelake.mirror import Mirror
 
@@ -24,21 +24,21 @@ def test_beside_a_folder(tmp_path: Path) -> None:
 
 
 def test_beside_a_landing_zone_in_onelake(onelake: OneLake, trust: Trust) -> None:
-    assert read_tables_json(place(onelake, trust)) is None
+    assert read_tables_json(onelake_address(onelake, trust)) is None
     Mirror(onelake).consume()
-    assert read_tables_json(place(onelake, trust)) == b'{"tables": []}'
+    assert read_tables_json(onelake_address(onelake, trust)) == b'{"tables": []}'
 
 
 def test_beside_a_folder_of_a_storage_account(new_onelake: NewOneLake, trust: Trust) -> None:
     account = new_onelake(account=True)
     account.tree.write_inside("landing/Monitoring/tables.json", b"[]")
-    assert read_tables_json(place(account, trust)) == b"[]"
+    assert read_tables_json(onelake_address(account, trust)) == b"[]"
 
 
 def test_one_that_may_not_be_read_is_a_fault_of_the_store(onelake: OneLake, trust: Trust) -> None:
     onelake.faults.plan("head", answer(403, "AuthorizationPermissionMismatch"))
     with pytest.raises(OSError, match="403"):
-        read_tables_json(place(onelake, trust))
+        read_tables_json(onelake_address(onelake, trust))
 
 
 def test_one_that_is_too_large_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from app.landing.probe import probe_zone
 from app.landing.zone import LandingZone, RenameOutcome, ScratchRevoked
 from tests.landing.test_local_zone import unsupported
 from tests.support.onelake import Effect, Fault, Trust, answer
-from tests.support.onelake.clients import FakeTime, adls_zone, place
+from tests.support.onelake.clients import FakeTime, adls_zone, onelake_address
 from tests.support.onelake.fixtures import NewOneLake
 from tests.support.onelake.mirror import Mirror
 
@@ -56,7 +56,7 @@ def test_a_folder_is_well_and_left_as_it_was(
 def test_onelake_is_well_with_its_conditions_and_mirroring_sees_nothing(new_onelake: NewOneLake, trust: Trust) -> None:
     onelake = new_onelake()
     mirror = Mirror(onelake)
-    seen = probe_zone(open_zone(place(onelake, trust)))
+    seen = probe_zone(open_zone(onelake_address(onelake, trust)))
     assert {one.check for one in seen} == EVERY_ZONE | CONDITIONS
     assert [one.instead for one in seen] == [None] * len(seen)
     assert onelake.names("_scratchPad") == []

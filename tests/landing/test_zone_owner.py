@@ -16,7 +16,7 @@ from app.landing.scratch_sweep import sweep_dropped, sweep_prepared
 from app.landing.zone import LandingZone, RenameOutcome, ScratchRevoked
 from app.landing.zone_owner import ZONE_MARKER, check_owner, claim_zone
 from tests.support.onelake import Effect, Fault, Trust
-from tests.support.onelake.clients import place
+from tests.support.onelake.clients import onelake_address
 from tests.support.onelake.fixtures import NewOneLake
 from tests.support.onelake.mirror import Mirror
 
@@ -163,7 +163,7 @@ def test_onelake_is_claimed_once_whatever_it_does_with_conditions(
     new_onelake: NewOneLake, trust: Trust, condition: str
 ) -> None:
     onelake = new_onelake(rename_condition=condition)
-    mirror, zone = Mirror(onelake), place(onelake, trust)
+    mirror, zone = Mirror(onelake), onelake_address(onelake, trust)
     claim_zone(zone, OURS)
     claim_zone(zone, OURS)
     rejection(lambda: claim_zone(zone, OTHER))
@@ -175,5 +175,5 @@ def test_onelake_is_claimed_once_whatever_it_does_with_conditions(
 def test_lost_answers_of_onelake_do_not_keep_it_from_being_claimed(new_onelake: NewOneLake, trust: Trust) -> None:
     onelake = new_onelake()
     onelake.faults.first_of_each = Fault(Effect.RESET_AFTER)
-    claim_zone(place(onelake, trust), OURS)
-    assert str(OURS).encode() in content(open_zone(place(onelake, trust)))
+    claim_zone(onelake_address(onelake, trust), OURS)
+    assert str(OURS).encode() in content(open_zone(onelake_address(onelake, trust)))

@@ -17,7 +17,7 @@ from spark_jobs.fabric_status import store_fabric_status
 from tests.spark.conftest import NewWorker, drain, end_lease
 from tests.support.gateway_parts import current, landed_keys, registered, stage_keys
 from tests.support.onelake import OneLake, Trust
-from tests.support.onelake.clients import place
+from tests.support.onelake.clients import onelake_address
 from tests.support.onelake.mirror import Mirror
 from tests.support.postgres import sql
 from tests.support.samples.schemas import schema_of
@@ -50,7 +50,7 @@ def recreate(engine: sa.Engine, table: Table) -> None:
 def test_accepted_staged_published_and_processed_are_equal_once_mirroring_has_taken_all(
     engine: sa.Engine, new_worker: NewWorker, onelake: OneLake, trust: Trust
 ) -> None:
-    mirror, zone = Mirror(onelake, eager=False), place(onelake, trust)
+    mirror, zone = Mirror(onelake, eager=False), onelake_address(onelake, trust)
     table, other = registered(engine, "s.orders", ID), registered(engine, "empty", ID)
     worker = new_worker(rows=2, zone=zone)
     stage_keys(engine, table, [1, 2], [3, 4], [5])

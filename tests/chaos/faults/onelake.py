@@ -9,7 +9,7 @@ from typing import Final
 from app.landing.open_zone import ZoneAddress
 from tests.chaos.checks.consumer_view import PROCESSED, SeenFile, SeenFolder
 from tests.chaos.checks.oracle import Violation
-from tests.support.onelake.clients import place
+from tests.support.onelake.clients import onelake_address
 from tests.support.onelake.endpoint import OneLake, certificates, served
 from tests.support.onelake.faults import Effect, Fault, Faults
 from tests.support.onelake.mirror import Mirror
@@ -59,7 +59,7 @@ class OneLakeZone:
         self.faults = RandomFaults(self.source, self.share, self.note)
         self._endpoint = self._opened.enter_context(served(OneLake(faults=self.faults), trust))
         self._mirror = Mirror(self._endpoint, eager=False)
-        self.place: ZoneAddress = place(self._endpoint, trust, retry_seconds=2.0, answer_seconds=0.25)
+        self.address: ZoneAddress = onelake_address(self._endpoint, trust, retry_seconds=2.0, answer_seconds=0.25)
 
     def close(self) -> None:
         self._opened.close()

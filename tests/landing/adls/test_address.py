@@ -77,11 +77,11 @@ def test_any_other_address_is_rejected_and_no_secret_is_repeated(url: str, why: 
 
 def test_a_path_opens_a_folder_and_an_address_a_remote_zone(tmp_path: Path) -> None:
     assert isinstance(open_zone(ZoneAddress(str(tmp_path / "zone"))), LocalZone)
-    place = ZoneAddress(
+    address = ZoneAddress(
         f"https://{ONELAKE}/w/i.MirroredDatabase/Files/LandingZone", StorageOptions(credential=FixedToken)
     )
-    assert isinstance(open_zone(place), AdlsZone)
-    assert open_zone(pickle.loads(pickle.dumps(place))) is open_zone(place)
+    assert isinstance(open_zone(address), AdlsZone)
+    assert open_zone(pickle.loads(pickle.dumps(address))) is open_zone(address)
 
 
 def test_a_missing_package_and_an_unknown_version_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from app.landing.publish import Scratch, revoke_older_epochs
 from app.landing.zone import FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked
 from tests.support.http.stand_in import StandIn, serving
 from tests.support.onelake import TOKEN, Effect, Fault, OneLake, Trust, answer
-from tests.support.onelake.clients import FakeTime, adls_zone, place
+from tests.support.onelake.clients import FakeTime, adls_zone, onelake_address
 from tests.support.onelake.fixtures import NewOneLake
 
 NewZone = Callable[..., AdlsZone]
@@ -173,7 +173,7 @@ def test_without_a_credential_of_its_own_it_finds_the_machines(
     with machine_identity() as (url, asked):
         monkeypatch.setenv("IDENTITY_ENDPOINT", url)
         monkeypatch.setenv("IDENTITY_HEADER", "secret")
-        zone = open_zone(place(onelake, trust, credential=None))
+        zone = open_zone(onelake_address(onelake, trust, credential=None))
         zone.create_file("f", b"x")
         assert zone.kind("f") is PathKind.FILE
     assert asked == ["https://storage.azure.com"]

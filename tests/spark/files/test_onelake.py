@@ -13,7 +13,7 @@ from tests.spark.conftest import NewWorker, drain, end_lease
 from tests.spark.recovery.test_recovery import Died, die
 from tests.support.gateway_parts import current, registered, stage_keys
 from tests.support.onelake import Effect, Fault, OneLake, Trust
-from tests.support.onelake.clients import place
+from tests.support.onelake.clients import onelake_address
 from tests.support.onelake.fixtures import NewOneLake
 from tests.support.onelake.mirror import PROCESSED, Mirror
 from tests.support.samples.schemas import schema_of
@@ -31,7 +31,7 @@ def test_what_mirroring_takes_in_is_what_was_staged_in_order(
 ) -> None:
     mirror = Mirror(onelake)
     tables = {"t": registered(engine, "t", ID), "s.schema/orders": registered(engine, "s.orders", ID)}
-    worker = new_worker(rows=3, zone=place(onelake, trust))
+    worker = new_worker(rows=3, zone=onelake_address(onelake, trust))
     for start in (0, 100):
         for table in tables.values():
             stage_keys(engine, table, [start + 1, start + 2], [start + 3], [start + 4, start + 5])
@@ -54,7 +54,7 @@ def test_lost_answers_and_ignored_conditions_neither_lose_nor_repeat_a_row(
     mirror = Mirror(onelake)
     table = registered(engine, "t", ID)
     stage_keys(engine, table, [1], [2, 3], [4])
-    drain(new_worker(rows=2, zone=place(onelake, trust)))
+    drain(new_worker(rows=2, zone=onelake_address(onelake, trust)))
     mirror.check()
     assert [row["id"] for row in mirror.tables["t"].rows] == [1, 2, 3, 4]
     assert {operation for operation, _ in onelake.faults.used} >= {"append", "flush", "rename"}
@@ -65,7 +65,7 @@ def test_a_file_that_mirroring_took_before_it_was_recorded_is_recorded_not_lande
 ) -> None:
     mirror = Mirror(onelake)
     stage_keys(engine, registered(engine, "t", ID), [1], [2])
-    first = new_worker(zone=place(onelake, trust))
+    first = new_worker(zone=onelake_address(onelake, trust))
     claimed = first.prepare(current(engine, "t").table_id)
     assert claimed is not None
     with monkeypatch.context() as patch:
@@ -74,7 +74,7 @@ def test_a_file_that_mirroring_took_before_it_was_recorded_is_recorded_not_lande
             first.build_and_publish([claimed])
     end_lease(engine, first)
     stage_keys(engine, current(engine, "t"), [3])
-    drain(new_worker(zone=place(onelake, trust)))
+    drain(new_worker(zone=onelake_address(onelake, trust)))
     mirror.check()
     assert keys(mirror, "t") == [[1, 2], [3]]
 
@@ -84,7 +84,7 @@ def test_a_table_that_is_recreated_begins_another_lifetime_in_the_mirror(
 ) -> None:
     mirror = Mirror(onelake)
     table = registered(engine, "t", ID)
-    worker = new_worker(zone=place(onelake, trust))
+    worker = new_worker(zone=onelake_address(onelake, trust))
     stage_keys(engine, table, [1], [2])
     drain(worker)
     onelake.faults.plan("delete", Fault(Effect.RESET_AFTER))
@@ -104,7 +104,7 @@ def test_a_store_that_fails_for_a_while_only_delays(
     mirror = Mirror(onelake)
     table = registered(engine, "t", ID)
     stage_keys(engine, table, [1])
-    worker = new_worker(zone=place(onelake, trust, retry_seconds=0.0))
+    worker = new_worker(zone=onelake_address(onelake, trust, retry_seconds=0.0))
     onelake.faults.plan("read", Fault(Effect.RESET_BEFORE), skip=2)  # the zone's own marker is read twice before
     onelake.faults.plan("rename", Fault(Effect.RESET_AFTER), skip=1)
     for _ in range(3):  # the first cannot read its file back; the second does not learn that its rename was done

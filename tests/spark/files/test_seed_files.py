@@ -18,7 +18,7 @@ from tests.spark.conftest import NewWorker, drain, end_lease
 from tests.spark.recovery.test_recovery import Died, die
 from tests.support.gateway_parts import current, inserts, landed_keys, stage, typed
 from tests.support.onelake import OneLake, Trust
-from tests.support.onelake.clients import place
+from tests.support.onelake.clients import onelake_address
 from tests.support.onelake.mirror import Mirror
 from tests.support.samples.schemas import schema_of
 
@@ -115,7 +115,7 @@ def test_mirroring_takes_the_seed_and_the_data_behind_it(
 ) -> None:
     mirror = Mirror(onelake)
     table = seeded(engine)
-    worker = new_worker(zone=place(onelake, trust))
+    worker = new_worker(zone=onelake_address(onelake, trust))
     drain(worker)
     assert (mirror.tables["t"].consumed, mirror.tables["t"].rows) == (1, [])
     stage(engine, [typed(table, inserts([row(1), row(2)]))])

@@ -73,9 +73,9 @@ def test_a_zone_that_another_gateway_claims_while_spark_starts_is_left_to_it(
     stage_keys(engine, registered(engine, "t", ID), [1])
     claim = zone_owner.claim_zone
 
-    def late(place: ZoneAddress, installation: UUID, known: KnownZone | None) -> KnownZone:
-        claim(place, OTHER)
-        return claim(place, installation, known)
+    def late(address: ZoneAddress, installation: UUID, known: KnownZone | None) -> KnownZone:
+        claim(address, OTHER)
+        return claim(address, installation, known)
 
     monkeypatch.setattr(zone_claim, "claim_zone", late)
     with pytest.raises(Misconfigured) as rejection:

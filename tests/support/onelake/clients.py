@@ -63,7 +63,7 @@ class FakeTime:
         return Retries(seconds, clock=self.clock, sleep=self.sleep, chance=lambda: 0.5)
 
 
-def place(endpoint: OneLake, trust: Trust, **options: Any) -> ZoneAddress:
+def onelake_address(endpoint: OneLake, trust: Trust, **options: Any) -> ZoneAddress:
     """Return the endpoint's landing zone as settings would name it."""
     reached = StorageOptions(endpoint=endpoint.address, authority_file=str(trust.authority_file), credential=FixedToken)
     return ZoneAddress(endpoint.url, replace(reached, **options))
@@ -71,6 +71,6 @@ def place(endpoint: OneLake, trust: Trust, **options: Any) -> ZoneAddress:
 
 def adls_zone(endpoint: OneLake, trust: Trust, time: FakeTime, *, below: str = "", **options: Any) -> AdlsZone:
     """Return the endpoint's landing zone, or a folder below it, with simulated time."""
-    at = place(endpoint, trust, **options)
+    at = onelake_address(endpoint, trust, **options)
     client = AdlsClient(StorageAddress.parse(at.location + below), at.options)
     return AdlsZone(client, time.retries(), block_bytes=at.options.block_bytes)
