@@ -22,7 +22,7 @@ SIZE = LARGE_BODY_BYTES + 1_000
 BODY = json.dumps(insert("t", id="1")).encode()
 LARGE = BODY.ljust(SIZE)
 JSON = {"Content-Type": "application/json"}
-MANY = 12_000
+ROWS_OF_LARGE_BODY = 12_000
 HOURS = 10_000.0
 
 
@@ -76,7 +76,7 @@ def test_a_slow_caller_lets_others_in(serve: Serve) -> None:
 def test_however_bodies_are_sent_all_of_them_get_their_turn(serve: Serve) -> None:
     gateway = serve(max_large_bodies_bytes=SIZE)
     packed = JSON | {"Content-Encoding": "gzip"}
-    many = json.dumps([insert("t", id=str(number)) for number in range(MANY)]).encode()
+    many = json.dumps([insert("t", id=str(number)) for number in range(ROWS_OF_LARGE_BODY)]).encode()
     assert len(many) > SIZE
     noise = json.dumps(insert("t", id="1", note=random.Random(1).randbytes(SIZE // 4).hex())).encode()
     sent: list[tuple[bytes, dict[str, str], int]] = [
@@ -94,7 +94,7 @@ def test_however_bodies_are_sent_all_of_them_get_their_turn(serve: Serve) -> Non
 
     with ThreadPoolExecutor(10) as callers:
         assert all(callers.map(answer, range(40)))
-    assert gateway.status("t")["staged"]["rows"] == 8 * (1 + MANY + 1)
+    assert gateway.status("t")["staged"]["rows"] == 8 * (1 + ROWS_OF_LARGE_BODY + 1)
 
 
 def test_turns_are_taken_in_order_and_never_by_more_than_fit() -> None:

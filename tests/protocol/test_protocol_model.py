@@ -24,7 +24,7 @@ from tests.protocol.progress import first_without_progress
 from tests.protocol.rules import Bounds, Case, Mirror, Rule
 from tests.protocol.state import Pc
 
-LARGEST = {"three blocks, two drains, late requests"}
+THOROUGH_WORLDS = {"three blocks, two drains, late requests"}
 """More states than each run of the tests has time for; `make check-all` explores them."""
 ONLY_WITHOUT_A_RULE = {Pc.REVOKE_LOOK_AGAIN}
 LONG_REMOVED = replace(PUBLISHING, in_flight=0, mirror=Mirror.MOVES_ALL_REMOVES_RECORDED)
@@ -51,7 +51,8 @@ def defined_names(path: str) -> set[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "world", [pytest.param(world, marks=pytest.mark.thorough) if world in LARGEST else world for world in BOUNDS]
+    "world",
+    [pytest.param(world, marks=pytest.mark.thorough) if world in THOROUGH_WORLDS else world for world in BOUNDS],
 )
 def test_no_reachable_state_breaks_an_invariant_and_each_leads_to_publication(world: str) -> None:
     bounds, least = BOUNDS[world]

@@ -14,8 +14,8 @@ _PROCESS_MEMORY: Final = 256 * 2**20
 _MEMORY_OF_A_BYTE: Final = 10
 """Bytes of memory per byte of a body while it is decoded and typed, at most, for bodies of tools (docs/limits.md)."""
 
-_MANY_OPEN: Final = 0.85
-_FEW_DESCRIPTORS: Final = 1_024
+_MAX_OPEN_SHARE: Final = 0.85
+_MIN_DESCRIPTORS: Final = 1_024
 _MORE_DESCRIPTORS: Final = "Raise the limit of open files (`ulimit -n`, LimitNOFILE) to 65536 or more."
 
 _MUST_AGREE: Final = frozenset({"mirrorgate", "pyarrow", "python"})
@@ -53,14 +53,14 @@ def bytes_text(count: int) -> str:
 def judge_descriptors(opened: int, limit: int) -> Finding:
     """Judge whether this process can open more files and accept more connections now."""
     used = f"{opened} of {limit} file descriptors are open"
-    trouble = f"{used}; new connections are reset when none is left" if opened >= _MANY_OPEN * limit else None
+    trouble = f"{used}; new connections are reset when none is left" if opened >= _MAX_OPEN_SHARE * limit else None
     return judged("descriptors", Outcome.WARNING, good=used, bad=trouble, remedy=_MORE_DESCRIPTORS)
 
 
 def judge_descriptor_limit(limit: int) -> Finding:
     """Judge whether the limit of open files is enough for a busy gateway."""
     allowed = f"this process may open {limit} files"
-    trouble = f"{allowed} only" if limit < _FEW_DESCRIPTORS else None
+    trouble = f"{allowed} only" if limit < _MIN_DESCRIPTORS else None
     return judged("descriptor_limit", Outcome.WARNING, good=allowed, bad=trouble, remedy=_MORE_DESCRIPTORS)
 
 

@@ -38,7 +38,7 @@ MAX_EXPONENT: Final = 6_144
 """Powers of ten of a fraction, as in the largest decimal format of IEEE 754."""
 
 _ONE_RAW: Final = msgspec.json.Decoder(msgspec.Raw)
-_MANY_RAW: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_RAW_LIST: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _PATH: Final = re.compile(r" - at `(?:key in )?\$?([^`]*)`")
 _SOME_KEY: Final = "[...]"
 _MAX_BYTES_TRIED: Final = 2**20
@@ -139,7 +139,7 @@ def raw_messages(body: bytes) -> list[bytes]:
     """Return the messages of a body that was decoded before, each as it is written."""
     body, offset = strip_body(body)
     try:
-        return [bytes(message) for message in _framed(body, _ONE_RAW, _MANY_RAW)]
+        return [bytes(message) for message in _framed(body, _ONE_RAW, _RAW_LIST)]
     except DECODE_ERRORS:
         return [part for _, part in split_messages(body, offset)]
 

@@ -8,7 +8,7 @@ from app.errors import Code
 from tests.support.rejections import rejected
 from tests.support.samples.schemas import schema_of
 
-LONGEST = "é" * 64
+MAX_NAME = "é" * 64
 
 
 @pytest.mark.parametrize(
@@ -21,8 +21,8 @@ LONGEST = "é" * 64
         ("a_b", None, "a_b", "a_b"),
         ("数据.表", "数据", "表", "数据.schema/表"),
         ("it's;--", None, "it's;--", "it's;--"),
-        (LONGEST, None, LONGEST, LONGEST),
-        (f"{LONGEST}.{LONGEST}", LONGEST, LONGEST, f"{LONGEST}.schema/{LONGEST}"),
+        (MAX_NAME, None, MAX_NAME, MAX_NAME),
+        (f"{MAX_NAME}.{MAX_NAME}", MAX_NAME, MAX_NAME, f"{MAX_NAME}.schema/{MAX_NAME}"),
     ],
 )
 def test_a_table_name_gives_its_parts_and_its_folder(text: str, schema: str | None, table: str, folder: str) -> None:

@@ -14,13 +14,13 @@ from app.formats.json.nested_values import MAX_NESTED_VALUES, check_nested_value
 from app.formats.replicate.messages import decode_replicate
 from tests.support.rejections import rejected
 
-MANY = b"[" + b"[]," * (MAX_NESTED_VALUES + 9) + b"[]]"
+TOO_MANY_LISTS = b"[" + b"[]," * (MAX_NESTED_VALUES + 9) + b"[]]"
 LIMITS = InputLimits(messages=1, value_bytes=2**24)
 ARCION = {"tableName": {"namespace": {"catalog": "c", "schema": "s"}, "name": "t"}, "opType": "I", "exists": {"a": "1"}}
 
 
 def message(**members: Any) -> bytes:
-    return json.dumps(ARCION | {"after": {"a": "1"}} | members).encode().replace(b'"many"', MANY)
+    return json.dumps(ARCION | {"after": {"a": "1"}} | members).encode().replace(b'"many"', TOO_MANY_LISTS)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,10 @@ def message(**members: Any) -> bytes:
         (decode_arcion, message(operationcount="many")),
         (decode_arcion, message(after={"a": "many"})),
         (decode_arcion, message(unknown="many")),
-        (decode_replicate, b'{"data": {"ID": 1}, "headers": {"operation": "INSERT", "timestamp": ' + MANY + b"}}"),
+        (
+            decode_replicate,
+            b'{"data": {"ID": 1}, "headers": {"operation": "INSERT", "timestamp": ' + TOO_MANY_LISTS + b"}}",
+        ),
     ],
 )
 def test_a_body_of_millions_of_empty_lists_is_rejected(decode: Callable[..., object], body: bytes) -> None:

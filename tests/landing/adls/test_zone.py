@@ -1,41 +1,18 @@
 """A landing zone in OneLake: behavior of remote zones only. test_zone_behaviour.py covers every zone."""
 
-import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from app.landing.adls.retries import StorageRejected, TransientStorageError
+from app.landing.adls.retries import StorageRejected
 from app.landing.adls.zone import AdlsZone
-from app.landing.open_zone import open_zone
 from app.landing.publish import Scratch, revoke_older_epochs
 from app.landing.zone import FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked
-from tests.support.http.stand_in import StandIn, serving
-from tests.support.onelake import TOKEN, Effect, Fault, OneLake, Trust, answer
-from tests.support.onelake.clients import FakeTime, adls_zone, onelake_address
+from tests.support.onelake import Effect, Fault, OneLake, Trust, answer
+from tests.support.onelake.clients import FakeTime, adls_zone
 from tests.support.onelake.fixtures import NewOneLake
-
-NewZone = Callable[..., AdlsZone]
-
-
-@pytest.fixture
-def time() -> FakeTime:
-    return FakeTime()
-
-
-@pytest.fixture
-def zone(onelake: OneLake, trust: Trust, time: FakeTime) -> AdlsZone:
-    zone = adls_zone(onelake, trust, time, block_bytes=8, answer_seconds=0.3)
-    zone.create_folder("scratch")
-    onelake.seen.clear()
-    return zone
 
 
 def operations(onelake: OneLake) -> list[str]:
@@ -70,113 +47,6 @@ def test_a_rename_tells_which_file_it_means_and_that_it_must_not_replace(onelake
     (request,) = (request for request in onelake.seen if request.operation == "rename")
     assert request.headers["if-none-match"] == "*"
     assert request.headers["x-ms-source-if-match"].strip('"') == onelake.tree.find(f"{onelake.landing_zone}/t").etag
-
-
-def test_what_the_service_asks_to_wait_is_waited(onelake: OneLake, zone: AdlsZone, time: FakeTime) -> None:
-    date = format_datetime(datetime.now(UTC) + timedelta(seconds=20), usegmt=True)
-    onelake.faults.plan(
-        "create",
-        answer(429, "TooManyRequests", retry_after="7"),
-        answer(503, "ServerBusy", retry_after=date),
-        answer(503, "ServerBusy", retry_after="soon"),
-    )
-    zone.create_file("scratch/f", b"x")
-    assert time.slept[0] == 7.1
-    assert 15 < time.slept[1] < 21
-    assert time.slept[2] < 1
-
-
-@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
-def test_what_may_pass_is_tried_again_until_the_seconds_are_spent(
-    onelake: OneLake, zone: AdlsZone, time: FakeTime, status: int
-) -> None:
-    onelake.faults.plan("head", *[answer(status, "Passing")] * 3)
-    assert zone.kind("scratch") is PathKind.FOLDER
-    onelake.faults.plan("head", *[answer(status, "Passing")] * 1_000)
-    with pytest.raises(OSError, match=f"read properties of scratch: {status} Passing"):
-        zone.kind("scratch")
-    assert 45 < time.now < 65
-
-
-@pytest.mark.parametrize(("status", "code"), [(403, "AuthorizationFailure"), (404, "FilesystemNotFound"), (405, "X")])
-def test_what_will_not_pass_is_told_at_once(
-    onelake: OneLake, zone: AdlsZone, time: FakeTime, status: int, code: str
-) -> None:
-    for operation, call in (
-        ("head", lambda: zone.kind("scratch")),
-        ("list", lambda: zone.names("scratch")),
-        ("create", lambda: zone.create_file("scratch/f", b"x")),
-        ("create_folder", lambda: zone.create_folder("d")),
-    ):
-        onelake.faults.plan(operation, answer(status, code))
-        with pytest.raises(OSError, match=f"{status} {code}"):
-            call()
-    assert time.slept == []
-
-
-@pytest.mark.parametrize("challenge", [True, False])
-def test_a_token_that_runs_out_is_renewed_and_a_wrong_one_is_told_soon(
-    new_onelake: NewOneLake, trust: Trust, time: FakeTime, challenge: bool
-) -> None:
-    onelake = new_onelake(challenge=challenge)
-    tokens = ["test-token", "new-token", "wrong"]
-
-    class Renewed:
-        def get_token(self, *_: str, **__: Any) -> Any:
-            from azure.core.credentials import AccessToken
-
-            return AccessToken(tokens[0], 2**33)
-
-    zone = adls_zone(onelake, trust, time, credential=Renewed)
-    zone.create_folder("scratch")
-    onelake.tokens = {"new-token"}
-    del tokens[0]
-    zone.create_file("scratch/f", b"x")
-    onelake.tokens = {"another"}
-    with pytest.raises(OSError, match="401"):
-        zone.kind("scratch")
-    assert time.now < 10
-
-
-def test_no_credential_at_all_is_told_at_once(onelake: OneLake, trust: Trust, time: FakeTime) -> None:
-    class NoCredential:
-        def get_token(self, *_: str, **__: Any) -> Any:
-            from azure.identity import CredentialUnavailableError
-
-            raise CredentialUnavailableError("nothing is set")
-
-    with pytest.raises(StorageRejected, match="no credential"):
-        adls_zone(onelake, trust, time, credential=NoCredential).kind("")
-    assert time.slept == []
-
-
-@contextmanager
-def machine_identity() -> Iterator[tuple[str, list[str]]]:
-    """What a machine in Azure offers its programs: a local address that hands out tokens, and what was asked of it."""
-    asked: list[str] = []
-
-    class Identity(StandIn):
-        protocol_version = "HTTP/1.0"
-
-        def respond(self) -> None:
-            asked.append(parse_qs(urlsplit(self.path).query)["resource"][0])
-            body = json.dumps({"access_token": TOKEN, "expires_on": str(2**33), "token_type": "Bearer"}).encode()
-            self.answer(200, body, Content_Type="application/json")
-
-    with serving(Identity) as address:
-        yield f"{address}/", asked
-
-
-def test_without_a_credential_of_its_own_it_finds_the_machines(
-    onelake: OneLake, trust: Trust, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with machine_identity() as (url, asked):
-        monkeypatch.setenv("IDENTITY_ENDPOINT", url)
-        monkeypatch.setenv("IDENTITY_HEADER", "secret")
-        zone = open_zone(onelake_address(onelake, trust, credential=None))
-        zone.create_file("f", b"x")
-        assert zone.kind("f") is PathKind.FILE
-    assert asked == ["https://storage.azure.com"]
 
 
 @pytest.mark.parametrize("effect", [Effect.SILENT_BEFORE, Effect.SILENT_AFTER])
@@ -385,27 +255,6 @@ def test_a_file_that_changes_while_it_is_read_is_not_read_on(onelake: OneLake, z
             file.read(1)
 
 
-def test_an_older_version_of_the_protocol_may_be_asked_for(
-    new_onelake: NewOneLake, trust: Trust, time: FakeTime
-) -> None:
-    onelake = new_onelake(newest_version="2023-11-03")
-    with pytest.raises(OSError, match="400"):
-        adls_zone(onelake, trust, time).kind("")
-    zone = adls_zone(onelake, trust, time, api_version="2023-11-03")
-    zone.create_file("scratch/f", b"x")
-    assert zone.rename("scratch/f", "t") is RenameOutcome.RENAMED
-    with zone.read_file("t") as file:
-        assert file.read() == b"x"
-    zone.revoke_folder("scratch")
-    assert zone.names("") == ["scratch", "t"]
-
-
-def test_a_plain_account_is_a_landing_zone_too(new_onelake: NewOneLake, trust: Trust, time: FakeTime) -> None:
-    zone = adls_zone(new_onelake(account=True), trust, time)
-    zone.create_file("scratch/f", b"x")
-    assert zone.rename("scratch/f", "moved") is RenameOutcome.RENAMED
-
-
 def test_threads_share_a_zone(onelake: OneLake, zone: AdlsZone) -> None:
     def publish(number: int) -> None:
         for step in range(5):
@@ -442,9 +291,3 @@ def test_a_takeover_after_many_epochs_takes_one_request_and_a_stale_listing_hide
     zone.create_file("_scratchPad/5/40/temp", b"x")
     revoke_older_epochs(zone, Scratch(5, 41))  # type: ignore[arg-type]
     assert zone.kind("_scratchPad/5/40") is PathKind.FILE
-
-
-def test_what_a_store_says_at_last_names_call_path_status_and_request(onelake: OneLake, zone: AdlsZone) -> None:
-    onelake.faults.plan("create", *[answer(503, "ServerBusy")] * 1_000)
-    with pytest.raises(TransientStorageError, match=r"^create scratch/f: 503 ServerBusy \(request [0-9a-f-]*\)$"):
-        zone.create_file("scratch/f", b"x")
