@@ -137,15 +137,7 @@ def send(
         raise typer.BadParameter("--format csv requires --table and --mode")
     if (file is None) == (follow is None):
         raise typer.BadParameter("give either a FILE or --follow DIR")
-    if follow is None and any(_is_given(context, name) for name in _FOLLOW_OPTIONS):
-        names = "--once, --sort, --only, --ignore, --settle, --done-marker, --done-dir and --poll"
-        raise typer.BadParameter(f"{names} are for --follow")
-    if done_marker is not None and _is_given(context, "settle"):
-        raise typer.BadParameter("give either --settle or --done-marker")
-    if producer is None and _is_given(context, "state_dir"):
-        raise typer.BadParameter("--state-dir is for --producer")
-    if follow is not None and (producer is None or from_message):
-        raise typer.BadParameter("--follow requires --producer and does not take --from-message")
+    _check_combination(context, follow, producer, done_marker, from_message)
     if producer is not None and not _PRODUCER.fullmatch(producer):
         raise typer.BadParameter("--producer must be 1 to 100 letters, digits, dots, hyphens or underscores")
     source = Source(source_format, table, override, csv)
@@ -168,6 +160,21 @@ def send(
     except (MirrorgateError, KeyboardInterrupt) as error:
         end = error
     _report(job, end, as_json=as_json, of_files=follow is not None)
+
+
+def _check_combination(
+    context: typer.Context, follow: Path | None, producer: str | None, done_marker: str | None, from_message: int
+) -> None:
+    """Raise BadParameter for options without the option they belong to, or that exclude each other."""
+    if follow is None and any(_is_given(context, name) for name in _FOLLOW_OPTIONS):
+        names = "--once, --sort, --only, --ignore, --settle, --done-marker, --done-dir and --poll"
+        raise typer.BadParameter(f"{names} are for --follow")
+    if done_marker is not None and _is_given(context, "settle"):
+        raise typer.BadParameter("give either --settle or --done-marker")
+    if producer is None and _is_given(context, "state_dir"):
+        raise typer.BadParameter("--state-dir is for --producer")
+    if follow is not None and (producer is None or from_message):
+        raise typer.BadParameter("--follow requires --producer and does not take --from-message")
 
 
 def _is_given(context: typer.Context, name: str) -> bool:

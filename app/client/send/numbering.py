@@ -1,7 +1,7 @@
 """Number the requests of a producer, continuing exactly where an earlier run ended.
 
 The last request in the journal is cut at the same positions and sent again under its number. The gateway keeps a
-digest for each number: it answers that the request was durable, accepts it now, or reports that its content changed.
+fingerprint for each number. It answers that the request was durable, accepts it now, or rejects changed content.
 """
 
 from collections.abc import Callable, Mapping
