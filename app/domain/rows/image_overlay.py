@@ -1,4 +1,7 @@
-"""Completing partial updates: the row images of one table as the batches of one transaction see and leave them."""
+"""Completes partial updates from row images, over the batches of one table in one transaction.
+
+Invariant: a batch sees the images as the batches before it leave them, and a rejected batch leaves nothing.
+"""
 
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -13,7 +16,6 @@ from app.domain.rows.column_conversion import convert
 from app.domain.rows.completed_bytes import CompletedBytes
 from app.domain.rows.key_changes import KeyChanges
 from app.domain.rows.landing_rows import LandingRows, in_order
-from app.domain.rows.row_builder import RowMarker
 from app.domain.rows.row_image import (
     ImageRows,
     IncompleteRow,
@@ -25,37 +27,38 @@ from app.domain.rows.row_image import (
     missing_of,
     value_in,
 )
+from app.domain.rows.row_marker import RowMarker
 from app.domain.rows.typed_columns import chosen_rows
 from app.domain.rows.value_reading import reading_of
 from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to
 
 Layer: TypeAlias = Mapping[bytes, bytes | None]
-"""What one batch leaves: the image of each key it touched, None where it deleted the row."""
+"""What one batch leaves: the image of each key that it touched, None for a deleted row."""
 
 Filled: TypeAlias = dict[int, Sequence[SourceValue]]
-"""The full values of the rows that had gaps, in order."""
+"""The full values of the rows that lacked columns, in order."""
 
 
 @dataclass
 class ImageOverlay:
-    """Images that are stored, and over them those that the batches of this transaction leave, in their order."""
+    """The stored images, overlaid by those that the batches of this transaction leave, in order."""
 
     table: Table
     stored: Mapping[bytes, StoredImage]
-    """At least those whose keys the gaps of these batches want."""
+    """At least the images that these batches need for missing columns."""
     present: Set[bytes] = frozenset()
-    """Keys of other stored images: at least those of which the batches ask whether there is one."""
+    """Keys of other stored images: at least those whose existence the batches need to know."""
     written: dict[bytes, StoredImage | None] = field(default_factory=dict)
-    """What is to be stored in the end; None: nothing under this key any more."""
+    """The images to store in the end, None for a key to remove."""
     completed: CompletedBytes = field(default_factory=CompletedBytes)
 
     def complete(self, rows: LandingRows) -> tuple[LandingRows, Layer]:
-        """The rows as they land, and what they leave: without gaps, in landing order, inserts of keys that have a row
-        as upserts. The overlay itself stays as it is, see `adopt`.
+        """Return the rows as they land, and what they leave. The overlay itself does not change, see `adopt`.
 
-        Raises RejectedInput `incomplete_update` naming each column that no image gives, `ambiguous_key_change`,
-        `key_in_use` or `body_too_large`; TooMuchTogether where the requests before leave no room for this one.
+        The rows are complete and in landing order; an insert of a key that has a row becomes an upsert. Raises
+        RejectedInput `incomplete_update` naming each column that no image gives, `ambiguous_key_change`, `key_in_use`
+        or `body_too_large`; TooMuchTogether if the requests before leave no room for this one.
         """
         images = rows.images
         if images is None:
@@ -70,18 +73,18 @@ class ImageOverlay:
         return self._landing(rows, images, walk), walk.layer
 
     def adopt(self, layer: Layer, sequence: BatchSequence) -> None:
-        """Put what a batch leaves over the rest, once the batch is sure to be staged."""
+        """Overlay what a batch leaves, once the batch is certain to be staged."""
         for key, image in layer.items():
             self.written[key] = None if image is None else StoredImage(image, sequence)
 
     def is_live(self, key: bytes) -> bool | None:
-        """Whether the batches before leave a row with this key; None where there is no image of one."""
+        """Tell whether the batches before leave a row with this key; None if no image tells."""
         if key in self.written:
             return self.written[key] is not None
         return True if key in self.present or key in self.stored else None
 
     def known(self, key: bytes) -> Known | None:
-        """The values of the row with this key as the batches before leave it, None without an image."""
+        """Return the values of the row with this key as the batches before leave it, None without an image."""
         stored = self.written[key] if key in self.written else self.stored.get(key)
         if stored is None:
             return None
@@ -94,14 +97,14 @@ class ImageOverlay:
         return values
 
     def problem(self, incomplete: IncompleteRow, ordinal: int) -> Problem:
-        """The rejection of an update for a column that no image gives."""
+        """Return the problem of an update whose column no image gives."""
         column = self.table.schema.names[ordinal]
-        detail = "new value not given, and no row image holds the old one"
+        detail = "the new value is not given, and no row image has the old one"
         pointer = pointer_to(incomplete.pointer, column)
         return Problem(Code.INCOMPLETE_UPDATE, detail, incomplete.message, pointer, column)
 
     def _may_repeat(self, images: ImageRows, layer: Layer) -> bool:
-        """Whether the key of some insert may have a row by then."""
+        """Tell whether the key of an insert may already have a row."""
         if not images.inserts:
             return False
         if len(layer) < len(images.keys):
@@ -113,8 +116,8 @@ class ImageOverlay:
     def _landing(self, rows: LandingRows, images: ImageRows, walk: "_Walk") -> LandingRows:
         batch = rows.batch
         if walk.filled:
-            gaps = {entry.missing for entry in images.incomplete.values()}
-            batch = self._filled(batch, walk.filled, {ordinal for gap in gaps for ordinal in gap.ordinals})
+            missing = {entry.missing for entry in images.incomplete.values()}
+            batch = self._filled(batch, walk.filled, {ordinal for columns in missing for ordinal in columns.ordinals})
         if walk.repeated:
             repeated = chosen_rows(batch.num_rows, walk.repeated)
             markers = pc.if_else(repeated, pa.scalar(RowMarker.UPSERT, pa.int32()), batch.column(batch.num_columns - 1))
@@ -123,7 +126,7 @@ class ImageOverlay:
         return rows if batch is rows.batch else replace(rows, batch=batch, repeated_inserts=len(walk.repeated))
 
     def _filled(self, batch: pa.RecordBatch, filled: Filled, ordinals: Collection[int]) -> pa.RecordBatch:
-        """The batch with the values of these rows in these columns: what was given there becomes what it was."""
+        """Return the batch with the full values of these rows in these columns."""
         columns, values = list(batch.columns), list(zip(*filled.values(), strict=True))
         mask = chosen_rows(batch.num_rows, filled)
         for ordinal in ordinals:
@@ -135,7 +138,7 @@ class ImageOverlay:
 
 @dataclass
 class _Walk:
-    """The rows of one batch in landing order, each over what the rows before it leave."""
+    """Walks the rows of one batch in landing order; each sees what the rows before it leave."""
 
     overlay: ImageOverlay
     images: ImageRows
@@ -143,16 +146,19 @@ class _Walk:
     filled: Filled = field(default_factory=dict)
     order: list[int] = field(default_factory=list)
     repeated: list[int] = field(default_factory=list)
-    """Inserts whose key has a row."""
+    """Inserts whose key already has a row."""
     completed_size: int = 0
-    """Bytes of the images that partial updates became."""
+    """Bytes of the images that partial updates were completed to."""
     _before_delete: dict[int, tuple[Known | None, Layer]] = field(default_factory=dict)
-    """By row that moves away: its values, and what the layer said of its key."""
+    """By row that moves to another key: its values, and what the layer had for its key."""
     _problems: list[Problem] = field(default_factory=list)
 
     def run(self) -> None:
-        """Raises RejectedInput. A change that cannot be completed leaves nothing: those after it are judged as if it
-        were not there, so what it does to later key changes is not told beside it."""
+        """Walk all rows. Raises RejectedInput with the problems of all updates that cannot be completed.
+
+        Such an update leaves nothing, and later changes are judged without it. Its effects on later key changes are
+        therefore not reported beside it.
+        """
         try:
             self._land_rows()
         except RejectedInput:
@@ -194,7 +200,7 @@ class _Walk:
             assert known is not None
             values[ordinal] = value_in(known, ordinal)
         self.filled[row] = values
-        unknown = [place for place in incomplete.unknown if place not in filled]
+        unknown = [ordinal for ordinal in incomplete.unknown if ordinal not in filled]
         self.layer[key] = completed = encode_image(values, unknown)
         self.completed_size += len(completed)
         self.overlay.completed.check(self.completed_size)
@@ -205,7 +211,7 @@ class _Walk:
             self._before_delete[row] = self._known(key), {key: self.layer[key]} if key in self.layer else {}
 
     def _restore(self, row: int) -> None:
-        """The row that could not move is under its old key as it was, unless another row has come there."""
+        """Put a row that could not move back under its old key, unless another row is there now."""
         key = self.images.keys[row]
         if self.layer.get(key) is None:
             self.layer.pop(key, None)

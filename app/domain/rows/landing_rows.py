@@ -14,22 +14,23 @@ from app.domain.model.table import Table
 from app.domain.model.table_options import DEFAULT_OPTIONS, PartialUpdates, TableOptions
 from app.domain.model.table_schema import TableSchema
 from app.domain.rows.key_changes import KeyChange, KeyChanges
-from app.domain.rows.row_builder import RowBuilder, RowMarker
+from app.domain.rows.row_builder import RowBuilder
 from app.domain.rows.row_image import ImageRows, IncompleteRow, encode_image, row_keys
+from app.domain.rows.row_marker import RowMarker
 from app.domain.rows.typed_columns import typed_columns
 from app.errors import RejectedInput
 
 
 @dataclass(frozen=True, slots=True)
 class RowRules:
-    """How the changes of one table become rows."""
+    """The rules by which changes of one table become rows."""
 
     schema: TableSchema
     options: TableOptions = DEFAULT_OPTIONS
     left_columns: frozenset[str] = frozenset()
-    """Nullable columns that the source no longer has: NULL where a message does not give them."""
+    """Nullable columns that the source no longer has; they are NULL if a message does not give them."""
     cdc_started: bool = False
-    """Whether changes other than snapshot rows were accepted before."""
+    """True if changes other than snapshot rows were accepted before."""
 
     @classmethod
     def of(cls, table: Table) -> Self:
@@ -38,7 +39,7 @@ class RowRules:
 
     @property
     def fillable(self) -> frozenset[str]:
-        """The columns that a row image gives where an update does not."""
+        """The columns that a row image can give if an update does not."""
         if self.options.partial_updates is not PartialUpdates.COMPLETE:
             return frozenset()
         return frozenset(self.schema.names) - self.schema.key_set - self.left_columns - {*self.options.exclude}
@@ -46,32 +47,33 @@ class RowRules:
 
 @dataclass(frozen=True, slots=True)
 class LandingRows:
-    """Typed rows of one change batch: `batch` has the schema `TableSchema.arrow`, one or two rows a change."""
+    """The typed rows of one batch: `batch` has the schema `TableSchema.arrow`, with one or two rows per change."""
 
     batch: pa.RecordBatch
     changes: int
     ends_transaction: bool = True
-    """False where the source said that its transaction goes on after the last change."""
+    """False if the source said that its transaction continues after the last change."""
     has_snapshots: bool = False
     starts_cdc: bool = False
-    """Whether some change is no snapshot row."""
+    """True if a change is not a snapshot row."""
     source_position: str | None = None
-    """The tool's own mark of the last change that has one, verbatim."""
+    """The source position of the last change that has one, verbatim."""
     images: ImageRows | None = None
-    """What the rows mean for the stored row images, in a table that keeps them."""
+    """What the rows mean for row images, if the table keeps them."""
     repeated_inserts: int = 0
-    """Inserts that land as upserts, because their key has a row."""
+    """Inserts that land as upserts because their key has a row."""
 
     @property
     def rows(self) -> int:
+        """The number of rows."""
         return int(self.batch.num_rows)
 
 
 def landing_rows(changes: Sequence[Change], rules: RowRules | TableSchema) -> LandingRows:
-    """Type and check the ordered changes of one table, under plain rules for a schema alone.
+    """Type and check the ordered changes of one table; for a schema alone, with default rules.
 
-    Raises RejectedInput naming every message that cannot be landed correctly, with index, pointer and column; or
-    `too_many_messages` for a table of that many columns.
+    Raises RejectedInput naming every message that cannot land correctly, with index, pointer and column; or
+    `too_many_messages` if messages times columns exceed a limit.
     """
     if isinstance(rules, TableSchema):
         rules = RowRules(rules)
@@ -91,10 +93,10 @@ def landing_rows(changes: Sequence[Change], rules: RowRules | TableSchema) -> La
 
 
 def landing_rows_of_each(requests: Sequence[Sequence[Change]], rules: RowRules) -> list[LandingRows] | None:
-    """The rows of several requests for one table, typed in one go: most of what a small one costs is the same for all.
+    """Return the rows of several requests for one table, typed together: most of a small request's cost is fixed.
 
-    None where a request cannot be landed, has snapshot rows or needs row images, or where one of several changes keys:
-    then `landing_rows` tells of each.
+    None if a request cannot land, has snapshot rows or needs row images, or if one of several changes keys; then type
+    each with `landing_rows`.
     """
     if rules.options.partial_updates is PartialUpdates.COMPLETE:
         return None
@@ -138,7 +140,7 @@ def _landing_rows(
 
 
 def _in_landing_order(batch: pa.RecordBatch, changes: Sequence[KeyChange], rules: RowRules) -> pa.RecordBatch:
-    """The rows of a table without row images, as `KeyChanges` orders them. Raises RejectedInput."""
+    """Return the rows of a table without row images as `KeyChanges` orders them. Raises RejectedInput."""
     if not changes:
         return batch
     keys = row_keys([batch.column(name) for name in rules.schema.key_columns])
@@ -152,7 +154,7 @@ def _in_landing_order(batch: pa.RecordBatch, changes: Sequence[KeyChange], rules
 
 
 def in_order(batch: pa.RecordBatch, order: Sequence[int]) -> pa.RecordBatch:
-    """The rows of a batch in this order."""
+    """Return the rows of a batch in this order."""
     return batch if all(map(eq, order, count())) else batch.take(pa.array(order))
 
 
@@ -165,8 +167,8 @@ def _images(builder: RowBuilder, batch: pa.RecordBatch, rules: RowRules) -> Imag
     for row in builder.unknown.keys() - builder.missing.keys():
         images[row] = encode_image(builder.rows[row], builder.unknown[row])
     incomplete = {
-        row: IncompleteRow(tuple(builder.rows[row]), gap, builder.unknown.get(row, ()), *builder.origins[row])
-        for row, gap in builder.missing.items()
+        row: IncompleteRow(tuple(builder.rows[row]), missing, builder.unknown.get(row, ()), *builder.origins[row])
+        for row, missing in builder.missing.items()
     }
     moved = {key_change.row + 1 for key_change in builder.key_changes}
     inserts = [row for row, marker in enumerate(builder.markers) if marker == RowMarker.INSERT and row not in moved]

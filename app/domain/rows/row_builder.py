@@ -1,12 +1,11 @@
-"""The rules by which one change becomes rows of source values, before they are typed.
+"""Turns one change into rows of source values, by the rules of the landing zone (docs/formats.md, "Rows").
 
-They are the landing zone's: insert 0; update 1 with the full row; delete 2 with the keys, every other column
-NULL; upsert 4; a changed key 2 (old key) then 0 (new row), adjacent. Nothing is reordered or collapsed.
+Insert 0; update 1 with the full row; delete 2 with the key, every other column NULL; upsert 4; a changed key 2 (old
+key), then 0 (new row), adjacent. Invariant: nothing is reordered or collapsed.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
-from enum import IntEnum
 from operator import itemgetter
 from typing import Any
 
@@ -14,27 +13,19 @@ import msgspec
 
 from app.domain.model.change import Change, Image, Operation, SourceValue
 from app.domain.model.names import ROW_MARKER
-from app.domain.model.table_options import IncompleteInserts, InsertMarker, PartialUpdates, Reload, TableOptions
+from app.domain.model.table_options import IncompleteInserts, PartialUpdates, Reload, TableOptions
 from app.domain.model.table_schema import Column, TableSchema
 from app.domain.rows.column_conversion import BadValues, convert
 from app.domain.rows.key_changes import KeyChange
 from app.domain.rows.row_image import MissingColumns
+from app.domain.rows.row_marker import RowMarker, markers_under
 from app.domain.rows.value_reading import reading_of
 from app.errors import Code, Problem
 from app.errors.json_pointer import pointer_to
 
 
-class RowMarker(IntEnum):
-    """Values of `__rowMarker__`."""
-
-    INSERT = 0
-    UPDATE = 1
-    DELETE = 2
-    UPSERT = 4
-
-
 class RowBuilder:
-    """Collects the rows of one batch, their markers and origins, and what is wrong with its messages."""
+    """Collects the rows of one batch with their markers and origins, and the problems of its messages."""
 
     def __init__(
         self, schema: TableSchema, options: TableOptions, left_columns: frozenset[str], *, cdc_started: bool
@@ -42,11 +33,11 @@ class RowBuilder:
         self.rows: list[Sequence[SourceValue]] = []
         self.markers: list[int] = []
         self.origins: list[tuple[int, str]] = []
-        """Per row: the message's index and the JSON Pointer of the image that the row was made from."""
+        """By row: the index of its message and the JSON Pointer of its image."""
         self.missing: dict[int, MissingColumns] = {}
-        """By row: the columns that only the stored row image can give; they are None in `rows`."""
+        """By row: the columns that only the row image can give; they are None in `rows`."""
         self.unknown: dict[int, list[int]] = {}
-        """By row: the positions of columns whose value in the source nothing tells."""
+        """By row: the positions of columns whose value in the source is unknown."""
         self.key_changes: list[KeyChange] = []
         self.problems: list[Problem] = []
         self.has_snapshots = self.starts_cdc = False
@@ -63,7 +54,7 @@ class RowBuilder:
         self._markers = markers_under(options)
 
     def add(self, change: Change) -> None:
-        """The rows of one change, or its problems."""
+        """Add the rows of one change, or its problems."""
         if self._excluded:
             change = _without(change, self._excluded)
         if change.operation is Operation.SNAPSHOT:
@@ -87,7 +78,7 @@ class RowBuilder:
         elif self._options.reload is Reload.UPSERT:
             self._add_row(change, RowMarker.UPSERT)
         else:
-            detail = "a snapshot row for a table that has changes already"
+            detail = "a snapshot row for a table that already has other changes"
             self._reject(change, Code.RELOAD_REQUIRES_RECREATE, detail)
 
     def _add_row(self, change: Change, marker: RowMarker | None = None, *, moved: bool = False) -> None:
@@ -103,9 +94,9 @@ class RowBuilder:
                 return
             if not self._known.issuperset(image):
                 return self._reject_unknown_columns(change, image)
-            row, gap = completed
-            if gap is not None:
-                self.missing[len(self.rows)] = gap
+            row, missing = completed
+            if missing is not None:
+                self.missing[len(self.rows)] = missing
             if self._completes:
                 self._note_unknown(change, image)
         self._append(row, self._markers[change.operation] if marker is None else marker, change.index, change.after_at)
@@ -115,7 +106,7 @@ class RowBuilder:
         if before is not None:
             unknown = [key for key in self._schema.key_columns if key in after and key not in before]
             if unknown:
-                return self._reject(change, Code.OLD_KEY_MISSING, "old key not given", change.before_at, unknown)
+                return self._reject(change, Code.OLD_KEY_MISSING, "the old key is not given", change.before_at, unknown)
         if self._key_changes(change):
             self.key_changes.append(KeyChange(len(self.rows), change))
             self._add_delete(change)
@@ -125,7 +116,9 @@ class RowBuilder:
 
     def _add_delete(self, change: Change) -> None:
         if change.operation is Operation.DELETE and change.after is not None and self._key_changes(change):
-            return self._reject(change, Code.AMBIGUOUS_DELETE, "two images with different keys", change.before_at)
+            return self._reject(
+                change, Code.AMBIGUOUS_DELETE, "the delete has two images with different keys", change.before_at
+            )
         try:
             key = self._key_of(change.before or {})
         except KeyError:
@@ -140,9 +133,9 @@ class RowBuilder:
     def _complete(
         self, change: Change, image: Image, *, moved: bool
     ) -> tuple[list[SourceValue], MissingColumns | None] | None:
-        """The row of an image that lacks columns, with the gap to fill, or a rejection.
+        """Return the row of an image that lacks columns, and the columns to complete; None after a rejection.
 
-        They are NULL where the source did not have them then, and on insert where the column allows it.
+        A missing column is NULL if the source did not have it then, or in an insert if the column allows NULL.
         """
         missing = [column for column in self._schema.columns if column.name not in image]
         row = [image.get(name) for name in self._names]
@@ -152,7 +145,7 @@ class RowBuilder:
         names = [column.name for column in missing if column.name in source]
         fillable = self._completes and change.operation is Operation.UPDATE
         if names and (not fillable or not self._schema.key_set.isdisjoint(names)):
-            detail = f"new value not given{_twins(names, change.after)}"
+            detail = f"the new value is not given{_twins(names, change.after)}"
             self._reject(change, Code.INCOMPLETE_UPDATE, detail, change.after_at, names)
             return None
         later = self._sourced.difference(source, image) if fillable and change.is_late else ()
@@ -162,7 +155,7 @@ class RowBuilder:
         return row, MissingColumns(tuple(sorted((*map(self._names.index, names), *optional))), moved, optional)
 
     def _reject_incomplete(self, change: Change, missing: Sequence[Column], source: Collection[str]) -> bool:
-        """Whether a new row is rejected for the columns that it lacks."""
+        """Reject a new row that lacks required columns; return whether it was rejected."""
         wants_all = (
             change.operation is Operation.INSERT and self._options.incomplete_inserts is IncompleteInserts.REJECT
         )
@@ -170,13 +163,15 @@ class RowBuilder:
             column.name for column in missing if not self._may_be_null(column) or (wants_all and column.name in source)
         ]
         if required:
-            detail = f"required column not given{_twins(required, change.after)}"
+            detail = f"the required column is not given{_twins(required, change.after)}"
             self._reject(change, Code.INCOMPLETE_INSERT, detail, change.after_at, required)
         return bool(required)
 
     def _note_unknown(self, change: Change, image: Image) -> None:
-        """An insert that does not give a column says nothing of its value: the source fills in a default. Nor does
-        any change that was written when the source did not have the column."""
+        """Note the columns whose value is unknown: an insert that omits one gets the source's default.
+
+        The same goes for columns that the source did not have when the change was written.
+        """
         names: Collection[str] = ()
         if change.operation is Operation.INSERT:
             names = self._sourced.difference(image)
@@ -189,7 +184,7 @@ class RowBuilder:
         return column.nullable and column.name not in self._schema.key_set
 
     def _key_changes(self, change: Change) -> bool:
-        """Whether the typed keys of both images differ ("14" and 14 do not). A bad value counts as a change."""
+        """Tell whether the typed keys of both images differ ("14" and 14 do not). A bad value counts as a change."""
         before, after = change.before or {}, change.after or {}
         for position in self._key_positions:
             column = self._schema.columns[position]
@@ -223,22 +218,22 @@ class RowBuilder:
         reserved = [name for name in unknown if name.casefold() == ROW_MARKER.casefold()]
         others = [name for name in unknown if name not in reserved]
         if reserved:
-            detail = "the name is that of the row marker, which landing files have themselves"
+            detail = "the name is reserved for the row marker"
             self._reject(change, Code.RESERVED_NAME, detail, change.after_at, reserved)
         if others:
-            detail = f"column is not in the table{_twins(others, self._known)}"
+            detail = f"the column is not in the table{_twins(others, self._known)}"
             self._reject(change, Code.UNKNOWN_COLUMN, detail, change.after_at, others)
 
 
 def _twins(names: Collection[str], given: Collection[str] | None) -> str:
-    """What to add to a rejection of these names where some differ from a given one in letter case only."""
+    """Return an addition to the error text for names that differ from a given one in letter case only."""
     folded = {name.casefold() for name in names}
     twins = sorted(name for name in given or () if name.casefold() in folded and name not in names)
-    return f"; it is {', '.join(twins)} in another letter case, which counts" if twins else ""
+    return f"; {', '.join(twins)} differs in letter case only, and letter case counts" if twins else ""
 
 
 def _without(change: Change, excluded: frozenset[str]) -> Change:
-    """The change as if the source did not have these columns."""
+    """Return the change without these columns."""
 
     def kept(image: Image | None) -> Image | None:
         return image and {name: value for name, value in image.items() if name not in excluded}
@@ -246,20 +241,11 @@ def _without(change: Change, excluded: frozenset[str]) -> Change:
     return msgspec.structs.replace(change, before=kept(change.before), after=kept(change.after))
 
 
-def markers_under(options: TableOptions) -> dict[Operation, RowMarker]:
-    """The marker of each operation's row, where the key has not changed."""
-    inserted = RowMarker.UPSERT if options.insert_marker is InsertMarker.UPSERT else RowMarker.INSERT
-    return {
-        Operation.INSERT: inserted,
-        Operation.SNAPSHOT: inserted,
-        Operation.UPDATE: RowMarker.UPDATE,
-        Operation.DELETE: RowMarker.DELETE,
-        Operation.UPSERT: RowMarker.UPSERT,
-    }
-
-
 def row_getter(names: Sequence[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
-    """Reads the named members as a tuple, at C speed where there are two or more; KeyError for a missing one."""
+    """Return a function that reads these columns of an image as a tuple; it raises KeyError for a missing one.
+
+    For two or more columns it is an itemgetter, which runs in C.
+    """
     if len(names) > 1:
         getter: Any = itemgetter(*names)
         return getter  # type: ignore[no-any-return]  # itemgetter is not generic in its result

@@ -1,9 +1,9 @@
-"""Row images: the latest full row of each key, from which a partial update is completed.
+"""Row images: the latest full row of each key, from which partial updates are completed.
 
-An image holds the source's values in the order of the table's columns, as JSON. Where the value of a column is
-unknown, the values stand by position, and under position -1 how many columns the table had. A column that was added
-after the image was written is NULL in it, as it is in the mirrored row. Images are kept by row key: the typed key in
-canonical form.
+An image is JSON: a list of the source's values in the order of the table's columns. If the value of a column is
+unknown, it is an object of values by position instead, with the number of columns under position -1. A column that was
+added after the image was written is NULL in it, as in the mirrored row. Images are stored by row key, which is the
+typed key in canonical form.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from app.domain.model.written_number import as_kept, fraction
 from app.domain.rows.key_changes import KeyChange
 
 MAX_KEY_BYTES: Final = 256
-"""A longer row key is kept as its digest, behind a zero byte, which no text begins with."""
+"""A longer row key is stored as its digest after a zero byte, with which no text starts."""
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_kept)
 _DECODER: Final[msgspec.json.Decoder[list[Any] | dict[int, Any]]] = msgspec.json.Decoder(
@@ -29,20 +29,20 @@ _DECODER: Final[msgspec.json.Decoder[list[Any] | dict[int, Any]]] = msgspec.json
 
 
 class MissingColumns(NamedTuple):
-    """The columns of a row that only a row image can give: their ascending positions, and whose image it is."""
+    """The columns of a row that only a row image can give, by ascending position, and whose image that is."""
 
     ordinals: tuple[int, ...]
     moved: bool
-    """The row before this one, which deletes the old key, says whose."""
+    """True if it is the image of the old key, which the row before this one deletes."""
     optional: tuple[int, ...] = ()
-    """Those of the positions that are NULL where no image knows them: of columns that came after the change."""
+    """Positions that are NULL if no image knows them: of columns that were added after the change."""
 
 
 Known: TypeAlias = list[SourceValue] | dict[int, Any]
-"""What an image knows, by column position: of the columns that the table had then all, or of some."""
+"""The values that an image knows, by column position: all columns that the table had then, or some of them."""
 
 WIDTH: Final = -1
-"""The position under which an image with unknown columns says how many columns the table had."""
+"""The position under which an image with unknown columns has the number of columns of the table."""
 
 
 class StoredImage(NamedTuple):
@@ -53,53 +53,56 @@ class StoredImage(NamedTuple):
 
 
 class IncompleteRow(NamedTuple):
-    """A row with a gap: its values so far, and where its message stands."""
+    """A row that lacks columns: its values so far, and the position of its message."""
 
     values: Sequence[SourceValue]
     missing: MissingColumns
     unknown: Collection[int]
-    """The columns that its image is not to know."""
+    """Columns whose values are unknown and stay so in its image."""
     message: int
     pointer: str
 
 
 @dataclass(frozen=True, slots=True)
 class ImageRows:
-    """What the rows of a batch mean for the images, by row: its key, and its image, None for a delete or a gap."""
+    """What the rows of a batch mean for row images, by row: the key, and the image or None.
+
+    The image is None for a delete and for a row that lacks columns.
+    """
 
     keys: Sequence[bytes]
     images: Sequence[bytes | None]
     incomplete: Mapping[int, IncompleteRow]
-    """The rows with a gap, in order."""
+    """The rows that lack columns, in order."""
     inserts: Sequence[int] = ()
-    """The rows that land as upserts where their key has a row."""
+    """The rows that land as upserts if their key already has a row."""
     key_changes: Sequence[KeyChange] = ()
 
     def wanted(self) -> set[bytes]:
-        """The keys whose stored images the gaps need."""
+        """Return the keys whose stored images are needed to complete rows."""
         return {self.keys[row - 1 if entry.missing.moved else row] for row, entry in self.incomplete.items()}
 
     def asked(self) -> set[bytes]:
-        """The keys of which it matters whether an image is stored."""
+        """Return the keys of which it matters whether an image is stored."""
         moved = {self.keys[change.row + offset] for change in self.key_changes for offset in (0, 1)}
         return moved.union(map(self.keys.__getitem__, self.inserts))
 
 
 def encode_image(values: Sequence[SourceValue], unknown: Collection[int] = ()) -> bytes:
-    """The image of a row that does not know the columns at some positions."""
+    """Return the image of a row whose values at some positions are unknown."""
     if not unknown:
         return _ENCODER.encode(values)
-    known = {place: value for place, value in enumerate(values) if place not in unknown}
+    known = {ordinal: value for ordinal, value in enumerate(values) if ordinal not in unknown}
     return _ENCODER.encode({WIDTH: len(values), **known})
 
 
 def known_values(image: bytes) -> Known:
-    """What an image knows."""
+    """Return the values that an image knows."""
     return _DECODER.decode(image)
 
 
 def decode_image(image: bytes) -> dict[int, SourceValue]:
-    """The values that an image knows, by column position."""
+    """Return the values that an image knows, by column position."""
     found = known_values(image)
     known = found if isinstance(found, dict) else dict(enumerate(found))
     known.pop(WIDTH, None)
@@ -107,7 +110,7 @@ def decode_image(image: bytes) -> dict[int, SourceValue]:
 
 
 def by_position(known: Known, width: int) -> dict[int, Any]:
-    """What an image knows, by the position of a column, of a table that has this many columns now."""
+    """Return what an image knows, by column position, for a table that has this many columns now."""
     found: dict[int, Any] = known if isinstance(known, dict) else {WIDTH: len(known), **dict(enumerate(known))}
     if WIDTH not in found:
         return found
@@ -115,7 +118,7 @@ def by_position(known: Known, width: int) -> dict[int, Any]:
 
 
 def missing_of(ordinals: Sequence[int], known: Known | None) -> Sequence[int]:
-    """Those of some ascending column positions that are not known; None: there is no image."""
+    """Return those of some ascending column positions that an image, or None for no image, does not know."""
     if known is None:
         return ordinals
     if isinstance(known, list):
@@ -125,14 +128,14 @@ def missing_of(ordinals: Sequence[int], known: Known | None) -> Sequence[int]:
 
 
 def value_in(known: Known, ordinal: int) -> SourceValue:
-    """The value at a position that is not missing."""
+    """Return the value at a position that is not missing."""
     if isinstance(known, dict):
         return known.get(ordinal)
     return known[ordinal] if ordinal < len(known) else None
 
 
 def row_keys(columns: Sequence[pa.Array]) -> list[bytes]:
-    """The canonical form of typed keys, given by key column and row; equal for equal keys only."""
+    """Return the canonical form of typed keys, given by key column and row; equal only for equal keys."""
     texts = [_canonical(column).to_pylist() for column in columns]
     if len(texts) == 1:
         return [_bounded(text.encode()) for text in texts[0]]
@@ -143,7 +146,7 @@ def _canonical(column: pa.Array) -> pa.StringArray:
     if pa.types.is_binary(column.type):
         return pa.array([value.hex() for value in column.to_pylist()], pa.string())
     if pa.types.is_floating(column.type):
-        return pc.cast(pc.add(column, 0.0), pa.string())  # the two zeros are one key
+        return pc.cast(pc.add(column, 0.0), pa.string())  # 0.0 and -0.0 are the same key
     return pc.cast(column, pa.string())
 
 

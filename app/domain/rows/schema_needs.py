@@ -1,4 +1,4 @@
-"""What the changes themselves ask of a table's schema: new text columns, or the row marker at last."""
+"""Finds what changes need of their table's schema: new text columns, or the row marker."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ _TEXT = ColumnType(TypeName.STRING)
 
 
 def needed_schema(changes: Sequence[Change], table: Table) -> TableSchema:
-    """The table's schema, or the one that these changes need and its options allow.
+    """Return the table's schema, or the one that these changes need and its options allow.
 
     Raises RejectedInput `bad_name`, `reserved_name` or `bad_schema` for each new column that no file can have.
     """
@@ -28,7 +28,7 @@ def needed_schema(changes: Sequence[Change], table: Table) -> TableSchema:
 
 
 def _with_new_columns(changes: Sequence[Change], schema: TableSchema, options: TableOptions) -> TableSchema:
-    """The schema with a nullable column for each unknown name of a new image, in order of appearance.
+    """Return the schema with a nullable column for each unknown name of a new image, in order of appearance.
 
     It is a text column unless the options override its type.
     """
@@ -50,13 +50,13 @@ def _with_new_columns(changes: Sequence[Change], schema: TableSchema, options: T
 
 
 def _wrong_names(new: dict[str, Change], schema: TableSchema) -> Iterable[Problem]:
-    """The new columns, each with the change that brings it first, whose names cannot stand beside the others."""
+    """Yield the problems of new columns whose names are not allowed or already taken."""
     taken = {name.casefold() for name in schema.names}
     for name, change in new.items():
         try:
             check_new_column_name(name)
             if name.casefold() in taken:
-                detail = "another column has the same name (letter case does not tell them apart)"
+                detail = "another column has the same name (letter case does not count)"
                 raise RejectedInput(Code.BAD_SCHEMA, detail)
         except RejectedInput as error:
             yield Problem(error.code, error.detail, change.index, pointer_to(change.after_at, name), name)
@@ -64,7 +64,7 @@ def _wrong_names(new: dict[str, Change], schema: TableSchema) -> Iterable[Proble
 
 
 def _all_inserts(changes: Sequence[Change], *, cdc_started: bool) -> bool:
-    """Whether all rows land as plain inserts; a snapshot row after other changes lands as an upsert."""
+    """Tell whether all rows land as inserts; a snapshot row after other changes lands as an upsert."""
     for change in changes:
         if change.operation is Operation.INSERT:
             cdc_started = True

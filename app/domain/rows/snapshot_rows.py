@@ -1,4 +1,7 @@
-"""Snapshot rows that come as Arrow columns -> landing rows: checked by column, never by value."""
+"""Types snapshot rows that arrive as Arrow columns: -> landing rows, checked by column and never by value.
+
+Source of the rules: docs/formats.md, "Arrow streams".
+"""
 
 import binascii
 from base64 import b64encode
@@ -15,18 +18,18 @@ from app.domain.model.table_options import BinaryEncoding, InsertMarker, Partial
 from app.domain.model.table_schema import Column, TableSchema, TypeName
 from app.domain.rows.column_conversion import BadValues, beyond_calendar, convert, hold_any
 from app.domain.rows.landing_rows import LandingRows, RowRules
-from app.domain.rows.row_builder import RowMarker
 from app.domain.rows.row_image import ImageRows, encode_image, row_keys
+from app.domain.rows.row_marker import RowMarker
 from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to
 
 MAX_ROWS_NAMED: Final = 100
 
 ROWS_AT_ONCE: Final = 1_024
-"""That become row images together: as Python's values they take ten times as much as typed."""
+"""Rows that become row images together: as Python values they take ten times the memory of typed ones."""
 
 _WIDTH_OF_OFFSETS: Final = 32
-"""Bits a row of a text or binary column beside its bytes."""
+"""Bits per row of a text or binary column beside its bytes."""
 
 _TAKE_TABLE_TYPE: Final = (
     "Write the column in the table's type, or in another of the same kind; "
@@ -40,11 +43,11 @@ def snapshot_rows(
     max_value_bytes: int = UNLIMITED.value_bytes,
     reserve: Callable[[int], None] = lambda _: None,
 ) -> LandingRows:
-    """The rows of a table of checked arrays whose columns are the destination's, by name, in any order; a nullable one
-    may be absent.
+    """Return the landing rows of a table of checked arrays.
 
-    Types are the table's, or others of the same kind whose values fit; a column of type null has no value in any row.
-    `hold` is asked for the bytes of the typed rows before any of them is made, and raises where they are too many.
+    Its columns are the destination's, by name, in any order; nullable ones can be absent. Types are the table's, or
+    others of the same kind whose values fit; a column of type null is NULL in every row. `reserve` is called with the
+    bytes of the typed rows before they are made, and raises if they are too many.
     Raises RejectedInput with `schema_mismatch`, `unknown_column`, `incomplete_insert`, `bad_value`,
     `value_too_large`, `null_key`, `null_value` or `reload_requires_recreate`.
     """
@@ -68,7 +71,7 @@ def snapshot_rows(
 
 
 def typed_bytes(given: pa.Table, schema: TableSchema) -> int:
-    """What the rows take as landing rows: the width of every column of the table, given or not, and all texts."""
+    """Return the bytes of the rows once typed: the width of every column of the table, given or not, and all texts."""
     bits = sum(1 + (_WIDTH_OF_OFFSETS if _has_texts(of) else of.bit_width) for of in schema.arrow.types)
     texts = sum(given.column(field.name).nbytes for field in given.schema if _has_texts(field.type))
     return int(given.num_rows * bits // 8 + texts)
@@ -86,13 +89,13 @@ def _has_texts(of_type: pa.DataType) -> bool:
 
 
 def _check_columns(given: pa.Schema, rules: RowRules) -> None:
-    """Raises RejectedInput for every column that is unknown, missing or of a type that cannot be the table's."""
+    """Raise RejectedInput for every column that is unknown, missing or of a type that cannot become the table's."""
     problems = [*_unknown_columns(given, rules)]
     for column in rules.schema.columns:
         is_key = column.name in rules.schema.key_set
         if column.name not in given.names:
             if is_key or not column.nullable:
-                problems.append(_problem(Code.INCOMPLETE_INSERT, "required column not given", column))
+                problems.append(_problem(Code.INCOMPLETE_INSERT, "the required column is not given", column))
         elif pa.types.is_null(of := given.field(column.name).type):
             if is_key or not column.nullable:
                 code = Code.NULL_KEY if is_key else Code.NULL_VALUE
@@ -108,7 +111,7 @@ def _check_columns(given: pa.Schema, rules: RowRules) -> None:
 def _marker(rules: RowRules) -> RowMarker:
     if rules.cdc_started:
         if rules.options.reload is Reload.REJECT or rules.schema.bare:
-            detail = "snapshot rows for a table that has changes already"
+            detail = "snapshot rows for a table that already has other changes"
             raise RejectedInput.of((Problem(Code.RELOAD_REQUIRES_RECREATE, detail),))
         return RowMarker.UPSERT
     return RowMarker.UPSERT if rules.options.insert_marker is InsertMarker.UPSERT else RowMarker.INSERT
@@ -118,7 +121,9 @@ def _unknown_columns(given: pa.Schema, rules: RowRules) -> Iterator[Problem]:
     known = {*rules.schema.names, *rules.options.exclude}
     for name in given.names:
         if name not in known:
-            yield Problem(Code.UNKNOWN_COLUMN, "column is not in the table", pointer=pointer_to("", name), column=name)
+            yield Problem(
+                Code.UNKNOWN_COLUMN, "the column is not in the table", pointer=pointer_to("", name), column=name
+            )
 
 
 def _array(given: pa.Table, column: Column, rules: RowRules) -> pa.Array:
@@ -136,12 +141,12 @@ def _one_array(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
-def _check_lengths(array: pa.Array, column: Column, most: int) -> None:
-    """Raises RejectedInput `value_too_large`."""
-    if column.type.name in {TypeName.STRING, TypeName.JSON, TypeName.BINARY} and array.nbytes > most:
-        too_long = pc.greater(pc.binary_length(array), most)
+def _check_lengths(array: pa.Array, column: Column, max_bytes: int) -> None:
+    """Raise RejectedInput `value_too_large` if a value exceeds the limit."""
+    if column.type.name in {TypeName.STRING, TypeName.JSON, TypeName.BINARY} and array.nbytes > max_bytes:
+        too_long = pc.greater(pc.binary_length(array), max_bytes)
         if pc.any(too_long).as_py():
-            raise _rejected_rows(Code.VALUE_TOO_LARGE, f"longer than {most} bytes", column, too_long)
+            raise _rejected_rows(Code.VALUE_TOO_LARGE, f"longer than {max_bytes} bytes", column, too_long)
 
 
 def _typed(given: pa.Array, column: Column) -> pa.Array:
@@ -158,7 +163,7 @@ def _typed(given: pa.Array, column: Column) -> pa.Array:
     if column.type.name in {TypeName.DATE, TypeName.TIMESTAMP}:
         beyond = beyond_calendar(array)
         if pc.any(beyond).as_py():
-            raise _rejected_rows(Code.BAD_VALUE, "value is not a moment of the calendar", column, beyond)
+            raise _rejected_rows(Code.BAD_VALUE, "value is outside the years 1 to 9999", column, beyond)
     elif column.type.name in {TypeName.STRING, TypeName.JSON} and hold_any(array, b"\0"):
         raise _rejected(Code.BAD_VALUE, "a text has the character U+0000", column)
     if column.type.name is TypeName.JSON:
@@ -171,7 +176,7 @@ def _typed(given: pa.Array, column: Column) -> pa.Array:
 
 
 def _is_kin(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values of one type mean the same in the other; whether they fit is another thing."""
+    """Tell whether values of one type mean the same in the other; whether they fit is checked later."""
     types = pa.types
     if types.is_timestamp(wanted):
         return bool(types.is_timestamp(given) and given.tz is not None)
@@ -199,14 +204,14 @@ def _images_of(rows: pa.RecordBatch, rules: RowRules) -> list[bytes]:
 
 
 def source_value(value: Any, encoding: BinaryEncoding) -> SourceValue:
-    """A typed value as a source would write it, which reads as the same value."""
+    """Return a typed value as a source would write it, so that it reads as the same value."""
     if isinstance(value, bytes):
         return (binascii.hexlify(value) if encoding is BinaryEncoding.HEX else b64encode(value)).decode()
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, float):
         return repr(value)
-    return value  # type: ignore[no-any-return]  # what remains of the types is a source value as it is
+    return value  # type: ignore[no-any-return]  # the remaining types are source values already
 
 
 def _rejected(code: Code, detail: str, column: Column) -> RejectedInput:

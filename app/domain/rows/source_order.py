@@ -1,10 +1,10 @@
-"""Table option `source_order=enforce`: each change of a source task is accepted once, in the source's order.
+"""Table option `source_order=enforce`: accepts each change of a source task once, in the source's order.
 
-A task whose topic has several partitions has an order in each of them only: changes of another partition may come
-later although their marks are lower. So positions are kept by task and, where the request gives it, partition.
+A task whose topic has several partitions is ordered within each of them only: changes of another partition can arrive
+later with lower positions. So positions are kept by task and, if the request gives it, partition.
 
-The order mark is Replicate's `changeSequence`: 35 digits, so that the order of the texts is that of the numbers;
-monotone per task; empty on full load, whose changes therefore always pass. Source: "Data message" in Qlik's
+The position is Replicate's `changeSequence`: 35 digits, so that texts sort like numbers; monotone per task; empty in a
+full load, whose changes therefore always pass. Sources: docs/formats.md, "Source order", and "Data message" in Qlik's
 description of the message structure.
 """
 
@@ -24,19 +24,19 @@ _CHANGE_SEQUENCE: Final = re.compile(r"\d{35}", re.ASCII)
 
 
 def order_key(task: str, partition: str | None) -> str:
-    """Return what the positions of a task are kept under; its own name without a partition."""
+    """Return the key of a task's positions; without a partition, its own name."""
     name = task.replace(_SEPARATOR, " ")
     return name if partition is None else f"{name}{_SEPARATOR}{partition}"
 
 
 @dataclass(frozen=True, slots=True)
 class OrderedChanges:
-    """What a request adds after the last accepted change sequence, and how many of its changes were known."""
+    """The changes of a request after the last accepted position, and how many were accepted before."""
 
     accepted: list[Change]
     duplicates: int
     last: str | None
-    """The last accepted sequence once these are staged."""
+    """The last accepted position once these are staged."""
 
 
 def in_source_order(changes: Sequence[Change], last: str | None) -> OrderedChanges:
@@ -55,7 +55,7 @@ def in_source_order(changes: Sequence[Change], last: str | None) -> OrderedChang
             accepted.append(change)
         elif sequence is None or not _CHANGE_SEQUENCE.fullmatch(sequence):
             problems.append(
-                Problem(Code.BAD_SEQUENCE, "changeSequence is not 35 digits", change.index, change.position_at)
+                Problem(Code.BAD_SEQUENCE, "changeSequence must be 35 digits", change.index, change.position_at)
             )
         elif sequence < highest:
             detail = "the change sequence is below that of an earlier change of the request"

@@ -1,4 +1,4 @@
-"""Rows of source values -> typed Arrow columns, with every value that does not fit named by message and column."""
+"""Types rows of source values: -> Arrow columns, with every value that does not fit named by message and column."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
@@ -11,13 +11,14 @@ from app.domain.model.change import SourceValue
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
 from app.domain.rows.column_conversion import BadValues, convert, convert_texts
-from app.domain.rows.row_builder import RowBuilder, RowMarker
+from app.domain.rows.row_builder import RowBuilder
+from app.domain.rows.row_marker import RowMarker
 from app.domain.rows.value_reading import ValueReading, reading_of
 from app.errors import Code, Problem
 from app.errors.json_pointer import pointer_to
 
 MAX_ROWS_TOGETHER: Final = 1_000
-"""Rows up to which columns of one type are converted in one go: what a kernel costs, however short the column."""
+"""Rows up to which columns of one type are converted together, because a kernel call has a fixed cost."""
 
 WrongRow: TypeAlias = tuple[int, Code, str]
 """A row of a column, and what is wrong with its value."""
@@ -26,9 +27,9 @@ WrongRow: TypeAlias = tuple[int, Code, str]
 def typed_columns(
     builder: RowBuilder, schema: TableSchema, options: TableOptions
 ) -> tuple[list[pa.Array], list[Problem]]:
-    """The columns of `TableSchema.arrow`, the row marker last, and the problems of their values.
+    """Return the columns of `TableSchema.arrow`, the row marker last, and the problems of their values.
 
-    Gaps, which stored row images are to fill, are NULL.
+    Columns that row images will complete are NULL.
     """
     problems: list[Problem] = []
     markers = pa.array(builder.markers, pa.int32())
@@ -52,7 +53,7 @@ def typed_columns(
 def typed_column(
     column: Column, values: Sequence[SourceValue], schema: TableSchema, options: TableOptions, markers: pa.Int32Array
 ) -> tuple[pa.Array | None, list[WrongRow]]:
-    """The column's array, None where a value does not fit, and per wrong row what is wrong with it."""
+    """Return the column's array, or None if a value does not fit, and the wrong rows."""
     try:
         array = convert(values, column.type, reading_of(column.name, options))
     except BadValues as bad:
@@ -66,20 +67,20 @@ def typed_texts(
     schema: TableSchema,
     options: TableOptions,
     markers: pa.Int32Array,
-    gaps: pa.BooleanArray | None = None,
+    incomplete: pa.BooleanArray | None = None,
 ) -> tuple[pa.Array | None, list[WrongRow]]:
-    """As `typed_column`, of a column whose values are all texts. In its `gaps` it is NULL, which is not wrong."""
+    """Do what `typed_column` does for a column of texts. NULL is not wrong in the `incomplete` rows."""
     try:
         array = convert_texts(texts, column.type, reading_of(column.name, options))
     except BadValues as bad:
         return None, _unfit(column, bad)
-    return array, _missing(array, column, schema, markers, gaps)
+    return array, _missing(array, column, schema, markers, incomplete)
 
 
 def _converted_together(
     by_column: Sequence[Sequence[SourceValue]], schema: TableSchema, options: TableOptions
 ) -> Mapping[int, pa.Array]:
-    """The arrays of columns that are read alike, by their ordinals, without those where some value does not fit."""
+    """Return the arrays of columns that are read alike, by ordinal, except those with a value that does not fit."""
     alike: dict[tuple[ColumnType, ValueReading], list[int]] = {}
     for ordinal, column in enumerate(schema.columns):
         alike.setdefault((column.type, reading_of(column.name, options)), []).append(ordinal)
@@ -90,7 +91,7 @@ def _converted_together(
             whole = convert([*chain.from_iterable(by_column[at] for at in ordinals)], column_type, reading)
         except BadValues:
             continue
-        together |= {at: whole.slice(place * rows, rows) for place, at in enumerate(ordinals)}
+        together |= {at: whole.slice(index * rows, rows) for index, at in enumerate(ordinals)}
     return together
 
 
@@ -99,7 +100,11 @@ def _unfit(column: Column, bad: BadValues) -> list[WrongRow]:
 
 
 def _missing(
-    array: pa.Array, column: Column, schema: TableSchema, markers: pa.Int32Array, gaps: pa.BooleanArray | None = None
+    array: pa.Array,
+    column: Column,
+    schema: TableSchema,
+    markers: pa.Int32Array,
+    incomplete: pa.BooleanArray | None = None,
 ) -> list[WrongRow]:
     is_key = column.name in schema.key_columns
     if not array.null_count or (column.nullable and not is_key):
@@ -107,13 +112,13 @@ def _missing(
     if is_key:
         return [(row, Code.NULL_KEY, "key is NULL") for row in pc.indices_nonzero(pc.is_null(array)).to_pylist()]
     forbidden = pc.and_(pc.is_null(array), pc.not_equal(markers, RowMarker.DELETE))
-    if gaps is not None:
-        forbidden = pc.and_not(forbidden, gaps)
+    if incomplete is not None:
+        forbidden = pc.and_not(forbidden, incomplete)
     return [(row, Code.NULL_VALUE, "required column is NULL") for row in pc.indices_nonzero(forbidden).to_pylist()]
 
 
 def chosen_rows(rows: int, chosen: Iterable[int]) -> pa.BooleanArray:
-    """True in the chosen rows."""
+    """Return an array that is True in the chosen rows."""
     is_chosen = bytearray(rows)
     for row in chosen:
         is_chosen[row] = 1

@@ -1,4 +1,4 @@
-"""How values are to be read where their declared type does not tell: the zone of timestamps, the form of bytes."""
+"""How to read values where their column type does not tell: the zone of timestamps, the encoding of bytes."""
 
 from dataclasses import dataclass
 from datetime import tzinfo
@@ -12,16 +12,18 @@ UTC_NAME: Final = "UTC"
 
 @dataclass(frozen=True, slots=True)
 class ValueReading:
-    """`zone` is the IANA name for timestamps without an offset; of two moments with one local time it is the
-    earlier. `binary` is how text stands for bytes; `saturates`, whether what lies beyond the calendar lands as its
-    first or last moment."""
+    """How the values of one column are read."""
 
     zone: str = UTC_NAME
+    """IANA name of the zone of timestamps without an offset. A repeated local time means the earlier one."""
     binary: BinaryEncoding = BinaryEncoding.HEX
+    """The encoding of bytes as text."""
     saturates: bool = False
+    """True if times outside the years 1 to 9999 land as the first or last one."""
 
     @property
     def zone_info(self) -> tzinfo:
+        """The time zone object of `zone`."""
         return zone_of(self.zone)
 
 
@@ -29,7 +31,7 @@ PLAIN: Final = ValueReading()
 
 
 def reading_of(column: str, options: TableOptions) -> ValueReading:
-    """How the values of a column are read under these options."""
+    """Return how the values of a column are read under these options."""
     saturates = options.out_of_range is OutOfRange.SATURATE
     return _reading(options.source_timezone, options.encoding_of(column), saturates)
 

@@ -52,7 +52,7 @@ def test_the_documented_partial_update_is_rejected_because_it_would_erase_a_colu
             "code": "incomplete_update",
             "table": REGION,
             "column": "r_name",
-            "detail": "new value not given",
+            "detail": "the new value is not given",
         }
     ]
     assert gateway_with_tables.status(REGION)["last_sequence"] == 0

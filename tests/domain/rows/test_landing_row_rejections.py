@@ -138,7 +138,7 @@ def test_rows_of_columns_that_no_message_gives_are_rejected_before_they_fill_the
 def test_a_column_in_another_letter_case_is_mentioned(given: Change, named: str) -> None:
     with rejected() as rejection:
         landing_rows([given], SCHEMA)
-    assert f"it is {named} in another letter case" in rejection.text
+    assert f"{named} differs in letter case only" in rejection.text
 
 
 def test_an_insert_without_a_nullable_column_is_rejected_where_the_option_says_so() -> None:
