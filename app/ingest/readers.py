@@ -105,8 +105,8 @@ def arcion_csv(
         parsed = decode_arcion_csv(body, layout, trimmed, limits, keep_rejected=keep_rejected)
         written = partial(_written_csv, body, layout, parsed.columns) if keep_rejected else None
         changes = SourceChanges(source, parsed.changes, rejected=parsed.rejected)
-        most = _max_value_bytes(body, limits)
-        return ParsedRequest([changes], lines=parsed.lines, written=written, max_value_bytes=most)
+        limit = _max_value_bytes(body, limits)
+        return ParsedRequest([changes], lines=parsed.lines, written=written, max_value_bytes=limit)
 
     return BodyReader(decode)
 
@@ -128,10 +128,10 @@ def replicate_json(
         request = decode_replicate(body, limits, keep_rejected=keep_rejected)
         tables = ReplicateTables(table_cache, principal, marker_first, keep_rejected=keep_rejected)
         written = partial(_written_replicate, body, tables, request, table) if keep_rejected else None
-        most = _max_value_bytes(body, limits)
+        limit = _max_value_bytes(body, limits)
         sources = _settled(tables, request, table, partition)
         ignored = request.ignored + tables.repeated
-        return ParsedRequest(sources, ignored, written=written, max_value_bytes=most)
+        return ParsedRequest(sources, ignored, written=written, max_value_bytes=limit)
 
     return BodyReader(decode)
 

@@ -96,6 +96,6 @@ class SlowPath:
         ]
         for entry in letters:
             if any(len(letter.written.content) > MAX_LETTER_BYTES for letter in entry.letters):
-                detail = f"a rejected message is longer than {MAX_LETTER_BYTES} bytes, the most that is kept of one"
+                detail = f"a rejected message is longer than {MAX_LETTER_BYTES} bytes, the limit of a dead letter"
                 raise dead_letters_full(entry, detail)
         return letters

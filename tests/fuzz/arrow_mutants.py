@@ -70,7 +70,7 @@ def made(random: Random) -> bytes:
     return sink.getvalue()
 
 
-def mutant(data: bytes, most_bytes: int, seed: int) -> bytes:
+def mutant(data: bytes, max_bytes: int, seed: int) -> bytes:
     """A stream made of `data`, or anew, and changed in a few places."""
     random = Random(seed)  # the engine's seed makes it repeatable
     start = random.random()
@@ -82,7 +82,7 @@ def mutant(data: bytes, most_bytes: int, seed: int) -> bytes:
     for _ in range(random.choice((0, 1, 1, 1, 2, 3))):
         if len(changed) >= 16:
             random.choice(_CHANGES)(changed, random)
-    return bytes(changed[:most_bytes])
+    return bytes(changed[:max_bytes])
 
 
 def _set_small_word(body: bytearray, random: Random) -> None:

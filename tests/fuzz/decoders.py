@@ -110,17 +110,17 @@ def replicate(body: bytes) -> None:
     """A request for tables of which nothing is known but what it says itself."""
     request = decode_replicate(body)
     metadata = by_table(request.metadata)
-    conversations = defaultdict(lambda: VersionResolver(None))
+    resolvers = defaultdict(lambda: VersionResolver(None))
     announced = SchemaAnnouncements(request.metadata)
     for table, entries in metadata.items():
         extend(None, entries)
-        conversations[table] = VersionResolver(None, entries)
+        resolvers[table] = VersionResolver(None, entries)
     changes = defaultdict(list)
     for message in request.changes:
         described = {entry.table for entry in request.metadata if entry.schema_id == message.schema_id}
         named = message.source and message.source.table
         table = table_of(message, named, announced.table(message), lambda: described).folded  # noqa: B023  # called at once
-        change, _ = conversations[table].resolve(message)
+        change, _ = resolvers[table].resolve(message)
         changes[table].append(change)
     for table, entries in metadata.items():
         landing_rows(changes[table], entries[-1].schema_after(None))

@@ -13,11 +13,11 @@ BLIND = 0.2
 """The share of Arrow streams that the engine's own, blind changes are left for."""
 
 
-def arrow_mutant(data: bytes, most_bytes: int, seed: int) -> bytes:
+def arrow_mutant(data: bytes, max_bytes: int, seed: int) -> bytes:
     """What the engine is to try next; it keeps what reaches new code."""
     if seed % 100 < BLIND * 100:
-        return bytes(atheris.Mutate(data, most_bytes))
-    return mutant(data, most_bytes, seed)
+        return bytes(atheris.Mutate(data, max_bytes))
+    return mutant(data, max_bytes, seed)
 
 
 if __name__ == "__main__":

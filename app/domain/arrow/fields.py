@@ -112,8 +112,8 @@ def _float(of_type: FlatTable) -> pa.DataType | str:
 
 def _decimal(of_type: FlatTable) -> pa.DataType | str:
     precision, scale, bits = of_type.int32(0), of_type.int32(1), of_type.int32(2, _DECIMAL128)
-    declare, most_digits = _DECIMALS.get(bits, (pa.decimal128, 0))
-    if 1 <= precision <= most_digits and 0 <= scale <= precision:
+    declare, max_digits = _DECIMALS.get(bits, (pa.decimal128, 0))
+    if 1 <= precision <= max_digits and 0 <= scale <= precision:
         return declare(precision, scale)
     return f"decimal{bits}({precision}, {scale})"
 

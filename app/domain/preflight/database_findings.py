@@ -108,7 +108,7 @@ def _writable(facts: DatabaseFacts) -> Finding:
 
 
 def _connections(facts: DatabaseFacts) -> Iterator[Finding]:
-    pooler = " A pooler stands in between." if facts.through_pooler else ""
+    pooler = " A pooler is in between." if facts.through_pooler else ""
     yield judged(
         "postgres_listen",
         Outcome.WARNING,

@@ -33,9 +33,9 @@ class ExecutorFacts:
     """None if it reached Postgres, else the reason."""
 
 
-def judge_space(check: str, place: str, free_bytes: int, *, min_free: int = MIN_FREE_BYTES) -> Finding:
+def judge_space(check: str, location: str, free_bytes: int, *, min_free: int = MIN_FREE_BYTES) -> Finding:
     """Judge whether there is room to write."""
-    free = f"{bytes_text(free_bytes)} are free in {place}"
+    free = f"{bytes_text(free_bytes)} are free in {location}"
     return judged(
         check,
         Outcome.WARNING,

@@ -76,7 +76,7 @@ _RULES: Final = {
     ZoneCheck.RENAME_CONDITION: _Rule(
         Outcome.WARNING,
         "the service itself rejects a rename onto an existing file",
-        "Let nobody else write into the landing zone: the drain looks at the new name before each rename, which "
+        "Let nothing else write into the landing zone: the drain checks the new name before each rename, which "
         "protects because one worker owns a table.",
     ),
     ZoneCheck.SOURCE_ETAG: _Rule(

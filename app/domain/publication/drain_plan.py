@@ -73,9 +73,9 @@ def plan_files_for(
     if slots == 1 or wanted < max(2, len(files)):
         return files
     # One block more than the share: otherwise what blocks do not fill would make one file more.
-    most = -(-size // wanted) + max(block.payload_bytes for block in planned)
+    max_bytes = -(-size // wanted) + max(block.payload_bytes for block in planned)
     return list(
-        plan_files(planned, replace(limits, payload_bytes=min(most, limits.payload_bytes), max_delay_seconds=0))
+        plan_files(planned, replace(limits, payload_bytes=min(max_bytes, limits.payload_bytes), max_delay_seconds=0))
     )
 
 

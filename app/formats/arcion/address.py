@@ -31,10 +31,10 @@ class TableAddress(msgspec.Struct, gc=False):
 def count_address_keys(address: TableAddress) -> int:
     """Return how many JSON keys an address and its namespace were written with."""
     space = address.namespace
-    members = 2 - (address.hash is UNSET)
+    keys = 2 - (address.hash is UNSET)
     if space:
-        return members + 4 - (space.catalog is UNSET) - (space.schema is UNSET) - (space.hash is UNSET)
-    return members + (space is None)
+        return keys + 4 - (space.catalog is UNSET) - (space.schema is UNSET) - (space.hash is UNSET)
+    return keys + (space is None)
 
 
 _Key: TypeAlias = tuple[str | None, str | None, str]

@@ -104,18 +104,18 @@ class ColumnarImages:
             self._beside.append(after)
 
     def _add_update(self, layout: ImageLayout, before: Image, after: Image) -> None:
-        places = len(self._landing), len(self._beside)
-        self._updated.append(places)
+        rows = len(self._landing), len(self._beside)
+        self._updated.append(rows)
         if layout.kept:
-            self._kept.setdefault(layout, []).append(places)
+            self._kept.setdefault(layout, []).append(rows)
         if layout.missing is not None:
-            self.missing[places[0]] = layout.missing
+            self.missing[rows[0]] = layout.missing
         self._landing.append(_given(after))
         self._beside.append(_given(before))
 
     def _keep(self, landing: list[pa.StringArray], beside: Sequence[pa.StringArray]) -> None:
-        for layout, places in self._kept.items():
-            after, before = zip(*places, strict=True)
+        for layout, rows in self._kept.items():
+            after, before = zip(*rows, strict=True)
             chosen, taken = chosen_rows(len(self._landing), after), pa.array(before)
             for at in layout.kept:
                 landing[at] = pc.replace_with_mask(landing[at], chosen, beside[at].take(taken))
@@ -125,7 +125,7 @@ class ColumnarImages:
             return
         if not self._key_columns:
             raise NotColumnar
-        after, before = (pa.array(places) for places in zip(*self._updated, strict=True))
+        after, before = (pa.array(rows) for rows in zip(*self._updated, strict=True))
         for key_column in self._key_columns:
             at = self._columns.index(key_column)
             if not landing[at].take(after).equals(beside[at].take(before)):

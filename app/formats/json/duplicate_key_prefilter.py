@@ -16,7 +16,7 @@ from msgspec import UNSET
 from app.formats.json.duplicate_keys import MAX_NESTING
 
 _Bytes: TypeAlias = np.ndarray[Any, np.dtype[np.uint8]]
-_Places: TypeAlias = np.ndarray[Any, np.dtype[np.intp]]
+_Positions: TypeAlias = np.ndarray[Any, np.dtype[np.intp]]
 
 _SHORT: Final = 4_096
 """Bytes below which a NumPy call costs more than the work it does."""
@@ -73,7 +73,7 @@ def _max_keys_of_short(body: bytes) -> int:
     return body.count(b'":') - in_texts + after_blanks
 
 
-def _places(text: _Bytes, byte: int) -> Iterator[_Places]:
+def _positions(text: _Bytes, byte: int) -> Iterator[_Positions]:
     """Yield the positions of a byte, slice by slice."""
     for start in range(0, len(text), _SLICE):
         yield start + np.flatnonzero(text[start : start + _SLICE] == byte)
@@ -92,7 +92,7 @@ def _count_after_blank_in_texts(text: _Bytes) -> int:
     """Count colons after a single whitespace character that follows neither a quote nor whitespace."""
     return sum(
         int(np.count_nonzero((text[colons - 1] <= _BLANK) & (text[colons - 2] > _QUOTE)))
-        for colons in _places(text, _COLON)
+        for colons in _positions(text, _COLON)
     )
 
 
@@ -129,7 +129,7 @@ def _has_suspicious_escape(text: _Bytes, *, surrogates: bool) -> bool:
     return False
 
 
-def _may_be_nul(text: _Bytes, escapes: _Places) -> bool:
+def _may_be_nul(text: _Bytes, escapes: _Positions) -> bool:
     for distance in (2, 3, 4, 5):
         escapes = escapes[text[escapes + distance] == _ZERO]
         if not escapes.size:
@@ -140,7 +140,7 @@ def _may_be_nul(text: _Bytes, escapes: _Places) -> bool:
 def _may_nest_lists(text: _Bytes) -> bool:
     """Tell whether lists may be nested deeply, the outermost one as the value of a key."""
     of_members, in_lists = False, 0
-    for lists in _places(text, _BRACKET):
+    for lists in _positions(text, _BRACKET):
         before = text[lists - 1]
         before = np.where(before <= _BLANK, text[lists - 2], before)
         many_blanks = before <= _BLANK

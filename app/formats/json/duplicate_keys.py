@@ -62,11 +62,11 @@ class _Pairs(list[tuple[str, Any]]):
 
 
 def _depth_of_object(pairs: list[tuple[str, Any]]) -> _Depth:
-    members = dict(pairs)
-    if len(members) != len(pairs):
+    values = dict(pairs)
+    if len(values) != len(pairs):
         raise _RepeatedError
     deepest = 0
-    for value in members.values():
+    for value in values.values():
         if type(value) is _Depth or type(value) is list:
             deepest = max(deepest, _depth(value))
     return _Depth(deepest + 1)

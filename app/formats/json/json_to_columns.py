@@ -41,10 +41,10 @@ def _between_quotes(lines: bytes, images: Sequence[Raw], columns: Sequence[str])
     """
     if b"\\" in lines:
         return None
-    members = _IMAGE.decode(images[0])
-    rows, width = len(images), len(members)
+    texts = _IMAGE.decode(images[0])
+    rows, width = len(images), len(texts)
     quotes = np.flatnonzero(np.frombuffer(lines, np.uint8) == _QUOTE)
-    if members.keys() != {*columns} or len(quotes) != rows * width * _QUOTES:
+    if texts.keys() != {*columns} or len(quotes) != rows * width * _QUOTES:
         return None
     borders = np.zeros(2 * rows * width + 2, np.int32)
     borders[1:-1:2] = quotes[2::_QUOTES] + 1
@@ -54,8 +54,8 @@ def _between_quotes(lines: bytes, images: Sequence[Raw], columns: Sequence[str])
     frames = pieces.take(pa.array(np.arange(0, len(pieces), 2)))
     if not frames.buffers()[2].equals(pa.py_buffer(_BREAK.join([_frame(images[0])] * rows))):
         return None
-    places = list(members)
-    starts = np.array([2 * places.index(column) + 1 for column in columns])
+    names = list(texts)
+    starts = np.array([2 * names.index(column) + 1 for column in columns])
     values = pieces.take(pa.array(np.add.outer(starts, np.arange(0, len(pieces) - 1, 2 * width)).ravel()))
     return [values.slice(at * rows, rows) for at in range(width)]
 

@@ -22,8 +22,8 @@ def check_nested_values(body: bytes, messages: int) -> None:
 
     Brackets inside texts do not count; they are told apart only if there are that many.
     """
-    most = MAX_NESTED_VALUES + _OF_A_MESSAGE * messages
-    if len(body) > most and _count(body) > most and _count(_TEXT.sub(b"", body)) > most:
+    limit = MAX_NESTED_VALUES + _OF_A_MESSAGE * messages
+    if len(body) > limit and _count(body) > limit and _count(_TEXT.sub(b"", body)) > limit:
         detail = f"the values of the messages have more than {MAX_NESTED_VALUES} lists and objects"
         raise RejectedInput(Code.TOO_MANY_NESTED_VALUES, detail)
 

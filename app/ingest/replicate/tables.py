@@ -1,7 +1,7 @@
 """Applies the metadata messages of a Replicate request, then routes its data messages to tables.
 
-Invariant: a metadata message takes effect in its own transaction and stays in effect, whatever becomes of the data
-messages. Sending the request again repeats it without a change.
+Invariant: a metadata message takes effect in its own transaction and stays in effect, whether or not the data
+messages are accepted. Sending the request again repeats it without a change.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

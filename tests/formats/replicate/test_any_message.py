@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from app.errors import RejectedInput
-from tests.formats.replicate.conversation import Tables
+from tests.formats.replicate.tables_in_memory import Tables
 
 SAMPLES = [
     json.loads(path.read_bytes())

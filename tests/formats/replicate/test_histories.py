@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.formats.replicate.conversation import Row, Tables
+from tests.formats.replicate.tables_in_memory import Row, Tables
 
 UTC_TEXT = "+00:00"
 TYPES: dict[str, st.SearchStrategy[Any]] = {

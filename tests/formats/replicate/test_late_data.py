@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.formats.replicate.conversation import Tables
+from tests.formats.replicate.tables_in_memory import Tables
 
 Values = dict[str, Any]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.formats.replicate.conversation import Tables
+from tests.formats.replicate.tables_in_memory import Tables
 from tests.support.rejections import rejected
 from tests.support.samples.schemas import schema_of
 

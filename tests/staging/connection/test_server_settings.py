@@ -33,7 +33,7 @@ def test_a_pooler_that_drops_notifications_and_options_is_named(database_url: st
     found = {finding.check: finding for finding in judge_database(facts)}
     for check in ("postgres_listen", "postgres_session_settings"):
         assert found[check].outcome is Outcome.WARNING
-        assert "A pooler stands in between." in found[check].detail
+        assert "A pooler is in between." in found[check].detail
 
 
 def test_a_database_of_another_revision_is_unsafe_and_the_remedy_says_what_to_run(engine: sa.Engine) -> None:

@@ -88,5 +88,5 @@ def replicate(table: SourceTable, events: Sequence[Event]) -> Sequence[Change]:
         operation = "UPDATE" if old and new else "INSERT" if new else "DELETE"
         messages.append(data(operation, new or old, old if new else None, schema_id="S.T-1"))
     request = decode_replicate(json.dumps(messages).encode())
-    conversation = VersionResolver(None, request.metadata)
-    return [conversation.resolve(message)[0] for message in request.changes]
+    resolver = VersionResolver(None, request.metadata)
+    return [resolver.resolve(message)[0] for message in request.changes]

@@ -33,11 +33,11 @@ class Tables:
         """The rows that land per table, and how many messages were ignored."""
         request = decode_replicate(body)
         ignored = request.ignored
-        conversations: dict[str, VersionResolver] = {}
+        resolvers: dict[str, VersionResolver] = {}
         announced = SchemaAnnouncements(request.metadata)
         for name, entries in by_table(request.metadata).items():
             before = self._history(name)
-            conversations[name] = VersionResolver(before, entries)
+            resolvers[name] = VersionResolver(before, entries)
             after = extend(before, entries)
             schema = self.schemas.get(name)
             accepted = new_entries(before, entries)
@@ -54,11 +54,11 @@ class Tables:
             known = self._described_by(message.schema_id)
             named = named_table(message, table, message.source and message.source.table)
             name = table_of(message, named, announced.table(message), known.copy).folded
-            conversation = conversations.setdefault(name, VersionResolver(self._history(name)))
-            changes.setdefault(name, []).append(conversation.resolve(message)[0])
-        for name, conversation in conversations.items():
-            if conversation.adopted and (history := self._history(name)):
-                self.stored[name] = with_external_ids(history, conversation.adopted).to_json()
+            resolver = resolvers.setdefault(name, VersionResolver(self._history(name)))
+            changes.setdefault(name, []).append(resolver.resolve(message)[0])
+        for name, resolver in resolvers.items():
+            if resolver.adopted and (history := self._history(name)):
+                self.stored[name] = with_external_ids(history, resolver.adopted).to_json()
         return {name: self._land(name, found) for name, found in changes.items()}, ignored
 
     def _described_by(self, schema_id: str | None) -> list[TableName]:
