@@ -1,6 +1,6 @@
 """Starts the API: checks the machine and the database, then runs uvicorn with one or several processes.
 
-`mirrorgate serve` and `python -m app.main` call `serve`; uvicorn calls `served_app` in each process.
+`mirrorgate api` and `python -m app.main` call `serve`; uvicorn calls `served_app` in each process.
 """
 
 import argparse

@@ -8,7 +8,7 @@ from app.settings.model import Settings
 from app.settings.names import PREFIX, RENAMED
 
 _FOREIGN: Final = frozenset({"MIRRORGATE_URL", "MIRRORGATE_API_KEY"})
-"""Variables of the client commands (app/cli/common.py), which are not settings of the gateway."""
+"""Variables of the client commands (app/cli/options.py), which are not settings of the gateway."""
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:

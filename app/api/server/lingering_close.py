@@ -45,7 +45,7 @@ class LingeringClose(asyncio.Transport):
                 self._transport.write_eof()
 
     def discard(self, data: bytes) -> bool:
-        """Discard received bytes if the connection lingers. Return False if it does not: then they are to be read."""
+        """Discard received bytes if the connection lingers. Return False if it does not; then read them."""
         if self._timer is None:
             return False
         self._discarded += len(data)

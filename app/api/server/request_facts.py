@@ -29,7 +29,7 @@ class RequestFacts:
     count_bytes: Callable[[int], None] | None = None
     """Counts bytes of a body without a declared length towards the rate limit of the key."""
     headers: tuple[tuple[bytes, bytes], ...] = ()
-    """Headers that are added to the answer, whatever it is."""
+    """Headers that every answer of the request gets, also a rejection."""
 
 
 def facts_of(scope: Scope) -> RequestFacts:

@@ -21,7 +21,7 @@ _EARLIER_SPELLINGS: Final = {
     "marked": "with_marker",
     "bare": "without_marker",
 }
-"""Values that 0.1 still takes for the ones that replaced them; answers and stored options have the new ones."""
+"""Earlier spellings of values, which 0.3 stops accepting. Answers and stored options have the present ones."""
 
 
 class OptionValue(StrEnum):

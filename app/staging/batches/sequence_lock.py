@@ -1,8 +1,8 @@
 """The sequence lock: a table's counter row, locked `FOR NO KEY UPDATE` from taking a sequence to COMMIT.
 
-The lock makes commit order the order of the sequences. While it is held, no other transaction stages, changes the
-schema or publishes for the table; a rollback returns every number. Locks are always taken in the order of table ids,
-so that transactions never deadlock.
+The lock makes commit order the order of the sequences; `LockedTable.add` takes them. While it is held, no other
+transaction stages, changes the schema or publishes for the table; a rollback returns every number. Locks are always
+taken in the order of table ids, so that transactions never deadlock.
 """
 
 from collections.abc import Iterable, Mapping

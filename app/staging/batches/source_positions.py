@@ -25,7 +25,7 @@ UPSERT_POSITION = sa.text("""
 def source_positions(
     connection: sa.Connection, table_id: TableId, generation: Generation, tasks: Collection[str]
 ) -> Mapping[str, str]:
-    """Return the positions of these tasks; `app.domain.rows.source_order.order_key` compares them.
+    """Return the last sequence of each of these tasks, by the key that `app.domain.rows.source_order.order_key` makes.
 
     Positions that are read without the sequence lock must be compared again under it.
     """

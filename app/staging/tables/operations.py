@@ -171,7 +171,7 @@ def locked_table(
             connection.execute(LOCK_LEASE, {"table_id": table_id})
         lock_counters(connection, [table_id])
         table = find_table(connection, name)
-    if table is None or table.table_id != table_id:  # dropped before the lock, and perhaps registered anew
+    if table is None or table.table_id != table_id:  # dropped before the lock, and perhaps registered again
         raise RejectedInput(Code.UNKNOWN_TABLE, "no such table")
     if table.generation != generation:
         detail = f"table {table.name} is in generation {table.generation}, not {generation}"
