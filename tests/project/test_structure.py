@@ -1,0 +1,81 @@
+"""The tree stays readable: small folders, short modules, one word for limits, packages that say what is in them."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.project.facts import REPOSITORY
+
+MAX_MODULES: Final = 14
+"""Modules of one folder, without `__init__.py`."""
+MAX_LINES: Final = 400
+MIN_DOCSTRING_LINES: Final = 3
+
+ROOTS: Final = ("app", "spark_jobs", "benchmarks", "tests", "tools", "demo", "examples", "docker", "migrations")
+GROWS_BY_DESIGN: Final = frozenset({"migrations/versions"})
+"""Folders that gain a module with each version."""
+
+_ANOTHER_WORD_FOR_A_LIMIT: Final = re.compile(
+    r"_?(MOST|LONGEST|LARGEST|FEWEST|FEW|MANY|LEAST|SHORTEST|SMALLEST)(_[A-Z0-9_]+)?"
+)
+
+
+def modules_of(root: str) -> list[Path]:
+    return sorted((REPOSITORY / root).rglob("*.py"))
+
+
+def named(path: Path) -> str:
+    return path.relative_to(REPOSITORY).as_posix()
+
+
+def module_constants(module: Path) -> Iterator[str]:
+    for statement in ast.parse(module.read_text(encoding="utf-8")).body:
+        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+        yield from (target.id for target in targets if isinstance(target, ast.Name))
+
+
+def docstring_lines(package: Path) -> int:
+    docstring = ast.get_docstring(ast.parse(package.read_text(encoding="utf-8"))) or ""
+    return len(docstring.splitlines())
+
+
+def reject(offenders: set[str]) -> None:
+    assert not offenders, "\n".join(["", *sorted(offenders)])
+
+
+@pytest.mark.parametrize("root", ROOTS)
+def test_no_folder_has_many_modules(root: str) -> None:
+    folders = [path.parent for path in modules_of(root) if path.name != "__init__.py"]
+    counts = {named(folder): folders.count(folder) for folder in folders if named(folder) not in GROWS_BY_DESIGN}
+    reject(
+        {f"{folder}: {count} modules, split it by subject" for folder, count in counts.items() if count > MAX_MODULES}
+    )
+
+
+@pytest.mark.parametrize("root", ROOTS)
+def test_no_module_is_long(root: str) -> None:
+    counts = {named(path): len(path.read_text(encoding="utf-8").splitlines()) for path in modules_of(root)}
+    reject({f"{module}: {count} lines, split it by subject" for module, count in counts.items() if count > MAX_LINES})
+
+
+@pytest.mark.parametrize("root", ROOTS)
+def test_limits_are_called_max_or_min(root: str) -> None:
+    reject(
+        {
+            f"{named(module)}: {name}, name it MAX_… or MIN_…"
+            for module in modules_of(root)
+            for name in module_constants(module)
+            if _ANOTHER_WORD_FOR_A_LIMIT.fullmatch(name)
+        }
+    )
+
+
+@pytest.mark.parametrize("root", ["app", "spark_jobs"])
+def test_every_package_says_what_is_in_it(root: str) -> None:
+    packages = [path for path in modules_of(root) if path.name == "__init__.py"]
+    short = [named(package) for package in packages if docstring_lines(package) < MIN_DOCSTRING_LINES]
+    reject({f"{package}: say what is in the package, and how data passes" for package in short})
