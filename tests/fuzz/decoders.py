@@ -14,11 +14,11 @@ from app.domain.arrow.schema_flatbuffer import columns_of, schema_from_bytes, sc
 from app.domain.model.input_limits import InputLimits
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import ColumnType, TableSchema
-from app.domain.rows.column_conversion import BadValues, convert
 from app.domain.rows.columnar_rows import landing_rows_of_columns
+from app.domain.rows.conversion.column_conversion import BadValues, convert
+from app.domain.rows.conversion.value_definitions import scalar
 from app.domain.rows.landing_rows import LandingRows, RowRules, landing_rows
 from app.domain.rows.snapshot_rows import snapshot_rows
-from app.domain.rows.value_definitions import scalar
 from app.errors import Code, RejectedInput
 from app.formats.arcion.columnar import columnar_rows_of, decode_columnar
 from app.formats.arcion.csv import decode_arcion_csv

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 
 from app.domain.model.change import SourceValue
 from app.domain.model.table import BatchSequence, Table
-from app.domain.rows.column_conversion import convert
 from app.domain.rows.completed_bytes import CompletedBytes
+from app.domain.rows.conversion.column_conversion import convert
+from app.domain.rows.conversion.value_reading import reading_of
 from app.domain.rows.key_changes import KeyChanges
 from app.domain.rows.landing_rows import LandingRows, in_order
 from app.domain.rows.row_image import (
@@ -29,7 +30,6 @@ from app.domain.rows.row_image import (
 )
 from app.domain.rows.row_marker import RowMarker
 from app.domain.rows.typed_columns import chosen_rows
-from app.domain.rows.value_reading import reading_of
 from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to
 

@@ -15,11 +15,11 @@ from app.domain.model.change import Change, Image, Operation, SourceValue
 from app.domain.model.names import ROW_MARKER
 from app.domain.model.table_options import IncompleteInserts, PartialUpdates, Reload, TableOptions
 from app.domain.model.table_schema import Column, TableSchema
-from app.domain.rows.column_conversion import BadValues, convert
+from app.domain.rows.conversion.column_conversion import BadValues, convert
+from app.domain.rows.conversion.value_reading import reading_of
 from app.domain.rows.key_changes import KeyChange
 from app.domain.rows.row_image import MissingColumns
 from app.domain.rows.row_marker import RowMarker, markers_under
-from app.domain.rows.value_reading import reading_of
 from app.errors import Code, Problem
 from app.errors.json_pointer import pointer_to
 

@@ -16,7 +16,7 @@ from app.domain.model.change import SourceValue
 from app.domain.model.input_limits import UNLIMITED
 from app.domain.model.table_options import BinaryEncoding, InsertMarker, PartialUpdates, Reload
 from app.domain.model.table_schema import Column, TableSchema, TypeName
-from app.domain.rows.column_conversion import BadValues, beyond_calendar, convert, hold_any
+from app.domain.rows.conversion.column_conversion import BadValues, beyond_calendar, convert, hold_any
 from app.domain.rows.landing_rows import LandingRows, RowRules
 from app.domain.rows.row_image import ImageRows, encode_image, row_keys
 from app.domain.rows.row_marker import RowMarker

@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 from app.domain.model.change import SourceValue
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
-from app.domain.rows.column_conversion import BadValues, convert, convert_texts
+from app.domain.rows.conversion.column_conversion import BadValues, convert, convert_texts
+from app.domain.rows.conversion.value_reading import ValueReading, reading_of
 from app.domain.rows.row_builder import RowBuilder
 from app.domain.rows.row_marker import RowMarker
-from app.domain.rows.value_reading import ValueReading, reading_of
 from app.errors import Code, Problem
 from app.errors.json_pointer import pointer_to
 

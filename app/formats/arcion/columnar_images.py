@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from msgspec import UNSET, Raw, UnsetType
 
 from app.domain.model.change import Operation
-from app.domain.rows.column_conversion import hold_any
+from app.domain.rows.conversion.column_conversion import hold_any
 from app.domain.rows.row_image import MissingColumns
 from app.domain.rows.typed_columns import chosen_rows
 from app.formats.arcion.image_layout import COMPLETE, ImageLayout, ImageLayoutCache, NotColumnar

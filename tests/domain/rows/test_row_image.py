@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from app.domain.model.change import SourceValue
 from app.domain.model.table_schema import ColumnType
-from app.domain.rows.column_conversion import convert
+from app.domain.rows.conversion.column_conversion import convert
 from app.domain.rows.row_image import MAX_KEY_BYTES, decode_image, encode_image, row_keys
 
 TEXTS: Final = st.text('a"\\,[]\x01 é𝄞', max_size=4) | st.sampled_from(["a" * 256, "a" * 257, "é" * 200, '","' * 90])

@@ -20,7 +20,7 @@ from app.domain.model.change import SourceValue
 from app.domain.model.table_options import BinaryEncoding
 from app.domain.model.table_schema import MAX_DECIMAL_DIGITS, ColumnType, TypeName
 from app.domain.model.written_number import as_json
-from app.domain.rows.value_reading import PLAIN, ValueReading
+from app.domain.rows.conversion.value_reading import PLAIN, ValueReading
 
 INTEGER_BITS: Final = {TypeName.INT16: 16, TypeName.INT32: 32, TypeName.INT64: 64}
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from app.domain.model.change import SourceValue
 from app.domain.model.table_schema import MAX_DECIMAL_DIGITS, ColumnType, TypeName
-from app.domain.rows.value_definitions import INTEGER_BITS, scalar
-from app.domain.rows.value_reading import PLAIN, UTC_NAME, ValueReading
+from app.domain.rows.conversion.value_definitions import INTEGER_BITS, scalar
+from app.domain.rows.conversion.value_reading import PLAIN, UTC_NAME, ValueReading
 
 _NONE: Final = type(None)
 _FIRST_DATE: Final = date.min
