@@ -41,13 +41,13 @@ def template_database(postgres: PrivatePostgres) -> str:
 
 @pytest.fixture(scope="session")
 def left_databases() -> list[str]:
-    """Databases that earlier tests have done with."""
+    """Give the databases that earlier tests have finished with."""
     return []
 
 
 @pytest.fixture
 def database_url(postgres: PrivatePostgres, template_database: str, left_databases: list[str]) -> Iterator[str]:
-    """A migrated, empty database of this test alone: one that was left and could be emptied, else a new one."""
+    """Give a migrated, empty database of this test alone: a used one that could be emptied, else a new one."""
     name = left_databases.pop(0) if left_databases else None
     if name is None or not emptied(database_in(postgres.url, name)):
         name = f"test_{next(_NUMBERS)}"

@@ -1,7 +1,7 @@
 """dlt: rows of decoded messages through a pipeline into Parquet files, run in its own virtual environment.
 
-One load takes several files, to share its fixed cost. One process normalizes: each load starts its worker processes
-anew, and with two of them it took twice as long.
+One load takes several files, to share its fixed cost. One process normalizes: each load would start new worker
+processes, and with two of them it took twice as long.
 """
 
 import itertools

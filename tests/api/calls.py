@@ -37,7 +37,7 @@ class Gateway(httpx.Client):
 
 
 def insert(table: str, **after: Any) -> dict[str, Any]:
-    """An Arcion insert of these values."""
+    """Return an Arcion insert of these values."""
     schema, _, name = table.rpartition(".")
     return {
         "tableName": {"namespace": {"catalog": None, "schema": schema or None}, "name": name},
@@ -48,7 +48,7 @@ def insert(table: str, **after: Any) -> dict[str, Any]:
 
 
 def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    """The problem details of a rejection, which must have this status and code."""
+    """Return the problem details of a rejection, which must have this status and code."""
     assert response.headers["content-type"] == "application/problem+json"
     details: dict[str, Any] = response.json()
     assert (response.status_code, details["status"], details["code"]) == (status, status, code), details
@@ -58,5 +58,5 @@ def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
 
 
 def without_id(response: httpx.Response) -> str:
-    """An answer as it reads but for the id of its request."""
+    """Return a problem without the id of its request."""
     return response.text.replace(response.headers["x-request-id"], "")

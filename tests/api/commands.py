@@ -48,7 +48,7 @@ class Terminal:
 
 
 def staged(engine: sa.Engine, name: str) -> list[tuple[Any, ...]]:
-    """The rows of a table as staged, without their markers."""
+    """Return the rows of a table as staged, without their markers."""
     table = current(engine, name)
     with engine.begin() as connection:
         query = sa.text("SELECT payload FROM mirrorgate.block_payloads WHERE table_id = :id ORDER BY first_sequence")
@@ -58,7 +58,7 @@ def staged(engine: sa.Engine, name: str) -> list[tuple[Any, ...]]:
 
 
 def lines(count: int, first: int = 0, table: str = "t", **changed: str) -> list[bytes]:
-    """Inserts into a table; `changed` replaces the keys of some, `_3="x"` that of message 3."""
+    """Return inserts into a table; `changed` replaces the keys of some, `_3="x"` that of message 3."""
     return [
         json.dumps(insert(table, id=changed.get(f"_{key}", str(key)), note="x" * 50)).encode()
         for key in range(first, first + count)

@@ -31,7 +31,7 @@ def api_database(postgres: PrivatePostgres, template_database: str) -> str:
 
 @pytest.fixture(scope="session")
 def api_address(api_database: str) -> Iterator[str]:
-    """One app for all tests. Its logs are looked at where a process of their own writes them."""
+    """Run one app for all tests. Its logs are tested where a separate process writes them."""
     settings = Settings(
         database_url=SecretStr(api_database), admin_key=SecretStr(ADMIN_KEY), max_body_bytes=MAX_BODY_BYTES
     )
@@ -43,7 +43,7 @@ def api_address(api_database: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def api_engine(api_database: str) -> Iterator[sa.Engine]:
-    """The tests' own connections to the app's database."""
+    """Give the tests' own connections to the app's database."""
     engine = open_engine(api_database)
     yield engine
     engine.dispose()
@@ -51,7 +51,7 @@ def api_engine(api_database: str) -> Iterator[sa.Engine]:
 
 @pytest.fixture
 def gateway(api_address: str, api_engine: sa.Engine) -> Iterator[Gateway]:
-    """A client with the admin key."""
+    """Give a client with the admin key."""
     with api_engine.begin() as connection:
         clear(connection, restart_ids=False)
     with Gateway.at(api_address, ADMIN_KEY) as client:
@@ -72,6 +72,6 @@ def client_with(gateway: Gateway, api_address: str) -> Iterator[ClientWith]:
 
 @pytest.fixture
 def anonymous(api_address: str) -> Iterator[Gateway]:
-    """A client without a key."""
+    """Give a client without a key."""
     with Gateway.at(api_address, None) as client:
         yield client

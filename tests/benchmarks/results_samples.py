@@ -33,7 +33,7 @@ def growth() -> Growth:
 
 
 def costs() -> Costs:
-    """Numbers that are easy to reckon with."""
+    """Return costs with round numbers."""
     return Costs(
         api=10.0,
         postgres_accepting=2.0,

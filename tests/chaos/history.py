@@ -102,7 +102,7 @@ class History:
         self._clients = self._make_clients()
 
     def run(self, seconds: float) -> Result:
-        """Chaos for so long, then calm. A violation is in the result."""
+        """Run chaos for so long, then calm. The result names a violation."""
         threads: list[threading.Thread] = []
         try:
             self._drains.tend()
@@ -138,7 +138,7 @@ class History:
                     self._next[kind] = time.monotonic() + self._source.expovariate(1 / mean)
 
     def _settle(self) -> None:
-        """Nothing fails any more: all that was accepted is published, and adds up."""
+        """Stop all faults, and check that everything accepted is published and adds up."""
         self._drains.end()
         self._drains.calm = self._calm = True
         if self._onelake:
@@ -195,7 +195,7 @@ class History:
                     self._consumer.consume(folder.folder, number)
 
     def _kill(self, kind: str) -> bool:
-        """Whether there was something to kill."""
+        """Kill a process; return whether there was one to kill."""
         if kind == "drain":
             self._drains.kill_one()
             return True

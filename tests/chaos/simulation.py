@@ -81,7 +81,7 @@ class Simulation:
         raise Violation(f"not published although nothing fails any more: {counts}")
 
     def post(self, name: str | None = None) -> None:
-        """One request to a table; some cannot be typed, where no table is named."""
+        """Post one request to a table; some name no table and cannot be typed."""
         table = self._source.choice([table for table in self.tables if name in (None, table.name)])
         if name is None and self._source.random() < 0.1:
             self._send(bad_post(table), bad=True)
@@ -152,7 +152,7 @@ class Simulation:
 
     @contextmanager
     def _rejectable(self) -> Iterator[None]:
-        """Acts that a table's state does not allow are rejected."""
+        """Accept the rejection of operations that a table's state does not allow."""
         try:
             yield
         except MirrorgateError as error:

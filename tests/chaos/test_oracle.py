@@ -156,7 +156,7 @@ def test_a_batch_that_lands_in_two_files_is_found(history: Simulation, folder: P
         history.look()
 
 
-def test_a_file_that_nobody_was_told_was_accepted_is_found(history: Simulation) -> None:
+def test_a_file_whose_batches_were_never_acknowledged_is_found(history: Simulation) -> None:
     published(history, 1)
     history.harness.arcion(history.tables[0].message(history.tables[0], "I", None, [10**6, "Ada", None, None]))
     with pytest.raises(Violation, match="nobody was told"):

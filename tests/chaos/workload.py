@@ -39,7 +39,7 @@ class PartialTable(StreamTable):
         return self._partial("D", old[0], {}), [self._deleted(old)]
 
     def _partial(self, operation: str, key: int, changed: Mapping[int, Any]) -> dict[str, Any]:
-        """As Replicant writes it by default: the key before, the changed columns after."""
+        """Return an update as Replicant writes it by default: the key before, the changed columns after."""
         names = list(self.columns)
         after = {names[at]: str(value) for at, value in changed.items()}
         exists = dict.fromkeys(names, "0") | {names[0]: "2"} | dict.fromkeys(after, "1")

@@ -71,7 +71,7 @@ def operations(contract: dict[str, Any]) -> list[Operation]:
 
 
 def resolved(contract: dict[str, Any], node: Any) -> Any:
-    """What a reference is to; anything else as it is."""
+    """Return what a reference refers to; anything else unchanged."""
     if not isinstance(node, dict) or "$ref" not in node:
         return node
     target: Any = contract
@@ -81,7 +81,7 @@ def resolved(contract: dict[str, Any], node: Any) -> Any:
 
 
 def examples(contract: dict[str, Any]) -> Iterator[Example]:
-    """The examples of each body: those beside its schema, and those of the component that it refers to."""
+    """Yield the examples of each body: those beside its schema, and those of the component that it refers to."""
     for operation in operations(contract):
         for content_type, body in operation.bodies.items():
             schema = body.get("schema", {})
@@ -94,7 +94,7 @@ def examples(contract: dict[str, Any]) -> Iterator[Example]:
 
 
 def schemas_within(node: Any, where: str) -> Iterator[tuple[str, Schema]]:
-    """Every schema below a schema, itself included, with its place."""
+    """Yield every schema below a schema, itself included, with its place."""
     if not isinstance(node, dict):
         return
     yield where, node
@@ -108,10 +108,10 @@ def schemas_within(node: Any, where: str) -> Iterator[tuple[str, Schema]]:
 
 
 def validator(contract: dict[str, Any], schema: Schema) -> Draft202012Validator:
-    """Checks values against a schema whose references lead into the contract."""
+    """Check values against a schema whose references lead into the contract."""
     return Draft202012Validator({**schema, "components": contract["components"]})
 
 
 def references(node: Any) -> set[str]:
-    """The names of all components that are referred to anywhere below."""
+    """Return the names of all components that are referred to anywhere below."""
     return set(re.findall(r"'#/components/(\w+/[\w-]+)'", repr(node)))

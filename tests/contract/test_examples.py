@@ -69,12 +69,12 @@ def call(gateway: Gateway, operation: Operation, known: dict[str, str], example:
 
 
 def snapshot_first(found: list[Example]) -> list[Example]:
-    """A table takes snapshot rows only before other changes."""
+    """Sort snapshot rows first: a table takes them only before other changes."""
     return sorted(found, key=lambda example: example.content_type != "text/csv")
 
 
 def check(operation: Operation, response: httpx.Response) -> None:
-    """The answer is one that the contract has, in its status, its headers, its content type and its content."""
+    """Check an answer against the contract: status, headers, content type and content."""
     described = operation.responses[str(response.status_code)]
     for name, header in described["headers"].items():
         if name != "Idempotency-Replayed":

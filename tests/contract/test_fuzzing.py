@@ -28,7 +28,7 @@ CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
 
 @pytest.fixture
 def address(database_url: str, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A gateway that is ready, with the tables of the contract's examples."""
+    """Give a gateway that is ready, with the tables of the contract's examples."""
     monkeypatch.setattr(application, "configure_logging", lambda _: None)
     with engine.begin() as connection:
         renew_lease(connection, uuid4(), 3600)

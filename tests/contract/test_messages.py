@@ -13,7 +13,7 @@ CONTRACT = load_contract()
 
 
 def accepted(source_format: str) -> Iterator[tuple[str, list[Any]]]:
-    """The name of each sample that is accepted, and its messages."""
+    """Yield the name of each sample that is accepted, and its messages."""
     for path in sorted((REPOSITORY / "tests" / "samples" / source_format).glob("*.json")):
         sample = json.loads(path.read_bytes())
         if "messages" in sample and not sample.keys() & {"error", "errors"}:

@@ -28,7 +28,7 @@ each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=str)
 
 
 def used_in_requests() -> set[str]:
-    """The names of schemas that a caller has to write, whatever way they are referred to."""
+    """Return the names of schemas that a caller writes, directly or by reference."""
     found: set[str] = set()
     new = {name for operation in OPERATIONS for name in references(operation.bodies)}
     while new:
@@ -140,7 +140,7 @@ def test_a_component_is_named_described_and_holds_no_anonymous_object(name: str)
 
 
 @pytest.mark.parametrize("name", sorted(used_in_requests()))
-def test_every_member_that_a_caller_writes_is_described(name: str) -> None:
+def test_every_property_that_a_caller_writes_is_described(name: str) -> None:
     for member, schema in SCHEMAS[name].get("properties", {}).items():
         assert schema.get("description"), member
 

@@ -159,7 +159,7 @@ def test_a_folder_that_is_gone_with_the_whole_zone_ends_no_drop(
 
 @pytest.fixture
 def mounted(tmp_path: Path, landing_zone: Path) -> Iterator[Callable[[], None]]:
-    """The landing zone is a real mount; the call mounts it again. Only where the machine lets tests mount."""
+    """Mount the landing zone; the call mounts it again. Skips where tests must not mount."""
     disk = tmp_path / "disk"
     for folder in (disk, landing_zone):
         folder.mkdir()

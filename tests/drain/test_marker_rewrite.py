@@ -29,7 +29,7 @@ def marker(landing_zone: Path) -> Path:
 
 @pytest.fixture
 def cycle(engine: sa.Engine, new_drain: NewDrain) -> DrainCycle:
-    """A drain that has published [1] and [2], and is to publish [3]."""
+    """Give a drain that has published [1] and [2], and will publish [3]."""
     registered(engine, "t", ID)
     cycle = new_drain()
     for key in (1, 2):

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.parametrize("odd", ODD_FILES)
 
 
 def publish_before_the_deadline(cycle: object) -> None:
-    """In a thread: what blocks must fail the test, not hang it."""
+    """Publish in a thread, so that a blocked open fails the test instead of hanging it."""
     thread = threading.Thread(target=publish_pending, args=(cycle,), daemon=True)
     thread.start()
     thread.join(DEADLINE)

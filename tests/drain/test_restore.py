@@ -50,7 +50,7 @@ def go_on(engine: sa.Engine, new_drain: NewDrain, *keys: int) -> None:
 
 
 def consume(landing_zone: Path, numbers: range, into: str) -> None:
-    """What mirroring does with files that it has taken in."""
+    """Move files as mirroring does after it has read them."""
     processed = landing_zone / "t" / into
     processed.mkdir(exist_ok=True)
     for number in numbers:
@@ -102,7 +102,7 @@ def test_a_number_that_was_published_after_the_backup_is_never_published_again(
     assert f"{seen};" in why(restored)
 
 
-def test_files_that_only_mirroring_removed_are_missed_when_a_later_one_stands(
+def test_files_that_only_mirroring_removed_are_missed_if_a_later_one_exists(
     engine: sa.Engine, database_url: str, landing_zone: Path, new_drain: NewDrain, backups: list[Backup]
 ) -> None:
     registered(engine, "t", ID)
@@ -141,7 +141,7 @@ def test_files_of_batches_that_the_backup_holds_are_recorded_however_they_were_c
 
 
 @pytest.mark.parametrize("into", ["", CONSUMED_FOLDERS[0]])
-def test_files_that_were_planned_at_the_backup_are_recorded_from_what_stands(
+def test_files_that_were_planned_at_the_backup_are_recorded_from_the_folder(
     engine: sa.Engine, database_url: str, landing_zone: Path, new_drain: NewDrain, backups: list[Backup], into: str
 ) -> None:
     """Planned, no build registered: the ledger knows neither size nor digest of what was built after the backup."""

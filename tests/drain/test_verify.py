@@ -35,7 +35,7 @@ def named(number: int) -> str:
 
 @pytest.fixture
 def folder(engine: sa.Engine, landing_zone: Path, new_drain: NewDrain) -> Path:
-    """The folder of a table with four files; the first two are consumed, the others are not."""
+    """Give the folder of a table with four files, the first two consumed."""
     registered(engine, "t", ID)
     registered(engine, "empty", ID)
     cycle = new_drain()

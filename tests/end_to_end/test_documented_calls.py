@@ -50,7 +50,7 @@ def reader(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def printed(body: str, status: str) -> Answer:
-    """An answer as the documents print it."""
+    """Return an answer as the documents print it."""
     content = json.loads(body)
     is_rejection = int(status) >= 400
     shown = {name: value for name, value in content.items() if not (is_rejection and name in NOT_PRINTED)}

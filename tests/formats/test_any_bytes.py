@@ -25,7 +25,7 @@ VALUES = st.recursive(
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The path of every member of a message, the outermost first."""
+    """Return the path of every key of a message, the outermost first."""
     found = []
     for name in value if isinstance(value, dict) else ():
         found += [(*path, name), *places(value[name], (*path, name))]
@@ -34,7 +34,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @st.composite
 def wrong_messages(draw: st.DrawFn) -> Any:
-    """A sample message with one member replaced, renamed or left out."""
+    """Draw a sample message with one key replaced, renamed or left out."""
     message = json.loads(json.dumps(draw(st.sampled_from(MESSAGES))))
     *outer, name = draw(st.sampled_from(places(message)))
     parent = message
@@ -51,7 +51,7 @@ def wrong_messages(draw: st.DrawFn) -> Any:
 
 @st.composite
 def broken_texts(draw: st.DrawFn) -> bytes:
-    """The text of messages with a few bytes cut out, doubled or overwritten."""
+    """Draw the text of messages with a few bytes cut out, doubled or overwritten."""
     text = b"\n".join(json.dumps(message).encode() for message in draw(st.lists(wrong_messages(), max_size=2)))
     start = draw(st.integers(0, len(text)))
     end = draw(st.integers(start, min(len(text), start + 3)))

@@ -29,7 +29,7 @@ from tests.support.samples.source_histories import History, SourceTable, State, 
 
 
 def landed(history: History, render: Rendering, **options: Any) -> list[dict[str, Any]]:
-    """The rows of all transactions, each a batch of its own; gaps are filled from the rows before."""
+    """Return the rows of all transactions, each a batch of its own; gaps are filled from the rows before."""
     chosen = TableOptions(**options)
     name, rules = TableName.parse("S.T"), RowRules(schema(history.table), chosen)
     place = (TableId(1), name, Generation(1), TableState.ACTIVE, SchemaVersion(1))
@@ -44,7 +44,7 @@ def landed(history: History, render: Rendering, **options: Any) -> list[dict[str
 
 
 def applied(rows: Sequence[dict[str, Any]], table: SourceTable) -> State:
-    """What mirroring makes of landing rows in a table that was empty."""
+    """Apply landing rows to an empty table as mirroring does."""
     state: State = {}
     for row in rows:
         marker = RowMarker(row[ROW_MARKER])

@@ -26,7 +26,7 @@ State = dict[Row, Row]
 
 @st.composite
 def streams(draw: st.DrawFn) -> tuple[list[Request], State]:
-    """Requests of statements on a table that was empty, and what it holds in the end. No two rows are alike."""
+    """Draw requests of statements on an empty table, and its final rows. No two rows are equal."""
     state: State = {}
     numbers = iter(range(10_000))
     keys = st.tuples(st.integers(0, 3), st.sampled_from("ab"))
@@ -80,7 +80,7 @@ def only_keys_before(table: SourceTable, events: Sequence[Event]) -> Sequence[Ch
 
 
 def applied(rows: Iterable[Mapping[str, Any]]) -> list[Row]:
-    """What mirroring makes of landing rows: an insert looks for no duplicate, a delete takes all rows of its key."""
+    """Apply landing rows as mirroring does: an insert checks no duplicate, a delete removes all rows of its key."""
     found: list[Row] = []
     for row in rows:
         values = tuple(row[name] for name in TABLE.types)

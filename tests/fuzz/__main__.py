@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def install_engine() -> bool:
-    """Atheris in a folder of its own: it has no wheel for some platforms, and only this needs it."""
+    """Install Atheris into a separate folder: some platforms have no wheel, and only the fuzzer needs it."""
     if ENGINE.exists():
         return True
     command = ["uv", "pip", "install", "--quiet", "--python", sys.executable, "--target", str(ENGINE), "atheris>=3,<4"]
@@ -57,7 +57,7 @@ def install_engine() -> bool:
 
 
 def fuzz(decoder: str, seconds: int) -> bool:
-    """Whether nothing was found. What was is stored, and shown."""
+    """Fuzz; return true if nothing was found. Findings are stored and printed."""
     found, new, log = PLACE / "found", PLACE / "corpus" / decoder, PLACE / f"{decoder}.log"
     for folder in (found, new):
         folder.mkdir(parents=True, exist_ok=True)
@@ -90,9 +90,9 @@ def keep(decoder: str) -> None:
 
 
 def engine(decoder: str, output: int, *options: str | Path) -> int:
-    """The exit status of the engine in a process of its own: a decoder may take it down.
+    """Run the engine in a process of its own, which a decoder can crash; return its exit status.
 
-    It starts itself anew without quoting folders, so they are relative to the checkout.
+    It restarts itself without quoting folders, so they are relative to the checkout.
     """
     given = [str(option.relative_to(REPOSITORY) if isinstance(option, Path) else option) for option in options]
     command = [sys.executable, "-m", "tests.fuzz.engine", decoder, *given]

@@ -56,7 +56,7 @@ _HOSTILE: Final = tuple(hostile_streams().values())
 
 
 def made(random: Random) -> bytes:
-    """A sound stream of any columns, of which some are of types that are not taken."""
+    """Return a valid stream of any columns, some of types that are rejected."""
     names = random.sample(_COLUMNS, random.randint(1, 4))
     rows = random.choice((1, 2, 3, 9, 70))
     columns = {}
@@ -71,7 +71,7 @@ def made(random: Random) -> bytes:
 
 
 def mutant(data: bytes, max_bytes: int, seed: int) -> bytes:
-    """A stream made of `data`, or anew, and changed in a few places."""
+    """Return a stream made of `data`, or a new one, changed in a few places."""
     random = Random(seed)  # the engine's seed makes it repeatable
     start = random.random()
     if start < 0.3:

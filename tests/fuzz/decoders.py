@@ -94,20 +94,20 @@ def _arcion_rows(body: bytes, rules: RowRules) -> None:
 
 
 def columnar_arcion(body: bytes, rules: RowRules) -> LandingRows | None:
-    """What large bodies become, if they can."""
+    """Decode a large body into columns, if it qualifies."""
     plain = decode_columnar(body)
     rows = plain and columnar_rows_of([plain], rules.schema.names, rules.schema.key_columns, rules.fillable)
     return landing_rows_of_columns(rows, rules) if rows else None
 
 
 def arcion_csv(body: bytes) -> None:
-    """The first byte says how the rest is written."""
+    """Decode CSV; the first byte says how the rest is written."""
     if body:
         decode_arcion_csv(body[1:], LAYOUTS[body[0] % len(LAYOUTS)], frozenset({"a"}))
 
 
 def replicate(body: bytes) -> None:
-    """A request for tables of which nothing is known but what it says itself."""
+    """Decode a request for tables that only the request itself declares."""
     request = decode_replicate(body)
     metadata = by_table(request.metadata)
     resolvers = defaultdict(lambda: VersionResolver(None))
@@ -150,7 +150,7 @@ def arrow_stream(body: bytes) -> None:
 
 
 def _tables_for(given: pa.Schema) -> Iterator[RowRules]:
-    """Tables with a column more, whose others are of the types that Arrow's may become."""
+    """Yield rules of tables with one column more, whose other types are those that Arrow's can become."""
     for number in range(max((len(_kin_of(field.type)) for field in given), default=0)):
         columns = {field.name: kin[number % len(kin)] for field in given for kin in [_kin_of(field.type)]}
         options = TableOptions(partial_updates=PartialUpdates.COMPLETE if number == 0 else PartialUpdates.REJECT)
@@ -168,7 +168,7 @@ def _hold_little(size: int) -> None:
 
 
 def conversion(body: bytes) -> None:
-    """The first byte is the column's type, the rest its values. The fast ways give what the definition gives."""
+    """Convert a column: the first byte is its type. The fast conversions must give what the definition gives."""
     column_type = TYPES[(body or b"\0")[0] % len(TYPES)]
     values = _column(body[1:])
     reasons, expected = {}, []
@@ -187,7 +187,7 @@ def conversion(body: bytes) -> None:
 
 
 def _column(body: bytes) -> Sequence[Any]:
-    """A JSON list as decoders read it, else a text a line."""
+    """Return a JSON list as decoders read it, else one text per line."""
     try:
         values: list[Any] = _COLUMN.decode(b'{"values":' + body + b"}")[0].values
         return values

@@ -14,7 +14,7 @@ BLIND = 0.2
 
 
 def arrow_mutant(data: bytes, max_bytes: int, seed: int) -> bytes:
-    """What the engine is to try next; it keeps what reaches new code."""
+    """Return the next input for the engine, which keeps what reaches new code."""
     if seed % 100 < BLIND * 100:
         return bytes(atheris.Mutate(data, max_bytes))
     return mutant(data, max_bytes, seed)
@@ -22,7 +22,7 @@ def arrow_mutant(data: bytes, max_bytes: int, seed: int) -> bytes:
 
 if __name__ == "__main__":
     _, decoder, *options = sys.argv
-    # libFuzzer starts itself anew to merge, by giving this to a shell.
+    # libFuzzer restarts itself to merge, by giving this to a shell.
     itself = shlex.join([sys.executable, "-m", "tests.fuzz.engine", decoder])
     mutator = {"custom_mutator": arrow_mutant} if decoder == "arrow_stream" else {}
     atheris.Setup([itself, *options], lambda data: tried(decoder, data), **mutator)

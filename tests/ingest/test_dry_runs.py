@@ -26,7 +26,7 @@ OTHERS = ("table_sources", "source_positions", "row_images")
 
 
 def contents(engine: sa.Engine) -> list[Any]:
-    """Every row of the tables that a request may touch."""
+    """Return every row of the tables that a request may touch."""
     return [sql.rows(engine, f"SELECT t::text FROM mirrorgate.{table} t ORDER BY 1") for table in TABLES + OTHERS]
 
 

@@ -16,7 +16,7 @@ ID = schema_of({"id": "int64"}, ["id"], ["id"])
 
 
 def insert(number: int, schema_id: str | None = None, **facts: int | None) -> Message:
-    """An insert whose change sequence is its key, unless another is given."""
+    """Return an insert whose change sequence is its key, unless another is given."""
     return data("INSERT", {"id": number}, schema_id=schema_id, **{"sequence": number, **facts})
 
 

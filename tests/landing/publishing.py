@@ -58,14 +58,14 @@ def prepare(zone: LocalZone, of: Table, *, published_before: bool = False, insta
 
 
 def move_away(zone: LocalZone, processed: str, number: int = 1) -> None:
-    """What mirroring does with a file that it has consumed."""
+    """Move a file away as mirroring does once it has consumed it."""
     folder, file = table().name.folder, file_name(FileNumber(number))
     zone.create_folder(f"{folder}/{processed}")
     zone.rename(f"{folder}/{file}", f"{folder}/{processed}/{file}")
 
 
 def made_durable(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The paths that are made durable from now on."""
+    """Return a list to which the paths that become durable from now on are added."""
     paths: list[str] = []
     monkeypatch.setattr(LocalZone, "make_durable", lambda _, path: paths.append(path))
     return paths

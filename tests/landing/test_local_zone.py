@@ -14,14 +14,14 @@ from app.landing.zone import PathKind, RenameOutcome
 
 
 def unsupported(*_: object) -> int:
-    """A renameat2 on a file system that does not know RENAME_NOREPLACE."""
+    """Fail as renameat2 does on a file system that does not support RENAME_NOREPLACE."""
     ctypes.set_errno(errno.EINVAL)
     return -1
 
 
 @pytest.fixture(params=["renameat2", "link and unlink", "renameat2 rejected"])
 def zone(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalZone:
-    """A zone in `tmp_path` with the folder `scratch`, once per way of renaming."""
+    """Give a zone in `tmp_path` with the folder `scratch`, once per way of renaming."""
     match request.param:
         case "link and unlink":
             monkeypatch.setattr(local_zone, "_renameat2", None)

@@ -36,7 +36,7 @@ def zone(root: Path) -> LocalZone:
 
 
 def made(root: Path, path: str, *, age: timedelta) -> Path:
-    """A file that was last changed so long before now."""
+    """Create a file whose last change was so long ago."""
     file = root / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.touch()

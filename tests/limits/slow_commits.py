@@ -18,7 +18,7 @@ INSTALL = f"""
 
 @contextmanager
 def held_commits(engine: sa.Engine) -> Iterator[None]:
-    """No block is inserted before this context ends."""
+    """Hold back every insertion of a block until this context ends."""
     sql.run(engine, INSTALL)
     with sql.locked(engine, f"SELECT pg_advisory_xact_lock({_LOCK})"):
         yield

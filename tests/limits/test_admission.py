@@ -74,7 +74,7 @@ def test_the_declared_size_of_a_small_body_is_reserved_before_it_comes(serve: Se
     assert gateway.post(PATH, content=BODY.ljust(100_000)).status_code == 202
 
 
-def test_whoever_declares_much_and_sends_little_holds_little(serve: Serve, connections: ExitStack) -> None:
+def test_a_caller_that_declares_much_and_sends_little_holds_little(serve: Serve, connections: ExitStack) -> None:
     gateway = serve(max_body_bytes=4 * READ_AHEAD_BYTES, max_bytes_in_memory=8 * READ_AHEAD_BYTES, max_key_share=1)
     waiting = [half(gateway, connections, 4 * READ_AHEAD_BYTES) for _ in range(3)]
     assert gateway.post(PATH, content=BODY.ljust(4 * READ_AHEAD_BYTES)).status_code == 202
@@ -134,7 +134,7 @@ def test_a_body_without_a_length_is_reserved_as_it_comes(serve: Serve, connectio
 
 
 def fits(gateway: Gateway, size: int) -> bool:
-    """Whether a body of this size is accepted; nothing else is a reason to reject it."""
+    """Tell whether a body of this size is accepted; nothing else can be the reason of a rejection."""
     headers = {"Content-Type": "application/json", "Idempotency-Key": f"size-{size}"}
     answer = gateway.post(PATH, content=BODY.ljust(size), headers=headers)
     assert answer.status_code in {200, 202, 503}

@@ -27,7 +27,7 @@ def post(gateway: Gateway, table: str, *keys: int, **headers: str) -> httpx.Resp
 
 
 def full(gateway: Gateway, table: str) -> httpx.Response:
-    """The rejection of a table, once the backlog has been looked at."""
+    """Return the rejection of a table, once the backlog has been read."""
 
     def rejection() -> httpx.Response | None:
         answer = post(gateway, table, 1_000)
@@ -37,7 +37,7 @@ def full(gateway: Gateway, table: str) -> httpx.Response:
 
 
 def owned(engine: sa.Engine, name: str) -> Owned:
-    """The table in the hands of a drain."""
+    """Claim the table for a drain."""
     table = current(engine, name)
     return Owned(table, *claim_by(engine, table.table_id))
 

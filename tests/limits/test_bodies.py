@@ -94,7 +94,7 @@ TEXT = {"id": "int64", "name": "string", "note": "string"}
 
 @pytest.fixture
 def people(serve: Serve) -> Gateway:
-    """A gateway with the table `p`, whose values may have ten bytes."""
+    """Give a gateway with the table `p`, whose values can have ten bytes."""
     gateway = serve(max_value_bytes=10)
     gateway.register("p", TEXT, ["id"]).raise_for_status()
     return gateway

@@ -153,7 +153,7 @@ def test_a_key_with_many_large_bodies_lets_those_of_others_in_between() -> None:
     run(test())
 
 
-def test_small_bodies_wait_for_nobody() -> None:
+def test_small_bodies_never_wait() -> None:
     async def test() -> None:
         semaphore = BodySemaphore(1, HOURS)
         await BodyPermit(semaphore).acquire(SIZE)

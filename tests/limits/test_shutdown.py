@@ -49,7 +49,7 @@ def settings(database_url: str, engine: sa.Engine, port: int, monkeypatch: pytes
 
 @contextmanager
 def running(port: int) -> Iterator[tuple["subprocess.Popen[str]", str]]:
-    """The API process and its address, with the table `t`."""
+    """Give the API process and its address, with the table `t`."""
     address = f"http://127.0.0.1:{port}"
     with started("app.main") as process:
         wait_until(lambda: listens(port) or process.poll() is not None, within=60, what="the API listens")

@@ -49,7 +49,7 @@ def test_a_body_that_ends_before_its_length_is_not_staged(gateway: Gateway) -> N
     [([f"Content-Length: {len(BODY)}"], {0, 2}), ([f"Content-Length: {len(BODY) - 10}"], {0}), ([], {0})],
     ids=["a whole body", "a body cut short", "no body"],
 )
-def test_what_stands_beyond_the_length_is_no_part_of_the_request(
+def test_bytes_beyond_the_length_are_no_part_of_the_request(
     gateway: Gateway, client: RawClient, headers: list[str], possible: set[int]
 ) -> None:
     client.send(head(PATH, ADMIN_KEY, *headers) + BODY + b"[]\r\n\r\n")
@@ -210,7 +210,7 @@ def test_a_head_that_does_not_come_in_time_ends_the_connection(
     ids=["too slow", "too long"],
 )
 @pytest.mark.parametrize(("path", "method"), [(PATH, "POST"), ("/v1/tables/t", "PUT")], ids=["changes", "a table"])
-def test_half_a_body_is_rejected_in_the_end_and_harms_nobody_meanwhile(
+def test_half_a_body_is_rejected_in_the_end_and_harms_no_other_caller(
     serve: Serve, settings: dict[str, float], path: str, method: str
 ) -> None:
     gateway = serve(**settings)

@@ -14,7 +14,7 @@ NO_JAVA = {"PATH": "/nonexistent"}
 
 
 def fake_java(home: Path, version: str) -> Path:
-    """A JAVA_HOME whose java only says that it has `version`."""
+    """Create a JAVA_HOME whose java only prints `version`."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(

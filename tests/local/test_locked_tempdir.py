@@ -28,7 +28,7 @@ with locked_tempdir("test") as folder:
 
 @pytest.fixture(autouse=True)
 def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The system's temporary folder."""
+    """Give the system's temporary folder."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     return tmp_path
@@ -36,7 +36,7 @@ def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @contextmanager
 def held_by_another() -> Iterator[tuple["subprocess.Popen[str]", Path]]:
-    """A process that holds a folder until its standard input ends."""
+    """Give a process that holds a folder until its standard input ends."""
     command = [sys.executable, "-c", HOLDS]
     with subprocess.Popen(command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -46,7 +46,7 @@ def held_by_another() -> Iterator[tuple["subprocess.Popen[str]", Path]]:
             process.kill()
 
 
-def test_a_folder_lets_nobody_else_in_whatever_the_umask_and_is_gone_after_the_block() -> None:
+def test_a_folder_is_private_whatever_the_umask_and_is_gone_after_the_block() -> None:
     umask = os.umask(0)
     try:
         with locked_tempdir("test") as folder:

@@ -61,7 +61,7 @@ raise ValueError("a traceback")
     assert any(line["event"].endswith("unfinished") or "unfinished" in line["event"] for line in lines)
 
 
-def test_a_log_that_cannot_be_written_stops_nobody(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_written_stops_no_process(tmp_path: Path) -> None:
     with ChildLog(tmp_path / "missing" / "api.log", Rotation()) as log:
         assert run(log, "print('x' * 3_000_000)") == 0
     script = (

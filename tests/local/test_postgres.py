@@ -61,7 +61,7 @@ def run_as_nobody(command: list[str]) -> "subprocess.CompletedProcess[str]":
 
 @pytest.fixture
 def python_of_nobody() -> list[str]:
-    """A Python of this version that another account may run; skips where there is none."""
+    """Give a Python of this version that another account can run; skip if there is none."""
     for interpreter in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
         try:
             trial = run_as_nobody([interpreter, "-c", "import app.local.embedded, psycopg"])
@@ -196,7 +196,7 @@ def test_the_server_ends_with_its_killed_starter_and_the_next_removes_its_socket
 
 @pytest.fixture
 def leftover(tmp_path: Path) -> Iterator[int]:
-    """The pid of a Postgres on `tmp_path` whose starter was killed and that did not notice."""
+    """Give the pid of a Postgres on `tmp_path` that survived the kill of its starter."""
     with started("tests.local.runs_postgres", tmp_path) as starter:
         server = int(read_line(starter))
         # Stopped, it cannot act on the signal it gets when its parent dies.

@@ -26,7 +26,7 @@ LONG = 60.0
 
 @contextmanager
 def not_ignored(number: signal.Signals) -> Iterator[None]:
-    """As without nohup, under which the tests may run and whose ignored SIGHUP children inherit."""
+    """Restore SIGHUP, which children inherit as ignored if the tests run under nohup."""
     before = signal.getsignal(number)
     if before is signal.SIG_IGN:
         signal.signal(number, signal.SIG_DFL)
@@ -37,7 +37,7 @@ def not_ignored(number: signal.Signals) -> Iterator[None]:
 
 
 def noted(folder: Path, name: str, event: str) -> list[str]:
-    """What `name` noted about `event`, one entry each time."""
+    """Return what `name` noted about `event`, one entry each time."""
     file = folder / f"{name}.events"
     lines = file.read_text().splitlines() if file.exists() else []
     return [line.removeprefix(event).strip() for line in lines if line.split()[0] == event]

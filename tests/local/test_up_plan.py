@@ -39,7 +39,7 @@ WRONG: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def rejected(folder: Path, given: Mapping[str, str]) -> list[str]:
-    """What `mirrorgate up` prints with these settings; nothing may be left behind."""
+    """Return what `mirrorgate up` prints with these settings; check that it leaves nothing behind."""
     bare = {name: value for name, value in os.environ.items() if not name.startswith(("MIRRORGATE_", "AZURE_"))}
     environment = {"MIRRORGATE_PORT": "0", **bare, **{f"MIRRORGATE_{name}": value for name, value in given.items()}}
     command = [sys.executable, "-c", "from app.cli.__main__ import main; main()", "up"]
@@ -66,7 +66,7 @@ def test_a_setting_that_cannot_work_is_named_before_anything_is_made(
 
 
 def check(monkeypatch: pytest.MonkeyPatch, folder: Path, given: Mapping[str, str]) -> str:
-    """The rejection of a plan with these variables, in this process."""
+    """Return the rejection of a plan with these variables, in this process."""
     for name in [name for name in os.environ if name.startswith("MIRRORGATE_")]:
         monkeypatch.delenv(name)
     for name, value in given.items():

@@ -45,7 +45,7 @@ class Journal:
 
 
 class Connection:
-    """One connection to the gateway, made anew when it breaks."""
+    """One connection to the gateway, opened again when it breaks."""
 
     def __init__(self, address: str, key: str) -> None:
         where = urlsplit(address)
@@ -95,7 +95,7 @@ class Load:
     _numbers: "count[int]" = field(default_factory=count)
 
     async def post(self, table: str, messages: int) -> None:
-        """One request after the other to a table."""
+        """Post requests to a table, one after the other."""
         template = body_of(table, messages)
         connection = Connection(self.address, self.key)
         while not self.over.is_set():

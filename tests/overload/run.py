@@ -95,7 +95,7 @@ async def watch(address: str, loading: "Future[Journal]") -> Journal:
 
 
 def load(address: str, seconds: float) -> Journal:
-    """All callers, in a process of their own: so they slow neither the gateway nor those who watch it."""
+    """Run all callers in a separate process, so that they slow down neither the gateway nor the measurement."""
     return asyncio.run(_load(address, seconds))
 
 
@@ -115,7 +115,7 @@ async def _load(address: str, seconds: float) -> Journal:
 
 @contextmanager
 def api(database_url: str) -> Iterator[tuple[int, str]]:
-    """A real API process: its id and address."""
+    """Give a real API process: its id and address."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = int(free.getsockname()[1])
     settings = {
@@ -169,7 +169,7 @@ def drained(engine: sa.Engine, name: str) -> Iterator[None]:
 
 
 def peak_memory(pid: int) -> int:
-    """The most resident bytes that a process has had."""
+    """Return the maximum resident bytes of a process so far."""
     status = Path(f"/proc/{pid}/status").read_text()
     [line] = [line for line in status.splitlines() if line.startswith("VmHWM:")]
     return int(line.split()[1]) * 1024

@@ -25,7 +25,7 @@ Place = tuple[str, int]
 
 
 def violations(engine: sa.Engine, journal: Journal) -> list[str]:
-    """Requests that were accepted and are not staged exactly once, and ones that are staged and were rejected."""
+    """Return a text for each accepted request that is not staged exactly once, and each rejected one that is."""
     places: dict[str, list[Place]] = {}
     found: list[str] = []
     for place, rows, numbers in staged_batches(engine):
@@ -47,7 +47,7 @@ def violations(engine: sa.Engine, journal: Journal) -> list[str]:
 
 
 def staged_batches(engine: sa.Engine) -> Iterator[tuple[Place, int, set[str]]]:
-    """Each staged batch: where, how many rows, and of which requests."""
+    """Yield each staged batch: where, how many rows, and of which requests."""
     schemas: dict[tuple[int, int, int], pa.Schema] = {}
     with engine.connect() as connection, connection.begin():
         rows = connection.execution_options(stream_results=True, max_row_buffer=20).execute(SELECT_BLOCKS)

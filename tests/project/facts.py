@@ -18,7 +18,7 @@ def project_table() -> dict[str, Any]:
 
 
 def direct_requirements() -> dict[str, list[Requirement]]:
-    """The direct dependencies by extra, without the project's own extras; `""` stands for no extra."""
+    """Return the direct dependencies by extra, without the project's own extras; `""` means no extra."""
     table = project_table()
     listed = {"": table["dependencies"], **table["optional-dependencies"]}
     return {

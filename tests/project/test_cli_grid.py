@@ -36,7 +36,7 @@ def test_status_fits_80_columns_with_a_line_for_each_table() -> None:
     ]
 
 
-def test_what_is_wrong_with_a_table_stands_below_the_status(capsys: Any, monkeypatch: Any) -> None:
+def test_what_is_wrong_with_a_table_is_shown_below_the_status(capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     print_status([table(), table(table="q.folder", state="quarantined", state_reason=REASON)])
     below = " ".join(capsys.readouterr().out.partition("\n\n")[2].split())

@@ -24,7 +24,7 @@ DOCKERFILE: Final = re.sub(r"\\\n\s*", "", (REPOSITORY / "Dockerfile").read_text
 
 
 def instructions(stage: str) -> list[tuple[str, str]]:
-    """The instructions of a stage, those of the stages it is made from first."""
+    """Return the instructions of a stage, after those of the stages it is made from."""
     stages: dict[str, list[tuple[str, str]]] = {}
     for line in DOCKERFILE.splitlines():
         if start := re.fullmatch(r"FROM (\S+) AS (\S+)", line):
@@ -35,7 +35,7 @@ def instructions(stage: str) -> list[tuple[str, str]]:
 
 
 def only(stage: str, name: str) -> str:
-    """The argument that counts of an instruction."""
+    """Return the one relevant argument of an instruction."""
     return [argument for instruction, argument in instructions(stage) if instruction == name][-1]
 
 

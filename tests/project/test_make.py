@@ -17,7 +17,7 @@ LOCKS: Final = {"run": "requirements/run.lock", "dev": "requirements/dev.lock"}
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """What setting up reads, in a folder with a space in its name."""
+    """Give the files that set-up reads, in a folder with a space in its name."""
     place = tmp_path / "a checkout"
     for name in ("Makefile", "pyproject.toml", *LOCKS.values(), "tools/make_venv.sh"):
         (place / name).parent.mkdir(parents=True, exist_ok=True)
@@ -76,14 +76,14 @@ def test_a_python_without_ensurepip_says_which_package_brings_it(checkout: Path,
 
 
 def made_from(checkout: Path, level: str) -> str:
-    """The stamp of a .venv of this level."""
+    """Return the stamp of a .venv of this level."""
     sources = f"pyproject.toml {LOCKS[level]} tools/make_venv.sh"
     command = f"pwd; cksum {sources}"
     return subprocess.run(command, shell=True, cwd=checkout, capture_output=True, text=True, check=True).stdout
 
 
 def complete_environment(checkout: Path, level: str, python: str = "") -> None:
-    """A .venv of this level, whose Python does what the script says."""
+    """Return a .venv of this level, whose Python does what the script says."""
     fake_python(checkout / ".venv", "unused", "")
     fake_python(checkout / ".venv" / "bin", "python", python)
     (checkout / ".venv" / ".complete").write_text(made_from(checkout, level))
@@ -163,7 +163,7 @@ def test_the_installer_is_installed_by_its_hash_alone_and_everything_else_after_
 
 
 @pytest.mark.parametrize("level", LOCKS)
-def test_an_environment_whose_making_was_interrupted_is_made_anew(checkout: Path, level: str) -> None:
+def test_an_environment_whose_making_was_interrupted_is_made_again(checkout: Path, level: str) -> None:
     fake_python(checkout / ".venv", "half-installed", "")
     rejected = make_venv(checkout, level, PYTHON="/nowhere/python3")
     assert "is not a working Python" in rejected.stderr

@@ -62,7 +62,7 @@ main()
 
 @cache
 def modules_beyond(lock: str) -> set[str]:
-    """Modules of installed packages that `lock` has not."""
+    """Return modules of installed packages that `lock` does not have."""
     kept = {*locked_versions(lock), project_table()["name"]}
     return {
         module
@@ -146,7 +146,7 @@ def test_a_command_that_the_client_alone_has_not_names_the_extra(command: str, e
     assert f"remedy: Install the extra `mirrorgate[{extra}]`." in ran.stderr
 
 
-def test_the_version_stands_in_one_place() -> None:
+def test_the_version_is_defined_once() -> None:
     assert not hasattr(app, "__version__")
     declared = project_table()["version"]
     assert version("mirrorgate") == declared, "the installed project is an older one; run `make test` to renew it"

@@ -20,7 +20,7 @@ from tests.protocol.store import NUMBERS, carry_out
 
 
 def events(case: Case, shared: Shared) -> Iterator[Event]:
-    """All that may happen now apart from a drain's own step."""
+    """Yield all events that can happen now, apart from a drain's own step."""
     yield from late_requests(case, shared)
     yield from mirroring(case, shared)
     if case.bounds.leases and shared.epoch and not shared.lapsed:
@@ -107,7 +107,7 @@ def undone(folder: Folder) -> Folder:
 
 
 def power_lost(case: Case, shared: Shared) -> Iterator[Event]:
-    """Every drain dies; what was not synced may be undone. Postgres keeps what it has committed."""
+    """Kill every drain; what was not synced can be undone. Postgres keeps what it has committed."""
     folder, dark = shared.folder, shared._replace(requests=(), deleted=None)
     wrong = "a partial file is visible" if folder and folder.landed and not case.holds(Rule.TEMP_SYNCED) else ""
     if not is_done(case, shared) or wrong:

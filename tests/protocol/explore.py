@@ -164,7 +164,7 @@ class Exploration:
         return Violation(broken.args[0], (*trace, broken.args[1]))
 
     def _what(self, before: int, after: int) -> str:
-        """Which step leads from one state to the next."""
+        """Return which step leads from one state to the next."""
         shared, owns = self._shared[before >> self._top], self._owns(before)
         target = self._shared[after >> self._top], self._owns(after)
         for event in environment_events(self.case, shared):

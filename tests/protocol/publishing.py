@@ -69,7 +69,7 @@ def _planned(case: Case, shared: Shared, drain: Drain, contents: tuple[int, ...]
 
 @models(Pc.BUILD, "spark_jobs.build_files:FileBuilder.build", "spark_jobs.build_files:build_file")
 def build(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
-    """One Spark job builds all files of a round; an attempt that is lost may go on writing for ever."""
+    """Build all files of a round in one Spark job; an attempt that is lost can continue to write forever."""
     attempt = drain.attempt or 1
     temps = [
         Temp(number, attempt, drain.generation, expected(shared, drain, number))

@@ -43,7 +43,7 @@ def revoke_look(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
 
 @models(Pc.REVOKE_LOOK_AGAIN)
 def revoke_look_again(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
-    """Only where the rule of one look is left out: what was no folder is taken for a plain file if it is there."""
+    """Take what was no folder for a plain file if it exists; only without the rule of one listing."""
     if scratch_of(shared, drain.older) is Place.ABSENT:
         yield Move(f"sees nothing of epoch {drain.older}", shared, drain._replace(pc=Pc.REVOKE_MOVE))
     else:
@@ -113,7 +113,7 @@ def verify(case: Case, shared: Shared, drain: Drain) -> Iterator[Move]:
 
 
 def _revoked_late(case: Case, drain: Drain) -> Drain:
-    """Where the rule of the order is left out, the older epochs are revoked only now."""
+    """Revoke the older epochs only now; only without the rule of the order."""
     if case.holds(Rule.REVOKE_BEFORE_LOOK) or not case.holds(Rule.REVOKE):
         return drain
     return revoke_next(drain._replace(then=drain.pc), 1)

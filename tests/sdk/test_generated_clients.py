@@ -34,19 +34,19 @@ def folder(tmp_path: Path) -> Path:
 
 
 def program(language: str) -> str:
-    """The one program of the document in a language."""
+    """Return the one program of the document in a language."""
     (found,) = blocks(DOCUMENT, language)
     return found
 
 
 def commands(first: str) -> str:
-    """The commands of the document that begin with this program."""
+    """Return the commands of the document that begin with this program."""
     (found,) = [block for block in blocks(DOCUMENT, "sh") if block.startswith(first)]
     return found
 
 
 def check(written: str, address: str, orders: str, jobs: str) -> None:
-    """A program wrote what the document prints, of its own tables, and what it posted twice is there once."""
+    """Check that a program prints what the document shows, and that what it posted twice is staged once."""
     assert written.endswith(program("text").replace("shop.orders", orders).replace("HR.JOBS", jobs))
     with Gateway.at(address, ADMIN_KEY) as client:
         assert client.status(orders)["accepted"] == {"batches": 1, "changes": 2, "rows": 2}

@@ -1,6 +1,6 @@
 """Client generators, each in its own folder under build/; neither is a dependency of Mirrorgate.
 
-A folder is made once for each lock. One that was not finished is made anew.
+A folder is made once for each lock. One that was not finished is made again.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ _NO_REGISTRY = (
 
 
 def python_programs() -> Path:
-    """The folder of programs with openapi-python-client and a Python that has what generated clients need.
+    """Return the folder of programs with openapi-python-client and a Python that has what generated clients need.
 
     It cannot be in the project's own environment, because it wants an older typer.
     """
@@ -44,7 +44,7 @@ def python_programs() -> Path:
 
 
 def node_modules() -> Path:
-    """The `node_modules` with openapi-typescript, openapi-fetch and TypeScript. Skips without Node."""
+    """Return the `node_modules` with openapi-typescript, openapi-fetch and TypeScript. Skips without Node."""
     if shutil.which("npm") is None or shutil.which("node") is None:
         pytest.skip("Node and npm are not installed: the TypeScript client is not generated")
     version = _output(["node", "--version"]).removeprefix("v")
@@ -62,7 +62,7 @@ def node_modules() -> Path:
 
 
 def run(commands: str, folder: Path, programs: Path, **environment: str) -> str:
-    """What shell commands write, run in a folder with more programs on the PATH; they must succeed."""
+    """Run shell commands in a folder with more programs on the PATH; return their output, or fail."""
     path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     ran = subprocess.run(
         ["bash", "-euc", commands],

@@ -43,7 +43,7 @@ def landing_zone(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def new_worker(spark: SparkSession, database_url: str, landing_zone: Path) -> Iterator[NewWorker]:
-    """Makes drain workers with a running lease; the defaults publish everything pending at once."""
+    """Make drain workers with a running lease; the defaults publish everything pending at once."""
     workers: list[DrainCycle] = []
 
     def make(
@@ -83,7 +83,7 @@ def drain(worker: DrainCycle) -> None:
 
 
 def end_lease(engine: sa.Engine, worker: DrainCycle) -> None:
-    """What time does to a worker that no longer renews."""
+    """Expire the lease of a worker that no longer renews it."""
     with engine.begin() as connection:
         ended = sa.text("UPDATE mirrorgate.workers SET lease_until = clock_timestamp() WHERE worker_id = :worker_id")
         connection.execute(ended, {"worker_id": worker.context.worker_id})

@@ -33,7 +33,7 @@ def begin(engine: sa.Engine, action: DropAction, new_name: str | None = None) ->
 
 @pytest.fixture
 def worker(engine: sa.Engine, new_worker: NewWorker) -> DrainCycle:
-    """The owner of table `t`, which has published one file."""
+    """Give the owner of table `t`, which has published one file."""
     stage_keys(engine, registered(engine, "t", ID), [1], [2])
     worker = new_worker()
     drain(worker)

@@ -88,7 +88,7 @@ def test_what_cannot_be_understood_is_logged_and_leaves_the_earlier_view(
 
 @pytest.fixture
 def published(engine: sa.Engine, new_worker: NewWorker) -> DrainCycle:
-    """The owner of table `t`, which has one file."""
+    """Give the owner of table `t`, which has one file."""
     worker = new_worker()
     stage_keys(engine, registered(engine, "t", ID), [1])
     drain(worker)

@@ -30,7 +30,7 @@ ONE = Generation(1)
 
 @pytest.fixture
 def worker(engine: sa.Engine, new_worker: NewWorker) -> DrainCycle:
-    """The owner of table `t`, which has published one file."""
+    """Give the owner of table `t`, which has published one file."""
     stage_keys(engine, registered(engine, "t", ID), [1], [2])
     worker = new_worker()
     drain(worker)
@@ -128,7 +128,7 @@ def test_a_failing_round_is_survived_and_the_next_one_comes(
     assert retention.run_retention(engine, AT_ONCE) is not None
 
 
-def test_the_scratch_of_a_dropped_table_is_swept_by_whoever_maintains(
+def test_the_scratch_of_a_dropped_table_is_swept_by_any_drain(
     engine: sa.Engine, landing_zone: Path, worker: DrainCycle
 ) -> None:
     dropping(engine, "t")

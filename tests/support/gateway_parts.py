@@ -44,7 +44,7 @@ def dropping(engine: sa.Engine, name: str) -> Table:
 
 
 def inserts(rows: Sequence[dict[str, Any]]) -> list[Change]:
-    """One insert per row."""
+    """Return one insert per row."""
     return [Change(index, Operation.INSERT, None, row, "", "") for index, row in enumerate(rows)]
 
 

@@ -30,7 +30,7 @@ RIGHTS = ("ingest", "read", "register", "admin")
 
 @pytest.fixture
 def tables(gateway: Gateway) -> Gateway:
-    """The tables `sales.orders` and `hr.people`, a batch in each."""
+    """Give the tables `sales.orders` and `hr.people`, a batch in each."""
     for table in ("sales.orders", "hr.people"):
         gateway.register(table, {"id": "int64"}, ["id"])
         gateway.arcion(insert(table, id="1"))

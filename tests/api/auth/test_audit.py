@@ -26,7 +26,7 @@ def events(gateway: Gateway, **wanted: Any) -> list[dict[str, Any]]:
 
 
 def rejections(gateway: Gateway, count: int, **wanted: Any) -> list[dict[str, Any]]:
-    """The rejections once there are as many as that; they are written a moment after the answer."""
+    """Wait until there are this many rejections, which are written shortly after the answer; return them."""
 
     def written() -> list[dict[str, Any]] | None:
         found = events(gateway, outcome="rejected", **wanted)
@@ -96,7 +96,7 @@ def test_a_metadata_message_without_its_right_or_outside_the_tables_is_kept(
 
 @pytest.fixture
 def metadata() -> dict[str, Any]:
-    """A Replicate message that registers HR.EMPLOYEES."""
+    """Give a Replicate message that registers HR.EMPLOYEES."""
     column = {"ordinal": 1, "type": "INT8", "length": 0, "precision": 0, "scale": 0, "primaryKeyPosition": 1}
     return {
         "magic": "atMSG",

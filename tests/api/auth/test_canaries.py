@@ -132,7 +132,7 @@ BREAKAGES: Final[dict[str, tuple[str, str, Call]]] = {
 
 
 def tokens(issuer: Issuer) -> dict[str, Callable[[str], str]]:
-    """Tokens that are rejected, each for another reason, with something of their own in what they say."""
+    """Return tokens that are rejected for different reasons, each with a distinct value in its claims."""
     issuer.new_key("one")
     issuer.new_key("forger", publish=False)
     return {

@@ -48,7 +48,7 @@ def settings_for(issuer: Issuer, **more: Any) -> Settings:
 
 @pytest.fixture
 def address(issuer: Issuer, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """An API that takes this issuer's tokens, with the tables sales.orders and hr.people."""
+    """Give an API that takes this issuer's tokens, with the tables sales.orders and hr.people."""
     monkeypatch.setattr(application, "configure_logging", lambda _: None)
     settings = settings_for(issuer, database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY))
     with served(settings) as address:

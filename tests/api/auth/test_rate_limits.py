@@ -25,7 +25,7 @@ SLOW = 0.001
 
 @pytest.fixture
 def limited(gateway: Gateway, api_address: str) -> Iterator[Any]:
-    """Makes clients whose keys have these limits, and the id of each key."""
+    """Make clients whose keys have these limits, and the id of each key."""
     gateway.register("t", {"id": "int64"}, ["id"]).raise_for_status()
     with ExitStack() as stack:
 

@@ -47,7 +47,7 @@ class Rule:
 
 
 def act(json: Any = None) -> Rule:
-    """An operator's act, on a generation that the table does not have."""
+    """Return the rule of an operation, called with a generation that the table does not have."""
     return Rule("admin", MISMATCH, about_a_table=True, query={"generation": 9}, json=json)
 
 
@@ -106,7 +106,7 @@ RULES: Final = {
     "get_readiness": Rule(None),
     "get_gateway_status": Rule(None, (503, None)),
 }
-"""By operation id. Whoever adds a route says here who may call it."""
+"""By operation id. Add each new route here, with the rights that may call it."""
 
 PARAMETERS: Final = {
     "generation": 1,
@@ -131,7 +131,7 @@ def test_every_route_of_the_contract_has_its_rule() -> None:
 
 @pytest.fixture(scope="module")
 def callers(api_address: str, api_engine: sa.Engine) -> Iterator[Callers]:
-    """A client for each right alone with each kind of patterns, and for each way not to have a valid key."""
+    """Give a client per right and kind of patterns, and one per kind of invalid key."""
     with api_engine.begin() as connection:
         clear(connection, restart_ids=False)
     with ExitStack() as stack:

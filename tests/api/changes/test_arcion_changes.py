@@ -15,7 +15,7 @@ REGION_COLUMNS = {"r_regionkey": "int32", "r_name": "string", "r_comment": "stri
 
 @pytest.fixture
 def gateway_with_tables(gateway: Gateway) -> Gateway:
-    """The tables of the documented samples are registered."""
+    """Give a gateway with the tables of the documented samples."""
     gateway.register(NATION, NATION_COLUMNS, ["n_nationkey"])
     gateway.register(REGION, REGION_COLUMNS, ["r_regionkey"])
     return gateway

@@ -116,7 +116,7 @@ def test_another_encoding_is_rejected(orders: Gateway, encoding: str) -> None:
 
 
 def chunks(content: bytes) -> Iterator[bytes]:
-    """A body without a Content-Length."""
+    """Yield a body without a Content-Length."""
     for start in range(0, len(content), 10_000):
         yield content[start : start + 10_000]
 

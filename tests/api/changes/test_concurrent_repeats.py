@@ -21,7 +21,7 @@ STAGED_ROWS = "SELECT coalesce(sum(row_count), 0) FROM mirrorgate.staged_blocks"
 
 @pytest.fixture
 def gateways(database_url: str) -> Iterator[list[Gateway]]:
-    """A client for each thread; every other one is another process's."""
+    """Give a client per thread, alternating between two API processes."""
     with ExitStack() as stack:
         addresses = [stack.enter_context(api_process(database_url, ADMIN_KEY))[1] for _ in range(2)]
         clients = [stack.enter_context(Gateway.at(addresses[n % 2], ADMIN_KEY)) for n in range(THREADS)]
@@ -34,7 +34,7 @@ def send(client: Gateway, number: int, **headers: str) -> httpx.Response:
 
 
 def staged_once(answers: list[httpx.Response]) -> None:
-    """One was told that it is new, the others that it is not, and all the same."""
+    """Check that one answer is new, the others are replayed, and all have the same receipt."""
     assert sorted(answer.status_code for answer in answers) == [200] * (len(answers) - 1) + [202]
     assert len({str(answer.json()["receipts"]) for answer in answers}) == 1
 

@@ -22,7 +22,7 @@ KEEP = {"on_reject": "dead_letter"}
 
 @pytest.fixture
 def table(gateway: Gateway) -> Gateway:
-    """A gateway with a table `t` that keeps dead letters."""
+    """Give a gateway with a table `t` that keeps dead letters."""
     columns = [{"name": "id", "type": "int64", "nullable": False}, {"name": "n", "type": "int32"}]
     wanted = {"key_columns": ["id"], "columns": columns, "options": {"dead_letters": "accept"}}
     gateway.put("/v1/tables/t", json=wanted).raise_for_status()

@@ -13,7 +13,7 @@ COLUMNS: Final = {"r_regionkey": "int32", "r_name": "string", "r_comment": "stri
 
 
 def register(gateway: Gateway, partial_updates: str = "complete", columns: dict[str, str] | None = None) -> None:
-    """The table of the documented realtime samples."""
+    """Register the table of the documented realtime samples."""
     declared = [{"name": name, "type": of} for name, of in (columns or COLUMNS).items()]
     body = {"columns": declared, "key_columns": ["r_regionkey"], "options": {"partial_updates": partial_updates}}
     gateway.put(f"/v1/tables/{REGION}", json=body).raise_for_status()
@@ -25,7 +25,7 @@ def sample(samples: Path, name: str) -> dict[str, Any]:
 
 
 def region_update(key: str, new_key: str | None = None, **changed: str) -> dict[str, Any]:
-    """An update as Replicant writes it by default: the key before, the changed columns after."""
+    """Return an update as Replicant writes it by default: the key before, the changed columns after."""
     names, exists = list(COLUMNS), dict.fromkeys(COLUMNS, "0")
     exists |= {"r_regionkey": "2" if new_key is None else "3"} | dict.fromkeys(changed, "1")
     return insert(REGION) | {
@@ -44,7 +44,7 @@ def images(gateway: Gateway, table: str = REGION) -> int:
 
 
 def dry_rows(gateway: Gateway, *messages: Any, replicate: bool = False) -> list[dict[str, Any]]:
-    """The rows of the one table for which these messages would land."""
+    """Return the rows of the one table for which these messages would land."""
     post = gateway.replicate if replicate else gateway.arcion
     response = post(*messages, dry_run=True)
     assert response.status_code == 200, response.text
@@ -147,7 +147,7 @@ def test_a_dry_run_shows_stored_values_only_to_a_key_with_read(gateway: Gateway,
         assert "withheld" not in shown
 
 
-def test_switching_the_option_off_forgets_the_images_and_on_again_starts_anew(gateway: Gateway) -> None:
+def test_switching_the_option_off_and_on_again_starts_without_images(gateway: Gateway) -> None:
     register(gateway)
     gateway.arcion(insert(REGION, r_regionkey="1", r_name="Asia", r_comment="a"))
     register(gateway, "reject")
@@ -181,7 +181,7 @@ def test_an_image_survives_a_new_schema_version_whose_columns_are_null_in_it(gat
 
 
 def replicate(samples: Path, name: str, **changes: Any) -> dict[str, Any]:
-    """A sample message with members of its body replaced."""
+    """Return a sample message with some keys of its body replaced."""
     message: dict[str, Any] = json.loads((samples / "replicate" / f"{name}.json").read_bytes())
     message["message"] |= changes
     return message
@@ -195,7 +195,7 @@ def employee_update(samples: Path, mask: str, **data: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def employees(gateway: Gateway, samples: Path) -> Gateway:
-    """The sample table completes partial updates; it holds one row."""
+    """Give the sample table with `partial_updates=complete` and one row."""
     gateway.replicate(replicate(samples, "md_employees")).raise_for_status()
     gateway.put(f"/v1/tables/{EMPLOYEES}", json={"options": {"partial_updates": "complete"}}).raise_for_status()
     gateway.replicate(replicate(samples, "dt_insert")).raise_for_status()

@@ -20,7 +20,7 @@ def table(gateway: Gateway) -> Gateway:
 
 
 def post(client: Gateway, number: int, **options: Any) -> httpx.Response:
-    """One insert, under these headers and with these parameters."""
+    """Post one insert with these headers and parameters."""
     headers = options.get("headers", {}) | {"Content-Type": "application/json"}
     content = json.dumps([insert("t", id=str(number))]).encode()
     if headers.get("Content-Encoding") == "gzip":

@@ -13,7 +13,7 @@ DATA_MESSAGES = ("dt_refresh", "dt_insert", "dt_update", "dt_key_change", "dt_de
 
 
 def message(samples: Path, name: str, **changes: Any) -> Any:
-    """A sample message with members of its body replaced."""
+    """Return a sample message with some keys of its body replaced."""
     whole = json.loads((samples / "replicate" / f"{name}.json").read_bytes())
     whole["message"] |= changes
     return whole

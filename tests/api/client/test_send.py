@@ -22,7 +22,7 @@ Send = Callable[..., Ended]
 
 @pytest.fixture
 def send(api_address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Send:
-    """Runs the command on a file with this content."""
+    """Run the command on a file with this content."""
 
     def run(content: bytes, *options: object) -> Ended:
         file = tmp_path / "changes"

@@ -33,7 +33,7 @@ def drain(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Drain:
-    """Sends what is in the folder, and ends."""
+    """Send what is in the folder, then end."""
     monkeypatch.chdir(folder.parent)
     gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
     terminal = Terminal(api_address, monkeypatch, capsys)

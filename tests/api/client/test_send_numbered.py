@@ -55,7 +55,7 @@ def terminal(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Terminal:
-    """In a folder of its own, with a table to send to."""
+    """Give a terminal in a new folder, with a table to send to."""
     monkeypatch.chdir(tmp_path)
     gateway.register("t", {"id": "int64", "note": "string"}, ["id"])
     return Terminal(api_address, monkeypatch, capsys)

@@ -30,7 +30,7 @@ OUTCOMES: dict[str, Exception | Response] = {
 
 
 def sent(app: Any, method: str, path: str) -> list[Message]:
-    """What the app sends."""
+    """Return what the app sends."""
     messages: list[Message] = []
 
     async def receive() -> Message:
@@ -84,7 +84,7 @@ def test_every_other_method_and_path_is_left_to_the_framework(method: str, path:
     assert direct[0]["status"] in {404, 405}
 
 
-def test_an_error_that_nobody_means_passes_on_to_the_log() -> None:
+def test_an_unexpected_error_is_passed_on_to_the_log() -> None:
     with pytest.raises(ZeroDivisionError):
         sent(app_with(ZeroDivisionError(), direct=True), "POST", "/v1/it")
 

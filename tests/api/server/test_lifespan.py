@@ -28,7 +28,7 @@ OWN_THREADS = (
 
 
 def threads() -> set[threading.Thread]:
-    """The threads that are not of the server's event loop, of its worker threads or of the tests."""
+    """Return the threads that are not of the server's event loop, of its worker threads or of the tests."""
     return {thread for thread in threading.enumerate() if thread.name.startswith(OWN_THREADS)}
 
 

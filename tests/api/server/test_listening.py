@@ -29,7 +29,7 @@ Files = tuple[Path, Path]
 
 
 def certificate(folder: Path, name: str) -> Files:
-    """A certificate for this host name and its private key."""
+    """Return a certificate for this host name and its private key."""
     issued = trustme.CA().issue_cert(name)
     files = folder / f"{name}.pem", folder / f"{name}.key"
     issued.cert_chain_pems[0].write_to_path(files[0])
@@ -97,7 +97,7 @@ def test_a_certificate_and_key_that_do_not_go_together_are_rejected(
 
 @pytest.fixture
 def tls_address(database_url: str, files: Files) -> Iterator[str]:
-    """A process that serves with the certificate."""
+    """Give the address of a process that serves with the certificate."""
     settings = {"TLS_CERTIFICATE_FILE": str(files[0]), "TLS_KEY_FILE": str(files[1])}
     with api_process(database_url, ADMIN_KEY, "https", **settings) as (_, address):
         yield address

@@ -35,14 +35,14 @@ class Conversation:
 
 
 def raw_answer(address: str, content: bytes) -> str:
-    """What the gateway answers to these bytes until it closes the connection."""
+    """Return what the gateway answers to these bytes until it closes the connection."""
     with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=30) as connection:
         connection.sendall(content)
         return b"".join(iter(lambda: connection.recv(65_536), b"")).decode()
 
 
 def rejections(client: Gateway) -> Iterator[httpx.Response]:
-    """Requests that are rejected, each at another place."""
+    """Yield requests that different parts of the gateway reject."""
     yield client.arcion(insert("t", id="one", day="null"))
     yield client.put("/v1/tables/t", json={"columns": 7})
     yield client.get("/v1/tables", headers={"Authorization": "Bearer mg_x"})
@@ -118,7 +118,7 @@ def test_the_api_says_that_it_starts_and_stops_where_and_in_which_version(conver
     assert "no_key_exists" not in events
 
 
-def test_an_api_without_any_key_warns_that_nobody_can_log_in(database_url: str) -> None:
+def test_an_api_without_any_key_warns_that_no_caller_can_log_in(database_url: str) -> None:
     with capture_logs() as logs, pytest.MonkeyPatch.context() as patch:
         patch.setattr(main, "configure_logging", lambda _: None)
         main.check_start(Settings(database_url=SecretStr(database_url)))

@@ -18,7 +18,7 @@ from tests.support.postgres import sql
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every answer is made anew."""
+    """Compute every answer again, without the cache."""
     monkeypatch.setattr(probe_routes, "CACHE_SECONDS", -1.0)
 
 

@@ -103,7 +103,7 @@ def test_an_upgrade_to_another_protocol_is_answered_as_the_plain_request_that_it
     assert (response.status_code, response.json()) == (200, {"status": "ok"})
 
 
-def test_the_callers_own_request_id_stands_in_the_problem(gateway: Gateway) -> None:
+def test_the_callers_own_request_id_is_in_the_problem(gateway: Gateway) -> None:
     response = gateway.arcion(insert("nowhere", id="1"), table=None)
     problem(response, 404, "unknown_table")
     named = gateway.get("/v1/tables/t", headers={"X-Request-Id": "from-the-caller.7"})

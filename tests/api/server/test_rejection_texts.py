@@ -66,7 +66,7 @@ def test_a_message_that_cannot_be_completed_names_its_table(tables: Gateway) -> 
         ([], "", "the body: must be a JSON object"),
     ],
 )
-def test_a_wrong_member_is_told_in_the_words_of_the_contract(
+def test_a_wrong_field_is_reported_in_the_words_of_the_contract(
     gateway: Gateway, body: Any, pointer: str, detail: str
 ) -> None:
     details = problem(gateway.put("/v1/tables/t", json=body), 400, "bad_request")

@@ -12,7 +12,7 @@ CANARY = "canary7391"
 
 @pytest.fixture
 def orders(gateway: Gateway) -> Iterator[Gateway]:
-    """A gateway with the table `t`, of which nothing is staged when the test ends."""
+    """Give a gateway with the table `t`, of which nothing is staged when the test ends."""
     gateway.register("t", {"id": "int64", "day": "date"}, ["id"])
     yield gateway
     status = gateway.status("t")

@@ -72,6 +72,6 @@ def test_while_every_connection_is_silent_requests_are_rejected_and_the_process_
 
 
 def not_ready(gateway: Gateway) -> Any:
-    """What the probe says while it is 503."""
+    """Return what the probe says while it is 503."""
     answer = gateway.get("/readyz")
     return answer.json() if answer.status_code == 503 else None

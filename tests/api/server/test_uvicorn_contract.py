@@ -73,7 +73,7 @@ async def nothing(scope: Any, receive: Any, send: Any) -> None:
 
 @contextmanager
 def connection() -> Iterator[HttpToolsProtocol]:
-    """uvicorn's own connection, on an event loop that does not run."""
+    """Give uvicorn's own connection, on an event loop that does not run."""
     config = uvicorn.Config(nothing, log_config=None)
     config.load()
     loop = asyncio.new_event_loop()

@@ -24,7 +24,7 @@ COLUMNS = {"id": "int64"}
 
 @pytest.fixture
 def orders(gateway: Gateway) -> Gateway:
-    """A gateway with a table `orders` in generation 1."""
+    """Give a gateway with a table `orders` in generation 1."""
     gateway.register("orders", COLUMNS, ["id"]).raise_for_status()
     return gateway
 

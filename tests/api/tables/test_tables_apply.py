@@ -53,7 +53,7 @@ def run(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Run:
-    """Runs `mirrorgate tables …` in a folder of its own."""
+    """Run `mirrorgate tables …` in a folder of its own."""
     monkeypatch.chdir(tmp_path)
 
     terminal = Terminal(api_address, monkeypatch, capsys)
@@ -137,7 +137,7 @@ def test_a_table_that_fails_stops_it_and_the_same_command_goes_on(gateway: Gatew
     assert [table["action"] for table in report["tables"]] == ["nothing", "create", "create"]
 
 
-def test_nobody_is_asked_who_cannot_answer(
+def test_apply_asks_only_on_a_terminal(
     gateway: Gateway, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "tables.yaml").write_text(ORDERS)

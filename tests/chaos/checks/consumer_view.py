@@ -61,7 +61,7 @@ class LocalConsumer:
         self._root = root
 
     def folders(self) -> list[SeenFolder]:
-        """All table folders; one that goes away while it is looked at is left out."""
+        """Return all table folders except those that disappear while they are listed."""
         found = []
         for folder in self._names():
             try:
@@ -133,7 +133,7 @@ def _file(folder: int, name: str) -> SeenFile:
     def read() -> bytes:
         with path.open("rb") as file:
             if _signature(os.fstat(file.fileno())) != signature:
-                raise FileNotFoundError(path)  # the folder of another generation stands there now
+                raise FileNotFoundError(path)  # the folder of another generation is there now
             return file.read()
 
     return SeenFile(signature, read)

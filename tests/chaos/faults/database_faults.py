@@ -41,12 +41,12 @@ class DatabaseFaults:
         self.url = self._proxy.url
 
     def fall_silent(self) -> bool:
-        """No connection there is passes anything on any more; new ones work."""
+        """Stop passing bytes on all present connections; new ones work."""
         self._proxy.swallow()
         return True
 
     def set_clock_back(self) -> bool:
-        """Whether Postgres could be asked to."""
+        """Set the database's clock back; return whether Postgres could be asked to."""
 
         def step(connection: psycopg.Connection) -> None:
             with connection.transaction():
@@ -56,7 +56,7 @@ class DatabaseFaults:
         return self._administer(step)
 
     def become_read_only(self) -> bool:
-        """Every session, for a while; `tend` ends it."""
+        """Make every session read-only for a while; `tend` ends it."""
         if self._read_only_until is not None or not self._set_read_only("on"):
             return False
         self._read_only_until = time.monotonic() + READ_ONLY_SECONDS

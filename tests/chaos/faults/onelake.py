@@ -65,7 +65,7 @@ class OneLakeZone:
         self._opened.close()
 
     def folders(self) -> list[SeenFolder]:
-        """One moment of the tree. Raises Violation for what the strict mirror would stumble over."""
+        """Return the tree at one moment. Raises Violation for what the strict mirror would not accept."""
         if self._mirror.problems:
             raise Violation("; ".join(self._mirror.problems))
         with self._endpoint.tree.lock:

@@ -1,7 +1,7 @@
 """Random histories that end with the database restored to an older point, with a newer landing zone.
 
 Whatever the backup holds, however files were cut, and whatever mirroring has consumed: no number is published a second
-time, no file is overwritten, and a table either goes on with all that the backup accepted or stops and says why.
+time, no file is overwritten, and a table either continues with all that the backup accepted or stops and says why.
 """
 
 import random
@@ -124,7 +124,7 @@ class RestoredHistory:
 
 
 def run_restores(place: Path, seed: int, seconds: float) -> Result:
-    """Histories from consecutive seeds for so long, each in a database of its own; a violation is in the result."""
+    """Run histories from consecutive seeds for so long, each in a new database; the result names a violation."""
     result = Result()
     place.mkdir(parents=True)
     end = time.monotonic() + seconds

@@ -70,7 +70,7 @@ class SimulatedDrains:
                 drain.context.engine.dispose()
 
     def turn(self) -> None:
-        """One drain, an idle one or a new one, publishes what is due until it is done, fails or dies."""
+        """Let one drain, idle or new, publish what is due until it is done, fails or dies."""
         try:
             drain = self._idle.pop(self._source.randrange(len(self._idle))) if self._idle else self._new()
         except Misconfigured as error:  # a drain does not start without its zone

@@ -10,7 +10,7 @@ Messages = TypeVar("Messages")
 
 
 def pieces(body: bytes, sizes: Sequence[int]) -> Iterator[bytes]:
-    """The body in pieces of these sizes, the last size again and again; a piece may be empty."""
+    """Yield the body in pieces of these sizes, repeating the last size; a piece can be empty."""
     position = number = 0
     while position < len(body):
         size = sizes[min(number, len(sizes) - 1)]
@@ -19,7 +19,7 @@ def pieces(body: bytes, sizes: Sequence[int]) -> Iterator[bytes]:
 
 
 def check_chunks(chunks: Sequence[Chunk], body: bytes, limit: int, first: int = 0) -> None:
-    """The chunks follow each other, hold the body's bytes, and only a single message is above the limit."""
+    """Check that chunks are adjacent, hold the body's bytes, and exceed the limit only for a single message."""
     for before, chunk in zip([None, *chunks], chunks, strict=False):
         assert chunk.first == (before.after if before else first)
         assert chunk.messages > 0
@@ -30,7 +30,7 @@ def check_chunks(chunks: Sequence[Chunk], body: bytes, limit: int, first: int = 
 
 
 def outcome(read: Callable[[], Messages]) -> Messages | None:
-    """What is read, None for a rejection."""
+    """Return what is read, None for a rejection."""
     try:
         return read()
     except RejectedInput:

@@ -114,7 +114,7 @@ def test_splitting_neither_heals_nor_breaks_a_text(
             ] == without_index(whole)
 
 
-def test_a_header_stands_in_every_part() -> None:
+def test_every_chunk_has_the_header() -> None:
     layout = CsvLayout(CsvMode.SNAPSHOT, header=True)
     chunks = split(b'"one, 1",b\r\n1,2\r\n3,"4\n5"\r\n', layout, [5], Limits(20))
     assert [chunk.body for chunk in chunks] == [

@@ -29,7 +29,7 @@ SIZES = st.lists(st.integers(0, 9), max_size=4).map(lambda sizes: [*sizes, 1]) |
 
 @st.composite
 def streams(draw: st.DrawFn) -> tuple[list[Any], bytes]:
-    """Messages and one way of writing them down."""
+    """Draw messages and one way of writing them."""
     messages = draw(MESSAGES)
     written = [
         json.dumps(message, ensure_ascii=draw(st.booleans()), indent=draw(st.sampled_from([None, 0, 2]))).encode()

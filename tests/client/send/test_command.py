@@ -24,7 +24,7 @@ ENDED_BY_CTRL_C = 130
 
 @contextmanager
 def sending(gateway: FakeGateway, *arguments: str, text: str) -> Iterator["subprocess.Popen[str]"]:
-    """The command, its standard input open behind `text`."""
+    """Give the command, its standard input open behind `text`."""
     connection = ("--url", gateway.url, "--key", "mg_a_key")
     with started(
         "app.cli", "send", "-", "--format", "arcion", *connection, *arguments, stdin=subprocess.PIPE
@@ -44,7 +44,7 @@ def waits_for(release: threading.Event) -> Any:
 
 
 def lines_until(process: "subprocess.Popen[str]", text: str) -> str:
-    """What standard error says up to the line that holds `text`."""
+    """Return what standard error says up to the line that holds `text`."""
     assert process.stderr is not None
     said = ""
     while text not in said:

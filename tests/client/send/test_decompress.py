@@ -19,7 +19,7 @@ packers = pytest.mark.parametrize("pack", PACKERS.values(), ids=PACKERS)
 
 
 def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
-    """The data cut at these places, counted around; no piece is empty."""
+    """Return the data cut at these positions, modulo its length; no piece is empty."""
     places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     return [data[start:end] for start, end in pairwise(places)]
 

@@ -32,7 +32,7 @@ class Sending:
         )
 
     def run(self, skip: int = 0) -> SendFailed | None:
-        """What ended it before the end of the stream."""
+        """Send a stream; return what ended it before its end."""
         with self._client:
             try:
                 self.sender.send([b"\n".join(MESSAGES)], Limits(1), Start(skip))

@@ -69,7 +69,7 @@ overrides = st.builds(
 
 @st.composite
 def declared_tables(draw: st.DrawFn, name: str = "s.t") -> DeclaredTable:
-    """A table that may be registered."""
+    """Draw a table that can be registered."""
     names = draw(st.lists(column_names, min_size=1, max_size=5, unique_by=str.casefold))
     columns = tuple(Column(name, ColumnType.parse(draw(st.sampled_from(TYPES))), draw(st.booleans())) for name in names)
     keys = tuple(draw(st.permutations(names))[: draw(st.integers(0, len(names)))])
@@ -79,7 +79,7 @@ def declared_tables(draw: st.DrawFn, name: str = "s.t") -> DeclaredTable:
 
 @st.composite
 def earlier_tables(draw: st.DrawFn, table: DeclaredTable) -> PresentTable:
-    """What a table may have been before: some columns and the key may be missing, and options differ."""
+    """Draw an earlier form of a table: it can lack columns and the key, and its options differ."""
     columns = tuple(c for c in table.schema.columns if draw(st.booleans())) or table.schema.columns
     keys = table.schema.key_columns
     keyed = set(keys) <= {column.name for column in columns} and draw(st.booleans())
@@ -122,6 +122,6 @@ def _fit(options: TableOptions, schema: TableSchema) -> bool:
 
 
 def as_registered(table: DeclaredTable) -> PresentTable:
-    """How the gateway tells of a table that it has registered."""
+    """Return a table as the gateway reports it once it is registered."""
     schema = table.options.declared(table.schema)
     return PresentTable(str(table.name), Generation(1), TableState.ACTIVE, schema, table.options)

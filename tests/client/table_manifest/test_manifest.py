@@ -35,7 +35,7 @@ def test_a_table_has_its_columns_in_order_its_keys_and_the_options_it_names() ->
 
 
 @pytest.mark.parametrize("name", ["no", "on", "null", "1e3", "2026-01-01", "0x10", "=", "<<"])
-def test_a_name_is_the_text_that_stands_there(name: str) -> None:
+def test_a_name_is_the_text_as_written(name: str) -> None:
     (table,) = read_manifest(f"tables:\n- name: t\n  columns: [{{name: {name}, type: string}}]\n", "f")
     assert table.schema.names == (name,)
 
@@ -114,7 +114,7 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
     ]
 
 
-def test_a_table_that_stands_twice_is_rejected_whatever_its_letter_case() -> None:
+def test_a_table_declared_twice_is_rejected_in_any_letter_case() -> None:
     error = rejection(ORDERS + ORDERS.partition("\n")[2].replace("sales", "Sales"))
     assert "tables[1].name: the table is already declared at tables.yaml, line 2" in error.detail
 

@@ -26,7 +26,7 @@ def test_a_bucket_allows_its_rate_on_average_and_its_quota_at_once(rate: float) 
     assert spent >= 0.7 * now * rate
 
 
-def test_whoever_waits_as_told_is_let_in() -> None:
+def test_a_caller_that_waits_as_told_is_accepted() -> None:
     source, now = random.Random(2), 0.0
     bucket = TokenBucket(3.0, now)
     for _ in range(100):
@@ -44,7 +44,7 @@ def test_more_than_the_quota_may_be_spent_at_once_and_is_waited_for_afterwards()
     assert bucket.seconds_to_wait(9.02) == 0
 
 
-def test_a_clock_that_stands_still_gives_nothing() -> None:
+def test_a_clock_that_does_not_move_refills_nothing() -> None:
     bucket = TokenBucket(1.0, 5.0)
     bucket.spend(1)
     assert bucket.seconds_to_wait(5.0) == bucket.seconds_to_wait(5.0) == 1

@@ -32,7 +32,7 @@ def test_the_subject_of_a_token_is_the_same_each_time(claims: dict[str, Any], su
 @pytest.mark.parametrize(
     "claims", [{}, {"sub": ""}, {"sub": "x" * 201}, {"sub": "a b"}, {"sub": "a\x00"}, {"sub": 7, "azp": "app"}]
 )
-def test_a_token_that_names_nobody_is_rejected(claims: dict[str, Any]) -> None:
+def test_a_token_without_a_subject_is_rejected(claims: dict[str, Any]) -> None:
     with rejected() as rejection:
         subject_of(claims)
     assert rejection.code is Code.UNAUTHENTICATED

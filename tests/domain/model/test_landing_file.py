@@ -55,7 +55,7 @@ FOOTER = {key.encode(): value.encode() for key, value in IDENTITY.footer().items
 
 
 @pytest.mark.parametrize("missing", FOOTER)
-def test_a_footer_that_lacks_a_member_is_not_ours(missing: bytes) -> None:
+def test_a_footer_that_lacks_a_key_is_not_ours(missing: bytes) -> None:
     assert FileIdentity.from_footer({key: value for key, value in FOOTER.items() if key != missing}) is None
 
 

@@ -18,7 +18,7 @@ def parsed(*entries: dict[str, Any]) -> list[MirroredTable]:
     return parse_tables(json.dumps({"tables": entries}).encode())
 
 
-def test_the_documented_members_are_read() -> None:
+def test_the_documented_keys_are_read() -> None:
     entry = {
         "sourceSchemaName": "sales",
         "sourceTableName": "orders",
@@ -33,7 +33,7 @@ def test_the_documented_members_are_read() -> None:
     assert parsed(entry) == [MirroredTable("sales", "orders", "Failed", "SchemaMismatch: column x", 6, 1247, AT)]
 
 
-def test_the_members_of_the_rest_api_are_read_as_well() -> None:
+def test_the_keys_of_the_rest_api_are_read_as_well() -> None:
     metrics = {"processedBytes": 1247, "processedRows": 6, "lastSyncDateTime": "2026-10-08T05:07:11.066336"}
     entry = {"sourceSchemaName": "dbo", "sourceTableName": "t", "status": "Replicating", "metrics": metrics}
     content = {"continuationToken": None, "data": [entry]}

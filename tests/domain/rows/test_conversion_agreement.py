@@ -89,7 +89,7 @@ NEAR_CHANGES = st.builds(
 
 
 def by_definition(values: list[SourceValue], column_type: ColumnType, reading: ValueReading = PLAIN) -> Any:
-    """The answer of `scalar`, value by value: the converted list, or the rejected positions with their reasons."""
+    """Return the answer of `scalar` by value: the converted list, or the rejected positions with reasons."""
     converted, reasons = [], {}
     for position, value in enumerate(values):
         try:
@@ -148,9 +148,7 @@ def test_timestamps_of_a_zone_are_converted_alike_on_both_ways(zone: str, texts:
 
 
 @given(values=st.lists(st.none() | st.binary(max_size=9), max_size=3), encoding=st.sampled_from(BinaryEncoding))
-def test_bytes_come_back_from_the_text_that_stands_for_them(
-    values: list[bytes | None], encoding: BinaryEncoding
-) -> None:
+def test_bytes_are_read_back_from_their_text(values: list[bytes | None], encoding: BinaryEncoding) -> None:
     write = bytes.hex if encoding is BinaryEncoding.HEX else lambda value: base64.b64encode(value).decode()
     texts: list[SourceValue] = [None if value is None else write(value) for value in values]
     assert convert(texts, ColumnType.parse("binary"), ValueReading(binary=encoding)).to_pylist() == values

@@ -37,7 +37,7 @@ def table_with(schema: TableSchema = SCHEMA, **members: Any) -> Table:
 
 
 def complete(overlay: ImageOverlay, changes: Sequence[Change]) -> tuple[list[dict[str, Any]], Layer]:
-    """The rows as they land, and what the batch leaves."""
+    """Return the rows as they land, and what the batch leaves."""
     rows, layer = overlay.complete(landing_rows(changes, RowRules.of(overlay.table)))
     rows.batch.validate(full=True)
     return rows.batch.to_pylist(), layer
@@ -51,7 +51,7 @@ def landed(changes: Sequence[Change], *, after: Sequence[Change] = (), table: Ta
 
 
 def stored(table: Table, changes: Sequence[Change], sequence: int = 1) -> Mapping[bytes, StoredImage]:
-    """The images that a batch leaves under its `sequence`."""
+    """Return the images that a batch leaves under its `sequence`."""
     overlay = ImageOverlay(table, {})
     overlay.adopt(complete(overlay, changes)[1], BatchSequence(sequence))
     return {key: image for key, image in overlay.written.items() if image is not None}
@@ -308,7 +308,7 @@ def test_a_completed_row_keeps_what_its_source_did_not_have_then_unknown() -> No
 
 
 def _seen_without_name(change: Change) -> Change:
-    """The change as a source wrote it that had no column `name` yet."""
+    """Return the change as a source without the column `name` wrote it."""
     return Change(
         change.index,
         change.operation,

@@ -19,13 +19,13 @@ State = dict[int, Row]
 
 
 def spellings(key: int) -> st.SearchStrategy[Any]:
-    """Ways in which a source may write one key."""
+    """Return ways in which a source can write one key."""
     return st.sampled_from([key, str(key), f"{key}.0", f"00{key}", Decimal(key)])
 
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[list[Change], State]:
-    """The changes of a source table that was empty, and what it holds in the end."""
+    """Draw the changes of a source table that was empty, and its final rows."""
     state: State = {}
     changes: list[Change] = []
 
@@ -58,7 +58,7 @@ def histories(draw: st.DrawFn) -> tuple[list[Change], State]:
 
 
 def apply(rows: list[dict[str, Any]]) -> State:
-    """What mirroring makes of landing rows; an insert over an existing key would duplicate it."""
+    """Apply landing rows as mirroring does; an insert over an existing key would duplicate it."""
     state: State = {}
     for row in rows:
         key, marker = row["id"], RowMarker(row["__rowMarker__"])

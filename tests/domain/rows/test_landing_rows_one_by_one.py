@@ -19,7 +19,7 @@ BAD_VALUES: st.SearchStrategy[Any] = st.sampled_from(["x", "1e", True])
 
 @st.composite
 def changes(draw: st.DrawFn) -> Change:
-    """A change of any kind; a few cannot be landed."""
+    """Draw a change of any kind; a few cannot be landed."""
     image = {"name": draw(st.sampled_from(["Ada", None])), "id": draw(VALUES), "total": draw(VALUES)}
     if draw(st.integers(0, 15)) == 0:
         image["id"] = draw(BAD_VALUES)

@@ -20,7 +20,7 @@ FLAGS = {"I": "1", "R": "1", "U": "3", "D": "2"}
 
 @st.composite
 def messages(draw: st.DrawFn, operations: str = "IRUD") -> dict[str, Any]:
-    """A message that is plain, with a cursor of its own."""
+    """Draw a columnar message with a cursor of its own."""
     operation = draw(st.sampled_from(operations))
 
     def image(key: str) -> dict[str, str]:
@@ -43,7 +43,7 @@ def messages(draw: st.DrawFn, operations: str = "IRUD") -> dict[str, Any]:
 
 @st.composite
 def partial_updates(draw: st.DrawFn) -> dict[str, Any]:
-    """An update of which `exists` says per column which image has it; the other one may have anything, or nothing."""
+    """Draw an update whose `exists` says by column which image has it; the other can have anything, or nothing."""
     message = draw(messages("U"))
     message["exists"] = {"id": draw(st.sampled_from("23"))} | {
         name: draw(st.sampled_from("0123")) for name in NAMES[1:]
@@ -104,7 +104,7 @@ def _is_taken(body: bytes, rules: RowRules) -> bool:
 
 
 def _is_clear(all_messages: list[dict[str, Any]]) -> bool:
-    """Whether no text can be mistaken for a member."""
+    """Tell whether no text can be mistaken for a JSON key."""
     return all(json.dumps(message).count(":") == json.dumps(message).count('":') for message in all_messages)
 
 

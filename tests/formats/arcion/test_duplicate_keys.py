@@ -25,7 +25,7 @@ ESCAPED = {'"': "\\u0022", ":": "\\u003a", "a": "\\u0061"}
 
 @st.composite
 def texts(draw: st.DrawFn, value: str) -> str:
-    """A string as JSON text, with some characters written as escapes that need none."""
+    """Draw a string as JSON text, with some characters written as escapes that need none."""
     written = json.dumps(value, ensure_ascii=draw(st.booleans()))[1:-1]
     if draw(st.booleans()):
         written = "".join(ESCAPED.get(character, json.dumps(character)[1:-1]) for character in value)
@@ -59,7 +59,7 @@ def scalar_text(value: Any) -> str:
 
 
 @given(documents())
-def test_a_document_is_rejected_exactly_if_a_member_stands_twice(document: tuple[str, bool]) -> None:
+def test_a_document_is_rejected_exactly_if_a_key_is_repeated(document: tuple[str, bool]) -> None:
     text, repeated = document
     if repeated:
         with rejected() as rejection:
@@ -75,7 +75,7 @@ VALUE = st.sampled_from(["1", ":", '":', '":"', '\\":', "null", '{"x":1}', "12:3
 
 @st.composite
 def arcion_members(draw: st.DrawFn) -> tuple[str, bool]:
-    """An Arcion insert as text, each object's members in any order, some of them written twice."""
+    """Draw an Arcion insert as text, each object's members in any order, some of them written twice."""
     repeated = False
 
     def rendered(members: list[tuple[str, str]]) -> str:
@@ -102,7 +102,7 @@ def arcion_members(draw: st.DrawFn) -> tuple[str, bool]:
 
 
 @given(st.lists(arcion_members(), min_size=1, max_size=3), st.sampled_from(["", "\n", ","]))
-def test_the_screen_clears_no_arcion_body_in_which_a_member_stands_twice(
+def test_the_prefilter_clears_no_arcion_body_with_a_repeated_key(
     messages: list[tuple[str, bool]], separator: str
 ) -> None:
     text = separator.join(message for message, _ in messages)
@@ -134,14 +134,14 @@ def arcion(after: str, more: str = "") -> str:
     ],
 )
 @pytest.mark.parametrize("framing", ["{0}{1}", "{0}\n{1}", "[{0},\n{1}]"])
-def test_a_member_that_stands_twice_is_named(message: str, pointer: str, framing: str) -> None:
+def test_a_repeated_key_is_named(message: str, pointer: str, framing: str) -> None:
     with rejected() as rejection:
         decode_arcion(framing.format(arcion('{"a":"1"}'), message).encode())
     assert rejection.places == [(Code.DUPLICATE_MEMBER, 1, pointer, None)]
 
 
 @pytest.mark.parametrize("count", [1, 400])
-def test_the_screen_sees_one_repeated_member_among_many_messages(count: int) -> None:
+def test_the_prefilter_sees_one_repeated_key_among_many_messages(count: int) -> None:
     clean = [arcion('{"a":"12:30 text"}')] * count
     assert len(decode_arcion("\n".join(clean).encode())) == count
     with rejected() as rejection:
@@ -171,7 +171,7 @@ def test_an_absurd_exponent_is_rejected(value: str) -> None:
 
 @pytest.mark.parametrize("text", ["\\ud800", "\\udc00\\ud800", "\\u0000", "x\\\\\\uDBff"])
 @pytest.mark.parametrize("member", ["after", "unknown"])
-def test_what_is_no_text_is_rejected_in_any_member(text: str, member: str) -> None:
+def test_what_is_no_text_is_rejected_under_any_key(text: str, member: str) -> None:
     body = arcion(f'{{"a":"{text}"}}') if member == "after" else arcion('{"a":"1"}', f',"unknown":"{text}"')
     with rejected() as rejection:
         decode_arcion(b"\xef\xbb\xbf \n" + body.encode())

@@ -180,7 +180,7 @@ def test_a_table_without_a_name_or_with_a_long_one_is_rejected(name: str) -> Non
 
 
 @pytest.mark.parametrize("missing", ["tableName", "opType", "exists"])
-def test_a_message_without_a_needed_member_is_rejected(missing: str) -> None:
+def test_a_message_without_a_required_key_is_rejected(missing: str) -> None:
     with rejected() as rejection:
         decoded({name: value for name, value in message().items() if name != missing})
     assert rejection.places == [(Code.MALFORMED_MESSAGE, 0, "", None)]

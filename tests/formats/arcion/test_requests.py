@@ -22,7 +22,7 @@ MESSAGE = b'{"tableName":{"name":"u","hash":1},"opType":"I","exists":{"id":1},"a
 
 @pytest.fixture
 def answers(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Posts bodies one after the other to the real app on an empty database that has table `t`."""
+    """Post bodies one after the other to the real app on an empty database that has table `t`."""
     monkeypatch.setattr(application, "configure_logging", lambda _: None)
     settings = Settings(database_url=SecretStr(database_url), admin_key=SecretStr(KEY))
 

@@ -24,7 +24,7 @@ Member = tuple[Any, ...]
 
 
 def some_of(members: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, Any]]:
-    """Objects in which each of these members may be absent."""
+    """Return a strategy for objects in which each of these keys can be absent."""
     return st.fixed_dictionaries({}, optional=members)
 
 
@@ -90,7 +90,7 @@ def metadata(draw: st.DrawFn) -> dict[str, Any]:
 
 @st.composite
 def replicate_messages(draw: st.DrawFn) -> dict[str, Any]:
-    """A body enveloped, as `{message:{…}}` or bare."""
+    """Draw a body enveloped, as `{message:{…}}` or bare."""
     body = draw(replicate_bodies())
     kind = "MD" if "tableStructure" in body else "DT"
     facts = some_of({"headers": st.none(), "messageSchemaId": st.none() | st.just("one"), "messageSchema": TEXTS})
@@ -100,7 +100,7 @@ def replicate_messages(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def members_of(value: Any, path: Member = ()) -> list[Member]:
-    """The paths of all members."""
+    """Return the paths of all keys."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     own = [(*path, name) for name in value] if isinstance(value, dict) else []
     return own + [member for step, below in inner for member in members_of(below, (*path, step))]
@@ -108,7 +108,7 @@ def members_of(value: Any, path: Member = ()) -> list[Member]:
 
 @st.composite
 def writers(draw: st.DrawFn) -> Callable[..., str]:
-    """A style of writing JSON: which blanks it has and which characters are escaped, in any letter case."""
+    """Draw a style of writing JSON: its whitespace, and which characters are escaped, in any letter case."""
     blanks = [draw(BLANKS) for _ in range(5)]
     by_number = draw(st.sampled_from(["", '"', ":", '":', "\\", "abcdefg", '":[ ,é\U0001f600']))
     as_ascii, upper = draw(st.booleans()), draw(st.booleans())
@@ -124,7 +124,7 @@ def writers(draw: st.DrawFn) -> Callable[..., str]:
         return json.dumps(value, ensure_ascii=as_ascii)[1:-1]
 
     def write(value: Any, twice: Member | None = None, path: Member = ()) -> str:
-        """With `twice`, that member is written first and again at its place."""
+        """Write a value; the key at `twice` is written first and again in its position."""
         before, colon, after, comma, end = blanks
         if isinstance(value, str):
             return text(value)

@@ -44,7 +44,7 @@ def own_members(message: bytes) -> list[str]:
 
 
 @given(written=bodies(arcion_messages(), twice=False) | bodies(arcion_messages(), twice=True))
-def test_no_body_with_an_unknown_member_or_one_that_stands_twice_is_cleared(written: tuple[bytes, int]) -> None:
+def test_no_body_with_an_unknown_or_repeated_key_is_cleared(written: tuple[bytes, int]) -> None:
     body, _ = written
     members = [own_members(message) for message in raw_messages(body)]
     if not all(len({*names}) == len(names) and {*names} <= MEMBERS for names in members):
@@ -73,7 +73,7 @@ def test_what_was_decoded_whole_is_cleared_in_any_layout(
         (b'{"a": ' + b"[" * 99 + b"]" * 99 + b"}", False),
     ],
 )
-def test_a_name_that_stands_twice_is_seen(written: bytes, *, once: bool) -> None:
+def test_a_repeated_name_is_seen(written: bytes, *, once: bool) -> None:
     assert names_stand_once([b"{}", written]) is once
 
 

@@ -216,7 +216,7 @@ def test_a_rejection_never_repeats_a_value() -> None:
         ("[]", "/exists"),
     ],
 )
-def test_a_member_of_the_wrong_type_is_named_by_its_own_pointer(exists: str, pointer: str) -> None:
+def test_a_value_of_the_wrong_type_is_named_by_its_own_pointer(exists: str, pointer: str) -> None:
     body = f'{{"tableName": {{"name": "t"}}, "opType": "I", "exists": {exists}}}'
     with rejected() as rejection:
         decode_arcion(body.encode())

@@ -41,7 +41,7 @@ each_way = pytest.mark.parametrize("way", WAYS)
 
 @contextmanager
 def screened(way: str) -> Iterator[None]:
-    """Bodies of any length are screened as short ones are, or as long ones."""
+    """Run the pre-check of short bodies, or that of long ones, on bodies of any length."""
     with patch.multiple(duplicate_key_prefilter, **WAYS[way]):
         yield
 
@@ -49,7 +49,7 @@ def screened(way: str) -> Iterator[None]:
 @either_format
 @each_way
 @given(data=st.data())
-def test_a_member_that_stands_twice_anywhere_is_rejected(
+def test_a_repeated_key_is_rejected_anywhere(
     decode: Callable[[bytes], object], messages: st.SearchStrategy[Any], way: str, data: st.DataObject
 ) -> None:
     body, _ = data.draw(bodies(messages, twice=True))
@@ -84,7 +84,7 @@ def test_what_is_no_text_is_rejected_in_any_name_or_value(
 
 @each_way
 @given(value=st.dictionaries(NAMES, VALUES, max_size=3), write=writers())
-def test_no_body_is_cleared_that_holds_more_members_than_were_decoded(
+def test_no_body_is_cleared_that_holds_more_keys_than_were_decoded(
     way: str, value: dict[str, Any], write: Callable[..., str]
 ) -> None:
     body = write(value).encode()
@@ -96,7 +96,7 @@ def test_no_body_is_cleared_that_holds_more_members_than_were_decoded(
 @pytest.mark.parametrize("name", ["", "a", "\\", "a\\\\", "\\\\\\", 'a"', 'a\\"', 'a\\\\"', 'a":', "12:30", "é"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @each_way
-def test_a_member_is_counted_once_whatever_its_name(name: str, layout: str, way: str) -> None:
+def test_a_key_is_counted_once_whatever_its_name(name: str, layout: str, way: str) -> None:
     body = json.dumps({name: {f"b{name}": name, "c": f"{name}\\"}}, **LAYOUTS[layout]).encode()
     with screened(way):
         assert [is_suspicious(body, members) for members in range(5)] == [True, True, True, False, True]
@@ -154,7 +154,7 @@ FIELDS = [{"name": f"c{number}", "type": ["null", {"type": "array", "items": "in
 )
 @pytest.mark.parametrize("enveloped", [True, False])
 @each_way
-def test_every_member_that_qlik_documents_is_known(message: dict[str, Any], enveloped: bool, way: str) -> None:
+def test_every_key_that_qlik_documents_is_known(message: dict[str, Any], enveloped: bool, way: str) -> None:
     kind = "MD" if "lineage" in message else "DT"
     facts = {"headers": None, "messageSchemaId": None, "messageSchema": None}
     with screened(way):
@@ -227,6 +227,6 @@ def test_u0000_is_never_cleared(text: str, count: int, way: str) -> None:
 @pytest.mark.parametrize(
     "struct", [ArcionMessage, TableAddress, Namespace, ReplicateMessage, Headers, Lineage, TableStructure, ColumnFacts]
 )
-def test_a_member_that_was_not_written_is_never_counted(struct: type[msgspec.Struct]) -> None:
+def test_a_key_that_was_not_written_is_never_counted(struct: type[msgspec.Struct]) -> None:
     for field in msgspec.structs.fields(struct):
         assert field.required or field.default is msgspec.UNSET, field.name

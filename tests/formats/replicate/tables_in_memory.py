@@ -30,7 +30,7 @@ class Tables:
     stored: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def post(self, body: bytes, requested: str | None = None) -> tuple[dict[str, list[Row]], int]:
-        """The rows that land per table, and how many messages were ignored."""
+        """Return the rows that land per table, and how many messages were ignored."""
         request = decode_replicate(body)
         ignored = request.ignored
         resolvers: dict[str, VersionResolver] = {}
@@ -81,7 +81,7 @@ class Tables:
 
 
 def as_json(value: Any) -> Any:
-    """A typed value as the samples write it."""
+    """Return a typed value as the samples write it."""
     if isinstance(value, bytes):
         return value.hex().upper()
     if isinstance(value, Decimal):

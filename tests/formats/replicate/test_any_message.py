@@ -23,14 +23,14 @@ VALUES = st.recursive(
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The path of every member and element, the outermost first."""
+    """Return the path of every key and element, the outermost first."""
     members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [place for name, inner in members for place in ((*path, name), *places(inner, (*path, name)))]
 
 
 @st.composite
 def requests(draw: st.DrawFn) -> tuple[list[Any], bytes]:
-    """The messages before, and a request with members or bytes that no tool wrote."""
+    """Draw earlier messages, and a request with keys or bytes that no tool wrote."""
     sample = json.loads(json.dumps(draw(st.sampled_from(SAMPLES))))
     messages = sample["messages"]
     for _ in range(draw(st.integers(0, 2))):

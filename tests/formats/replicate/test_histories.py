@@ -48,7 +48,7 @@ class Source:
         return tuple(row[name] for name in list(self.columns)[: self.key_size])
 
     def ordinals(self) -> dict[str, int]:
-        """Ordinals that are not the order of the members, the same ones for one version."""
+        """Return ordinals that differ from the order of the keys, always the same ones for a version."""
         numbers = list(range(1, len(self.columns) + 1))
         random.Random(self.version).shuffle(numbers)
         return dict(zip(self.columns, numbers, strict=True))
@@ -76,7 +76,7 @@ class Source:
 
 @st.composite
 def messages(draw: st.DrawFn, source: Source, operation: str, old: Values | None, new: Values | None) -> Values:
-    """One change in one of the spellings that Replicate has or that are accepted."""
+    """Draw one change in any spelling that Replicate has or that is accepted."""
     source.sequence += 1
     headers: Values = {"operation": draw(st.sampled_from([operation, operation.lower()]))}
     headers["changeSequence"] = f"{source.sequence:035d}"
@@ -104,7 +104,7 @@ def messages(draw: st.DrawFn, source: Source, operation: str, old: Values | None
 
 @st.composite
 def conversations(draw: st.DrawFn) -> tuple[list[list[Values]], Source]:
-    """The requests of a source table's life, and the table in the end."""
+    """Draw the requests of a source table's life, and its final rows."""
     key_size = draw(st.integers(1, 2))
     kinds = [*draw(st.lists(st.sampled_from(KEY_TYPES), min_size=key_size, max_size=key_size))]
     kinds += draw(st.lists(st.sampled_from(sorted(TYPES)), max_size=4))
@@ -153,7 +153,7 @@ def conversations(draw: st.DrawFn) -> tuple[list[list[Values]], Source]:
 
 
 def landed(tables: Tables, requests: list[list[Values]]) -> dict[tuple[Any, ...], Values]:
-    """The mirror after these requests: each landing row applied in order."""
+    """Return the mirror after these requests: each landing row applied in order."""
     state: dict[tuple[Any, ...], Values] = {}
     for request in requests:
         rows: list[Row] = tables.post(json.dumps(request).encode())[0].get("t", [])
@@ -170,7 +170,7 @@ def landed(tables: Tables, requests: list[list[Values]]) -> dict[tuple[Any, ...]
 
 
 def comparable(kind: str, value: Any) -> Any:
-    """A value as both sides mean it, whatever its text."""
+    """Return a value in a form that is equal for both sides, whatever its text."""
     if value is None or kind in {"WSTRING", "NCLOB", "DATE", "BOOLEAN", "REAL8"}:
         return value
     if kind == "DATETIME":
@@ -185,7 +185,7 @@ def test_landing_rows_applied_in_order_give_the_source(life: tuple[list[list[Val
     kinds = source.columns
 
     def present(rows: list[Values]) -> list[Values]:
-        """The columns that the source still has; a row from before a new column holds NULL there."""
+        """Return the columns that the source still has; a row from before a new column holds NULL there."""
         found = [{name: comparable(kind, row.get(name)) for name, kind in kinds.items()} for row in rows]
         return sorted(found, key=repr)
 

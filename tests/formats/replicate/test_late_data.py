@@ -12,7 +12,7 @@ Values = dict[str, Any]
 
 
 def md(version: int) -> Values:
-    """Each version has one column more, at the second ordinal: those of all others move."""
+    """Return a metadata message; each version adds a column at the second ordinal and moves all others."""
     names = ["id", *(f"c{number}" for number in range(version, 0, -1))]
     columns = {
         name: {"ordinal": place, "type": "INT4", "primaryKeyPosition": int(name == "id")}
@@ -30,7 +30,7 @@ def dt(operation: str, version: int, row: Values) -> Values:
 
 @st.composite
 def partitions(draw: st.DrawFn) -> list[list[Values]]:
-    """The data messages of each row, in its order, the versions ascending."""
+    """Draw the data messages of each row, in its order, the versions ascending."""
     rows = []
     for key in range(draw(st.integers(1, 3))):
         versions = sorted(draw(st.lists(st.integers(1, 4), min_size=1, max_size=5)))

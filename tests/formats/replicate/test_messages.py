@@ -211,7 +211,7 @@ def test_a_data_message_may_name_its_table() -> None:
         ({"data": {"a": 1}, "beforeData": {"a": 1}}, "/data"),
     ],
 )
-def test_a_deleted_row_stands_in_data_or_in_before_data(images: dict[str, Any], pointer: str) -> None:
+def test_a_deleted_row_is_in_data_or_in_before_data(images: dict[str, Any], pointer: str) -> None:
     [entry] = decoded(data("DELETE", **images)).changes
     assert (entry.change.before, entry.change.after, entry.change.before_at) == ({"a": 1}, None, pointer)
 

@@ -15,7 +15,7 @@ def sequence(number: int) -> str:
 
 
 def changes(*numbers: int | str | None) -> list[Change]:
-    """One insert per number, a snapshot for None."""
+    """Return one insert per number, a snapshot for None."""
     return [
         Change(
             index,

@@ -34,7 +34,7 @@ SUCCEED_AGAIN = "DROP FUNCTION mirrorgate.fail CASCADE"
 
 @pytest.fixture
 def keeping(harness: IngestHarness) -> IngestHarness:
-    """A harness with a table `t` that keeps dead letters."""
+    """Give a harness with a table `t` that keeps dead letters."""
     harness.put("t", SCHEMA, dead_letters="accept")
     return harness
 

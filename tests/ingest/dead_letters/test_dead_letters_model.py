@@ -27,8 +27,7 @@ TABLES: Final = ("t", "alone", "u")
 
 
 class Written(NamedTuple):
-    """A change of the source, perhaps spoilt: I, U or D, its old key, its new image, whether it names a column that
-    nobody knows."""
+    """A change of the source, perhaps invalid: I, U or D, old key, new image, and whether a column is unknown."""
 
     operation: str
     old: str | None
@@ -122,8 +121,8 @@ def harness(database_url: str) -> Iterator[IngestHarness]:
     engine.dispose()
 
 
-def begin_anew(harness: IngestHarness) -> None:
-    """Tables `t` and `alone` with the row of key 1, `u` with the same to perform_dry_run on."""
+def begin_again(harness: IngestHarness) -> None:
+    """Create tables `t` and `alone` with the row of key 1, and `u` with the same for dry runs."""
     with harness.engine.begin() as connection:
         connection.execute(sa.text("UPDATE mirrorgate.tables SET state = 'dropped'"))
         connection.execute(sa.text("DELETE FROM mirrorgate.dead_letters"))
@@ -139,7 +138,7 @@ def begin_anew(harness: IngestHarness) -> None:
 def test_letters_are_what_is_rejected_and_the_rest_lands_as_if_sent_alone(
     harness: IngestHarness, source_format: str, changes: list[Written]
 ) -> None:
-    begin_anew(harness)
+    begin_again(harness)
     write, read = FORMATS[source_format]
     parts = write(changes)
     try:

@@ -41,7 +41,7 @@ def keeping(harness: IngestHarness) -> IngestHarness:
 
 
 def left(harness: IngestHarness, *sent: Any, table: str = "t") -> list[int]:
-    """The ids of the letters that Arcion messages leave."""
+    """Return the ids of the letters that Arcion messages leave."""
     harness.arcion(*sent, keep_rejected=True)
     return [letter.letter_id for letter in waiting(harness.engine, table)]
 

@@ -119,7 +119,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> _Recorded:
 
 
 def read_sizes(harness: IngestHarness, recorded: _Recorded, sizes: list[int], gone: int | None = None) -> list[object]:
-    """What becomes of bodies of these sizes that wait while another one is read; the caller of one may be `gone`."""
+    """Return the results of bodies of these sizes that wait behind another; the caller of one can be `gone`."""
 
     async def read() -> list[object]:
         reader, bridge = ColumnarReader(harness.ingest.table_cache), LoopBridge(asyncio.get_running_loop())

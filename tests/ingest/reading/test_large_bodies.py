@@ -28,7 +28,7 @@ def insert(table: str, key: str, name: str, total: str = "null") -> Message:
 
 
 def changed(table: str, key: str, new_key: str = "", **given: str) -> Message:
-    """An update as Replicant writes it by default: the key before, what changed after."""
+    """Return an update as Replicant writes it by default: the key before, what changed after."""
     blank = dict.fromkeys(SCHEMA.names, "null")
     after = blank | given | ({"id": new_key} if new_key else {})
     exists = dict.fromkeys(SCHEMA.names, "0") | dict.fromkeys(given, "1") | {"id": "3" if new_key else "2"}
@@ -107,7 +107,7 @@ def test_a_column_that_is_excluded_later_lands_null(harness: IngestHarness) -> N
 
 @st.composite
 def messages(draw: st.DrawFn) -> Message:
-    """A change of one of three rows, whether it is there or not."""
+    """Draw a change of one of three rows, which need not exist."""
     key, other = draw(st.permutations(["1", "2", "3"]))[:2]
     given_columns = draw(st.fixed_dictionaries({}, optional={"name": NAMES, "total": TOTALS}))
     kind = draw(st.sampled_from(["insert", "upsert", "update", "update", "update", "move", "delete"]))
@@ -123,7 +123,7 @@ TOTALS: Final = st.sampled_from(["1", "2.50", "null"])
 
 
 def outcome(harness: IngestHarness, table: str, sent: Sequence[Message]) -> Any:
-    """What a request is answered."""
+    """Return the answer to a request."""
     to_table = [message | {"tableName": {"name": table}} for message in sent]
     try:
         return [(receipt.sequence, receipt.changes) for receipt in harness.arcion(*to_table).receipts]

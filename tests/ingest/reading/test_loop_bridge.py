@@ -101,7 +101,7 @@ def test_a_waiter_that_goes_takes_its_future_back_and_leaves_the_others() -> Non
     assert gone.cancelled()
 
 
-def test_a_result_for_a_loop_that_is_closed_disturbs_nobody() -> None:
+def test_a_result_for_a_loop_that_is_closed_is_ignored() -> None:
     future: Future[int] = Future()
 
     async def leave() -> None:

@@ -18,7 +18,7 @@ RENAMED = {"id": "INT8", "b": "WSTRING", "n": "INT4"}
 
 @pytest.fixture
 def harness(harness: IngestHarness) -> IngestHarness:
-    """One with a table of one row."""
+    """Give a harness with a table of one row."""
     harness.replicate(metadata("s.t", OLD), data("INSERT", {"id": 1, "a": "one", "n": 1}, table="s.t"))
     return harness
 

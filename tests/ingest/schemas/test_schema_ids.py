@@ -62,7 +62,7 @@ def test_data_before_the_metadata_of_its_request_is_not_routed_by_it_when_anothe
 def test_another_tenants_registration_changes_no_route_of_a_key_with_narrower_patterns(
     harness: IngestHarness, other_harness: IngestHarness
 ) -> None:
-    """Whoever registered first, and whoever sends metadata again."""
+    """Cover both orders of registration, and repeated metadata from either tenant."""
     victim, attacker = key_for("hr.*"), key_for("pub.*")
     other_harness.replicate(shared("pub.evil"), key=attacker)
     with rejected() as rejection:
@@ -95,7 +95,7 @@ def test_a_named_table_without_the_schema_id_that_another_has_is_a_mismatch(harn
 
 @pytest.fixture
 def evolved(harness: IngestHarness) -> IngestHarness:
-    """A table whose source gained a column before its last one, so that ordinals moved."""
+    """Give a table whose source gained a column before its last one, so that ordinals moved."""
     harness.replicate(metadata("s.t", OLD, schema_id="f1"))
     harness.replicate(metadata("s.t", NEW, schema_id="f2", version=2))
     return harness

@@ -24,7 +24,7 @@ KEY = "a2V5a2V5a2V5a2V5"
 
 @pytest.fixture
 def account(new_onelake: NewOneLake, trust: Trust, monkeypatch: pytest.MonkeyPatch) -> OneLake:
-    """A plain storage account: these clients sign with an account key, which OneLake never takes."""
+    """Give a plain storage account: these clients sign with an account key, which OneLake never takes."""
     monkeypatch.setenv("SSL_CERT_FILE", str(trust.authority_file))
     return new_onelake(account=True, account_keys=True)
 

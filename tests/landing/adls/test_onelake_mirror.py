@@ -22,7 +22,7 @@ def parquet(**columns: list[Any]) -> bytes:
 
 
 def put(onelake: OneLake, path: str, content: bytes, *, replace: bool = False) -> None:
-    """One visible step, as a rename is."""
+    """Make one file visible by a rename."""
     onelake.tree.put(f"{onelake.landing_zone}/{path}", content, new_only=not replace, metadata={})
 
 

@@ -9,7 +9,7 @@ from tests.support.onelake.clients import FakeTime
 
 
 def failing(*errors: Exception) -> Callable[[bool], list[bool]]:
-    """A step that raises these one after the other, then answers what it was told each time."""
+    """Return a step that raises these errors one after the other, then returns what it was told each time."""
     waiting, told = list(errors), list[bool]()
 
     def step(unclear: bool) -> list[bool]:

@@ -100,7 +100,7 @@ def test_no_credential_at_all_is_told_at_once(onelake: OneLake, trust: Trust, ti
 
 @contextmanager
 def machine_identity() -> Iterator[tuple[str, list[str]]]:
-    """What a machine in Azure offers its programs: a local address that hands out tokens, and what was asked of it."""
+    """Give a local endpoint that hands out tokens, as Azure machines have, and the requests to it."""
     asked: list[str] = []
 
     class Identity(StandIn):

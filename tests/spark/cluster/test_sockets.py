@@ -38,12 +38,12 @@ with running_spark(Settings(spark_master="local[1]")) as spark:
 
 
 def use(spark: SparkSession) -> None:
-    """A job whose rows go to Python workers and back to the driver."""
+    """Run a job whose rows go to Python workers and back to the driver."""
     assert spark.sparkContext.parallelize([0, 1], 2).mapPartitions(iter).collect() == [0, 1]
 
 
 def socket_files() -> set[Path]:
-    """The sockets with a path that this process and those that it started have open."""
+    """Return the sockets with a path that this process and those that it started have open."""
     lines = [line.split(maxsplit=7) for line in Path("/proc/net/unix").read_text().splitlines()[1:]]
     paths = {fields[6]: fields[7] for fields in lines if len(fields) == 8 and fields[7].startswith("/")}
     inodes = {inode for pid in family() for inode in socket_inodes(pid)}
@@ -51,7 +51,7 @@ def socket_files() -> set[Path]:
 
 
 def family() -> list[int]:
-    """This process and those that it started; some may end meanwhile, as Spark's Python workers do when idle."""
+    """Return this process and those that it started; some can end meanwhile, as idle Python workers do."""
     found = [os.getpid()]
     for pid in found:
         for children in Path(f"/proc/{pid}/task").glob("*/children"):
@@ -61,7 +61,7 @@ def family() -> list[int]:
 
 
 def socket_inodes(pid: int) -> set[str]:
-    """The sockets that a process has open; none of one that has ended."""
+    """Return the sockets that a process has open; none of one that has ended."""
     links = []
     with suppress(OSError):
         for entry in Path(f"/proc/{pid}/fd").iterdir():
@@ -86,7 +86,7 @@ RPC_REQUEST, RPC_RESPONSE = 3, 4
 
 
 def ask_driver(spark: SparkSession, endpoint: str) -> bytes:
-    """What the driver's RPC port sends back to a client without the secret that asks whether an endpoint exists."""
+    """Ask the driver's RPC port without the secret whether an endpoint exists; return what it answers."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     question = getattr(jvm.org.apache.spark.rpc.netty, "RpcEndpointVerifier$CheckExistence")(endpoint)
@@ -126,7 +126,7 @@ def test_every_tcp_socket_of_the_drain_listens_on_loopback_only(spark: SparkSess
 
 
 def listeners(protocol: str) -> Iterator[tuple[IPv4Address | IPv6Address, str]]:
-    """Each listening socket of this machine: its address and inode."""
+    """Yield each listening socket of this machine: its address and inode."""
     for line in Path(f"/proc/net/{protocol}").read_text().splitlines()[1:]:
         fields = line.split()
         if fields[3] == "0A":

@@ -22,7 +22,7 @@ ID = schema_of({"id": "int64"}, ["id"])
 
 
 def keys(mirror: Mirror, folder: str) -> list[list[int]]:
-    """The keys in each file that mirroring took in."""
+    """Return the keys in each file that mirroring took in."""
     return [[row["id"] for row in rows] for rows in mirror.tables[folder].files]
 
 

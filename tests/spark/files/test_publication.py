@@ -63,7 +63,7 @@ def test_a_file_holds_one_schema_version(engine: sa.Engine, landing_zone: Path, 
 
 
 @pytest.mark.parametrize(("marker_first", "names"), [(False, ["id", "__rowMarker__"]), (True, ["__rowMarker__", "id"])])
-def test_the_row_marker_stands_where_the_setting_says(
+def test_the_row_marker_is_where_the_setting_says(
     engine: sa.Engine, landing_zone: Path, new_worker: NewWorker, marker_first: bool, names: list[str]
 ) -> None:
     stage_keys(engine, registered(engine, "t", ID), [1])

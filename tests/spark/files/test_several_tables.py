@@ -42,7 +42,7 @@ def tables(engine: sa.Engine) -> list[TableId]:
 
 @pytest.fixture
 def worker(new_worker: NewWorker, tables: list[TableId]) -> DrainCycle:
-    """A worker that holds the four tables and has published the first file of each."""
+    """Give a worker that holds the four tables and has published the first file of each."""
     worker = new_worker()
     drain(worker)
     return worker
@@ -61,7 +61,7 @@ def prepared(worker: DrainCycle, tables: Sequence[TableId]) -> list[ClaimedTable
 
 @contextmanager
 def held_counter(engine: sa.Engine, table_id: TableId) -> Iterator[None]:
-    """An ingest transaction that has the table's sequence lock and does not end."""
+    """Give an ingest transaction that has the table's sequence lock and does not end."""
     with engine.connect() as connection:
         connection.execute(
             sa.text("SELECT FROM mirrorgate.table_counters WHERE table_id = :id FOR UPDATE"), {"id": table_id}

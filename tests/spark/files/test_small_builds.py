@@ -20,7 +20,7 @@ PLENTY = 2**20
 
 
 def jobs_of(spark: SparkSession, worker: DrainCycle, claimed: list[ClaimedTable]) -> int:
-    """How many Spark jobs the worker starts to build and publish what it claimed."""
+    """Return how many Spark jobs the worker starts to build and publish what it claimed."""
     group = str(uuid4())
     spark.sparkContext.setJobGroup(group, "building")
     worker.build_and_publish(claimed)
@@ -60,7 +60,9 @@ def test_files_that_an_earlier_drain_planned_are_built_by_spark_because_their_si
     assert landed_keys(landing_zone, "t") == [[1]]
 
 
-def test_bins_build_small_files_at_the_same_time(engine: sa.Engine, landing_zone: Path, new_worker: NewWorker) -> None:
+def test_worker_slots_build_small_files_at_the_same_time(
+    engine: sa.Engine, landing_zone: Path, new_worker: NewWorker
+) -> None:
     names = [f"t{number}" for number in range(12)]
     for name in names:
         stage_keys(engine, registered(engine, name, ID), [1], [2])

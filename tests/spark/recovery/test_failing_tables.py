@@ -48,7 +48,7 @@ def test_an_unforeseen_error_is_told_by_type_and_place_never_by_its_text() -> No
 
 
 def tried(worker: DrainCycle, engine: sa.Engine, *, times: int) -> None:
-    """As many tries, each of which fails."""
+    """Try so many times to publish; each try fails."""
     for _ in range(times):
         claimed = worker.prepare(current(engine, "t").table_id)
         assert claimed is not None

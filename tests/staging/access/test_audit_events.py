@@ -36,7 +36,7 @@ def audit(engine: sa.Engine, after: int = 0, limit: int = 100, **wanted: Any) ->
         return list_audit(connection, AuditFilter(**wanted), after=after, limit=limit)
 
 
-def test_rejections_of_one_minute_are_one_row_whoever_counts_them(engine: sa.Engine) -> None:
+def test_rejections_of_one_minute_are_one_row_from_any_process(engine: sa.Engine) -> None:
     for times in (3, 4):
         reject(engine, READ, times)
         reject(engine, ANONYMOUS, times)
@@ -51,7 +51,7 @@ def test_rejections_of_one_minute_are_one_row_whoever_counts_them(engine: sa.Eng
 
 @pytest.fixture
 def history(engine: sa.Engine) -> None:
-    """An act on a key, one on a table, a rejection."""
+    """Give an act on a key, one on a table, a rejection."""
     registered(engine, str(T), schema_of({"id": "int64"}, ["id"]))
     with structlog.contextvars.bound_contextvars(request_id="one"), engine.begin() as connection:
         record_operation(connection, "0011aabb", "create_key", details={"key": "ccddeeff"})

@@ -44,7 +44,7 @@ def send(engine: sa.Engine, *requests: tuple[Sequence[Batch], RequestIdentity]) 
 
 
 def outcome(future: "Future[list[Receipt]]") -> object:
-    """The sequence of a staged request, the one that a repeated request got, or the code of a rejection."""
+    """Return the sequence of a staged request, the one that a repeated request got, or the code of a rejection."""
     error = future.exception()
     if isinstance(error, AlreadyStaged):
         return ("again", error.answer["receipts"][0]["sequence"])

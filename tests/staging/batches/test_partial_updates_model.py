@@ -67,7 +67,7 @@ class Request:
     """Whether keys of known rows change or of unknown ones: beside these, one row that moves twice is ambiguous."""
 
     def write(self, draw: st.DrawFn) -> None:
-        """One or more changes of the source."""
+        """Write one or more changes of the source."""
         taken, free = sorted(self.rows), sorted(set(KEYS).difference(self.rows))
         kinds = ["insert", "upsert", "update of nobody"] if free else []
         kinds += ["update", "delete", "upsert over"] * bool(taken)
@@ -122,7 +122,7 @@ class Request:
         self._add(draw, change, seen, *(moved if old != new else [self._row(new, 1)]))
 
     def _seen(self, draw: st.DrawFn) -> Sequence[str]:
-        """The columns that the source had when it wrote a change: mostly all of them."""
+        """Return the columns that the source had when it wrote a change: mostly all of them."""
         unseen = draw(st.sampled_from([None, None, None, None, *self.live]))
         return [column for column in self.live if column != unseen]
 
@@ -158,7 +158,7 @@ class Group:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[list[Group], dict[int, Row]]:
-    """Groups of requests of a source that was empty, and what is known of its rows in the end."""
+    """Draw groups of requests of a source that was empty, and what is finally known of its rows."""
     live: tuple[str, ...] = ("a", "b")
     ever = 2
     rows: dict[int, Row] = {}
@@ -185,15 +185,14 @@ def histories(draw: st.DrawFn) -> tuple[list[Group], dict[int, Row]]:
 
 @pytest.fixture
 def other(database_url: str) -> Iterator[sa.Engine]:
-    """Connections of another API process."""
+    """Give connections of another API process."""
     engine = open_engine(database_url)
     yield engine
     engine.dispose()
 
 
 def place_of(future: "Future[list[Receipt]]") -> tuple[int | None, list[str | None]]:
-    """The first message of a rejection, and its columns; nothing where rows without images leave key changes ambiguous,
-    which is found first."""
+    """Return the first message of a rejection and its columns; nothing for an ambiguous key change, found first."""
     with pytest.raises(RejectedInput) as rejection:
         future.result()
     problems = rejection.value.problems
@@ -204,7 +203,7 @@ def place_of(future: "Future[list[Receipt]]") -> tuple[int | None, list[str | No
 
 
 def known_rows(engine: sa.Engine, table: Table) -> dict[int, Row]:
-    """What the stored images tell of each row, typed; without what came from before a column left the source."""
+    """Return the typed values that stored images know, without those from before a column left the source."""
     images = sql.rows(
         engine, f"SELECT row_key, sequence, image FROM mirrorgate.row_images WHERE table_id = {table.table_id}"
     )
@@ -294,5 +293,5 @@ def test_two_processes_that_update_different_columns_of_the_same_rows_never_undo
 
 
 def _everywhere(table: Table, column: str, number: int) -> list[Batch]:
-    """One update of this column in every row."""
+    """Return one batch that updates this column in every row."""
     return [typed(table, [update(None, {"id": key, column: number}) for key in range(ROWS)])]

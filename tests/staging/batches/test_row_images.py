@@ -38,7 +38,7 @@ def table(engine: sa.Engine) -> Table:
 
 @pytest.fixture
 def other(database_url: str) -> Iterator[sa.Engine]:
-    """Connections of another API process."""
+    """Give connections of another API process."""
     engine = open_engine(database_url)
     yield engine
     engine.dispose()

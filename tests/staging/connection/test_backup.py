@@ -27,7 +27,7 @@ def empty_url(postgres: PrivatePostgres, request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def owned(engine: sa.Engine) -> Owned:
-    """Partitions were opened and dropped; one batch is purged, two are published and kept, two are pending."""
+    """Give an owned table after retention: one batch is purged, two are published and kept, two are pending."""
     owned = owned_table(engine, [1])
     publish(engine, owned, plan(engine, owned)[0])
     purge(engine)

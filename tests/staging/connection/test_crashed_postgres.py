@@ -44,7 +44,7 @@ def crash(server: CrashingPostgres, engine: sa.Engine) -> None:
 
 @pytest.fixture
 def engines(server: CrashingPostgres) -> Iterator[tuple[sa.Engine, sa.Engine]]:
-    """The connections of two processes."""
+    """Give the connections of two processes."""
     engines = open_engine(server.url), open_engine(server.url)
     yield engines
     for engine in engines:

@@ -28,7 +28,7 @@ def test_migrating_twice_changes_nothing(engine: sa.Engine, database_url: str) -
         assert installation_id(connection) == before
 
 
-def test_an_empty_database_is_rejected_until_it_is_migrated_by_whoever_comes_first(postgres: PrivatePostgres) -> None:
+def test_an_empty_database_is_rejected_until_the_first_process_migrates_it(postgres: PrivatePostgres) -> None:
     create_database(postgres.url, "unmigrated")
     url = database_in(postgres.url, "unmigrated")
     engine = open_engine(url)

@@ -32,7 +32,7 @@ INSERT_BLOCK = """
 
 @pytest.fixture(scope="module")
 def engine(postgres: PrivatePostgres, template_database: str) -> Iterator[sa.Engine]:
-    """One database for all these tests: none of them leaves a trace."""
+    """Give one database for all these tests: none of them leaves a trace."""
     create_database(postgres.url, "invariants", template=template_database)
     engine = open_engine(database_in(postgres.url, "invariants"))
     yield engine
@@ -41,7 +41,7 @@ def engine(postgres: PrivatePostgres, template_database: str) -> Iterator[sa.Eng
 
 @pytest.fixture(scope="module")
 def owned(engine: sa.Engine) -> Owned:
-    """A table with batches 1 to 4, of which files 1 and 2 hold 1 and 2, an empty generation 2, the source `old`,
+    """Give a table with batches 1 to 4, of which files 1 and 2 hold 1 and 2, an empty generation 2, the source `old`,
     and an API key."""
     owned = owned_table(engine, [1], [2], [3], [4])
     plan(engine, owned, limit=2)
@@ -118,7 +118,7 @@ def test_an_empty_file_is_rejected(engine: sa.Engine, owned: Owned, empty: dict[
 
 
 def insert_seed(engine: sa.Engine, owned: Owned, then: str = "SELECT", **wrong: int) -> None:
-    """A seed file in the empty generation 2, and a statement after it; taken back."""
+    """Insert a seed file into the empty generation 2, run a statement after it, and roll back."""
     facts = {"number": 1, "first": 1, "last": 0, "rows": 0, "changes": 0} | wrong
     with engine.connect() as connection, connection.begin() as transaction:
         parameters = {"table_id": owned.table.table_id, "generation": 2} | facts

@@ -15,7 +15,7 @@ from tests.support.waiting import wait_until
 
 @pytest.fixture
 def staged(database_url: str) -> Iterator[Event]:
-    """What a running sender watches."""
+    """Give what a running sender watches."""
     event = Event()
     sender = NotificationSender(database_url, event)
     sender.start()

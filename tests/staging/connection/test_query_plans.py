@@ -83,7 +83,7 @@ LETTERS = """
 
 @pytest.fixture(scope="module")
 def history(postgres: PrivatePostgres, template_database: str) -> Iterator[sa.Engine]:
-    """A table with id 1, thousands of batches, files and row images, the last batches pending, beside thousands of
+    """Give a table with id 1, thousands of batches, files and row images, the last batches pending, beside thousands of
     other tables with sources; fresh statistics."""
     create_database(postgres.url, "history", template=template_database)
     engine = open_engine(database_in(postgres.url, "history"))
@@ -107,7 +107,7 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def explained(engine: sa.Engine, query: sa.TextClause, **parameters: Any) -> list[dict[str, Any]]:
-    """The nodes of the plan that was executed."""
+    """Return the nodes of the plan that was executed."""
     with engine.begin() as connection:
         [answer] = connection.execute(
             sa.text(f"EXPLAIN (ANALYZE, FORMAT JSON) {query.text}"), {"table_id": 1, "generation": 1, **parameters}

@@ -54,7 +54,7 @@ READ_IN_R0006 = "SELECT payload FROM mirrorgate.block_payloads WHERE first_seque
 
 @pytest.fixture
 def old(postgres: PrivatePostgres, request: pytest.FixtureRequest) -> Iterator[sa.Engine]:
-    """A database of r0006 with a table and one block, left by the program of that time."""
+    """Give a database of r0006 with a table and one block, left by the program of that time."""
     name = f"old_{abs(hash(request.node.name))}"
     create_database(postgres.url, name)
     url = database_in(postgres.url, name)

@@ -11,7 +11,7 @@ from tests.support.postgres.pooler import pooled
 
 
 def outcomes(facts: DatabaseFacts) -> dict[str, Outcome]:
-    """What is not ok, by check."""
+    """Return what is not ok, by check."""
     return {finding.check: finding.outcome for finding in judge_database(facts) if finding.outcome is not Outcome.OK}
 
 

@@ -181,7 +181,7 @@ def test_a_file_is_recorded_only_after_its_predecessor(engine: sa.Engine) -> Non
 
 
 def test_a_file_is_registered_and_recorded_once_however_often_that_is_repeated(engine: sa.Engine) -> None:
-    """Whoever does not hear that a COMMIT was done does it again."""
+    """A caller that does not get the answer to COMMIT repeats it."""
     owned = owned_table(engine, [1])
     [file] = plan(engine, owned)
     assert build_registered(engine, built(owned, file))

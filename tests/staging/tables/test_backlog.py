@@ -21,7 +21,7 @@ BLOCKS = """
 
 
 def counted(engine: sa.Engine, tables: list[Owned]) -> dict[TableLife, Amount]:
-    """What the status of these tables says is pending, without those that have nothing."""
+    """Return what the status of these tables counts as pending, without tables that have nothing."""
     with engine.begin() as connection:
         counts = count_tables(connection, [owned.table.table_id for owned in tables])
     amounts = {table_id: Amount(found.pending_bytes, found.pending_rows) for table_id, found in counts.items()}
@@ -88,7 +88,7 @@ def test_a_reading_looks_only_at_blocks_that_are_new_or_gone(engine: sa.Engine) 
     assert later.pending == Amount(lagging.pending.bytes + 10 * 7 - later.published.bytes, 5_010 - 51)
 
 
-def test_after_a_long_pause_everything_is_summed_anew(engine: sa.Engine) -> None:
+def test_after_a_long_pause_everything_is_summed_again(engine: sa.Engine) -> None:
     owned = owned_table(engine, [1], [2], [3])
     reader = BacklogReader()
     reader.read(engine, 0.0)

@@ -39,7 +39,7 @@ def begin(engine: sa.Engine, plan: DropPlan, name: TableName = T, generation: Ge
 
 
 def finish(engine: sa.Engine, table: Table) -> FinishedDrop:
-    """What the table's owner does when the folder is gone."""
+    """Finish a drop as the table's owner does when the folder is gone."""
     sql.run(
         engine,
         """INSERT INTO mirrorgate.table_leases VALUES (:table_id, 7, gen_random_uuid())

@@ -50,7 +50,7 @@ def sequences(receipts: Sequence[Receipt]) -> list[int]:
 
 
 def staged_ids(engine: sa.Engine, table: Table, schema: TableSchema = IDS) -> list[int]:
-    """Every staged `id` of a table, in order."""
+    """Return every staged `id` of a table, in order."""
     whole = BatchRange(BatchSequence(1), BatchSequence(10**9))
     with engine.begin() as connection:
         payloads = list(read_payloads(connection, table.table_id, table.generation, whole, slice_bytes=2**20))
@@ -254,7 +254,7 @@ def test_closing_stages_what_waits_and_rejects_what_comes_later(engine: sa.Engin
 
 
 @pytest.mark.parametrize("caller_waits", [lambda futures: futures[1], lambda futures: futures[0]])
-def test_a_caller_that_has_gone_takes_no_number_and_disturbs_nobody(
+def test_a_caller_that_has_gone_takes_no_number_and_disturbs_no_other(
     engine: sa.Engine, caller_waits: Callable[[Sequence["Future[list[Receipt]]"]], "Future[list[Receipt]]"]
 ) -> None:
     table = registered(engine, "t", IDS)

@@ -39,7 +39,7 @@ def other(database_url: str) -> Iterator[sa.Engine]:
 
 @pytest.fixture
 def impatient(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa.Engine]:
-    """An engine that waits 50 ms for a lock."""
+    """Give an engine that waits 50 ms for a lock."""
     monkeypatch.setattr(database, "_LOCK_MILLISECONDS", 50)
     engine = open_engine(database_url)
     yield engine
@@ -132,7 +132,7 @@ def test_a_commit_whose_answer_was_lost_is_found_to_be_done(engine: sa.Engine, o
     assert receipt.sequence == sql.value(other, "SELECT last_sequence FROM mirrorgate.table_counters") == 1
 
 
-def test_a_commit_that_nobody_can_tell_about_leaves_the_outcome_open(
+def test_a_commit_that_cannot_be_verified_leaves_the_outcome_open(
     engine: sa.Engine, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unknown(*_: object) -> bool:
@@ -155,7 +155,7 @@ def test_of_a_transaction_without_a_block_nobody_can_tell_whose_id_it_was(engine
 
 
 def group_of(engine: sa.Engine, *requests: list[Batch]) -> "list[Future[list[Receipt]]]":
-    """Requests that all wait when the writer starts, so that they share a transaction; all done."""
+    """Let requests wait before the writer starts, so that they share a transaction; wait until all are done."""
     writer = GroupCommit(engine)
     futures = [writer.submit(request) for request in requests]
     writer.start()
@@ -164,7 +164,7 @@ def group_of(engine: sa.Engine, *requests: list[Batch]) -> "list[Future[list[Rec
 
 
 def unstorable(table: Table) -> Batch:
-    """A batch whose source position has a task that no index row can hold."""
+    """Return a batch whose source position has a task that no index row can hold."""
     batch = typed(table, inserts([{"id": 99}]))
     task = "".join(random.Random(0).choices(string.ascii_letters + string.digits, k=9_000))  # no secret
     return replace(batch, advances=[SourceAdvance(task, None, "1" * 35)])

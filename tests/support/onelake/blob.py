@@ -62,7 +62,7 @@ class Blob:
         return Response(201, changed_headers(node) | {"x-ms-request-server-encrypted": "true"})
 
     def _put_block(self, request: Request) -> Response:
-        """Blocks cannot be mixed with what the DFS service wrote; nothing here stages them for a new blob."""
+        """Reject a block: blocks cannot be mixed with what the DFS service wrote, and no test stages new ones."""
         if self._tree.get(request.path) is not None:
             raise Rejected(409, "InvalidBlobOrBlock", "The path was not written with blocks.")
         raise Rejected(400, "UnsupportedQueryParameter", "comp=block")

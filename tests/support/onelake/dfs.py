@@ -188,7 +188,7 @@ class Aliases:
 
 
 def _entry(path: str, node: Node) -> dict[str, str]:
-    """One path of a listing: numbers and booleans are texts, the ETag is bare, a file has no `isDirectory`."""
+    """Return one path of a listing: numbers and booleans are texts, a file has no `isDirectory`."""
     entry = {"isDirectory": "true"} if node.folder else {}
     return entry | {
         "name": path,

@@ -114,7 +114,7 @@ class OneLake:
         return self.tree.find(f"{self.landing_zone}/{path}").content
 
     def names(self, folder: str) -> list[str]:
-        """Names in a folder of the landing zone, past all faults."""
+        """Return the names in a folder of the landing zone, bypassing all faults."""
         start = f"{self.landing_zone}/{folder}".rstrip("/")
         return [path[len(start) + 1 :] for path, _ in self.tree.below(start, recursive=False)]
 

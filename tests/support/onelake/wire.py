@@ -89,7 +89,7 @@ def changed_headers(node: Node) -> dict[str, str]:
 
 
 def content_headers(request: Request, node: Node) -> dict[str, str]:
-    """Headers of HEAD and GET; metadata in the form of the service that was asked."""
+    """Return the headers of HEAD and GET, with metadata in the form of the service that was asked."""
     headers = changed_headers(node) | {
         "Accept-Ranges": "bytes",
         "Content-Type": "application/octet-stream",

@@ -32,7 +32,7 @@ def partition_states(engine: sa.Engine) -> dict[int, str]:
 
 
 def partitions_of_payloads(engine: sa.Engine) -> dict[int, int]:
-    """Where the payload of each block of the only table with payloads is, by first sequence."""
+    """Return the partition of each payload of the only table that has any, by first sequence."""
     stored = sql.rows(engine, "SELECT first_sequence, bucket FROM mirrorgate.block_payloads ORDER BY 1")
     facts = sql.rows(
         engine,

@@ -21,7 +21,7 @@ def stream(table: pa.Table, *, compression: str | None = None, rows_a_batch: int
 
 
 def null_view_with_a_size(size: int = -65_536) -> bytes:
-    """Rows of a text column whose null slot has a length: Arrow's checks pass it, its cast of views does not."""
+    """Return rows of a text column whose null slot has a length, which Arrow's checks accept and its cast does not."""
     validity = pa.py_buffer(bytes([0b01]))
     views = struct.pack("<i12s", 3, b"abc") + struct.pack("<i12x", size)
     texts = pa.Array.from_buffers(pa.string_view(), 2, [validity, pa.py_buffer(views)])
@@ -29,7 +29,7 @@ def null_view_with_a_size(size: int = -65_536) -> bytes:
 
 
 def views_of_one_text(rows: int, size: int) -> bytes:
-    """Each row of a small stream shows the same long text."""
+    """Return a small stream in which each row shows the same long text."""
     views = struct.pack("<i4sii", size, b"aaaa", 0, 0) * rows
     texts = pa.Array.from_buffers(pa.string_view(), rows, [None, pa.py_buffer(views), pa.py_buffer(b"a" * size)])
     return stream(pa.table({"id": pa.array(range(rows)), "name": texts}))
@@ -46,7 +46,7 @@ def rows_of_nothing(rows: int, column: str = "id") -> bytes:
 
 
 def columns_that_share_one_buffer(columns: int, size: int) -> bytes:
-    """All text columns after the first are given the first one's buffers."""
+    """Return a stream whose text columns all refer to the buffers of the first."""
     body = bytearray(stream(pa.table({f"c{number}": ["a" * size] for number in range(columns)})))
     at = _buffers_at(bytes(body))
     for column in range(1, columns):
@@ -55,7 +55,7 @@ def columns_that_share_one_buffer(columns: int, size: int) -> bytes:
 
 
 def _buffers_at(body: bytes) -> int:
-    """Where the record batch of a stream of text columns describes its buffers: the first is an absent bitmap."""
+    """Return where a record batch of text columns describes its buffers, beginning with an absent bitmap."""
     message = body.index(b"\xff\xff\xff\xff", 8)
     return body.index(struct.pack("<qqqq", 0, 0, 0, 8), message)
 
@@ -78,7 +78,7 @@ def spoilt_zone() -> bytes:
 
 
 def hostile_streams() -> dict[str, bytes]:
-    """Bodies that once brought the process down, made it take all memory, or were answered as its own failure."""
+    """Return bodies that once crashed the process, exhausted its memory or were answered as an internal error."""
     texts = pa.array(["a", "b"]).dictionary_encode()
     lists = pa.array([[1], [2]], pa.list_(pa.int64()))
     runs = pa.RunEndEncodedArray.from_arrays(pa.array([2], pa.int32()), pa.array(["a"]))
