@@ -102,7 +102,7 @@ def _sweep(cycle: DrainCycle, now: datetime) -> None:
 def _sweep_markers(context: DrainContext, table: HeldTable, now: datetime) -> int:
     """Delete revocation markers that are too old to be needed; return how many are left.
 
-    Postgres records their epochs as over first, so that nobody writes the markers again.
+    Postgres records first that their epochs are over, so that no take-over writes the markers again.
     """
     markers = find_markers(context.zone, Scratch(table.table_id, table.epoch), now=now)
     if not markers.old_through:

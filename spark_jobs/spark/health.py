@@ -138,7 +138,7 @@ class SparkPing:
                     with self._calls.running():
                         if self._context._jsc.sc().isStopped():
                             self._stopped = "the Spark context is stopped"
-                except Exception as error:  # noqa: BLE001  # whatever it is: Spark cannot be used
+                except Exception as error:  # noqa: BLE001  # with any error, Spark cannot be used
                     self._stopped = f"Spark does not answer: {type(error).__name__}"
 
         threading.Thread(target=ask, name="spark-ping", daemon=True).start()

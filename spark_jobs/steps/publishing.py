@@ -1,7 +1,8 @@
 """W5 to W9 for the built files of several tables: register the build, folder, rename, record.
 
 One transaction registers a file of each of several tables, and one records those that have become visible. The next
-file of a table follows only after that (W9), so at most one visible file of a table is unrecorded. A failure of one
+file of a table follows only after that (W9), so at most one visible file of a table is unrecorded. After a crash
+between rename and record, W3 of the next owner finds that file and records it (`reconciliation`). A failure of one
 table stops that table alone.
 """
 
@@ -153,7 +154,7 @@ def _for_all_or_each(
         return []
     try:
         return [step(files)]
-    except Exception as error:  # noqa: BLE001  # whatever it is, it is one table's
+    except Exception as error:  # noqa: BLE001  # any error is recorded for its table alone
         if len(files) == 1:
             failures[files[0].planned.table_id] = error
             return []

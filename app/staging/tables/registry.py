@@ -1,6 +1,6 @@
 """Reads which tables exist, under which names, and notes their trouble.
 
-A `Table` is a snapshot of one moment. Whoever acts on it takes the sequence lock and reads it again.
+A `Table` is a snapshot of one moment. Before a change depends on it, take the sequence lock and read it again.
 """
 
 from collections.abc import Collection, Mapping

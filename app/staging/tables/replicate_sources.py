@@ -1,4 +1,4 @@
-"""What the metadata messages of Qlik Replicate said about tables, and which tables a schema id belongs to.
+"""Stores what metadata messages of Qlik Replicate declare about tables, and finds the tables of a schema id.
 
 A data message names its table's structure only by schema id, so the metadata outlives the message that brought it.
 """
@@ -49,7 +49,7 @@ class SourceFacts:
 
 
 def names_with_schema_id(connection: sa.Connection, schema_id: str) -> list[TableName]:
-    """Return the live tables that a metadata message with this schema id has described, whoever may access them."""
+    """Return the live tables that metadata with this schema id described, including tables hidden from the caller."""
     return [TableName.parse(name) for (name,) in connection.execute(SELECT_BY_SCHEMA_ID, {"schema_id": schema_id})]
 
 
@@ -71,7 +71,7 @@ def replicate_metadata(connection: sa.Connection, table_id: TableId, *, lock: bo
 
 
 def record_replicate_metadata(connection: sa.Connection, table_id: TableId, metadata: Mapping[str, Any]) -> None:
-    """Store what a table's metadata messages said.
+    """Store what a table's metadata messages declared.
 
     A process that dies before the commit leaves the former metadata; the caller's request was not answered.
     """
