@@ -27,7 +27,7 @@ from app.ingest.replicate.tables import EarlierReading, ReplicateTables
 from app.ingest.table_cache import TableCache
 from app.observability.telemetry import HASH_MISMATCHES
 
-SMALL_BODY: Final = 2**14
+MAX_SMALL_BODY_BYTES: Final = 2**14
 """Bytes of a body that the event loop decodes; it is typed together with others."""
 
 _TEXT: Final = frozenset({TypeName.STRING, TypeName.JSON})
@@ -82,7 +82,7 @@ def arcion_json(
         )
 
     columnar = partial(ColumnarRequest, body, requested, override, limits)
-    return BodyReader(decode, is_small=len(body) <= min(SMALL_BODY, limits.value_bytes), columnar=columnar)
+    return BodyReader(decode, is_small=len(body) <= min(MAX_SMALL_BODY_BYTES, limits.value_bytes), columnar=columnar)
 
 
 def arcion_csv(

@@ -154,7 +154,7 @@ def _run_operation(
         while True:
             events, seen = _events(client, table, seen)
             for event in events:
-                if event["generation"] == generation and event["completes"] is not None:
+                if event["generation"] == generation and event.get("completes") is not None:
                     _say_completed(table, event)
                     return
             if reason := _state_reason(client, table):

@@ -66,7 +66,7 @@ class NotificationSender:
                     connection = _connect(self._database_url)
                 connection.execute(NOTIFY, [CHANNEL])
             except psycopg.Error as error:
-                log.warning("wake_send_failed", error=type(error).__name__)
+                log.warning("notification_send_failed", error=type(error).__name__)
                 connection = None
         if connection is not None:
             connection.close()
@@ -95,7 +95,7 @@ class NotificationListener:
                 self._connection.execute(PING)
                 self._heard_at = time.monotonic()
         except psycopg.Error as error:
-            log.warning("wake_listen_failed", error=type(error).__name__)
+            log.warning("notification_listen_failed", error=type(error).__name__)
             self.close()
             self._stopped.wait(seconds)
 

@@ -4,14 +4,14 @@ import pytest
 
 from app.errors import Code
 from app.ingest import readers
-from app.ingest.readers import SMALL_BODY
+from app.ingest.readers import MAX_SMALL_BODY_BYTES
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.messages import Message, arcion
 from tests.support.samples.schemas import schema_of
 
 SCHEMA = schema_of({"id": "int64", "note": "string"}, ["id"], ["id"])
-NOTE = "n" * SMALL_BODY
+NOTE = "n" * MAX_SMALL_BODY_BYTES
 
 
 def large(table: str, note: str = NOTE) -> Message:

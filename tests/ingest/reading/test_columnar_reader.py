@@ -19,7 +19,7 @@ from app.ingest.fast_path import columnar_reader
 from app.ingest.fast_path.columnar_reader import MAX_BYTES_TOGETHER, ColumnarReader
 from app.ingest.fast_path.columnar_requests import ColumnarRequest, read_columnar
 from app.ingest.loop_bridge import LoopBridge, LoopFuture
-from app.ingest.readers import SMALL_BODY
+from app.ingest.readers import MAX_SMALL_BODY_BYTES
 from app.ingest.table_cache import NotCached, TableCache
 from app.staging.batches.batch import Batch
 from tests.formats.arcion.test_columnar import messages, partial_updates
@@ -72,7 +72,7 @@ def test_bodies_read_together_are_what_each_is_alone(
 
 def test_bodies_that_come_at_once_are_staged_and_rejected_each_by_itself(harness: IngestHarness) -> None:
     harness.put("t", TABLE)
-    note = "n" * SMALL_BODY
+    note = "n" * MAX_SMALL_BODY_BYTES
     rows = [{"id": str(number), "name": "a", "note": note} for number in range(20)]
     rows[7]["id"] = "seven"
 

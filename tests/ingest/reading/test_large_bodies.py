@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.errors import Code, RejectedInput
-from app.ingest.readers import SMALL_BODY
+from app.ingest.readers import MAX_SMALL_BODY_BYTES
 from app.ingest.request_typing import RequestTyper
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres.dead_letters import waiting
@@ -36,7 +36,7 @@ def changed(table: str, key: str, new_key: str = "", **given: str) -> Message:
 
 
 def large(*messages: Message) -> Sequence[Message]:
-    return [messages[0] | {"cursor": "x" * SMALL_BODY}, *messages[1:]]
+    return [messages[0] | {"cursor": "x" * MAX_SMALL_BODY_BYTES}, *messages[1:]]
 
 
 @pytest.fixture
