@@ -20,6 +20,7 @@ from app.errors import Code, Problem, RejectedInput, TemporarilyUnavailable
 from app.ingest.backlog import BacklogWatch
 from app.ingest.fast_path.columnar_reader import ColumnarReader
 from app.ingest.fast_path.columnar_requests import ColumnarRequest, pending_request
+from app.ingest.fast_path.decline import Decline, count_fast_path, count_slow_path
 from app.ingest.ingest_result import IngestResult, or_stored_result
 from app.ingest.loop_bridge import LoopBridge, LoopFuture
 from app.ingest.parsed_request import ParsedRequest
@@ -107,46 +108,59 @@ class Ingest:
             raise AlreadyStaged(answer)
 
     async def _accept(self, reader: BodyReader, principal: Principal, identity: RequestIdentity | None) -> IngestResult:
+        result: IngestResult | Decline
         if reader.is_small:
             parsed = reader.read(self.table_cache, principal, self.marker_first)
             result = await self._ingest_small(parsed, principal, identity)
-            if result is None:
+            if isinstance(result, Decline):
                 await self.check_not_staged(identity)
         else:
             await self.check_not_staged(identity)
-            result = reader.columnar and await self._ingest_columnar(reader.columnar(principal), identity)
-            if result is None:
+            result = Decline.NO_FAST_PATH
+            if reader.columnar is not None:
+                result = await self._ingest_columnar(reader.columnar(principal), identity)
+            if isinstance(result, Decline):
                 parsed = await self._parse(reader, principal)
-        return result or await self._slow_path(principal, identity).ingest(parsed)
+        if isinstance(result, Decline):
+            count_slow_path(reader.source_format, result)
+            return await self._slow_path(principal, identity).ingest(parsed)
+        count_fast_path(reader.source_format, "small" if reader.is_small else "columnar")
+        return result
 
     async def _parse(self, reader: BodyReader, principal: Principal) -> ParsedRequest:
         return await asyncio.to_thread(reader.read, self.table_cache, principal, self.marker_first)
 
     async def _ingest_small(
         self, parsed: ParsedRequest, principal: Principal, identity: RequestIdentity | None
-    ) -> IngestResult | None:
-        """Stage a small request together with its neighbors; None if it needs the slow path."""
+    ) -> IngestResult | Decline:
+        """Stage a small request together with its neighbors, or say why it needs the slow path."""
         request = pending_request(parsed, self.table_cache, principal, identity)
         if request is None:
-            return None
+            return Decline.NOT_ELIGIBLE
         await self.check_backlog(request.table, identity)
         receipts: LoopFuture[list[Receipt]] = LoopFuture(self._running_bridge())
         try:
             self.group_commit.submit_pending(request, receipts)
             return IngestResult(await receipts.result(), parsed.ignored)
-        except (FallBack, TableMoved):
-            return None
+        except FallBack:
+            return Decline.NOT_TYPED_TOGETHER
+        except TableMoved:
+            return Decline.TABLE_MOVED
 
-    async def _ingest_columnar(self, request: ColumnarRequest, identity: RequestIdentity | None) -> IngestResult | None:
-        """Stage a large columnar body; None if it needs the slow path."""
+    async def _ingest_columnar(
+        self, request: ColumnarRequest, identity: RequestIdentity | None
+    ) -> IngestResult | Decline:
+        """Stage a large columnar body, or say why it needs the slow path."""
         batch = await self._read_columnar(request)
         if batch is None:
-            return None
+            return Decline.NOT_COLUMNAR
         await self.check_backlog(batch.table, identity)
         try:
             return IngestResult(await self.receipts_of(self.group_commit.submit([batch], identity)))
-        except (TableMoved, RejectedInput):
-            return None
+        except TableMoved:
+            return Decline.TABLE_MOVED
+        except RejectedInput:
+            return Decline.REJECTED
 
     async def _read_columnar(self, request: ColumnarRequest) -> Batch | None:
         """Read a columnar body in the reader thread. Table lookups run beside it, because it never waits."""

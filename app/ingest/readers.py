@@ -42,6 +42,8 @@ class BodyReader:
     """
 
     read: Callable[[TableCache, Principal, bool], ParsedRequest]
+    source_format: str
+    """The format's name in metrics: `arcion`, `arcion_csv` or `replicate`."""
     is_small: bool = False
     """True if reading is short and needs no query, so that the event loop does it."""
     columnar: Callable[[Principal], ColumnarRequest] | None = None
@@ -82,7 +84,8 @@ def arcion_json(
         )
 
     columnar = partial(ColumnarRequest, body, requested, override, limits)
-    return BodyReader(decode, is_small=len(body) <= min(MAX_SMALL_BODY_BYTES, limits.value_bytes), columnar=columnar)
+    is_small = len(body) <= min(MAX_SMALL_BODY_BYTES, limits.value_bytes)
+    return BodyReader(decode, LetterFormat.ARCION, is_small, columnar)
 
 
 def arcion_csv(
@@ -108,7 +111,7 @@ def arcion_csv(
         limit = _max_value_bytes(body, limits)
         return ParsedRequest([changes], lines=parsed.lines, written=written, max_value_bytes=limit)
 
-    return BodyReader(decode)
+    return BodyReader(decode, LetterFormat.ARCION_CSV)
 
 
 def replicate_json(
@@ -133,7 +136,7 @@ def replicate_json(
         ignored = request.ignored + tables.repeated
         return ParsedRequest(sources, ignored, written=written, max_value_bytes=limit)
 
-    return BodyReader(decode)
+    return BodyReader(decode, LetterFormat.REPLICATE)
 
 
 def kept_message(written: WrittenMessage, content: bytes, table: TableName) -> BodyReader:
@@ -154,7 +157,7 @@ def kept_message(written: WrittenMessage, content: bytes, table: TableName) -> B
             raise RejectedInput(Code.BAD_REQUEST, "a replay must be one change, in the format of the kept message")
         return parsed
 
-    return BodyReader(decode)
+    return BodyReader(decode, written.format)
 
 
 def _read_again(

@@ -22,6 +22,11 @@ disable_created_metrics()  # type: ignore[no-untyped-call]  # a creation time pe
 REQUESTS: Final = Counter("mirrorgate_requests_total", "HTTP requests by route and status", ["route", "status"])
 REQUEST_SECONDS: Final = Histogram("mirrorgate_request_seconds", "Time to answer, by route", ["route"])
 ACCEPTED_CHANGES: Final = Counter("mirrorgate_accepted_changes_total", "Changes accepted, by format", ["format"])
+INGEST_PATHS: Final = Counter(
+    "mirrorgate_ingest_path_total",
+    "Change requests by the path that read them; on the slow path, the reason why no fast path did",
+    ["format", "path", "reason"],
+)
 HASH_MISMATCHES: Final = Counter(
     "mirrorgate_address_hash_mismatches_total", "Arcion messages whose table address does not match their hash"
 )
