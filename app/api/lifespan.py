@@ -85,7 +85,7 @@ def _open_pool(settings: Settings) -> Engine:
 
 @contextmanager
 def _running_backlog_watch(settings: Settings) -> Iterator[BacklogWatch]:
-    """Give a backlog watch with a connection of its own: it must work also if requests use all the others."""
+    """Yield a backlog watch with a separate connection, so that it works when requests use all the others."""
     engine = open_engine(
         settings.require_database_url(),
         pool_size=1,

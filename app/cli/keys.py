@@ -99,7 +99,7 @@ def limit_key(
     wanted = {"requests_per_second": requests_per_second, "bytes_per_second": bytes_per_second}
     with connection.client() as client:
         changed = client.patch(f"/v1/keys/{key_id}", wanted)
-    typer.echo(_limits(changed) or "no limits of its own")
+    typer.echo(_limits(changed) or "no separate limits")
 
 
 @with_connection

@@ -1,4 +1,4 @@
-"""The rules of Mirrorgate without input or output: time, ids and random values come in as arguments.
+"""The rules of Mirrorgate without input or output: callers pass time, ids and random values as arguments.
 
 `model` has the nouns: tables, schemas, options, names, changes, files. `rows` turns changes into landing rows, `arrow`
 encodes them as bytes. `access` says who may do what, `publication` which batches make which file, and `preflight`

@@ -70,7 +70,7 @@ class ReplicateParameters(ChangeParameters):
     partition: Annotated[
         str | None,
         Field(
-            description="The partition of the task's topic that all messages come from. Tables with "
+            description="The partition of the task's topic that holds all messages. Tables with "
             "`source_order=enforce` keep one position per partition.",
             min_length=1,
             max_length=MAX_PARTITION_CHARACTERS,

@@ -58,7 +58,7 @@ class WithheldModel(Model):
     """The index of the row in `rows`, from 0."""
 
     columns: list[str]
-    """The columns whose values come from the stored row."""
+    """The columns that the stored row fills."""
 
 
 class DryRunTableModel(Model):

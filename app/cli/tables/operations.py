@@ -159,7 +159,7 @@ def _run_operation(
                     return
             if reason := _state_reason(client, table):
                 line.update(f"{table}: {reason}")
-            time.sleep(_POLL_SECONDS)
+            time.sleep(_POLL_SECONDS)  # HTTP offers no notification of an event
 
 
 def _say_completed(table: str, event: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from app.errors import RejectedInput
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Maximum size of a chunk. A single message above `max_bytes` becomes a chunk of its own."""
+    """Maximum size of a chunk. A single message above `max_bytes` becomes a separate chunk."""
 
     max_bytes: int
     max_messages: int | None = None

@@ -120,7 +120,7 @@ class Sender:
         try:
             return self.post(chunk.body, headers)
         except MirrorgateError as error:
-            if is_final(error):  # then no earlier try was accepted either: its answer would have come back
+            if is_final(error):  # no earlier try was accepted either: the gateway would have repeated its answer
                 self.progress.in_doubt = None
             elif not may_have_been_accepted(error):
                 self.progress.in_doubt = earlier

@@ -71,7 +71,7 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a valid key or token proves: its holder, the grants, and rate limits of its own."""
+    """What a valid key or token proves: its holder, the grants, and its rate limits."""
 
     subject: str
     grants: Sequence[Grant]

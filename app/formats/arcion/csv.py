@@ -1,7 +1,7 @@
 """Arcion's internal CDC format as CSV: records -> changes of one table (docs/formats.md, "Arcion CSV").
 
 A snapshot record has one field per column. A realtime record has NEW, OLD and EXISTS per column, then operation,
-cursor and operation counts. Unquoted `NULL` is SQL NULL, quoted it is a text. Column names come from the request or
+cursor and operation counts. Unquoted `NULL` is SQL NULL, quoted it is a text. The column names are in the request or
 from a header; they are never guessed.
 """
 

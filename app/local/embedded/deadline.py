@@ -13,5 +13,5 @@ def holds_within(seconds: float, condition: Callable[[], bool]) -> bool:
     while not condition():
         if time.monotonic() >= give_up:
             return False
-        time.sleep(_POLL_SECONDS)
+        time.sleep(_POLL_SECONDS)  # files and processes of Postgres offer no notification
     return True
