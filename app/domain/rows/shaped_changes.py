@@ -1,0 +1,44 @@
+"""Changes of one table as tuples of values with a shape, as the columnar decoders yield them.
+
+Most changes of a body have the same few shapes. What becomes of a change depends on its shape, its values only fill the
+row; so the rules are applied once per shape (`app.domain.rows.row_layout`).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from app.domain.model.change import Operation, SourceValue
+
+Values: TypeAlias = tuple[SourceValue, ...]
+"""The values of an image in the order of the table's columns; those of columns that are not given are ignored."""
+
+
+class Shape(NamedTuple):
+    """What a change gives, apart from its values: see `Change`. Names are those of columns."""
+
+    operation: Operation
+    before: frozenset[str] | None
+    """The columns that the image before the change gives; None without that image."""
+    after: frozenset[str] | None
+    """The columns whose value after the change is given, the `kept` ones included; None without that image."""
+    kept: frozenset[str] = frozenset()
+    """Columns of `after` whose value is in the image before the change only, because the change kept it."""
+    source_columns: frozenset[str] | None = None
+    is_late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShapedChanges:
+    """The ordered changes of one request for one table."""
+
+    shapes: Sequence[Shape]
+    """One per change. Changes of one shape share one object."""
+    before: Sequence[Values | None]
+    after: Sequence[Values | None]
+    null_text: bool = False
+    """True if the text `null` means NULL, as in Arcion's messages."""
+    ends_transaction: bool = True
+    """False if the source said that its transaction continues after the last change."""
+    source_position: str | None = None
+    """The source position of the last change that has one, verbatim."""
