@@ -106,9 +106,28 @@ class GroupCommit:
         `commit_unknown`, perhaps everything) was staged.
         """
         future: Future[list[Receipt]] = Future()
-        content = StagingRequest(batches, identity, ignored, duplicates, letters, replay)
-        self._queue.put(WaitingRequest(content, future, time.monotonic()))
+        self.submit_to(
+            future, batches, identity, ignored=ignored, duplicates=duplicates, letters=letters, replay=replay
+        )
         return future
+
+    def submit_to(
+        self,
+        waiter: Waiter,
+        batches: Sequence[Batch],
+        identity: RequestIdentity | None = None,
+        *,
+        ignored: int = 0,
+        duplicates: int = 0,
+        letters: Sequence[TableLetters] = (),
+        replay: LetterReplay | None = None,
+    ) -> None:
+        """Stage a request and give the waiter what the future of `submit` gets, without a Future's cost.
+
+        Raises TemporarilyUnavailable `shutting_down` after `close`; the waiter then gets nothing.
+        """
+        content = StagingRequest(batches, identity, ignored, duplicates, letters, replay)
+        self._queue.put(WaitingRequest(content, waiter, time.monotonic()))
 
     def submit_pending(self, request: PendingRequest, waiter: Waiter) -> None:
         """Type a small request together with the others of its transaction, and stage it.

@@ -315,6 +315,40 @@ def test_a_small_request_for_a_table_that_has_moved_is_sent_back(engine: sa.Engi
         future.result()
 
 
+class Caller:
+    """A waiter that is not a Future, as the API has one per request."""
+
+    def __init__(self) -> None:
+        self.outcome: list[Receipt] | BaseException | None = None
+
+    def set_running_or_notify_cancel(self) -> bool:
+        return True
+
+    def done(self) -> bool:
+        return self.outcome is not None
+
+    def set_result(self, result: list[Receipt]) -> None:
+        self.outcome = result
+
+    def set_exception(self, exception: BaseException) -> None:
+        self.outcome = exception
+
+
+def test_a_waiter_of_the_callers_own_gets_the_receipts_and_errors_that_a_future_gets(engine: sa.Engine) -> None:
+    moved, table = registered(engine, "moved", IDS), registered(engine, "t", IDS)
+    registered(engine, "moved", WIDER)
+    writer = GroupCommit(engine)
+    good, bad = Caller(), Caller()
+    writer.submit_to(good, [batch(table, 1)])
+    writer.submit_to(bad, [batch(moved, 1)])
+    writer.start()
+    writer.close()
+    assert good.outcome == [Receipt("t", table.generation, BatchSequence(1), changes=1, rows=1)]
+    assert isinstance(bad.outcome, TableMoved)
+    with pytest.raises(TemporarilyUnavailable):
+        writer.submit_to(Caller(), [batch(table, 2)])
+
+
 def test_the_groups_are_cut_at_the_caps(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     table = registered(engine, "t", IDS)
     monkeypatch.setattr("app.staging.writer.request_queue.MAX_GROUP_REQUESTS", 2)
