@@ -71,11 +71,11 @@ class Gateway:
 
     def start_api(self) -> Api:
         """Start another API on a free port and return it once it serves."""
-        port = _free_port()
+        port = free_port()
         own = {f"{PREFIX}PORT": str(port)}
         process = self._start(f"api-{port}", "app.main", own)
         url = f"http://127.0.0.1:{port}"
-        _wait(lambda: _status(url, "/healthz") == 200, "the API serves", process)
+        wait_until(lambda: _status(url, "/healthz") == 200, "the API serves", process)
         client = self._stack.enter_context(GatewayClient(url, self.key))
         return Api(url, process.pid, client)
 
@@ -87,7 +87,7 @@ class Gateway:
         java = {"JAVA_HOME": str(self._java_home)}
         process = self._start("drain", "spark_jobs.drain", {**java, **(environment or {}), **own})
         leases = "SELECT count(*) FROM mirrorgate.workers WHERE lease_until > clock_timestamp()"
-        _wait(lambda: self.value(leases) > 0, "the drain runs", process)
+        wait_until(lambda: self.value(leases) > 0, "the drain runs", process)
         return process
 
     def value(self, statement: str, **parameters: object) -> Any:
@@ -105,7 +105,7 @@ class Gateway:
 
         Raises BenchmarkFailed after `within` seconds.
         """
-        _wait(lambda: not self.value(PENDING), "everything is published", within=within, every=0.1)
+        wait_until(lambda: not self.value(PENDING), "everything is published", within=within, every=0.1)
 
     def _start(self, name: str, module: str, settings: Mapping[str, str]) -> "subprocess.Popen[bytes]":
         environment = {
@@ -143,7 +143,7 @@ def clear_settings() -> None:
         del os.environ[name]
 
 
-def _wait(
+def wait_until(
     holds: Callable[[], bool],
     what: str,
     process: "subprocess.Popen[bytes] | None" = None,
@@ -151,6 +151,7 @@ def _wait(
     within: float = _READY_TIMEOUT_SECONDS,
     every: float = _POLL_SECONDS,
 ) -> None:
+    """Wait for a condition. Raises BenchmarkFailed after `within` seconds, or when `process` has ended."""
     give_up = time.monotonic() + within
     while not holds():
         if process is not None and process.poll() is not None:
@@ -171,6 +172,7 @@ def _status(url: str, path: str) -> int:
         connection.close()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that nothing listens on."""
     with socket.create_server(("127.0.0.1", 0)) as trial:
         return int(trial.getsockname()[1])

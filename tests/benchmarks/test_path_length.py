@@ -1,0 +1,48 @@
+"""The path of a request: what is counted, and where it begins and ends."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from benchmarks.path_length import OTHER_THREADS, WORKLOADS, PathLength, is_insert
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source_format", WORKLOADS)
+def test_the_path_leads_from_the_head_of_the_post_to_the_insert_of_the_block(source_format: str) -> None:
+    command = [sys.executable, "-m", "benchmarks.path_length", source_format, "--json"]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=120).stdout
+
+    path = msgspec.json.decode(printed, type=PathLength)
+
+    assert path.functions == sum(len(set(functions)) for functions in path.modules.values())
+    functions = {function for found in path.modules.values() for function in found}
+    assert not [name for name in functions if name.rpartition(".")[2].startswith("<")]
+    assert {"BoundedHttpProtocol.data_received", "Ingest.accept", "GroupCommit.submit"} <= functions
+    assert "GroupTransaction._commit" not in functions, "COMMIT follows the insert"
+    assert all((ROOT / module).is_file() and module.startswith("app/") for module in path.modules)
+
+
+def test_the_threads_left_out_are_threads_of_the_api() -> None:
+    architecture = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+    assert [name for name in OTHER_THREADS if f"`{name}`" not in architecture] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("WITH x AS (SELECT 1) INSERT INTO mirrorgate.block_payloads (table_id) VALUES (1)", True),
+        (b"COPY mirrorgate.staged_blocks (table_id) FROM STDIN", True),
+        ("INSERT INTO mirrorgate.row_images (table_id) VALUES (1)", False),
+        ("SELECT FROM mirrorgate.staged_blocks", False),
+        (None, False),
+    ],
+)
+def test_the_insert_of_a_block_or_payload_ends_the_path(query: object, expected: bool) -> None:
+    assert is_insert(query) is expected
