@@ -4,6 +4,15 @@
 
 CREATE SCHEMA mirrorgate;
 
+-- Makes batches that were typed under a former state of the row be typed again.
+CREATE FUNCTION mirrorgate.advance_revision() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    NEW.revision := OLD.revision + 1;
+    RETURN NEW;
+END $$;
+
 -- Number of the open payload partition.
 CREATE FUNCTION mirrorgate.current_bucket() RETURNS integer
     LANGUAGE plpgsql STABLE
@@ -58,7 +67,7 @@ CREATE TABLE mirrorgate.tables (
     replicate_metadata jsonb,
     -- When the table was registered.
     created_at timestamp with time zone DEFAULT now() NOT NULL,
-    -- Grows with each change of options, routes or source columns; each batch is typed under one.
+    -- Grows with each change of options, routes, source columns or Replicate metadata; each batch is typed under one.
     revision bigint DEFAULT 1 NOT NULL,
     -- Columns that left the source: null while gone, else the last batch before their return.
     column_stays jsonb DEFAULT '{}'::jsonb NOT NULL,
@@ -85,6 +94,7 @@ CREATE TABLE mirrorgate.tables (
 CREATE UNIQUE INDEX one_live_table_per_name ON mirrorgate.tables USING btree (folded_name) WHERE (state <> 'dropped'::text);
 CREATE INDEX tables_by_replicate_schema ON mirrorgate.tables USING btree (((replicate_metadata ->> 'schema_id'::text)));
 CREATE INDEX tables_by_schema_ids ON mirrorgate.tables USING gin (replicate_schema_ids);
+CREATE TRIGGER metadata_changes BEFORE UPDATE OF replicate_metadata ON mirrorgate.tables FOR EACH ROW WHEN ((new.replicate_metadata IS DISTINCT FROM old.replicate_metadata)) EXECUTE FUNCTION mirrorgate.advance_revision();
 
 -- Columns of each schema version of a generation. A version never changes.
 CREATE TABLE mirrorgate.schema_versions (

@@ -99,7 +99,7 @@ def _with_purpose(statement: str, purposes: dict[str, str]) -> str:
 
 def _add(tables: dict[str, _Table], statement: str) -> None:
     """Put a statement to its table."""
-    found = re.search(r"(?:CREATE TABLE|ALTER TABLE(?: ONLY)?|INDEX \w+ ON) mirrorgate\.(\w+)", statement)
+    found = re.search(r"(?:CREATE TABLE|ALTER TABLE(?: ONLY)?|INDEX \w+ ON|TRIGGER .+ ON) mirrorgate\.(\w+)", statement)
     assert found is not None, statement
     table = tables[found[1]]
     if statement.startswith("CREATE TABLE"):

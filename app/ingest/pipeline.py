@@ -170,7 +170,7 @@ class Ingest:
             try:
                 return await batch.result()
             except NotCached as unknown:
-                if await asyncio.to_thread(self.table_cache.route, unknown.source) is None:
+                if await asyncio.to_thread(unknown.look_up) is None:
                     break
         return None
 

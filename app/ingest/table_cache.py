@@ -6,6 +6,7 @@ Invariant: an entry can be out of date, and the sequence lock notices it. A tabl
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, TypeAlias
 
 from app.domain.access.rights import Principal
@@ -24,11 +25,11 @@ MAX_CACHED_NAMES: Final = 10_000
 
 
 class NotCached(Exception):
-    """The cache has no table for this source; a query has to find it."""
+    """A query has to find what is not cached; `look_up` runs it, and returns None if there is nothing to find."""
 
-    def __init__(self, source: SourceName) -> None:
+    def __init__(self, look_up: Callable[[], object]) -> None:
         super().__init__("not cached")
-        self.source = source
+        self.look_up = look_up
 
 
 @dataclass
@@ -52,7 +53,7 @@ class TableCache:
     def require_cached(self, source: SourceName) -> None:
         """Raise NotCached if no table of this source is cached, for any caller."""
         if source.key not in self._tables:
-            raise NotCached(source)
+            raise NotCached(partial(self.route, source))
 
     def visible(self, source: SourceName, principal: Principal) -> Table | None:
         """Return the table that this source feeds; None for a table outside the caller's patterns.

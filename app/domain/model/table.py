@@ -61,7 +61,7 @@ class Table:
     schema: TableSchema
     options: TableOptions = DEFAULT_OPTIONS
     revision: int = 1
-    """Grows with each change of the options or of the source's columns; a batch is typed under one revision."""
+    """Grows with each change of options, routes, source columns or metadata; a batch is typed under one revision."""
     left_columns: frozenset[str] = frozenset()
     """Columns that have left the source."""
     returned_columns: Mapping[str, BatchSequence] = field(default_factory=dict)

@@ -216,3 +216,4 @@ class ReplicateTables:
             if facts and stored:
                 history = with_external_ids(SourceHistory.from_json(stored), external_ids)
                 record_replicate_metadata(connection, facts.table_id, history.to_json())
+        self.table_cache.forget_table(name)

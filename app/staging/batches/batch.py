@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from app.domain.model.request_identity import Answer, RequestIdentity
 from app.domain.model.table import BatchSequence, Generation, Table, TableId
@@ -31,6 +31,13 @@ class SourceAdvance:
     last: str
 
 
+class SchemaIdTables(NamedTuple):
+    """A Replicate schema id, and the names of all live tables that it has described."""
+
+    schema_id: str
+    names: frozenset[str]
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """The typed changes of one table from one request."""
@@ -38,6 +45,8 @@ class Batch:
     table: Table
     rows: LandingRows
     advances: Sequence[SourceAdvance] = ()
+    found_by: SchemaIdTables | None = None
+    """The schema id by which this process remembered the table; the sequence lock checks it."""
 
     @property
     def block_key(self) -> BlockKey:

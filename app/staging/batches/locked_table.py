@@ -16,7 +16,13 @@ from app.domain.rows.image_overlay import ImageOverlay, Layer
 from app.domain.rows.landing_rows import LandingRows
 from app.staging.batches.batch import Batch, Receipt, StagingRequest, TableMoved
 from app.staging.batches.row_images import read_present_keys, read_row_images
-from app.staging.batches.sequence_lock import Counters, TableVersionCheck, lock_counters, read_table_versions
+from app.staging.batches.sequence_lock import (
+    Counters,
+    TableVersionCheck,
+    lock_counters,
+    read_table_versions,
+    read_tables_of_schema_ids,
+)
 from app.staging.batches.source_positions import source_positions
 from app.staging.batches.staged_blocks import BatchBorders, NewBlock
 
@@ -38,6 +44,8 @@ class LockedTable:
     overlay: ImageOverlay
     positions: Mapping[str, str]
     cdc_started: bool
+    described: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The names of the tables that the batches' schema ids have described, for all tables of the transaction."""
     added: list[tuple[Batch, LandingRows]] = field(default_factory=list)
     """The batches, each with its rows as they will land."""
     advanced: dict[str, str] = field(default_factory=dict)
@@ -49,6 +57,8 @@ class LockedTable:
         Raises TableMoved, or RejectedInput like `ImageOverlay.complete`.
         """
         if not self.version.accepts(batch.table):
+            raise TableMoved
+        if batch.found_by is not None and self.described.get(batch.found_by.schema_id) != batch.found_by.names:
             raise TableMoved
         if batch.rows.has_snapshots and self.cdc_started != batch.table.cdc_started:
             raise TableMoved
@@ -101,6 +111,10 @@ def lock_tables(connection: sa.Connection, requests: Sequence[StagingRequest]) -
             batches[batch.table.table_id].append(batch)
     counters = lock_counters(connection, batches)
     versions = read_table_versions(connection, batches)
+    schema_ids = {
+        batch.found_by.schema_id for of_table in batches.values() for batch in of_table if batch.found_by is not None
+    }
+    described = read_tables_of_schema_ids(connection, schema_ids) if schema_ids else {}
     tables = {}
     completed = CompletedBytes()
     for table_id, of_table in batches.items():
@@ -112,6 +126,7 @@ def lock_tables(connection: sa.Connection, requests: Sequence[StagingRequest]) -
                 image_overlay(connection, fitting[0].table if fitting else known[table_id], fitting, completed),
                 _positions(connection, fitting),
                 counters[table_id].cdc_started,
+                described,
             )
     return tables
 

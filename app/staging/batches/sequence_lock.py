@@ -5,7 +5,8 @@ transaction stages, changes the schema or publishes for the table; a rollback re
 taken in the order of table ids, so that transactions never deadlock.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +26,11 @@ SELECT_TABLE_VERSIONS: Final = """
     SELECT table_id, generation, state, schema_version, revision FROM mirrorgate.tables
     WHERE table_id = ANY(%(table_ids)s::bigint[])"""
 """Read what a batch depends on when it is typed."""
+
+SELECT_TABLES_OF_SCHEMA_IDS: Final = """
+    SELECT given.schema_id, t.name FROM unnest(%(schema_ids)s::text[]) AS given (schema_id)
+    JOIN mirrorgate.tables t ON t.replicate_schema_ids ? given.schema_id WHERE t.state <> 'dropped'"""
+"""List the live tables that each of these Replicate schema ids has described."""
 
 SHORTEN_LOCK_TIMEOUT = sa.text("SET LOCAL lock_timeout = '500ms'")
 """Wait half a second at most for locks in this transaction."""
@@ -87,3 +93,11 @@ def read_table_versions(connection: sa.Connection, table_ids: Iterable[TableId])
         )
         for table_id, generation, state, version, revision in rows
     }
+
+
+def read_tables_of_schema_ids(connection: sa.Connection, schema_ids: Collection[str]) -> Mapping[str, frozenset[str]]:
+    """Return the names of the live tables that each of these Replicate schema ids has described."""
+    names: defaultdict[str, set[str]] = defaultdict(set)
+    for schema_id, name in driver_rows(connection, SELECT_TABLES_OF_SCHEMA_IDS, {"schema_ids": [*schema_ids]}):
+        names[schema_id].add(name)
+    return {schema_id: frozenset(found) for schema_id, found in names.items()}

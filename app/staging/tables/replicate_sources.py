@@ -19,7 +19,7 @@ SELECT_BY_SCHEMA_ID = sa.text("""
 """List the live tables that a schema id has described."""
 
 SELECT_SOURCE = sa.text("""
-    SELECT table_id, options -> 'exclude' AS excluded, options ->> 'partial_updates' AS partial_updates,
+    SELECT table_id, revision, options -> 'exclude' AS excluded, options ->> 'partial_updates' AS partial_updates,
         CASE WHEN :whole THEN replicate_metadata ELSE replicate_metadata - 'earlier' END AS metadata
     FROM mirrorgate.tables WHERE folded_name = :folded_name AND state <> 'dropped'""")
 """Read what decoding a table's messages needs, without earlier versions unless asked for."""
@@ -46,6 +46,8 @@ class SourceFacts:
     """Whether the table completes partial updates from row images."""
     metadata: Mapping[str, Any] | None
     """The current version of its source, or the whole history if that was asked for."""
+    revision: int
+    """The table's revision, which each change of its metadata advances."""
 
 
 def names_with_schema_id(connection: sa.Connection, schema_id: str) -> list[TableName]:
@@ -60,7 +62,7 @@ def source_facts(connection: sa.Connection, name: TableName, *, whole: bool = Fa
     if row is None:
         return None
     completes = row.partial_updates == PartialUpdates.COMPLETE
-    return SourceFacts(TableId(row.table_id), frozenset(row.excluded or ()), completes, row.metadata)
+    return SourceFacts(TableId(row.table_id), frozenset(row.excluded or ()), completes, row.metadata, row.revision)
 
 
 def replicate_metadata(connection: sa.Connection, table_id: TableId, *, lock: bool = False) -> Mapping[str, Any] | None:
@@ -71,7 +73,7 @@ def replicate_metadata(connection: sa.Connection, table_id: TableId, *, lock: bo
 
 
 def record_replicate_metadata(connection: sa.Connection, table_id: TableId, metadata: Mapping[str, Any]) -> None:
-    """Store what a table's metadata messages declared.
+    """Store what a table's metadata messages declared. The database advances the table's revision.
 
     A process that dies before the commit leaves the former metadata; the caller's request was not answered.
     """

@@ -1,0 +1,146 @@
+"""The cache of what Postgres stores of Replicate sources, as one API process last saw it.
+
+With it, a request whose table and source version were seen before needs no query.
+
+Invariant: an entry can be out of date, and the sequence lock notices it. Metadata that changes advances the revision of
+its table, which every batch is checked for; a batch whose table was found by a schema id is also checked for the
+tables that have the id. An id without a table is never cached.
+"""
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from app.domain.access.rights import Principal
+from app.domain.model.names import TableName
+from app.domain.model.source_name import SourceName
+from app.domain.model.table import Table, TableId
+from app.formats.replicate.history import SourceVersion
+from app.ingest.replicate.destinations import history_of
+from app.ingest.table_cache import NotCached, TableCache
+from app.staging.batches.batch import SchemaIdTables
+from app.staging.connection.database import translated_errors
+from app.staging.tables.replicate_sources import names_with_schema_id, source_facts
+
+MAX_CACHED_SOURCES: Final = 4_000
+"""Tables, and schema ids, that are kept in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class CachedSource:
+    """The current version of a table's source; None if no metadata message declared one."""
+
+    table: Table
+    """The table as it was when the version was read."""
+    version: SourceVersion | None
+
+    def is_of(self, table: Table) -> bool:
+        """Tell whether this is the source of the table as it is in `table`."""
+        known = self.table
+        return (known.generation, known.schema_version, known.revision) == (
+            table.generation,
+            table.schema_version,
+            table.revision,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSource:
+    """The table of a message, the version of its source, and the schema id by which it was found."""
+
+    table: Table
+    source: CachedSource
+    found_by: SchemaIdTables | None
+
+
+@dataclass
+class SourceCache:
+    """Finds the table and the source version of data messages without a query."""
+
+    table_cache: TableCache
+    _sources: dict[TableId, CachedSource] = field(default_factory=dict)
+    _names: dict[str, frozenset[str]] = field(default_factory=dict)
+    """By schema id: the names of the live tables that it has described."""
+
+    def find(
+        self, requested: SourceName | None, own: SourceName | None, schema_id: str | None, principal: Principal
+    ) -> FoundSource | None:
+        """Return what a message is for: `?table=`, its own address and its schema id must agree.
+
+        None where they do not, where the caller has no such table, or where the schema id is not that of the current
+        version. Raises NotCached if a query has to find it first.
+        """
+        addresses = [address for address in (requested, own) if address is not None]
+        found_by = None
+        if not addresses:
+            if schema_id is None:
+                return None
+            found_by = self._tables_of(schema_id)
+            names = [name for name in map(TableName.parse, found_by.names) if principal.may_touch(name)]
+            if len(names) != 1:
+                return None
+            addresses = [SourceName.address(names[0])]
+        for address in addresses:
+            self.table_cache.require_cached(address)
+        tables = [self.table_cache.get_cached(address, principal) for address in addresses]
+        table = tables[0]
+        if table is None or any(other is None or other.table_id != table.table_id for other in tables):
+            return None
+        source = self._source_of(table, addresses)
+        if schema_id is not None and (source.version is None or source.version.schema_id != schema_id):
+            return None
+        return FoundSource(table, source, found_by)
+
+    def forget(self, found_by: SchemaIdTables | None) -> None:
+        """Query the tables of a schema id the next time; a table's source is forgotten with the table's revision."""
+        if found_by is not None:
+            self._names.pop(found_by.schema_id, None)
+
+    def _tables_of(self, schema_id: str) -> SchemaIdTables:
+        names = self._names.get(schema_id)
+        if names is None:
+            raise NotCached(partial(self._look_up_names, schema_id))
+        return SchemaIdTables(schema_id, names)
+
+    def _source_of(self, table: Table, addresses: list[SourceName]) -> CachedSource:
+        source = self._sources.get(table.table_id)
+        if source is not None and source.is_of(table):
+            return source
+        raise NotCached(partial(self._look_up_source, table, addresses))
+
+    def _look_up_names(self, schema_id: str) -> frozenset[str] | None:
+        """Cache the tables of a schema id, and the one table with its source."""
+        with translated_errors(), self.table_cache.begin() as connection:
+            names = frozenset(map(str, names_with_schema_id(connection, schema_id)))
+        if not names:
+            return None
+        _make_room(self._names)
+        self._names[schema_id] = names
+        if len(names) == 1:
+            address = SourceName.address(TableName.parse(next(iter(names))))
+            table = self.table_cache.route(address)
+            if table is not None:
+                self._look_up_source(table, [address])
+        return names
+
+    def _look_up_source(self, table: Table, addresses: list[SourceName]) -> object:
+        """Cache the source of a table, and return None if the table is gone.
+
+        A table that has changed since it was cached is queried again the next time.
+        """
+        with translated_errors(), self.table_cache.begin() as connection:
+            facts = source_facts(connection, table.name)
+        if facts is None or (facts.table_id, facts.revision) != (table.table_id, table.revision):
+            for address in addresses:
+                self.table_cache.forget(address)
+            return facts
+        history = history_of(facts)
+        source = CachedSource(table, history.current if history else None)
+        _make_room(self._sources)
+        self._sources[table.table_id] = source
+        return source
+
+
+def _make_room(cache: dict[Any, Any]) -> None:
+    if len(cache) >= MAX_CACHED_SOURCES:
+        cache.clear()

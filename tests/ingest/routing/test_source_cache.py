@@ -1,0 +1,142 @@
+"""Sources of Replicate messages are found without a query, and staging notices what has changed since."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from app.domain.access.rights import Principal, Right
+from app.domain.model.change import Change, Operation
+from app.domain.model.names import TableName
+from app.domain.model.source_name import SourceName
+from app.domain.rows.landing_rows import landing_rows
+from app.ingest.replicate.source_cache import FoundSource, SourceCache
+from app.ingest.table_cache import NotCached, TableCache
+from app.staging.batches.batch import Batch, SchemaIdTables, TableMoved
+from tests.support.ingest_harness import ADMIN, IngestHarness
+from tests.support.postgres import sql
+from tests.support.samples.messages import data, metadata
+
+COLUMNS = {"id": "INT8", "name": "WSTRING"}
+NEW = {"id": "INT8", "note": "WSTRING", "name": "WSTRING"}
+MAX_READS = 4
+
+
+def found(cache: SourceCache, key: Principal = ADMIN, **told: Any) -> FoundSource | None:
+    """Ask as a reader does: again after each look-up."""
+    requested = told.get("requested") and SourceName.address(TableName.parse(told["requested"]))
+    own = told.get("own") and SourceName.parse(told["own"])
+    for _ in range(MAX_READS):
+        try:
+            return cache.find(requested, own, told.get("schema_id"), key)
+        except NotCached as unknown:
+            if unknown.look_up() is None:
+                return None
+    raise AssertionError("never cached")
+
+
+@contextmanager
+def without_queries(cache: SourceCache) -> Iterator[None]:
+    begin, cache.table_cache.begin = cache.table_cache.begin, None  # type: ignore[assignment]
+    yield
+    cache.table_cache.begin = begin
+
+
+@pytest.fixture
+def cache(harness: IngestHarness) -> SourceCache:
+    """Give the cache of a process that has seen no source yet."""
+    harness.replicate(metadata("s.t", COLUMNS, schema_id="f1"))
+    return SourceCache(TableCache(harness.engine.begin))
+
+
+def stage(harness: IngestHarness, source: FoundSource) -> None:
+    change = Change(0, Operation.INSERT, None, {"id": 1, "name": "a"}, "", "/data")
+    rows = landing_rows([change], source.table.schema)
+    harness.ingest.group_commit.submit([Batch(source.table, rows, found_by=source.found_by)], None).result()
+
+
+@pytest.mark.parametrize(
+    "told", [{"schema_id": "f1"}, {"own": "s.t", "schema_id": "f1"}, {"requested": "S.T"}, {"own": "s.t"}]
+)
+def test_a_source_that_was_found_once_needs_no_query(
+    harness: IngestHarness, cache: SourceCache, told: dict[str, str]
+) -> None:
+    first = found(cache, **told)
+    with without_queries(cache):
+        again = found(cache, **told)
+    assert first is not None
+    assert again is not None
+    assert again.source.version is not None
+    assert again.source.version.schema_id == "f1"
+    assert again.table == harness.table("s.t")
+    stage(harness, again)
+    assert harness.landed("s.t", "id") == [[0, 1]]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [{}, {"schema_id": "f2"}, {"own": "s.t", "schema_id": "f2"}, {"own": "s.u"}, {"own": "s.t", "requested": "s.v"}],
+)
+def test_what_the_exact_path_has_to_explain_is_not_found(
+    harness: IngestHarness, cache: SourceCache, told: dict[str, str]
+) -> None:
+    harness.replicate(metadata("s.v", COLUMNS))
+    assert found(cache, **told) is None
+
+
+def test_rights_are_checked_for_each_request(cache: SourceCache) -> None:
+    assert found(cache, schema_id="f1") is not None
+    other = Principal("k", frozenset({Right.INGEST}), ("other.*",))
+    assert found(cache, other, schema_id="f1") is None
+    assert found(cache, other, own="s.t") is None
+
+
+def test_a_key_for_one_of_two_tables_with_a_schema_id_finds_its_own(harness: IngestHarness, cache: SourceCache) -> None:
+    harness.replicate(metadata("other.t", COLUMNS, schema_id="f1"))
+    mine = found(cache, Principal("k", frozenset({Right.INGEST}), ("other.*",)), schema_id="f1")
+    assert mine is not None
+    assert str(mine.table.name) == "other.t"
+    assert found(cache, schema_id="f1") is None
+    stage(harness, mine)
+
+
+def test_metadata_from_another_process_moves_the_table(
+    harness: IngestHarness, other_harness: IngestHarness, cache: SourceCache
+) -> None:
+    before = found(cache, schema_id="f1")
+    assert before is not None
+    other_harness.replicate(metadata("s.t", NEW, schema_id="f2", version=2))
+    with pytest.raises(TableMoved):
+        stage(harness, before)
+    cache.table_cache.forget(SourceName.address(TableName.parse("s.t")))
+    assert found(cache, schema_id="f1") is None, "an earlier version"
+    after = found(cache, schema_id="f2")
+    assert after is not None
+    stage(harness, after)
+
+
+def test_a_second_table_of_a_schema_id_moves_what_the_id_has_found(
+    harness: IngestHarness, other_harness: IngestHarness, cache: SourceCache
+) -> None:
+    before, named = found(cache, schema_id="f1"), found(cache, own="s.t", schema_id="f1")
+    assert before is not None
+    assert named is not None
+    assert before.found_by == SchemaIdTables("f1", frozenset({"s.t"}))
+    other_harness.replicate(metadata("s.two", COLUMNS, schema_id="f1"))
+    with pytest.raises(TableMoved):
+        stage(harness, before)
+    cache.forget(before.found_by)
+    assert found(cache, schema_id="f1") is None, "ambiguous"
+    stage(harness, named)
+
+
+def test_each_change_of_metadata_advances_the_revision_whatever_program_makes_it(harness: IngestHarness) -> None:
+    harness.replicate(metadata("s.t", COLUMNS, schema_id="f1"))
+    first = harness.table("s.t").revision
+    harness.replicate(metadata("s.t", COLUMNS, schema_id="f1"))
+    assert harness.table("s.t").revision == first
+    harness.replicate(data("INSERT", {"id": 1, "name": "a"}, schema_id="f1", externalSchemaId="7"))
+    assert harness.table("s.t").revision == first + 1
+    sql.run(harness.engine, "UPDATE mirrorgate.tables SET replicate_metadata = replicate_metadata - 'source'")
+    assert harness.table("s.t").revision == first + 2
