@@ -40,7 +40,7 @@ def test_the_codes_of_change_requests_are_those_that_their_way_through_the_code_
         api/auth/authenticator api/auth/dependencies api/limits/memory_budget api/limits/rate_limits
         api/middleware/body_limit api/middleware/request_body api/server/content_types
         api/middleware/decompression api/routes/changes domain/model/input_limits domain/model/names
-        domain/publication/backlog domain/rows/image_overlay domain/rows/key_changes domain/rows/row_builder
+        domain/publication/backlog domain/rows/image_overlay domain/rows/key_changes domain/rows/row_layout
         domain/rows/snapshot_rows domain/rows/source_order domain/rows/typed_columns
     """
     modules += [REPOSITORY / "app" / f"{name}.py" for name in others.split()]

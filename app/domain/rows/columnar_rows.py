@@ -13,7 +13,8 @@ from app.domain.model.change import Operation
 from app.domain.model.table_options import PartialUpdates
 from app.domain.rows.landing_rows import LandingRows, RowRules
 from app.domain.rows.row_image import ImageRows, IncompleteRow, MissingColumns, encode_image, row_keys
-from app.domain.rows.row_marker import RowMarker, markers_under
+from app.domain.rows.row_layout import RowMarker, layout_of
+from app.domain.rows.shaped_changes import Shape
 from app.domain.rows.typed_columns import chosen_rows, typed_texts
 
 
@@ -33,7 +34,11 @@ class ColumnarRows:
 def landing_rows_of_columns(columnar: ColumnarRows, rules: RowRules) -> LandingRows | None:
     """Return the typed rows, or None if a value does not fit; `landing_rows` then names it."""
     schema = rules.schema
-    marker_of = markers_under(rules.options)
+    names = frozenset(schema.names)
+    marker_of = {
+        operation: layout_of(Shape(operation, names, names), rules).same.rows[0].marker
+        for operation in {*columnar.operations}
+    }
     markers = pa.array([marker_of[operation] for operation in columnar.operations], pa.int32())
     missing = _missing_by_column(columnar)
     columns = [

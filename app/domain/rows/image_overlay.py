@@ -28,7 +28,7 @@ from app.domain.rows.row_image import (
     missing_of,
     value_in,
 )
-from app.domain.rows.row_marker import RowMarker
+from app.domain.rows.row_layout import RowMarker
 from app.domain.rows.typed_columns import chosen_rows
 from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to

@@ -16,9 +16,9 @@ from decimal import Decimal
 from operator import itemgetter
 from typing import Final, NamedTuple, NoReturn, TypeAlias
 
-from app.domain.model.change import Change, SourceValue
+from app.domain.model.change import Image, SourceValue
 from app.domain.model.table_options import TableOptions
-from app.domain.model.table_schema import TableSchema
+from app.domain.model.table_schema import Column, TableSchema
 from app.domain.rows.conversion.column_conversion import BadValues, convert
 from app.domain.rows.conversion.value_reading import reading_of
 from app.errors import Code, Problem, RejectedInput
@@ -35,7 +35,11 @@ class KeyChange(NamedTuple):
     """An update that changes the key: `row` deletes the old key, the row behind it inserts the new one."""
 
     row: int
-    change: Change
+    before: Image
+    after: Image
+    message: int
+    pointer: str
+    """The JSON Pointer of the image after the change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,7 @@ class KeyChanges:
 
     def is_same_row(self, later: KeyChange, earlier: KeyChange) -> bool | None:
         """Tell, by the other columns, whether `later` moves the row that `earlier` moved; None if some are missing."""
-        before, after = later.change.before or {}, earlier.change.after or {}
+        before, after = later.before, earlier.after
         names = (name for name in self.schema.names if name not in self.schema.key_set)
         verdicts = [self._are_equal(name, before, after) for name in names if name in before or name in after]
         if False in verdicts:
@@ -75,21 +79,25 @@ class KeyChanges:
 
     def problem(self, code: Code, detail: str, key_change: KeyChange) -> Problem:
         """Return the problem of one update."""
-        change, column = key_change.change, self.schema.key_columns[0]
-        return Problem(code, detail, change.index, pointer_to(change.after_at, column), column)
+        column = self.schema.key_columns[0]
+        return Problem(code, detail, key_change.message, pointer_to(key_change.pointer, column), column)
 
     def _are_equal(self, name: str, before: Mapping[str, SourceValue], after: Mapping[str, SourceValue]) -> bool | None:
         if name not in before or name not in after:
             return None
-        old, new = before[name], after[name]
-        if old == new and type(old) is type(new) and not isinstance(old, Decimal):
-            return True
         column = self.schema.columns[self.schema.names.index(name)]
-        try:
-            typed = convert([old, new], column.type, reading_of(name, self.options))
-        except BadValues:
-            return None
-        return bool(typed[0] == typed[1])
+        return are_equal(before[name], after[name], column, self.options)
+
+
+def are_equal(old: SourceValue, new: SourceValue, column: Column, options: TableOptions) -> bool | None:
+    """Tell whether two values of a column are equal once typed ("14" and 14 are); None if one does not fit."""
+    if old == new and type(old) is type(new) and not isinstance(old, Decimal):
+        return True
+    try:
+        typed = convert([old, new], column.type, reading_of(column.name, options))
+    except BadValues:
+        return None
+    return bool(typed[0] == typed[1])
 
 
 def _touches(keys: Sequence[bytes], changes: Sequence[KeyChange]) -> Mapping[bytes, Sequence[int]]:

@@ -1,48 +1,26 @@
 """Changes of one table -> landing rows: an Arrow record batch with the row marker as its last column."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, pairwise
 from operator import eq
-from typing import Self
 
 import pyarrow as pa
 
 from app.domain.model.change import Change
 from app.domain.model.input_limits import MAX_CELLS, check_cells
-from app.domain.model.table import Table
-from app.domain.model.table_options import DEFAULT_OPTIONS, PartialUpdates, TableOptions
+from app.domain.model.table_options import PartialUpdates
 from app.domain.model.table_schema import TableSchema
 from app.domain.rows.key_changes import KeyChange, KeyChanges
 from app.domain.rows.row_builder import RowBuilder
-from app.domain.rows.row_image import ImageRows, IncompleteRow, encode_image, row_keys
-from app.domain.rows.row_marker import RowMarker
-from app.domain.rows.typed_columns import typed_columns
+from app.domain.rows.row_image import ImageRows, IncompleteRow, encode_image, encode_images, row_keys
+from app.domain.rows.row_layout import RowMarker, RowRules
+from app.domain.rows.shaped_changes import ShapedChanges
+from app.domain.rows.shaped_rows import NULL_TEXT, ShapedRows, shaped_rows
+from app.domain.rows.typed_columns import fitting_columns, typed_columns
 from app.errors import RejectedInput
 
-
-@dataclass(frozen=True, slots=True)
-class RowRules:
-    """The rules by which changes of one table become rows."""
-
-    schema: TableSchema
-    options: TableOptions = DEFAULT_OPTIONS
-    left_columns: frozenset[str] = frozenset()
-    """Nullable columns that the source no longer has; they are NULL if a message does not give them."""
-    cdc_started: bool = False
-    """True if changes other than snapshot rows were accepted before."""
-
-    @classmethod
-    def of(cls, table: Table) -> Self:
-        """Return the rules of a table as it is now."""
-        return cls(table.schema, table.options, table.left_columns, table.cdc_started)
-
-    @property
-    def fillable(self) -> frozenset[str]:
-        """The columns that a row image can give if an update does not."""
-        if self.options.partial_updates is not PartialUpdates.COMPLETE:
-            return frozenset()
-        return frozenset(self.schema.names) - self.schema.key_set - self.left_columns - {*self.options.exclude}
+__all__ = ["LandingRows", "RowRules", "in_order", "landing_rows", "landing_rows_of_each", "landing_rows_of_shaped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +57,7 @@ def landing_rows(changes: Sequence[Change], rules: RowRules | TableSchema) -> La
         rules = RowRules(rules)
     schema, options = rules.schema, rules.options
     check_cells(len(changes), len(schema.columns))
-    builder = RowBuilder(schema, options, rules.left_columns, cdc_started=rules.cdc_started)
+    builder = RowBuilder(rules)
     for change in changes:
         builder.add(change)
     arrays, problems = typed_columns(builder, schema, options)
@@ -102,7 +80,7 @@ def landing_rows_of_each(requests: Sequence[Sequence[Change]], rules: RowRules) 
         return None
     if sum(map(len, requests)) * len(rules.schema.columns) > MAX_CELLS:
         return None
-    builder = RowBuilder(rules.schema, rules.options, rules.left_columns, cdc_started=rules.cdc_started)
+    builder = RowBuilder(rules)
     borders = [0]
     for changes in requests:
         for change in changes:
@@ -123,6 +101,51 @@ def landing_rows_of_each(requests: Sequence[Sequence[Change]], rules: RowRules) 
         _landing_rows(changes, batch.slice(start, end - start), None, builder)
         for changes, (start, end) in zip(requests, pairwise(borders), strict=True)
     ]
+
+
+def landing_rows_of_shaped(requests: Sequence[ShapedChanges], rules: RowRules) -> list[LandingRows] | None:
+    """Return the rows of each request in order, typed together: most of the cost of a small request is fixed.
+
+    The rows equal those of `landing_rows` for each request alone. None if a change cannot land, a value does not fit,
+    the requests have more than MAX_CELLS values together, or a request has snapshot rows beside other changes. Of
+    several requests, type each alone then: one may be at fault. `landing_rows` names what is wrong with one. Messages
+    are numbered by request, and errors of later steps name the image of all rows `/after`.
+    """
+    if sum(len(request.shapes) for request in requests) * len(rules.schema.columns) > MAX_CELLS:
+        return None
+    rows = shaped_rows(requests, rules)
+    arrays = fitting_columns(rows, rules) if rows else None
+    if rows is None or arrays is None:
+        return None
+    batch = pa.RecordBatch.from_arrays(arrays, schema=rules.schema.arrow)
+    try:
+        return [*_each(requests, rows, batch, rules)]
+    except RejectedInput:  # the order of key changes is ambiguous
+        return None
+
+
+def _each(
+    requests: Sequence[ShapedChanges], rows: ShapedRows, batch: pa.RecordBatch, rules: RowRules
+) -> Iterator[LandingRows]:
+    images = _shaped_images(rows, batch, rules) if rules.options.partial_updates is PartialUpdates.COMPLETE else None
+    start = first = 0
+    for request, end, has_snapshots in zip(requests, rows.ends, rows.has_snapshots, strict=True):
+        of_request = batch.slice(start, end - start)
+        key_changes = [
+            change._replace(row=change.row - start, message=change.message - first)
+            for change in rows.key_changes
+            if start <= change.row < end
+        ]
+        yield LandingRows(
+            of_request if images else _in_landing_order(of_request, key_changes, rules),
+            len(request.shapes),
+            request.ends_transaction,
+            has_snapshots,
+            bool(request.shapes) and not has_snapshots,
+            request.source_position,
+            images and _images_between(images, start, end, first, key_changes),
+        )
+        start, first = end, first + len(request.shapes)
 
 
 def _landing_rows(
@@ -173,3 +196,34 @@ def _images(builder: RowBuilder, batch: pa.RecordBatch, rules: RowRules) -> Imag
     moved = {key_change.row + 1 for key_change in builder.key_changes}
     inserts = [row for row, marker in enumerate(builder.markers) if marker == RowMarker.INSERT and row not in moved]
     return ImageRows(keys, images, incomplete, () if rules.schema.bare else inserts, tuple(builder.key_changes))
+
+
+def _shaped_images(rows: ShapedRows, batch: pa.RecordBatch, rules: RowRules) -> ImageRows:
+    values = (
+        [[None if value == NULL_TEXT else value for value in row] for row in rows.rows] if rows.null_text else rows.rows
+    )
+    images: list[bytes | None] = [*encode_images(values)]
+    for row, marker in enumerate(rows.markers):
+        if marker == RowMarker.DELETE or row in rows.missing:
+            images[row] = None
+    for row in rows.unknown.keys() - rows.missing.keys():
+        images[row] = encode_image(values[row], rows.unknown[row])
+    incomplete = {
+        row: IncompleteRow(tuple(values[row]), missing, rows.unknown.get(row, ()), rows.messages[row], "/after")
+        for row, missing in rows.missing.items()
+    }
+    moved = {key_change.row + 1 for key_change in rows.key_changes}
+    inserts = [row for row, marker in enumerate(rows.markers) if marker == RowMarker.INSERT and row not in moved]
+    keys = row_keys([batch.column(name) for name in rules.schema.key_columns])
+    return ImageRows(keys, images, incomplete, () if rules.schema.bare else inserts)
+
+
+def _images_between(images: ImageRows, start: int, end: int, first: int, key_changes: Sequence[KeyChange]) -> ImageRows:
+    """Return the images of the rows of one request, whose first change is `first`."""
+    incomplete = {
+        row - start: entry._replace(message=entry.message - first)
+        for row, entry in images.incomplete.items()
+        if start <= row < end
+    }
+    inserts = [row - start for row in images.inserts if start <= row < end]
+    return ImageRows(images.keys[start:end], images.images[start:end], incomplete, inserts, key_changes)

@@ -10,10 +10,11 @@ import pyarrow.compute as pc
 from app.domain.model.change import SourceValue
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
-from app.domain.rows.conversion.column_conversion import BadValues, convert, convert_texts
+from app.domain.rows.conversion.column_conversion import BadValues, convert, convert_texts, hold_any
 from app.domain.rows.conversion.value_reading import ValueReading, reading_of
 from app.domain.rows.row_builder import RowBuilder
-from app.domain.rows.row_marker import RowMarker
+from app.domain.rows.row_layout import RowMarker, RowRules
+from app.domain.rows.shaped_rows import NULL_TEXT, ShapedRows
 from app.errors import Code, Problem
 from app.errors.json_pointer import pointer_to
 
@@ -48,6 +49,39 @@ def typed_columns(
             index, pointer = builder.origins[row]
             problems.append(Problem(code, detail, index, pointer_to(pointer, column.name), column.name))
     return [*arrays, markers], problems
+
+
+def fitting_columns(rows: ShapedRows, rules: RowRules) -> list[pa.Array] | None:
+    """Return what `typed_columns` does, or None if a value does not fit."""
+    schema, options = rules.schema, rules.options
+    markers = pa.array(rows.markers, pa.int32())
+    by_column = list(zip(*rows.rows, strict=True)) if rows.rows else [()] * len(schema.columns)
+    arrays = []
+    for ordinal, (column, values) in enumerate(zip(schema.columns, by_column, strict=True)):
+        try:
+            array = _converted(values, column.type, reading_of(column.name, options), null_text=rows.null_text)
+        except BadValues:
+            return None
+        for row, _, _ in _missing(array, column, schema, markers):
+            if row not in rows.missing or ordinal not in rows.missing[row].ordinals:
+                return None
+        arrays.append(array)
+    return [*arrays, markers]
+
+
+def _converted(
+    values: Sequence[SourceValue], column_type: ColumnType, reading: ValueReading, *, null_text: bool
+) -> pa.Array:
+    """Do what `convert` does, for values of which the text `null` may mean NULL."""
+    if not null_text:
+        return convert(values, column_type, reading)
+    try:
+        texts = pa.array(values, pa.string())
+    except pa.ArrowTypeError:
+        return convert([None if value == NULL_TEXT else value for value in values], column_type, reading)
+    if hold_any(texts, [NULL_TEXT.encode()]):
+        texts = pc.if_else(pc.equal(texts, NULL_TEXT), None, texts)
+    return convert_texts(texts, column_type, reading)
 
 
 def typed_column(

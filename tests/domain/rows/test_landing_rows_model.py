@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.model.change import Change, Image, Operation
-from app.domain.rows.landing_rows import RowMarker, landing_rows
+from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.row_layout import RowMarker
 from tests.support.samples.changes import change, delete, insert, update, upsert
 from tests.support.samples.schemas import schema_of
 

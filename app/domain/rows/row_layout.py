@@ -1,0 +1,388 @@
+"""The rules of the landing zone, applied once to all changes of one shape (docs/formats.md, "Rows").
+
+Insert 0; update 1 with the full row; delete 2 with the key, every other column NULL; upsert 4; a changed key 2 (old
+key), then 0 (new row), adjacent. The shape of a change decides which rows it becomes, where each of their values is
+taken and whether it is rejected; its values decide only whether the key changed. So a layout is worked out once per
+shape and kept (docs/decisions/0029).
+
+Invariant: no other module decides what a change becomes. `row_builder` and `shaped_rows` fill layouts with values.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from operator import itemgetter
+from threading import Lock
+from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
+
+from app.domain.model.change import Image, Operation, SourceValue
+from app.domain.model.names import ROW_MARKER
+from app.domain.model.table import Table
+from app.domain.model.table_options import (
+    DEFAULT_OPTIONS,
+    IncompleteInserts,
+    InsertMarker,
+    PartialUpdates,
+    Reload,
+    TableOptions,
+)
+from app.domain.model.table_schema import Column, TableSchema
+from app.domain.rows.row_image import MissingColumns
+from app.domain.rows.shaped_changes import Shape, Values
+from app.errors import Code
+
+MAX_KEPT_COLUMNS: Final = 2**17
+"""Columns of all layouts that are kept. A column of a layout takes about 200 bytes."""
+
+
+class RowMarker(IntEnum):
+    """Values of `__rowMarker__`, which tells Fabric what to do with a landing row."""
+
+    INSERT = 0
+    UPDATE = 1
+    DELETE = 2
+    UPSERT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class RowRules:
+    """The rules by which changes of one table become rows."""
+
+    schema: TableSchema
+    options: TableOptions = DEFAULT_OPTIONS
+    left_columns: frozenset[str] = frozenset()
+    """Nullable columns that the source no longer has; they are NULL if a message does not give them."""
+    cdc_started: bool = False
+    """True if changes other than snapshot rows were accepted before."""
+
+    @classmethod
+    def of(cls, table: Table) -> Self:
+        """Return the rules of a table as it is now."""
+        return cls(table.schema, table.options, table.left_columns, table.cdc_started)
+
+    @property
+    def fillable(self) -> frozenset[str]:
+        """The columns that a row image can give if an update does not."""
+        if self.options.partial_updates is not PartialUpdates.COMPLETE:
+            return frozenset()
+        return frozenset(self.schema.names) - self.schema.key_set - self.left_columns - {*self.options.exclude}
+
+
+Side: TypeAlias = Literal["before", "after"]
+"""An image of a change."""
+
+Fill: TypeAlias = Callable[[Values | None, Values | None], Values]
+"""Takes the values of a row from those of the two images."""
+
+
+class LayoutProblem(NamedTuple):
+    """Why a change cannot land: one problem for the image, or one for each of the columns."""
+
+    code: Code
+    detail: str
+    image: Side | None = None
+    columns: Sequence[str] = ()
+
+
+class RowLayout(NamedTuple):
+    """One row of a change."""
+
+    marker: RowMarker
+    image: Side
+    """The image that gives the row, for error texts."""
+    fill: Fill
+    is_after: bool
+    """True if the row is the values after the change as they are."""
+    missing: MissingColumns | None = None
+    unknown: Sequence[int] = ()
+    """Positions of columns whose value in the source is unknown."""
+
+
+class Outcome(NamedTuple):
+    """What becomes of a change: its rows, and the problems for which it cannot land."""
+
+    rows: Sequence[RowLayout] = ()
+    problems: Sequence[LayoutProblem] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChangeLayout:
+    """What becomes of all changes of one shape under the rules of one table."""
+
+    rules: RowRules
+    operation: Operation
+    same: Outcome
+    """For a change that keeps the key."""
+    changed: Outcome | None
+    """For a change whose images have different keys; None if the keys need not be compared."""
+    compared: Sequence[int]
+    """The positions of the key columns to compare."""
+    before: Mapping[str, int]
+    """The columns that the image before the change gives, with their positions."""
+    after: Mapping[str, tuple[Side, int]]
+    """The columns whose value after the change is known: the image that has it, and its position."""
+
+    @property
+    def moves(self) -> bool:
+        """True if a change with different keys moves a row, instead of being rejected."""
+        return self.operation is Operation.UPDATE
+
+    def images(self, before: Values | None, after: Values | None) -> tuple[Image, Image]:
+        """Return the values before and after the change by column."""
+        old, new = before or (), after or ()
+        return (
+            {name: old[at] for name, at in self.before.items()},
+            {name: (old if side == "before" else new)[at] for name, (side, at) in self.after.items()},
+        )
+
+
+def layout_of(shape: Shape, rules: RowRules) -> ChangeLayout:
+    """Return the layout of changes of this shape. Call it once per shape of a request."""
+    return _KEPT.layout_of(shape, rules)
+
+
+class _KeptLayouts:
+    """The layouts of all tables, thrown away when they are too many.
+
+    Schema and options are recognized by identity, because hashing them would cost more than a small request. A layout
+    holds both, so that no other object can have their identity while it is kept.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._kept: dict[tuple[object, ...], ChangeLayout] = {}
+        self._columns = 0
+
+    def layout_of(self, shape: Shape, rules: RowRules) -> ChangeLayout:
+        reloads = rules.cdc_started and shape.operation is Operation.SNAPSHOT
+        key = (shape, id(rules.schema), id(rules.options), rules.left_columns, reloads)
+        layout = self._kept.get(key)
+        if layout is None:
+            layout = _Planner(shape, rules).layout()
+            columns = len(rules.schema.columns) + len(shape.before or ()) + len(shape.after or ())
+            with self._lock:
+                if self._columns + columns > MAX_KEPT_COLUMNS:
+                    self._kept, self._columns = {}, 0
+                self._columns += columns
+                self._kept[key] = layout
+        return layout
+
+
+_KEPT: Final = _KeptLayouts()
+
+
+class _Planner:
+    """Works out the layout of one shape."""
+
+    def __init__(self, shape: Shape, rules: RowRules) -> None:
+        excluded = frozenset(rules.options.exclude)
+        self._shape, self._rules = shape, rules
+        self._schema, self._options = rules.schema, rules.options
+        self._before = None if shape.before is None else shape.before - excluded
+        self._after = (shape.after or frozenset()) - excluded
+        self._excluded = excluded
+        self._sourced = frozenset(rules.schema.names) - rules.left_columns - excluded
+        self._completes = rules.options.partial_updates is PartialUpdates.COMPLETE
+
+    def layout(self) -> ChangeLayout:
+        same, changed = self._outcomes()
+        compared = tuple(
+            at for at, name in enumerate(self._schema.names) if changed is not None and name in self._comparable
+        )
+        before = {name: at for at, name in enumerate(self._schema.names) if name in (self._before or ())}
+        after: dict[str, tuple[Side, int]] = {
+            name: ("before" if name in self._shape.kept else "after", at)
+            for at, name in enumerate(self._schema.names)
+            if name in self._after
+        }
+        return ChangeLayout(self._rules, self._shape.operation, same, changed, compared, before, after)
+
+    @property
+    def _comparable(self) -> frozenset[str]:
+        """The key columns whose values before and after the change can differ."""
+        return self._schema.key_set & (self._before or frozenset()) & self._after - self._shape.kept
+
+    def _outcomes(self) -> tuple[Outcome, Outcome | None]:
+        operation = self._shape.operation
+        if operation is Operation.SNAPSHOT:
+            return self._snapshot(), None
+        if operation is Operation.INSERT:
+            return self._row(self._marker()), None
+        if not self._schema.key_columns:
+            return _rejected(Code.NO_KEY, f"{operation} on a table without key columns"), None
+        if operation is Operation.DELETE:
+            detail = "the delete has two images with different keys"
+            return self._delete(), _rejected(Code.AMBIGUOUS_DELETE, detail, "before") if self._comparable else None
+        if operation is Operation.UPDATE:
+            return self._update()
+        return self._row(self._marker()), None
+
+    def _marker(self, operation: Operation | None = None) -> RowMarker:
+        operation = operation or self._shape.operation
+        if operation in {Operation.INSERT, Operation.SNAPSHOT}:
+            inserted = self._options.insert_marker is InsertMarker.INSERT
+            return RowMarker.INSERT if inserted else RowMarker.UPSERT
+        return RowMarker.UPDATE if operation is Operation.UPDATE else RowMarker.UPSERT
+
+    def _snapshot(self) -> Outcome:
+        if not self._rules.cdc_started:
+            return self._row(self._marker())
+        if self._options.reload is Reload.UPSERT:
+            return self._row(RowMarker.UPSERT)
+        detail = "a snapshot row for a table that already has other changes"
+        return _rejected(Code.RELOAD_REQUIRES_RECREATE, detail)
+
+    def _update(self) -> tuple[Outcome, Outcome | None]:
+        if self._before is not None:
+            unknown = [key for key in self._schema.key_columns if key in self._after and key not in self._before]
+            if unknown:
+                return _rejected(Code.OLD_KEY_MISSING, "the old key is not given", "before", unknown), None
+        same = self._row(self._marker())
+        if not self._comparable:
+            return same, None
+        old, new = self._delete(), self._row(self._marker(Operation.INSERT), moved=True)
+        return same, Outcome((*old.rows, *new.rows), (*old.problems, *new.problems))
+
+    def _delete(self) -> Outcome:
+        given = self._before or frozenset()
+        missing = [name for name in self._schema.key_columns if name not in given]
+        if missing:
+            detail = f"the key is not complete{_twins(missing, given)}"
+            return _rejected(Code.MISSING_KEY, detail, "before", missing)
+        sources: list[Side | None] = ["before" if name in self._schema.key_set else None for name in self._schema.names]
+        return Outcome((RowLayout(RowMarker.DELETE, "before", _fill(sources), is_after=False),))
+
+    def _row(self, marker: RowMarker, *, moved: bool = False) -> Outcome:
+        incomplete = self._incomplete()
+        if incomplete is not None:
+            return Outcome((), (incomplete,))
+        unknown = self._after.difference(self._schema.names)
+        if unknown:
+            return Outcome((), tuple(self._unknown_columns(unknown)))
+        sources: list[Side | None] = [
+            None if name not in self._after else "before" if name in self._shape.kept else "after"
+            for name in self._schema.names
+        ]
+        is_after = all(source == "after" for source in sources)
+        return Outcome(
+            (RowLayout(marker, "after", _fill(sources), is_after, self._missing(moved=moved), self._unknown_values()),)
+        )
+
+    @property
+    def _source(self) -> frozenset[str]:
+        """The columns that the source had when the change was written."""
+        if self._shape.source_columns is None:
+            return self._sourced
+        return self._shape.source_columns - self._excluded
+
+    def _incomplete(self) -> LayoutProblem | None:
+        """Return the problem of a new row that lacks columns which nothing else gives.
+
+        A missing column is NULL if the source did not have it then, or in an insert if the column allows NULL.
+        """
+        missing = [column for column in self._schema.columns if column.name not in self._after]
+        if self._shape.operation in {Operation.INSERT, Operation.SNAPSHOT}:
+            code, detail, names = Code.INCOMPLETE_INSERT, "the required column is not given", self._required(missing)
+        else:
+            code, detail = Code.INCOMPLETE_UPDATE, "the new value is not given"
+            names = [column.name for column in missing if column.name in self._source]
+            if self._is_fillable and self._schema.key_set.isdisjoint(names):
+                return None
+        return LayoutProblem(code, f"{detail}{_twins(names, self._after)}", "after", names) if names else None
+
+    def _required(self, missing: Sequence[Column]) -> list[str]:
+        wants_all = (
+            self._shape.operation is Operation.INSERT and self._options.incomplete_inserts is IncompleteInserts.REJECT
+        )
+        return [
+            column.name
+            for column in missing
+            if not column.nullable or column.name in self._schema.key_set or (wants_all and column.name in self._source)
+        ]
+
+    @property
+    def _is_fillable(self) -> bool:
+        """True if a row image can give what the change does not."""
+        return self._completes and self._shape.operation is Operation.UPDATE
+
+    def _missing(self, *, moved: bool) -> MissingColumns | None:
+        """Return the columns that only a row image can give."""
+        if not self._is_fillable:
+            return None
+        newer = self._sourced - self._source - self._after - self._schema.key_set
+        later = newer if self._shape.is_late else frozenset[str]()
+        names = self._source - self._after | later
+        ordinals = tuple(at for at, name in enumerate(self._schema.names) if name in names)
+        optional = tuple(at for at, name in enumerate(self._schema.names) if name in later)
+        return MissingColumns(ordinals, moved, optional) if ordinals else None
+
+    def _unknown_values(self) -> Sequence[int]:
+        """Return the columns whose value is unknown: an insert that omits one gets the source's default.
+
+        The same applies to columns that the source did not have when the change was written.
+        """
+        if not self._completes:
+            return ()
+        names: Collection[str] = ()
+        if self._shape.operation is Operation.INSERT:
+            names = self._sourced - self._after
+        elif self._shape.source_columns is not None:
+            names = self._sourced - self._shape.source_columns - self._after
+        return tuple(at for at, name in enumerate(self._schema.names) if name in names)
+
+    def _unknown_columns(self, unknown: Collection[str]) -> list[LayoutProblem]:
+        reserved = sorted(name for name in unknown if name.casefold() == ROW_MARKER.casefold())
+        others = sorted(name for name in unknown if name not in reserved)
+        problems = []
+        if reserved:
+            detail = "the name is reserved for the row marker"
+            problems.append(LayoutProblem(Code.RESERVED_NAME, detail, "after", reserved))
+        if others:
+            detail = f"the column is not in the table{_twins(others, self._schema.names)}"
+            problems.append(LayoutProblem(Code.UNKNOWN_COLUMN, detail, "after", others))
+        return problems
+
+
+def _rejected(code: Code, detail: str, image: Side | None = None, columns: Sequence[str] = ()) -> Outcome:
+    return Outcome((), (LayoutProblem(code, detail, image, columns),))
+
+
+def _twins(names: Collection[str], given: Collection[str]) -> str:
+    """Return an addition to the error text for names that differ from a given one in letter case only."""
+    folded = {name.casefold() for name in names}
+    twins = sorted(name for name in given if name.casefold() in folded and name not in names)
+    return f"; {', '.join(twins)} differs in letter case only, and letter case counts" if twins else ""
+
+
+def _fill(sources: Sequence[Side | None]) -> Fill:
+    """Return the function that takes each value of a row from this image, None for NULL."""
+    width = len(sources)
+    if all(source == "after" for source in sources):
+        return _after_values
+    if "before" in sources and "after" in sources:
+        places = [{"before": at, "after": width + at, None: -1}[source] for at, source in enumerate(sources)]
+        pick_of_both = pick(places)
+        return lambda before, after: pick_of_both((*before, *after, None))  # type: ignore[misc]  # the shape has both
+    pick_of_one = pick([-1 if source is None else at for at, source in enumerate(sources)])
+    if "before" in sources:
+        return lambda before, _: pick_of_one((*before, None))  # type: ignore[misc]  # the shape has this image
+    return lambda _, after: pick_of_one((*(after or ()), None))
+
+
+def _after_values(_: Values | None, after: Values | None) -> Values:
+    assert after is not None
+    return after
+
+
+def pick(places: Sequence[int]) -> Callable[[Sequence[SourceValue]], Values]:
+    """Return a function that takes the values at these places; it runs in C for two or more."""
+    if len(places) > 1:
+        getter: Any = itemgetter(*places)
+        return getter  # type: ignore[no-any-return]  # itemgetter is not generic in its result
+    place = places[0]
+    return lambda values: (values[place],)
+
+
+def after_start(rules: RowRules) -> RowRules:
+    """Return the rules once a change other than a snapshot row was accepted."""
+    return replace(rules, cdc_started=True)

@@ -1,0 +1,272 @@
+"""Changes typed by shape have the rows that they have one by one, and both follow the rules written plainly here."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.model.change import Change, Image, Operation
+from app.domain.model.names import ROW_MARKER
+from app.domain.model.table_options import IncompleteInserts, InsertMarker, PartialUpdates, Reload, TableOptions
+from app.domain.rows.landing_rows import LandingRows, landing_rows, landing_rows_of_shaped
+from app.domain.rows.row_layout import RowRules
+from app.domain.rows.shaped_changes import Shape, ShapedChanges, Values
+from app.errors import Code, RejectedInput
+from tests.support.samples.schemas import schema_of
+
+TYPES: Final = {"a": "int64", "b": "string", "c": "int64", "d": "string"}
+NAMES: Final = tuple(TYPES)
+OF_ORDER: Final = {Code.AMBIGUOUS_KEY_CHANGE, Code.KEY_IN_USE}
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> RowRules:
+    keys = draw(st.sampled_from([["a"], ["b", "a"], ["c"], []]))
+    required = draw(st.sets(st.sampled_from(NAMES), max_size=2))
+    free = sorted({*NAMES} - {*keys} - required)
+    options = TableOptions(
+        partial_updates=draw(st.sampled_from(PartialUpdates)) if keys else PartialUpdates.REJECT,
+        incomplete_inserts=draw(st.sampled_from(IncompleteInserts)),
+        insert_marker=draw(st.sampled_from(InsertMarker)) if keys else InsertMarker.INSERT,
+        reload=draw(st.sampled_from(Reload)) if keys else Reload.REJECT,
+        exclude=tuple(draw(st.sets(st.sampled_from([*free, "gone"]), max_size=1))),
+    )
+    left = frozenset(draw(st.sets(st.sampled_from(free), max_size=1))) if free else frozenset()
+    return RowRules(schema_of(TYPES, keys, required), options, left, draw(st.booleans()))
+
+
+IMAGES: Final = st.none() | st.sets(st.sampled_from(NAMES)) | st.just({*NAMES}) | st.just({*NAMES})
+SOURCES: Final = st.none() | st.none() | st.sets(st.sampled_from(NAMES), min_size=2)
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> Shape:
+    before, after = draw(IMAGES), draw(IMAGES)
+    if draw(st.integers(0, 20)) == 0 and after:
+        after |= {draw(st.sampled_from(["A", "new", "__rowmarker__", "gone"]))}
+    kept = (
+        draw(st.sets(st.sampled_from(sorted({*before} & {*after} & {*NAMES}))))
+        if before and after and before & after
+        else ()
+    )
+    source = draw(SOURCES)
+    return Shape(
+        draw(st.sampled_from([*Operation, Operation.UPDATE, Operation.UPDATE])),
+        None if before is None else frozenset(before),
+        None if after is None else frozenset(after),
+        frozenset(kept if draw(st.booleans()) else ()),
+        None if source is None else frozenset(source),
+        draw(st.booleans()),
+    )
+
+
+VALUES: Final = st.sampled_from(["1", "1", "2", "02", "null", 1, 2, None]) | st.sampled_from(["1", "1", "x", True])
+ROWS: Final = st.tuples(*[VALUES] * len(NAMES))
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> ShapedChanges:
+    few = draw(st.lists(shapes(), min_size=1, max_size=3))
+    order = draw(st.lists(st.sampled_from(few), max_size=4))
+    return ShapedChanges(
+        order,
+        [None if shape.before is None else draw(ROWS) for shape in order],
+        [None if shape.after is None else draw(ROWS) for shape in order],
+        draw(st.booleans()),
+        draw(st.booleans()),
+        draw(st.none() | st.just("7")),
+    )
+
+
+def written_out(request: ShapedChanges) -> list[Change]:
+    """Return the changes with images by name, as the exact decoders yield them."""
+
+    def image(names: frozenset[str] | None, values: Values | None) -> Image | None:
+        if names is None or values is None:
+            return None
+        given = dict(zip(NAMES, values, strict=True))
+        found = {name: given.get(name, "?") for name in sorted(names)}
+        return {name: None if request.null_text and value == "null" else value for name, value in found.items()}
+
+    changes = []
+    for index, (shape, old, new) in enumerate(zip(request.shapes, request.before, request.after, strict=True)):
+        before, after = image(shape.before, old), image(shape.after, new)
+        for name in shape.kept:
+            assert before is not None
+            assert after is not None
+            after[name] = before[name]
+        changes.append(
+            Change(
+                index,
+                shape.operation,
+                before,
+                after,
+                "/before",
+                "/after",
+                source_columns=shape.source_columns,
+                is_late=shape.is_late,
+            )
+        )
+    if changes:
+        ended = {"ends_transaction": request.ends_transaction, "source_position": request.source_position}
+        changes[-1] = msgspec.structs.replace(changes[-1], **ended)
+    return changes
+
+
+def alone(request: ShapedChanges, rules: RowRules) -> LandingRows | RejectedInput:
+    try:
+        return landing_rows(written_out(request), rules)
+    except RejectedInput as error:
+        return error
+
+
+def facts(rows: LandingRows) -> Any:
+    images = rows.images
+    of_images = images and (
+        images.keys,
+        images.images,
+        images.incomplete,
+        [*images.inserts],
+        [*images.key_changes],
+        images.wanted(),
+        images.asked(),
+    )
+    return rows.batch.to_pylist(), rows.changes, rows.has_snapshots, rows.starts_cdc, of_images
+
+
+def mixes_snapshots(request: ShapedChanges) -> bool:
+    return len({shape.operation is Operation.SNAPSHOT for shape in request.shapes}) > 1
+
+
+@given(rules=tables(), given_requests=st.lists(requests(), max_size=3))
+def test_requests_typed_by_shape_have_the_rows_that_their_changes_have_one_by_one(
+    rules: RowRules, given_requests: list[ShapedChanges]
+) -> None:
+    each = [alone(request, rules) for request in given_requests]
+    together = landing_rows_of_shaped(given_requests, rules)
+    if together is None:
+        assert any(isinstance(rows, RejectedInput) for rows in each) or any(map(mixes_snapshots, given_requests))
+        return
+    for request, rows, same in zip(given_requests, together, each, strict=True):
+        assert isinstance(same, LandingRows)
+        rows.batch.validate(full=True)
+        assert rows.batch.schema.equals(same.batch.schema, check_metadata=True)
+        assert facts(rows) == facts(same)
+        assert (rows.ends_transaction, rows.source_position) == (request.ends_transaction, request.source_position)
+
+
+class Rejected(Exception):
+    """The plain model cannot land the change."""
+
+
+@dataclass
+class PlainRow:
+    """One row of the plain model: typed values by column; those that an image has to give; those that are unknown."""
+
+    marker: int
+    values: dict[str, Any]
+    lacking: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
+    unknown: frozenset[str] = frozenset()
+
+
+def typed(name: str, value: Any) -> Any:
+    if value is None or TYPES[name] == "string":
+        return str(value).lower() if isinstance(value, bool) else value if value is None else str(value)
+    if isinstance(value, bool) or not str(value).isdigit():
+        raise Rejected
+    return int(value)
+
+
+def plain_rows(changes: Sequence[Change], rules: RowRules) -> Iterator[PlainRow]:
+    """Apply docs/formats.md, "Rows", word by word."""
+    schema, options, started = rules.schema, rules.options, rules.cdc_started
+    keys, excluded = schema.key_columns, {*options.exclude}
+    columns = [name for name in NAMES if name not in excluded]
+    nullable = {column.name for column in schema.columns if column.nullable and column.name not in keys}
+    completes = options.partial_updates is PartialUpdates.COMPLETE
+    inserted = 4 if options.insert_marker is InsertMarker.UPSERT else 0
+    for change in changes:
+        operation = change.operation
+        before = change.before and {name: value for name, value in change.before.items() if name not in excluded}
+        after = {name: value for name, value in (change.after or {}).items() if name not in excluded}
+        now = {*columns} - rules.left_columns
+        then = now if change.source_columns is None else change.source_columns - excluded
+        absent = {*columns} - {*after}
+        if operation is Operation.SNAPSHOT and started and options.reload is Reload.REJECT:
+            raise Rejected
+        is_new = operation in {Operation.INSERT, Operation.SNAPSHOT}
+        upserts = operation is Operation.SNAPSHOT and started
+        started = started or operation is not Operation.SNAPSHOT
+        if not is_new and not keys:
+            raise Rejected
+        both = [(before[key], after[key]) for key in keys if before and key in before and key in after]
+        named = [key for key in keys if before and key in before and key in after]
+        moves = not is_new and any(
+            typed(key, old) != typed(key, new) for key, (old, new) in zip(named, both, strict=True)
+        )
+        if operation is Operation.DELETE or (operation is Operation.UPDATE and moves):
+            if not all(key in (before or {}) for key in keys) or (operation is Operation.DELETE and moves):
+                raise Rejected
+            assert before is not None
+            yield PlainRow(2, {name: typed(name, before[name]) if name in keys else None for name in NAMES})
+        if operation is Operation.DELETE:
+            continue
+        if operation is Operation.UPDATE and before is not None and any(k in after and k not in before for k in keys):
+            raise Rejected
+        if not {*after} <= {*columns}:
+            raise Rejected
+        row = PlainRow(0, {name: typed(name, after.get(name)) for name in NAMES})
+        if is_new:
+            wants = options.incomplete_inserts is IncompleteInserts.REJECT and operation is Operation.INSERT
+            if {*NAMES} - {*after} - nullable or (wants and absent & then):
+                raise Rejected
+            row.marker = 4 if upserts else inserted
+        else:
+            row.marker = 4 if operation is Operation.UPSERT else inserted if moves else 1
+            lacking = absent & then
+            if lacking and (not completes or operation is Operation.UPSERT or lacking & {*keys}):
+                raise Rejected
+            if completes and operation is Operation.UPDATE:
+                row.optional = frozenset(now - then - {*after}) if change.is_late else frozenset()
+                row.lacking = frozenset(lacking) | row.optional
+        if completes:
+            row.unknown = frozenset((now if operation is Operation.INSERT else now - then) - {*after})
+        if any(row.values[name] is None for name in {*NAMES} - nullable - row.lacking):
+            raise Rejected
+        yield row
+
+
+def plain(request: ShapedChanges, rules: RowRules) -> list[PlainRow] | None:
+    try:
+        rows = [*plain_rows(written_out(request), rules)]
+    except Rejected:
+        return None
+    keys = rules.schema.key_columns
+    return None if any(row.values[key] is None for row in rows for key in keys) else rows
+
+
+@given(rules=tables(), request=requests())
+def test_both_follow_the_rules(rules: RowRules, request: ShapedChanges) -> None:
+    expected, exact = plain(request, rules), alone(request, rules)
+    found = landing_rows_of_shaped([request], rules)
+    if isinstance(exact, RejectedInput):
+        assert expected is None or {problem.code for problem in exact.problems} <= OF_ORDER
+        assert found is None
+        return
+    assert expected is not None
+    for rows in [exact, *(found or [])]:
+        landed = [(row.pop(ROW_MARKER), row) for row in rows.batch.to_pylist()]
+        assert sorted(map(repr, landed)) == sorted(repr((row.marker, row.values)) for row in expected)
+        if rows.images is not None:
+            assert landed == [(row.marker, row.values) for row in expected]
+            assert {
+                row: ({NAMES[at] for at in entry.missing.ordinals}, {NAMES[at] for at in entry.missing.optional})
+                for row, entry in rows.images.incomplete.items()
+            } == {row: (set(of.lacking), set(of.optional)) for row, of in enumerate(expected) if of.lacking}
+            for row, entry in rows.images.incomplete.items():
+                assert {NAMES[at] for at in entry.unknown} == expected[row].unknown
+                assert entry.missing.moved is (expected[row].marker != 1)
