@@ -24,19 +24,26 @@ from rich.table import Table as Grid
 from app.errors import MirrorgateError
 from app.local.supervisor import stop_signals_interrupt
 from benchmarks.bench import Bench
-from benchmarks.figures import NAMES, Measure, figure_summaries, find_figures
+from benchmarks.figures import GOALS, NAMES, Measure, figure_summaries, find_figures
 from benchmarks.gateway import clear_settings
 from benchmarks.machine.description import CACHE, REPOSITORY, describe_machine, describe_versions
 from benchmarks.reports.comparison import compare_results, setting_differences
-from benchmarks.reports.figure import BenchmarkFailed, Figure, readable
+from benchmarks.reports.figure import BenchmarkFailed, Figure, ratio_text, readable
 from benchmarks.reports.results import (
+    FULL_RUNS,
+    FULL_SCALE,
+    FULL_SECONDS,
+    GOAL_HEADINGS,
     HEADINGS,
+    MAX_IDLE_LOAD,
     Results,
     cells,
+    goal_cells,
     markdown,
     missed_goals,
     read_results,
     setting_lines,
+    with_goals,
     write_results,
 )
 
@@ -48,9 +55,14 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the command line; exit with a usage message for an invalid option."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--list", action="store_true", help="list the figures and exit")
-    parser.add_argument("--only", type=_names, metavar="NAME,…", help="measure only these figures")
-    parser.add_argument("--runs", type=_positive(int), help="runs per figure (default: 3)")
-    parser.add_argument("--seconds", type=_positive(float), help="seconds per run under load (default: 8)")
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--only", type=_names, metavar="NAME,…", help="measure only these figures")
+    chosen.add_argument("--goals", action="store_true", help=f"measure only {', '.join(GOALS)}")
+    parser.add_argument("--busy", action="store_true", help="start a full-length run on a busy machine too")
+    parser.add_argument("--runs", type=_positive(int), help=f"runs per figure (default: {FULL_RUNS})")
+    parser.add_argument(
+        "--seconds", type=_positive(float), help=f"seconds per run under load (default: {FULL_SECONDS:g})"
+    )
     parser.add_argument(
         "--scale", type=_positive(float), help="size of backlogs, as a factor; the goals are about 1 (default: 1)"
     )
@@ -68,7 +80,7 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def _names(text: str) -> list[str]:
-    names, known = text.split(","), figure_summaries()
+    names, known = text.replace("-", "_").split(","), figure_summaries()
     unknown = [name for name in names if name not in known]
     if unknown:
         raise argparse.ArgumentTypeError(f"unknown figure {', '.join(unknown)}; use one of {', '.join(known)}")
@@ -121,8 +133,8 @@ class Suite:
             failures[name] = str(error)
             self._console.print(f"[red]{name} failed:[/] {escape(str(error))}")
         for figure in figures:
-            ratio = f"{readable(figure.ratio.median)} of {figure.limit_name}"
-            self._console.print(f"{figure.title}: {readable(figure.value.median)} {figure.unit}, {ratio}")
+            ratio = f", {ratio_text(figure.ratio.median)} of {figure.limit_name}" if figure.ratio else ""
+            self._console.print(f"{figure.title}: {readable(figure.value.median)} {figure.unit}{ratio}")
         self._console.print(f"[dim]{name} took {time.monotonic() - started:.0f} s[/]")
         self.results = msgspec.structs.replace(
             self.results,
@@ -133,21 +145,27 @@ class Suite:
 
 
 def show(console: Console, results: Results) -> None:
-    """Print the setting, a table of all figures, their details and the goals that were missed."""
+    """Print the setting, a table of all figures, their details, and last the table of goals."""
     for line in setting_lines(results):
         console.print(line)
     grid = Grid()
-    for heading in ("figure", *HEADINGS[1:4], *HEADINGS[5:]):
+    for heading in HEADINGS:
         grid.add_column(heading)
     for figure in results.figures:
-        _, *values, _, ratio, goal, reached = cells(figure)
-        grid.add_row(figure.name, *values, ratio, goal, reached)
+        grid.add_row(figure.name, *cells(figure)[1:])
     console.print(grid)
     for figure in results.figures:
         for name, value in figure.details.items():
             console.print(f"{figure.name}: {name} {value}")
     if text := missed_goals(results):
         console.print(Markdown(text))
+    if found := with_goals(results.figures):
+        goals = Grid(title="Goals")
+        for heading in GOAL_HEADINGS:
+            goals.add_column(heading, no_wrap=True)
+        for figure in found:
+            goals.add_row(figure.name, *goal_cells(figure)[1:])
+        console.print(goals)
 
 
 def show_comparison(console: Console, new: Results, old: Results) -> None:
@@ -158,8 +176,22 @@ def show_comparison(console: Console, new: Results, old: Results) -> None:
     for heading in ("figure", "value", "ratio to its limit", "beyond the spread"):
         grid.add_column(heading)
     for moved in compare_results(new, old):
-        grid.add_row(moved.title, readable(moved.value), readable(moved.ratio), "yes" if moved.is_beyond_spread else "")
+        ratio = "" if moved.ratio is None else ratio_text(moved.ratio)
+        grid.add_row(moved.title, ratio_text(moved.value), ratio, "yes" if moved.is_beyond_spread else "")
     console.print(grid)
+
+
+def require_idle(bench: Bench, load: float, *, busy: bool) -> None:
+    """Raise BenchmarkFailed if a full-length run would begin on a busy machine, unless `busy` overrides it.
+
+    Shorter runs are never published, so they may begin at any load.
+    """
+    is_full_length = bench.runs >= FULL_RUNS and bench.seconds >= FULL_SECONDS and bench.scale >= FULL_SCALE
+    if is_full_length and load >= MAX_IDLE_LOAD and not busy:
+        raise BenchmarkFailed(
+            f"The machine is busy: its load over the last minute is {load:.2f}, and figures that are published need "
+            f"less than {MAX_IDLE_LOAD:g}. Wait until it is idle, or override with --busy."
+        )
 
 
 def main() -> int:
@@ -176,9 +208,9 @@ def main() -> int:
     clear_settings()
     quick = arguments.quick
     bench = Bench(
-        runs=int(arguments.runs or (2 if quick else 3)),
-        seconds=arguments.seconds or (2.0 if quick else 8.0),
-        scale=arguments.scale or (0.02 if quick else 1.0),
+        runs=int(arguments.runs or (2 if quick else FULL_RUNS)),
+        seconds=arguments.seconds or (2.0 if quick else FULL_SECONDS),
+        scale=arguments.scale or (0.02 if quick else FULL_SCALE),
         folder=CACHE,
         show_status=lambda _: None,
     )
@@ -186,8 +218,9 @@ def main() -> int:
         old = read_results(arguments.compare) if arguments.compare else None
         file = arguments.output or RESULTS / f"{datetime.now(UTC):%Y%m%d-%H%M%S}.json"
         suite = Suite(console, bench, file)
+        require_idle(bench, suite.results.machine.load_before, busy=arguments.busy)
         with stop_signals_interrupt():
-            suite.measure(find_figures(arguments.only or NAMES))
+            suite.measure(find_figures(arguments.only or (GOALS if arguments.goals else NAMES)))
     except KeyboardInterrupt:
         console.print("Stopped; all started processes have ended.")
         return INTERRUPTED

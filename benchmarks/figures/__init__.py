@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
+from types import ModuleType
 from typing import Final, TypeAlias
 
 from benchmarks.bench import Bench
@@ -9,14 +10,23 @@ from benchmarks.reports.figure import Figure
 
 Measure: TypeAlias = Callable[[Bench], list[Figure]]
 
-NAMES: Final = (
+GOALS: Final = (
     "bulk",
+    "replicate",
+    "partial_updates",
+    "small_10",
     "small",
+    "many_tables",
+    "end_to_end",
+    "path_length",
+    "reading_lines",
+)
+"""Modules of `benchmarks.figures.goals`."""
+NAMES: Final = (
+    *GOALS,
     "drain",
     "standalone",
-    "end_to_end",
     "memory",
-    "partial_updates",
     "freshness",
     "tables",
     "backlog",
@@ -29,10 +39,13 @@ NAMES: Final = (
 
 def find_figures(names: Iterable[str] = NAMES) -> Mapping[str, Measure]:
     """Return the function that measures each of these figures, in the order given."""
-    return {name: import_module(f"benchmarks.figures.{name}").measure for name in names}
+    return {name: _module(name).measure for name in names}
 
 
 def figure_summaries() -> Mapping[str, str]:
     """Return one line on each figure."""
-    modules = {name: import_module(f"benchmarks.figures.{name}") for name in NAMES}
-    return {name: (module.__doc__ or "").splitlines()[0] for name, module in modules.items()}
+    return {name: (_module(name).__doc__ or "").splitlines()[0] for name in NAMES}
+
+
+def _module(name: str) -> ModuleType:
+    return import_module(f"benchmarks.figures.{'goals.' if name in GOALS else ''}{name}")

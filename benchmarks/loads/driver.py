@@ -73,15 +73,15 @@ def send_at_once(loads: Sequence[Load], seconds: float) -> list[LoadResult]:
 
 
 @contextmanager
-def empty_server() -> Iterator[str]:
-    """Yield the address of a server that answers every request at once without reading it."""
-    with started("sink", [sys.executable, "-m", "benchmarks.limits.empty_server"], stdout=subprocess.PIPE) as process:
+def limit_server(module: str) -> Iterator[str]:
+    """Yield the address of a server of `benchmarks.limits`: empty_server, raw_asgi or bare_fastapi."""
+    with started(module, [sys.executable, "-m", f"benchmarks.limits.{module}"], stdout=subprocess.PIPE) as process:
         yield f"http://127.0.0.1:{_read(process, int)}"
 
 
 def ceiling(workload: str, connections: int, seconds: float) -> float:
     """Return the requests per second of the load generator itself, against a server that does nothing."""
-    with empty_server() as url, load_on(url, "none", workload, connections) as load:
+    with limit_server("empty_server") as url, load_on(url, "none", workload, connections) as load:
         load.send(seconds / 4)
         sent = load.send(seconds)
     return sent.requests / sent.seconds

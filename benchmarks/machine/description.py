@@ -31,10 +31,12 @@ class Versions(msgspec.Struct, frozen=True):
     """The commit, and the versions of everything that decides a rate."""
 
     commit: str
-    """Shortened; `+` at the end means that there are uncommitted changes."""
+    """Shortened."""
     python: str
     postgres: str
     packages: dict[str, str]
+    dirty: bool = False
+    """True if there were uncommitted changes. Earlier results say it by a `+` at the end of `commit`."""
 
 
 def describe_machine() -> Machine:
@@ -53,7 +55,7 @@ def describe_versions() -> Versions:
             packages[name] = version(name)
         except PackageNotFoundError:
             packages[name] = "not installed"
-    return Versions(_commit(), platform.python_version(), _postgres(), packages)
+    return Versions(_commit(), platform.python_version(), _postgres(), packages, dirty=_is_dirty())
 
 
 def _cpu() -> str:
@@ -64,10 +66,11 @@ def _cpu() -> str:
 
 
 def _commit() -> str:
-    if not (commit := _output_of("git", "-C", str(REPOSITORY), "rev-parse", "--short=10", "HEAD")):
-        return "unknown"
-    changed = _output_of("git", "-C", str(REPOSITORY), "status", "--porcelain", "--untracked-files=no")
-    return commit + ("+" if changed else "")
+    return _output_of("git", "-C", str(REPOSITORY), "rev-parse", "--short=10", "HEAD") or "unknown"
+
+
+def _is_dirty() -> bool:
+    return bool(_output_of("git", "-C", str(REPOSITORY), "status", "--porcelain", "--untracked-files=no"))
 
 
 def _postgres() -> str:

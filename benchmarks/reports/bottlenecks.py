@@ -19,9 +19,9 @@ BOTTLENECKS: Final[Mapping[str, str]] = {
     ),
     "small": (
         "Reading and staging share one interpreter lock. In a profile the reading thread takes three quarters of a "
-        "cycle, two thirds of that in the server itself, as in the empty endpoint. Staging a group of 32 takes 5 ms, 2 "
-        "of them waiting for Postgres. Begin, lock and checks in one statement would save an estimated 2 to 3 %. More "
-        "needs a second process."
+        "cycle, two thirds of that in the server itself. Staging a group of 32 takes 5 ms, 2 of them waiting for "
+        "Postgres. Begin, lock and checks in one statement would save an estimated 2 to 3 %. More needs a second "
+        "process."
     ),
     "drain": (
         "In a profile, 55 % of a build is encoding Parquet, 20 % reading payloads, 15 % decompressing them; each job "

@@ -8,14 +8,14 @@ from benchmarks.reports.results import Results
 
 @dataclass(frozen=True, slots=True)
 class FigureChange:
-    """The change of a figure. Ratios are new divided by old, of medians."""
+    """The change of a figure. Ratios are new divided by old, of medians; None where the two have other limits."""
 
     title: str
     value: float
-    ratio: float
+    ratio: float | None
     """Change of the figure's ratio to its limit, which depends less on the machine than the value does."""
     is_beyond_spread: bool
-    """Whether the runs of the two, as ratios to their limits, do not overlap."""
+    """Whether the runs of the two, as ratios to their limits if they have any, do not overlap."""
 
 
 def compare_results(new: Results, old: Results) -> list[FigureChange]:
@@ -25,11 +25,13 @@ def compare_results(new: Results, old: Results) -> list[FigureChange]:
 
 
 def _change(new: Figure, old: Figure) -> FigureChange:
+    same_limit = new.limit_name == old.limit_name
+    new_ratio, old_ratio = (new.ratio, old.ratio) if same_limit else (None, None)
     return FigureChange(
         new.title,
         new.value.median / old.value.median,
-        new.ratio.median / old.ratio.median,
-        new.ratio.is_disjoint_from(old.ratio),
+        new_ratio.median / old_ratio.median if new_ratio and old_ratio else None,
+        (new_ratio or new.value).is_disjoint_from(old_ratio or old.value),
     )
 
 

@@ -65,36 +65,38 @@ class Goal(msgspec.Struct, frozen=True):
     of: Of = Of.RATIO
 
     def __str__(self) -> str:
-        about = "" if self.of is Of.RATIO else "value "
-        return f"{about}{'≥' if self.at_least else '≤'} {self.bound:g}"
+        sign = "≥" if self.at_least else "≤"
+        return f"{sign} {ratio_text(self.bound)}" if self.of is Of.RATIO else f"value {sign} {readable(self.bound)}"
 
     def is_reached(self, figure: "Figure") -> bool:
-        """Return whether the figure is within the bound."""
-        found = figure.ratio.median if self.of is Of.RATIO else figure.value.median
-        return found >= self.bound if self.at_least else found <= self.bound
+        """Return whether the figure is within the bound. Raises ValueError for a ratio without a limit."""
+        measured = figure.ratio if self.of is Of.RATIO else figure.value
+        if measured is None:
+            raise ValueError(f"{figure.name} has a goal for its ratio and no limit")
+        return measured.median >= self.bound if self.at_least else measured.median <= self.bound
 
 
 class Figure(msgspec.Struct, frozen=True):
     """A value, the limit to compare it with, and the goal if there is one.
 
-    `value` and `limit` have the same unit and as many runs, made in turn. `details` holds other observations, `costs`
-    the basis of the sizing tables.
+    `value` and `limit` have the same unit and as many runs, made in turn. A count, as of functions, has no limit and
+    an empty `limit_name`. `details` holds other observations, `costs` the basis of the sizing tables.
     """
 
     name: str
     title: str
     unit: str
     value: Measured
-    limit: Measured
-    limit_name: str
+    limit: Measured | None = None
+    limit_name: str = ""
     goal: Goal | None = None
     details: Mapping[str, str] = {}
     costs: Costs | None = None
 
     @property
-    def ratio(self) -> Measured:
-        """Return the value divided by the limit, run by run."""
-        return self.value.over(self.limit)
+    def ratio(self) -> Measured | None:
+        """Return the value divided by the limit, run by run; None without a limit."""
+        return self.value.over(self.limit) if self.limit else None
 
     @property
     def reached(self) -> bool | None:
@@ -103,9 +105,17 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 def readable(number: float) -> str:
-    """Write a number with three or four digits that count, in one notation: 1,234, 56,700, 0.123."""
+    """Write a value in the one notation of all tables: 1,234, 56,700, 235,000; below 100 with one decimal, as 3.8.
+
+    Counts are whole. Three digits count, and of numbers below 10,000 all.
+    """
     if abs(number) < 100:
-        return f"{number:.3g}"
+        return f"{number:.0f}" if number == int(number) else f"{number:.1f}"
     if abs(number) < 10_000:
         return f"{number:,.0f}"
     return f"{float(f'{number:.3g}'):,.0f}"
+
+
+def ratio_text(ratio: float) -> str:
+    """Write a ratio in the one notation of all tables: two decimals."""
+    return f"{ratio:.2f}"

@@ -18,9 +18,11 @@ from benchmarks.reports.results import (
     Results,
     caveats,
     detail_lines,
+    goals_table,
     markdown_table,
     missed_goals,
     read_results,
+    roughness,
     setting_lines,
 )
 from benchmarks.reports.sizing import find_costs, sizing_tables
@@ -41,15 +43,29 @@ _BEFORE: Final = """\
 Each figure is shown with its limit. Both are measured in turn, in the same run on the same machine. The ratio carries
 over to another machine; the absolute rate does not. `make bench` measures all figures, `make bench ARGS="--list"` lists
 their names, and `ARGS="--only bulk,small --runs 5"` measures two of them. `ARGS="--compare FILE"` shows a new result
-beside an earlier one and marks each change that is larger than the spread of the runs.
+beside an earlier one and marks each change that is larger than the spread of the runs. `ARGS="--goals"` measures only
+reading, accepting and end to end.
 
 The gateway is the real one: the embedded Postgres with fsync, the API under uvicorn, the drain under Spark. The load
 generator runs on the same machine in its own process. The details below state its share of a core and its maximum rate.
 
 The end-to-end figure is compared with a hand-written script of json and pandas in one process, with dlt, and with
 Spark's own reader and writer. They read the same changes from existing NDJSON files, do not handle NULL, and give no
-guarantees.
+guarantees. All of them run for the same time as the gateway.
 
+Published figures come from full-length runs on an idle machine. `python -m benchmarks.reports.report` rejects others,
+and a full-length run does not start at a load of 0.3 or more; `--busy` overrides both.
+
+## Setting
+"""
+
+_GOALS: Final = """\
+## Goals
+
+A ratio divides the median by that of the limit, run by run. The next table says what each limit measures.
+"""
+
+_FIGURES: Final = """\
 ## Figures
 """
 
@@ -68,9 +84,12 @@ def page(results: Results, growth: Growth | None) -> str:
         _BEFORE,
         "".join(f"- {line}\n" for line in setting_lines(results)),
         *filter(None, [caveats(results)]),
+        _GOALS,
+        goals_table(results.figures),
+        *filter(None, [missed_goals(results)]),
+        _FIGURES,
         markdown_table(results.figures),
         "".join(f"{line}\n" for line in detail_lines(results)),
-        *filter(None, [missed_goals(results)]),
     ]
     if growth is not None:
         lines = ["| by | from | to | accept, exponent | publish, exponent |\n", "|---|---|---|---|---|\n"]
@@ -100,6 +119,15 @@ def sizing_page(text: str, results: Results) -> str:
     return f"{before}{BEGIN}\n{sizing_tables(results)}\n{END}{after}"
 
 
+def _require_publishable(results: Results, *, busy: bool) -> None:
+    """Raise BenchmarkFailed for results that are too rough to publish, unless `busy` overrides it."""
+    if not busy and (reasons := roughness(results)):
+        raise BenchmarkFailed(
+            f"These results are not published: {' and '.join(reasons)}. Measure again with the defaults on an idle "
+            "machine, or override with --busy; the page then says so."
+        )
+
+
 def main() -> int:
     """Write the pages; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.reports.report", description=__doc__)
@@ -107,18 +135,21 @@ def main() -> int:
     parser.add_argument(
         "--growth", type=Path, metavar="FILE", help="copy this growth to the committed one, and draw it"
     )
+    parser.add_argument("--busy", action="store_true", help="publish short runs and runs on a busy machine too")
     parser.add_argument("--sizing", type=Path, metavar="FILE", help="calculate the sizing tables from these results")
     arguments = parser.parse_args()
     REFERENCE.parent.mkdir(exist_ok=True)
     try:
         if arguments.results:
-            read_results(arguments.results)
+            _require_publishable(read_results(arguments.results), busy=arguments.busy)
             shutil.copyfile(arguments.results, REFERENCE)
         if arguments.growth:
             draw(arguments.growth)
             shutil.copyfile(arguments.growth, REFERENCE_GROWTH)
         if arguments.sizing:
-            find_costs(read_results(arguments.sizing))
+            sizing = read_results(arguments.sizing)
+            find_costs(sizing)
+            _require_publishable(sizing, busy=arguments.busy)
             shutil.copyfile(arguments.sizing, REFERENCE_SIZING)
         text = committed_page()
         if REFERENCE_SIZING.exists():

@@ -1,7 +1,7 @@
 """The results of one run of the suite, as JSON and as Markdown."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -9,7 +9,7 @@ import msgspec
 
 from benchmarks.machine.description import Machine, Versions
 from benchmarks.reports.bottlenecks import bottleneck_lines
-from benchmarks.reports.figure import BenchmarkFailed, Figure, Measured, readable
+from benchmarks.reports.figure import BenchmarkFailed, Figure, Measured, ratio_text, readable
 
 
 class Results(msgspec.Struct, frozen=True):
@@ -28,9 +28,12 @@ class Results(msgspec.Struct, frozen=True):
 MISSED = "Why goals are not reached, and what a next step would gain:\n"
 
 
-LONG_RUN_SECONDS: Final = 30
-IDLE_LOAD: Final = 0.1
-"""Load average per core up to which a machine counts as idle."""
+FULL_RUNS: Final = 3
+FULL_SECONDS: Final = 8.0
+FULL_SCALE: Final = 1.0
+"""The defaults of the suite; figures of fewer or shorter runs are not published."""
+MAX_IDLE_LOAD: Final = 0.3
+"""Load average of the last minute from which a machine counts as busy, whatever its cores."""
 
 
 def read_results(file: Path) -> Results:
@@ -54,22 +57,18 @@ def setting_lines(results: Results) -> list[str]:
     """Describe machine, versions and settings, one sentence per line."""
     machine, versions = results.machine, results.versions
     packages = ", ".join(f"{name} {version}" for name, version in versions.packages.items())
+    changed = ", with uncommitted changes" if versions.dirty else ""
     return [
         f"{machine.cpu}, {machine.cores} cores, {machine.memory_gib:g} GiB, {machine.system}; "
         f"load {machine.load_before:g} before.",
-        f"Commit {versions.commit}, Python {versions.python}, Postgres {versions.postgres}, {packages}.",
+        f"Commit {versions.commit}{changed}, Python {versions.python}, Postgres {versions.postgres}, {packages}.",
         f"{results.runs} runs of {results.seconds:g} s, scale {results.scale:g}, taken {results.taken_at}.",
     ]
 
 
 def caveats(results: Results) -> str:
-    """Return why the figures are too rough to plan with; empty for long runs on an idle machine."""
-    machine = results.machine
-    reasons = []
-    if results.seconds < LONG_RUN_SECONDS or results.scale < 1:
-        reasons.append(f"the runs were short ({results.seconds:g} s at scale {results.scale:g})")
-    if machine.load_before > IDLE_LOAD * machine.cores:
-        reasons.append(f"the machine was not idle (load {machine.load_before:g} on {machine.cores} cores)")
+    """Return why the figures are too rough to plan with; empty for full-length runs on an idle machine."""
+    reasons = roughness(results)
     if not reasons:
         return ""
     return (
@@ -79,44 +78,68 @@ def caveats(results: Results) -> str:
     )
 
 
-def cell(measured: Measured) -> str:
-    """Return the median, with the spread if there are several runs."""
+def roughness(results: Results) -> list[str]:
+    """Return why the figures should not be published; empty for full-length runs on an idle machine."""
+    machine = results.machine
+    reasons = []
+    if results.seconds < FULL_SECONDS or results.scale < FULL_SCALE or results.runs < FULL_RUNS:
+        reasons.append(
+            f"the runs were few or short ({results.runs} of {results.seconds:g} s at scale {results.scale:g})"
+        )
+    if machine.load_before >= MAX_IDLE_LOAD:
+        reasons.append(f"the machine was not idle (load {machine.load_before:g} on {machine.cores} cores)")
+    return reasons
+
+
+def cell(measured: Measured | None, text: Callable[[float], str] = readable) -> str:
+    """Return the median, with the spread if there are several runs; empty for None."""
+    if measured is None:
+        return ""
     if len(measured.runs) == 1:
-        return readable(measured.median)
-    return f"{readable(measured.median)} ({readable(measured.low)} to {readable(measured.high)})"
+        return text(measured.median)
+    return f"{text(measured.median)} ({text(measured.low)} to {text(measured.high)})"
 
 
-HEADINGS = (
-    "figure",
-    "unit",
-    "median (lowest to highest)",
-    "limit",
-    "limit: what it measures",
-    "ratio",
-    "goal",
-    "reached",
-)
+HEADINGS: Final = ("figure", "unit", "median (lowest to highest)", "limit", "limit: what it measures", "ratio")
+GOAL_HEADINGS: Final = ("figure", "unit", "median", "limit", "ratio", "goal", "reached")
 
 
 def cells(figure: Figure) -> tuple[str, ...]:
-    """Return a figure as a row of the table."""
-    reached = {True: "yes", False: "no", None: ""}[figure.reached]
+    """Return a figure as a row of the table of all figures."""
+    ratio = cell(figure.ratio, ratio_text)
+    return figure.title, figure.unit, cell(figure.value), cell(figure.limit), figure.limit_name, ratio
+
+
+def goal_cells(figure: Figure) -> tuple[str, ...]:
+    """Return a figure with a goal as a row of the table of goals."""
     return (
         figure.title,
         figure.unit,
-        cell(figure.value),
-        cell(figure.limit),
-        figure.limit_name,
-        cell(figure.ratio),
+        readable(figure.value.median),
+        readable(figure.limit.median) if figure.limit else "",
+        ratio_text(figure.ratio.median) if figure.ratio else "",
         str(figure.goal or ""),
-        reached,
+        "yes" if figure.reached else "no",
     )
+
+
+def with_goals(figures: Sequence[Figure]) -> list[Figure]:
+    """Return the figures that have a goal, in their order."""
+    return [figure for figure in figures if figure.goal is not None]
 
 
 def markdown_table(figures: Sequence[Figure]) -> str:
     """Return all figures as a Markdown table."""
-    lines = [HEADINGS, ("---",) * len(HEADINGS), *map(cells, figures)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return _markdown(HEADINGS, map(cells, figures))
+
+
+def goals_table(figures: Sequence[Figure]) -> str:
+    """Return the figures that have a goal as a Markdown table."""
+    return _markdown(GOAL_HEADINGS, map(goal_cells, with_goals(figures)))
+
+
+def _markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "".join(f"| {' | '.join(row)} |\n" for row in [headings, ("---",) * len(headings), *rows])
 
 
 def detail_lines(results: Results) -> list[str]:
@@ -137,11 +160,12 @@ def expand_units(text: str) -> str:
 
 
 def markdown(results: Results) -> str:
-    """Return the whole result: setting, table, details."""
+    """Return the whole result: setting, goals, all figures, details."""
     setting = "".join(f"{line}\n" for line in setting_lines(results))
     details = "".join(f"{line}\n" for line in detail_lines(results))
+    goals = ["## Goals\n", goals_table(results.figures), missed_goals(results)]
     return "\n".join(
-        ["# Benchmark results\n", setting, markdown_table(results.figures), details, missed_goals(results)]
+        ["# Benchmark results\n", setting, *goals, "## Figures\n", markdown_table(results.figures), details]
     )
 
 

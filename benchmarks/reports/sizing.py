@@ -7,7 +7,7 @@ from typing import Final
 
 from app.settings import Settings
 from benchmarks.costs import Costs
-from benchmarks.reports.figure import BenchmarkFailed, Figure, readable
+from benchmarks.reports.figure import BenchmarkFailed, Figure, ratio_text, readable
 from benchmarks.reports.results import Results, caveats, expand_units, setting_lines
 from spark_jobs.drain_cycle import MAX_FILES_AHEAD
 
@@ -116,10 +116,10 @@ def sizing_tables(results: Results) -> str:
     by_name = {figure.name: figure for figure in results.figures}
     if sizes := [(title, by_name[name]) for name, title in REQUEST_SIZES.items() if name in by_name]:
         parts += ["**Rate of one API process, by size of request**\n", _request_table(sizes)]
-    if standalone := by_name.get("standalone"):
+    if (standalone := by_name.get("standalone")) and standalone.ratio:
         parts.append(
             f"{standalone.title}: {readable(standalone.value.median)} {standalone.unit}, "
-            f"{readable(standalone.ratio.median)} of {standalone.limit_name}; "
+            f"{ratio_text(standalone.ratio.median)} of {standalone.limit_name}; "
             + expand_units("; ".join(f"{name} {value}" for name, value in standalone.details.items()))
             + ".\n"
         )

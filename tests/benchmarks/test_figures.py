@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.loads.driver import percentile
-from benchmarks.reports.figure import Goal, Measured, Of, readable
+from benchmarks.reports.figure import Figure, Goal, Measured, Of, readable
 from tests.benchmarks.results_samples import figure
 
 
@@ -43,6 +43,16 @@ def test_a_goal_bounds_the_median_ratio_or_the_median_value(goal: Goal | None, r
     assert figure(value=(50, 60, 100), limit=(100, 100, 100), goal=goal).reached is reached
 
 
+def test_a_count_has_a_goal_and_no_limit() -> None:
+    count = Figure("f", "Functions", "functions", Measured.of([71]), goal=Goal(70, at_least=False, of=Of.VALUE))
+    assert (count.ratio, count.reached, str(count.goal)) == (None, False, "value ≤ 70")
+
+
+def test_a_ratio_without_a_limit_reaches_no_goal() -> None:
+    with pytest.raises(ValueError, match="no limit"):
+        _ = Figure("f", "Functions", "functions", Measured.of([71]), goal=Goal(0.5, at_least=True)).reached
+
+
 @pytest.mark.parametrize(
     ("one", "other", "apart"),
     [((1, 2), (3, 4), True), ((3, 4), (1, 2), True), ((1, 3), (2, 4), False), ((1, 2), (2, 3), False)],
@@ -61,13 +71,14 @@ def test_a_percentile_is_one_of_the_values(share: float, expected: float) -> Non
 @pytest.mark.parametrize(
     ("number", "text"),
     [
-        (0.1234, "0.123"),
+        (0.1234, "0.1"),
         (56.78, "56.8"),
+        (22, "22"),
         (1_234, "1,234"),
         (45_678, "45,700"),
         (234_567, "235,000"),
         (2.5e6, "2,500,000"),
     ],
 )
-def test_numbers_are_shown_in_about_three_digits(number: float, text: str) -> None:
+def test_values_are_shown_in_one_notation(number: float, text: str) -> None:
     assert readable(number) == text

@@ -13,7 +13,7 @@ from app.client.http import GatewayClient
 from app.settings import Settings
 from benchmarks.gateway import Api
 from benchmarks.loads.client import take_answer
-from benchmarks.loads.driver import empty_server, load_on
+from benchmarks.loads.driver import limit_server, load_on
 from benchmarks.loads.workloads import WORKLOADS, find_workload
 from benchmarks.reports.figure import BenchmarkFailed
 from tests.support.http.server import served
@@ -73,7 +73,7 @@ def test_a_rejection_ends_the_run_with_the_servers_answer() -> None:
 
 
 def test_the_empty_server_answers_pipelined_requests_on_many_connections() -> None:
-    with empty_server() as url, load_on(url, KEY, "large", connections=2, pipelined=2) as load:
+    with limit_server("empty_server") as url, load_on(url, KEY, "large", connections=2, pipelined=2) as load:
         assert load.send_each_once().requests == 8
         assert load.send_empty(seconds=0.05).requests > 4
 

@@ -1,21 +1,30 @@
 """Results on disk, as a table, and compared with earlier ones."""
 
+import io
+import sys
+from contextlib import redirect_stderr
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
+from rich.console import Console
 
-from benchmarks.__main__ import parse_arguments
-from benchmarks.figures import NAMES
+from benchmarks.__main__ import parse_arguments, require_idle, show
+from benchmarks.bench import Bench
+from benchmarks.figures import GOALS, NAMES, find_figures
 from benchmarks.machine.description import describe_machine, describe_versions
+from benchmarks.reports import report
 from benchmarks.reports.bottlenecks import BOTTLENECKS
 from benchmarks.reports.comparison import compare_results, setting_differences
-from benchmarks.reports.figure import BenchmarkFailed, Goal
+from benchmarks.reports.figure import BenchmarkFailed, Figure, Goal, Measured, Of
 from benchmarks.reports.report import page
 from benchmarks.reports.results import (
+    MAX_IDLE_LOAD,
     MISSED,
     caveats,
     expand_units,
+    goals_table,
     markdown,
     markdown_table,
     read_results,
@@ -39,12 +48,29 @@ def test_a_file_without_results_is_rejected_by_name(tmp_path: Path, content: byt
         read_results(file)
 
 
-def test_a_table_row_has_value_limit_ratio_and_goal() -> None:
+def test_a_table_row_has_value_limit_and_ratio() -> None:
     taken = figure(value=(50, 60, 70), goal=Goal(0.5, at_least=True))
     line = markdown_table([taken]).splitlines()[-1]
-    assert line == (
-        "| Title of bulk | changes/s | 60 (50 to 70) | 100 (100 to 100) | a limit | 0.6 (0.5 to 0.7) | ≥ 0.5 | yes |"
-    )
+    assert line == "| Title of bulk | changes/s | 60 (50 to 70) | 100 (100 to 100) | a limit | 0.60 (0.50 to 0.70) |"
+
+
+def test_the_table_of_goals_has_every_figure_with_a_goal() -> None:
+    count = Figure("f", "Functions", "functions", Measured.of([71]), goal=Goal(70, at_least=False, of=Of.VALUE))
+    rows = goals_table([figure(goal=Goal(0.5, at_least=True)), figure("without"), count]).splitlines()
+    assert rows == [
+        "| figure | unit | median | limit | ratio | goal | reached |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| Title of bulk | changes/s | 60 | 100 | 0.60 | ≥ 0.50 | yes |",
+        "| Functions | functions | 71 |  |  | value ≤ 70 | no |",
+    ]
+
+
+def test_the_table_of_goals_is_printed_last() -> None:
+    printed = io.StringIO()
+    show(Console(file=printed, width=200), results(figure(goal=Goal(0.5, at_least=True)), figure("without")))
+    _, _, goals = printed.getvalue().rpartition("Goals")
+    assert "≥ 0.50" in goals
+    assert "without" not in goals
 
 
 def test_results_say_which_figure_failed_and_why() -> None:
@@ -86,8 +112,13 @@ def test_machine_and_versions_are_found() -> None:
 
 
 def test_figures_are_chosen_by_name() -> None:
-    assert parse_arguments(["--only", "bulk,small"]).only == ["bulk", "small"]
+    assert parse_arguments(["--only", "bulk,small-10"]).only == ["bulk", "small_10"]
     assert parse_arguments([]).only is None
+
+
+def test_the_goals_are_figures_that_can_be_measured() -> None:
+    assert parse_arguments(["--goals"]).goals
+    assert find_figures(GOALS).keys() == {*GOALS}
 
 
 @pytest.mark.parametrize(
@@ -121,8 +152,56 @@ def test_short_runs_on_a_busy_machine_carry_a_caveat() -> None:
     assert caveats(rough) in page(rough, growth=None)
     idle = msgspec.structs.replace(rough.machine, load_before=0.0)
     assert caveats(msgspec.structs.replace(rough, scale=1.0, seconds=60.0, machine=idle)) == ""
-    busy = msgspec.structs.replace(idle, load_before=float(idle.cores))
+    busy = msgspec.structs.replace(idle, load_before=MAX_IDLE_LOAD)
     assert "not idle" in caveats(msgspec.structs.replace(rough, scale=1.0, seconds=60.0, machine=busy))
+
+
+def test_a_full_length_run_does_not_start_on_a_busy_machine(tmp_path: Path) -> None:
+    full = Bench(3, 8.0, 1.0, tmp_path, lambda _: None)
+    with pytest.raises(BenchmarkFailed, match=r"load over the last minute is 0\.30.*--busy"):
+        require_idle(full, MAX_IDLE_LOAD, busy=False)
+    require_idle(full, MAX_IDLE_LOAD, busy=True)
+    require_idle(full, MAX_IDLE_LOAD - 0.01, busy=False)
+    require_idle(replace(full, seconds=1.0), 5.0, busy=False)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"), [({"seconds": 1.0}, "short"), ({"runs": 1}, "few"), ({"machine": None}, "not idle")]
+)
+def test_rough_results_are_not_published(
+    changed: dict[str, object], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound = results(figure())
+    busy = msgspec.structs.replace(sound.machine, load_before=MAX_IDLE_LOAD)
+    write_results(
+        tmp_path / "r.json",
+        msgspec.structs.replace(sound, **(changed | {"machine": busy} if "machine" in changed else changed)),
+    )
+    for name in ("REFERENCE", "REFERENCE_GROWTH", "REFERENCE_SIZING", "PAGE", "SIZING_PAGE"):
+        monkeypatch.setattr(report, name, tmp_path / "published" / name)
+    monkeypatch.setattr(sys, "argv", ["report", "--results", str(tmp_path / "r.json")])
+    errors = io.StringIO()
+    with redirect_stderr(errors):
+        assert report.main() == 2
+    assert reason in errors.getvalue()
+    assert "--busy" in errors.getvalue()
+    assert not report.REFERENCE.exists()
+
+
+def test_rough_results_are_published_with_the_override(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_results(tmp_path / "r.json", results(figure(), seconds=1.0))
+    for name in ("REFERENCE", "REFERENCE_GROWTH", "REFERENCE_SIZING", "PAGE", "SIZING_PAGE"):
+        monkeypatch.setattr(report, name, tmp_path / name)
+    monkeypatch.setattr(sys, "argv", ["report", "--busy", "--results", str(tmp_path / "r.json")])
+    assert report.main() == 0
+    assert "**Accuracy.**" in report.PAGE.read_text(encoding="utf-8")
+
+
+def test_uncommitted_changes_are_recorded() -> None:
+    taken = results(figure())
+    dirty = msgspec.structs.replace(taken, versions=msgspec.structs.replace(taken.versions, dirty=True))
+    assert "with uncommitted changes" in markdown(dirty)
+    assert "with uncommitted changes" not in markdown(taken)
 
 
 def test_abbreviated_numbers_of_earlier_results_are_written_out() -> None:

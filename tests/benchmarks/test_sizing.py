@@ -38,7 +38,7 @@ def test_the_tables_have_costs_sizes_and_the_figures_that_were_measured() -> Non
     assert "| API | 10.00 µs × 1,000,000/s ÷ 0.7 | 15 cores, one process each |" in text
     assert "| log of Postgres | 100 B × 1,000,000/s | 100 MB/s |" in text
     assert "| 1,000 changes | 100,000 | 15 |" in text
-    assert "Title of standalone: 60 changes/s, 0.6 of a limit" in text
+    assert "Title of standalone: 60 changes/s, 0.60 of a limit" in text
     assert "| 10 changes |" not in text, "was not measured"
 
 

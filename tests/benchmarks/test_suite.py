@@ -46,12 +46,14 @@ def test_a_figure_that_fails_is_reported_and_the_others_are_kept(tmp_path: Path)
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
 def test_an_interrupted_run_leaves_no_process(tmp_path: Path) -> None:
     output = tmp_path / "results.json"
-    with started("benchmarks", "--only", "small", "--seconds", 120, "--output", output) as suite:
-        wait_until(lambda: "loads.client" in " ".join(children(suite.pid).values()), within=60, what="load is on")
+    with started("benchmarks", "--only", "small", "--busy", "--seconds", 120, "--output", output) as suite:
+        wait_until(
+            lambda: " ".join(children(suite.pid).values()).count("loads.client") == 3, within=60, what="load is on"
+        )
         seen = children(suite.pid)
         suite.send_signal(signal.SIGINT)
         printed, _ = suite.communicate(timeout=60)
     assert suite.returncode == INTERRUPTED
     assert "all started processes have ended" in printed
-    assert len(seen) == 3, "Postgres, the API, the load generator"
+    assert len(seen) == 7, "Postgres, the API, two limits, a load generator for each server"
     assert not any(map(is_alive, seen))

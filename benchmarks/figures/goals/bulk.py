@@ -48,7 +48,7 @@ def measure(bench: Bench) -> list[Figure]:
             Measured.of(one),
             Measured.of(decoded),
             "orjson.loads of the same bytes, one thread",
-            Goal(0.5, at_least=True),
+            Goal(0.75, at_least=True),
             details,
         ),
         Figure(
