@@ -52,7 +52,7 @@ EXACT_PATH: Final = frozenset(
         "app/ingest/replicate/tables.py",
         "app/ingest/request_routing.py",
         "app/ingest/request_typing.py",
-        "app/ingest/slow_path.py",
+        "app/ingest/exact_path.py",
         "app/ingest/table_cache.py",
         "app/domain/rows/__init__.py",
         "app/domain/rows/completed_bytes.py",

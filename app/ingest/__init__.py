@@ -1,8 +1,8 @@
 """The write use case: from the bytes of a request to durable batches and their receipts.
 
 A function of `readers` makes the BodyReader of a body; it gives a `parsed_request`, and for Replicate applies metadata
-messages (`replicate`). `pipeline` chooses the path: `fast_path` for simple requests of one cached table, `slow_path`
-with `request_typing` for everything. `table_cache` finds tables, `backlog` applies back-pressure,
+messages (`replicate`). `pipeline` is the path of a request on one page: `columnar` for what is usual, `exact_path` with
+`request_typing` for everything else. `table_cache` finds tables, `backlog` applies back-pressure,
 `moved_tables` repeats what a changed table undid, `loop_bridge` carries results from threads to the event loop.
 `loads` takes Arrow streams, `dry_run` rolls back, `replay` sends dead letters again.
 """

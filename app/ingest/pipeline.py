@@ -1,14 +1,20 @@
-"""The path of a request from a body reader to receipts.
+"""The path of a request from its bytes to receipts, on one page.
 
-Chooses among three paths: small requests are typed together in the staging thread, large columnar bodies in the reader
-thread, everything else on the slow path (docs/architecture.md). A fast path stages the request or declines it; only
-the slow path rejects.
+    gather     the reader thread takes all waiting bodies, of any size and format        columnar.reader_thread
+    decode     messages, then the images of each table together -> tuples with shapes    formats.*.columnar
+    rows       the rules of the landing zone, once per shape -> typed Arrow              domain.rows
+    stage      one transaction for all requests that wait, under sequence locks          staging.writer
+    answer     the receipts, after COMMIT
 
-Invariant: typing runs before any lock is taken, and the sequence lock checks its result. A table that changed in
-between makes the request start again; nothing that this process remembers decides.
+Formats differ only in how they decode. What is wrong or unusual, and every format without a columnar decoder, takes the
+exact path instead: message by message, which explains each rejection (`exact_path`). There is no third path.
+
+Invariant: decoding and typing run before any lock is taken, and the sequence lock checks their result. A table that
+changed in between makes the request start again; nothing that this process remembers decides.
 """
 
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Final
@@ -18,25 +24,23 @@ from app.domain.model.request_identity import RequestIdentity, StoredReceipt, re
 from app.domain.model.table import Table
 from app.errors import Code, Problem, RejectedInput, TemporarilyUnavailable
 from app.ingest.backlog import BacklogWatch
-from app.ingest.fast_path.columnar_reader import ColumnarReader
-from app.ingest.fast_path.columnar_requests import ColumnarRequest, pending_request
-from app.ingest.fast_path.decline import Decline, count_fast_path, count_slow_path
+from app.ingest.columnar.decline import Decline, Declined, count_columnar_path, count_exact_path
+from app.ingest.columnar.reader_thread import ColumnarReader
+from app.ingest.exact_path import ExactPath
 from app.ingest.ingest_result import IngestResult, or_stored_result
 from app.ingest.loop_bridge import LoopBridge, LoopFuture
-from app.ingest.parsed_request import ParsedRequest
 from app.ingest.readers import BodyReader
 from app.ingest.request_typing import RequestTyper
-from app.ingest.slow_path import SlowPath
 from app.ingest.table_cache import NotCached, TableCache
 from app.staging.batches.batch import AlreadyStaged, Batch, Receipt, TableMoved
 from app.staging.batches.dead_letters import LetterReplay
 from app.staging.batches.idempotency import read_receipts
-from app.staging.batches.pending_request import FallBack
 from app.staging.connection.database import Engine, translated_errors
 from app.staging.writer.group_commit import GroupCommit
+from app.staging.writer.waiting_request import Waiter
 
-_MAX_COLUMNAR_READS: Final = 3
-"""Two lookups can miss the cache, that of `?table=` and that of the messages' address; the third read finds both."""
+_MAX_LOOKUPS: Final = 16
+"""Tables of one request that are looked up before the exact path takes it."""
 
 
 @dataclass
@@ -55,7 +59,7 @@ class Ingest:
 
     def __post_init__(self) -> None:
         self.table_cache = TableCache(self.engine.begin)
-        self._columnar_reader = ColumnarReader(self.table_cache)
+        self._columnar_reader = ColumnarReader(self.table_cache, self._stage)
 
     def close(self) -> None:
         """Stop the reader thread after the requests that it has. Call it when no more requests arrive."""
@@ -72,8 +76,7 @@ class Ingest:
 
     async def replay(self, reader: BodyReader, principal: Principal, replay: LetterReplay) -> Receipt:
         """Stage the one change of a dead letter and settle the letter, in one transaction."""
-        parsed = await self._parse(reader, principal)
-        result = await self._slow_path(principal, None, replay).ingest(parsed)
+        result = await self._exact_path(principal, None, replay).ingest(reader)
         if not result.receipts:
             detail = "the table enforces the source's order and has accepted later changes of this source since"
             raise RejectedInput.of((Problem(Code.OUT_OF_ORDER, detail, 0),))
@@ -89,14 +92,13 @@ class Ingest:
         A repeated request needs no room: for one, this raises AlreadyStaged.
         """
         try:
-            if self.backlog is not None:
-                self.backlog.check(table)
+            self._check_backlog(table)
         except TemporarilyUnavailable:
             await self.check_not_staged(identity)
             raise
 
     async def check_not_staged(self, identity: RequestIdentity | None) -> None:
-        """Raise AlreadyStaged if the request was accepted before, so that a repeat costs no typing.
+        """Raise AlreadyStaged if the request was accepted before, so that a repeat is not read on the exact path.
 
         Raises RejectedInput where its `identity` belongs to another request.
         """
@@ -108,79 +110,55 @@ class Ingest:
             raise AlreadyStaged(answer)
 
     async def _accept(self, reader: BodyReader, principal: Principal, identity: RequestIdentity | None) -> IngestResult:
-        result: IngestResult | Decline
-        if reader.is_small:
-            parsed = reader.read(self.table_cache, principal, self.marker_first)
-            result = await self._ingest_small(parsed, principal, identity)
-            if isinstance(result, Decline):
-                await self.check_not_staged(identity)
-        else:
+        try:
+            receipts = await self._take_columnar_path(reader, principal, identity)
+        except Declined as declined:
             await self.check_not_staged(identity)
-            result = Decline.NO_FAST_PATH
-            if reader.columnar is not None:
-                result = await self._ingest_columnar(reader.columnar(principal), identity)
-            if isinstance(result, Decline):
-                parsed = await self._parse(reader, principal)
-        if isinstance(result, Decline):
-            count_slow_path(reader.source_format, result)
-            return await self._slow_path(principal, identity).ingest(parsed)
-        count_fast_path(reader.source_format, "small" if reader.is_small else "columnar")
-        return result
+            count_exact_path(reader.source_format, declined.reason)
+            has_moved = declined.reason is Decline.TABLE_MOVED
+            return await self._exact_path(principal, identity).ingest(reader, has_moved=has_moved)
+        except TemporarilyUnavailable as error:
+            if error.code is Code.BACKLOG_FULL:
+                await self.check_not_staged(identity)  # a repeated request needs no room
+            raise
+        count_columnar_path(reader.source_format)
+        return IngestResult(receipts)
 
-    async def _parse(self, reader: BodyReader, principal: Principal) -> ParsedRequest:
-        return await asyncio.to_thread(reader.read, self.table_cache, principal, self.marker_first)
-
-    async def _ingest_small(
-        self, parsed: ParsedRequest, principal: Principal, identity: RequestIdentity | None
-    ) -> IngestResult | Decline:
-        """Stage a small request together with its neighbors, or say why it needs the slow path."""
-        request = pending_request(parsed, self.table_cache, principal, identity)
-        if request is None:
-            return Decline.NOT_ELIGIBLE
-        await self.check_backlog(request.table, identity)
-        receipts: LoopFuture[list[Receipt]] = LoopFuture(self._running_bridge())
-        try:
-            self.group_commit.submit_pending(request, receipts)
-            return IngestResult(await receipts.result(), parsed.ignored)
-        except FallBack:
-            return Decline.NOT_TYPED_TOGETHER
-        except TableMoved:
-            return Decline.TABLE_MOVED
-
-    async def _ingest_columnar(
-        self, request: ColumnarRequest, identity: RequestIdentity | None
-    ) -> IngestResult | Decline:
-        """Stage a large columnar body, or say why it needs the slow path."""
-        batch = await self._read_columnar(request)
-        if batch is None:
-            return Decline.NOT_COLUMNAR
-        await self.check_backlog(batch.table, identity)
-        try:
-            return IngestResult(await self.receipts_of(self.group_commit.submit([batch], identity)))
-        except TableMoved:
-            return Decline.TABLE_MOVED
-        except RejectedInput:
-            return Decline.REJECTED
-
-    async def _read_columnar(self, request: ColumnarRequest) -> Batch | None:
-        """Read a columnar body in the reader thread. Table lookups run beside it, because it never waits."""
-        for _ in range(_MAX_COLUMNAR_READS):
-            batch: LoopFuture[Batch | None] = LoopFuture(self._running_bridge())
-            self._columnar_reader.submit(request, batch)
+    async def _take_columnar_path(
+        self, reader: BodyReader, principal: Principal, identity: RequestIdentity | None
+    ) -> list[Receipt]:
+        """Read and stage a request together with those that wait. Raises Declined."""
+        if reader.columnar is None:
+            raise Declined(Decline.NO_COLUMNAR_READER)
+        request = reader.columnar(principal)
+        for _ in range(_MAX_LOOKUPS):
+            receipts: LoopFuture[list[Receipt]] = LoopFuture(self._running_bridge())
+            self._columnar_reader.submit(request, identity, receipts)
             try:
-                return await batch.result()
-            except NotCached as unknown:
+                return await receipts.result()
+            except NotCached as unknown:  # the reader thread never waits for a query
                 if await asyncio.to_thread(unknown.look_up) is None:
                     break
-        return None
+            except TableMoved:
+                raise Declined(Decline.TABLE_MOVED) from None
+            except RejectedInput:
+                raise Declined(Decline.REJECTED) from None
+        raise Declined(Decline.TABLE)
 
-    def _slow_path(
+    def _exact_path(
         self, principal: Principal, identity: RequestIdentity | None, replay: LetterReplay | None = None
-    ) -> SlowPath:
-        typer = RequestTyper(self.table_cache, principal, self.marker_first)
+    ) -> ExactPath:
+        typer = RequestTyper(self.table_cache, principal, self.marker_first, self._check_backlog)
+        return ExactPath(typer, self.group_commit, self.receipts_of, identity, replay)
+
+    def _stage(self, waiter: Waiter, batches: Sequence[Batch], identity: RequestIdentity | None) -> None:
+        for batch in batches:
+            self._check_backlog(batch.table)
+        self.group_commit.submit_to(waiter, batches, identity)
+
+    def _check_backlog(self, table: Table) -> None:
         if self.backlog is not None:
-            typer.check_backlog = self.backlog.check
-        return SlowPath(typer, self.group_commit, self.receipts_of, identity, replay)
+            self.backlog.check(table)
 
     def _running_bridge(self) -> LoopBridge:
         loop = asyncio.get_running_loop()

@@ -21,14 +21,12 @@ from app.formats.arcion.csv_layout import CsvLayout, CsvMode
 from app.formats.arcion.messages import decode_arcion
 from app.formats.json.decoder import raw_messages
 from app.formats.replicate.messages import ReplicateRequest, decode_replicate
-from app.ingest.fast_path.columnar_requests import ColumnarRequest
+from app.ingest.columnar.arcion import ArcionRequest
+from app.ingest.columnar.reading import ColumnarRequest
 from app.ingest.parsed_request import ParsedRequest, SourceChanges
 from app.ingest.replicate.tables import EarlierReading, ReplicateTables
 from app.ingest.table_cache import TableCache
 from app.observability.telemetry import HASH_MISMATCHES
-
-MAX_SMALL_BODY_BYTES: Final = 2**14
-"""Bytes of a body that the event loop decodes; it is typed together with others."""
 
 _TEXT: Final = frozenset({TypeName.STRING, TypeName.JSON})
 """Types whose values can begin or end with blanks."""
@@ -44,10 +42,8 @@ class BodyReader:
     read: Callable[[TableCache, Principal, bool], ParsedRequest]
     source_format: str
     """The format's name in metrics: `arcion`, `arcion_csv` or `replicate`."""
-    is_small: bool = False
-    """True if reading is short and needs no query, so that the event loop does it."""
     columnar: Callable[[Principal], ColumnarRequest] | None = None
-    """Returns the request for the reader thread, if the format has a columnar fast path."""
+    """Returns the request for the reader thread, if the format has a columnar decoder."""
 
 
 def arcion_json(
@@ -83,9 +79,7 @@ def arcion_json(
             max_value_bytes=_max_value_bytes(body, limits),
         )
 
-    columnar = partial(ColumnarRequest, body, requested, override, limits)
-    is_small = len(body) <= min(MAX_SMALL_BODY_BYTES, limits.value_bytes)
-    return BodyReader(decode, LetterFormat.ARCION, is_small, columnar)
+    return BodyReader(decode, LetterFormat.ARCION, partial(ArcionRequest, body, requested, override, limits))
 
 
 def arcion_csv(

@@ -24,7 +24,7 @@ REQUEST_SECONDS: Final = Histogram("mirrorgate_request_seconds", "Time to answer
 ACCEPTED_CHANGES: Final = Counter("mirrorgate_accepted_changes_total", "Changes accepted, by format", ["format"])
 INGEST_PATHS: Final = Counter(
     "mirrorgate_ingest_path_total",
-    "Change requests by the path that read them; on the slow path, the reason why no fast path did",
+    "Change requests by the path that read them; on the exact path, the reason why the columnar one did not",
     ["format", "path", "reason"],
 )
 HASH_MISMATCHES: Final = Counter(

@@ -53,7 +53,7 @@ BOTTLENECKS: Final[Mapping[str, str]] = {
     ),
     "memory": (
         "In a profile the process itself takes 150 MB, most of it modules; bodies in memory take 32 MiB; a body being "
-        "read takes 30 MB in columns, or 65 to 75 MB as Python objects on the slow path."
+        "read takes 30 MB in columns, or 65 to 75 MB as Python objects on the exact path."
     ),
 }
 """Text by the name of a figure with a goal."""

@@ -14,15 +14,15 @@ from app.domain.arrow.schema_flatbuffer import columns_of, schema_from_bytes, sc
 from app.domain.model.input_limits import InputLimits
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import ColumnType, TableSchema
-from app.domain.rows.columnar_rows import landing_rows_of_columns
 from app.domain.rows.conversion.column_conversion import BadValues, convert
 from app.domain.rows.conversion.value_definitions import scalar
-from app.domain.rows.landing_rows import LandingRows, RowRules, landing_rows
+from app.domain.rows.landing_rows import LandingRows, RowRules, landing_rows, landing_rows_of_shaped
 from app.domain.rows.snapshot_rows import snapshot_rows
 from app.errors import Code, RejectedInput
-from app.formats.arcion.columnar import columnar_rows_of, decode_columnar
+from app.formats.arcion.columnar import ArcionTableReader, decode_columnar
 from app.formats.arcion.csv import decode_arcion_csv
 from app.formats.arcion.csv_layout import CsvLayout, CsvMode
+from app.formats.arcion.exists_flags import NotColumnar
 from app.formats.arcion.messages import decode_arcion
 from app.formats.arrow.stream import decode_arrow_stream
 from app.formats.json.decoder import MessageDecoder
@@ -95,9 +95,15 @@ def _arcion_rows(body: bytes, rules: RowRules) -> None:
 
 def columnar_arcion(body: bytes, rules: RowRules) -> LandingRows | None:
     """Decode a large body into columns, if it qualifies."""
-    plain = decode_columnar(body)
-    rows = plain and columnar_rows_of([plain], rules.schema.names, rules.schema.key_columns, rules.fillable)
-    return landing_rows_of_columns(rows, rules) if rows else None
+    decoded = decode_columnar(body)
+    if decoded is None:
+        return None
+    try:
+        changes = ArcionTableReader.of(rules.schema.names).read([*decoded.parts.values()])
+    except (NotColumnar, ValueError, RecursionError):
+        return None
+    rows = landing_rows_of_shaped(changes, rules) if len(changes) == 1 else None
+    return rows and rows[0]
 
 
 def arcion_csv(body: bytes) -> None:

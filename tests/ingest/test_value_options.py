@@ -86,7 +86,7 @@ def test_an_override_decides_type_and_nullability_of_what_is_declared(harness: I
     table = harness.put("S.T", schema_of({"id": "int64", "name": "string"}, ["id"], ["id"]), **options).table
     assert table.schema == schema_of({"id": "string", "name": "json"}, ["id"], ["id", "name"])
     again = harness.replicate(metadata("S.T", {"id": "INT8", "name": "NCLOB"}))
-    assert (again.receipts, harness.table("S.T")) == ([], table)
+    assert (again.receipts, harness.table("S.T").schema) == ([], table.schema)
     harness.arcion(arcion("S.T", None, {"id": "007", "name": "{}"}))
     with rejected() as rejection:
         harness.arcion(arcion("S.T", None, {"id": "007", "name": "null"}))

@@ -131,11 +131,11 @@ def _each(
     start = first = 0
     for request, end, has_snapshots in zip(requests, rows.ends, rows.has_snapshots, strict=True):
         of_request = batch.slice(start, end - start)
-        key_changes = [
+        key_changes = tuple(
             change._replace(row=change.row - start, message=change.message - first)
             for change in rows.key_changes
             if start <= change.row < end
-        ]
+        )
         yield LandingRows(
             of_request if images else _in_landing_order(of_request, key_changes, rules),
             len(request.shapes),

@@ -1,149 +1,207 @@
-"""Columnar reading of Arcion JSON: the fast path for large bodies of one table (docs/decisions/0020).
+"""Columnar reading of Arcion JSON: many bodies and messages at once, without an object per message.
 
-It takes changes that give all columns of the table, and updates that leave columns to row images. Only images are
-decoded; the other parts of a message are compared, as bytes, with those of the message before it.
+A body is decoded in two steps. The first decodes the messages and leaves their images as bytes; it finds the tables.
+The second decodes all images of one table together, into tuples of texts in the order of the table's columns.
 
-Invariant: it returns the rows that `decode_arcion` would lead to, or None. It declines whatever differs or could be
-wrong, and never rejects.
+Invariant: the changes equal those of `decode_arcion`, or nothing is returned. It never rejects.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from functools import lru_cache
+from itertools import chain, compress
+from typing import Final, NamedTuple, Self, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from app.domain.model.input_limits import MAX_CELLS
 from app.domain.model.source_name import SourceName
-from app.domain.rows.columnar_rows import ColumnarRows
+from app.domain.model.written_number import fraction, keep_minus_zeros
+from app.domain.rows.shaped_changes import ShapedChanges, Values
 from app.errors import RejectedInput
-from app.formats.arcion.address import AddressResolver, TableAddress, count_address_keys
-from app.formats.arcion.columnar_images import ColumnarImages
-from app.formats.arcion.image_layout import NotColumnar
+from app.formats.arcion.address import AddressResolver, TableAddress
+from app.formats.arcion.exists_flags import MessageLayout, MessageLayouts, NotColumnar
 from app.formats.arcion.messages import position_of
-from app.formats.json.byte_accounting import are_texts, holds_nothing_else, names_stand_once
 from app.formats.json.decoder import MessageDecoder
-from app.formats.json.duplicate_key_prefilter import is_suspicious
+from app.formats.json.duplicate_key_prefilter import has_suspicious_escape
+from app.formats.json.image_decoder import ImageDecoder
+from app.formats.json.quote_accounting import are_opaque, count_quotes, is_all_read
+
+Given: TypeAlias = Raw | UnsetType
 
 _ADDRESS: Final = msgspec.json.Decoder(TableAddress)
-_OPAQUE: Final = msgspec.json.Decoder()
-_MAX_CURSOR_BYTES: Final = 2**16
-_MAX_COMPARED: Final = 64
-"""Compared parts beyond which a check of the whole body costs less."""
+_ANY: Final = msgspec.json.Decoder(float_hook=fraction)
+_IMAGE: Final = msgspec.json.Decoder(dict[str, str | int | float | bool | None] | None)
+_NO_ROW: Final = (Raw(b"null"), Raw(b"{}"))
+_MAX_CACHED: Final = 1_024
+_MAX_ADDRESS_BYTES: Final = 2**12
 
 
 class _Message(msgspec.Struct, gc=False):
     tableName: Raw
     opType: str
     exists: Raw
-    before: Raw | UnsetType = UNSET
-    after: Raw | UnsetType = UNSET
-    cursor: Raw | UnsetType = UNSET
-    operationcount: Raw | UnsetType = UNSET
-
-
-class _Keys(NamedTuple):
-    """The values of all messages by key, in the order of `_Message`."""
-
-    addresses: Sequence[Raw]
-    operations: Sequence[str]
-    exists: Sequence[Raw]
-    before: Sequence[Raw | UnsetType]
-    after: Sequence[Raw | UnsetType]
-    cursors: Sequence[Raw | UnsetType]
-    counts: Sequence[Raw | UnsetType]
+    before: Given = UNSET
+    after: Given = UNSET
+    cursor: Given = UNSET
+    operationcount: Given = UNSET
 
 
 _DECODER: Final = MessageDecoder(_Message)
 
 
+class ArcionPart(NamedTuple):
+    """The messages of one body for one source table, by key; images are still bytes."""
+
+    operations: Sequence[str]
+    exists: Sequence[Raw]
+    before: Sequence[Given]
+    after: Sequence[Given]
+    cursors: Sequence[Given]
+
+
 @dataclass(frozen=True, slots=True)
-class ColumnarBody:
-    """A decoded body whose messages all have one address."""
+class ArcionBody:
+    """The messages of a body by source table, in order of first appearance."""
 
-    source: SourceName
-    wrong_hashes: int
+    parts: Mapping[SourceName, ArcionPart]
     messages: int
-    """The number of messages."""
-    position: str | None
-    """The source position of the last change that has one."""
-    _body: bytes
-    _keys: _Keys
-
-    def give_images(self, images: ColumnarImages) -> None:
-        """Add the images of all messages to `images`. Raises NotColumnar, KeyError or ValueError."""
-        written = self._keys
-        images.add(written.operations, written.exists, written.before, written.after)
-
-    def is_all_read(self) -> bool:
-        """Return True if every byte is accounted for by decoded values; False can be wrong, True cannot."""
-        written = self._keys
-        return (
-            names_stand_once([bytes(written.addresses[0])])
-            and are_texts([raw for raw in (*written.cursors, *written.counts) if raw is not UNSET])
-            and holds_nothing_else(self._body, _Message.__struct_encode_fields__, written)
-        )
-
-    def is_suspicious(self, image_keys: int) -> bool:
-        """Tell whether the body may have duplicate or unknown keys, by counting keys; slower and more exact."""
-        own = sum(value is not UNSET for keys in self._keys for value in keys)
-        of_addresses = self.messages * count_address_keys(_ADDRESS.decode(self._keys.addresses[0]))
-        return is_suspicious(self._body, own + of_addresses + image_keys, surrogates=True)
+    wrong_hashes: int
 
 
-def decode_columnar(body: bytes) -> ColumnarBody | None:
-    """Return the decoded body if it can be columnar, else None."""
+def decode_columnar(body: bytes) -> ArcionBody | None:
+    """Return the messages of a body, or None where the exact path has to read it."""
     messages = _DECODER.decode_well_formed(body)
     if not messages:
         return None
-    keys = _Keys(*zip(*map(msgspec.structs.astuple, messages), strict=True))
-    first = keys.addresses[0]
-    if keys.addresses.count(first) != len(messages):
-        return None
-    addresses = AddressResolver()
+    keys = [*zip(*map(msgspec.structs.astuple, messages), strict=True)]
+    addresses, operations, exists, before, after, cursors, counts = keys
     try:
-        source = addresses.look_up(_ADDRESS.decode(first))
-        position = next(filter(None, map(_position, reversed(keys.cursors))), None)
+        if not _is_all_read(body, operations, [addresses, *keys[2:]]) or not are_opaque(
+            _given(cursors) + _given(counts), _ANY.decode
+        ):
+            return None
+        first = addresses[0]
+        if addresses.count(first) == len(messages):
+            source, wrong = _source(bytes(first))
+            part = ArcionPart(operations, exists, before, after, cursors)
+            return ArcionBody({source: part}, len(messages), wrong * len(messages))
+        named = [_source(bytes(address)) for address in addresses]
     except (RejectedInput, ValueError, RecursionError):
         return None
-    return ColumnarBody(source, addresses.wrong_hashes * len(messages), len(messages), position, body, keys)
+    indexes: dict[SourceName, list[int]] = {}
+    for index, (source, _) in enumerate(named):
+        indexes.setdefault(source, []).append(index)
+    parts = {
+        source: ArcionPart(*([column[at] for at in chosen] for column in (operations, exists, before, after, cursors)))
+        for source, chosen in indexes.items()
+    }
+    return ArcionBody(parts, len(messages), sum(wrong for _, wrong in named))
 
 
-def columnar_rows_of(
-    bodies: Sequence[ColumnarBody], columns: Sequence[str], key_columns: Sequence[str], fillable: Collection[str] = ()
-) -> ColumnarRows | None:
-    """Return the rows of these bodies in order, for a table of these columns.
+@dataclass(frozen=True, slots=True)
+class ArcionTableReader:
+    """Reads the images of messages for tables with the same columns."""
 
-    None if a body does not qualify, or is one of several and has to be read alone. Updates can omit the `fillable`
-    columns.
-    """
-    if sum(body.messages for body in bodies) * len(columns) > MAX_CELLS:
-        return None
-    images = ColumnarImages(columns, key_columns, frozenset(fillable))
-    try:
-        for body in bodies:
-            body.give_images(images)
-        texts = images.columns()
-    except (NotColumnar, KeyError, ValueError, RecursionError):
-        return None
-    if not _are_all_read(bodies, images.compared) and (len(bodies) > 1 or bodies[0].is_suspicious(images.keys)):
-        return None
-    return ColumnarRows(texts, images.operations, bodies[-1].position, images.missing)
+    images: ImageDecoder
+    layouts: MessageLayouts
+
+    @classmethod
+    def of(cls, columns: Sequence[str]) -> Self:
+        """Return the reader of tables with these columns. Raises ValueError for names that msgspec cannot take."""
+        return cls(ImageDecoder(columns, str), MessageLayouts(columns))
+
+    def read(self, parts: Sequence[ArcionPart]) -> list[ShapedChanges]:
+        """Return the changes of each part. Raises NotColumnar, ValueError or RecursionError if one cannot be read.
+
+        All images are decoded, also those that do not land: a duplicate key in one rejects its message.
+        """
+        operations, exists, before, after, _ = parts[0] if len(parts) == 1 else _together(parts)
+        layouts = self._layouts(operations, exists)
+        before_rows, before_full = self._images(_without_ignored(before, layouts))
+        after_rows, after_full = self._images(after)
+        if before_full and after_full and not any(layout.unlisted for layout in {*layouts}):
+            fit = map(MessageLayout.fits_full, layouts, before_rows, after_rows)
+        else:
+            fit = map(MessageLayout.fits, layouts, before_rows, after_rows)
+        if not all(fit):
+            raise NotColumnar
+        shapes = [layout.shape for layout in layouts]
+        changes, start = [], 0
+        for part in parts:
+            own = slice(start, start := start + len(part.operations))
+            position = next(filter(None, map(_position, reversed(part.cursors))), None)
+            changes.append(
+                ShapedChanges(shapes[own], before_rows[own], after_rows[own], null_text=True, source_position=position)
+            )
+        return changes
+
+    def _layouts(self, operations: Sequence[str], exists: Sequence[Raw]) -> list[MessageLayout]:
+        first, count = exists[0], len(exists)
+        if operations.count(operations[0]) == count and exists.count(first) == count:
+            return [self.layouts.look_up(operations[0], first)] * count
+        return [*map(self.layouts.look_up, operations, exists)]
+
+    def _images(self, images: Sequence[Given]) -> tuple[Sequence[Values | None], bool]:
+        """Return the rows of images, None for one without columns, and whether all others have all columns."""
+        given = [image for image in images if image is not UNSET and image not in _NO_ROW]
+        if not given:
+            return [None] * len(images), True
+        rows, is_full = self.images.decode(given)
+        if len(given) == len(images):
+            return rows, is_full
+        found = iter(rows)
+        return [None if image is UNSET or image in _NO_ROW else next(found) for image in images], is_full
 
 
-def _are_all_read(bodies: Sequence[ColumnarBody], compared: Sequence[Raw]) -> bool:
-    return (
-        len(compared) <= _MAX_COMPARED
-        and names_stand_once(map(bytes, compared))
-        and all(body.is_all_read() for body in bodies)
-    )
+def _together(parts: Sequence[ArcionPart]) -> ArcionPart:
+    return ArcionPart(*([*chain.from_iterable(values)] for values in zip(*parts, strict=True)))
 
 
-def _position(cursor: Raw | UnsetType) -> str | None:
-    """Return the position that a cursor gives. Raises ValueError for one that is neither a text nor short."""
-    if cursor is UNSET:
-        return None
-    if not are_texts([cursor]) and len(bytes(cursor)) > _MAX_CURSOR_BYTES:
+def _without_ignored(before: Sequence[Given], layouts: Sequence[MessageLayout]) -> Sequence[Given]:
+    """Return the images before the changes without those of inserts, which do not count but must be valid."""
+    are_ignored = [layout.shape.before is None for layout in layouts]
+    if not any(are_ignored):
+        return before
+    ignored = [*compress(before, are_ignored)]
+    distinct = ignored[:1] if ignored.count(ignored[0]) == len(ignored) else ignored
+    if not all(_is_image(bytes(image)) for image in distinct if image is not UNSET):
+        raise NotColumnar
+    return [UNSET if is_ignored else image for image, is_ignored in zip(before, are_ignored, strict=True)]
+
+
+@lru_cache(_MAX_CACHED)
+def _is_image(written: bytes) -> bool:
+    """Tell whether this is an image, or null, without a column twice."""
+    return is_all_read(written, [_IMAGE.decode(written)]) and not has_suspicious_escape(written)
+
+
+@lru_cache(_MAX_CACHED)
+def _source(address: bytes) -> tuple[SourceName, int]:
+    """Return the source table of an address, and the number of wrong hashes. Raises RejectedInput or ValueError."""
+    if len(address) > _MAX_ADDRESS_BYTES or not is_all_read(address, [_ANY.decode(address)]):
         raise ValueError
-    return position_of(_OPAQUE.decode(cursor))
+    if has_suspicious_escape(address):
+        raise ValueError
+    addresses = AddressResolver()
+    return addresses.look_up(_ADDRESS.decode(address)), addresses.wrong_hashes
+
+
+def _given(values: Sequence[Given]) -> list[Raw]:
+    return [value for value in values if value is not UNSET]
+
+
+def _is_all_read(body: bytes, operations: Sequence[str], others: Sequence[Sequence[Given]]) -> bool:
+    """Tell whether no message has a key twice, or one that `_Message` does not know."""
+    needed = 4 * len(operations)  # the keys and the texts of `opType`
+    for values in map(_given, others):
+        needed += 2 * len(values)
+        if values and values.count(values[0]) == len(values):
+            needed += count_quotes(bytes(values[0])) * len(values)
+        else:
+            needed += count_quotes(b"".join(values))
+    return count_quotes(body) == needed
+
+
+def _position(cursor: Given) -> str | None:
+    return None if cursor is UNSET else position_of(_ANY.decode(keep_minus_zeros(bytes(cursor))))

@@ -59,7 +59,7 @@ class ColumnLayout:
         self._known: dict[int, frozenset[str]] = {}
 
     def takes_whole(self, change: Change, column_mask: int | None, change_mask: int | None) -> bool:
-        """Tell, by the masks as numbers, whether nothing is missing or wrong: the fast path for the usual message."""
+        """Tell, by the masks as numbers, whether nothing is missing or wrong: the shortcut for the usual message."""
         if self._ranges or not (column_mask is None or column_mask == self._all):
             return False
         may_hide_key = change.operation is Operation.UPDATE and change.before is None

@@ -1,17 +1,16 @@
-"""Large eligible bodies take the fast path, also in a process that has not seen their table."""
+"""Eligible bodies take the columnar path, also in a process that has not seen their table."""
 
 import pytest
 
 from app.errors import Code
 from app.ingest import readers
-from app.ingest.readers import MAX_SMALL_BODY_BYTES
 from tests.support.ingest_harness import IngestHarness
 from tests.support.rejections import rejected
 from tests.support.samples.messages import Message, arcion
 from tests.support.samples.schemas import schema_of
 
 SCHEMA = schema_of({"id": "int64", "note": "string"}, ["id"], ["id"])
-NOTE = "n" * MAX_SMALL_BODY_BYTES
+NOTE = "n" * 2**14
 
 
 def large(table: str, note: str = NOTE) -> Message:
@@ -19,18 +18,18 @@ def large(table: str, note: str = NOTE) -> Message:
 
 
 @pytest.fixture
-def fast_path_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every body fail that takes the slow path."""
+def columnar_path_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every body fail that takes the exact path."""
     monkeypatch.setattr(readers, "decode_arcion", None)
 
 
-@pytest.mark.usefixtures("fast_path_only")
+@pytest.mark.usefixtures("columnar_path_only")
 @pytest.mark.parametrize(
     "named",
     [{}, {"table": "t"}, {"table": "t", "override": True}],
     ids=["by the message", "by the request too", "by the request alone"],
 )
-def test_the_first_large_body_of_a_table_takes_the_fast_path(harness: IngestHarness, named: dict[str, object]) -> None:
+def test_the_first_body_of_a_table_takes_the_columnar_path(harness: IngestHarness, named: dict[str, object]) -> None:
     harness.put("t", SCHEMA)
     accepted = harness.arcion(large("elsewhere" if "override" in named else "t"), **named)
     assert accepted.receipts[0].rows == 1

@@ -15,13 +15,14 @@ from app.domain.model.input_limits import UNLIMITED
 from app.domain.model.source_name import SourceName
 from app.errors import Code, RejectedInput
 from app.ingest import arcion_json
-from app.ingest.fast_path import columnar_reader
-from app.ingest.fast_path.columnar_reader import MAX_BYTES_TOGETHER, ColumnarReader
-from app.ingest.fast_path.columnar_requests import ColumnarRequest, read_columnar
+from app.ingest.columnar import reader_thread
+from app.ingest.columnar.arcion import ArcionRequest
+from app.ingest.columnar.decline import Decline, Declined
+from app.ingest.columnar.reader_thread import MAX_BYTES_TOGETHER, ColumnarReader
+from app.ingest.columnar.reading import ColumnarRequest, Outcome, read_together
 from app.ingest.loop_bridge import LoopBridge, LoopFuture
-from app.ingest.readers import MAX_SMALL_BODY_BYTES
-from app.ingest.table_cache import NotCached, TableCache
-from app.staging.batches.batch import Batch
+from app.ingest.table_cache import TableCache
+from app.staging.batches.batch import Receipt
 from tests.formats.arcion.test_columnar import messages, partial_updates
 from tests.fuzz.decoders import TABLE
 from tests.support.ingest_harness import ADMIN, IngestHarness
@@ -30,8 +31,8 @@ from tests.support.samples.messages import arcion
 WAIT_SECONDS = 60
 
 
-def request(*of_body: Any) -> ColumnarRequest:
-    return ColumnarRequest(json.dumps(of_body).encode(), None, False, UNLIMITED, ADMIN)
+def request(*of_body: Any) -> ArcionRequest:
+    return ArcionRequest(json.dumps(of_body).encode(), None, False, UNLIMITED, ADMIN)
 
 
 @pytest.fixture
@@ -61,18 +62,19 @@ def test_bodies_read_together_are_what_each_is_alone(
         for message in of_body:
             message["tableName"]["name"] = name
         requests.append(request(*of_body))
-    together = read_columnar(requests, table_cache)
-    for outcome, (alone,) in zip(together, [read_columnar([one], table_cache) for one in requests], strict=True):
-        if isinstance(outcome, Batch) and isinstance(alone, Batch):
-            assert outcome.rows.batch.equals(alone.rows.batch)
-            assert replace(outcome, rows=replace(outcome.rows, batch=alone.rows.batch)) == alone
+    together = read_together(requests, table_cache)
+    for outcome, (alone,) in zip(together, [read_together([one], table_cache) for one in requests], strict=True):
+        if isinstance(outcome, list) and isinstance(alone, list):
+            (batch,), (expected,) = outcome, alone
+            assert batch.rows.batch.equals(expected.rows.batch)
+            assert replace(batch, rows=replace(batch.rows, batch=expected.rows.batch)) == expected
         else:
             assert type(outcome) is type(alone)
 
 
 def test_bodies_that_come_at_once_are_staged_and_rejected_each_by_itself(harness: IngestHarness) -> None:
     harness.put("t", TABLE)
-    note = "n" * MAX_SMALL_BODY_BYTES
+    note = "n" * 2**14
     rows = [{"id": str(number), "name": "a", "note": note} for number in range(20)]
     rows[7]["id"] = "seven"
 
@@ -102,19 +104,19 @@ class _Recorded:
         self.began, self.may_go = Event(), Event()
         self.groups: list[list[int]] = []
 
-    def __call__(self, requests: Sequence[ColumnarRequest], _: TableCache) -> list[Batch | NotCached | None]:
+    def __call__(self, requests: Sequence[ColumnarRequest], _: TableCache) -> list[Outcome]:
         self.groups.append([len(one.body) for one in requests])
         self.began.set()
         assert self.may_go.wait(WAIT_SECONDS)
         if len(requests[0].body) == 1:
             raise MemoryError
-        return [None] * len(requests)
+        return [Declined(Decline.BODY)] * len(requests)
 
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> _Recorded:
     recorded = _Recorded()
-    monkeypatch.setattr(columnar_reader, "read_columnar", recorded)
+    monkeypatch.setattr(reader_thread, "read_together", recorded)
     return recorded
 
 
@@ -122,11 +124,12 @@ def read_sizes(harness: IngestHarness, recorded: _Recorded, sizes: list[int], go
     """Return the results of bodies of these sizes that wait behind another; the caller of one can be `gone`."""
 
     async def read() -> list[object]:
-        reader, bridge = ColumnarReader(harness.ingest.table_cache), LoopBridge(asyncio.get_running_loop())
+        ingest, bridge = harness.ingest, LoopBridge(asyncio.get_running_loop())
+        reader = ColumnarReader(ingest.table_cache, ingest.group_commit.submit_to)
 
-        def submitted(size: int) -> "asyncio.Task[Batch | None]":
-            waiter: LoopFuture[Batch | None] = LoopFuture(bridge)
-            reader.submit(ColumnarRequest(bytes(size), None, False, UNLIMITED, ADMIN), waiter)
+        def submitted(size: int) -> "asyncio.Task[list[Receipt]]":
+            waiter: LoopFuture[list[Receipt]] = LoopFuture(bridge)
+            reader.submit(ArcionRequest(bytes(size), None, False, UNLIMITED, ADMIN), None, waiter)
             return asyncio.ensure_future(waiter.result())
 
         first = submitted(0)
@@ -137,7 +140,9 @@ def read_sizes(harness: IngestHarness, recorded: _Recorded, sizes: list[int], go
             waiting[gone].cancel()
             await asyncio.sleep(0)
         recorded.may_go.set()
-        return (await asyncio.gather(first, *waiting, return_exceptions=True))[1:]
+        outcomes = (await asyncio.gather(first, *waiting, return_exceptions=True))[1:]
+        reader.close()
+        return outcomes
 
     return asyncio.run(asyncio.wait_for(read(), WAIT_SECONDS))
 
@@ -151,9 +156,9 @@ def test_what_waits_is_read_together_up_to_a_size(harness: IngestHarness, record
 def test_a_body_whose_caller_has_gone_is_not_read(harness: IngestHarness, recorded: _Recorded) -> None:
     outcomes = read_sizes(harness, recorded, [10, 20, 30], gone=1)
     assert recorded.groups == [[0], [10, 30]]
-    assert [type(outcome) for outcome in outcomes] == [type(None), asyncio.CancelledError, type(None)]
+    assert [type(outcome) for outcome in outcomes] == [Declined, asyncio.CancelledError, Declined]
 
 
 def test_a_fault_reaches_all_who_wait_and_the_next_are_read(harness: IngestHarness, recorded: _Recorded) -> None:
     outcomes = read_sizes(harness, recorded, [1, 2, MAX_BYTES_TOGETHER])
-    assert [type(outcome) for outcome in outcomes] == [MemoryError, MemoryError, type(None)]
+    assert [type(outcome) for outcome in outcomes] == [MemoryError, MemoryError, Declined]

@@ -10,6 +10,7 @@ import pytest
 from app.errors import Code, TemporarilyUnavailable
 from app.staging.batches.batch import Receipt
 from app.staging.writer.group_commit import GroupCommit
+from app.staging.writer.waiting_request import Waiter
 from tests.support.ingest_harness import IngestHarness
 from tests.support.postgres import sql
 from tests.support.rejections import rejected
@@ -29,11 +30,18 @@ class Interrupted:
     submitted: int = 0
 
     def submit(self, *request: Any, **counts: int) -> "Future[list[Receipt]]":
+        self._interrupt()
+        return self.inner.submit(*request, **counts)
+
+    def submit_to(self, waiter: Waiter, *request: Any, **counts: int) -> None:
+        self._interrupt()
+        self.inner.submit_to(waiter, *request, **counts)
+
+    def _interrupt(self) -> None:
         self.submitted += 1
         if self.actions:
-            with ThreadPoolExecutor(1) as pool:  # what happens may run an event loop of its own
+            with ThreadPoolExecutor(1) as pool:  # what happens may run its own event loop
                 pool.submit(self.actions.pop(0)).result()
-        return self.inner.submit(*request, **counts)
 
 
 def interrupt(harness: IngestHarness, *actions: Callable[[], object]) -> Interrupted:

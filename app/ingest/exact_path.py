@@ -1,4 +1,4 @@
-"""The slow path: types and stages one request change by change, and tells what is wrong with each message.
+"""The exact path: types and stages one request change by change, and tells what is wrong with each message.
 
 It handles every request. Where its tables keep dead letters, rejected messages are set aside and the others are
 staged. It reports all problems of a request together.
@@ -16,6 +16,7 @@ from app.errors import Code, RejectedInput
 from app.ingest.ingest_result import IngestResult
 from app.ingest.moved_tables import retry_moved
 from app.ingest.parsed_request import ParsedRequest
+from app.ingest.readers import BodyReader
 from app.ingest.request_typing import RequestTyper, TypedRequest
 from app.observability.telemetry import DUPLICATE_CHANGES
 from app.staging.batches.batch import Receipt, TableMoved
@@ -28,7 +29,7 @@ ReceiptsOf: TypeAlias = Callable[["Future[list[Receipt]]"], Awaitable[list[Recei
 
 
 @dataclass(frozen=True, slots=True)
-class SlowPath:
+class ExactPath:
     """Types and stages one request. With a `replay`, it settles that dead letter in the same transaction."""
 
     typer: RequestTyper
@@ -37,8 +38,15 @@ class SlowPath:
     identity: RequestIdentity | None
     replay: LetterReplay | None = None
 
-    async def ingest(self, parsed: ParsedRequest) -> IngestResult:
-        """Stage a request and return after COMMIT. Raises RejectedInput, TemporarilyUnavailable or AlreadyStaged."""
+    async def ingest(self, reader: BodyReader, *, has_moved: bool = False) -> IngestResult:
+        """Read a body, stage it and return after COMMIT. With `has_moved`, its tables are looked up again first.
+
+        Raises RejectedInput, TemporarilyUnavailable or AlreadyStaged.
+        """
+        typer = self.typer
+        parsed = await asyncio.to_thread(reader.read, typer.table_cache, typer.principal, typer.marker_first)
+        if has_moved:
+            typer.forget(parsed)
 
         async def attempt() -> IngestResult:
             try:

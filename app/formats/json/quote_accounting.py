@@ -1,0 +1,80 @@
+"""Quote accounting: proves that every key and text of a JSON document was decoded.
+
+msgspec keeps the last of two equal keys and skips unknown ones, silently. What it drops has a key, and a key has two
+quotes. So a document whose quotes all belong to decoded keys and texts holds nothing else. This is the only check of
+the columnar path; it costs a tenth of a decode (docs/decisions/0035).
+
+Invariant: equal numbers are proof. Unequal ones can be wrong and cost a decode on the exact path.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+from msgspec import Raw
+
+from app.formats.json.duplicate_key_prefilter import has_suspicious_escape
+
+_SHORT: Final = 4_096
+"""Bytes below which a NumPy call costs more than the work it does."""
+
+_QUOTE, _BACKSLASH = b'"\\'
+_MAX_DEPTH: Final = 16
+_MAX_OPAQUE_BYTES: Final = 2**16
+"""Levels and bytes of an opaque value beyond which the exact path has to read it."""
+
+
+def count_quotes(document: bytes) -> int:
+    """Return the number of quotes, the escaped ones included."""
+    if len(document) < _SHORT:
+        return document.count(b'"')
+    return int(np.count_nonzero(np.frombuffer(document, np.uint8) == _QUOTE))
+
+
+def count_structural_quotes(document: bytes) -> int:
+    """Return the number of quotes of a valid document that are not escaped."""
+    if b"\\" not in document:
+        return count_quotes(document)
+    if b"\\\\" in document:  # in valid JSON, a run of backslashes begins with an escape, so pairs count from the left
+        document = document.replace(b"\\\\", b"")
+    if len(document) < _SHORT:
+        return document.count(b'"') - document.count(b'\\"')
+    text = np.frombuffer(document, np.uint8)
+    quotes = text == _QUOTE
+    escaped = quotes[1:] & (text[:-1] == _BACKSLASH)
+    return int(np.count_nonzero(quotes)) - int(np.count_nonzero(escaped))
+
+
+def is_all_read(document: bytes, values: Iterable[Any]) -> bool:
+    """Tell whether a valid document consists of these decoded values: objects, lists and scalars of built-in types."""
+    try:
+        return count_structural_quotes(document) == 2 * sum(_count_keys_and_texts(value, 1) for value in values)
+    except RecursionError:
+        return False
+
+
+def are_opaque(values: Sequence[Raw], decode: Callable[[bytes], Any]) -> bool:
+    """Tell whether these valid values, which nothing else reads, hide nothing that has to be rejected.
+
+    That is a key twice, deep nesting, U+0000 or half a surrogate pair; texts cannot have the first two.
+    """
+    if has_suspicious_escape(b"".join(values)):
+        return False
+    others = [value for value in map(bytes, values) if not value.startswith(b'"')]
+    if not others:
+        return True
+    if any(len(value) > _MAX_OPAQUE_BYTES for value in others):
+        return False
+    document = b"[" + b",".join(others) + b"]"
+    return is_all_read(document, decode(document))
+
+
+def _count_keys_and_texts(value: Any, depth: int) -> int:
+    if isinstance(value, str):
+        return 1
+    if not isinstance(value, dict | list):
+        return 0
+    if depth > _MAX_DEPTH:
+        raise RecursionError
+    keys, inner = (len(value), value.values()) if isinstance(value, dict) else (0, value)
+    return keys + sum(_count_keys_and_texts(entry, depth + 1) for entry in inner)
