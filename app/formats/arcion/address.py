@@ -28,15 +28,6 @@ class TableAddress(msgspec.Struct, gc=False):
     hash: int | UnsetType | None = UNSET
 
 
-def count_address_keys(address: TableAddress) -> int:
-    """Return how many JSON keys an address and its namespace were written with."""
-    space = address.namespace
-    keys = 2 - (address.hash is UNSET)
-    if space:
-        return keys + 4 - (space.catalog is UNSET) - (space.schema is UNSET) - (space.hash is UNSET)
-    return keys + (space is None)
-
-
 _Key: TypeAlias = tuple[str | None, str | None, str]
 
 

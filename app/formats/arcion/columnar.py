@@ -23,9 +23,9 @@ from app.formats.arcion.address import AddressResolver, TableAddress
 from app.formats.arcion.exists_flags import MessageLayout, MessageLayouts, NotColumnar
 from app.formats.arcion.messages import position_of
 from app.formats.json.decoder import MessageDecoder
-from app.formats.json.duplicate_key_prefilter import has_suspicious_escape
 from app.formats.json.image_decoder import ImageDecoder
 from app.formats.json.quote_accounting import are_opaque, count_quotes, is_all_read
+from app.formats.json.texts import has_suspicious_escape
 
 Given: TypeAlias = Raw | UnsetType
 

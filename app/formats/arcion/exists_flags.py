@@ -10,8 +10,8 @@ from msgspec import UNSET, Raw
 from app.domain.model.change import Operation
 from app.domain.rows.shaped_changes import Shape
 from app.formats.arcion.messages import FLAGS, OPERATIONS
-from app.formats.json.duplicate_key_prefilter import has_suspicious_escape
 from app.formats.json.quote_accounting import is_all_read
+from app.formats.json.texts import has_suspicious_escape
 
 _EXISTS: Final = msgspec.json.Decoder(dict[str, str | int])
 _MAX_CACHED: Final = 1_024

@@ -4,7 +4,7 @@ All values are texts without types. The text `null` is SQL NULL where `exists` i
 which image has it: 0 none, 1 after, 2 before, 3 both.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from app.domain.model.source_name import SourceName
 from app.domain.model.written_number import as_json
 from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to
-from app.formats.arcion.address import AddressResolver, TableAddress, count_address_keys
+from app.formats.arcion.address import AddressResolver, TableAddress
 from app.formats.json.decoder import MessageDecoder
 
 OPERATIONS: Final = {
@@ -35,7 +35,7 @@ _ALL_BOTH: Final = [{"3"}, {3}]
 
 
 class ArcionMessage(msgspec.Struct, gc=False):
-    """One message as Replicant writes it, with the tool's names. UNSET means absent, for the count of keys."""
+    """One message as Replicant writes it, with the tool's names. UNSET means absent."""
 
     tableName: TableAddress
     opType: str
@@ -65,33 +65,7 @@ class ArcionChanges(list[AddressedChange]):
         """Messages that are set aside, with the source table that they name."""
 
 
-def count_keys(messages: Sequence[ArcionMessage]) -> int:
-    """Return how many keys the messages were written with, or fewer, for the check of duplicate keys."""
-    keys = 0
-    for message in messages:
-        before, after, cursor, counts = message.before, message.after, message.cursor, message.operationcount
-        keys += 7 + len(message.exists) + count_address_keys(message.tableName)
-        if before:
-            keys += len(before)
-        elif before is UNSET:
-            keys -= 1
-        if after:
-            keys += len(after)
-        elif after is UNSET:
-            keys -= 1
-        if cursor.__class__ is not str:
-            keys += _extra_keys(cursor)
-        if counts.__class__ is not str:
-            keys += _extra_keys(counts)
-    return keys
-
-
-def _extra_keys(value: Any) -> int:
-    """Return what an opaque value adds to its own key: its keys, or -1 if it is absent."""
-    return len(value) if isinstance(value, dict) else -(value is UNSET)
-
-
-_DECODER: Final = MessageDecoder(ArcionMessage, count_keys)
+_DECODER: Final = MessageDecoder(ArcionMessage)
 
 
 def decode_arcion(

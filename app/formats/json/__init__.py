@@ -1,7 +1,17 @@
 """Strict JSON, for all formats: what two readers could understand differently is rejected.
 
-`decoder` turns a body into typed messages; `framing` cuts a body into messages, `texts` and `utf8` check its texts,
-`nested_values` bounds what decoding can cost, and `duplicate_keys` finds a repeated key; `duplicate_key_prefilter`
-tells cheaply that most bodies have none. For the columnar path, `image_decoder` reads the images of many messages at
-once, and `quote_accounting` proves that nothing was dropped.
+msgspec decodes every body. It rejects what is not JSON or has another type, and accepts silently: the last of two
+equal keys; keys that no type knows, with wrong texts in them; U+0000; any depth. Each path closes these gaps with one
+mechanism (docs/decisions/0034):
+
+- Columnar path, `quote_accounting`: if a quote belongs to no decoded key or text, a key was dropped, and the path
+  declines. It also declines a suspicious escape, and objects or lists where it expects texts.
+- Exact path, `duplicate_keys`: the messages written again have as many quotes as the body and are not too deep, or
+  every key, text and bracket of the body is looked at.
+
+Invariants: the columnar path never rejects. The exact path rejects what a plain recursive reader of strict JSON
+rejects, and nothing else, with index and pointer.
+
+`decoder` is the exact path. `framing` cuts a body into messages where one is wrong, `texts` checks UTF-8 and escapes,
+`nested_values` bounds lists and objects.
 """

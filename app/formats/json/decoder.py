@@ -7,11 +7,10 @@ Invariant: no number passes through float, and no error text holds a value of th
 """
 
 import re
-from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import reduce
 from operator import getitem
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -19,20 +18,12 @@ from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.domain.model.written_number import fraction, keep_minus_zeros
 from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to
-from app.formats.json.duplicate_key_prefilter import is_suspicious
-from app.formats.json.duplicate_keys import check_duplicate_keys
+from app.formats.json.duplicate_keys import check_strictly
 from app.formats.json.framing import DECODE_ERRORS, reason_of, split_messages, strip_body
 from app.formats.json.nested_values import check_nested_values
-from app.formats.json.texts import check_texts
-from app.formats.json.utf8 import first_wrong_byte
+from app.formats.json.texts import check_texts, first_wrong_byte
 
 Message = TypeVar("Message")
-
-Counter: TypeAlias = Callable[[Sequence[Message]], int]
-"""Returns how many JSON keys decoded messages were written with, or fewer, without those inside opaque values.
-
-A key that the type does not know makes the count too low, which costs an exact check and nothing else.
-"""
 
 MAX_EXPONENT: Final = 6_144
 """Powers of ten of a fraction, as in the largest decimal format of IEEE 754."""
@@ -48,12 +39,10 @@ _MAX_BYTES_TRIED: Final = 2**20
 class MessageDecoder(Generic[Message]):
     """Decodes bodies whose messages have one msgspec type. Fractions become Decimal, never float.
 
-    With a `count` of the decoded keys, a cheap pre-check clears clean bodies; without one, every body gets the exact
-    check for duplicate keys.
+    Optional keys of the type must default to UNSET, as `check_strictly` requires.
     """
 
-    def __init__(self, message_type: type[Message], count: Counter[Message] | None = None) -> None:
-        self._count = count
+    def __init__(self, message_type: type[Message]) -> None:
         self._one = msgspec.json.Decoder(message_type, float_hook=_fraction)
         self._many = msgspec.json.Decoder(list[message_type], float_hook=_fraction)  # type: ignore[valid-type]  # built at run time
 
@@ -77,9 +66,7 @@ class MessageDecoder(Generic[Message]):
             raise RejectedInput(Code.EMPTY_REQUEST, "the body contains no message")
         limits.check_messages(len(messages))
         check_nested_values(body, len(messages))
-        if self._count is None or is_suspicious(body, self._count(messages)):
-            check_texts(body, offset)
-            check_duplicate_keys(body, offset)
+        check_strictly(body, messages, offset)
         return messages
 
     def decode_well_formed(self, body: bytes) -> list[Message] | None:

@@ -1,118 +1,142 @@
-"""The exact check for duplicate keys in JSON objects, and for nesting beyond the limit.
+"""Duplicate keys, U+0000 and deep nesting, which msgspec accepts silently: the check of the exact path.
 
-RFC 8259 leaves the meaning of a repeated key open, and msgspec keeps the last one silently. This check costs several
-times a decode, so `duplicate_key_prefilter` first tells which bodies need it.
+msgspec keeps the last of two equal keys and skips a key that a struct does not know. Every key has two quotes. So if
+the decoded messages, written again, have as many quotes as the body, nothing was dropped (docs/decisions/0034). Any
+other body is read a second time, key by key.
+
+Invariant: a body that passes has no key twice in any object, no U+0000 and at most MAX_NESTING levels.
 """
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import msgspec
+import numpy as np
+
+from app.domain.model.written_number import as_json
 from app.errors import Code, Problem, RejectedInput
+from app.errors.json_pointer import pointer_to
+from app.formats.json.nested_values import MAX_NESTING, is_too_deep
+from app.formats.json.quote_accounting import count_quotes, count_structural_quotes
+from app.formats.json.texts import check_texts
 
-MAX_NESTING: Final = 64
-"""Levels of objects and lists, the message itself included."""
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
+_SLICE: Final = 256
+"""Messages written again at a time, so that the copy is small."""
 
-_BLANK: Final = re.compile(r"[ \t\r\n,]*")
+_SHORT: Final = 4_096
+"""Bytes below which a NumPy call costs more than the work it does."""
+
+_BRACE, _BREAK = b"{\n"
+_CASE: Final = 0x20
+"""The bit that tells `{` from `[`."""
+
+_NUL: Final = b"\\u0000"
+_MISLEADING_ESCAPE: Final = re.compile(rb"\\u00(?:00|22)")
+"""U+0000, or a quote that the body writes by its number and the encoder as `\\"`."""
+
+_START: Final = re.compile(r"[^ \t\r\n,]")
 
 
-def check_duplicate_keys(body: bytes, offset: int = 0) -> None:
-    """Check every key of a valid `body`, which starts `offset` bytes into the request.
+def check_strictly(body: bytes, messages: Sequence[Any], offset: int = 0) -> None:
+    """Check a valid `body`, which starts `offset` bytes into the request, and was decoded to `messages`.
 
-    Raises RejectedInput `duplicate_member` with index and pointer, or `malformed_json` for deep nesting.
+    Optional keys of their types must default to UNSET: a key that was not written must not be written again.
+
+    Raises RejectedInput `duplicate_member` with index and pointer, or `malformed_json`.
     """
+    if not _is_all_decoded(body, messages):
+        check_texts(body, offset)
+        _check_each_key(body, offset)
+
+
+def _is_all_decoded(body: bytes, messages: Sequence[Any]) -> bool:
+    """Tell whether a body consists of its decoded messages. True is proof; False costs a second reading."""
+    found = _MISLEADING_ESCAPE.search(body)
+    if found and _NUL in body:
+        return False
+    count = count_structural_quotes if found else count_quotes
+    quotes = 0
+    try:
+        for start in range(0, len(messages), _SLICE):
+            written = _ENCODER.encode_lines(messages[start : start + _SLICE])
+            if _has_many_brackets(written) and any(map(is_too_deep, written.splitlines())):
+                return False
+            quotes += count(written)
+    except RecursionError:
+        return False
+    return quotes == count(body)
+
+
+def _has_many_brackets(lines: bytes) -> bool:
+    """Tell whether a line may have more than MAX_NESTING opening brackets, those in texts included."""
+    if len(lines) < _SHORT:
+        return True
+    text = np.frombuffer(lines, np.uint8)
+    brackets = np.flatnonzero(text | _CASE == _BRACE)
+    ends = np.flatnonzero(text == _BREAK)
+    return bool((np.diff(np.searchsorted(brackets, ends), prepend=0) > MAX_NESTING).any())
+
+
+def _check_each_key(body: bytes, offset: int) -> None:
     text = body.decode()
-    position, end = (1, len(text) - 1) if text.startswith("[") else (0, len(text))
-    index = 0
-    while (position := _end_of_blank(text, position)) < end:
-        start = position
+    if text.startswith("["):
+        text, offset = text[1:-1], offset + 1
+    index = position = 0
+    while found := _START.search(text, position):
+        start = found.start()
         try:
-            value, position = _CHECKER.raw_decode(text, start)
-            depth = _depth(value)
-        except _RepeatedError:
-            pointer = _pointer_of_repeated(_PAIRS.raw_decode(text, start)[0])
+            _, position = _CHECKER.raw_decode(text, start)
+            wrong = f"nested more than {MAX_NESTING} levels deep" if is_too_deep(text[start:position].encode()) else ""
+        except _RepeatedKeyError:
             detail = "an object has the same key twice"
-            raise RejectedInput.of((Problem(Code.DUPLICATE_MEMBER, detail, index, pointer),)) from None
+            raise RejectedInput.of((Problem(Code.DUPLICATE_MEMBER, detail, index, _pointer(text, start)),)) from None
         except RecursionError:
-            depth = MAX_NESTING + 1
+            wrong = f"nested more than {MAX_NESTING} levels deep"
         except ValueError:
-            raise _malformed("not valid JSON", index, text, start, offset) from None
-        if depth > MAX_NESTING:
-            raise _malformed(f"nested more than {MAX_NESTING} levels deep", index, text, start, offset)
+            wrong = "not valid JSON"
+        if wrong:
+            byte = offset + len(text[:start].encode())
+            detail = f"the message that starts at byte {byte} is {wrong}"
+            raise RejectedInput.of((Problem(Code.MALFORMED_JSON, detail, index),))
         index += 1
 
 
-def _malformed(reason: str, index: int, text: str, start: int, offset: int) -> RejectedInput:
-    byte = offset + len(text[:start].encode())
-    detail = f"the message that starts at byte {byte} is {reason}"
-    return RejectedInput.of((Problem(Code.MALFORMED_JSON, detail, index),))
-
-
-class _RepeatedError(Exception):
+class _RepeatedKeyError(Exception):
     """An object has the same key twice."""
-
-
-class _Depth(int):
-    """The depth of an object, in its place."""
 
 
 class _Pairs(list[tuple[str, Any]]):
     """The keys and values of an object in order, repeated ones too, in its place."""
 
 
-def _depth_of_object(pairs: list[tuple[str, Any]]) -> _Depth:
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        raise _RepeatedError
-    deepest = 0
-    for value in values.values():
-        if type(value) is _Depth or type(value) is list:
-            deepest = max(deepest, _depth(value))
-    return _Depth(deepest + 1)
+def _check_object(pairs: list[tuple[str, Any]]) -> None:
+    if len(dict(pairs)) != len(pairs):
+        raise _RepeatedKeyError
 
 
-def _depth(value: Any) -> int:
-    """Return the depth of a value, or a number beyond MAX_NESTING.
-
-    Lists are counted level by level: a call for each of millions of empty lists takes seconds per megabyte.
-    """
-    if value.__class__ is not list:
-        return value if value.__class__ is _Depth else 0
-    deepest, depth, level = 0, 1, value
-    while True:
-        objects = [inner for inner in level if inner.__class__ is _Depth]
-        lists = [inner for inner in level if inner.__class__ is list]
-        if objects:
-            deepest = max(deepest, depth + max(objects))
-        if not lists or depth > MAX_NESTING:
-            return max(deepest, depth)
-        level = [inner for outer in lists for inner in outer]
-        depth += 1
+def _pointer(text: str, start: int) -> str | None:
+    """Return the JSON Pointer of the first repeated key of a message, outer objects first."""
+    try:
+        return _pointer_of_repeated(_PAIRS.raw_decode(text, start)[0])
+    except RecursionError:
+        return None
 
 
 def _pointer_of_repeated(value: Any) -> str | None:
-    """Return the JSON Pointer of the first repeated key, outer objects first."""
     if isinstance(value, _Pairs):
         seen: set[str] = set()
         for name, _ in value:
             if name in seen:
-                return _step(name)
+                return pointer_to("", name)
             seen.add(name)
     below = value if isinstance(value, _Pairs) else enumerate(value) if isinstance(value, list) else ()
     for step, inner in below:
         if (pointer := _pointer_of_repeated(inner)) is not None:
-            return _step(step) + pointer
+            return pointer_to("", str(step)) + pointer
     return None
-
-
-def _step(name: str | int) -> str:
-    return "/" + str(name).replace("~", "~0").replace("/", "~1")
-
-
-def _end_of_blank(text: str, position: int) -> int:
-    match = _BLANK.match(text, position)
-    return match.end() if match else position
 
 
 def _reject(_: str) -> Any:
@@ -121,6 +145,6 @@ def _reject(_: str) -> Any:
 
 _SAME: Final[Callable[[str], Any]] = str
 _CHECKER: Final = json.JSONDecoder(
-    object_pairs_hook=_depth_of_object, parse_float=_SAME, parse_int=_SAME, parse_constant=_reject
+    object_pairs_hook=_check_object, parse_float=_SAME, parse_int=_SAME, parse_constant=_reject
 )
 _PAIRS: Final = json.JSONDecoder(object_pairs_hook=_Pairs, parse_float=_SAME, parse_int=_SAME, parse_constant=_reject)

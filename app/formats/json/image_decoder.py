@@ -6,8 +6,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw
 
-from app.formats.json.duplicate_key_prefilter import has_suspicious_escape
 from app.formats.json.quote_accounting import count_structural_quotes
+from app.formats.json.texts import has_suspicious_escape
 
 _astuple: Final = msgspec.structs.astuple
 

@@ -1,12 +1,17 @@
-"""Bounds the lists and objects of a JSON body: each costs about 100 bytes of memory and part of a microsecond.
+"""Bounds the lists and objects of a JSON body, in number and in depth.
 
-An empty list takes three bytes of a body, so the size of a body does not bound the cost of decoding it.
+Each costs about 100 bytes of memory and part of a microsecond. An empty list takes three bytes of a body, so the size
+of a body does not bound the cost of decoding it.
 """
 
 import re
+from itertools import accumulate
 from typing import Final
 
 from app.errors import Code, RejectedInput
+
+MAX_NESTING: Final = 64
+"""Levels of objects and lists, the message itself included."""
 
 MAX_NESTED_VALUES: Final = 1_000_000
 """Lists and objects inside the values of a request; 16 MiB of coordinates have fewer."""
@@ -15,6 +20,8 @@ _OF_A_MESSAGE: Final = 8
 """Objects that a message itself consists of, or fewer."""
 
 _TEXT: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_STEPS: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_OTHERS: Final = bytes({*range(256)} - _STEPS.keys())
 
 
 def check_nested_values(body: bytes, messages: int) -> None:
@@ -26,6 +33,14 @@ def check_nested_values(body: bytes, messages: int) -> None:
     if len(body) > limit and _count(body) > limit and _count(_TEXT.sub(b"", body)) > limit:
         detail = f"the values of the messages have more than {MAX_NESTED_VALUES} lists and objects"
         raise RejectedInput(Code.TOO_MANY_NESTED_VALUES, detail)
+
+
+def is_too_deep(message: bytes) -> bool:
+    """Tell whether a valid message has more than MAX_NESTING levels."""
+    if _count(message) <= MAX_NESTING:
+        return False
+    brackets = _TEXT.sub(b"", message).translate(None, _OTHERS)
+    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > MAX_NESTING
 
 
 def _count(text: bytes) -> int:

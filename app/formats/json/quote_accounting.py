@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from msgspec import Raw
 
-from app.formats.json.duplicate_key_prefilter import has_suspicious_escape
+from app.formats.json.texts import has_suspicious_escape
 
 _SHORT: Final = 4_096
 """Bytes below which a NumPy call costs more than the work it does."""

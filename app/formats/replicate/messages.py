@@ -19,7 +19,7 @@ from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.domain.model.source_name import SourceName
 from app.errors import Code, Problem, RejectedInput
 from app.formats.json.decoder import MessageDecoder
-from app.formats.replicate.envelope import Body, Headers, ReplicateMessage, Text, WrittenImage, count_keys
+from app.formats.replicate.envelope import Body, Headers, ReplicateMessage, Text, WrittenImage
 from app.formats.replicate.masks import read_mask
 from app.formats.replicate.metadata import TableMetadata, read_metadata
 
@@ -115,7 +115,7 @@ class ReplicateRequest:
     """Data messages that are set aside."""
 
 
-_DECODER: Final[MessageDecoder[ReplicateMessage | None]] = MessageDecoder(ReplicateMessage | None, count_keys)  # type: ignore[arg-type]  # msgspec reads a union where typing wants a class
+_DECODER: Final[MessageDecoder[ReplicateMessage | None]] = MessageDecoder(ReplicateMessage | None)  # type: ignore[arg-type]  # msgspec reads a union where typing wants a class
 
 
 def decode_replicate(body: bytes, limits: InputLimits = UNLIMITED, *, keep_rejected: bool = False) -> ReplicateRequest:

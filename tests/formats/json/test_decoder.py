@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import UNSET, UnsetType
 
 from app.errors import Code
 from app.formats.arcion.messages import decode_arcion
@@ -18,8 +19,8 @@ from tests.support.samples.messages import metadata
 
 class Pair(msgspec.Struct):
     key: str
-    value: Any = None
-    inner: dict[str, str] = {}
+    value: Any = UNSET
+    inner: dict[str, str] | UnsetType = UNSET
 
 
 DECODER = MessageDecoder(Pair)
@@ -34,7 +35,7 @@ def decode(body: bytes) -> list[tuple[str, Any]]:
     return [(message.key, message.value) for message in DECODER.decode(body)]
 
 
-EXPECTED = [(message["key"], message.get("value")) for message in MESSAGES]
+EXPECTED = [(message["key"], message.get("value", UNSET)) for message in MESSAGES]
 COMPACT = [json.dumps(message).encode() for message in MESSAGES]
 PRETTY = [json.dumps(message, indent=2).encode() for message in MESSAGES]
 

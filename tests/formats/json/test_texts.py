@@ -1,15 +1,16 @@
-"""Checking UTF-8 slice by slice finds the same byte as decoding in one piece, and keeps no copy."""
+"""Texts: checking UTF-8 slice by slice finds the same byte as decoding in one piece, and keeps no copy."""
 
 import tracemalloc
 from unittest.mock import patch
 
 import msgspec
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from app.formats.json import utf8
+from app.formats.json import texts
 from app.formats.json.decoder import MessageDecoder
-from app.formats.json.utf8 import SLICE, first_wrong_byte
+from app.formats.json.texts import SLICE, first_wrong_byte, has_suspicious_escape
 
 
 class Message(msgspec.Struct):
@@ -34,7 +35,7 @@ def in_one_piece(body: bytes) -> int | None:
 @example(b"aaa\xe8", 4)
 @example(b"aaa\xf0\x9f\x98\x80\xf0\x9f", 4)
 def test_the_first_wrong_byte_is_that_of_decoding_in_one_piece(body: bytes, size: int) -> None:
-    with patch.object(utf8, "SLICE", size):
+    with patch.object(texts, "SLICE", size):
         assert first_wrong_byte(body) == in_one_piece(body)
 
 
@@ -54,3 +55,18 @@ def test_a_large_body_with_one_emoji_is_checked_in_little_memory() -> None:
         assert tracemalloc.get_traced_memory()[1] < len(body) // 4  # as one text it would take four times its bytes
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    ("escape", "expected"),
+    [
+        (rb"\u0000", True),
+        (rb"\ud83d\ude00", True),
+        (rb"\uDBFF", True),
+        (rb"\\u0000", True),  # may be wrong
+        (rb"\u00e9\u0022\u000a\ud7ff", False),
+        (rb"u0000 ud800", False),
+    ],
+)
+def test_an_escape_of_what_is_no_text_is_suspicious(escape: bytes, *, expected: bool) -> None:
+    assert has_suspicious_escape(b'{"a":"' + escape + b'"}') is expected
