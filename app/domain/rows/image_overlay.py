@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 
 from app.domain.model.change import SourceValue
 from app.domain.model.table import BatchSequence, Table
-from app.domain.rows.completed_bytes import CompletedBytes
 from app.domain.rows.conversion.column_conversion import convert
 from app.domain.rows.conversion.value_reading import reading_of
 from app.domain.rows.key_changes import KeyChanges
 from app.domain.rows.landing_rows import LandingRows, in_order
 from app.domain.rows.row_image import (
+    CompletedBytes,
     ImageRows,
     IncompleteRow,
     Known,
@@ -28,7 +28,7 @@ from app.domain.rows.row_image import (
     missing_of,
     value_in,
 )
-from app.domain.rows.row_layout import RowMarker
+from app.domain.rows.row_rules import RowMarker
 from app.domain.rows.typed_columns import chosen_rows
 from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to

@@ -14,7 +14,7 @@ from app.domain.model.table_schema import TableSchema
 from app.domain.rows.key_changes import KeyChange, KeyChanges
 from app.domain.rows.row_builder import RowBuilder
 from app.domain.rows.row_image import ImageRows, IncompleteRow, encode_image, encode_images, row_keys
-from app.domain.rows.row_layout import RowMarker, RowRules
+from app.domain.rows.row_rules import RowMarker, RowRules
 from app.domain.rows.shaped_changes import ShapedChanges
 from app.domain.rows.shaped_rows import NULL_TEXT, ShapedRows, shaped_rows
 from app.domain.rows.typed_columns import fitting_columns, typed_columns
@@ -60,7 +60,7 @@ def landing_rows(changes: Sequence[Change], rules: RowRules | TableSchema) -> La
     builder = RowBuilder(rules)
     for change in changes:
         builder.add(change)
-    arrays, problems = typed_columns(builder, schema, options)
+    arrays, problems = typed_columns(builder, rules)
     problems = [*builder.problems, *problems]
     if problems:
         raise RejectedInput.of(tuple(sorted(problems, key=lambda problem: problem.index or 0)))
@@ -88,7 +88,7 @@ def landing_rows_of_each(requests: Sequence[Sequence[Change]], rules: RowRules) 
         borders.append(len(builder.rows))
     if builder.problems or builder.has_snapshots or (len(requests) > 1 and builder.key_changes):
         return None
-    arrays, problems = typed_columns(builder, rules.schema, rules.options)
+    arrays, problems = typed_columns(builder, rules)
     if problems:
         return None
     batch = pa.RecordBatch.from_arrays(arrays, schema=rules.schema.arrow)
@@ -131,21 +131,29 @@ def _each(
     start = first = 0
     for request, end, has_snapshots in zip(requests, rows.ends, rows.has_snapshots, strict=True):
         of_request = batch.slice(start, end - start)
-        key_changes = tuple(
-            change._replace(row=change.row - start, message=change.message - first)
-            for change in rows.key_changes
-            if start <= change.row < end
-        )
+        key_changes = _key_changes_between(rows, start, end, first) if rows.key_changes else ()
+        if key_changes and images is None:
+            of_request = _in_landing_order(of_request, key_changes, rules)
+        changes = len(request.shapes)
         yield LandingRows(
-            of_request if images else _in_landing_order(of_request, key_changes, rules),
-            len(request.shapes),
+            of_request,
+            changes,
             request.ends_transaction,
             has_snapshots,
-            bool(request.shapes) and not has_snapshots,
+            changes > 0 and not has_snapshots,
             request.source_position,
             images and _images_between(images, start, end, first, key_changes),
         )
-        start, first = end, first + len(request.shapes)
+        start, first = end, first + changes
+
+
+def _key_changes_between(rows: ShapedRows, start: int, end: int, first: int) -> Sequence[KeyChange]:
+    """Return the key changes of one request, whose first change is `first`."""
+    return tuple(
+        change._replace(row=change.row - start, message=change.message - first)
+        for change in rows.key_changes
+        if start <= change.row < end
+    )
 
 
 def _landing_rows(

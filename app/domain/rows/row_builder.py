@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from app.domain.model.change import Change, Image, Operation, SourceValue
 from app.domain.rows.key_changes import KeyChange, are_equal
 from app.domain.rows.row_image import MissingColumns
-from app.domain.rows.row_layout import ChangeLayout, LayoutProblem, RowLayout, RowRules, after_start, layout_of
+from app.domain.rows.row_layout import ChangeLayout, LayoutProblem, RowLayout, layout_of
+from app.domain.rows.row_rules import RowRules
 from app.domain.rows.shaped_changes import Shape, Values
 from app.errors import Problem
 from app.errors.json_pointer import pointer_to
@@ -39,7 +40,7 @@ class RowBuilder:
             self.has_snapshots = True
         elif not self.starts_cdc:
             self.starts_cdc = True
-            self._rules, self._layouts = after_start(self._rules), {}
+            self._rules, self._layouts = self._rules.after_start(), {}
         layout = self._layout(change)
         before, after = self._values(change.before), self._values(change.after)
         outcome = layout.same

@@ -3,7 +3,8 @@
 An image is JSON: a list of the source's values in the order of the table's columns. If the value of a column is
 unknown, it is an object of values by position instead, with the number of columns under position -1. A column that was
 added after the image was written is NULL in it, as in the mirrored row. Images are stored by row key, which is the
-typed key in canonical form.
+typed key in canonical form. An update of a hundred bytes can become a row of any size, so the size of a request does
+not bound its images; `CompletedBytes` does.
 """
 
 import hashlib
@@ -18,9 +19,13 @@ import pyarrow.compute as pc
 from app.domain.model.change import SourceValue
 from app.domain.model.written_number import as_kept, fraction
 from app.domain.rows.key_changes import KeyChange
+from app.errors import Code, RejectedInput
 
 MAX_KEY_BYTES: Final = 256
 """A longer row key is stored as its digest after a zero byte, with which no text starts."""
+
+MAX_COMPLETED_BYTES: Final = 2**27
+"""Bytes of the row images that a request is completed from, and that a transaction's requests leave together."""
 
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_kept)
 _DECODER: Final[msgspec.json.Decoder[list[Any] | dict[int, Any]]] = msgspec.json.Decoder(
@@ -137,6 +142,24 @@ def value_in(known: Known, ordinal: int) -> SourceValue:
     if isinstance(known, dict):
         return known.get(ordinal)
     return known[ordinal] if ordinal < len(known) else None
+
+
+class TooMuchTogether(RejectedInput):
+    """The requests of a transaction take too many bytes together; each one may still fit alone."""
+
+
+@dataclass(slots=True)
+class CompletedBytes:
+    """The bytes that the earlier requests of this transaction left, in all tables."""
+
+    size: int = 0
+
+    def check(self, size: int) -> None:
+        """Check that this many more bytes fit. Raises RejectedInput `body_too_large`, or TooMuchTogether."""
+        if self.size + size > MAX_COMPLETED_BYTES:
+            detail = f"the rows completed from the request's partial updates take more than {MAX_COMPLETED_BYTES} bytes"
+            rejection = RejectedInput if size > MAX_COMPLETED_BYTES else TooMuchTogether
+            raise rejection(Code.BODY_TOO_LARGE, detail)
 
 
 def row_keys(columns: Sequence[pa.Array]) -> list[bytes]:

@@ -9,64 +9,18 @@ Invariant: no other module decides what a change becomes. `row_builder` and `sha
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import IntEnum
+from dataclasses import dataclass
 from operator import itemgetter
-from threading import Lock
-from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from app.domain.model.change import Image, Operation, SourceValue
 from app.domain.model.names import ROW_MARKER
-from app.domain.model.table import Table
-from app.domain.model.table_options import (
-    DEFAULT_OPTIONS,
-    IncompleteInserts,
-    InsertMarker,
-    PartialUpdates,
-    Reload,
-    TableOptions,
-)
-from app.domain.model.table_schema import Column, TableSchema
+from app.domain.model.table_options import IncompleteInserts, InsertMarker, PartialUpdates, Reload
+from app.domain.model.table_schema import Column
 from app.domain.rows.row_image import MissingColumns
+from app.domain.rows.row_rules import KeptByTable, RowMarker, RowRules
 from app.domain.rows.shaped_changes import Shape, Values
 from app.errors import Code
-
-MAX_KEPT_COLUMNS: Final = 2**17
-"""Columns of all layouts that are kept. A column of a layout takes about 200 bytes."""
-
-
-class RowMarker(IntEnum):
-    """Values of `__rowMarker__`, which tells Fabric what to do with a landing row."""
-
-    INSERT = 0
-    UPDATE = 1
-    DELETE = 2
-    UPSERT = 4
-
-
-@dataclass(frozen=True, slots=True)
-class RowRules:
-    """The rules by which changes of one table become rows."""
-
-    schema: TableSchema
-    options: TableOptions = DEFAULT_OPTIONS
-    left_columns: frozenset[str] = frozenset()
-    """Nullable columns that the source no longer has; they are NULL if a message does not give them."""
-    cdc_started: bool = False
-    """True if changes other than snapshot rows were accepted before."""
-
-    @classmethod
-    def of(cls, table: Table) -> Self:
-        """Return the rules of a table as it is now."""
-        return cls(table.schema, table.options, table.left_columns, table.cdc_started)
-
-    @property
-    def fillable(self) -> frozenset[str]:
-        """The columns that a row image can give if an update does not."""
-        if self.options.partial_updates is not PartialUpdates.COMPLETE:
-            return frozenset()
-        return frozenset(self.schema.names) - self.schema.key_set - self.left_columns - {*self.options.exclude}
-
 
 Side: TypeAlias = Literal["before", "after"]
 """An image of a change."""
@@ -109,7 +63,6 @@ class Outcome(NamedTuple):
 class ChangeLayout:
     """What becomes of all changes of one shape under the rules of one table."""
 
-    rules: RowRules
     operation: Operation
     same: Outcome
     """For a change that keeps the key."""
@@ -138,37 +91,12 @@ class ChangeLayout:
 
 def layout_of(shape: Shape, rules: RowRules) -> ChangeLayout:
     """Return the layout of changes of this shape. Call it once per shape of a request."""
-    return _KEPT.layout_of(shape, rules)
+    reloads = rules.cdc_started and shape.operation is Operation.SNAPSHOT
+    key = (shape, rules.left_columns, reloads)
+    return _LAYOUTS.get(rules, key) or _LAYOUTS.keep(rules, key, _Planner(shape, rules).layout())
 
 
-class _KeptLayouts:
-    """The layouts of all tables, thrown away when they are too many.
-
-    Schema and options are recognized by identity, because hashing them would cost more than a small request. A layout
-    holds both, so that no other object can have their identity while it is kept.
-    """
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._kept: dict[tuple[object, ...], ChangeLayout] = {}
-        self._columns = 0
-
-    def layout_of(self, shape: Shape, rules: RowRules) -> ChangeLayout:
-        reloads = rules.cdc_started and shape.operation is Operation.SNAPSHOT
-        key = (shape, id(rules.schema), id(rules.options), rules.left_columns, reloads)
-        layout = self._kept.get(key)
-        if layout is None:
-            layout = _Planner(shape, rules).layout()
-            columns = len(rules.schema.columns) + len(shape.before or ()) + len(shape.after or ())
-            with self._lock:
-                if self._columns + columns > MAX_KEPT_COLUMNS:
-                    self._kept, self._columns = {}, 0
-                self._columns += columns
-                self._kept[key] = layout
-        return layout
-
-
-_KEPT: Final = _KeptLayouts()
+_LAYOUTS: Final = KeptByTable["ChangeLayout"]()
 
 
 class _Planner:
@@ -195,7 +123,7 @@ class _Planner:
             for at, name in enumerate(self._schema.names)
             if name in self._after
         }
-        return ChangeLayout(self._rules, self._shape.operation, same, changed, compared, before, after)
+        return ChangeLayout(self._shape.operation, same, changed, compared, before, after)
 
     @property
     def _comparable(self) -> frozenset[str]:
@@ -381,8 +309,3 @@ def pick(places: Sequence[int]) -> Callable[[Sequence[SourceValue]], Values]:
         return getter  # type: ignore[no-any-return]  # itemgetter is not generic in its result
     place = places[0]
     return lambda values: (values[place],)
-
-
-def after_start(rules: RowRules) -> RowRules:
-    """Return the rules once a change other than a snapshot row was accepted."""
-    return replace(rules, cdc_started=True)

@@ -4,7 +4,7 @@ Invariant: the rows are those of `row_builder` for the same changes, request aft
 land; `row_builder` then says why.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
 from typing import Final
@@ -12,13 +12,14 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.domain.model.change import Operation, SourceValue
+from app.domain.model.change import Image, Operation
 from app.domain.rows.conversion.column_conversion import BadValues, convert
 from app.domain.rows.conversion.value_reading import reading_of
 from app.domain.rows.key_changes import KeyChange
 from app.domain.rows.row_image import MissingColumns
-from app.domain.rows.row_layout import ChangeLayout, RowRules, layout_of, pick
-from app.domain.rows.shaped_changes import Shape, ShapedChanges, Values
+from app.domain.rows.row_layout import ChangeLayout, RowLayout, layout_of, pick
+from app.domain.rows.row_rules import RowRules
+from app.domain.rows.shaped_changes import ShapedChanges, Values
 
 NULL_TEXT: Final = "null"
 _COMPARABLE: Final = frozenset({str, int, type(None)})
@@ -51,114 +52,108 @@ class ShapedRows:
 def shaped_rows(requests: Sequence[ShapedChanges], rules: RowRules) -> ShapedRows | None:
     """Return the rows; None if a change cannot land, or follows a snapshot row or precedes one in its request."""
     filler = _Filler(requests, rules)
-    return filler.filled() if filler.can_land() else None
+    snapshots = filler.snapshots()
+    return filler.filled(snapshots) if snapshots is not None and filler.can_land() else None
 
 
 class _Filler:
+    """Applies the layouts of all shapes to the values of their changes."""
+
     def __init__(self, requests: Sequence[ShapedChanges], rules: RowRules) -> None:
         self._requests, self._rules = requests, rules
         one = requests[0] if len(requests) == 1 else None
-        self._shapes = one.shapes if one else [*chain.from_iterable(request.shapes for request in requests)]
+        shapes = one.shapes if one else [*chain.from_iterable(request.shapes for request in requests)]
         self._null_text = all(request.null_text for request in requests)
         self._before = one.before if one else [*chain.from_iterable(map(self._images_before, requests))]
         self._after = one.after if one else [*chain.from_iterable(map(self._images_after, requests))]
-        self._kinds = [*map(id, self._shapes)]
-        """By change: the identity of its shape, which is quicker to find than the shape."""
-        distinct: Mapping[int, Shape] = dict(zip(self._kinds, self._shapes, strict=True))
+        alike = bool(shapes) and shapes[0] is shapes[-1] and shapes.count(shapes[0]) == len(shapes)
+        self._kinds = [id(shapes[0])] * len(shapes) if alike else [*map(id, shapes)]
+        """By change: the identity of its shape, which is found faster than the shape; negative if its key changes."""
+        distinct = {self._kinds[0]: shapes[0]} if alike else dict(zip(self._kinds, shapes, strict=True))
         self._layouts = {kind: layout_of(shape, rules) for kind, shape in distinct.items()}
-        self._moved: set[int] = set()
-        """Changes whose images have different keys."""
+        self._outcomes = {kind: layout.same for kind, layout in self._layouts.items()}
+        """By kind."""
+        self._moves: list[int] = []
+        """Updates whose key changes."""
 
-    def can_land(self) -> bool:
-        """Tell whether every change can land."""
-        if any(layout.same.problems and layout.changed is None for layout in self._layouts.values()):
-            return False
-        for kind, layout in self._layouts.items():
-            if layout.changed is not None:
-                changed = self._changed_keys(kind, layout)
-                if changed is None or (changed and layout.changed.problems):
-                    return False
-                if layout.same.problems and len(changed) < self._kinds.count(kind):
-                    return False
-                self._moved.update(changed)
-        return True
-
-    def filled(self) -> ShapedRows | None:
-        snapshots = self._snapshots()
-        if snapshots is None:
-            return None
-        if self._moved:
-            return self._with_key_changes(snapshots)
-        layouts = {kind: layout.same.rows[0] for kind, layout in self._layouts.items()}
-        fills = {kind: layout.fill for kind, layout in layouts.items()}
-        markers = {kind: int(layout.marker) for kind, layout in layouts.items()}
-        missing = {kind: layout.missing for kind, layout in layouts.items() if layout.missing}
-        unknown = {kind: layout.unknown for kind, layout in layouts.items() if layout.unknown}
-        images = zip(self._kinds, self._before, self._after, strict=True)
-        all_after: Sequence[Values] = self._after  # type: ignore[assignment]  # their shapes have this image
-        return ShapedRows(
-            rows=all_after
-            if all(layout.is_after for layout in layouts.values())
-            else [fills[kind](before, after) for kind, before, after in images],
-            markers=[markers[kind] for kind in self._kinds],
-            ends=[*accumulate(len(request.shapes) for request in self._requests)],
-            messages=range(len(self._kinds)),
-            missing={row: missing[kind] for row, kind in enumerate(self._kinds) if kind in missing} if missing else {},
-            unknown={row: unknown[kind] for row, kind in enumerate(self._kinds) if kind in unknown} if unknown else {},
-            key_changes=(),
-            null_text=self._null_text,
-            has_snapshots=snapshots,
-        )
-
-    def _with_key_changes(self, snapshots: Sequence[bool]) -> ShapedRows:
-        rows: list[Values] = []
-        markers: list[int] = []
-        messages: list[int] = []
-        missing: dict[int, MissingColumns] = {}
-        unknown: dict[int, Sequence[int]] = {}
-        key_changes: list[KeyChange] = []
-        starts = [0]
-        for at, (kind, before, after) in enumerate(zip(self._kinds, self._before, self._after, strict=True)):
-            starts.append(len(rows))
-            layout = self._layouts[kind]
-            if at in self._moved and layout.moves:
-                key_changes.append(KeyChange(len(rows), *self._given(layout, before, after), at, _POINTER))
-            outcome = layout.changed if layout.changed is not None and at in self._moved else layout.same
-            for row in outcome.rows:
-                if row.missing is not None:
-                    missing[len(rows)] = row.missing
-                if row.unknown:
-                    unknown[len(rows)] = row.unknown
-                rows.append(row.fill(before, after))
-                markers.append(int(row.marker))
-                messages.append(at)
-        starts.append(len(rows))
-        ends = [starts[change + 1] for change in accumulate(len(request.shapes) for request in self._requests)]
-        return ShapedRows(rows, markers, ends, messages, missing, unknown, key_changes, self._null_text, snapshots)
-
-    def _given(
-        self, layout: ChangeLayout, before: Values | None, after: Values | None
-    ) -> tuple[dict[str, SourceValue], dict[str, SourceValue]]:
-        images = layout.images(before, after)
-        if not self._null_text:
-            return images
-        old, new = ({name: None if value == NULL_TEXT else value for name, value in image.items()} for image in images)
-        return old, new
-
-    def _snapshots(self) -> Sequence[bool] | None:
+    def snapshots(self) -> Sequence[bool] | None:
         """Tell for each request whether it has snapshot rows; None if one also has other changes."""
-        of_kind = {kind: layout.operation is Operation.SNAPSHOT for kind, layout in self._layouts.items()}
-        if not any(of_kind.values()):
+        if not any(layout.operation is Operation.SNAPSHOT for layout in self._layouts.values()):
             return [False] * len(self._requests)
-        found = [{of_kind[id(shape)] for shape in request.shapes} for request in self._requests]
+        found = [{shape.operation is Operation.SNAPSHOT for shape in request.shapes} for request in self._requests]
         return None if any(len(each) > 1 for each in found) else [True in each for each in found]
 
-    def _changed_keys(self, kind: int, layout: ChangeLayout) -> Collection[int] | None:
+    def can_land(self) -> bool:
+        """Tell whether every change can land, and find the changed keys."""
+        for kind, layout in self._layouts.items():
+            changed = self._changed_keys(kind, layout)
+            if changed is None or (layout.same.problems and len(changed) < self._kinds.count(kind)):
+                return False
+            if changed and layout.changed is not None:
+                if layout.changed.problems:
+                    return False
+                self._moves += changed
+                self._outcomes[-kind] = layout.changed
+                for at in changed:
+                    self._kinds[at] = -kind
+        return True
+
+    def filled(self, has_snapshots: Sequence[bool]) -> ShapedRows:
+        """Return the rows of changes that can all land."""
+        kinds = self._kinds
+        rows_of = {kind: outcome.rows for kind, outcome in self._outcomes.items()}
+        starts: Sequence[int] = range(len(kinds) + 1)
+        changes: Sequence[int] = range(len(kinds))
+        if self._moves:
+            starts = [*accumulate((len(rows_of[kind]) for kind in kinds), initial=0)]
+            changes = [at for at, kind in enumerate(kinds) for _ in rows_of[kind]]
+        layouts = self._layouts_by_row(rows_of)
+        different = [row for rows in rows_of.values() for row in rows]
+        lacks, forgets = any(row.missing for row in different), any(row.unknown for row in different)
+        return ShapedRows(
+            rows=self._values(layouts, different, changes),
+            markers=[row.marker for row in layouts]
+            if len(different) > 1
+            else [row.marker for row in different] * len(kinds),
+            ends=[starts[end] for end in accumulate(len(request.shapes) for request in self._requests)],
+            messages=changes,
+            missing={at: row.missing for at, row in enumerate(layouts) if row.missing} if lacks else {},
+            unknown={at: row.unknown for at, row in enumerate(layouts) if row.unknown} if forgets else {},
+            key_changes=[self._key_change(at, starts[at]) for at in sorted(self._moves)],
+            null_text=self._null_text,
+            has_snapshots=has_snapshots,
+        )
+
+    def _layouts_by_row(self, rows_of: Mapping[int, Sequence[RowLayout]]) -> Sequence[RowLayout]:
+        if len(rows_of) == 1:
+            (rows,) = rows_of.values()
+            return [*rows] * len(self._kinds)
+        return [row for kind in self._kinds for row in rows_of[kind]]
+
+    def _values(
+        self, layouts: Sequence[RowLayout], different: Sequence[RowLayout], changes: Sequence[int]
+    ) -> Sequence[Values]:
+        before, after = self._before, self._after
+        if all(row.is_after for row in different):
+            return after  # type: ignore[return-value]  # every shape has this image
+        if self._moves:
+            return [row.fill(before[at], after[at]) for row, at in zip(layouts, changes, strict=True)]
+        return [row.fill(old, new) for row, old, new in zip(layouts, before, after, strict=True)]
+
+    def _key_change(self, at: int, row: int) -> KeyChange:
+        old, new = self._layouts[-self._kinds[at]].images(self._before[at], self._after[at])
+        if self._null_text:
+            old, new = _with_nulls_by_name(old), _with_nulls_by_name(new)
+        return KeyChange(row, old, new, at, _POINTER)
+
+    def _changed_keys(self, kind: int, layout: ChangeLayout) -> Sequence[int] | None:
         """Return the changes of this shape whose keys differ once typed; None if a value does not fit."""
+        if layout.changed is None:
+            return ()
         changes = [at for at, of_kind in enumerate(self._kinds) if of_kind == kind]
-        compared = pick(layout.compared)
-        old = [compared(self._before[at]) for at in changes]  # type: ignore[arg-type]  # the shape has both images
-        new = [compared(self._after[at]) for at in changes]  # type: ignore[arg-type]
+        key_of = pick(layout.compared)
+        old = [key_of(self._before[at]) for at in changes]  # type: ignore[arg-type]  # the shape has both images
+        new = [key_of(self._after[at]) for at in changes]  # type: ignore[arg-type]
         if _COMPARABLE.issuperset(map(type, chain.from_iterable(chain(old, new)))):
             if old == new:
                 return ()
@@ -172,22 +167,31 @@ class _Filler:
         return [changes[at] for at in pc.indices_nonzero(differ).to_pylist()]
 
     def _differ(self, layout: ChangeLayout, old: Sequence[Values], new: Sequence[Values]) -> pa.BooleanArray:
+        """Tell for each pair of keys whether they differ once typed. Raises BadValues."""
         differ = pa.array([False] * len(old))
         for at, before, after in zip(layout.compared, zip(*old, strict=True), zip(*new, strict=True), strict=True):
             column = self._rules.schema.columns[at]
-            values = [None if self._null_text and value == NULL_TEXT else value for value in (*before, *after)]
+            values = _with_nulls((*before, *after)) if self._null_text else (*before, *after)
             typed = convert(values, column.type, reading_of(column.name, self._rules.options))
             one, other = typed.slice(0, len(old)), typed.slice(len(old))
-            same = pc.or_(pc.fill_null(pc.equal(one, other), False), pc.and_(pc.is_null(one), pc.is_null(other)))
-            differ = pc.or_(differ, pc.invert(same))
+            both_null = pc.and_(pc.is_null(one), pc.is_null(other))
+            differ = pc.or_(differ, pc.invert(pc.or_(pc.fill_null(pc.equal(one, other), False), both_null)))
         return differ
 
     def _images_before(self, request: ShapedChanges) -> Sequence[Values | None]:
-        return request.before if request.null_text is self._null_text else [*map(_with_nulls, request.before)]
+        return request.before if request.null_text is self._null_text else [*map(_image_with_nulls, request.before)]
 
     def _images_after(self, request: ShapedChanges) -> Sequence[Values | None]:
-        return request.after if request.null_text is self._null_text else [*map(_with_nulls, request.after)]
+        return request.after if request.null_text is self._null_text else [*map(_image_with_nulls, request.after)]
 
 
-def _with_nulls(image: Values | None) -> Values | None:
-    return image and tuple(None if value == NULL_TEXT else value for value in image)
+def _with_nulls(values: Values) -> Values:
+    return tuple(None if value == NULL_TEXT else value for value in values)
+
+
+def _image_with_nulls(image: Values | None) -> Values | None:
+    return image and _with_nulls(image)
+
+
+def _with_nulls_by_name(image: Image) -> Image:
+    return {name: None if value == NULL_TEXT else value for name, value in image.items()}

@@ -19,7 +19,7 @@ from app.domain.model.table_schema import Column, TableSchema, TypeName
 from app.domain.rows.conversion.column_conversion import BadValues, beyond_calendar, convert, hold_any
 from app.domain.rows.landing_rows import LandingRows, RowRules
 from app.domain.rows.row_image import ImageRows, encode_image, row_keys
-from app.domain.rows.row_layout import RowMarker
+from app.domain.rows.row_rules import RowMarker
 from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,29 +13,29 @@ from app.domain.model.table_schema import Column, ColumnType, TableSchema
 from app.domain.rows.conversion.column_conversion import BadValues, convert, convert_texts, hold_any
 from app.domain.rows.conversion.value_reading import ValueReading, reading_of
 from app.domain.rows.row_builder import RowBuilder
-from app.domain.rows.row_layout import RowMarker, RowRules
+from app.domain.rows.row_rules import KeptByTable, RowMarker, RowRules
 from app.domain.rows.shaped_rows import NULL_TEXT, ShapedRows
 from app.errors import Code, Problem
 from app.errors.json_pointer import pointer_to
 
 MAX_ROWS_TOGETHER: Final = 1_000
-"""Rows up to which columns of one type are converted together, because a kernel call has a fixed cost."""
+"""Rows up to which columns are converted together, because a kernel call has a fixed cost."""
+
 
 WrongRow: TypeAlias = tuple[int, Code, str]
 """A row of a column, and what is wrong with its value."""
 
 
-def typed_columns(
-    builder: RowBuilder, schema: TableSchema, options: TableOptions
-) -> tuple[list[pa.Array], list[Problem]]:
+def typed_columns(builder: RowBuilder, rules: RowRules) -> tuple[list[pa.Array], list[Problem]]:
     """Return the columns of `TableSchema.arrow`, the row marker last, and the problems of their values.
 
     Columns that row images will complete are NULL.
     """
+    schema, options = rules.schema, rules.options
     problems: list[Problem] = []
     markers = pa.array(builder.markers, pa.int32())
     by_column = list(zip(*builder.rows, strict=True)) if builder.rows else [()] * len(schema.columns)
-    together = _converted_together(by_column, schema, options) if len(builder.rows) <= MAX_ROWS_TOGETHER else {}
+    together = _converted_together(by_column, rules) if len(builder.rows) <= MAX_ROWS_TOGETHER else {}
     arrays = []
     for ordinal, (column, values) in enumerate(zip(schema.columns, by_column, strict=True)):
         if ordinal in together:
@@ -51,22 +51,70 @@ def typed_columns(
     return [*arrays, markers], problems
 
 
+class _Alike(NamedTuple):
+    """Columns that are read alike, by their positions."""
+
+    column_type: ColumnType
+    reading: ValueReading
+    ordinals: Sequence[int]
+
+
+_ALIKE: Final = KeptByTable[Sequence[_Alike]]()
+
+
 def fitting_columns(rows: ShapedRows, rules: RowRules) -> list[pa.Array] | None:
     """Return what `typed_columns` does, or None if a value does not fit."""
-    schema, options = rules.schema, rules.options
+    columns = rules.schema.columns
     markers = pa.array(rows.markers, pa.int32())
-    by_column = list(zip(*rows.rows, strict=True)) if rows.rows else [()] * len(schema.columns)
-    arrays = []
-    for ordinal, (column, values) in enumerate(zip(schema.columns, by_column, strict=True)):
-        try:
-            array = _converted(values, column.type, reading_of(column.name, options), null_text=rows.null_text)
-        except BadValues:
-            return None
-        for row, _, _ in _missing(array, column, schema, markers):
+    by_column = list(zip(*rows.rows, strict=True)) if rows.rows else [()] * len(columns)
+    arrays: list[pa.Array] = [None] * len(columns)
+    alike = _columns_alike(rules)
+    try:
+        if len(rows.rows) <= MAX_ROWS_TOGETHER:
+            _convert_at_once(by_column, alike, arrays, null_text=rows.null_text)
+        else:
+            for column_type, reading, ordinals in alike:
+                for at in ordinals:
+                    arrays[at] = _converted(by_column[at], column_type, reading, null_text=rows.null_text)
+    except BadValues:
+        return None
+    for ordinal, (column, array) in enumerate(zip(columns, arrays, strict=True)):
+        for row, _, _ in _missing(array, column, rules.schema, markers):
             if row not in rows.missing or ordinal not in rows.missing[row].ordinals:
                 return None
-        arrays.append(array)
     return [*arrays, markers]
+
+
+def _columns_alike(rules: RowRules) -> Sequence[_Alike]:
+    kept = _ALIKE.get(rules)
+    if kept is not None:
+        return kept
+    alike: dict[tuple[ColumnType, ValueReading], list[int]] = {}
+    for ordinal, column in enumerate(rules.schema.columns):
+        alike.setdefault((column.type, reading_of(column.name, rules.options)), []).append(ordinal)
+    return _ALIKE.keep(rules, None, [_Alike(*key, ordinals) for key, ordinals in alike.items()])
+
+
+def _convert_at_once(
+    by_column: Sequence[Sequence[SourceValue]], alike: Sequence[_Alike], arrays: list[pa.Array], *, null_text: bool
+) -> None:
+    """Put the arrays of all columns into `arrays`, with one kernel call per type. Raises BadValues."""
+    height = len(by_column[0])
+    in_order = [by_column[at] for group in alike for at in group.ordinals]
+    try:
+        texts = _texts([*chain.from_iterable(in_order)], null_text=null_text)
+    except pa.ArrowTypeError:
+        texts = None
+    start = 0
+    for column_type, reading, ordinals in alike:
+        if texts is None:
+            values = [*chain.from_iterable(by_column[at] for at in ordinals)]
+            whole = _converted(values, column_type, reading, null_text=null_text)
+        else:
+            whole = convert_texts(texts.slice(start, height * len(ordinals)), column_type, reading)
+            start += height * len(ordinals)
+        for number, at in enumerate(ordinals):
+            arrays[at] = whole.slice(number * height, height)
 
 
 def _converted(
@@ -76,12 +124,18 @@ def _converted(
     if not null_text:
         return convert(values, column_type, reading)
     try:
-        texts = pa.array(values, pa.string())
+        texts = _texts(values, null_text=True)
     except pa.ArrowTypeError:
         return convert([None if value == NULL_TEXT else value for value in values], column_type, reading)
-    if hold_any(texts, [NULL_TEXT.encode()]):
-        texts = pc.if_else(pc.equal(texts, NULL_TEXT), None, texts)
     return convert_texts(texts, column_type, reading)
+
+
+def _texts(values: Sequence[SourceValue], *, null_text: bool) -> pa.StringArray:
+    """Return values that are all texts, or raise ArrowTypeError."""
+    texts = pa.array(values, pa.string())
+    if null_text and hold_any(texts, [NULL_TEXT.encode()]):
+        return pc.if_else(pc.equal(texts, NULL_TEXT), None, texts)
+    return texts
 
 
 def typed_column(
@@ -111,21 +165,16 @@ def typed_texts(
     return array, _missing(array, column, schema, markers, incomplete)
 
 
-def _converted_together(
-    by_column: Sequence[Sequence[SourceValue]], schema: TableSchema, options: TableOptions
-) -> Mapping[int, pa.Array]:
+def _converted_together(by_column: Sequence[Sequence[SourceValue]], rules: RowRules) -> Mapping[int, pa.Array]:
     """Return the arrays of columns that are read alike, by ordinal, except those with a value that does not fit."""
-    alike: dict[tuple[ColumnType, ValueReading], list[int]] = {}
-    for ordinal, column in enumerate(schema.columns):
-        alike.setdefault((column.type, reading_of(column.name, options)), []).append(ordinal)
-    rows = len(by_column[0])
+    height = len(by_column[0])
     together: dict[int, pa.Array] = {}
-    for (column_type, reading), ordinals in alike.items():
+    for column_type, reading, ordinals in _columns_alike(rules):
         try:
             whole = convert([*chain.from_iterable(by_column[at] for at in ordinals)], column_type, reading)
         except BadValues:
             continue
-        together |= {at: whole.slice(index * rows, rows) for index, at in enumerate(ordinals)}
+        together |= {at: whole.slice(number * height, height) for number, at in enumerate(ordinals)}
     return together
 
 

@@ -11,9 +11,9 @@ import sqlalchemy as sa
 
 from app.domain.arrow.payload import encode_payload
 from app.domain.model.table import BatchSequence, Table, TableId
-from app.domain.rows.completed_bytes import CompletedBytes
 from app.domain.rows.image_overlay import ImageOverlay, Layer
 from app.domain.rows.landing_rows import LandingRows
+from app.domain.rows.row_image import CompletedBytes
 from app.staging.batches.batch import Batch, Receipt, StagingRequest, TableMoved
 from app.staging.batches.row_images import read_present_keys, read_row_images
 from app.staging.batches.sequence_lock import (

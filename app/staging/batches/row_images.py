@@ -10,8 +10,7 @@ from typing import Final, TypeVar
 import sqlalchemy as sa
 
 from app.domain.model.table import BatchSequence, Generation, TableId
-from app.domain.rows.completed_bytes import MAX_COMPLETED_BYTES
-from app.domain.rows.row_image import StoredImage
+from app.domain.rows.row_image import MAX_COMPLETED_BYTES, StoredImage
 from app.errors import Code, RejectedInput
 from app.staging.connection.database import BINARY_RESULT
 

@@ -13,8 +13,8 @@ import sqlalchemy as sa
 
 from app.domain.arrow.payload import encode_payload
 from app.domain.model.table import TableId
-from app.domain.rows.completed_bytes import CompletedBytes, TooMuchTogether
 from app.domain.rows.landing_rows import LandingRows
+from app.domain.rows.row_image import CompletedBytes, TooMuchTogether
 from app.errors import RejectedInput
 from app.staging.batches.batch import AlreadyStaged, Batch, BlockKey, StagingRequest, TableMoved
 from app.staging.batches.commit_verification import TransactionId

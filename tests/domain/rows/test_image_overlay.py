@@ -14,10 +14,9 @@ from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, Generation, Table, TableId, TableState
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema
-from app.domain.rows.completed_bytes import TooMuchTogether
 from app.domain.rows.image_overlay import ImageOverlay, Layer
 from app.domain.rows.landing_rows import RowRules, landing_rows
-from app.domain.rows.row_image import StoredImage, decode_image
+from app.domain.rows.row_image import StoredImage, TooMuchTogether, decode_image
 from app.errors import Code
 from tests.support.rejections import rejected
 from tests.support.samples.changes import delete, insert, update, upsert
@@ -153,7 +152,7 @@ def test_partial_updates_of_a_long_row_are_rejected_before_they_fill_the_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A hundred bytes a message become a megabyte a row."""
-    monkeypatch.setattr("app.domain.rows.completed_bytes.MAX_COMPLETED_BYTES", 10_500)
+    monkeypatch.setattr("app.domain.rows.row_image.MAX_COMPLETED_BYTES", 10_500)
     overlay = ImageOverlay(table_with(), stored(table_with(), [insert({"id": 1, "name": "x" * 1_000, "total": 1})]))
     changes = [update(None, {"id": 1, "total": number}, number) for number in range(20)]
     with rejected() as rejection:

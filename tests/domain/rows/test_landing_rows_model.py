@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from app.domain.model.change import Change, Image, Operation
 from app.domain.rows.landing_rows import landing_rows
-from app.domain.rows.row_layout import RowMarker
+from app.domain.rows.row_rules import RowMarker
 from tests.support.samples.changes import change, delete, insert, update, upsert
 from tests.support.samples.schemas import schema_of
 

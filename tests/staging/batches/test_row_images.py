@@ -70,7 +70,7 @@ def test_images_that_would_fill_the_memory_are_not_read(
 def test_requests_that_complete_too_much_together_are_staged_apart(
     engine: sa.Engine, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.domain.rows.completed_bytes.MAX_COMPLETED_BYTES", 2_500)
+    monkeypatch.setattr("app.domain.rows.row_image.MAX_COMPLETED_BYTES", 2_500)
     stage(engine, [typed(table, [insert({"id": 1, "name": "x" * 1_000, "total": 1})])])
     twice = [update(None, {"id": 1, "total": number}, number) for number in range(2)]
     group_commit = GroupCommit(engine)

@@ -1,0 +1,82 @@
+"""The rules of one table by which its changes become rows, and a cache of what was worked out from them."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from threading import Lock
+from typing import Final, Generic, Self, TypeVar
+
+from app.domain.model.table import Table
+from app.domain.model.table_options import DEFAULT_OPTIONS, PartialUpdates, TableOptions
+from app.domain.model.table_schema import TableSchema
+
+MAX_KEPT_COLUMNS: Final = 2**17
+"""Columns of all that one cache keeps. A column of a layout takes about 200 bytes."""
+
+_T = TypeVar("_T")
+
+
+class RowMarker(IntEnum):
+    """Values of `__rowMarker__`, which tells Fabric what to do with a landing row."""
+
+    INSERT = 0
+    UPDATE = 1
+    DELETE = 2
+    UPSERT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class RowRules:
+    """The rules by which changes of one table become rows."""
+
+    schema: TableSchema
+    options: TableOptions = DEFAULT_OPTIONS
+    left_columns: frozenset[str] = frozenset()
+    """Nullable columns that the source no longer has; they are NULL if a message does not give them."""
+    cdc_started: bool = False
+    """True if changes other than snapshot rows were accepted before."""
+
+    @classmethod
+    def of(cls, table: Table) -> Self:
+        """Return the rules of a table as it is now."""
+        return cls(table.schema, table.options, table.left_columns, table.cdc_started)
+
+    def after_start(self) -> "RowRules":
+        """Return the rules once a change other than a snapshot row was accepted."""
+        return replace(self, cdc_started=True)
+
+    @property
+    def fillable(self) -> frozenset[str]:
+        """The columns that a row image can give if an update does not."""
+        if self.options.partial_updates is not PartialUpdates.COMPLETE:
+            return frozenset()
+        return frozenset(self.schema.names) - self.schema.key_set - self.left_columns - {*self.options.exclude}
+
+
+class KeptByTable(Generic[_T]):
+    """What was worked out from the schema and options of tables, all thrown away when it is too much.
+
+    Schema and options are recognized by identity, because hashing them costs more than typing a small request.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._kept: dict[Hashable, tuple[_T, RowRules]] = {}
+        self._columns = 0
+
+    def get(self, rules: RowRules, key: Hashable = None) -> _T | None:
+        """Return what is kept for these rules under a key; None if nothing is."""
+        found = self._kept.get((id(rules.schema), id(rules.options), key))
+        return found and found[0]
+
+    def keep(self, rules: RowRules, key: Hashable, value: _T) -> _T:
+        """Keep a value for these rules under a key, and return it.
+
+        The rules are held with it, so that no other object has the identity of their schema or options.
+        """
+        with self._lock:
+            self._columns += len(rules.schema.columns)
+            if self._columns > MAX_KEPT_COLUMNS:
+                self._kept, self._columns = {}, 0
+            self._kept[id(rules.schema), id(rules.options), key] = value, rules
+        return value
