@@ -1,6 +1,7 @@
-"""The bytes of a staged block: one Arrow IPC record-batch message, LZ4 compressed, without its schema.
+"""The bytes of a staged block: one Arrow IPC record-batch message without its schema, LZ4 compressed if it is long.
 
-The schema is stored once per schema version; repeating it in every payload would cost more than the rows.
+The schema is stored once per schema version; repeating it in every payload would cost more than the rows. The message
+itself says whether it is compressed, so `decode_payload` reads both forms.
 """
 
 import hashlib
@@ -8,6 +9,13 @@ from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
+
+MAX_PLAIN_BYTES: Final = 8_000
+"""Length up to which a message is not compressed (decision 0032).
+
+Compressing 10 rows of 17 columns takes 28 instead of 5 µs and saves a third of 7 kB; compressing one row makes it
+longer. A message of this length fits into one page of Postgres.
+"""
 
 _WRITE: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _END_OF_STREAM: Final = 8
@@ -19,6 +27,8 @@ _READ: Final = pa.ipc.IpcReadOptions(use_threads=False)
 def encode_payload(batches: Sequence[pa.RecordBatch]) -> bytes:
     """Return one message with the rows of all batches in order. The batches have the same schema."""
     batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    if pa.ipc.get_record_batch_size(batch) <= MAX_PLAIN_BYTES:
+        return bytes(batch.serialize())
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=_WRITE) as writer:
         writer.write_batch(batch)

@@ -69,9 +69,10 @@ class StagingRequest:
     """The dead letter that this request replays; it then has exactly one batch."""
 
     @property
-    def tables(self) -> list[Table]:
-        """Return all tables of the request, as they were when it was typed."""
-        return [batch.table for batch in self.batches] + [entry.table for entry in self.letters]
+    def table_ids(self) -> frozenset[TableId]:
+        """Return the ids of all tables of the request."""
+        ids = [batch.table.table_id for batch in self.batches]
+        return frozenset([*ids, *[entry.table.table_id for entry in self.letters]] if self.letters else ids)
 
     @property
     def dead_letters(self) -> int:

@@ -15,6 +15,7 @@ from app.domain.rows.image_overlay import ImageOverlay, Layer
 from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.row_image import CompletedBytes
 from app.staging.batches.batch import Batch, Receipt, StagingRequest, TableMoved
+from app.staging.batches.block_insert import NewBlock
 from app.staging.batches.row_images import read_present_keys, read_row_images
 from app.staging.batches.sequence_lock import (
     Counters,
@@ -24,7 +25,6 @@ from app.staging.batches.sequence_lock import (
     read_tables_of_schema_ids,
 )
 from app.staging.batches.source_positions import source_positions
-from app.staging.batches.staged_blocks import BatchBorders, NewBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,52 +82,45 @@ class LockedTable:
         """Return the block of all added batches; encode their rows unless `payload` holds them as they will land."""
         table = self.added[0][0].table
         all_rows = [rows for _, rows in self.added]
+        if payload is None or any(rows is not batch.rows for batch, rows in self.added):  # row images changed rows
+            payload = encode_payload([rows.batch for rows in all_rows])
         return NewBlock(
             table.table_id,
             table.generation,
             table.schema_version,
             BatchSequence(self.counters.last_sequence + 1),
-            [BatchBorders(rows.changes, rows.rows) for rows in all_rows],
-            payload if payload and self._is_as_typed else encode_payload([rows.batch for rows in all_rows]),
+            [rows.rows for rows in all_rows],
+            [rows.changes for rows in all_rows],
+            payload,
+            self.cdc_started,
             all_rows[-1].ends_transaction,
             next((rows.source_position for rows in reversed(all_rows) if rows.source_position), None),
         )
-
-    @property
-    def _is_as_typed(self) -> bool:
-        """Return true if no row image has changed any batch since it was typed."""
-        return all(rows is batch.rows for batch, rows in self.added)
 
 
 def lock_tables(connection: sa.Connection, requests: Sequence[StagingRequest]) -> dict[TableId, LockedTable]:
     """Lock the tables of these requests, and read what the requests depend on; missing tables are left out."""
     batches: dict[TableId, list[Batch]] = {}
     known: dict[TableId, Table] = {}
+    schema_ids: set[str] = set()
     for request in requests:
-        for table in request.tables:
-            batches.setdefault(table.table_id, [])
-            known[table.table_id] = table
         for batch in request.batches:
-            batches[batch.table.table_id].append(batch)
-    counters = lock_counters(connection, batches)
-    versions = read_table_versions(connection, batches)
-    schema_ids = {
-        batch.found_by.schema_id for of_table in batches.values() for batch in of_table if batch.found_by is not None
-    }
+            batches.setdefault(batch.table.table_id, []).append(batch)
+            if batch.found_by is not None:
+                schema_ids.add(batch.found_by.schema_id)
+        for entry in request.letters:
+            known[entry.table.table_id] = entry.table
+    counters = lock_counters(connection, batches.keys() | known.keys())
+    versions = read_table_versions(connection, counters)
     described = read_tables_of_schema_ids(connection, schema_ids) if schema_ids else {}
-    tables = {}
     completed = CompletedBytes()
-    for table_id, of_table in batches.items():
-        if table_id in counters:
-            fitting = [batch for batch in of_table if versions[table_id].accepts(batch.table)] or of_table
-            tables[table_id] = LockedTable(
-                versions[table_id],
-                counters[table_id],
-                image_overlay(connection, fitting[0].table if fitting else known[table_id], fitting, completed),
-                _positions(connection, fitting),
-                counters[table_id].cdc_started,
-                described,
-            )
+    tables = {}
+    for table_id, counted in counters.items():
+        version, of_table = versions[table_id], batches.get(table_id, [])
+        fitting = [batch for batch in of_table if version.accepts(batch.table)] or of_table
+        overlay = image_overlay(connection, fitting[0].table if fitting else known[table_id], fitting, completed)
+        positions = _positions(connection, fitting)
+        tables[table_id] = LockedTable(version, counted, overlay, positions, counted.cdc_started, described)
     return tables
 
 
@@ -136,6 +129,8 @@ def image_overlay(
 ) -> ImageOverlay:
     """Read the row images that these batches of one table need."""
     images = [batch.rows.images for batch in batches if batch.rows.images]
+    if not images:
+        return ImageOverlay(table, {}, completed=completed)
     wanted = set[bytes]().union(*(rows.wanted() for rows in images))
     asked = set[bytes]().union(*(rows.asked() for rows in images)) - wanted
     stored = read_row_images(connection, table.table_id, table.generation, wanted) if wanted else {}

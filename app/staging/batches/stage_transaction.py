@@ -17,13 +17,13 @@ from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.row_image import CompletedBytes, TooMuchTogether
 from app.errors import RejectedInput
 from app.staging.batches.batch import AlreadyStaged, Batch, BlockKey, StagingRequest, TableMoved
+from app.staging.batches.block_insert import NewBlock, stage_blocks
 from app.staging.batches.commit_verification import TransactionId
 from app.staging.batches.dead_letter_transaction import DeadLetterTransaction
 from app.staging.batches.idempotency import IdempotencyTransaction
 from app.staging.batches.locked_table import LockedTable, StagedBatch, image_overlay, lock_tables
 from app.staging.batches.row_images import write_row_images
 from app.staging.batches.source_positions import record_source_position
-from app.staging.batches.staged_blocks import NewBlock, stage_block
 
 Outcome: TypeAlias = list[StagedBatch] | AlreadyStaged | TableMoved | RejectedInput
 """The outcome of a request: its batches in the order given, or the reason why it was left out."""
@@ -70,10 +70,12 @@ def stage_requests(
     all_staged = all(isinstance(outcome, list) for outcome in outcomes)
     touched = [table for table in tables.values() if table.added]
     blocks = [table.block(payloads.get(table.added[0][0].block_key) if all_staged else None) for table in touched]
-    stored = [_store(connection, table, block) for table, block in zip(touched, blocks, strict=True)]
+    transaction = stage_blocks(connection, blocks) if blocks else None
+    for table, block in zip(touched, blocks, strict=True):
+        _store(connection, table, block)
     idempotency.store(connection)
     letters.store(connection)
-    return StagedGroup(outcomes, stored[0] if stored else None)
+    return StagedGroup(outcomes, transaction)
 
 
 def check_gaps(connection: sa.Connection, batches: Sequence[Batch]) -> None:
@@ -92,7 +94,7 @@ def _stage(
     try:
         if request.identity is not None:
             idempotency.check(request.identity)
-        if any(table.table_id not in tables for table in request.tables):
+        if not tables.keys() >= request.table_ids:
             raise TableMoved
         checked = [(batch, *tables[batch.table.table_id].check(batch)) for batch in request.batches]
         if not all(tables[entry.table.table_id].version.accepts(entry.table) for entry in request.letters):
@@ -110,11 +112,9 @@ def _stage(
     return staged
 
 
-def _store(connection: sa.Connection, table: LockedTable, block: NewBlock) -> TransactionId:
-    """Write what this transaction adds to a table."""
-    transaction = stage_block(connection, block, cdc_started=table.cdc_started)
+def _store(connection: sa.Connection, table: LockedTable, block: NewBlock) -> None:
+    """Write the row images and source positions that the batches of a table leave."""
     if table.overlay.written:
         write_row_images(connection, block.table_id, block.generation, table.overlay.written)
     for task, last_sequence in table.advanced.items():
         record_source_position(connection, block.table_id, block.generation, task, last_sequence)
-    return transaction

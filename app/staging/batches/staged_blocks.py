@@ -5,38 +5,17 @@ payload that is still needed into a later partition, never into an earlier one; 
 partition on.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 import sqlalchemy as sa
 
-from app.domain.arrow.payload import payload_digest
 from app.domain.model.landing_file import BatchRange
 from app.domain.model.table import BatchSequence, Generation, TableId, TableLife
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.publication.drain_plan import PendingBlock
-from app.staging.batches.commit_verification import TransactionId
 from app.staging.connection.database import BINARY_RESULT
-from app.staging.connection.raw_sql import driver_rows, int_array_literal
-
-STAGE_BLOCK: Final = """
-    WITH counted AS (
-        UPDATE mirrorgate.table_counters
-        SET last_sequence = %(last_sequence)s, cdc_started = %(cdc_started)s,
-            accepted_changes = accepted_changes + %(change_count)s, accepted_rows = accepted_rows + %(row_count)s
-        WHERE table_id = %(table_id)s),
-    payload AS (
-        INSERT INTO mirrorgate.block_payloads (table_id, generation, first_sequence, payload)
-        VALUES (%(table_id)s, %(generation)s, %(first_sequence)s, %(payload)b))
-    INSERT INTO mirrorgate.staged_blocks (table_id, generation, first_sequence, last_sequence, schema_version,
-        batch_rows, batch_changes, row_count, change_count, payload_bytes, payload_digest, ends_transaction,
-        source_position)
-    VALUES (%(table_id)s, %(generation)s, %(first_sequence)s, %(last_sequence)s, %(schema_version)s,
-        %(batch_rows)s, %(batch_changes)s, %(row_count)s, %(change_count)s, %(payload_bytes)s, %(payload_digest)b,
-        %(ends_transaction)s, %(source_position)s)
-    RETURNING CAST(pg_current_xact_id() AS text), staged_at"""
-"""Insert a block and its payload, and advance the table's counters: one round trip instead of three (decision 0017)."""
 
 SELECT_PENDING = sa.text("""
     SELECT part.table_id, b.*
@@ -101,35 +80,6 @@ The last published file of a generation is never purged; batches beyond it were 
 
 
 @dataclass(frozen=True, slots=True)
-class BatchBorders:
-    """The size of one batch inside a block, in changes and in the landing rows that they became."""
-
-    changes: int
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class NewBlock:
-    """A block to insert. Its batches have consecutive sequences from `first_sequence` on."""
-
-    table_id: TableId
-    generation: Generation
-    schema_version: SchemaVersion
-    first_sequence: BatchSequence
-    batches: Sequence[BatchBorders]
-    payload: bytes
-    ends_transaction: bool = True
-    """False if the source's transaction continues after the last change."""
-    source_position: str | None = None
-    """The source tool's order mark of the last change that has one."""
-
-    @property
-    def last_sequence(self) -> BatchSequence:
-        """Return the sequence of the last batch."""
-        return BatchSequence(self.first_sequence + len(self.batches) - 1)
-
-
-@dataclass(frozen=True, slots=True)
 class BatchStatus:
     """The state of one accepted batch, and its file.
 
@@ -140,16 +90,6 @@ class BatchStatus:
     rows: int | None
     state: Literal["pending", "planned", "published"]
     file_number: int | None
-
-
-def stage_block(connection: sa.Connection, block: NewBlock, *, cdc_started: bool) -> TransactionId:
-    """Insert a block under its table's sequence lock, and advance the table's last sequence and accepted totals.
-
-    Dying before COMMIT leaves nothing. The returned identity tells later whether the transaction was committed.
-    """
-    facts = {**_facts(block), "payload": block.payload, "cdc_started": cdc_started}
-    [(transaction_id, staged_at)] = driver_rows(connection, STAGE_BLOCK, facts)
-    return TransactionId(transaction_id, (block.table_id, block.generation, block.first_sequence), staged_at)
 
 
 def pending_blocks(
@@ -214,21 +154,3 @@ def find_batch(
     if row is None:
         row = connection.execute(SELECT_PURGED_BATCH, keys).one_or_none()
     return BatchStatus(row.changes, row.rows, row.state, row.number) if row else None
-
-
-def _facts(block: NewBlock) -> dict[str, object]:
-    return {
-        "table_id": block.table_id,
-        "generation": block.generation,
-        "first_sequence": block.first_sequence,
-        "last_sequence": block.last_sequence,
-        "schema_version": block.schema_version,
-        "batch_rows": int_array_literal(batch.rows for batch in block.batches),
-        "batch_changes": int_array_literal(batch.changes for batch in block.batches),
-        "row_count": sum(batch.rows for batch in block.batches),
-        "change_count": sum(batch.changes for batch in block.batches),
-        "payload_bytes": len(block.payload),
-        "payload_digest": payload_digest(block.payload),
-        "ends_transaction": block.ends_transaction,
-        "source_position": block.source_position,
-    }

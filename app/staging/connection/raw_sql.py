@@ -4,7 +4,7 @@ SQLAlchemy's work for one execution takes longer than the work of psycopg and Po
 connection, its transaction and its errors remain SQLAlchemy's. Statements use psycopg's placeholders, `%(name)s`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, LiteralString
 
 import psycopg
@@ -42,3 +42,13 @@ def driver_rows(
 def int_array_literal(values: Iterable[int]) -> str:
     """Return integers as a Postgres array literal, which costs psycopg a fraction of adapting a list."""
     return "{" + ",".join(map(str, values)) + "}"
+
+
+def text_array_literal(values: Sequence[str | None]) -> str:
+    """Return texts and NULLs as a Postgres array literal."""
+    return "{" + ",".join(["NULL" if value is None else _quoted(value) for value in values]) + "}"
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -21,9 +21,9 @@ from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.domain.publication.metadata_chain import seed
 from app.domain.rows.landing_rows import RowRules, landing_rows
 from app.domain.rows.row_image import decode_image
+from app.staging.batches.block_insert import NewBlock, stage_blocks
 from app.staging.batches.row_images import move_row_images, scan_row_images
 from app.staging.batches.sequence_lock import lock_counters
-from app.staging.batches.staged_blocks import BatchBorders, NewBlock, stage_block
 from app.staging.connection.database import installation_id
 from app.staging.ledger.leases import check_epoch
 from app.staging.ledger.metadata_chain import append_block
@@ -132,10 +132,10 @@ def _stage_from_images(connection: sa.Connection, old: Generation, table: Table)
     for sequence, chunk in enumerate(scan_row_images(connection, table.table_id, old, ROWS_PER_BLOCK), start=1):
         rows = landing_rows(list(_snapshots(chunk, table.schema)), rules)
         payload = encode_payload([rows.batch])
-        borders = [BatchBorders(rows.changes, rows.rows)]
         first = BatchSequence(sequence)
-        block = NewBlock(table.table_id, table.generation, table.schema_version, first, borders, payload)
-        stage_block(connection, block, cdc_started=False)
+        life = (table.table_id, table.generation, table.schema_version)
+        block = NewBlock(*life, first, [rows.rows], [rows.changes], payload, cdc_started=False)
+        stage_blocks(connection, [block])
         move_row_images(connection, table.table_id, old, table.generation, list(chunk), first)
         total += rows.rows
     return total

@@ -46,9 +46,10 @@ class GroupTransaction:
             return staged.outcomes
 
         outcomes = self.connection.in_transaction(stage)
+        staged = [batch for outcome in outcomes if isinstance(outcome, list) for batch in outcome]
+        REPEATED_INSERTS.inc(sum([batch.rows.repeated_inserts for batch in staged]))
         for request, outcome in zip(group, outcomes, strict=True):
             if isinstance(outcome, list):
-                REPEATED_INSERTS.inc(sum(staged.rows.repeated_inserts for staged in outcome))
                 request.waiter.set_result([staged.receipt for staged in outcome])
             else:
                 request.waiter.set_exception(outcome)

@@ -43,7 +43,7 @@ class WaitingRequest:
         """Return the ids of the request's tables."""
         if isinstance(self.content, PendingRequest):
             return frozenset({self.content.table.table_id})
-        return frozenset(table.table_id for table in self.content.tables)
+        return self.content.table_ids
 
     @property
     def rows(self) -> int:

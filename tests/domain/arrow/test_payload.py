@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from app.domain.arrow.payload import decode_payload, encode_payload, payload_digest
+from app.domain.arrow.payload import MAX_PLAIN_BYTES, decode_payload, encode_payload, payload_digest
 from tests.support.samples.schemas import schema_of
 
 VALUES: dict[str, list[Any]] = {
@@ -48,6 +48,31 @@ def same(one: pa.RecordBatch, other: pa.RecordBatch) -> bool:
 def test_every_type_survives_with_its_extremes(rows: int, value: int | None) -> None:
     batch = batch_of(rows, value=value)
     assert same(decode_payload(encode_payload([batch]), SCHEMA.arrow), batch)
+
+
+def compressed(batch: pa.RecordBatch) -> bytes:
+    """Return the payload as earlier releases wrote it: every message compressed."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()[batch.schema.serialize().size : -8]
+
+
+@pytest.mark.parametrize("rows", [1, 9, 500])
+def test_short_payloads_that_were_compressed_are_still_read(rows: int) -> None:
+    batch = batch_of(rows, value=0)
+    assert same(decode_payload(compressed(batch), SCHEMA.arrow), batch)
+
+
+def test_only_a_long_message_is_compressed_and_each_form_is_the_shorter_or_cheaper_one() -> None:
+    one = pa.RecordBatch.from_arrays([pa.array(["x"]), pa.array([0], pa.int32())], names=["text", "__rowMarker__"])
+    assert len(encode_payload([one])) < len(compressed(one))
+    for repeats in range(1, 400, 7):
+        batches = [one] * repeats
+        plain = pa.ipc.get_record_batch_size(pa.concat_batches(batches))
+        payload = encode_payload(batches)
+        assert (len(payload) == plain) is (plain <= MAX_PLAIN_BYTES)
+        assert same(decode_payload(payload, one.schema), pa.concat_batches(batches))
 
 
 def test_several_batches_become_one_in_their_order() -> None:

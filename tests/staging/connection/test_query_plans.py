@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from app.local.embedded import PrivatePostgres
+from app.staging.batches.block_insert import STAGE_BLOCKS
 from app.staging.batches.dead_letters import SELECT_NEXT, SELECT_WAITING
 from app.staging.batches.row_images import SELECT_PRESENT_KEYS, SELECT_ROW_IMAGES
 from app.staging.batches.source_positions import SELECT_POSITIONS
@@ -208,3 +209,13 @@ def test_the_backlog_is_read_without_the_blocks_that_are_known(
     assert [("Index" in read["Node Type"], read["Actual Rows"], read["Actual Loops"]) for read in reads] == [
         (True, touched, 1)
     ]
+
+
+def test_the_blocks_of_many_tables_are_staged_without_reading_all_counters(history: sa.Engine) -> None:
+    """The plan is the one for unknown arrays, which Postgres keeps for a prepared statement."""
+    names = list(dict.fromkeys(re.findall(r"%\((\w+)\)", STAGE_BLOCKS)))
+    statement = re.sub(r"%\((\w+)\)[sb]", lambda found: f"${names.index(found[1]) + 1}", STAGE_BLOCKS)
+    with history.begin() as connection:
+        [plan] = connection.exec_driver_sql(f"EXPLAIN (GENERIC_PLAN, FORMAT JSON) {statement}").scalar_one()
+    reads = [node for node in nodes(plan["Plan"]) if node.get("Relation Name") == "table_counters"]
+    assert [read["Node Type"] for read in reads if "Scan" in read["Node Type"]] == ["Index Scan"]

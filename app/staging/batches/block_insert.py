@@ -1,0 +1,185 @@
+"""Inserts the blocks of a staging transaction: block, payload and counters, for all tables in one statement.
+
+Most of what a statement costs Postgres does not depend on its rows: each execution parses the check constraints and
+finds the payload partition. So the blocks of several tables share one statement (decision 0032).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
+
+import sqlalchemy as sa
+
+from app.domain.arrow.payload import payload_digest
+from app.domain.model.table import BatchSequence, Generation, TableId
+from app.domain.model.table_schema import SchemaVersion
+from app.staging.batches.commit_verification import TransactionId
+from app.staging.connection.raw_sql import driver_rows, int_array_literal, text_array_literal
+
+STAGE_BLOCK: Final = """
+    WITH counted AS (
+        UPDATE mirrorgate.table_counters
+        SET last_sequence = %(last_sequence)s, cdc_started = %(cdc_started)s,
+            accepted_changes = accepted_changes + %(change_count)s, accepted_rows = accepted_rows + %(row_count)s
+        WHERE table_id = %(table_id)s),
+    payload AS (
+        INSERT INTO mirrorgate.block_payloads (table_id, generation, first_sequence, payload)
+        VALUES (%(table_id)s, %(generation)s, %(first_sequence)s, %(payload)b))
+    INSERT INTO mirrorgate.staged_blocks (table_id, generation, first_sequence, last_sequence, schema_version,
+        batch_rows, batch_changes, row_count, change_count, payload_bytes, payload_digest, ends_transaction,
+        source_position)
+    VALUES (%(table_id)s, %(generation)s, %(first_sequence)s, %(last_sequence)s, %(schema_version)s,
+        %(batch_rows)s, %(batch_changes)s, %(row_count)s, %(change_count)s, %(payload_bytes)s, %(payload_digest)b,
+        %(ends_transaction)s, %(source_position)s)
+    RETURNING CAST(pg_current_xact_id() AS text), staged_at"""
+"""Insert one block and its payload, and advance the table's counters: one round trip instead of three (decision 0017).
+
+For one block this costs Postgres a fifth less than STAGE_BLOCKS.
+"""
+
+STAGE_BLOCKS: Final = """
+    WITH new AS (
+        SELECT * FROM unnest(%(table_ids)s::bigint[], %(generations)s::integer[], %(first_sequences)s::bigint[],
+            %(last_sequences)s::bigint[], %(schema_versions)s::integer[], %(batch_rows)s::text[],
+            %(batch_changes)s::text[], %(row_counts)s::bigint[], %(change_counts)s::bigint[],
+            %(payload_starts)s::integer[], %(payload_bytes)s::integer[], %(payload_digests)s::text[],
+            %(ends_transaction)s::boolean[], %(source_positions)s::text[], %(cdc_started)s::boolean[])
+        AS new (table_id, generation, first_sequence, last_sequence, schema_version, batch_rows, batch_changes,
+            row_count, change_count, payload_start, payload_bytes, payload_digest, ends_transaction, source_position,
+            cdc_started)),
+    counted AS (
+        UPDATE mirrorgate.table_counters c
+        SET last_sequence = new.last_sequence, cdc_started = new.cdc_started,
+            accepted_changes = c.accepted_changes + new.change_count, accepted_rows = c.accepted_rows + new.row_count
+        FROM new WHERE c.table_id = new.table_id AND c.table_id = ANY(%(table_ids)s::bigint[])),
+    payload AS (
+        INSERT INTO mirrorgate.block_payloads (table_id, generation, first_sequence, payload, bucket)
+        SELECT table_id, generation, first_sequence,
+            substring(%(payloads)b::bytea FROM payload_start FOR payload_bytes),
+            (SELECT bucket FROM mirrorgate.payload_buckets WHERE state = 'open')
+        FROM new),
+    block AS (
+        INSERT INTO mirrorgate.staged_blocks (table_id, generation, first_sequence, last_sequence, schema_version,
+            batch_rows, batch_changes, row_count, change_count, payload_bytes, payload_digest, ends_transaction,
+            source_position, bucket)
+        SELECT table_id, generation, first_sequence, last_sequence, schema_version, CAST(batch_rows AS integer[]),
+            CAST(batch_changes AS integer[]), row_count, change_count, payload_bytes, decode(payload_digest, 'hex'),
+            ends_transaction, source_position, (SELECT bucket FROM mirrorgate.payload_buckets WHERE state = 'open')
+        FROM new
+        RETURNING table_id, staged_at)
+    SELECT CAST(pg_current_xact_id() AS text), staged_at FROM block WHERE table_id = %(table_id)s"""
+"""Insert blocks of different tables with their payloads, and advance the counters of the tables.
+
+The payloads are sent as one value, because an array of them is copied once more on both sides. The list of table ids
+makes the planner read the counters by their index, however many tables there are.
+"""
+
+MAX_BYTES_PER_STATEMENT: Final = 64 * 2**20
+"""Bytes of the payloads that one statement inserts, unless its first one alone is longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewBlock:
+    """A block to insert. Its batches have consecutive sequences from `first_sequence` on."""
+
+    table_id: TableId
+    generation: Generation
+    schema_version: SchemaVersion
+    first_sequence: BatchSequence
+    batch_rows: Sequence[int]
+    """Landing rows of each batch."""
+    batch_changes: Sequence[int]
+    """Changes of each batch."""
+    payload: bytes
+    cdc_started: bool
+    """True if the table has changes other than snapshot rows, in this block or before it."""
+    ends_transaction: bool = True
+    """False if the source's transaction continues after the last change."""
+    source_position: str | None = None
+    """The source tool's order mark of the last change that has one."""
+
+    @property
+    def last_sequence(self) -> BatchSequence:
+        """Return the sequence of the last batch."""
+        return BatchSequence(self.first_sequence + len(self.batch_rows) - 1)
+
+
+def stage_blocks(connection: sa.Connection, blocks: Sequence[NewBlock]) -> TransactionId:
+    """Insert at least one block, at most one per table, under the sequence locks of their tables.
+
+    Advances the tables' last sequences and accepted totals. Dying before COMMIT leaves nothing. The returned identity
+    tells later whether the transaction was committed.
+    """
+    transaction, *_ = [_stage_part(connection, part) for part in _parts(blocks)]
+    return transaction
+
+
+def _stage_part(connection: sa.Connection, blocks: Sequence[NewBlock]) -> TransactionId:
+    first = blocks[0]
+    statement, facts = (STAGE_BLOCK, _facts(first)) if len(blocks) == 1 else (STAGE_BLOCKS, _all_facts(blocks))
+    [(transaction_id, staged_at)] = driver_rows(connection, statement, facts)
+    return TransactionId(transaction_id, (first.table_id, first.generation, first.first_sequence), staged_at)
+
+
+def _parts(blocks: Sequence[NewBlock]) -> Iterator[Sequence[NewBlock]]:
+    """Yield the blocks of one statement after the other."""
+    start = size = 0
+    for end, block in enumerate(blocks):
+        if start < end and size + len(block.payload) > MAX_BYTES_PER_STATEMENT:
+            yield blocks[start:end]
+            start, size = end, 0
+        size += len(block.payload)
+    yield blocks[start:]
+
+
+def _facts(block: NewBlock) -> dict[str, object]:
+    return {
+        "table_id": block.table_id,
+        "generation": block.generation,
+        "first_sequence": block.first_sequence,
+        "last_sequence": block.last_sequence,
+        "schema_version": block.schema_version,
+        "batch_rows": int_array_literal(block.batch_rows),
+        "batch_changes": int_array_literal(block.batch_changes),
+        "row_count": sum(block.batch_rows),
+        "change_count": sum(block.batch_changes),
+        "payload": block.payload,
+        "payload_bytes": len(block.payload),
+        "payload_digest": payload_digest(block.payload),
+        "ends_transaction": block.ends_transaction,
+        "source_position": block.source_position,
+        "cdc_started": block.cdc_started,
+    }
+
+
+def _all_facts(blocks: Sequence[NewBlock]) -> dict[str, object]:
+    sizes = [len(block.payload) for block in blocks]
+    return {
+        "table_id": blocks[0].table_id,
+        "table_ids": int_array_literal([block.table_id for block in blocks]),
+        "generations": int_array_literal([block.generation for block in blocks]),
+        "first_sequences": int_array_literal([block.first_sequence for block in blocks]),
+        "last_sequences": int_array_literal([block.last_sequence for block in blocks]),
+        "schema_versions": int_array_literal([block.schema_version for block in blocks]),
+        "batch_rows": _sizes_literal([block.batch_rows for block in blocks]),
+        "batch_changes": _sizes_literal([block.batch_changes for block in blocks]),
+        "row_counts": int_array_literal([sum(block.batch_rows) for block in blocks]),
+        "change_counts": int_array_literal([sum(block.batch_changes) for block in blocks]),
+        "payloads": b"".join([block.payload for block in blocks]),
+        "payload_starts": int_array_literal(accumulate(sizes[:-1], initial=1)),
+        "payload_bytes": int_array_literal(sizes),
+        "payload_digests": "{" + ",".join([payload_digest(block.payload).hex() for block in blocks]) + "}",
+        "ends_transaction": _flags_literal([block.ends_transaction for block in blocks]),
+        "source_positions": text_array_literal([block.source_position for block in blocks]),
+        "cdc_started": _flags_literal([block.cdc_started for block in blocks]),
+    }
+
+
+def _sizes_literal(sizes: Sequence[Sequence[int]]) -> str:
+    """Return lists of integers as an array of array literals; an array of arrays must have equally long ones."""
+    return "{" + ",".join([f'"{int_array_literal(of_block)}"' for of_block in sizes]) + "}"
+
+
+def _flags_literal(flags: Sequence[bool]) -> str:
+    return "{" + ",".join(["t" if flag else "f" for flag in flags]) + "}"
