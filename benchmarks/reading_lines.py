@@ -75,11 +75,10 @@ EXACT_PATH: Final = frozenset(
 """Modules of `FOLDERS` that do not count: the exact path, CSV, tables and their routing, and the rules of rows."""
 
 OTHERS: Final = (
-    "app/staging/batches/pending_request.py",
     "app/staging/connection/persistent_connection.py",
     "app/staging/connection/raw_sql.py",
 )
-"""Modules elsewhere that exist for requests typed together and small transactions."""
+"""Modules elsewhere that exist for small transactions."""
 
 COUNTERS: Final = ("count_keys", "count_address_keys", "_count_")
 """Functions of `EXACT_PATH` whose names begin like this belong to strictness, and their lines count too."""

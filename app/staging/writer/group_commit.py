@@ -22,7 +22,6 @@ from app.domain.model.request_identity import RequestIdentity
 from app.errors import Code, MirrorgateError, TemporarilyUnavailable
 from app.staging.batches.batch import Batch, Receipt, StagingRequest
 from app.staging.batches.dead_letters import LetterReplay, TableLetters
-from app.staging.batches.pending_request import PendingRequest
 from app.staging.connection.bounded_connection import answer_within
 from app.staging.connection.database_errors import error_for_caller
 from app.staging.connection.persistent_connection import PersistentConnection
@@ -128,13 +127,6 @@ class GroupCommit:
         """
         content = StagingRequest(batches, identity, ignored, duplicates, letters, replay)
         self._queue.put(WaitingRequest(content, waiter, time.monotonic()))
-
-    def submit_pending(self, request: PendingRequest, waiter: Waiter) -> None:
-        """Type a small request together with the others of its transaction, and stage it.
-
-        The waiter gets what the future of `submit` gets, or FallBack if the caller must type the request itself.
-        """
-        self._queue.put(WaitingRequest(request, waiter, time.monotonic()))
 
     def submit_query(self, query: Query) -> "Future[None]":
         """Run a query on the staging thread's own connection, between two groups.

@@ -15,7 +15,7 @@ from app.observability.telemetry import REPEATED_INSERTS
 from app.staging.batches.commit_verification import TransactionId, current_transaction_id, is_committed
 from app.staging.batches.stage_transaction import Outcome, encode_blocks, stage_requests
 from app.staging.connection.persistent_connection import PersistentConnection
-from app.staging.writer.waiting_request import WaitingRequest, typed_requests
+from app.staging.writer.waiting_request import WaitingRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,7 @@ class GroupTransaction:
         Dying before COMMIT leaves nothing. Dying after it leaves staged batches whose clients got no answer; they
         repeat their requests.
         """
-        typed = typed_requests(group)
-        if not typed:
-            return False
-        group, requests = [request for request, _ in typed], [content for _, content in typed]
+        requests = [request.content for request in group]
         payloads = encode_blocks(requests)
 
         def stage(connection: sa.Connection, transaction: sa.RootTransaction) -> Sequence[Outcome]:

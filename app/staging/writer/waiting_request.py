@@ -2,15 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 from app.domain.model.table import TableId
 from app.errors import Code, TemporarilyUnavailable
 from app.staging.batches.batch import Receipt, StagingRequest
-from app.staging.batches.pending_request import PendingRequest, type_pending_requests
-
-MAX_ROWS_PER_CHANGE: Final = 2
-"""Landing rows of one change: an update that changes the key deletes one row and inserts another."""
 
 
 class Waiter(Protocol):
@@ -33,7 +29,7 @@ class Waiter(Protocol):
 class WaitingRequest:
     """A request, the receiver of its outcome, and the time of its submission."""
 
-    content: StagingRequest | PendingRequest
+    content: StagingRequest
     waiter: Waiter
     submitted_at: float
     """Monotonic, in seconds."""
@@ -41,29 +37,12 @@ class WaitingRequest:
     @property
     def table_ids(self) -> frozenset[TableId]:
         """Return the ids of the request's tables."""
-        if isinstance(self.content, PendingRequest):
-            return frozenset({self.content.table.table_id})
         return self.content.table_ids
 
     @property
     def rows(self) -> int:
-        """Return the number of landing rows, for an untyped request the largest possible one."""
-        if isinstance(self.content, PendingRequest):
-            return MAX_ROWS_PER_CHANGE * len(self.content.changes)
+        """Return the number of landing rows."""
         return sum(batch.rows.rows for batch in self.content.batches)
-
-
-def typed_requests(group: Sequence[WaitingRequest]) -> list[tuple[WaitingRequest, StagingRequest]]:
-    """Return the group with its small requests typed; those that fall back to the slow path get their outcome here."""
-    pending = type_pending_requests([r.content for r in group if isinstance(r.content, PendingRequest)])
-    typed = []
-    for request in group:
-        content = pending[request.content] if isinstance(request.content, PendingRequest) else request.content
-        if isinstance(content, StagingRequest):
-            typed.append((request, content))
-        else:
-            request.waiter.set_exception(content)
-    return typed
 
 
 def parts_of(group: Sequence[WaitingRequest], cause: Exception) -> list[Sequence[WaitingRequest]]:

@@ -13,7 +13,6 @@ from app.domain.model.table import BatchSequence, Table
 from app.domain.model.table_schema import TableSchema
 from app.errors import Code, TemporarilyUnavailable
 from app.staging.batches.batch import Batch, Receipt, TableMoved
-from app.staging.batches.pending_request import FallBack, PendingRequest
 from app.staging.batches.staged_blocks import read_payloads
 from app.staging.writer.group_commit import MIN_GROUP_FOR_PAUSE, GroupCommit
 from tests.support.gateway_parts import inserts, registered, stage, typed
@@ -28,12 +27,6 @@ WIDER = schema_of({"id": "int64", "note": "string"}, ["id"])
 
 def batch(table: Table, *keys: int) -> Batch:
     return typed(table, inserts([{"id": key} for key in keys]))
-
-
-def submit_pending(writer: GroupCommit, table: Table, key: object) -> "Future[list[Receipt]]":
-    future: Future[list[Receipt]] = Future()
-    writer.submit_pending(PendingRequest(table, inserts([{"id": key}])), future)
-    return future
 
 
 def together(engine: sa.Engine, *requests: Sequence[Batch]) -> list["Future[list[Receipt]]"]:
@@ -285,34 +278,6 @@ def test_a_request_in_its_transaction_can_no_longer_be_taken_back(engine: sa.Eng
         wait_until(future.running, within=30, what="the transaction has begun")
         assert not future.cancel()
     assert sequences(future.result(timeout=30)) == [1]
-
-
-def test_a_wrong_request_among_small_ones_is_given_back_and_the_others_are_staged_as_one_block(
-    engine: sa.Engine,
-) -> None:
-    table = registered(engine, "orders", IDS)
-    writer = GroupCommit(engine)
-    keys: list[object] = [1, 2, "wrong", 4, 5]
-    futures = [submit_pending(writer, table, key) for key in keys]
-    writer.start()
-    writer.close()
-    wrong = futures.pop(2)
-    with pytest.raises(FallBack):
-        wrong.result()
-    assert [sequences(future.result()) for future in futures] == [[1], [2], [3], [4]]
-    assert staged_ids(engine, table) == [1, 2, 4, 5]
-    assert sql.value(engine, "SELECT count(*) FROM mirrorgate.staged_blocks") == 1
-
-
-def test_a_small_request_for_a_table_that_has_moved_is_sent_back(engine: sa.Engine) -> None:
-    table = registered(engine, "orders", IDS)
-    registered(engine, "orders", WIDER)
-    writer = GroupCommit(engine)
-    future = submit_pending(writer, table, 1)
-    writer.start()
-    writer.close()
-    with pytest.raises(TableMoved):
-        future.result()
 
 
 class Caller:
