@@ -24,7 +24,7 @@ from app.settings import Settings
 from app.staging.ledger.build_activity import newest_statement_at
 from app.staging.retention.rounds import RetentionLimits
 from app.zone_settings import zone_address
-from spark_jobs.build_files import BuildConfig
+from spark_jobs.build_files import MIN_CLUSTER_JOB_BYTES, MIN_LOCAL_JOB_BYTES, BuildConfig
 from spark_jobs.drain_cycle import DrainCycle, open_cycle
 from spark_jobs.drain_loop import DrainLoop
 from spark_jobs.fabric_status import store_fabric_status, watch_fabric_status
@@ -33,7 +33,7 @@ from spark_jobs.maintenance import maintenance_running, try_maintenance
 from spark_jobs.notification_listener import start_notification_listener
 from spark_jobs.spark.bounded_stop import BoundedStop
 from spark_jobs.spark.health import SparkPing
-from spark_jobs.spark.session import running_spark
+from spark_jobs.spark.session import is_one_process, running_spark
 from spark_jobs.spark.watchdog import SPARK_ENDED, spark_watched
 from spark_jobs.start_checks import check_start
 
@@ -90,12 +90,15 @@ def configured_cycle(settings: Settings, spark: SparkSession, worker_id: UUID) -
     application = f"mirrorgate build {worker_id.hex[:12]}"
     config = BuildConfig(settings.require_database_url(), zone_address(settings), layout, application)
     limits = FileLimits(settings.target_file_bytes, settings.target_file_rows, settings.max_delay)
+    min_bytes = settings.spark_job_min_bytes
+    if min_bytes is None:
+        min_bytes = MIN_LOCAL_JOB_BYTES if is_one_process(spark.sparkContext.master) else MIN_CLUSTER_JOB_BYTES
     return open_cycle(
         worker_id,
         spark,
         config,
         limits,
-        spark_job_min_bytes=settings.spark_job_min_bytes,
+        spark_job_min_bytes=min_bytes,
         drop_wait_seconds=settings.drop_wait_seconds,
         database_seconds=settings.database_seconds,
     )
@@ -118,8 +121,20 @@ def _run_until_stopped(settings: Settings, cycle: DrainCycle, loop: DrainLoop) -
         watch_fabric_status(context.engine, context.config.landing_zone, settings.monitoring_seconds, loop.stopping)
     wake = threading.Event()
     start_notification_listener(context.config.database_url, wake, loop.stopping)
+    poll_seconds, rest_seconds = pace_of(settings.max_delay)
     with maintenance_running(cycle, _retention_limits(settings)):
-        loop.run(wake, min(_MAX_POLL_SECONDS, max(_MIN_POLL_SECONDS, settings.max_delay / 4)))
+        loop.run(wake, poll_seconds, rest_seconds=rest_seconds)
+
+
+def pace_of(max_delay: float) -> tuple[float, float]:
+    """Return the longest and the shortest time between two queries for due tables, in seconds.
+
+    Each API process notifies up to 20 times a second, and a query costs 2 ms of processor time. A batch may wait
+    `max_delay` for its file, so a query per notification publishes nothing earlier (decision 0033). With a delay of
+    0, a notification makes its batch due.
+    """
+    poll = min(_MAX_POLL_SECONDS, max(_MIN_POLL_SECONDS, max_delay / 4))
+    return poll, min(poll / 2, max_delay / 8)
 
 
 def _retention_limits(settings: Settings) -> RetentionLimits:

@@ -82,11 +82,14 @@ class DrainLoop:
             wait(self._assignments)
         return self._retries.failed()
 
-    def run(self, wake: threading.Event, poll_seconds: float) -> None:
-        """Publish what is due at each wake and at least every `poll_seconds`, until `stopping` is set."""
+    def run(self, wake: threading.Event, poll_seconds: float, *, rest_seconds: float = 0.0) -> None:
+        """Publish what is due at each wake and at least every `poll_seconds`, until `stopping` is set.
+
+        After each query for due tables, wakes wait for `rest_seconds`. A wake after a longer silence is not delayed.
+        """
         pause = _MIN_BACKOFF
         while not self.stopping.is_set():
-            wake.wait(poll_seconds)
+            wake.wait(poll_seconds - rest_seconds)
             wake.clear()
             try:
                 self._start_due()
@@ -95,6 +98,7 @@ class DrainLoop:
             except Exception as error:  # noqa: BLE001  # for example, Postgres fails over: ask again
                 self._wait(error, pause)
                 pause = min(2 * pause, _MAX_DATABASE_BACKOFF)
+            self.stopping.wait(rest_seconds)
         self._slots.shutdown(wait=True)
         self._claims.shutdown(wait=True)
 

@@ -2,11 +2,13 @@
 
 import hashlib
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from app.domain.model.landing_file import FileIdentity
@@ -19,6 +21,13 @@ MAX_ROW_GROUP_BYTES: Final = 64 * 2**20
 MAX_DICTIONARY_BYTES: Final = 128 * 2**10
 """Size at which a column's dictionary ends and plain values begin. For a column of distinct values, the writer's own
 limit of 1 MB made the file half as large again and took a third of the writing time."""
+
+MAX_SAMPLE_ROWS: Final = 4_096
+MIN_SAMPLE_ROWS: Final = 1_024
+_ROWS_PER_SAMPLED: Final = 16
+_DISTINCT_SHARE: Final = 0.9
+"""A column of 20,000 random values has this share of distinct values in the largest sample. As 64-bit numbers, they
+exceed MAX_DICTIONARY_BYTES."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +53,51 @@ def write_parquet(
     """Write record batches of `schema.arrow` as one Parquet file whose footer states `identity`."""
     sink = _HashingSink(file)
     in_file = schema.file_schema(marker_first=layout.marker_first)
+    groups = _row_groups(batches, in_file)
+    group = next(groups, None)
     rows = 0
-    with pq.ParquetWriter(
-        sink,
-        in_file,
-        compression=layout.compression,
+    with open_writer(sink, in_file.empty_table() if group is None else group, layout.compression) as writer:
+        while group is not None:
+            writer.write_table(group, row_group_size=MAX_ROW_GROUP_ROWS)
+            rows += group.num_rows
+            group = None  # frees its memory before the next one is decoded
+            group = next(groups, None)
+        writer.add_key_value_metadata(identity.footer())
+    return WrittenFile(sink.size, sink.sha256.hexdigest(), rows)
+
+
+def open_writer(file: Path | io.RawIOBase, first: pa.Table, compression: str) -> pq.ParquetWriter:
+    """Open a writer with the encodings of landing files; `first` is the first row group, which it does not write."""
+    return pq.ParquetWriter(
+        file,
+        first.schema,
+        compression=compression,
         version="2.6",
         coerce_timestamps="us",
         store_schema=False,
+        use_dictionary=dictionary_columns(first),
         dictionary_pagesize_limit=MAX_DICTIONARY_BYTES,
-    ) as writer:
-        for group in _row_groups(batches):
-            table = pa.Table.from_batches([batch.select(in_file.names) for batch in group], in_file)
-            writer.write_table(table, row_group_size=MAX_ROW_GROUP_ROWS)
-            rows += table.num_rows
-        writer.add_key_value_metadata(identity.footer())
-    return WrittenFile(sink.size, sink.sha256.hexdigest(), rows)
+    )
+
+
+def dictionary_columns(first: pa.Table) -> list[str]:
+    """Return the columns to encode with a dictionary: all but those whose values hardly repeat in the first rows.
+
+    The writer hashes each value of a column until its dictionary is full. For distinct values this costs a tenth of the
+    writing time and a fifth of the bytes, and gains nothing (decision 0033). A wrong guess costs bytes only: with a
+    dictionary that fills up, the writer changes to plain values by itself.
+    """
+    sampled = min(first.num_rows // _ROWS_PER_SAMPLED, MAX_SAMPLE_ROWS)
+    names: list[str] = first.column_names
+    if sampled < MIN_SAMPLE_ROWS:  # a sample would cost as much as the dictionary
+        return names
+    sample = first.slice(0, sampled)
+    return [name for name, column in zip(names, sample.columns, strict=True) if not _is_distinct(column)]
+
+
+def _is_distinct(sample: pa.ChunkedArray) -> bool:
+    values = len(sample) - int(sample.null_count)
+    return values >= MIN_SAMPLE_ROWS and int(pc.count_distinct(sample).as_py()) > _DISTINCT_SHARE * values
 
 
 def read_identity(file: BinaryIO) -> FileIdentity | None:
@@ -80,17 +118,18 @@ def read_identity(file: BinaryIO) -> FileIdentity | None:
     return identity if identity is not None and identity.rows == metadata.num_rows else None
 
 
-def _row_groups(batches: Iterable[pa.RecordBatch]) -> Iterable[list[pa.RecordBatch]]:
+def _row_groups(batches: Iterable[pa.RecordBatch], in_file: pa.Schema) -> Iterator[pa.Table]:
+    """Yield the batches as row groups with the columns of a schema in its order."""
     group: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
-        group.append(batch)
+        group.append(batch.select(in_file.names))
         rows, size = rows + batch.num_rows, size + batch.nbytes
         if rows >= MAX_ROW_GROUP_ROWS or size >= MAX_ROW_GROUP_BYTES:
-            yield group
+            yield pa.Table.from_batches(group, in_file)
             group, rows, size = [], 0, 0
     if group:
-        yield group
+        yield pa.Table.from_batches(group, in_file)
 
 
 class _HashingSink(io.RawIOBase):

@@ -1,6 +1,7 @@
 """The contract of a landing zone, which every store keeps.
 
-Paths are relative to the zone's root, with `/` between parts. Every write is durable when the call returns.
+Paths are relative to the zone's root, with `/` between parts. Every write is durable when the call returns, but see
+`write_file`.
 """
 
 from contextlib import AbstractContextManager
@@ -77,8 +78,9 @@ class LandingZone(Protocol):
         ...
 
     def write_file(self, path: str) -> AbstractContextManager[BinaryIO]:
-        """Stream a new file; it is complete and durable when the block ends, and removed if the block raises.
+        """Stream a new file; its content is complete and durable when the block ends, and removed if the block raises.
 
+        Its name may be lost with the machine's power until `rename` moves it, which then finds SOURCE_MISSING.
         Raise FileExistsError, or ScratchRevoked if its folder was revoked. A store that notices a revocation only
         later raises nothing, and the file does not exist.
         """

@@ -29,13 +29,14 @@ class DrainSettings(BaseModel):
         ),
     ] = None
     spark_job_min_bytes: Annotated[
-        int,
+        int | None,
         Field(
             ge=0,
             description="The drain itself builds a few files whose staged payloads are smaller than this together, "
-            "because that is faster than starting a Spark job. 0: Spark builds all files.",
+            "because that takes less time than a Spark job. 0: Spark builds all files. Unset: 33554432 (32 MiB) if "
+            "Spark runs in the drain's process tree (`local[…]`), 262144 (256 KiB) on a cluster.",
         ),
-    ] = 256 * 2**10
+    ] = None
     spark_stuck_seconds: Annotated[
         float,
         Field(

@@ -7,6 +7,7 @@ digests, a ledger or numbering.
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,7 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from app.landing.parquet_file import MAX_DICTIONARY_BYTES, MAX_ROW_GROUP_BYTES
+from app.landing.parquet_file import MAX_ROW_GROUP_BYTES, open_writer
 from benchmarks.machine.processes import run_to_end
 
 
@@ -38,28 +39,17 @@ def write_file(
 ) -> int:
     """Write one file; return its rows."""
     schema = pa.ipc.read_schema(pa.py_buffer(job.schema))
-    with connection.cursor(name="payloads", binary=True) as cursor, _writer(file, schema) as writer:
+    rows = 0
+    with connection.cursor(name="payloads", binary=True) as cursor, ExitStack() as stack:
         cursor.itersize = 200
         cursor.execute(SELECT, (job.table_id, *sequences))
-        return sum(_written(writer, group, schema) for group in _groups(_batches(cursor, schema)))
-
-
-def _writer(file: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    return pq.ParquetWriter(
-        file,
-        schema,
-        compression="zstd",
-        version="2.6",
-        coerce_timestamps="us",
-        store_schema=False,
-        dictionary_pagesize_limit=MAX_DICTIONARY_BYTES,
-    )
-
-
-def _written(writer: pq.ParquetWriter, group: list[pa.RecordBatch], schema: pa.Schema) -> int:
-    table = pa.Table.from_batches(group, schema)
-    writer.write_table(table)
-    return int(table.num_rows)
+        writer: pq.ParquetWriter | None = None
+        for group in _groups(_batches(cursor, schema)):
+            table = pa.Table.from_batches(group, schema)
+            writer = writer or stack.enter_context(open_writer(file, table, "zstd"))
+            writer.write_table(table)
+            rows += table.num_rows
+    return rows
 
 
 def _batches(cursor: "psycopg.ServerCursor[tuple[bytes]]", schema: pa.Schema) -> Iterator[pa.RecordBatch]:

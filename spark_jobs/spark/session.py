@@ -30,7 +30,12 @@ _DEFAULTS: Final = {
     # Over TCP each job waits 40 ms for a delayed acknowledgement.
     "spark.python.unix.domain.socket.enabled": "true",
 }
-_ON_THIS_MACHINE: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_ON_THIS_MACHINE: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # Executors on other machines may get the modules only with the first job, when their daemon runs already.
+    "spark.python.daemon.module": "spark_jobs.spark.worker_daemon",
+}
 _AUTHENTICATED: Final = {
     # For these masters Spark makes a random secret inside the JVM at each start: it is in no argument, environment,
     # file or log. Without it, every account of the machine could command the driver through its RPC port.
@@ -110,7 +115,7 @@ def spark_options(master: str | None) -> dict[str, str]:
     options = dict(_DEFAULTS)
     if _is_on_this_machine(master):
         options |= _ON_THIS_MACHINE
-    if master is None or _ONE_PROCESS.fullmatch(master):
+    if is_one_process(master):
         options |= _AUTHENTICATED
     return options
 
@@ -119,6 +124,11 @@ def _kept_in(folder: Path) -> dict[str, str]:
     """Return options for a Spark whose sockets and temporary files all lie in a folder."""
     java = f'{_DEFAULTS["spark.driver.extraJavaOptions"]} "-Djava.io.tmpdir={folder}"'
     return {"spark.python.unix.domain.socket.dir": str(folder), "spark.driver.extraJavaOptions": java}
+
+
+def is_one_process(master: str | None) -> bool:
+    """Return whether Spark runs its tasks on the driver's machine, within the driver's JVM and its children."""
+    return master is None or _ONE_PROCESS.fullmatch(master) is not None
 
 
 def _is_on_this_machine(master: str | None) -> bool:

@@ -75,6 +75,14 @@ def test_what_was_written_is_synced_before_the_call_returns(
     zone.create_file("scratch/file", b"x")
     assert synced == ["scratch/file", "scratch"]
     synced.clear()
+    with zone.write_file("scratch/built") as file:
+        file.write(b"x")
+    assert synced == ["scratch/built"], "the rename makes its name durable"
+    synced.clear()
+    zone.create_folder("table")
+    assert zone.rename("scratch/built", "table/built") is RenameOutcome.RENAMED
+    assert synced == [".", "table"]
+    synced.clear()
     zone.create_folder("table")
     assert zone.rename("scratch/file", "table/file") is RenameOutcome.RENAMED
     assert synced == [".", "table"]

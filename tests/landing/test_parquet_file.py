@@ -15,7 +15,7 @@ from app.domain.model.table import BatchSequence, FileNumber, Generation
 from app.domain.model.table_schema import TableSchema
 from app.domain.rows.landing_rows import landing_rows
 from app.landing import parquet_file
-from app.landing.parquet_file import FileLayout, WrittenFile, read_identity, write_parquet
+from app.landing.parquet_file import FileLayout, WrittenFile, dictionary_columns, read_identity, write_parquet
 from app.settings import Compression
 from tests.support.gateway_parts import inserts
 from tests.support.samples.changes import delete
@@ -130,6 +130,49 @@ def test_a_row_group_is_closed_at_its_limit(
     metadata = pq.read_metadata(io.BytesIO(content))
     assert [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)] == sizes
     assert table_of(content).column("id").to_pylist() == list(range(7))
+
+
+def text_table(rows: int, *, distinct: int, null_from: int | None = None) -> pa.Table:
+    """Return an `id` and a text with this many values in turn, NULL from a row on."""
+    texts = [None if null_from is not None and row >= null_from else f"text {row % distinct}" for row in range(rows)]
+    return pa.table({"id": pa.array(range(rows)), "text": pa.array(texts, pa.string())})
+
+
+@pytest.mark.parametrize(
+    ("table", "columns"),
+    [
+        (text_table(100_000, distinct=50), ["text"]),
+        (text_table(100_000, distinct=100_000), []),
+        (text_table(100_000, distinct=100_000, null_from=10), ["text"]),
+        (text_table(100_000, distinct=100_000, null_from=0), ["text"]),
+        (text_table(10_000, distinct=10_000), ["id", "text"]),
+        (text_table(0, distinct=1), ["id", "text"]),
+    ],
+    ids=["repeated", "distinct", "nearly all NULL", "all NULL", "too few rows for a sample", "no row"],
+)
+def test_columns_get_a_dictionary_unless_the_first_rows_hardly_repeat(table: pa.Table, columns: list[str]) -> None:
+    assert dictionary_columns(table) == columns
+
+
+def test_every_type_can_be_sampled() -> None:
+    row = landing_rows(inserts([FULL_ROW]), EVERY_TYPE).batch
+    assert dictionary_columns(pa.Table.from_batches([row] * 20_000)) == row.schema.names
+
+
+def test_a_file_has_the_same_rows_with_and_without_dictionaries(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = schema_of({"id": "int64", "a.b": "string", "c": "string"}, ["id"])
+    rows = [{"id": key, "a.b": f"text {key}", "c": f"text {key % 3}"} for key in range(20_000)]
+    batches = [landing_rows(inserts(rows), schema).batch]
+    content, _ = written(batches, schema)
+    monkeypatch.setattr(parquet_file, "MIN_SAMPLE_ROWS", 10**9)
+    before, _ = written(batches, schema)
+    assert table_of(content).equals(table_of(before))
+    columns = pq.read_metadata(io.BytesIO(content)).row_group(0)
+    used = {
+        columns.column(at).path_in_schema: columns.column(at).has_dictionary_page for at in range(columns.num_columns)
+    }
+    assert used == {"id": False, "a.b": False, "c": True, "__rowMarker__": True}
+    assert len(content) < len(before)
 
 
 def test_the_footer_gives_back_the_identity() -> None:

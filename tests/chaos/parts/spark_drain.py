@@ -52,7 +52,7 @@ class SparkDrain:
         """
         if not self.started:
             return 0
-        workers = [pid for pid in _descendants(self._process.pid) if b"pyspark.daemon" in _command(pid)]
+        workers = [pid for pid in _descendants(self._process.pid) if b"worker_daemon" in _command(pid)]
         if not workers:
             return 0
         with suppress(ProcessLookupError):

@@ -137,7 +137,7 @@ def test_a_drain_whose_spark_hangs_ends_with_the_reason_and_leaves_no_process(
         family = psutil.Process(process.pid).children(recursive=True)
         for member in family:
             with suppress(psutil.NoSuchProcess):
-                if "pyspark.daemon" in member.cmdline():
+                if "spark_jobs.spark.worker_daemon" in member.cmdline():
                     member.send_signal(signal.SIGSTOP)
         stage_keys(engine, table, [2])
         assert process.wait(timeout=60) == 1

@@ -21,6 +21,7 @@ from app.landing.zone_owner import ZONE_MARKER, claim_zone
 from app.settings import Settings
 from app.staging.connection.database import installation_id
 from spark_jobs import drain as drains
+from spark_jobs.build_files import MIN_LOCAL_JOB_BYTES
 from spark_jobs.drain import run_drain
 from spark_jobs.drain_cycle import DrainCycle
 from tests.support.gateway_parts import landed_keys, registered, stage_keys
@@ -65,6 +66,14 @@ def test_a_drain_claims_its_landing_zone_once_and_publishes(
     with engine.begin() as connection:
         assert str(installation_id(connection)) in (landing_zone / ZONE_MARKER).read_text()
     assert landed_keys(landing_zone, "t") == [[1], [2]]
+
+
+@pytest.mark.parametrize(("setting", "min_bytes"), [(None, MIN_LOCAL_JOB_BYTES), (0, 0), (7, 7)])
+def test_a_drain_in_local_mode_leaves_only_large_files_to_spark_unless_a_setting_says_otherwise(
+    settings: Settings, spark: SparkSession, setting: int | None, min_bytes: int
+) -> None:
+    given = settings.model_copy(update={"spark_job_min_bytes": setting})
+    assert drains.configured_cycle(given, spark, OTHER).builder.spark_job_min_bytes == min_bytes
 
 
 def test_a_zone_that_another_gateway_claims_while_spark_starts_is_left_to_it(
