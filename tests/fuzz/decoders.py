@@ -95,11 +95,11 @@ def _arcion_rows(body: bytes, rules: RowRules) -> None:
 
 def columnar_arcion(body: bytes, rules: RowRules) -> LandingRows | None:
     """Decode a large body into columns, if it qualifies."""
-    decoded = decode_columnar(body)
+    (decoded,) = decode_columnar([body])
     if decoded is None:
         return None
     try:
-        changes = ArcionTableReader.of(rules.schema.names).read([*decoded.parts.values()])
+        changes = ArcionTableReader.of(rules.schema.names).read([part for _, part in decoded.parts])
     except (NotColumnar, ValueError, RecursionError):
         return None
     rows = landing_rows_of_shaped(changes, rules) if len(changes) == 1 else None

@@ -6,11 +6,11 @@ The second decodes all images of one table together, into tuples of texts in the
 Invariant: the changes equal those of `decode_arcion`, or nothing is returned. It never rejects.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, compress
-from typing import Final, NamedTuple, Self, TypeAlias
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -60,43 +60,54 @@ class ArcionPart(NamedTuple):
     cursors: Sequence[Given]
 
 
-@dataclass(frozen=True, slots=True)
-class ArcionBody:
+class ArcionBody(NamedTuple):
     """The messages of a body by source table, in order of first appearance."""
 
-    parts: Mapping[SourceName, ArcionPart]
+    parts: Sequence[tuple[SourceName, ArcionPart]]
     messages: int
     wrong_hashes: int
 
 
-def decode_columnar(body: bytes) -> ArcionBody | None:
-    """Return the messages of a body, or None where the exact path has to read it."""
-    messages = _DECODER.decode_well_formed(body)
-    if not messages:
-        return None
-    keys = [*zip(*map(msgspec.structs.astuple, messages), strict=True)]
-    addresses, operations, exists, before, after, cursors, counts = keys
+def decode_columnar(bodies: Sequence[bytes]) -> list[ArcionBody | None]:
+    """Return the messages of each body, or None where the exact path has to read it.
+
+    All bodies are checked together, because most of the cost of a short one is fixed.
+    """
+    decoded = [*map(_DECODER.decode_well_formed, bodies)]
+    valid = [(body, messages) for body, messages in zip(bodies, decoded, strict=True) if messages]
+    if not valid:
+        return [None] * len(bodies)
+    keys = [*zip(*map(msgspec.structs.astuple, chain.from_iterable(messages for _, messages in valid)), strict=True)]
+    if not _hides_nothing(b"".join(body for body, _ in valid), keys):
+        return [None] if len(bodies) == 1 else [found for body in bodies for found in decode_columnar([body])]
+    found: list[ArcionBody | None] = []
+    start = 0
+    for messages in decoded:
+        end = start + len(messages or ())
+        found.append(_body([values[start:end] for values in keys]) if messages else None)
+        start = end
+    return found
+
+
+def _body(keys: Sequence[Sequence[Any]]) -> ArcionBody | None:
+    """Return the messages of a body by source; None if an address is wrong."""
+    addresses, *others, _ = keys
+    count, first = len(addresses), addresses[0]
     try:
-        if not _is_all_read(body, operations, [addresses, *keys[2:]]) or not are_opaque(
-            _given(cursors) + _given(counts), _ANY.decode
-        ):
-            return None
-        first = addresses[0]
-        if addresses.count(first) == len(messages):
+        if addresses.count(first) == count:
             source, wrong = _source(bytes(first))
-            part = ArcionPart(operations, exists, before, after, cursors)
-            return ArcionBody({source: part}, len(messages), wrong * len(messages))
+            return ArcionBody(((source, ArcionPart(*others)),), count, wrong * count)
         named = [_source(bytes(address)) for address in addresses]
     except (RejectedInput, ValueError, RecursionError):
         return None
     indexes: dict[SourceName, list[int]] = {}
     for index, (source, _) in enumerate(named):
         indexes.setdefault(source, []).append(index)
-    parts = {
-        source: ArcionPart(*([column[at] for at in chosen] for column in (operations, exists, before, after, cursors)))
+    parts = [
+        (source, ArcionPart(*([values[at] for at in chosen] for values in others)))
         for source, chosen in indexes.items()
-    }
-    return ArcionBody(parts, len(messages), sum(wrong for _, wrong in named))
+    ]
+    return ArcionBody(parts, count, sum(wrong for _, wrong in named))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,16 +202,24 @@ def _given(values: Sequence[Given]) -> list[Raw]:
     return [value for value in values if value is not UNSET]
 
 
-def _is_all_read(body: bytes, operations: Sequence[str], others: Sequence[Sequence[Given]]) -> bool:
-    """Tell whether no message has a key twice, or one that `_Message` does not know."""
-    needed = 4 * len(operations)  # the keys and the texts of `opType`
-    for values in map(_given, others):
-        needed += 2 * len(values)
+def _hides_nothing(bodies: bytes, keys: Sequence[Sequence[Any]]) -> bool:
+    """Tell whether no message has a key twice or one that `_Message` does not know, nor anything odd in opaque values.
+
+    `keys` are the values of all messages of the joined bodies, by key.
+    """
+    addresses, operations, *others = keys
+    opaque = [*map(_given, others[-2:])]
+    quotes = 4 * len(operations)  # of the keys and the texts of `opType`
+    for values in (addresses, *map(_given, others[:-2]), *opaque):
+        quotes += 2 * len(values)
         if values and values.count(values[0]) == len(values):
-            needed += count_quotes(bytes(values[0])) * len(values)
+            quotes += count_quotes(bytes(values[0])) * len(values)
         else:
-            needed += count_quotes(b"".join(values))
-    return count_quotes(body) == needed
+            quotes += count_quotes(b"".join(values))
+    try:
+        return quotes == count_quotes(bodies) and are_opaque([*chain.from_iterable(opaque)], _ANY.decode)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _position(cursor: Given) -> str | None:

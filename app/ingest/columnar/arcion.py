@@ -9,10 +9,10 @@ from app.domain.access.rights import Principal
 from app.domain.model.input_limits import InputLimits
 from app.domain.model.source_name import SourceName
 from app.domain.rows.shaped_changes import ShapedChanges
-from app.formats.arcion.columnar import ArcionPart, ArcionTableReader, decode_columnar
+from app.formats.arcion.columnar import ArcionBody, ArcionPart, ArcionTableReader, decode_columnar
 from app.formats.arcion.exists_flags import NotColumnar
 from app.ingest.columnar.decline import Decline, Declined
-from app.ingest.columnar.reading import OpenedBody, TablePart, eligible_table
+from app.ingest.columnar.reading import Opened, OpenedBody, TablePart, eligible_table, opened_or_why
 from app.ingest.table_cache import TableCache
 
 _MAX_CACHED: Final = 1_024
@@ -28,14 +28,22 @@ class ArcionRequest:
     limits: InputLimits
     principal: Principal
 
-    def open(self, table_cache: TableCache) -> OpenedBody:
-        """Return the messages by table. Raises Declined or NotCached."""
+    @staticmethod
+    def open(requests: "Sequence[ArcionRequest]", table_cache: TableCache) -> list[Opened]:
+        """Decode the messages of all bodies together, and find their tables."""
+        decoded = decode_columnar([request.body for request in requests])
+        return [
+            opened_or_why(request._by_table, body, table_cache) for request, body in zip(requests, decoded, strict=True)
+        ]
+
+    def _by_table(self, decoded: ArcionBody | None, table_cache: TableCache) -> OpenedBody:
         is_long = len(self.body) > self.limits.value_bytes  # a value can be too long
-        decoded = None if is_long or (self.override and not self.requested) else decode_columnar(self.body)
-        if decoded is None or decoded.messages > self.limits.messages:
+        if decoded is None or is_long or decoded.messages > self.limits.messages:
+            raise Declined(Decline.BODY)
+        if self.override and self.requested is None:
             raise Declined(Decline.BODY)
         parts = []
-        for source, content in decoded.parts.items():
+        for source, content in decoded.parts:
             target = self.requested if self.override and self.requested else source
             table = eligible_table(target, self.requested, table_cache, self.principal)
             if target.catalog not in {None, table.arcion_catalog}:

@@ -7,9 +7,9 @@ hundred. If that fails, each request is read alone, and declined alone.
 Invariant: a request gets the batches that the exact path would make of it, or it is declined.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from app.domain.access.rights import Principal
 from app.domain.model.source_name import SourceName
@@ -49,33 +49,31 @@ class OpenedBody(NamedTuple):
     wrong_hashes: int = 0
 
 
+Opened: TypeAlias = OpenedBody | Declined | NotCached
+"""An opened body; or why the request is declined; or what a query has to find first."""
+
+
 class ColumnarRequest(Protocol):
-    """A body with the parameters of its request."""
+    """A body with the parameters of its request; each format has a class."""
 
     @property
     def body(self) -> bytes:
         """The bytes of the body."""
 
-    def open(self, table_cache: TableCache) -> OpenedBody:
-        """Find the tables of the body. Raises Declined, or NotCached if a query has to find a table."""
+    @staticmethod
+    def open(requests: Sequence[Any], table_cache: TableCache) -> list[Opened]:
+        """Decode the messages of several bodies of this format, and find their tables."""
 
 
 def read_together(requests: Sequence[ColumnarRequest], table_cache: TableCache) -> list[Outcome]:
     """Return the batches of each request in order, or why it has none."""
-    outcomes: list[Outcome] = []
-    hashes: dict[int, int] = {}
+    opened = _opened(requests, table_cache)
+    outcomes: list[Outcome] = [[] if isinstance(body, OpenedBody) else body for body in opened]
     alike: dict[tuple[int, int], list[tuple[int, TablePart]]] = {}
-    for index, request in enumerate(requests):
-        try:
-            parts, hashes[index] = request.open(table_cache)
-            if len(parts) > 1 and len({part.table.table_id for part in parts}) < len(parts):
-                raise Declined(Decline.TABLE)
-        except (Declined, NotCached) as reason:
-            outcomes.append(reason)
-            continue
-        outcomes.append([])
-        for part in parts:
-            alike.setdefault((id(part.table), id(part.reader)), []).append((index, part))
+    for index, body in enumerate(opened):
+        if isinstance(body, OpenedBody):
+            for part in body.parts:
+                alike.setdefault((id(part.table), id(part.reader)), []).append((index, part))
     for group in alike.values():
         for (index, _), batch in zip(group, _typed([part for _, part in group]), strict=True):
             outcome = outcomes[index]
@@ -83,8 +81,37 @@ def read_together(requests: Sequence[ColumnarRequest], table_cache: TableCache) 
                 outcomes[index] = batch
             elif isinstance(outcome, list):
                 outcome.append(batch)
-    HASH_MISMATCHES.inc(sum(wrong for index, wrong in hashes.items() if isinstance(outcomes[index], list)))
+    for body, outcome in zip(opened, outcomes, strict=True):
+        if isinstance(body, OpenedBody) and body.wrong_hashes and isinstance(outcome, list):
+            HASH_MISMATCHES.inc(body.wrong_hashes)
     return outcomes
+
+
+def _opened(requests: Sequence[ColumnarRequest], table_cache: TableCache) -> list[Opened]:
+    """Open the bodies, those of one format together."""
+    first = type(requests[0])
+    if all(type(request) is first for request in requests):
+        return first.open(requests, table_cache)
+    opened: dict[int, Opened] = {}
+    for kind in {type(request) for request in requests}:
+        indexes = [index for index, request in enumerate(requests) if type(request) is kind]
+        opened |= zip(indexes, kind.open([requests[index] for index in indexes], table_cache), strict=True)
+    return [opened[index] for index in range(len(requests))]
+
+
+Content = TypeVar("Content")
+
+
+def opened_or_why(
+    by_table: Callable[[Content, TableCache], OpenedBody], content: Content, table_cache: TableCache
+) -> Opened:
+    """Return the opened body, or why it is not opened: two sources of a request may not feed one table."""
+    try:
+        opened = by_table(content, table_cache)
+    except (Declined, NotCached) as reason:
+        return reason
+    tables = {part.table.table_id for part in opened.parts}
+    return opened if len(tables) == len(opened.parts) else Declined(Decline.TABLE)
 
 
 def eligible_table(
