@@ -78,7 +78,7 @@ def decode_columnar(bodies: Sequence[bytes]) -> list[ArcionBody | None]:
     if not valid:
         return [None] * len(bodies)
     keys = [*zip(*map(msgspec.structs.astuple, chain.from_iterable(messages for _, messages in valid)), strict=True)]
-    if not _hides_nothing(b"".join(body for body, _ in valid), keys):
+    if not _hides_nothing(valid[0][0] if len(valid) == 1 else b"".join(body for body, _ in valid), keys):
         return [None] if len(bodies) == 1 else [found for body in bodies for found in decode_columnar([body])]
     found: list[ArcionBody | None] = []
     start = 0
