@@ -16,6 +16,9 @@ ARGS ?=
 PARALLEL ?= --numprocesses 2 --dist loadfile
 # How long to fuzz.
 SECONDS ?= 60
+# What the two ways to read bodies are compared on.
+FORMAT ?= arcion
+INPUTS ?= 1000000
 # How long to torture, and the seed whose schedule to replay.
 MINUTES ?= 1
 SEED ?=
@@ -23,7 +26,7 @@ SEED ?=
 COMPILE := $(RUN) uv pip compile --universal --python-version 3.11 --fork-strategy fewest --quiet \
 	--no-emit-index-url --generate-hashes --custom-compile-command 'make lock'
 
-.PHONY: help demo up test test-fast check check-all bench bench-plots fuzz chaos openapi docs schema lock clean .venv .venv-run
+.PHONY: help demo up test test-fast check check-all bench bench-plots fuzz fuzz-paths chaos openapi docs schema lock clean .venv .venv-run
 
 help: ## List what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -58,6 +61,9 @@ bench-plots: .venv ## Measure and draw how the cost of a change grows
 
 fuzz: .venv ## Try damaged bytes on every decoder for SECONDS (60)
 	@$(RUN) tests.fuzz --seconds $(SECONDS) $(ARGS)
+
+fuzz-paths: .venv ## Compare both ways to read FORMAT (arcion) on INPUTS (1000000) random bodies
+	@$(RUN) tests.fuzz.differential --format $(FORMAT) --inputs $(INPUTS) $(ARGS)
 
 chaos: .venv ## Kill, stop and break the real parts under load for MINUTES (1), and check what lands
 	@SEED="$(SEED)" $(RUN) tests.chaos --minutes $(MINUTES) $(ARGS)

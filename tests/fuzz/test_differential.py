@@ -1,0 +1,71 @@
+"""Differential fuzzing: a short run of each format finds nothing, and a difference is found, shrunk and reported."""
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+
+import pytest
+
+from app.domain.model.change import Change
+from app.domain.model.table import TableId
+from app.errors import Code, RejectedInput
+from tests.fuzz.bodies import random_bodies
+from tests.fuzz.columnar_readers import READERS, ArcionReader
+from tests.fuzz.differential import Counts, Difference, compare, run, shrunk
+
+INPUTS = 4_000
+
+
+@pytest.mark.parametrize("source_format", READERS)
+def test_the_columnar_path_gives_what_the_exact_path_gives_or_declines(source_format: str) -> None:
+    counts = run(source_format, "test", INPUTS)
+    assert counts.inputs == INPUTS
+    assert counts.landed > INPUTS / 4, "a fuzzer whose inputs are all declined proves nothing"
+    assert counts.rejected, "some bodies are rejected for their rows alone"
+    assert counts.distinct > INPUTS * 0.9
+
+
+@pytest.mark.parametrize("source_format", READERS)
+def test_a_seed_always_gives_the_same_bodies(source_format: str) -> None:
+    reader = READERS[source_format]()
+
+    def bodies(seed: str) -> list[bytes]:
+        return [*islice(random_bodies(seed, reader.tables, reader.message), 200)]
+
+    assert bodies("1") == bodies("1") != bodies("2")
+
+
+def test_rows_that_differ_are_found() -> None:
+    class Wrong(ArcionReader):
+        def changes(self, body: bytes) -> Mapping[TableId, Sequence[Change]]:
+            return {table: changes[:-1] or changes for table, changes in super().changes(body).items()}
+
+    with pytest.raises(Difference, match=r"changes of table \d: 2 instead of 1|batch of table"):
+        _compare_many(Wrong())
+
+
+def test_a_body_that_only_the_columnar_path_takes_is_found_and_shrunk() -> None:
+    class Strict(ArcionReader):
+        def changes(self, body: bytes) -> Mapping[TableId, Sequence[Change]]:
+            if b'"R"' in body:
+                raise RejectedInput(Code.BAD_OP, "no replaces")
+            return super().changes(body)
+
+    with pytest.raises(Difference, match="takes what the exact path rejects") as found:
+        _compare_many(Strict())
+    smaller = shrunk(found.value, Strict())
+    assert smaller.text == "the columnar path takes what the exact path rejects"
+    assert smaller.body.count(b"opType") == 1
+    assert len(smaller.body) <= len(found.value.body)
+
+
+def test_a_failure_of_the_columnar_path_is_a_difference() -> None:
+    class Failing(ArcionReader):
+        def request(self, body: bytes) -> object:  # type: ignore[override]  # fails in place of the product
+            raise ZeroDivisionError
+
+    with pytest.raises(Difference, match="the columnar path fails: ZeroDivisionError"):
+        _compare_many(Failing())
+
+
+def _compare_many(reader: ArcionReader) -> Counts:
+    return compare([*islice(random_bodies("test", reader.tables, reader.message), 500)], reader)
