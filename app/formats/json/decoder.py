@@ -80,7 +80,9 @@ class MessageDecoder(Generic[Message]):
 
     def _decode_part(self, index: int, offset: int, part: bytes) -> Message:
         try:
-            return self._one.decode(part)
+            message = self._one.decode(part)  # as it is written first, for the positions in error texts
+            kept = keep_minus_zeros(part)
+            return message if kept is part else self._one.decode(kept)
         except msgspec.ValidationError as error:
             pointer, reason = _where(str(error))
             problem = Problem(Code.MALFORMED_MESSAGE, reason, index, self._key_at(part, str(error)) or pointer)

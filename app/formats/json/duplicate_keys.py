@@ -33,10 +33,10 @@ _BRACE, _BREAK = b"{\n"
 _CASE: Final = 0x20
 """The bit that tells `{` from `[`."""
 
-_NUL: Final = b"\\u0000"
 _MISLEADING_ESCAPE: Final = re.compile(rb"\\u00(?:00|22)")
 """U+0000, or a quote that the body writes by its number and the encoder as `\\"`."""
 
+_TOO_DEEP: Final = f"nested more than {MAX_NESTING} levels deep"
 _START: Final = re.compile(r"[^ \t\r\n,]")
 
 
@@ -55,7 +55,7 @@ def check_strictly(body: bytes, messages: Sequence[Any], offset: int = 0) -> Non
 def _is_all_decoded(body: bytes, messages: Sequence[Any]) -> bool:
     """Tell whether a body consists of its decoded messages. True is proof; False costs a second reading."""
     found = _MISLEADING_ESCAPE.search(body)
-    if found and _NUL in body:
+    if found and b"\\u0000" in body:
         return False
     count = count_structural_quotes if found else count_quotes
     quotes = 0
@@ -87,19 +87,20 @@ def _check_each_key(body: bytes, offset: int) -> None:
     index = position = 0
     while found := _START.search(text, position):
         start = found.start()
+        wrong = None
         try:
             _, position = _CHECKER.raw_decode(text, start)
-            wrong = f"nested more than {MAX_NESTING} levels deep" if is_too_deep(text[start:position].encode()) else ""
+            if is_too_deep(text[start:position].encode()):
+                wrong = _TOO_DEEP
         except _RepeatedKeyError:
             detail = "an object has the same key twice"
             raise RejectedInput.of((Problem(Code.DUPLICATE_MEMBER, detail, index, _pointer(text, start)),)) from None
         except RecursionError:
-            wrong = f"nested more than {MAX_NESTING} levels deep"
+            wrong = _TOO_DEEP
         except ValueError:
             wrong = "not valid JSON"
         if wrong:
-            byte = offset + len(text[:start].encode())
-            detail = f"the message that starts at byte {byte} is {wrong}"
+            detail = f"the message that starts at byte {offset + len(text[:start].encode())} is {wrong}"
             raise RejectedInput.of((Problem(Code.MALFORMED_JSON, detail, index),))
         index += 1
 

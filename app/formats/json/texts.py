@@ -13,7 +13,11 @@ SLICE: Final = 2**16
 """Bytes decoded at a time and dropped again, so that the text stays in the processor's cache."""
 
 _SUSPICIOUS: Final = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
-_NOT_TEXT: Final = re.compile(rb"(?<!\\)(?:\\\\)*(?:(\\u0000)|(\\u[dD][89a-fA-F]))")
+_NOT_TEXT: Final = re.compile(
+    rb"(?:[^\\]++|\\(?!u(?:0000|[dD][89a-fA-F])).)*+(?:(\\u0000)|(\\u[dD][89a-fA-F]))", re.DOTALL
+)
+"""The first wrong escape, and everything before it, escape by escape: so an escaped backslash begins none."""
+
 _SURROGATE_PAIR: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 
 
@@ -57,7 +61,7 @@ def has_suspicious_escape(body: bytes) -> bool:
 def _check_escapes(body: bytes, offset: int) -> None:
     """Reject escaped U+0000 and half surrogate pairs, also in the values of keys that nothing reads."""
     position = 0
-    while found := _NOT_TEXT.search(body, position):
+    while found := _NOT_TEXT.match(body, position):
         start = found.start(found.lastindex or 0)
         if found[1]:
             raise RejectedInput(Code.MALFORMED_JSON, f"the body has the character U+0000 at byte {offset + start}")

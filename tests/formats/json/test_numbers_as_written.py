@@ -78,6 +78,16 @@ def test_only_minus_zeros_outside_of_texts_are_written_otherwise(body: bytes) ->
     )
 
 
+@pytest.mark.parametrize(("write", "read"), [(arcion_body, of_arcion), (replicate_body, of_replicate)])
+@pytest.mark.parametrize("separator", [b"", b"\n", b" "])
+def test_minus_zeros_keep_their_sign_in_every_framing(
+    write: Callable[..., bytes], read: Callable[[bytes], list[Change]], separator: bytes
+) -> None:
+    for change in read(separator.join([write("-0", blank=" ")] * 2)):
+        assert change.after is not None
+        assert str(change.after["s"]) == "-0"
+
+
 @pytest.mark.parametrize("value", [{"a": [1, None]}, [], ["x"]])
 def test_an_object_or_list_lands_in_a_string_column_as_json_text(value: Any) -> None:
     [row] = landing_rows([insert({"id": 1, "s": value, "j": None, "f": None})], SCHEMA).batch.to_pylist()
