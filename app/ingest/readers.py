@@ -23,6 +23,7 @@ from app.formats.json.decoder import raw_messages
 from app.formats.replicate.messages import ReplicateRequest, decode_replicate
 from app.ingest.columnar.arcion import ArcionRequest
 from app.ingest.columnar.reading import ColumnarRequest
+from app.ingest.columnar.replicate import ReplicateBody
 from app.ingest.parsed_request import ParsedRequest, SourceChanges
 from app.ingest.replicate.tables import EarlierReading, ReplicateTables
 from app.ingest.table_cache import TableCache
@@ -130,7 +131,7 @@ def replicate_json(
         ignored = request.ignored + tables.repeated
         return ParsedRequest(sources, ignored, written=written, max_value_bytes=limit)
 
-    return BodyReader(decode, LetterFormat.REPLICATE)
+    return BodyReader(decode, LetterFormat.REPLICATE, partial(ReplicateBody, body, table, limits))
 
 
 def kept_message(written: WrittenMessage, content: bytes, table: TableName) -> BodyReader:

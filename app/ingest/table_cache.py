@@ -3,17 +3,17 @@
 Invariant: an entry can be out of date, and the sequence lock notices it. A table is never cached as missing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from app.domain.access.rights import Principal
 from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
 from app.domain.model.source_routing import Route
-from app.domain.model.table import Table
+from app.domain.model.table import Table, TableId
 from app.staging.connection.database import Connection, translated_errors
 from app.staging.tables.registry import find_route
 
@@ -39,6 +39,10 @@ class TableCache:
     begin: Begin
     _tables: dict[SourceName, Table] = field(default_factory=dict)
     """By source name."""
+    described: dict[str, frozenset[str]] = field(default_factory=dict)
+    """By Replicate schema id: the names of the live tables that it has described, at least one."""
+    replicate_sources: dict[TableId, Any] = field(default_factory=dict)
+    """What `app.ingest.replicate.source_cache` remembers of the sources of tables."""
 
     def route(self, source: SourceName) -> Table | None:
         """Return the table that this source feeds, whether or not the caller may touch it."""
@@ -91,6 +95,17 @@ class TableCache:
         """Query the table the next time, for every source that feeds it."""
         for source in [source for source, table in self._tables.items() if table.name.folded == name.folded]:
             self._tables.pop(source, None)
+
+    def note_described(self, schema_id: str, names: Collection[TableName]) -> frozenset[str]:
+        """Cache the tables that a Replicate schema id describes now, and return their names."""
+        found = frozenset(map(str, names))
+        if len(self.described) >= MAX_CACHED_NAMES:
+            self.described.clear()
+        if found:
+            self.described[schema_id] = found
+        else:
+            self.described.pop(schema_id, None)
+        return found
 
     def _routed(self, source: SourceName) -> Table | None:
         """Return the table that this source feeds now, and cache it."""

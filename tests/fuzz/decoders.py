@@ -26,10 +26,12 @@ from app.formats.arcion.exists_flags import NotColumnar
 from app.formats.arcion.messages import decode_arcion
 from app.formats.arrow.stream import decode_arrow_stream
 from app.formats.json.decoder import MessageDecoder
-from app.formats.replicate.history import extend
+from app.formats.replicate.history import SourceVersion, extend
 from app.formats.replicate.messages import decode_replicate
 from app.formats.replicate.metadata import by_table
 from app.formats.replicate.versions import SchemaAnnouncements, VersionResolver, table_of
+from tests.support.columnar_replicate import check_agreement
+from tests.support.samples.messages import metadata
 from tests.support.samples.schemas import schema_of
 
 LAYOUTS: Final = (
@@ -64,6 +66,23 @@ KIN: Final[Sequence[tuple[Callable[[pa.DataType], bool], Sequence[str]]]] = (
 
 ARROW_LIMITS: Final = InputLimits(messages=10_000, value_bytes=1_000)
 MAX_ARROW_BYTES: Final = 2**22
+SAMPLE_ENTRY: Final = decode_replicate(
+    msgspec.json.encode(
+        metadata(
+            "S.T",
+            {
+                "ID": "INT8",
+                "NAME": "WSTRING",
+                "AMOUNT": {"type": "NUMERIC", "precision": 12, "scale": 2},
+                "NOTE": "NCLOB",
+            },
+            ("ID",),
+            schema_id="one",
+        )
+    )
+).metadata[0]
+"""The metadata of most samples."""
+
 COMPLETING: Final = RowRules(
     schema_of({"id": "int64", "name": "string", "note": "string"}, ["id"], required=["id", "name"]),
     TableOptions(partial_updates=PartialUpdates.COMPLETE),
@@ -113,7 +132,12 @@ def arcion_csv(body: bytes) -> None:
 
 
 def replicate(body: bytes) -> None:
-    """Decode a request for tables that only the request itself declares."""
+    """Decode a request for tables that only the request itself declares.
+
+    The columnar path gives the same for the first table of the samples, or nothing.
+    """
+    for version in (SourceVersion.of(SAMPLE_ENTRY), None):
+        check_agreement(body, version, RowRules(SAMPLE_ENTRY.schema))
     request = decode_replicate(body)
     metadata = by_table(request.metadata)
     resolvers = defaultdict(lambda: VersionResolver(None))

@@ -36,6 +36,7 @@ def seeds() -> Iterator[tuple[str, bytes]]:
     for path in sorted((_TESTS / "samples" / "replicate").glob("*.json")):
         sample = json.loads(path.read_bytes())
         yield "replicate", b"\n".join(map(_compact, [*sample.get("earlier", []), *sample["messages"]]))
+        yield "replicate", _compact(sample["messages"])
     for number, column_type in enumerate(TYPES):
         schema = pa.schema([pa.field("a", column_type.arrow, number % 2 == 0), pa.field("é", pa.string())])
         yield "arrow_schema", schema_to_flatbuffer(schema)

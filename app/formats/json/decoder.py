@@ -43,8 +43,8 @@ class MessageDecoder(Generic[Message]):
     """
 
     def __init__(self, message_type: type[Message]) -> None:
-        self._one = msgspec.json.Decoder(message_type, float_hook=_fraction)
-        self._many = msgspec.json.Decoder(list[message_type], float_hook=_fraction)  # type: ignore[valid-type]  # built at run time
+        self._one = msgspec.json.Decoder(message_type, float_hook=exact_fraction)
+        self._many = msgspec.json.Decoder(list[message_type], float_hook=exact_fraction)  # type: ignore[valid-type]  # built at run time
 
     def decode(self, body: bytes, limits: InputLimits = UNLIMITED) -> list[Message]:
         """Return the messages of a body in order.
@@ -144,7 +144,8 @@ def _framed(
     return [one.decode(body)]
 
 
-def _fraction(text: str) -> Decimal:
+def exact_fraction(text: str) -> Decimal:
+    """Return a JSON number with a point or an exponent, exactly. Raises ArithmeticError beyond MAX_EXPONENT."""
     number = fraction(text)
     if not -MAX_EXPONENT <= number.adjusted() <= MAX_EXPONENT:
         raise ArithmeticError

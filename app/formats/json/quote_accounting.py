@@ -58,6 +58,18 @@ def is_all_read(document: bytes, values: Iterable[Any]) -> bool:
         return False
 
 
+def is_all_decoded(document: bytes, written_again: bytes) -> bool:
+    """Tell whether valid JSON has the quotes that its decoded values have when they are written again.
+
+    Keys that were not written must not be written again. U+0000 in a text counts as not decoded.
+    """
+    if b"\\" in document and b"\\u0000" in document:
+        return False
+    if document == written_again:  # this is usual, and much faster to find out
+        return True
+    return count_structural_quotes(document) == count_structural_quotes(written_again)
+
+
 def are_opaque(values: Sequence[Raw], decode: Callable[[bytes], Any]) -> bool:
     """Tell whether these valid values, which nothing else reads, hide nothing that has to be rejected.
 

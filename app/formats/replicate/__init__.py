@@ -2,6 +2,7 @@
 
 `envelope` has the messages as they are written, `messages` reads them, `metadata` turns an MD message into a schema.
 `history` keeps the versions of a source's structure, and `versions` finds the one that a data message was written
-under; `masks` applies its column masks then. `renames` finds columns that a new version seems to rename. Sources:
-docs/formats.md, "Replicate".
+under; `masks` applies its column masks then. `renames` finds columns that a new version seems to rename. `columnar` and
+`columnar_images` read all data messages of a body together, unless one is unusual. Sources: docs/formats.md,
+"Replicate".
 """

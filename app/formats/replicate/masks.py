@@ -51,7 +51,7 @@ class ColumnLayout:
         self._bits = {name: 1 << (column.ordinal - 1) for name, column in columns.items()}
         self._end = max(column.ordinal for column in columns.values())
         self._all = sum(self._bits.values())
-        self._ranges = {
+        self.ranges: Final[Mapping[str, tuple[int, int]]] = {
             name: _RANGES[columns[name].type]
             for name in columns
             if name in self.needed and columns[name].type in _RANGES
@@ -60,7 +60,7 @@ class ColumnLayout:
 
     def takes_whole(self, change: Change, column_mask: int | None, change_mask: int | None) -> bool:
         """Tell, by the masks as numbers, whether nothing is missing or wrong: the shortcut for the usual message."""
-        if self._ranges or not (column_mask is None or column_mask == self._all):
+        if self.ranges or not (column_mask is None or column_mask == self._all):
             return False
         may_hide_key = change.operation is Operation.UPDATE and change.before is None
         if change_mask and (change_mask > self._all or may_hide_key):
@@ -82,7 +82,7 @@ class ColumnLayout:
 
     def out_of_range(self, image: Image) -> Iterable[str]:
         """Return the columns whose number is out of the range of the Replicate type."""
-        return [name for name, (low, high) in self._ranges.items() if _beyond(image.get(name), low, high)]
+        return [name for name, (low, high) in self.ranges.items() if is_beyond(image.get(name), low, high)]
 
 
 def apply_layout(
@@ -171,7 +171,7 @@ def _without(image: Image | None, absent: frozenset[str]) -> Image | None:
     return image and {name: value for name, value in image.items() if name not in absent}
 
 
-def _beyond(value: SourceValue, low: int, high: int) -> bool:
+def is_beyond(value: SourceValue, low: int, high: int) -> bool:
     """Tell whether a number is out of range; typing rejects what is not a number."""
     if isinstance(value, str):
         try:

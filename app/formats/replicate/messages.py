@@ -23,13 +23,14 @@ from app.formats.replicate.envelope import Body, Headers, ReplicateMessage, Text
 from app.formats.replicate.masks import read_mask
 from app.formats.replicate.metadata import TableMetadata, read_metadata
 
-_OPERATIONS: Final = {
+OPERATIONS: Final = {
     "REFRESH": Operation.SNAPSHOT,
     "READ": Operation.SNAPSHOT,
     "INSERT": Operation.INSERT,
     "UPDATE": Operation.UPDATE,
     "DELETE": Operation.DELETE,
 }
+"""By what messages call them, in any letter case."""
 
 
 class _Pointers(NamedTuple):
@@ -185,7 +186,7 @@ def _data_change(index: int, body: Body, prefix: str, schema_id: str | None) -> 
     headers, pointers = _headers(body, index, prefix)
     data_at, before_at, headers_at, sequence_at = pointers
     data, before_data = _image(body.data, index, data_at), _image(body.beforeData, index, before_at)
-    operation = _OPERATIONS.get(headers.operation.upper())
+    operation = OPERATIONS.get(headers.operation.upper())
     if operation is None:
         raise _rejection(
             Code.BAD_OP,
@@ -212,7 +213,7 @@ def _data_change(index: int, body: Body, prefix: str, schema_id: str | None) -> 
         after_at=after_at,
         source_position=headers.changeSequence or None,
         position_at=sequence_at,
-        ends_transaction=headers.transactionLastEvent is True or not _is_false(headers.transactionLastEvent),
+        ends_transaction=headers.transactionLastEvent is True or not is_false(headers.transactionLastEvent),
     )
     return DataChange(
         change,
@@ -231,7 +232,7 @@ def _image(image: WrittenImage, index: int, pointer: str) -> Image | None:
     return image if isinstance(image, dict) else None
 
 
-def _is_false(written: Any) -> bool:
+def is_false(written: Any) -> bool:
     """Tell whether a flag is false, also in quotes as in Qlik's documentation."""
     return written is False or (isinstance(written, str) and written.casefold() == "false")
 

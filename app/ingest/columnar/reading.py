@@ -20,7 +20,7 @@ from app.domain.rows.shaped_changes import ShapedChanges
 from app.ingest.columnar.decline import Decline, Declined
 from app.ingest.table_cache import NotCached, TableCache
 from app.observability.telemetry import HASH_MISMATCHES
-from app.staging.batches.batch import Batch
+from app.staging.batches.batch import Batch, SchemaIdTables
 
 Outcome: TypeAlias = list[Batch] | Declined | NotCached
 """The batches of a request, or why it has none."""
@@ -40,6 +40,8 @@ class TablePart:
     table: Table
     reader: TableReader
     content: Any
+    found_by: SchemaIdTables | None = None
+    """The Replicate schema id by which the table was found, for the sequence lock to check."""
 
 
 class OpenedBody(NamedTuple):
@@ -145,5 +147,5 @@ def _typed(parts: Sequence[TablePart]) -> Sequence[Batch | Declined]:
     except Declined as declined:
         all_rows, reason = None, declined
     if all_rows is not None:
-        return [Batch(table, rows) for rows in all_rows]
+        return [Batch(table, rows, found_by=part.found_by) for part, rows in zip(parts, all_rows, strict=True)]
     return [reason] if len(parts) == 1 else [batch for part in parts for batch in _typed([part])]

@@ -1,7 +1,8 @@
 """Finds the table that a Replicate message is for, from the message's source, its schema id and `?table=`.
 
 Everything is looked up once per request, past the table cache: a metadata message can change a table, and the sequence
-lock does not check what is decided here. Tables that the caller may not touch count as unknown.
+lock does not check what is decided here. The columnar path uses `source_cache` instead. Tables that the caller may not
+touch count as unknown.
 """
 
 from collections.abc import Sequence
@@ -83,6 +84,7 @@ class Destinations:
         if found is None:
             with translated_errors(), self.table_cache.begin() as connection:
                 named = names_with_schema_id(connection, schema_id)
+                self.table_cache.note_described(schema_id, named)
                 found = self._described[schema_id] = [name for name in named if self.principal.may_touch(name)]
                 if len(found) == 1 and found[0].folded not in self._facts:
                     self._facts[found[0].folded] = source_facts(connection, found[0])

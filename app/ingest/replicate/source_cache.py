@@ -7,14 +7,15 @@ its table, which every batch is checked for; a batch whose table was found by a 
 tables that have the id. An id without a table is never cached.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from app.domain.access.rights import Principal
 from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
-from app.domain.model.table import Table, TableId
+from app.domain.model.table import Table
+from app.formats.replicate.columnar_images import ImageReader
 from app.formats.replicate.history import SourceVersion
 from app.ingest.replicate.destinations import history_of
 from app.ingest.table_cache import NotCached, TableCache
@@ -23,7 +24,7 @@ from app.staging.connection.database import translated_errors
 from app.staging.tables.replicate_sources import names_with_schema_id, source_facts
 
 MAX_CACHED_SOURCES: Final = 4_000
-"""Tables, and schema ids, that are kept in memory."""
+"""Tables whose sources are kept in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class CachedSource:
     table: Table
     """The table as it was when the version was read."""
     version: SourceVersion | None
+    reader: ImageReader | None
+    """Reads the source's messages; None for a table whose column names exclude that."""
 
     def is_of(self, table: Table) -> bool:
         """Tell whether this is the source of the table as it is in `table`."""
@@ -53,14 +56,11 @@ class FoundSource:
     found_by: SchemaIdTables | None
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class SourceCache:
-    """Finds the table and the source version of data messages without a query."""
+    """Finds the table and the source version of data messages without a query; all of them share the table cache."""
 
     table_cache: TableCache
-    _sources: dict[TableId, CachedSource] = field(default_factory=dict)
-    _names: dict[str, frozenset[str]] = field(default_factory=dict)
-    """By schema id: the names of the live tables that it has described."""
 
     def find(
         self, requested: SourceName | None, own: SourceName | None, schema_id: str | None, principal: Principal
@@ -91,19 +91,14 @@ class SourceCache:
             return None
         return FoundSource(table, source, found_by)
 
-    def forget(self, found_by: SchemaIdTables | None) -> None:
-        """Query the tables of a schema id the next time; a table's source is forgotten with the table's revision."""
-        if found_by is not None:
-            self._names.pop(found_by.schema_id, None)
-
     def _tables_of(self, schema_id: str) -> SchemaIdTables:
-        names = self._names.get(schema_id)
+        names = self.table_cache.described.get(schema_id)
         if names is None:
             raise NotCached(partial(self._look_up_names, schema_id))
         return SchemaIdTables(schema_id, names)
 
     def _source_of(self, table: Table, addresses: list[SourceName]) -> CachedSource:
-        source = self._sources.get(table.table_id)
+        source: CachedSource | None = self.table_cache.replicate_sources.get(table.table_id)
         if source is not None and source.is_of(table):
             return source
         raise NotCached(partial(self._look_up_source, table, addresses))
@@ -111,17 +106,13 @@ class SourceCache:
     def _look_up_names(self, schema_id: str) -> frozenset[str] | None:
         """Cache the tables of a schema id, and the one table with its source."""
         with translated_errors(), self.table_cache.begin() as connection:
-            names = frozenset(map(str, names_with_schema_id(connection, schema_id)))
-        if not names:
-            return None
-        _make_room(self._names)
-        self._names[schema_id] = names
+            names = self.table_cache.note_described(schema_id, names_with_schema_id(connection, schema_id))
         if len(names) == 1:
             address = SourceName.address(TableName.parse(next(iter(names))))
             table = self.table_cache.route(address)
             if table is not None:
                 self._look_up_source(table, [address])
-        return names
+        return names or None
 
     def _look_up_source(self, table: Table, addresses: list[SourceName]) -> object:
         """Cache the source of a table, and return None if the table is gone.
@@ -135,12 +126,16 @@ class SourceCache:
                 self.table_cache.forget(address)
             return facts
         history = history_of(facts)
-        source = CachedSource(table, history.current if history else None)
-        _make_room(self._sources)
-        self._sources[table.table_id] = source
+        version = history.current if history else None
+        source = CachedSource(table, version, _reader_of(table, version))
+        if len(self.table_cache.replicate_sources) >= MAX_CACHED_SOURCES:
+            self.table_cache.replicate_sources.clear()
+        self.table_cache.replicate_sources[table.table_id] = source
         return source
 
 
-def _make_room(cache: dict[Any, Any]) -> None:
-    if len(cache) >= MAX_CACHED_SOURCES:
-        cache.clear()
+def _reader_of(table: Table, version: SourceVersion | None) -> ImageReader | None:
+    try:
+        return ImageReader(table.schema.names, frozenset(table.options.exclude), version)
+    except ValueError:
+        return None

@@ -11,11 +11,13 @@ from app.domain.model.change import Change, Operation
 from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
 from app.domain.rows.landing_rows import landing_rows
+from app.errors import Code
 from app.ingest.replicate.source_cache import FoundSource, SourceCache
-from app.ingest.table_cache import NotCached, TableCache
+from app.ingest.table_cache import NotCached
 from app.staging.batches.batch import Batch, SchemaIdTables, TableMoved
 from tests.support.ingest_harness import ADMIN, IngestHarness
 from tests.support.postgres import sql
+from tests.support.rejections import rejected
 from tests.support.samples.messages import data, metadata
 
 COLUMNS = {"id": "INT8", "name": "WSTRING"}
@@ -44,10 +46,10 @@ def without_queries(cache: SourceCache) -> Iterator[None]:
 
 
 @pytest.fixture
-def cache(harness: IngestHarness) -> SourceCache:
-    """Give the cache of a process that has seen no source yet."""
-    harness.replicate(metadata("s.t", COLUMNS, schema_id="f1"))
-    return SourceCache(TableCache(harness.engine.begin))
+def cache(harness: IngestHarness, other_harness: IngestHarness) -> SourceCache:
+    """Give the cache of a process that has not seen the source yet, which another one has registered."""
+    other_harness.replicate(metadata("s.t", COLUMNS, schema_id="f1"))
+    return SourceCache(harness.ingest.table_cache)
 
 
 def stage(harness: IngestHarness, source: FoundSource) -> None:
@@ -126,8 +128,9 @@ def test_a_second_table_of_a_schema_id_moves_what_the_id_has_found(
     other_harness.replicate(metadata("s.two", COLUMNS, schema_id="f1"))
     with pytest.raises(TableMoved):
         stage(harness, before)
-    cache.forget(before.found_by)
-    assert found(cache, schema_id="f1") is None, "ambiguous"
+    with rejected() as rejection:
+        harness.replicate(data("INSERT", {"id": 2, "name": "b"}, schema_id="f1"))
+    assert rejection.code is Code.AMBIGUOUS_SCHEMA_ID
     stage(harness, named)
 
 

@@ -1,0 +1,195 @@
+"""Columnar reading of the images of one Replicate table: images -> shaped changes.
+
+All images become one JSON array, which a type made of the table's columns decodes. Masks and the rules of `masks` are
+applied once for each shape that messages have, because they do not depend on values.
+
+Invariant: as in `columnar`, every quote belongs to a decoded key or text, and what is unusual is not read.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, chain, compress, pairwise
+from operator import itemgetter
+from typing import Any, Final, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import UNSET, Raw
+from msgspec.structs import astuple
+
+from app.domain.model.change import Change, Image, Operation
+from app.domain.model.written_number import as_json, keep_minus_zeros
+from app.domain.rows.shaped_changes import Shape, ShapedChanges, Values
+from app.errors import RejectedInput
+from app.formats.json.decoder import exact_fraction
+from app.formats.json.framing import DECODE_ERRORS
+from app.formats.json.quote_accounting import is_all_decoded
+from app.formats.replicate.columnar import DataColumns
+from app.formats.replicate.envelope import Id, Text
+from app.formats.replicate.history import SourceVersion
+from app.formats.replicate.masks import ColumnLayout, apply_layout, check_without_layout, is_beyond, read_mask
+from app.formats.replicate.messages import OPERATIONS, is_false
+
+_Names: TypeAlias = frozenset[str]
+_Key: TypeAlias = tuple[Any, ...]
+"""What the shape of a change depends on: its operation, masks and external schema id, and what its images give."""
+
+_Found = TypeVar("_Found")
+
+_CONTAINERS: Final = {dict, list}
+_ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
+_MAX_KNOWN_SHAPES: Final = 256
+
+
+class ImageReader:
+    """Reads data messages of one table that were written under one version of its source; None if none is known."""
+
+    def __init__(self, columns: Sequence[str], excluded: frozenset[str], version: SourceVersion | None) -> None:
+        """Read into these columns of the table; raises ValueError if msgspec cannot have a name."""
+        self._names = (*columns, *sorted(excluded.difference(columns)))
+        self._all = frozenset(self._names)
+        self._width = len(columns)
+        self._version = version
+        self._layout = ColumnLayout(version.columns, excluded) if version is not None and version.columns else None
+        self._full, self._partial = _decoder(self._names, Any), _decoder(self._names, Any, UNSET)
+        self._shapes: dict[_Key, Shape] = {}
+
+    def read(self, parts: Sequence[DataColumns]) -> list[ShapedChanges] | None:
+        """Return the changes of each part, which are read together; None if a message is unusual."""
+        columns = parts[0] if len(parts) == 1 else DataColumns._make(map(_joined, zip(*parts, strict=True)))
+        images = self._images([*columns.data, *columns.before_data])
+        if images is None:
+            return None
+        rows, given = images
+        count = len(columns.data)
+        after, before, after_given, before_given = rows[:count], rows[count:], given[:count], given[count:]
+        if deletes := {written for written in set(columns.operations) if written.upper() == "DELETE"}:
+            for index in [index for index, written in enumerate(columns.operations) if written in deletes]:
+                row, names, other = after[index], after_given[index], (before[index], before_given[index])
+                if row is not None:  # the deleted row is in data, see `messages`
+                    before[index], before_given[index] = row, names
+                    after[index], after_given[index] = (None, None) if other == (row, names) else other
+        shapes = self._shapes_of(columns, before_given, after_given)
+        if shapes is None:
+            return None
+        return [
+            ShapedChanges(
+                shapes[start:end],
+                before[start:end],
+                after[start:end],
+                ends_transaction=not is_false(columns.last_events[end - 1]),
+                source_position=next((text for text in reversed(columns.sequences[start:end]) if text), None),
+            )
+            for start, end in pairwise(accumulate((len(part.data) for part in parts), initial=0))
+        ]
+
+    def _images(self, written: Sequence[Raw]) -> tuple[list[Values | None], list[_Names | None]] | None:
+        """Return the values of each image and the columns that it gives, None for null."""
+        document = b"[" + b",".join(written) + b"]"
+        try:
+            images, is_full = self._decode(keep_minus_zeros(document))
+        except DECODE_ERRORS:
+            return None
+        rows: list[tuple[Any, ...]] = [*map(astuple, filter(None, images))]
+        again = _ENCODER.encode(images)
+        if not is_all_decoded(document, again) or _has_containers(rows, again) or self._is_out_of_range(rows):
+            return None
+        given = [self._all] * len(rows)
+        if not is_full:
+            presence = [tuple(value is not UNSET for value in row) for row in rows]
+            names = {present: frozenset(compress(self._names, present)) for present in set(presence)}
+            given = [names[present] for present in presence]
+            rows = [tuple(None if value is UNSET else value for value in row) for row in rows]
+        if len(self._names) > self._width:
+            rows = [row[: self._width] for row in rows]
+        return _placed(rows, images), _placed(given, images)
+
+    def _decode(self, document: bytes) -> tuple[list[msgspec.Struct | None], bool]:
+        """Return the images, and whether they have all columns. Raises one of DECODE_ERRORS."""
+        try:
+            return self._full.decode(document), True
+        except msgspec.ValidationError:
+            return self._partial.decode(document), False
+
+    def _is_out_of_range(self, rows: Sequence[Sequence[Any]]) -> bool:
+        """Tell whether a number is out of the range of the Replicate type of its column."""
+        for name, (low, high) in self._layout.ranges.items() if self._layout else ():
+            if name in self._all:
+                values = {*map(itemgetter(self._names.index(name)), rows)}
+                distinct = {min(values), max(values)} if {*map(type, values)} == {int} else values
+                if any(is_beyond(value, low, high) for value in distinct):
+                    return True
+        return False
+
+    def _shapes_of(
+        self, columns: DataColumns, before: Sequence[_Names | None], after: Sequence[_Names | None]
+    ) -> list[Shape] | None:
+        """Return the shape of each change, None if one is not read."""
+        parts = (columns.operations, columns.column_masks, columns.change_masks, columns.external_ids)
+        keys = [*zip(*parts, before, after, strict=True)]
+        known = self._shapes
+        if len(known) >= _MAX_KNOWN_SHAPES:
+            known.clear()
+        for key in set(keys) - known.keys():
+            if (shape := self._shape(*key)) is None:
+                return None
+            known[key] = shape
+        return [*map(known.__getitem__, keys)]
+
+    def _shape(
+        self,
+        written_operation: str,
+        column_mask: Text,
+        change_mask: Text,
+        external_id: Id,
+        before: _Names | None,
+        after: _Names | None,
+    ) -> Shape | None:
+        """Return the shape of changes with these facts, as the exact path sees them; None if it rejects them."""
+        operation = OPERATIONS.get(written_operation.upper())
+        is_of_version = not external_id or self._version is None or str(external_id) == self._version.external_schema_id
+        needed = before or after if operation is Operation.DELETE else after
+        if operation is None or needed is None or not is_of_version:
+            return None
+        change = Change(0, operation, _image_of(before), _image_of(after), "", "")
+        try:
+            masks = (read_mask(column_mask or None, 0, "", ""), read_mask(change_mask or None, 0, "", ""))
+            if self._layout is None:
+                check_without_layout(change, *masks, "")
+            else:
+                change = apply_layout(change, *masks, "", self._layout)
+        except RejectedInput:
+            return None
+        return Shape(operation, _given(change.before), _given(change.after), source_columns=change.source_columns)
+
+
+def _decoder(names: Sequence[str], *type_and_default: Any) -> msgspec.json.Decoder[list[msgspec.Struct | None]]:
+    """Return a decoder of a list of images of these columns, which are required unless there is a default."""
+    fields = {f"column_{position}": name for position, name in enumerate(names)}
+    image = msgspec.defstruct(
+        "Image", [(field, *type_and_default) for field in fields], rename=fields, gc=False, forbid_unknown_fields=True
+    )
+    return msgspec.json.Decoder(list[image | None], float_hook=exact_fraction)  # type: ignore[valid-type]  # built at run time
+
+
+def _has_containers(rows: Sequence[Sequence[Any]], written: bytes) -> bool:
+    """Tell whether a value is an object or a list; `written` are the rows as JSON, where texts can look like one."""
+    if written.find(b"[", 1) < 0 and written.count(b"{") == len(rows):
+        return False
+    return any(not _CONTAINERS.isdisjoint(map(type, row)) for row in rows)
+
+
+def _image_of(names: _Names | None) -> Image | None:
+    return None if names is None else dict.fromkeys(names)
+
+
+def _given(image: Image | None) -> _Names | None:
+    return None if image is None else frozenset(image)
+
+
+def _joined(columns: Sequence[Sequence[Any]]) -> list[Any]:
+    return [*chain.from_iterable(columns)]
+
+
+def _placed(found: Iterable[_Found], images: Sequence[msgspec.Struct | None]) -> list[_Found | None]:
+    """Return what was found for each image, None for null."""
+    rest = iter(found)
+    return [None if image is None else next(rest) for image in images]

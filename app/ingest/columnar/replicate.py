@@ -1,0 +1,96 @@
+"""Replicate data messages on the columnar path; metadata messages take the exact path."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from app.domain.access.rights import Principal
+from app.domain.model.input_limits import InputLimits
+from app.domain.model.names import TableName
+from app.domain.model.source_name import SourceName
+from app.domain.model.table import TableId
+from app.domain.model.table_options import SourceOrder
+from app.domain.rows.shaped_changes import ShapedChanges
+from app.errors import RejectedInput
+from app.formats.replicate.columnar import Address, DataBody, DataColumns, decode_data_messages
+from app.formats.replicate.columnar_images import ImageReader
+from app.ingest.columnar.decline import Decline, Declined
+from app.ingest.columnar.reading import Opened, OpenedBody, TablePart, opened_or_why
+from app.ingest.replicate.source_cache import FoundSource, SourceCache
+from app.ingest.table_cache import TableCache
+
+_MAX_CACHED: Final = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicateBody:
+    """A Replicate body, and the parameters of its request."""
+
+    body: bytes
+    requested: TableName | None
+    limits: InputLimits
+    principal: Principal
+
+    @staticmethod
+    def open(requests: "Sequence[ReplicateBody]", table_cache: TableCache) -> list[Opened]:
+        """Decode the messages of all bodies together, and find their tables."""
+        decoded = decode_data_messages([request.body for request in requests])
+        return [
+            opened_or_why(request._by_table, body, table_cache) for request, body in zip(requests, decoded, strict=True)
+        ]
+
+    def _by_table(self, decoded: DataBody | None, table_cache: TableCache) -> OpenedBody:
+        is_long = len(self.body) > self.limits.value_bytes  # a value can be too long
+        if decoded is None or is_long or len(decoded.columns.data) > self.limits.messages:
+            raise Declined(Decline.BODY)
+        columns, addresses = decoded
+        found: dict[TableId, tuple[FoundSource, list[int]]] = {}
+        for address, indexes in addresses.items():
+            source = self._find(address, table_cache)
+            known, at = found.get(source.table.table_id, (source, []))
+            found[source.table.table_id] = (known if known.found_by else source, [*at, *indexes])
+        return OpenedBody(
+            [
+                self._part(source, columns if len(found) == 1 else columns.at(sorted(indexes)))
+                for source, indexes in found.values()
+            ]
+        )
+
+    def _find(self, address: Address, table_cache: TableCache) -> FoundSource:
+        """Return the source of messages with this address. Raises Declined or NotCached."""
+        try:
+            own = SourceName.of(None, address.schema, address.table) if address.table else None
+        except RejectedInput:
+            raise Declined(Decline.TABLE) from None
+        requested = SourceName.address(self.requested) if self.requested else None
+        found = SourceCache(table_cache).find(requested, own, address.schema_id, self.principal)
+        if found is None or not found.table.state.accepts_changes or found.table.schema.bare:
+            raise Declined(Decline.TABLE)
+        if found.table.options.source_order is not SourceOrder.ARRIVAL:
+            raise Declined(Decline.TABLE)
+        return found
+
+    def _part(self, found: FoundSource, columns: DataColumns) -> TablePart:
+        if found.source.reader is None:
+            raise Declined(Decline.TABLE)
+        return TablePart(found.table, _reader_of(found.source.reader), columns, found.found_by)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Reads the messages of one table."""
+
+    reader: ImageReader
+
+    def read(self, parts: Sequence[DataColumns]) -> list[ShapedChanges]:
+        """Return the changes of each part. Raises Declined."""
+        changes = self.reader.read(parts)
+        if changes is None:
+            raise Declined(Decline.IMAGES)
+        return changes
+
+
+@lru_cache(_MAX_CACHED)
+def _reader_of(reader: ImageReader) -> _Reader:
+    return _Reader(reader)
