@@ -27,8 +27,8 @@ from app.domain.rows.landing_rows import LandingRows, RowRules, landing_rows
 from app.domain.rows.row_image import ImageRows
 from app.errors import RejectedInput
 from app.ingest.columnar.decline import Declined
-from app.ingest.columnar.reading import OpenedBody, Outcome, read_together
-from app.ingest.table_cache import NotCached, TableCache
+from app.ingest.columnar.reading import ColumnarRequest, OpenedBody, Outcome, read_together
+from app.ingest.table_cache import TableCache
 from tests.fuzz.bodies import random_bodies
 from tests.fuzz.columnar_readers import READERS, Reader
 
@@ -71,29 +71,31 @@ class Difference(Exception):
 def compare(bodies: Sequence[bytes], reader: Reader, *, thorough: bool = False) -> Counts:
     """Read these bodies on both paths. Raises Difference for the first body that they disagree about.
 
-    A `thorough` comparison types each body alone on the exact path, and reads those that it rejects together with the
-    others on the columnar path.
+    A `thorough` comparison types each body alone on the exact path, and reads all bodies together on the columnar path,
+    also those that it declines alone.
     """
-    requests = {body: request for body in bodies if (request := _opened(reader, body)) is not None}
-    distinct = [*requests]
+    requests = {body: reader.request(body) for body in bodies}
+    distinct = [body for body, request in requests.items() if _is_decoded(request, reader.cache)]
     expected = expected_rows(distinct, reader, alone=thorough)
     rejected = [body for body in distinct if body not in expected]
     for body in rejected:
         [outcome] = _outcomes(reader, [requests[body]])
         if isinstance(outcome, list):
             raise Difference(body, "the columnar path takes what the exact path rejects")
-    together = distinct if thorough else [*expected]
+    together = [*requests] if thorough else [*expected]
     declined_valid = 0
     for body, outcome in zip(together, _outcomes(reader, [requests[body] for body in together]), strict=True):
         if not isinstance(outcome, list):
             declined_valid += body in expected
-        elif body not in expected:
-            raise Difference(body, "read together, the columnar path takes what the exact path rejects")
-        elif text := _difference({batch.table.table_id: batch.rows for batch in outcome}, expected[body]):
+            continue
+        rows = expected.get(body) or expected_rows([body], reader, alone=True).get(body)
+        if rows is None:
+            raise Difference(body, "read with others, the columnar path takes what the exact path rejects")
+        if text := _difference({batch.table.table_id: batch.rows for batch in outcome}, rows):
             raise Difference(body, text)
     return Counts(
         inputs=len(bodies),
-        distinct=len({*bodies}),
+        distinct=len(requests),
         landed=len(expected) - declined_valid,
         declined_valid=declined_valid,
         rejected=len(rejected),
@@ -180,31 +182,24 @@ def _cut_images(images: ImageRows, start: int, end: int) -> ImageRows:
     return ImageRows(images.keys[start:end], images.images[start:end], incomplete, inserts)
 
 
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """A request whose body was opened before."""
-
-    body: bytes
-    content: OpenedBody
-
-    def open(self, _: TableCache) -> OpenedBody:
-        return self.content
-
-
-def _opened(reader: Reader, body: bytes) -> _Opened | None:
-    """Return the request if the columnar path finds its tables and can read the images of the body alone."""
+def _is_decoded(request: ColumnarRequest, cache: TableCache) -> bool:
+    """Tell whether the columnar path finds the tables of a body and can read its images, alone."""
     try:
-        opened = reader.request(body).open(reader.cache)
+        [opened] = type(request).open([request], cache)
+        if not isinstance(opened, OpenedBody):
+            return False
         for part in opened.parts:
             part.reader.read([part.content])
-    except (Declined, NotCached):
-        return None
+    except Declined:
+        return False
     except Exception as error:
-        raise Difference(body, f"the columnar path fails: {error!r}") from error
-    return _Opened(body, opened)
+        raise Difference(request.body, f"the columnar path fails: {error!r}") from error
+    return True
 
 
-def _outcomes(reader: Reader, requests: Sequence[_Opened]) -> list[Outcome]:
+def _outcomes(reader: Reader, requests: Sequence[ColumnarRequest]) -> list[Outcome]:
+    if not requests:
+        return []
     try:
         return read_together(requests, reader.cache)
     except Exception as error:

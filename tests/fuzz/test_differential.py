@@ -6,10 +6,14 @@ from itertools import islice
 import pytest
 
 from app.domain.model.change import Change
+from app.domain.model.input_limits import UNLIMITED
 from app.domain.model.table import TableId
 from app.errors import Code, RejectedInput
+from app.ingest.columnar.arcion import ArcionRequest
+from app.ingest.columnar.reading import ColumnarRequest, Opened
+from app.ingest.table_cache import TableCache
 from tests.fuzz.bodies import random_bodies
-from tests.fuzz.columnar_readers import READERS, ArcionReader
+from tests.fuzz.columnar_readers import ANYONE, READERS, ArcionReader
 from tests.fuzz.differential import Counts, Difference, compare, run, shrunk
 
 INPUTS = 4_000
@@ -59,9 +63,14 @@ def test_a_body_that_only_the_columnar_path_takes_is_found_and_shrunk() -> None:
 
 
 def test_a_failure_of_the_columnar_path_is_a_difference() -> None:
-    class Failing(ArcionReader):
-        def request(self, body: bytes) -> object:  # type: ignore[override]  # fails in place of the product
+    class Request(ArcionRequest):
+        @staticmethod
+        def open(requests: Sequence[ArcionRequest], table_cache: TableCache) -> list[Opened]:
             raise ZeroDivisionError
+
+    class Failing(ArcionReader):
+        def request(self, body: bytes) -> ColumnarRequest:
+            return Request(body, None, False, UNLIMITED, ANYONE)
 
     with pytest.raises(Difference, match="the columnar path fails: ZeroDivisionError"):
         _compare_many(Failing())
