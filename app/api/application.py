@@ -1,21 +1,20 @@
-"""Puts the FastAPI application together: routes, error handlers and middleware in their order."""
+"""Puts the application together: routes, error handlers, and the entry in front of them."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
+from starlette.applications import Starlette
 
+from app.api.changes.endpoints import ENDPOINTS
+from app.api.exchange import BodyBounds
 from app.api.lifespan import running_gateway
 from app.api.limits.body_semaphore import BodySemaphore
 from app.api.limits.memory_budget import Allowance, MemoryBudget
-from app.api.middleware.admission import Admission
-from app.api.middleware.body_authentication import BodyAuthentication
-from app.api.middleware.body_limit import BodyLimit
+from app.api.limits.upload_deadline import UploadDeadline
 from app.api.middleware.error_handlers import install_error_handlers
-from app.api.middleware.fast_dispatch import FastDispatch
-from app.api.middleware.request_log import RequestLog
-from app.api.middleware.upload_timeout import UploadDeadline, UploadTimeout
-from app.api.middleware.well_formed_url import WellFormedUrl
+from app.api.middleware.request_entry import RequestEntry
 from app.api.openapi import docs_pages
 from app.api.openapi.document import GatewayApp
 from app.api.routes import (
@@ -31,11 +30,11 @@ from app.api.routes import (
     table_operations,
     tables,
 )
+from app.api.server.content_types import require_json_body
 from app.observability.telemetry import configure_logging
 from app.settings import Settings
 
 _ROUTES = (
-    changes,
     producers,
     tables,
     table_operations,
@@ -48,39 +47,37 @@ _ROUTES = (
     metrics,
     docs_pages,
 )
-"""Modules with a router each, in the order of the contract."""
+"""Modules with a router each, in the order of the contract, behind the change routes."""
 
 
-def create_app(settings: Settings | None = None) -> FastAPI:
-    """Return the API application. It opens the database when it starts and completes open requests when it stops."""
+def create_app(settings: Settings | None = None, *, in_front: bool = True) -> GatewayApp:
+    """Return the API application. It opens the database when it starts and completes open requests when it stops.
+
+    The change endpoints are answered in front of the framework, or else by its routes, with the same answers.
+    """
     settings = settings or Settings.from_environment()
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         configure_logging(settings)
         with running_gateway(settings) as gateway:
-            app.state.gateway = gateway
+            app.gateway = gateway
             yield
 
     app = GatewayApp(lifespan=lifespan)
+    app.include_router(changes.router)
     for module in _ROUTES:
-        app.include_router(module.router)
+        app.include_router(module.router, dependencies=[Depends(require_json_body)])
     install_error_handlers(app)
-    _add_middleware(app, settings)
+    framework = partial(Starlette.__call__, app)
+    app.entry = RequestEntry(framework, app, _body_bounds(settings), ENDPOINTS if in_front else None)
     return app
 
 
-def _add_middleware(app: FastAPI, settings: Settings) -> None:
-    """Add the middleware from the inside to the outside: the last one sees a request first."""
-    app.add_middleware(FastDispatch, router=changes.router)
-    app.add_middleware(BodyAuthentication)
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
-    deadline = UploadDeadline(settings.body_seconds, settings.body_grace_seconds, settings.min_body_rate)
-    app.add_middleware(UploadTimeout, deadline=deadline)
+def _body_bounds(settings: Settings) -> BodyBounds:
     budget = MemoryBudget(
         Allowance(settings.max_concurrent_requests, settings.bytes_in_memory),
         Allowance(settings.requests_of_one_key, settings.bytes_in_memory_of_one_key),
     )
-    app.add_middleware(Admission, budget=budget, semaphore=BodySemaphore(settings.max_large_bodies_bytes))
-    app.add_middleware(WellFormedUrl)
-    app.add_middleware(RequestLog)
+    deadline = UploadDeadline(settings.body_seconds, settings.body_grace_seconds, settings.min_body_rate)
+    return BodyBounds(settings.max_body_bytes, deadline, budget, BodySemaphore(settings.max_large_bodies_bytes))

@@ -2,10 +2,11 @@
 
 import threading
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Depends, Request
+from starlette.types import Scope
 
 from app.api.auth.authenticator import Authenticator
 from app.api.cached_answer import CachedAnswer
@@ -34,26 +35,27 @@ class Gateway:
     """Threads of the probes alone: those of other routes may all be waiting for Postgres."""
     staged: threading.Event
     """Set after a commit that the drain should publish soon."""
+    input_limits: InputLimits = field(init=False)
+    """The limits for the messages of one request."""
 
-    @property
-    def input_limits(self) -> InputLimits:
-        """Return the limits for the messages of one request."""
-        return InputLimits(self.settings.max_request_messages, self.settings.max_value_bytes)
+    def __post_init__(self) -> None:
+        limits = InputLimits(self.settings.max_request_messages, self.settings.max_value_bytes)
+        object.__setattr__(self, "input_limits", limits)
 
     def wake_drain(self) -> None:
         """Notify the drains, without waiting for them."""
         self.staged.set()
 
 
-def gateway_of(request: Request) -> Gateway:
-    """Return the gateway of the running application."""
-    gateway: Gateway = request.app.state.gateway
+def gateway_in(scope: Scope) -> Gateway:
+    """Return the gateway of the running application, of the scope of one of its requests."""
+    gateway: Gateway = scope["app"].gateway
     return gateway
 
 
 async def _gateway_dependency(request: Request) -> Gateway:
     """Return the gateway. A coroutine, because FastAPI calls a plain function in a worker thread."""
-    return gateway_of(request)
+    return gateway_in(request.scope)
 
 
 GatewayDep = Annotated[Gateway, Depends(_gateway_dependency)]

@@ -4,9 +4,11 @@ import io
 import logging
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, MutableMapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, BinaryIO, Final, TypeAlias, cast
 
@@ -137,6 +139,61 @@ def _showing(show: Callable[[Event], None] | None) -> structlog.types.Processor:
     return pass_on
 
 
+class RequestLine(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The log line of one request. What is not known of it is left out."""
+
+    method: str
+    route: str
+    status: int
+    milliseconds: float
+    code: str | None = None
+    tables: tuple[str, ...] = ()
+    key: str | None = None
+    bytes: int = 0
+    changes: int = 0
+    client: str | None = None
+    event: str
+    request_id: str
+    level: str
+    timestamp: str
+
+
+class RequestLines:
+    """Writes the log line of each request, in a fifth of the time that structlog's processors take (decision 0031).
+
+    A line has the form of every other line. Without `configure_logging`, and for the console, structlog writes it.
+    """
+
+    def __init__(self) -> None:
+        self.is_on = True
+        """False if the level is above that of these lines; then nothing of a line should be computed."""
+        self._stream: BinaryIO | None = None
+        self._second = 0
+        self._second_text = ""
+
+    def configure(self, stream: BinaryIO | None, *, is_on: bool) -> None:
+        """Write JSON to `stream` from now on, or through structlog if it is None."""
+        self._stream, self.is_on = stream, is_on
+
+    def write(self, **facts: Any) -> None:
+        """Write one line. `facts` are the fields of RequestLine but for the last ones, which this adds."""
+        now = time.time_ns() // 1_000
+        if now // 1_000_000 != self._second:
+            self._second = now // 1_000_000
+            self._second_text = datetime.fromtimestamp(self._second, UTC).strftime("%Y-%m-%dT%H:%M:%S.")
+        timestamp = f"{self._second_text}{now % 1_000_000:06}Z"
+        line = RequestLine(**facts, event="request", level="info", timestamp=timestamp)
+        if self._stream is not None:
+            self._stream.write(_ENCODER.encode(line) + b"\n")
+        else:
+            given = msgspec.structs.asdict(line)
+            structlog.get_logger().info(**{name: value for name, value in given.items() if value and name != "level"})
+
+
+REQUEST_LINES: Final = RequestLines()
+"""The lines of the process's requests. One thread of the process, the event loop, writes them."""
+
+
 def log_crashes() -> None:
     """Log an uncaught exception as one line with its type and traceback, without its text, which may hold values."""
 
@@ -169,9 +226,11 @@ def configure_logging(
         _showing(show),
     ]
     bytes_out = cast("BinaryIO", stream or UnfailingStream(sys.stderr.buffer))
+    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
+    REQUEST_LINES.configure(bytes_out if is_json else None, is_on=level <= logging.INFO)
     structlog.configure(
         processors=[*common[:2], repeated.processor(), *common[2:], _json_bytes if is_json else text],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[settings.log_level.upper()]),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.BytesLoggerFactory(bytes_out) if is_json else structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.api.middleware.upload_timeout import UploadDeadline
+from app.api.limits.upload_deadline import UploadDeadline
 
 MIB = 2**20
 DEADLINE = UploadDeadline(max_seconds=300, grace_seconds=10, min_rate=1024)

@@ -1,28 +1,23 @@
 """What routes need of the caller: authenticate the request, require a right, and check the names of tables.
 
-`authorize` is for the change routes, which take the request alone; the annotated types (`Reader`, …) are FastAPI
+`authorize` is for the change endpoints; the annotated types (`Reader`, …) are FastAPI
 dependencies of the other routes. Everything is denied by default.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Annotated, Final
+from typing import Annotated
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from starlette.types import Scope
 
 from app.api.auth.authenticator import Authenticator
-from app.api.limits.memory_budget import reservation_of
-from app.api.server.request_facts import declared_length, facts_of
+from app.api.exchange import Exchange, exchange_of
 from app.domain.access.rights import Credential, Principal, Right
 from app.domain.access.token_claims import SUBJECT_PREFIX
 from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
 from app.errors import Code, RejectedInput
-
-_CREDENTIAL: Final = "mirrorgate.credential"
-"""Key in the scope of a request whose caller has presented a valid key or token."""
 
 bearer = HTTPBearer(
     scheme_name="apiKey",
@@ -32,46 +27,36 @@ bearer = HTTPBearer(
 )
 
 
-def is_authenticated(scope: Scope) -> bool:
-    """Return True if the caller of this request was authenticated before."""
-    return _CREDENTIAL in scope
-
-
-async def authenticate(request: Request) -> Credential:
+async def authenticate(exchange: Exchange) -> Credential:
     """Return the caller's credential. The first call for a request counts it towards the limits of the caller.
 
     Raises RejectedInput `unauthenticated`, TemporarilyUnavailable `rate_limited` or `overloaded`, and what the look-up
     raises.
     """
-    known: Credential | None = request.scope.get(_CREDENTIAL)
-    if known is not None:
-        return known
-    authenticator: Authenticator = request.app.state.gateway.authenticator
-    header = request.headers.get("authorization", "")
-    if header.lstrip().startswith("mg_"):
-        raise RejectedInput(Code.UNAUTHENTICATED, "the Authorization header lacks `Bearer ` before the key")
-    token = _bearer_token(header)
-    facts = facts_of(request.scope)
+    if exchange.credential is not None:
+        return exchange.credential
+    authenticator: Authenticator = exchange.scope["app"].gateway.authenticator
+    token = _bearer_token(exchange.head.authorization.decode("latin-1"))
     try:
         credential = authenticator.cached_credential(token)
         if credential is None:
             credential = await asyncio.to_thread(authenticator.credential, token)
     except RejectedInput:
-        facts.subject = authenticator.known_key_id(token)
+        exchange.subject = authenticator.known_key_id(token)
         raise
-    facts.subject = credential.subject
-    authenticator.rate_limiter.admit(credential, declared_length(request.scope), facts)
-    reservation_of(request).assign_to(credential.subject)
-    request.scope[_CREDENTIAL] = credential
+    exchange.subject = credential.subject
+    authenticator.rate_limiter.admit(credential, exchange.head.content_length, exchange)
+    exchange.reservation.assign_to(credential.subject)
+    exchange.credential = credential
     return credential
 
 
-async def authorize(request: Request, right: Right, *, every_table: bool = False) -> Principal:
+async def authorize(exchange: Exchange, right: Right, *, every_table: bool = False) -> Principal:
     """Return the caller as a principal with this right, for every table if asked for.
 
     Raises RejectedInput `forbidden`, and what `authenticate` raises.
     """
-    credential = await authenticate(request)
+    credential = await authenticate(exchange)
     principal = credential.acting_by(right)
     if principal is None:
         raise RejectedInput(Code.FORBIDDEN, f"the {_kind(credential)} lacks the right `{right}`")
@@ -87,7 +72,7 @@ def require(right: Right, *, every_table: bool = False) -> Callable[..., Corouti
     async def dependency(
         request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)]
     ) -> Principal:
-        return await authorize(request, right, every_table=every_table)
+        return await authorize(exchange_of(request.scope), right, every_table=every_table)
 
     return dependency
 
@@ -123,5 +108,13 @@ def _kind(credential: Credential) -> str:
 
 
 def _bearer_token(header: str) -> str | None:
+    """Return the token of an Authorization header, None without one.
+
+    Raises RejectedInput `unauthenticated` for a key without its scheme.
+    """
     scheme, _, token = header.partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else None
+    if scheme.lower() == "bearer":
+        return token.strip()
+    if header.lstrip().startswith("mg_"):
+        raise RejectedInput(Code.UNAUTHENTICATED, "the Authorization header lacks `Bearer ` before the key")
+    return None

@@ -9,9 +9,6 @@ import asyncio
 from collections import deque
 from typing import Final
 
-from fastapi import Request
-from starlette.types import Scope
-
 from app.observability.telemetry import WAITING_BODIES
 
 LARGE_BODY_BYTES: Final = 2**20
@@ -22,8 +19,6 @@ ASSUMED_BODY_BYTES: Final = 16 * 2**20
 
 _ASSUMED_EXPANSION: Final = 16
 """Factor by which a compressed body is assumed to expand, until it is decompressed."""
-
-_PERMIT: Final = "mirrorgate.body_permit"
 
 
 class BodySemaphore:
@@ -104,18 +99,6 @@ class BodyPermit:
         if size != self._size:
             self._semaphore.adjust(size - self._size)
             self._size = size
-
-
-def attach_permit(scope: Scope, semaphore: BodySemaphore) -> BodyPermit:
-    """Create a permit that is not acquired yet, and store it in the scope of a request."""
-    permit = scope[_PERMIT] = BodyPermit(semaphore)
-    return permit
-
-
-def permit_of(request: Request) -> BodyPermit:
-    """Return the permit of this request."""
-    permit: BodyPermit = request.scope[_PERMIT]
-    return permit
 
 
 def expected_size(declared: int, *, compressed: bool) -> int:

@@ -9,12 +9,9 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Final
 
-from fastapi import Request
-
 from app.errors import Code, TemporarilyUnavailable
 from app.observability.telemetry import BODY_BYTES, CHANGE_REQUESTS
 
-RESERVATION: Final = "mirrorgate.reservation"
 READ_AHEAD_BYTES: Final = 256 * 2**10
 """Bytes reserved beyond what has arrived of a body with a declared length: what the connection buffers unread."""
 
@@ -128,12 +125,6 @@ class Reservation:
         if self._requests or self._size:
             self._budget.release(self._subject, self._requests, self._size)
             self._requests = self._size = 0
-
-
-def reservation_of(request: Request) -> Reservation:
-    """Return the reservation of this request."""
-    reservation: Reservation = request.scope[RESERVATION]
-    return reservation
 
 
 def _update_gauges(requests: int, size: int) -> None:

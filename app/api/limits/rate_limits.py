@@ -70,7 +70,7 @@ class RateLimiter:
 
         `declared` is the declared length of the body. Without one, the bytes are counted as they arrive.
         """
-        limits = credential.limits.or_else(self._defaults)
+        limits = self._defaults if credential.limits == NO_LIMITS else credential.limits.or_else(self._defaults)
         if limits == NO_LIMITS:
             return
         meter = self._meters.get(credential.subject)

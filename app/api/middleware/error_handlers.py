@@ -1,7 +1,7 @@
 """Answers every exception of the application, including the framework's own, with problem details.
 
 Each rejection is recorded for the log line of the request and, if the audit keeps it, for the audit. Exceptions that
-are not expected pass on to `request_log`, which answers 500.
+are not expected pass on to `request_entry`, which answers 500.
 """
 
 from typing import Final
@@ -12,10 +12,11 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
+from app.api.exchange import Exchange, exchange_of
 from app.api.middleware.rejection_audit import audit_rejection
 from app.api.server.body_rejection import BodyRejected
 from app.api.server.problem_responses import STATUS, problem_response
-from app.api.server.request_facts import BODY_COMPLETE, facts_of
+from app.api.server.request_facts import BODY_COMPLETE
 from app.api.server.validation_messages import describe_issue
 from app.errors import Code, Kind, MirrorgateError, Problem, RejectedInput
 from app.errors.catalogue import CATALOGUE
@@ -38,17 +39,17 @@ def install_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _on_http_exception)
 
 
-def answer_error(request: Request, error: MirrorgateError) -> Response:
+def answer_error(exchange: Exchange, error: MirrorgateError) -> Response:
     """Return the answer for an error of the product, and record it for log, audit and metrics."""
-    _record_facts(request, error)
-    audit_rejection(request, error, STATUS[error.kind])
+    _record_facts(exchange, error)
+    audit_rejection(exchange, error, STATUS[error.kind])
     if error.kind in {Kind.BROKEN, Kind.MISCONFIGURED}:
         log.error("request_failed", code=error.code, detail=error.detail)
-    is_unread = error.kind in _CLOSING_KINDS and BODY_COMPLETE not in request.scope
+    is_unread = error.kind in _CLOSING_KINDS and BODY_COMPLETE not in exchange.scope
     return problem_response(error, {"Connection": "close"} if is_unread else None)
 
 
-def answer_validation_error(request: Request, error: RequestValidationError) -> Response:
+def answer_validation_error(exchange: Exchange, error: RequestValidationError) -> Response:
     """Return the answer for a parameter or a JSON body that pydantic rejects, without any value of it."""
     problems = []
     for issue in error.errors():
@@ -58,50 +59,49 @@ def answer_validation_error(request: Request, error: RequestValidationError) -> 
             continue
         escaped = (part.replace("~", "~0").replace("/", "~1") for part in path)
         pointer = "".join(f"/{part}" for part in escaped) if location == "body" else None
-        description = describe_issue(request, issue)
+        description = describe_issue(Request(exchange.scope), issue)
         name = f"{location} parameter {'.'.join(path)}" if location != "body" else path[-1] if path else "the body"
         detail = description if issue["type"] == "extra_forbidden" else f"{name}: {description}"
         code = Code.BAD_OPTION if path[:1] == ["options"] else Code.BAD_REQUEST
         problems.append(Problem(code, detail, pointer=pointer))
     rejection = RejectedInput.of(tuple(problems))
-    _record_facts(request, rejection)
+    _record_facts(exchange, rejection)
     return problem_response(rejection)
 
 
-def answer_http_exception(request: Request, error: HTTPException) -> Response:
+def _answer_http_exception(request: Request, error: HTTPException) -> Response:
     """Return the answer for what the framework rejects, or our middleware while the framework reads a body."""
     if isinstance(error, BodyRejected):
-        return answer_error(request, error.error)
+        return answer_error(exchange_of(request.scope), error.error)
     code = _CODES_OF_FRAMEWORK.get(error.status_code, Code.BAD_REQUEST)
     headers = {"Allow": _allowed_methods(request)} if code is Code.METHOD_NOT_ALLOWED else error.headers
     rejection = RejectedInput(code, CATALOGUE[code].meaning)
-    _record_facts(request, rejection)
+    _record_facts(exchange_of(request.scope), rejection)
     return problem_response(rejection, headers)
 
 
-def _record_facts(request: Request, error: MirrorgateError) -> None:
+def _record_facts(exchange: Exchange, error: MirrorgateError) -> None:
     """Record the code, and the tables that the error concerns, for the log line of the request."""
-    facts = facts_of(request.scope)
-    facts.code = error.code
+    exchange.code = error.code
     problems = error.problems if isinstance(error, RejectedInput) else ()
     tables = [problem.table for problem in problems if problem.table is not None]
-    path_table: str | None = request.scope.get("path_params", {}).get("table")
-    facts.tables = tuple(dict.fromkeys([*tables, path_table] if path_table else tables))
+    path_table: str | None = exchange.scope.get("path_params", {}).get("table")
+    exchange.tables = tuple(dict.fromkeys([*tables, path_table] if path_table else tables))
 
 
 async def _on_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, MirrorgateError)
-    return answer_error(request, error)
+    return answer_error(exchange_of(request.scope), error)
 
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return answer_validation_error(request, error)
+    return answer_validation_error(exchange_of(request.scope), error)
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return answer_http_exception(request, error)
+    return _answer_http_exception(request, error)
 
 
 def _allowed_methods(request: Request) -> str:

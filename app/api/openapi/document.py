@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from fastapi import Depends, FastAPI
-from starlette.applications import Starlette
-from starlette.types import Receive, Scope, Send
+from fastapi import FastAPI
+from starlette.middleware.errors import ServerErrorMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.api.gateway import Gateway
 from app.api.openapi.contract_parts import (
     HEADERS,
     add_response_headers,
@@ -16,7 +17,6 @@ from app.api.openapi.contract_parts import (
 )
 from app.api.openapi.message_bodies import message_schemas
 from app.api.schemas.common import ProblemModel
-from app.api.server.content_types import require_json_body
 
 TITLE: Final = "Mirrorgate"
 VERSION: Final = "1.0.0"
@@ -69,6 +69,11 @@ class GatewayApp(FastAPI):
     A path with a trailing slash is unknown and never redirected: a client would send its key to the redirect's target.
     """
 
+    entry: ASGIApp
+    """The application in front of the framework; `create_app` sets it."""
+    gateway: Gateway
+    """The parts of the process while it runs."""
+
     def __init__(self, **settings: Any) -> None:
         super().__init__(
             title=TITLE,
@@ -78,8 +83,7 @@ class GatewayApp(FastAPI):
             servers=SERVERS,
             openapi_tags=TAGS,
             redirect_slashes=False,
-            dependencies=[Depends(require_json_body)],
-            strict_content_type=False,  # a body without a content type counts as JSON, as on the change routes
+            strict_content_type=False,  # a body without a content type counts as JSON, as at the change endpoints
             openapi_url=None,
             docs_url=None,  # FastAPI's pages load scripts from other servers; see docs_pages
             redoc_url=None,
@@ -89,8 +93,17 @@ class GatewayApp(FastAPI):
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Call Starlette directly: FastAPI's telemetry costs time at every request even if it is off."""
-        await Starlette.__call__(self, scope, receive, send)
+        """Call the entry, which passes most requests on to Starlette.
+
+        FastAPI's own method is not called: its telemetry costs time at every request even if it is off.
+        """
+        await self.entry(scope, receive, send)
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Return the framework's own layers but the one that answers crashes in plain text: the entry answers them."""
+        outermost = super().build_middleware_stack()
+        assert isinstance(outermost, ServerErrorMiddleware)
+        return outermost.app
 
     def openapi(self) -> dict[str, Any]:
         """Return the completed contract, built at the first call."""

@@ -6,8 +6,8 @@ import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from app.api.auth.dependencies import Administrator, Reader, visible_name
+from app.api.changes.body import read_other_body
 from app.api.gateway import GatewayDep
-from app.api.middleware.request_body import read_body
 from app.api.openapi.document import problems
 from app.api.routes.paging import MAX_ID, AfterId, PageLimit
 from app.api.routes.table_operations import GenerationParameter
@@ -132,7 +132,7 @@ async def replay_letter(
     If the message is rejected again, it stays a dead letter.
     """
     name = visible_name(table, principal)
-    correction = await read_body(request, gateway.settings, max_bytes=MAX_LETTER_BYTES)
+    correction = await read_other_body(request, gateway.settings, MAX_LETTER_BYTES)
     receipt = await Replays(gateway.ingest).replay(name, letter_id, principal, correction or None)
     REPLAYED_LETTERS.inc()
     content = msgspec.json.encode({"id": letter_id, "receipt": receipt})

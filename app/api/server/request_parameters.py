@@ -1,4 +1,4 @@
-"""Query parameters and headers of the change routes, read without FastAPI's dependency injection.
+"""Query parameters and headers of the change endpoints, read without FastAPI's dependency injection.
 
 FastAPI takes 0.3 ms to look for a dozen parameters and to solve what depends on them: half the cost of a small
 request, and most requests give none of them (decision 0014). The same models describe the parameters in the contract.
@@ -8,7 +8,6 @@ from collections.abc import Mapping, Set
 from functools import cache
 from typing import Any, Literal, TypeVar
 
-from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -40,17 +39,12 @@ def read_parameters(model: type[ParametersT], location: ParameterLocation, given
         raise RequestValidationError(issues) from None
 
 
-def query_of(request: Request) -> Mapping[str, str]:
-    """Return the query parameters, without parsing the query of the many requests that have none."""
-    return request.query_params if request.scope["query_string"] else {}
-
-
-def check_query_names(request: Request, known: Set[str], *, only_csv: Set[str] = frozenset()) -> None:
+def check_query_names(given: Mapping[str, str], known: Set[str], *, only_csv: Set[str] = frozenset()) -> None:
     """Raise RejectedInput `bad_request` for a query parameter that this body's format does not have.
 
     Without this check, a misspelled `dry_run` would stage the changes that it was meant to try.
     """
-    for name in query_of(request):
+    for name in given:
         if name in only_csv:
             raise RejectedInput(Code.BAD_REQUEST, f"the parameter `{name}` requires the content type text/csv")
         if name not in known:

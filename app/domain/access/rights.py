@@ -1,7 +1,7 @@
 """Rights of callers: what a key or a token allows, on which tables. What is not granted is denied."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Final
@@ -76,9 +76,16 @@ class Credential:
     subject: str
     grants: Sequence[Grant]
     limits: RateLimits = NO_LIMITS
+    _principals: dict[Right, Principal | None] = field(default_factory=dict, compare=False, repr=False)
+    """What `acting_by` has returned: a cached credential serves many requests."""
 
     def acting_by(self, right: Right) -> Principal | None:
         """Return the caller of a call that needs this right, with its tables; None if the right is not granted."""
+        if right not in self._principals:
+            self._principals[right] = self._principal(right)
+        return self._principals[right]
+
+    def _principal(self, right: Right) -> Principal | None:
         carrying = [grant for grant in self.grants if grant.carries(right)]
         if not carrying:
             return None

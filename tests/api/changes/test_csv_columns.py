@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.api.routes.change_parameters import CsvParameters
+from app.api.changes.parameters import CsvParameters
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ import socket
 import httpx
 import pytest
 from httpx import URL
-from starlette.types import Receive, Scope, Send
 
-from app.api.middleware.request_log import RequestLog
+from app.api.application import create_app
 from app.errors import Code
 from app.errors.catalogue import CATALOGUE
+from app.settings import Settings
 from tests.api.calls import Gateway, insert, problem
 from tests.api.conftest import ClientWith
 
@@ -120,12 +120,15 @@ def test_a_rejected_key_is_told_the_scheme(anonymous: Gateway, client_with: Clie
 
 
 def test_a_crash_is_an_internal_problem_that_tells_nothing_of_its_cause() -> None:
-    async def crashing(scope: Scope, receive: Receive, send: Send) -> None:
+    app = create_app(Settings())
+
+    @app.get("/crash")
+    def crash() -> None:
         raise ValueError(CANARY)
 
     async def call() -> httpx.Response:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(RequestLog(crashing))) as client:
-            return await client.get("http://gateway/v1/tables")
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app)) as client:
+            return await client.get("http://gateway/crash")
 
     response = asyncio.run(call())
     problem(response, 500, "internal")

@@ -19,11 +19,11 @@ from tests.support.waiting import wait_until
 
 
 @contextmanager
-def served(settings: Settings) -> Iterator[str]:
-    """Run the API in a thread, and yield its address."""
+def served(settings: Settings, *, in_front: bool = True) -> Iterator[str]:
+    """Run the API in a thread, and yield its address. Without `in_front` the framework answers change requests too."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         config = uvicorn.Config(
-            create_app(settings),
+            create_app(settings, in_front=in_front),
             http=BoundedHttpProtocol,
             ws="none",
             log_config=None,

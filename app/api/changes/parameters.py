@@ -1,21 +1,27 @@
-"""Query parameters of the change routes, one model per format, and the headers that identify a request."""
+"""Query parameters of the change endpoints, one model per format, and the headers that name a request.
+
+Most requests of a producer have the same few queries, so what a valid one means is cached. Rejections are not.
+"""
 
 import csv
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Annotated, Any, Final, TypeVar
 
-from fastapi import Request
 from pydantic import Field
+from starlette.datastructures import Headers, QueryParams
 
 from app.api.auth.dependencies import bearer
-from app.api.server.request_parameters import Parameters, openapi_parameters
-from app.domain.access.rights import Principal
+from app.api.exchange import Exchange
+from app.api.server.request_parameters import Parameters, check_query_names, openapi_parameters, read_parameters
+from app.domain.model.names import TableName
 from app.domain.model.request_identity import RequestIdentity, fingerprint
 from app.domain.model.table_options import OptionValue
 from app.domain.rows.source_order import MAX_PARTITION_CHARACTERS
 from app.errors import Code, RejectedInput
-from app.ingest import CsvLayout, CsvMode
+from app.ingest import BodyReader, CsvLayout, CsvMode, arcion_csv, arcion_json, replicate_json
 
 _NAME: Final = re.compile(r"[\x21-\x7e]{1,255}")
 MAX_SEQUENCE: Final = 2**63 - 1
@@ -140,7 +146,7 @@ class IdentityHeaders(Parameters):
         ),
     ] = None
 
-    def identity(self, request: Request, principal: Principal, body: bytes) -> RequestIdentity | None:
+    def identity(self, exchange: Exchange, body: bytes) -> RequestIdentity | None:
         """Return the identity of this request, or None without these headers. `body` is the decompressed body.
 
         Raises RejectedInput `bad_request` for headers that contradict each other or are malformed.
@@ -157,8 +163,77 @@ class IdentityHeaders(Parameters):
         if name is None or not _NAME.fullmatch(name):
             detail = "an Idempotency-Key or Mirrorgate-Producer must have 1 to 255 visible ASCII characters"
             raise RejectedInput(Code.BAD_REQUEST, detail)
-        print_ = fingerprint(request.method, request.url.path, request.url.query, body)
-        return RequestIdentity(principal.key_id, name, print_, sequence or 0)
+        scope = exchange.scope
+        print_ = fingerprint(scope["method"], scope["path"], scope["query_string"].decode(), body)
+        return RequestIdentity(exchange.subject or "", name, print_, sequence or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeQuery:
+    """What a valid query asks for."""
+
+    given: ChangeParameters
+    reader_of: Callable[..., BodyReader]
+    """Makes the reader of a body, with what the query says about it."""
+
+
+_NO_IDENTITY: Final = IdentityHeaders()
+_NAMES: Final = frozenset(ChangeParameters.model_fields)
+_REPLICATE_NAMES: Final = frozenset(ReplicateParameters.model_fields)
+_CSV_NAMES: Final = frozenset(CsvParameters.model_fields)
+_MAX_CACHED_QUERIES: Final = 1_000
+_MAX_CACHED_BYTES: Final = 512
+"""Bytes of a query that is cached: longer ones would let a caller fill the memory."""
+
+_Meaning = TypeVar("_Meaning")
+
+
+def _cached(read: Callable[[bytes], _Meaning]) -> Callable[[bytes], _Meaning]:
+    """Cache what short queries mean. Exceptions are not cached."""
+    cached = lru_cache(_MAX_CACHED_QUERIES)(read)
+    return lambda query: cached(query) if len(query) <= _MAX_CACHED_BYTES else read(query)
+
+
+@_cached
+def arcion_query(query: bytes) -> ChangeQuery:
+    """Read the query of an Arcion body in JSON. Raises RejectedInput and FastAPI's RequestValidationError."""
+    values = _values(query, _NAMES | {"override"}, only_csv=_CSV_NAMES)
+    given = read_parameters(OverrideParameters, "query", values)
+    return ChangeQuery(given, partial(arcion_json, table=_table(given), override=given.override))
+
+
+@_cached
+def csv_query(query: bytes) -> ChangeQuery:
+    """Read the query of an Arcion body in CSV. Raises what `arcion_query` raises."""
+    values = _values(query, _NAMES | _CSV_NAMES)
+    given = read_parameters(ChangeParameters, "query", values)
+    if not given.table:
+        raise RejectedInput(Code.BAD_REQUEST, "a CSV body requires the parameter `table`")
+    layout = read_parameters(CsvParameters, "query", values).layout
+    return ChangeQuery(given, partial(arcion_csv, table=TableName.parse(given.table), layout=layout))
+
+
+@_cached
+def replicate_query(query: bytes) -> ChangeQuery:
+    """Read the query of a Replicate body. Raises what `arcion_query` raises."""
+    given = read_parameters(ReplicateParameters, "query", _values(query, _REPLICATE_NAMES))
+    return ChangeQuery(given, partial(replicate_json, table=_table(given), partition=given.partition))
+
+
+@_cached
+def load_query(query: bytes) -> TableName:
+    """Return the table in the query of an Arrow stream. Raises what `arcion_query` raises."""
+    given = read_parameters(LoadParameters, "query", _values(query, frozenset(LoadParameters.model_fields)))
+    if not given.table:
+        raise RejectedInput(Code.BAD_REQUEST, "an Arrow stream requires the parameter `table`")
+    return TableName.parse(given.table)
+
+
+def identity_headers(exchange: Exchange) -> IdentityHeaders:
+    """Return the headers that name a request. Raises FastAPI's RequestValidationError."""
+    if not exchange.head.has_identity:
+        return _NO_IDENTITY
+    return read_parameters(IdentityHeaders, "header", Headers(scope=exchange.scope))
 
 
 def openapi_extra(body: Mapping[str, Any], *parameters: type[Parameters]) -> dict[str, Any]:
@@ -171,3 +246,14 @@ def openapi_extra(body: Mapping[str, Any], *parameters: type[Parameters]) -> dic
 def _unquote(key: str) -> str:
     """Remove the quotes of the IETF draft's form; both forms name the same key."""
     return key[1:-1] if len(key) > 2 and key[0] == key[-1] == '"' else key
+
+
+def _values(query: bytes, known: Set[str], *, only_csv: Set[str] = frozenset()) -> Mapping[str, str]:
+    """Return the parameters of a query, all of them with known names."""
+    values: Mapping[str, str] = QueryParams(query) if query else {}
+    check_query_names(values, known, only_csv=only_csv)
+    return values
+
+
+def _table(given: ChangeParameters) -> TableName | None:
+    return TableName.parse(given.table) if given.table else None

@@ -1,0 +1,76 @@
+"""Reads and decompresses the body of a request, within its limits of bytes and memory."""
+
+import asyncio
+from typing import Final
+
+from fastapi import Request
+
+from app.api.changes.decompression import ENCODINGS, decompress
+from app.api.exchange import Exchange, body_too_large, exchange_of
+from app.errors import Code, RejectedInput
+from app.settings import Settings
+
+MIN_EXPANSION_BYTES: Final = 2**20
+"""Bytes to which every body can expand, even if that exceeds the limit on the expansion factor."""
+
+
+async def read_body(exchange: Exchange, settings: Settings) -> bytes:
+    """Return the decompressed body of a change request, of at most the bytes that the settings allow.
+
+    Memory is reserved until the request ends, for the bytes that arrive and for those to which they expand.
+
+    Raises RejectedInput if it is too large or not decompressible, and what `Exchange.read_body` raises.
+    """
+    limit = settings.max_body_bytes
+    encoding = _encoding(exchange.head.content_encoding) if exchange.head.content_encoding else None
+    body = await exchange.read_body(limit, is_compressed=encoding is not None)
+    if encoding is not None:
+        body = await _expanded(exchange, settings, body, encoding, limit)
+    exchange.complete_body(len(body))
+    return body
+
+
+async def read_other_body(request: Request, settings: Settings, max_bytes: int) -> bytes:
+    """Return the decompressed body of another request, which the framework may have read before.
+
+    Raises what `read_body` raises.
+    """
+    exchange = exchange_of(request.scope)
+    encoding = _encoding(exchange.head.content_encoding)
+    if (exchange.head.content_length or 0) > max_bytes or len(body := await request.body()) > max_bytes:
+        raise body_too_large(max_bytes)
+    return body if encoding is None else await _expanded(exchange, settings, body, encoding, max_bytes)
+
+
+def reserve_rows(exchange: Exchange, settings: Settings, size: int) -> None:
+    """Reserve memory for the rows that a body becomes, if they take more than the body itself.
+
+    Raises RejectedInput `body_too_large`, or TemporarilyUnavailable `overloaded`.
+    """
+    if size > settings.max_body_bytes:
+        detail = f"the rows take {size} bytes in the table's types, more than {settings.max_body_bytes}"
+        raise RejectedInput(Code.BODY_TOO_LARGE, detail)
+    exchange.reservation.reserve(size)
+
+
+async def _expanded(exchange: Exchange, settings: Settings, body: bytes, encoding: str, limit: int) -> bytes:
+    def reserve(size: int) -> None:
+        if size > limit:
+            raise body_too_large(limit)
+        if size > max(MIN_EXPANSION_BYTES, settings.max_expansion * len(body)):
+            detail = f"the body expands to more than {settings.max_expansion} times its compressed size"
+            raise RejectedInput(Code.BODY_EXPANDS_TOO_MUCH, detail)
+        exchange.reservation.reserve(len(body) + size)
+
+    return await asyncio.to_thread(decompress, body, encoding, reserve)
+
+
+def _encoding(named: bytes) -> str | None:
+    """Return the content encoding, None for identity. Raises RejectedInput `unsupported_encoding` for another."""
+    names = (name.strip().lower() for name in named.decode("latin-1").split(","))
+    encodings = [name for name in names if name not in ("", "identity")]
+    if len(encodings) > 1:
+        raise RejectedInput(Code.UNSUPPORTED_ENCODING, "the body has more than one content encoding")
+    if encodings and encodings[0] not in ENCODINGS:
+        raise RejectedInput(Code.UNSUPPORTED_ENCODING, "the content encoding is not gzip or zstd")
+    return encodings[0] if encodings else None

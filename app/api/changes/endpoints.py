@@ -1,0 +1,113 @@
+"""The change endpoints: each takes a request from its head to its answer. The answer 202 is made after COMMIT.
+
+The order of the checks is the same for all of them: key and right, headers and query, body, messages.
+"""
+
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from app.api.auth.dependencies import authorize
+from app.api.changes.body import read_body, reserve_rows
+from app.api.changes.parameters import (
+    ChangeQuery,
+    arcion_query,
+    csv_query,
+    identity_headers,
+    load_query,
+    replicate_query,
+)
+from app.api.exchange import Answer, Exchange
+from app.api.gateway import gateway_in
+from app.api.server.content_types import CSV, check_arrow_type, check_json_type, media_type
+from app.domain.access.rights import Right
+from app.ingest import ArrowLoad, IngestResult, perform_dry_run
+from app.observability.telemetry import ACCEPTED_CHANGES, DEAD_LETTERS
+
+PREFIX: Final = "/v1/changes"
+_REPLAYED: Final = {"Idempotency-Replayed": "true"}
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+class ChangeEndpoint:
+    """Accepts change requests of one format, outside the framework and as the body of its route."""
+
+    def __init__(
+        self, source_format: str, accept: Callable[[Exchange], Coroutine[Any, Any, IngestResult | Answer]]
+    ) -> None:
+        """Prepare. `accept` returns what was accepted, or the whole answer of a dry run."""
+        self.path: Final = f"{PREFIX}/{source_format}"
+        self._accept = accept
+        self._changes = ACCEPTED_CHANGES.labels(source_format)
+        self._dead_letters = DEAD_LETTERS.labels(source_format)
+
+    async def __call__(self, exchange: Exchange) -> Answer:
+        """Return the answer of an accepted request. Raises what rejects one."""
+        result = await self._accept(exchange)
+        if isinstance(result, Answer):
+            return result
+        content = _ENCODER.encode(
+            {
+                "receipts": result.receipts,
+                "ignored": result.ignored,
+                "duplicates": result.duplicates,
+                "dead_letters": result.dead_letters,
+                "replayed": result.replayed,
+            }
+        )
+        if result.replayed:
+            return Answer(200, content, _REPLAYED)
+        exchange.changes = made = sum([receipt.changes for receipt in result.receipts])
+        self._changes.inc(made)
+        if result.dead_letters:
+            self._dead_letters.inc(result.dead_letters)
+        return Answer(202, content)
+
+
+async def _accept_messages(query_of: Callable[[Exchange], ChangeQuery], exchange: Exchange) -> IngestResult | Answer:
+    """Stage the messages of a body, or answer a dry run."""
+    principal = await authorize(exchange, Right.INGEST)
+    named, query, gateway = identity_headers(exchange), query_of(exchange), gateway_in(exchange.scope)
+    body = await read_body(exchange, gateway.settings)
+    identity = named.identity(exchange, body)
+    reader = query.reader_of(body, limits=gateway.input_limits, keep_rejected=query.given.keeps_rejected)
+    if query.given.dry_run:
+        marker_first = gateway.settings.marker_first
+        preview = await perform_dry_run(gateway.engine, reader, principal, marker_first=marker_first)
+        return Answer(200, msgspec.json.encode(preview))
+    return await gateway.ingest.accept(reader, principal, identity)
+
+
+async def _accept_rows(exchange: Exchange) -> IngestResult:
+    """Stage the rows of an Arrow stream."""
+    principal = await authorize(exchange, Right.INGEST)
+    named, gateway = identity_headers(exchange), gateway_in(exchange.scope)
+    check_arrow_type(exchange.head.content_type)
+    table = load_query(exchange.scope["query_string"])
+    body = await read_body(exchange, gateway.settings)
+    reserve = partial(reserve_rows, exchange, gateway.settings)
+    load = ArrowLoad(table, body, gateway.input_limits, reserve)
+    return await load.accept(gateway.ingest, principal, named.identity(exchange, body))
+
+
+def _arcion_query_of(exchange: Exchange) -> ChangeQuery:
+    content_type, query = exchange.head.content_type, exchange.scope["query_string"]
+    if media_type(content_type) == CSV:
+        return csv_query(query)
+    check_json_type(content_type)
+    return arcion_query(query)
+
+
+def _replicate_query_of(exchange: Exchange) -> ChangeQuery:
+    check_json_type(exchange.head.content_type)
+    return replicate_query(exchange.scope["query_string"])
+
+
+ARCION: Final = ChangeEndpoint("arcion", partial(_accept_messages, _arcion_query_of))
+REPLICATE: Final = ChangeEndpoint("replicate", partial(_accept_messages, _replicate_query_of))
+ARROW: Final = ChangeEndpoint("arrow", _accept_rows)
+
+ENDPOINTS: Final = {endpoint.path: endpoint for endpoint in (ARCION, REPLICATE, ARROW)}
+"""The endpoints by path."""
