@@ -32,17 +32,6 @@ from app.staging.writer.waiting_request import Waiter, WaitingRequest, parts_of
 
 log = structlog.get_logger()
 
-MIN_GROUP_FOR_PAUSE: Final = 8
-"""Size of a group after which the staging thread pauses."""
-
-PAUSE_SECONDS: Final = 0.0005
-MAX_PAUSES: Final = 6
-"""Short pauses after a large group, so that its clients can join the next one.
-
-Without them, clients split into two alternating half-size groups. A group of half the size costs nearly as much, and
-the staging thread competes with the thread that reads requests for the interpreter lock (decision 0017).
-"""
-
 DEADLINE_SECONDS: Final = 5.0
 """How long a group's transaction may wait for Postgres. A request may wait twice as long for its transaction to begin,
 which covers the transaction before it."""
@@ -56,14 +45,12 @@ class GroupCommit:
         engine: sa.Engine,
         *,
         staged: threading.Event | None = None,
-        pause: Callable[[float], None] = time.sleep,
         deadline_seconds: float = DEADLINE_SECONDS,
         watch: Callable[[WriterState], None] | None = None,
     ) -> None:
         """Create the thread. `watch` is called with the writer's state several times within each deadline."""
         self._connection = PersistentConnection(engine)
         self._transaction = GroupTransaction(engine, self._connection, staged or threading.Event())
-        self._pause = pause
         self._queue = RequestQueue()
         self._deadline = deadline_seconds
         self._watch = watch
@@ -143,8 +130,6 @@ class GroupCommit:
             self._record.begin(time.monotonic())
             self._stage_in_parts(group, time.monotonic() + 2 * self._deadline)
             self._record.end()
-            if len(group) >= MIN_GROUP_FOR_PAUSE:
-                self._pause_for_clients(len(group))
         self._connection.close()
 
     def _run_queries(self) -> None:
@@ -189,14 +174,6 @@ class GroupCommit:
             for request in expired:
                 if request.waiter.set_running_or_notify_cancel():
                     request.waiter.set_exception(_too_slow())
-
-    def _pause_for_clients(self, answered: int) -> None:
-        """Pause until as many requests have arrived as were answered, at most MAX_PAUSES times."""
-        expected = len(self._queue) + answered
-        for _ in range(MAX_PAUSES):
-            if self._queue.is_closed or len(self._queue) >= expected:
-                return
-            self._pause(PAUSE_SECONDS)
 
 
 def _too_slow() -> TemporarilyUnavailable:

@@ -25,16 +25,13 @@ Query: TypeAlias = Callable[[sa.Connection, sa.RootTransaction], None]
 
 
 class RequestQueue:
-    """A thread-safe queue; `len` is the number of waiting requests."""
+    """A thread-safe queue."""
 
     def __init__(self) -> None:
         self._requests: deque[WaitingRequest] = deque()
         self._queries: list[tuple[Query, Future[None]]] = []
         self._condition = threading.Condition()
         self.is_closed = False
-
-    def __len__(self) -> int:
-        return len(self._requests)
 
     def close(self) -> None:
         """Reject later requests and queries."""

@@ -14,7 +14,7 @@ from app.domain.model.table_schema import TableSchema
 from app.errors import Code, TemporarilyUnavailable
 from app.staging.batches.batch import Batch, Receipt, TableMoved
 from app.staging.batches.staged_blocks import read_payloads
-from app.staging.writer.group_commit import MIN_GROUP_FOR_PAUSE, GroupCommit
+from app.staging.writer.group_commit import GroupCommit
 from tests.support.gateway_parts import inserts, registered, stage, typed
 from tests.support.postgres import sql
 from tests.support.samples.changes import update
@@ -196,33 +196,21 @@ def test_the_accepted_totals_are_the_sums_of_what_was_staged(engine: sa.Engine) 
     ]
 
 
-@pytest.mark.parametrize(
-    ("size", "blocks"),
-    [
-        (MIN_GROUP_FOR_PAUSE, [MIN_GROUP_FOR_PAUSE, MIN_GROUP_FOR_PAUSE + 1]),
-        (MIN_GROUP_FOR_PAUSE - 1, [MIN_GROUP_FOR_PAUSE - 1, 1]),
-    ],
-)
-def test_callers_that_return_in_the_pause_join_the_next_group(engine: sa.Engine, size: int, blocks: list[int]) -> None:
+def test_a_request_that_arrives_while_a_group_gets_its_receipts_is_alone_in_the_next_group(engine: sa.Engine) -> None:
     table = registered(engine, "t", IDS)
     later: list[Future[list[Receipt]]] = []
 
-    def come_back(_: float) -> None:
-        if len(later) == 1:
-            later.extend(writer.submit([batch(table, 200 + key)]) for key in range(size))
+    def submit_one(_: object) -> None:
+        later.append(writer.submit([batch(table, 100)]))
 
-    def wait(_: object) -> None:
-        if not later:
-            later.append(writer.submit([batch(table, 100)]))
-
-    writer = GroupCommit(engine, pause=come_back)
-    futures = [writer.submit([batch(table, key)]) for key in range(size)]
-    futures[-1].add_done_callback(wait)
+    writer = GroupCommit(engine)
+    futures = [writer.submit([batch(table, key)]) for key in range(32)]
+    futures[-1].add_done_callback(submit_one)
     writer.start()
-    wait_until(lambda: bool(later) and later[0].done(), within=30, what="the one that waited is staged")
+    wait_until(lambda: bool(later) and later[0].done(), within=30, what="the later one is staged")
     writer.close()
     found = sql.rows(engine, "SELECT cardinality(batch_rows) FROM mirrorgate.staged_blocks ORDER BY first_sequence")
-    assert [batches for (batches,) in found] == blocks
+    assert [batches for (batches,) in found] == [32, 1]
 
 
 def test_a_committed_request_sets_the_staged_event(engine: sa.Engine) -> None:
