@@ -12,8 +12,6 @@ import pyarrow.compute as pc
 
 from app.domain.model.change import SourceValue
 from app.domain.model.table import BatchSequence, Table
-from app.domain.rows.conversion.column_conversion import convert
-from app.domain.rows.conversion.value_reading import reading_of
 from app.domain.rows.key_changes import KeyChanges
 from app.domain.rows.landing_rows import LandingRows, in_order
 from app.domain.rows.row_image import (
@@ -23,13 +21,16 @@ from app.domain.rows.row_image import (
     Known,
     StoredImage,
     by_position,
+    completion,
     encode_image,
+    encode_images,
     known_values,
+    list_images,
     missing_of,
     value_in,
 )
-from app.domain.rows.row_rules import RowMarker
-from app.domain.rows.typed_columns import chosen_rows
+from app.domain.rows.row_rules import RowMarker, RowRules
+from app.domain.rows.typed_columns import chosen_rows, converted
 from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to
 
@@ -68,7 +69,8 @@ class ImageOverlay:
             if not self._may_repeat(images, layer):
                 return rows, layer
         walk = _Walk(self, images)
-        walk.run()
+        if not walk.run_at_once():
+            walk.run()
         self.completed.size += walk.completed_size
         return self._landing(rows, images, walk), walk.layer
 
@@ -83,9 +85,13 @@ class ImageOverlay:
             return self.written[key] is not None
         return True if key in self.present or key in self.stored else None
 
+    def image(self, key: bytes) -> StoredImage | None:
+        """Return the image of the row with this key as the batches before leave it."""
+        return self.written[key] if key in self.written else self.stored.get(key)
+
     def known(self, key: bytes) -> Known | None:
         """Return the values of the row with this key as the batches before leave it, None without an image."""
-        stored = self.written[key] if key in self.written else self.stored.get(key)
+        stored = self.image(key)
         if stored is None:
             return None
         if not self.table.returned_columns:
@@ -128,11 +134,12 @@ class ImageOverlay:
     def _filled(self, batch: pa.RecordBatch, filled: Filled, ordinals: Collection[int]) -> pa.RecordBatch:
         """Return the batch with the full values of these rows in these columns."""
         columns, values = list(batch.columns), list(zip(*filled.values(), strict=True))
-        mask = chosen_rows(batch.num_rows, filled)
-        for ordinal in ordinals:
-            column = self.table.schema.columns[ordinal]
-            array = convert(values[ordinal], column.type, reading_of(column.name, self.table.options))
-            columns[ordinal] = pc.replace_with_mask(columns[ordinal], mask, array)
+        arrays = converted({ordinal: values[ordinal] for ordinal in ordinals}, RowRules.of(self.table))
+        if len(filled) < batch.num_rows:
+            mask = chosen_rows(batch.num_rows, filled)
+            arrays = {at: pc.replace_with_mask(columns[at], mask, array) for at, array in arrays.items()}
+        for ordinal, array in arrays.items():
+            columns[ordinal] = array
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
@@ -152,6 +159,36 @@ class _Walk:
     _before_delete: dict[int, tuple[Known | None, Layer]] = field(default_factory=dict)
     """By row that moves to another key: its values, and what the layer had for its key."""
     _problems: list[Problem] = field(default_factory=list)
+
+    def run_at_once(self) -> bool:
+        """Do what `run` does for rows that do not depend on each other; return False, with nothing done, for others.
+
+        Each row has another key, and the stored images know every column.
+        """
+        images, overlay, width = self.images, self.overlay, len(self.overlay.table.schema.names)
+        if images.key_changes or overlay.table.returned_columns or len({*images.keys}) < len(images.keys):
+            return False
+        entries = images.incomplete.values()
+        if any(entry.unknown or entry.missing.optional for entry in entries):
+            return False
+        found = [overlay.image(images.keys[row]) for row in images.incomplete]
+        stored = [image.image for image in found if image is not None]
+        known = list_images(stored, width) if len(stored) == len(found) else None
+        if known is None:
+            return False
+        rows = [
+            completion(entry.missing.ordinals, width)((*entry.values, *old))
+            for entry, old in zip(entries, known, strict=True)
+        ]
+        completed = encode_images(rows)
+        self.completed_size = sum(map(len, completed))
+        overlay.completed.check(self.completed_size)
+        self.filled = dict(zip(images.incomplete, rows, strict=True))
+        self.layer = dict(zip(images.keys, images.images, strict=True))
+        self.layer.update(zip(map(images.keys.__getitem__, images.incomplete), completed, strict=True))
+        self.repeated = [row for row in images.inserts if overlay.is_live(images.keys[row])]
+        self.order = [*range(len(images.keys))]
+        return True
 
     def run(self) -> None:
         """Walk all rows. Raises RejectedInput with the problems of all updates that cannot be completed.

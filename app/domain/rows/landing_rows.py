@@ -1,13 +1,13 @@
 """Changes of one table -> landing rows: an Arrow record batch with the row marker as its last column."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, pairwise
 from operator import eq
 
 import pyarrow as pa
 
-from app.domain.model.change import Change
+from app.domain.model.change import Change, SourceValue
 from app.domain.model.input_limits import MAX_CELLS, check_cells
 from app.domain.model.table_options import PartialUpdates
 from app.domain.model.table_schema import TableSchema
@@ -16,7 +16,7 @@ from app.domain.rows.row_builder import RowBuilder
 from app.domain.rows.row_image import ImageRows, IncompleteRow, encode_image, encode_images, row_keys
 from app.domain.rows.row_rules import RowMarker, RowRules
 from app.domain.rows.shaped_changes import ShapedChanges
-from app.domain.rows.shaped_rows import NULL_TEXT, ShapedRows, shaped_rows
+from app.domain.rows.shaped_rows import POINTER, ShapedRows, shaped_rows
 from app.domain.rows.typed_columns import fitting_columns, typed_columns
 from app.errors import RejectedInput
 
@@ -114,6 +114,8 @@ def landing_rows_of_shaped(requests: Sequence[ShapedChanges], rules: RowRules) -
     if sum(len(request.shapes) for request in requests) * len(rules.schema.columns) > MAX_CELLS:
         return None
     rows = shaped_rows(requests, rules)
+    if rows and rules.options.partial_updates is PartialUpdates.COMPLETE:
+        rows = rows.with_nulls()  # images have the values as Python objects
     arrays = fitting_columns(rows, rules) if rows else None
     if rows is None or arrays is None:
         return None
@@ -127,12 +129,13 @@ def landing_rows_of_shaped(requests: Sequence[ShapedChanges], rules: RowRules) -
 def _each(
     requests: Sequence[ShapedChanges], rows: ShapedRows, batch: pa.RecordBatch, rules: RowRules
 ) -> Iterator[LandingRows]:
-    images = _shaped_images(rows, batch, rules) if rules.options.partial_updates is PartialUpdates.COMPLETE else None
+    has_images = rules.options.partial_updates is PartialUpdates.COMPLETE
+    keys = row_keys([batch.column(name) for name in rules.schema.key_columns]) if has_images else []
     start = first = 0
     for request, end, has_snapshots in zip(requests, rows.ends, rows.has_snapshots, strict=True):
         of_request = batch.slice(start, end - start)
-        key_changes = _key_changes_between(rows, start, end, first) if rows.key_changes else ()
-        if key_changes and images is None:
+        key_changes = rows.key_changes_between(start, end, first)
+        if key_changes and not has_images:
             of_request = _in_landing_order(of_request, key_changes, rules)
         changes = len(request.shapes)
         yield LandingRows(
@@ -142,18 +145,9 @@ def _each(
             has_snapshots,
             changes > 0 and not has_snapshots,
             request.source_position,
-            images and _images_between(images, start, end, first, key_changes),
+            _shaped_images(rows, range(start, end), first, keys, key_changes, rules) if has_images else None,
         )
         start, first = end, first + changes
-
-
-def _key_changes_between(rows: ShapedRows, start: int, end: int, first: int) -> Sequence[KeyChange]:
-    """Return the key changes of one request, whose first change is `first`."""
-    return tuple(
-        change._replace(row=change.row - start, message=change.message - first)
-        for change in rows.key_changes
-        if start <= change.row < end
-    )
 
 
 def _landing_rows(
@@ -190,48 +184,49 @@ def in_order(batch: pa.RecordBatch, order: Sequence[int]) -> pa.RecordBatch:
 
 
 def _images(builder: RowBuilder, batch: pa.RecordBatch, rules: RowRules) -> ImageRows:
-    keys = row_keys([batch.column(name) for name in rules.schema.key_columns])
-    images = [
-        None if marker == RowMarker.DELETE or row in builder.missing else encode_image(values)
-        for row, (values, marker) in enumerate(zip(builder.rows, builder.markers, strict=True))
-    ]
-    for row in builder.unknown.keys() - builder.missing.keys():
-        images[row] = encode_image(builder.rows[row], builder.unknown[row])
     incomplete = {
         row: IncompleteRow(tuple(builder.rows[row]), missing, builder.unknown.get(row, ()), *builder.origins[row])
         for row, missing in builder.missing.items()
     }
-    moved = {key_change.row + 1 for key_change in builder.key_changes}
-    inserts = [row for row, marker in enumerate(builder.markers) if marker == RowMarker.INSERT and row not in moved]
-    return ImageRows(keys, images, incomplete, () if rules.schema.bare else inserts, tuple(builder.key_changes))
-
-
-def _shaped_images(rows: ShapedRows, batch: pa.RecordBatch, rules: RowRules) -> ImageRows:
-    values = (
-        [[None if value == NULL_TEXT else value for value in row] for row in rows.rows] if rows.null_text else rows.rows
-    )
-    images: list[bytes | None] = [*encode_images(values)]
-    for row, marker in enumerate(rows.markers):
-        if marker == RowMarker.DELETE or row in rows.missing:
-            images[row] = None
-    for row in rows.unknown.keys() - rows.missing.keys():
-        images[row] = encode_image(values[row], rows.unknown[row])
-    incomplete = {
-        row: IncompleteRow(tuple(values[row]), missing, rows.unknown.get(row, ()), rows.messages[row], "/after")
-        for row, missing in rows.missing.items()
-    }
-    moved = {key_change.row + 1 for key_change in rows.key_changes}
-    inserts = [row for row, marker in enumerate(rows.markers) if marker == RowMarker.INSERT and row not in moved]
     keys = row_keys([batch.column(name) for name in rules.schema.key_columns])
-    return ImageRows(keys, images, incomplete, () if rules.schema.bare else inserts)
+    return _image_rows(
+        builder.rows, builder.markers, keys, incomplete, builder.unknown, tuple(builder.key_changes), rules
+    )
 
 
-def _images_between(images: ImageRows, start: int, end: int, first: int, key_changes: Sequence[KeyChange]) -> ImageRows:
-    """Return the images of the rows of one request, whose first change is `first`."""
+def _shaped_images(
+    rows: ShapedRows,
+    of_request: range,
+    first: int,
+    keys: Sequence[bytes],
+    key_changes: Sequence[KeyChange],
+    rules: RowRules,
+) -> ImageRows:
+    start, chosen = of_request.start, slice(of_request.start, of_request.stop)
     incomplete = {
-        row - start: entry._replace(message=entry.message - first)
-        for row, entry in images.incomplete.items()
-        if start <= row < end
+        row - start: IncompleteRow(
+            rows.rows[row], rows.missing[row], rows.unknown.get(row, ()), rows.messages[row] - first, POINTER
+        )
+        for row in (of_request if rows.missing else ())
+        if row in rows.missing
     }
-    inserts = [row - start for row in images.inserts if start <= row < end]
-    return ImageRows(images.keys[start:end], images.images[start:end], incomplete, inserts, key_changes)
+    unknown = {row - start: rows.unknown[row] for row in (of_request if rows.unknown else ()) if row in rows.unknown}
+    return _image_rows(rows.rows[chosen], rows.markers[chosen], keys[chosen], incomplete, unknown, key_changes, rules)
+
+
+def _image_rows(
+    rows: Sequence[Sequence[SourceValue]],
+    markers: Sequence[int],
+    keys: Sequence[bytes],
+    incomplete: Mapping[int, IncompleteRow],
+    unknown: Mapping[int, Sequence[int]],
+    key_changes: Sequence[KeyChange],
+    rules: RowRules,
+) -> ImageRows:
+    images: list[bytes | None] = [None] * len(rows)
+    whole = [at for at, marker in enumerate(markers) if marker != RowMarker.DELETE and at not in incomplete]
+    for at, image in zip(whole, encode_images([rows[at] for at in whole]), strict=True):
+        images[at] = encode_image(rows[at], unknown[at]) if at in unknown else image
+    moved = {key_change.row + 1 for key_change in key_changes}
+    inserts = [at for at, marker in enumerate(markers) if marker == RowMarker.INSERT and at not in moved]
+    return ImageRows(keys, images, incomplete, () if rules.schema.bare else inserts, key_changes)

@@ -8,8 +8,10 @@ not bound its images; `CompletedBytes` does.
 """
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -30,6 +32,9 @@ MAX_COMPLETED_BYTES: Final = 2**27
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_kept)
 _DECODER: Final[msgspec.json.Decoder[list[Any] | dict[int, Any]]] = msgspec.json.Decoder(
     list[Any] | dict[int, Any], float_hook=fraction
+)
+_IMAGES_DECODER: Final[msgspec.json.Decoder[list[list[Any] | dict[int, Any]]]] = msgspec.json.Decoder(
+    list[list[Any] | dict[int, Any]], float_hook=fraction
 )
 
 
@@ -104,6 +109,30 @@ def encode_image(values: Sequence[SourceValue], unknown: Collection[int] = ()) -
 def encode_images(rows: Sequence[Sequence[SourceValue]]) -> list[bytes]:
     """Return the images of rows whose values are all known. One call writes them all: JSON has no line feed in it."""
     return _ENCODER.encode_lines(rows).split(b"\n")[:-1]
+
+
+def list_images(images: Sequence[bytes], width: int) -> list[list[SourceValue]] | None:
+    """Return the values of images that know all of the table's `width` columns; None if one of them does not.
+
+    One call decodes them all.
+    """
+    found = _IMAGES_DECODER.decode(b"[%b]" % b",".join(images))
+    return found if {*map(type, found)} <= {list} and {*map(len, found)} <= {width} else None  # type: ignore[return-value]
+
+
+@lru_cache(maxsize=1_024)
+def completion(ordinals: tuple[int, ...], width: int) -> Callable[[Sequence[SourceValue]], tuple[SourceValue, ...]]:
+    """Return a function that takes a row from its values and, at these positions, from the old ones behind them."""
+    return pick([at + width if at in ordinals else at for at in range(width)])
+
+
+def pick(places: Sequence[int]) -> Callable[[Sequence[SourceValue]], tuple[SourceValue, ...]]:
+    """Return a function that takes the values at these places; it runs in C for two or more."""
+    if len(places) > 1:
+        getter: Any = itemgetter(*places)
+        return getter  # type: ignore[no-any-return]  # itemgetter is not generic in its result
+    place = places[0]
+    return lambda values: (values[place],)
 
 
 def known_values(image: bytes) -> Known:

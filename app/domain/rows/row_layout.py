@@ -10,14 +10,13 @@ Invariant: no other module decides what a change becomes. `row_builder` and `sha
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
-from app.domain.model.change import Image, Operation, SourceValue
+from app.domain.model.change import Image, Operation
 from app.domain.model.names import ROW_MARKER
 from app.domain.model.table_options import IncompleteInserts, InsertMarker, PartialUpdates, Reload
 from app.domain.model.table_schema import Column
-from app.domain.rows.row_image import MissingColumns
+from app.domain.rows.row_image import MissingColumns, pick
 from app.domain.rows.row_rules import KeptByTable, RowMarker, RowRules
 from app.domain.rows.shaped_changes import Shape, Values
 from app.errors import Code
@@ -300,12 +299,3 @@ def _fill(sources: Sequence[Side | None]) -> Fill:
 def _after_values(_: Values | None, after: Values | None) -> Values:
     assert after is not None
     return after
-
-
-def pick(places: Sequence[int]) -> Callable[[Sequence[SourceValue]], Values]:
-    """Return a function that takes the values at these places; it runs in C for two or more."""
-    if len(places) > 1:
-        getter: Any = itemgetter(*places)
-        return getter  # type: ignore[no-any-return]  # itemgetter is not generic in its result
-    place = places[0]
-    return lambda values: (values[place],)

@@ -4,20 +4,22 @@ Invariant: the rows are those of `row_builder` for the same changes, request aft
 land; `row_builder` then says why.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain
+from operator import itemgetter
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.domain.model.change import Image, Operation
+from app.domain.model.change import Image, Operation, SourceValue
 from app.domain.rows.conversion.column_conversion import BadValues, convert
 from app.domain.rows.conversion.value_reading import reading_of
 from app.domain.rows.key_changes import KeyChange
-from app.domain.rows.row_image import MissingColumns
-from app.domain.rows.row_layout import ChangeLayout, RowLayout, layout_of, pick
+from app.domain.rows.row_image import MissingColumns, pick
+from app.domain.rows.row_layout import ChangeLayout, RowLayout, layout_of
 from app.domain.rows.row_rules import RowRules
 from app.domain.rows.shaped_changes import ShapedChanges, Values
 
@@ -25,7 +27,8 @@ NULL_TEXT: Final = "null"
 _COMPARABLE: Final = frozenset({str, int, type(None)})
 """Types of which two equal values are equal once typed. True equals 1, and 1.0 equals 1.00, but not as texts."""
 
-_POINTER: Final = "/after"
+POINTER: Final = "/after"
+"""What errors of later steps name as the image of every row; the exact path then names the right one."""
 
 
 @dataclass(slots=True)
@@ -47,6 +50,24 @@ class ShapedRows:
     """True if the text `null` in `rows` means NULL."""
     has_snapshots: Sequence[bool]
     """By request."""
+
+    def with_nulls(self) -> "ShapedRows":
+        """Return the rows with None for the text `null` where that means NULL."""
+        columns: list[Sequence[SourceValue]] = [*zip(*self.rows, strict=True)] if self.null_text else []
+        nulls = [at for at, column in enumerate(columns) if NULL_TEXT in column]
+        for at in nulls:
+            columns[at] = [None if value == NULL_TEXT else value for value in columns[at]]
+        return replace(self, rows=[*zip(*columns, strict=True)] if nulls else self.rows, null_text=False)
+
+    def key_changes_between(self, start: int, end: int, first: int) -> tuple[KeyChange, ...]:
+        """Return those of the rows of one request, counted from its first row and its first change."""
+        if not self.key_changes:
+            return ()
+        chosen = slice(*(bisect_left(self.key_changes, row, key=itemgetter(0)) for row in (start, end)))
+        return tuple(
+            change._replace(row=change.row - start, message=change.message - first)
+            for change in self.key_changes[chosen]
+        )
 
 
 def shaped_rows(requests: Sequence[ShapedChanges], rules: RowRules) -> ShapedRows | None:
@@ -144,7 +165,7 @@ class _Filler:
         old, new = self._layouts[-self._kinds[at]].images(self._before[at], self._after[at])
         if self._null_text:
             old, new = _with_nulls_by_name(old), _with_nulls_by_name(new)
-        return KeyChange(row, old, new, at, _POINTER)
+        return KeyChange(row, old, new, at, POINTER)
 
     def _changed_keys(self, kind: int, layout: ChangeLayout) -> Sequence[int] | None:
         """Return the changes of this shape whose keys differ once typed; None if a value does not fit."""

@@ -85,6 +85,18 @@ def fitting_columns(rows: ShapedRows, rules: RowRules) -> list[pa.Array] | None:
     return [*arrays, markers]
 
 
+def converted(by_column: Mapping[int, Sequence[SourceValue]], rules: RowRules) -> Mapping[int, pa.Array]:
+    """Return the arrays of these columns, by ordinal. Raises BadValues."""
+    found: dict[int, pa.Array] = {}
+    for column_type, reading, ordinals in _columns_alike(rules):
+        chosen = [at for at in ordinals if at in by_column]
+        if chosen:
+            height = len(by_column[chosen[0]])
+            whole = convert([*chain.from_iterable(by_column[at] for at in chosen)], column_type, reading)
+            found |= {at: whole.slice(number * height, height) for number, at in enumerate(chosen)}
+    return found
+
+
 def _columns_alike(rules: RowRules) -> Sequence[_Alike]:
     kept = _ALIKE.get(rules)
     if kept is not None:

@@ -227,7 +227,7 @@ def plain_rows(changes: Sequence[Change], rules: RowRules) -> Iterator[PlainRow]
             raise Rejected
         both = [(before[key], after[key]) for key in keys if before and key in before and key in after]
         named = [key for key in keys if before and key in before and key in after]
-        moves = not is_new and any(
+        moves = operation in {Operation.UPDATE, Operation.DELETE} and any(
             typed(key, old) != typed(key, new) for key, (old, new) in zip(named, both, strict=True)
         )
         if operation is Operation.DELETE or (operation is Operation.UPDATE and moves):
