@@ -5,15 +5,19 @@ Invariant: an entry can be out of date, and the sequence lock notices it. A tabl
 
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+import msgspec
 
 from app.domain.access.rights import Principal
 from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
 from app.domain.model.source_routing import Route
 from app.domain.model.table import Table, TableId
+from app.domain.model.table_options import TableOptions
+from app.domain.model.table_schema import TableSchema
 from app.staging.connection.database import Connection, translated_errors
 from app.staging.tables.registry import find_route
 
@@ -22,6 +26,9 @@ Begin: TypeAlias = Callable[[], AbstractContextManager[Connection]]
 
 MAX_CACHED_NAMES: Final = 10_000
 """Names kept in memory. Callers can invent them: any catalog can precede a table's name."""
+
+
+Shared = TypeVar("Shared")
 
 
 class NotCached(Exception):
@@ -43,6 +50,10 @@ class TableCache:
     """By Replicate schema id: the names of the live tables that it has described, at least one."""
     replicate_sources: dict[TableId, Any] = field(default_factory=dict)
     """What `app.ingest.replicate.source_cache` remembers of the sources of tables."""
+
+    def __post_init__(self) -> None:
+        self._schemas = _OneOfEqual[TableSchema]()
+        self._options = _OneOfEqual[TableOptions]()
 
     def route(self, source: SourceName) -> Table | None:
         """Return the table that this source feeds, whether or not the caller may touch it."""
@@ -113,9 +124,22 @@ class TableCache:
         if table is not None:
             if len(self._tables) >= MAX_CACHED_NAMES:
                 self._tables.clear()
+            table = replace(table, schema=self._schemas(table.schema), options=self._options(table.options))
             self._tables[source.key] = table
         return table
 
     def _look_up(self, source: SourceName) -> Route:
         with translated_errors(), self.begin() as connection:
             return find_route(connection, source)
+
+
+class _OneOfEqual(Generic[Shared]):
+    """Keeps one object for all that are equal as JSON, so that comparing them costs nothing."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Shared] = {}
+
+    def __call__(self, shared: Shared) -> Shared:
+        if len(self._known) >= MAX_CACHED_NAMES:
+            self._known.clear()
+        return self._known.setdefault(msgspec.json.encode(shared, order="deterministic"), shared)

@@ -1,13 +1,13 @@
 """Reads the bodies of several requests together: -> one typed batch per table and request.
 
-A format opens a body (finds its tables) and has a reader per table; everything else is the same for all formats. What
-requests have for one table is decoded and typed together, because a kernel takes nearly as long for a few rows as for a
-hundred. If that fails, each request is read alone, and declined alone.
+A format opens a body (finds its tables) and has a reader for tables with the same columns; everything else is the same
+for all formats. What requests have for tables with equal rules is decoded and typed together, because a kernel takes
+nearly as long for a few rows as for a hundred. If that fails, each part is read alone, and declined alone.
 
 Invariant: a request gets the batches that the exact path would make of it, or it is declined.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -43,6 +43,15 @@ class TablePart:
     found_by: SchemaIdTables | None = None
     """The Replicate schema id by which the table was found, for the sequence lock to check."""
 
+    @property
+    def rules_key(self) -> Hashable:
+        """What parts have in common that are read and typed together.
+
+        The table cache has one object for equal schemas or options, so that comparing them costs nothing.
+        """
+        table = self.table
+        return (id(self.reader), id(table.schema), id(table.options), table.left_columns, table.cdc_started)
+
 
 class OpenedBody(NamedTuple):
     """What a body has for each table, and how many of its messages give a wrong hash of their address."""
@@ -71,11 +80,11 @@ def read_together(requests: Sequence[ColumnarRequest], table_cache: TableCache) 
     """Return the batches of each request in order, or why it has none."""
     opened = _opened(requests, table_cache)
     outcomes: list[Outcome] = [[] if isinstance(body, OpenedBody) else body for body in opened]
-    alike: dict[tuple[int, int], list[tuple[int, TablePart]]] = {}
+    alike: dict[Hashable, list[tuple[int, TablePart]]] = {}
     for index, body in enumerate(opened):
         if isinstance(body, OpenedBody):
             for part in body.parts:
-                alike.setdefault((id(part.table), id(part.reader)), []).append((index, part))
+                alike.setdefault(part.rules_key, []).append((index, part))
     for group in alike.values():
         for (index, _), batch in zip(group, _typed([part for _, part in group]), strict=True):
             outcome = outcomes[index]
@@ -139,13 +148,13 @@ def eligible_table(
 
 
 def _typed(parts: Sequence[TablePart]) -> Sequence[Batch | Declined]:
-    """Return the batch of each part; all parts have the same table and reader."""
-    table, rules = parts[0].table, RowRules.of(parts[0].table)
+    """Return the batch of each part; all parts have the same `rules_key`."""
+    rules = RowRules.of(parts[0].table)
     try:
         all_rows = landing_rows_of_shaped(parts[0].reader.read([part.content for part in parts]), rules)
         reason = Declined(Decline.ROWS)
     except Declined as declined:
         all_rows, reason = None, declined
     if all_rows is not None:
-        return [Batch(table, rows, found_by=part.found_by) for part, rows in zip(parts, all_rows, strict=True)]
+        return [Batch(part.table, rows, found_by=part.found_by) for part, rows in zip(parts, all_rows, strict=True)]
     return [reason] if len(parts) == 1 else [batch for part in parts for batch in _typed([part])]
