@@ -22,12 +22,12 @@ MAX_DICTIONARY_BYTES: Final = 128 * 2**10
 """Size at which a column's dictionary ends and plain values begin. For a column of distinct values, the writer's own
 limit of 1 MB made the file half as large again and took a third of the writing time."""
 
-MAX_SAMPLE_ROWS: Final = 4_096
-MIN_SAMPLE_ROWS: Final = 1_024
-_ROWS_PER_SAMPLED: Final = 16
-_DISTINCT_SHARE: Final = 0.9
-"""A column of 20,000 random values has this share of distinct values in the largest sample. As 64-bit numbers, they
-exceed MAX_DICTIONARY_BYTES."""
+SAMPLE_ROWS: Final = 1_024
+MIN_SAMPLED_ROWS: Final = 16 * SAMPLE_ROWS
+"""Rows from which a file is worth a sample: in a smaller one, the sample would cost as much as the dictionaries."""
+_DISTINCT_SHARE: Final = 0.97
+"""About 17,000 different values in random order have this share of distinct values in a sample. So many 64-bit numbers
+reach MAX_DICTIONARY_BYTES."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,17 +87,16 @@ def dictionary_columns(first: pa.Table) -> list[str]:
     writing time and a fifth of the bytes, and gains nothing (decision 0033). A wrong guess costs bytes only: with a
     dictionary that fills up, the writer changes to plain values by itself.
     """
-    sampled = min(first.num_rows // _ROWS_PER_SAMPLED, MAX_SAMPLE_ROWS)
     names: list[str] = first.column_names
-    if sampled < MIN_SAMPLE_ROWS:  # a sample would cost as much as the dictionary
+    if first.num_rows < MIN_SAMPLED_ROWS:
         return names
-    sample = first.slice(0, sampled)
+    sample = first.slice(0, SAMPLE_ROWS)
     return [name for name, column in zip(names, sample.columns, strict=True) if not _is_distinct(column)]
 
 
 def _is_distinct(sample: pa.ChunkedArray) -> bool:
     values = len(sample) - int(sample.null_count)
-    return values >= MIN_SAMPLE_ROWS and int(pc.count_distinct(sample).as_py()) > _DISTINCT_SHARE * values
+    return values >= SAMPLE_ROWS // 2 and int(pc.count_distinct(sample).as_py()) > _DISTINCT_SHARE * values
 
 
 def read_identity(file: BinaryIO) -> FileIdentity | None:

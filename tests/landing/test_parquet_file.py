@@ -164,7 +164,7 @@ def test_a_file_has_the_same_rows_with_and_without_dictionaries(monkeypatch: pyt
     rows = [{"id": key, "a.b": f"text {key}", "c": f"text {key % 3}"} for key in range(20_000)]
     batches = [landing_rows(inserts(rows), schema).batch]
     content, _ = written(batches, schema)
-    monkeypatch.setattr(parquet_file, "MIN_SAMPLE_ROWS", 10**9)
+    monkeypatch.setattr(parquet_file, "MIN_SAMPLED_ROWS", 10**9)
     before, _ = written(batches, schema)
     assert table_of(content).equals(table_of(before))
     columns = pq.read_metadata(io.BytesIO(content)).row_group(0)
