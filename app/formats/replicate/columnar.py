@@ -8,7 +8,7 @@ Invariant: what is read is what the exact path reads. Every quote outside the im
 so no key is written twice; keys that are not declared here, and values that are not of the declared type, end it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -135,8 +135,8 @@ def decode_data_messages(bodies: Sequence[bytes]) -> list[DataBody | None]:
             found.append(None)
             continue
         own = slice(start, start := start + len(body.bare))
-        addresses = [*zip(body.schema_ids, schemas[own], tables[own], strict=True)]
-        found.append(DataBody(DataColumns._make(column[own] for column in whole), _by_address(addresses)))
+        addresses = _by_address([body.schema_ids, schemas[own], tables[own]])
+        found.append(DataBody(DataColumns._make(column[own] for column in whole), addresses))
     return found
 
 
@@ -161,10 +161,19 @@ def _transposed(structs: Sequence[msgspec.Struct]) -> list[tuple[Any, ...]]:
     return [*zip(*map(astuple, structs), strict=True)]
 
 
-def _by_address(written: Sequence[tuple[Text, Text, Text]]) -> Mapping[Address, Sequence[int]]:
-    if len(set(written)) == 1:
-        return {Address(*(text or None for text in written[0])): range(len(written))}
+def _by_address(columns: Sequence[Sequence[Text]]) -> Mapping[Address, Sequence[int]]:
+    if is_uniform(columns):
+        return {_address(*(column[0] for column in columns)): range(len(columns[0]))}
     indexes: dict[Address, list[int]] = {}
-    for index, texts in enumerate(written):
-        indexes.setdefault(Address(*(text or None for text in texts)), []).append(index)
+    for index, written in enumerate(zip(*columns, strict=True)):
+        indexes.setdefault(_address(*written), []).append(index)
     return indexes
+
+
+def _address(*written: Text) -> Address:
+    return Address._make(text or None for text in written)
+
+
+def is_uniform(columns: Iterable[Sequence[Any]]) -> bool:
+    """Tell whether all messages have the same values; this is usual, and faster to find out than distinct values."""
+    return all(column.count(column[0]) == len(column) for column in columns)

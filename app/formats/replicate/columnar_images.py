@@ -22,7 +22,7 @@ from app.errors import RejectedInput
 from app.formats.json.decoder import exact_fraction
 from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.quote_accounting import is_all_decoded
-from app.formats.replicate.columnar import DataColumns
+from app.formats.replicate.columnar import DataColumns, is_uniform
 from app.formats.replicate.envelope import Id, Text
 from app.formats.replicate.history import SourceVersion
 from app.formats.replicate.masks import ColumnLayout, apply_layout, check_without_layout, is_beyond, read_mask
@@ -49,6 +49,7 @@ class ImageReader:
         self._width = len(columns)
         self._version = version
         self._layout = ColumnLayout(version.columns, excluded) if version is not None and version.columns else None
+        self._usual = _decoder(self._names, str | int | bool | None)
         self._full, self._partial = _decoder(self._names, Any), _decoder(self._names, Any, UNSET)
         self._shapes: dict[_Key, Shape] = {}
 
@@ -85,12 +86,14 @@ class ImageReader:
         """Return the values of each image and the columns that it gives, None for null."""
         document = b"[" + b",".join(written) + b"]"
         try:
-            images, is_full = self._decode(keep_minus_zeros(document))
+            images, is_full, is_scalar = self._decode(keep_minus_zeros(document))
         except DECODE_ERRORS:
             return None
         rows: list[tuple[Any, ...]] = [*map(astuple, filter(None, images))]
+        if not (is_scalar or all(_CONTAINERS.isdisjoint(map(type, row)) for row in rows)):
+            return None
         again = _ENCODER.encode(images)
-        if not is_all_decoded(document, again) or _has_containers(rows, again) or self._is_out_of_range(rows):
+        if not is_all_decoded(document, again) or self._is_out_of_range(rows):
             return None
         given = [self._all] * len(rows)
         if not is_full:
@@ -102,12 +105,17 @@ class ImageReader:
             rows = [row[: self._width] for row in rows]
         return _placed(rows, images), _placed(given, images)
 
-    def _decode(self, document: bytes) -> tuple[list[msgspec.Struct | None], bool]:
-        """Return the images, and whether they have all columns. Raises one of DECODE_ERRORS."""
-        try:
-            return self._full.decode(document), True
-        except msgspec.ValidationError:
-            return self._partial.decode(document), False
+    def _decode(self, document: bytes) -> tuple[list[msgspec.Struct | None], bool, bool]:
+        """Return the images, whether they have all columns, and whether all values are known to be scalars.
+
+        Raises one of DECODE_ERRORS.
+        """
+        for decoder, is_full, is_scalar in ((self._usual, True, True), (self._full, True, False)):
+            try:
+                return decoder.decode(document), is_full, is_scalar
+            except msgspec.ValidationError:
+                continue
+        return self._partial.decode(document), False, False
 
     def _is_out_of_range(self, rows: Sequence[Sequence[Any]]) -> bool:
         """Tell whether a number is out of the range of the Replicate type of its column."""
@@ -124,15 +132,17 @@ class ImageReader:
     ) -> list[Shape] | None:
         """Return the shape of each change, None if one is not read."""
         parts = (columns.operations, columns.column_masks, columns.change_masks, columns.external_ids)
-        keys = [*zip(*parts, before, after, strict=True)]
+        given = (*parts, before, after)
         known = self._shapes
         if len(known) >= _MAX_KNOWN_SHAPES:
             known.clear()
+        is_one = is_uniform(given)
+        keys = [tuple(column[0] for column in given)] if is_one else [*zip(*given, strict=True)]
         for key in set(keys) - known.keys():
             if (shape := self._shape(*key)) is None:
                 return None
             known[key] = shape
-        return [*map(known.__getitem__, keys)]
+        return [known[keys[0]]] * len(before) if is_one else [*map(known.__getitem__, keys)]
 
     def _shape(
         self,
@@ -168,13 +178,6 @@ def _decoder(names: Sequence[str], *type_and_default: Any) -> msgspec.json.Decod
         "Image", [(field, *type_and_default) for field in fields], rename=fields, gc=False, forbid_unknown_fields=True
     )
     return msgspec.json.Decoder(list[image | None], float_hook=exact_fraction)  # type: ignore[valid-type]  # built at run time
-
-
-def _has_containers(rows: Sequence[Sequence[Any]], written: bytes) -> bool:
-    """Tell whether a value is an object or a list; `written` are the rows as JSON, where texts can look like one."""
-    if written.find(b"[", 1) < 0 and written.count(b"{") == len(rows):
-        return False
-    return any(not _CONTAINERS.isdisjoint(map(type, row)) for row in rows)
 
 
 def _image_of(names: _Names | None) -> Image | None:
