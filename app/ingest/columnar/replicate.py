@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Final
+from functools import lru_cache, partial
+from typing import Final, TypeAlias
 
 from app.domain.access.rights import Principal
 from app.domain.model.input_limits import InputLimits
@@ -22,6 +22,9 @@ from app.ingest.table_cache import TableCache
 
 _MAX_CACHED: Final = 1_024
 
+_Found: TypeAlias = dict[tuple[Address, TableName | None, int], FoundSource]
+"""The sources of requests that are read together, by what told them: an address, `?table=` and a caller."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReplicateBody:
@@ -36,18 +39,21 @@ class ReplicateBody:
     def open(requests: "Sequence[ReplicateBody]", table_cache: TableCache) -> list[Opened]:
         """Decode the messages of all bodies together, and find their tables."""
         decoded = decode_data_messages([request.body for request in requests])
+        found: _Found = {}
         return [
-            opened_or_why(request._by_table, body, table_cache) for request, body in zip(requests, decoded, strict=True)
+            opened_or_why(partial(request._by_table, found), body, table_cache)
+            for request, body in zip(requests, decoded, strict=True)
         ]
 
-    def _by_table(self, decoded: DataBody | None, table_cache: TableCache) -> OpenedBody:
+    def _by_table(self, sources: _Found, decoded: DataBody | None, table_cache: TableCache) -> OpenedBody:
         is_long = len(self.body) > self.limits.value_bytes  # a value can be too long
         if decoded is None or is_long or len(decoded.columns.data) > self.limits.messages:
             raise Declined(Decline.BODY)
         columns, addresses = decoded
         found: dict[TableId, tuple[FoundSource, list[int]]] = {}
         for address, indexes in addresses.items():
-            source = self._find(address, table_cache)
+            asked = (address, self.requested, id(self.principal))
+            source = sources.get(asked) or sources.setdefault(asked, self._find(address, table_cache))
             known, at = found.get(source.table.table_id, (source, []))
             found[source.table.table_id] = (known if known.found_by else source, [*at, *indexes])
         return OpenedBody(
