@@ -20,6 +20,7 @@ from fastapi import FastAPI
 from uvicorn.config import STARTUP_FAILURE
 
 from app.api.application import create_app
+from app.api.server.allocator import keep_freed_memory
 from app.api.server.http_protocol import BoundedHttpProtocol
 from app.api.server.uvicorn_server import ApiProcesses, ApiServer
 from app.domain.preflight.finding import Outcome
@@ -53,6 +54,7 @@ def served_app() -> FastAPI:
     settings = Settings.from_environment()
     if settings.api_processes > 1 and (parent := multiprocessing.parent_process()):
         exit_with_parent(parent.pid)  # an orphan would keep the port
+    keep_freed_memory()
     app = create_app(settings)
     gc.collect()
     gc.freeze()

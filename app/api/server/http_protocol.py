@@ -9,7 +9,7 @@ The class overrides and reads private members of uvicorn; tests/api/server/test_
 
 import asyncio
 from http import HTTPStatus
-from typing import Final
+from typing import Final, Self
 from uuid import uuid4
 
 import structlog
@@ -33,6 +33,27 @@ MAX_HEAD_SECONDS: Final = 10.0
 """How long a connection can wait for its first request, and a request for the end of its headers."""
 
 
+class BodyPieces:
+    """The unread pieces of a body, in place of uvicorn's bytearray: a piece is not copied to be read."""
+
+    __slots__ = ("_pieces", "_size")
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def __iadd__(self, piece: bytes) -> Self:
+        self._pieces.append(piece)
+        self._size += len(piece)
+        return self
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __bytes__(self) -> bytes:
+        return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+
+
 class BoundedHttpProtocol(HttpToolsProtocol):
     """One connection. A head that is too large (431) or too slow ends it."""
 
@@ -43,6 +64,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     """Bytes received since the last piece of a body, the last end of a head, or the last end of a request."""
 
     _head_timer: asyncio.TimerHandle | None = None
+
+    _is_in_head = False
+    """True from the first byte of a head until it is complete."""
 
     _head_error: RejectedInput | None = None
     """Why the head that was read last is rejected."""
@@ -61,10 +85,13 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse received bytes, and reject a head that is too large before its end arrives."""
-        if self.lingering_close.discard(data):
+        if self.lingering_close.is_lingering:
+            self.lingering_close.discard(data)
             return
         self._bytes_outside_bodies += len(data)
         super().data_received(data)
+        if self._is_in_head and self._head_timer is None:
+            self._start_head_timer()  # seldom: most heads arrive with their first byte, and need no timer
         if self._bytes_outside_bodies > MAX_HEAD_BYTES and not self.lingering_close.is_closing():
             self.reject(_head_too_large())
 
@@ -73,14 +100,17 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self.reject(self._head_error or RejectedInput(Code.BAD_REQUEST, "the request is not valid HTTP/1.1"))
 
     def on_message_begin(self) -> None:
-        """Restart the timer for the head of this request."""
+        """Stop the timer of the connection; the head of this request gets another if it does not arrive at once."""
         super().on_message_begin()
-        self._stop_head_timer()
-        self._start_head_timer()
+        self._is_in_head = True
+        if self._head_timer is not None:
+            self._stop_head_timer()
 
     def on_headers_complete(self) -> None:
         """Check the head, and hand the request to the application."""
-        self._stop_head_timer()
+        self._is_in_head = False
+        if self._head_timer is not None:
+            self._stop_head_timer()
         self._head_error = self._check_head()
         if self._head_error is not None:
             raise self._head_error  # the parser stops, and uvicorn calls send_400_response
@@ -92,6 +122,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """Buffer a piece of the body."""
         self._bytes_outside_bodies = 0
+        if not self.cycle.body:
+            self.cycle.body = BodyPieces()  # type: ignore[assignment]  # used like uvicorn's bytearray
         super().on_body(body)
         # uvicorn pauses the connection at 64 KiB. Pausing at 256 KiB wakes the reader of a large body less often.
         if len(self.cycle.body) <= MAX_UNREAD_BYTES:
@@ -134,11 +166,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             lines = (len(name) + len(value) + 4 for name, value in self.headers)
             if len(self.url) + sum(lines) > MAX_HEAD_BYTES:
                 return _head_too_large()
-        hosts = [name for name, _ in self.headers if name == b"host"]
-        if len(hosts) != 1 and (hosts or self.parser.get_http_version() != "1.0"):
-            return RejectedInput(
-                Code.BAD_REQUEST, f"a request needs exactly one Host header; this one has {len(hosts)}"
-            )
+        hosts = sum([name == b"host" for name, _ in self.headers])
+        if hosts != 1 and (hosts or self.parser.get_http_version() != "1.0"):
+            return RejectedInput(Code.BAD_REQUEST, f"a request needs exactly one Host header; this one has {hosts}")
         return None
 
     def _start_head_timer(self) -> None:

@@ -26,6 +26,8 @@ class LingeringClose(asyncio.Transport):
         self._discarded = 0
         self.is_peer_sending = False
         """True while the peer has not sent all of its request."""
+        self.is_lingering = False
+        """True while received bytes are discarded until the connection is closed."""
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Write to the connection."""
@@ -40,18 +42,16 @@ class LingeringClose(asyncio.Transport):
         if not self.is_peer_sending or self._transport.is_closing():
             self._transport.close()
         elif self._timer is None:
+            self.is_lingering = True
             self._timer = self._loop.call_later(MAX_LINGER_SECONDS, self._transport.close)
             if self._transport.can_write_eof():
                 self._transport.write_eof()
 
-    def discard(self, data: bytes) -> bool:
-        """Discard received bytes if the connection lingers. Return False if it does not; then read them."""
-        if self._timer is None:
-            return False
+    def discard(self, data: bytes) -> None:
+        """Discard bytes that were received while the connection lingers."""
         self._discarded += len(data)
         if self._discarded > MAX_DISCARDED_BYTES:
             self._transport.close()
-        return True
 
     def cancel_timer(self) -> None:
         """Stop the timer, because the connection has ended."""

@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 from uvicorn.supervisors import Multiprocess
 
-from app.api.server.http_protocol import BoundedHttpProtocol
+from app.api.server.http_protocol import BodyPieces, BoundedHttpProtocol
 from app.api.server.lingering_close import LingeringClose
 from app.api.server.uvicorn_server import ApiProcesses, ApiServer
 
@@ -162,6 +162,26 @@ def test_an_answer_uses_only_what_a_lingering_transport_has() -> None:
     used = {*re.findall(r"self\.transport\.(\w+)", inspect.getsource(RequestResponseCycle))}
     assert used <= {"write", "is_closing", "close"}, f"LingeringClose must have {used}"
     assert used <= {*vars(LingeringClose)}
+
+
+def test_a_body_is_used_only_as_its_pieces_can_be() -> None:
+    """`cycle.body` is replaced by BodyPieces, which can be extended, measured and turned into bytes."""
+    received = re.findall(r".*self\.body\b.*", inspect.getsource(RequestResponseCycle.receive))
+    assert [line.strip().partition("bytes(self.body)")[1] or line.strip() for line in received] == [
+        "bytes(self.body)",
+        "self.body = bytearray()",
+    ], missing("these uses of RequestResponseCycle.body")
+    used = set(re.findall(r"\S*self\.cycle\.body\b(?: \+=)?", inspect.getsource(HttpToolsProtocol.on_body)))
+    assert used == {"self.cycle.body +=", "len(self.cycle.body"}, missing("these uses of RequestResponseCycle.body")
+
+
+def test_one_piece_of_a_body_is_not_copied() -> None:
+    pieces = BodyPieces()
+    assert not pieces
+    pieces += (first := bytes(1_000))
+    assert bytes(pieces) is first
+    pieces += b"abc"
+    assert (len(pieces), bytes(pieces)) == (1_003, first + b"abc")
 
 
 def test_an_error_raised_at_the_end_of_a_head_stops_the_parser() -> None:
