@@ -195,7 +195,7 @@ def _source(address: bytes) -> tuple[SourceName, int]:
     if has_suspicious_escape(address):
         raise ValueError
     addresses = AddressResolver()
-    return addresses.look_up(_ADDRESS.decode(address)), addresses.wrong_hashes
+    return addresses.look_up(_ADDRESS.decode(keep_minus_zeros(address))), addresses.wrong_hashes
 
 
 def _given(values: Sequence[Given]) -> list[Raw]:

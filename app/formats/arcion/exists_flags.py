@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from app.domain.model.change import Operation
+from app.domain.model.written_number import keep_minus_zeros
 from app.domain.rows.shaped_changes import Shape
 from app.formats.arcion.messages import FLAGS, OPERATIONS
 from app.formats.json.quote_accounting import is_all_read
@@ -64,7 +65,7 @@ class MessageLayouts:
         return layout
 
     def _layout(self, text: str, exists: bytes) -> MessageLayout:
-        operation, written = OPERATIONS.get(text), _EXISTS.decode(exists)
+        operation, written = OPERATIONS.get(text), _EXISTS.decode(keep_minus_zeros(exists))
         if operation is None or not is_all_read(exists, [written]) or has_suspicious_escape(exists):
             raise NotColumnar
         flags = {name: FLAGS.get(flag) for name, flag in written.items()}

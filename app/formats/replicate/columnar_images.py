@@ -157,7 +157,7 @@ class ImageReader:
         operation = OPERATIONS.get(written_operation.upper())
         is_of_version = not external_id or self._version is None or str(external_id) == self._version.external_schema_id
         needed = before or after if operation is Operation.DELETE else after
-        if operation is None or needed is None or not is_of_version:
+        if operation is None or needed is None or not is_of_version or external_id == 0:  # may be written -0
             return None
         change = Change(0, operation, _image_of(before), _image_of(after), "", "")
         try:
