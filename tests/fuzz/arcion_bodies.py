@@ -68,7 +68,7 @@ WRONG: Final = (
         '"\\u006eull"',
     ),
 )
-FLAGS: Final = ('"0"', '"1"', '"2"', '"3"', "0", "1", "2", "3", '"4"', "null", "1.0", '""', "true")
+FLAGS: Final = ("-0", '"0"', '"1"', '"2"', '"3"', "0", "1", "2", "3", '"4"', "null", "1.0", '""', "true")
 CURSORS: Final = (
     *(
         '"{\\"position\\":1}"',
@@ -159,4 +159,4 @@ def _address(table: str, dice: Dice) -> str:
         )
     )
     pairs: Pairs = [("namespace", space), ("name", f'"{dice.of((table, table, table.upper(), "", "a.b"))}"')]
-    return written([*pairs, ("hash", dice.of(("1", "-5", "null")))] if dice.chance(0.3) else pairs, dice)
+    return written([*pairs, ("hash", dice.of(("1", "-5", "-0", "null")))] if dice.chance(0.3) else pairs, dice)

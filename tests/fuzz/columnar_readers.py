@@ -1,7 +1,10 @@
 """How differential fuzzing calls the product: one reader per format, over tables that are cached, without Postgres."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Never, Protocol
+
+import msgspec
 
 from app.domain.access.rights import Principal, Right
 from app.domain.model.change import Change
@@ -10,21 +13,30 @@ from app.domain.model.names import TableName
 from app.domain.model.source_name import SourceName
 from app.domain.model.table import Generation, Table, TableId, TableState
 from app.domain.model.table_options import DEFAULT_OPTIONS, PartialUpdates, TableOptions
-from app.domain.model.table_schema import SchemaVersion
+from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.domain.rows.landing_rows import RowRules
 from app.errors import Code, RejectedInput
 from app.formats.arcion.messages import decode_arcion
+from app.formats.replicate.columnar_images import ImageReader
+from app.formats.replicate.history import SourceHistory, SourceVersion
+from app.formats.replicate.messages import decode_replicate
+from app.formats.replicate.versions import VersionResolver, table_of
 from app.ingest.columnar.arcion import ArcionRequest
 from app.ingest.columnar.reading import ColumnarRequest
+from app.ingest.columnar.replicate import ReplicateBody
+from app.ingest.replicate.source_cache import CachedSource
 from app.ingest.table_cache import TableCache
-from tests.fuzz import arcion_bodies
+from tests.fuzz import arcion_bodies, replicate_bodies
 from tests.fuzz.bodies import Dice
+from tests.support.samples.messages import metadata
 from tests.support.samples.schemas import schema_of
 
 ANYONE: Final = Principal("fuzz", frozenset({Right.INGEST}), ("*",))
-KEYS: Final[Mapping[str, tuple[str, ...]]] = {"keys": ("a", "b"), "loose": ()}
+KEYS: Final[Mapping[str, tuple[str, ...]]] = {"keys": ("a", "b"), "loose": (), "S.KEYS": ("A", "B")}
 """Key columns by table, if not the first one."""
-OPTIONS: Final[Mapping[str, TableOptions]] = {"filled": TableOptions(partial_updates=PartialUpdates.COMPLETE)}
+OPTIONS: Final[Mapping[str, TableOptions]] = dict.fromkeys(
+    ("filled", "S.FILLED"), TableOptions(partial_updates=PartialUpdates.COMPLETE)
+)
 
 
 class Reader(Protocol):
@@ -56,10 +68,11 @@ class ArcionReader:
     """Arcion JSON without parameters."""
 
     def __init__(self) -> None:
-        tables = {
-            SourceName.of(None, "shop", name): table_of(number, name, columns)
-            for number, (name, columns) in enumerate(arcion_bodies.TABLES.items(), 1)
-        }
+        tables = {}
+        for number, (name, columns) in enumerate(arcion_bodies.TABLES.items(), 1):
+            schema = schema_of(columns, KEYS.get(name, tuple(columns)[:1]))
+            options = OPTIONS.get(name, DEFAULT_OPTIONS)
+            tables[SourceName.of(None, "shop", name)] = _table(number, TableName.of("shop", name), schema, options)
         self.tables = [*arcion_bodies.TABLES]
         self.cache = TableCache(_no_database, dict(tables))
         self.rules = {table.table_id: RowRules.of(table) for table in tables.values()}
@@ -80,22 +93,77 @@ class ArcionReader:
         return found
 
 
-def table_of(number: int, name: str, columns: Mapping[str, str]) -> Table:
-    """Return a table with these columns."""
-    keys = KEYS.get(name, tuple(columns)[:1])
-    return Table(
-        TableId(number),
-        TableName.of("shop", name),
-        Generation(1),
-        TableState.ACTIVE,
-        SchemaVersion(1),
-        schema_of(columns, keys),
-        OPTIONS.get(name, DEFAULT_OPTIONS),
-    )
+class ReplicateReader:
+    """Replicate without parameters; metadata has described all tables but one."""
+
+    def __init__(self) -> None:
+        self.tables = replicate_bodies.KINDS
+        self.message = replicate_bodies.replicate_message
+        self.cache = TableCache(_no_database)
+        self.rules: dict[TableId, RowRules] = {}
+        self._known: dict[TableName, tuple[TableId, SourceHistory | None]] = {}
+        self._described: dict[str, list[TableName]] = {}
+        for number, (name, columns) in enumerate(replicate_bodies.TABLES.items(), 1):
+            self._register(number, name, columns)
+
+    def _register(self, number: int, name: str, columns: Mapping[str, str]) -> None:
+        keys = KEYS.get(name, tuple(columns)[:1])
+        types = {column: {"type": kind, "precision": 9, "scale": 2} for column, kind in columns.items()}
+        schema_id = replicate_bodies.schema_id(name)
+        [entry] = decode_replicate(msgspec.json.encode(metadata(name, types, keys, schema_id=schema_id))).metadata
+        schema = entry.schema_after(None)
+        table = _table(number, TableName.parse(name), schema, OPTIONS.get(name, DEFAULT_OPTIONS))
+        version = None
+        if name != replicate_bodies.UNDESCRIBED:
+            version = SourceVersion.of(entry)
+            if name == "S.KEYS":
+                version = replace(version, external_schema_id=replicate_bodies.EXTERNAL_ID)
+            self._described[schema_id] = [table.name]
+            self.cache.described[schema_id] = frozenset({str(table.name)})
+        for source in (SourceName.address(table.name), entry.source):
+            self.cache._tables[source.key] = table
+        reader = ImageReader(schema.names, frozenset(), version)
+        self.cache.replicate_sources[table.table_id] = CachedSource(table, version, reader)
+        self.rules[table.table_id] = RowRules.of(table)
+        self._known[table.name] = (table.table_id, SourceHistory((version,)) if version else None)
+
+    def request(self, body: bytes) -> ColumnarRequest:
+        """Return the request that the columnar path reads."""
+        return ReplicateBody(body, None, UNLIMITED, ANYONE)
+
+    def changes(self, body: bytes) -> Mapping[TableId, Sequence[Change]]:
+        """Return what the exact path decodes, by table.
+
+        Raises RejectedInput, also for what the exact path accepts and the columnar path must leave to it: metadata,
+        messages without a body, and external schema ids that have to be stored.
+        """
+        request = decode_replicate(body)
+        if request.metadata or request.ignored:
+            raise RejectedInput(Code.MALFORMED_MESSAGE, "not only data")
+        found: dict[TableId, list[Change]] = {}
+        resolvers: dict[TableName, VersionResolver] = {}
+        for message in request.changes:
+            own = message.source and message.source.table
+            described = self._described.get(message.schema_id or "", [])
+            name = table_of(message, own, None, lambda: described)  # noqa: B023  # called at once
+            if name not in self._known:
+                raise RejectedInput(Code.UNKNOWN_TABLE, "no such table")
+            table_id, history = self._known[name]
+            resolver = resolvers.setdefault(name, VersionResolver(history))
+            change, _ = resolver.resolve(message)
+            found.setdefault(table_id, []).append(change)
+        if any(resolver.adopted for resolver in resolvers.values()):
+            raise RejectedInput(Code.SCHEMA_MISMATCH, "an external schema id has to be stored")
+        return found
+
+
+def _table(number: int, name: TableName, schema: TableSchema, options: TableOptions) -> Table:
+    state = TableState.ACTIVE
+    return Table(TableId(number), name, Generation(1), state, SchemaVersion(1), schema, options)
 
 
 def _no_database() -> Never:
     raise AssertionError("no query is needed: all tables are cached")
 
 
-READERS: Final[Mapping[str, Callable[[], Reader]]] = {"arcion": ArcionReader}
+READERS: Final[Mapping[str, Callable[[], Reader]]] = {"arcion": ArcionReader, "replicate": ReplicateReader}

@@ -78,3 +78,23 @@ def test_a_failure_of_the_columnar_path_is_a_difference() -> None:
 
 def _compare_many(reader: ArcionReader) -> Counts:
     return compare([*islice(random_bodies("test", reader.tables, reader.message), 500)], reader)
+
+
+FOUND_BEFORE = {
+    "arcion": (
+        b'{"tableName":{"namespace":{"catalog":"shop"},"name":"loose","hash":-0},"opType":"I","after":{"name":"","flag":"0"},'
+        b'"exists":{"name":"1","flag":"1"}}',
+        b'{"tableName":{"namespace":{"catalog":"shop"},"name":"pair"},"opType":"D","before":{"id":"2"},"after":null,'
+        b'"exists":{"id":"3","name":-0}}',
+    ),
+    "replicate": (
+        b'{"data":{"A":2,"B":"7","C":2},"headers":{"operation":"INSERT","externalSchemaId":-0},"schema":"S","table":"KEYS"}',
+    ),
+}
+"""Bodies that the columnar path once took and the exact path rejected."""
+
+
+@pytest.mark.parametrize("source_format", FOUND_BEFORE)
+def test_the_paths_agree_on_bodies_that_once_told_them_apart(source_format: str) -> None:
+    for body in FOUND_BEFORE[source_format]:
+        compare([body], READERS[source_format](), thorough=True)
