@@ -16,25 +16,28 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from app.domain.model.source_name import SourceName
-from app.domain.model.written_number import fraction, keep_minus_zeros
+from app.domain.model.written_number import keep_minus_zeros
 from app.domain.rows.shaped_changes import ShapedChanges, Values
 from app.errors import RejectedInput
 from app.formats.arcion.address import AddressResolver, TableAddress
-from app.formats.arcion.exists_flags import MessageLayout, MessageLayouts, NotColumnar
+from app.formats.arcion.exists_flags import MAX_CACHED_BYTES, MessageLayout, MessageLayouts, NotColumnar
 from app.formats.arcion.messages import position_of
-from app.formats.json.decoder import MessageDecoder
+from app.formats.json.decoder import MessageDecoder, exact_fraction
+from app.formats.json.framing import DECODE_ERRORS
 from app.formats.json.image_decoder import ImageDecoder
+from app.formats.json.nested_values import count_brackets
 from app.formats.json.quote_accounting import are_opaque, count_quotes, is_all_read
 from app.formats.json.texts import has_suspicious_escape
 
 Given: TypeAlias = Raw | UnsetType
 
 _ADDRESS: Final = msgspec.json.Decoder(TableAddress)
-_ANY: Final = msgspec.json.Decoder(float_hook=fraction)
-_IMAGE: Final = msgspec.json.Decoder(dict[str, str | int | float | bool | None] | None)
+_ANY: Final = msgspec.json.Decoder(float_hook=exact_fraction)
+_IMAGE: Final = msgspec.json.Decoder(dict[str, str | int | bool | None] | None)
 _NO_ROW: Final = (Raw(b"null"), Raw(b"{}"))
 _MAX_CACHED: Final = 1_024
-_MAX_ADDRESS_BYTES: Final = 2**12
+_OF_AN_ADDRESS: Final = 2
+"""Objects that an address consists of, or fewer."""
 
 
 class _Message(msgspec.Struct, gc=False):
@@ -98,7 +101,7 @@ def _body(keys: Sequence[Sequence[Any]]) -> ArcionBody | None:
             source, wrong = _source(bytes(first))
             return ArcionBody(((source, ArcionPart(*others)),), count, wrong * count)
         named = [_source(bytes(address)) for address in addresses]
-    except (RejectedInput, ValueError, RecursionError):
+    except (RejectedInput, *DECODE_ERRORS):
         return None
     indexes: dict[SourceName, list[int]] = {}
     for index, (source, _) in enumerate(named):
@@ -170,27 +173,33 @@ def _together(parts: Sequence[ArcionPart]) -> ArcionPart:
 
 
 def _without_ignored(before: Sequence[Given], layouts: Sequence[MessageLayout]) -> Sequence[Given]:
-    """Return the images before the changes without those of inserts, which do not count but must be valid."""
-    are_ignored = [layout.shape.before is None for layout in layouts]
+    """Return the images before the changes without those that do not count but must be valid."""
+    are_ignored = [layout.ignores_before for layout in layouts]
     if not any(are_ignored):
         return before
     ignored = [*compress(before, are_ignored)]
     distinct = ignored[:1] if ignored.count(ignored[0]) == len(ignored) else ignored
-    if not all(_is_image(bytes(image)) for image in distinct if image is not UNSET):
+    given = [bytes(image) for image in distinct if image is not UNSET]
+    if not all((_is_known_image if len(image) <= MAX_CACHED_BYTES else _is_image)(image) for image in given):
         raise NotColumnar
     return [UNSET if is_ignored else image for image, is_ignored in zip(before, are_ignored, strict=True)]
 
 
-@lru_cache(_MAX_CACHED)
 def _is_image(written: bytes) -> bool:
     """Tell whether this is an image, or null, without a column twice."""
     return is_all_read(written, [_IMAGE.decode(written)]) and not has_suspicious_escape(written)
 
 
+_is_known_image: Final = lru_cache(_MAX_CACHED)(_is_image)
+"""Most producers write the same image in all inserts."""
+
+
 @lru_cache(_MAX_CACHED)
 def _source(address: bytes) -> tuple[SourceName, int]:
     """Return the source table of an address, and the number of wrong hashes. Raises RejectedInput or ValueError."""
-    if len(address) > _MAX_ADDRESS_BYTES or not is_all_read(address, [_ANY.decode(address)]):
+    if len(address) > MAX_CACHED_BYTES or count_brackets(address) > _OF_AN_ADDRESS:
+        raise ValueError
+    if not is_all_read(address, [_ANY.decode(address)]):
         raise ValueError
     if has_suspicious_escape(address):
         raise ValueError
@@ -218,9 +227,9 @@ def _hides_nothing(bodies: bytes, keys: Sequence[Sequence[Any]]) -> bool:
             quotes += count_quotes(b"".join(values))
     try:
         return quotes == count_quotes(bodies) and are_opaque([*chain.from_iterable(opaque)], _ANY.decode)
-    except (ValueError, RecursionError):
+    except DECODE_ERRORS:
         return False
 
 
 def _position(cursor: Given) -> str | None:
-    return None if cursor is UNSET else position_of(_ANY.decode(keep_minus_zeros(bytes(cursor))))
+    return None if cursor is UNSET else position_of(_ANY.decode(keep_minus_zeros(b"[" + cursor + b"]"))[0])

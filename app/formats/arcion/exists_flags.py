@@ -10,12 +10,15 @@ from msgspec import UNSET, Raw
 from app.domain.model.change import Operation
 from app.domain.model.written_number import keep_minus_zeros
 from app.domain.rows.shaped_changes import Shape
-from app.formats.arcion.messages import FLAGS, OPERATIONS
+from app.formats.arcion.messages import ALL_AFTER, FLAGS, OPERATIONS
 from app.formats.json.quote_accounting import is_all_read
 from app.formats.json.texts import has_suspicious_escape
 
 _EXISTS: Final = msgspec.json.Decoder(dict[str, str | int])
 _MAX_CACHED: Final = 1_024
+MAX_CACHED_BYTES: Final = 2**12
+"""Bytes of a part of a message that is kept, so that blanks in it cannot fill the memory."""
+
 _BEFORE, _AFTER = 2, 1
 _FORBIDDEN: Final = {Operation.INSERT: _BEFORE, Operation.DELETE: _AFTER}
 """The flag that must not be the only one: an insert has no image before, a delete none after."""
@@ -34,6 +37,8 @@ class MessageLayout:
     after: Sequence[int]
     unlisted: Sequence[int]
     """Columns without a flag: no image may have them."""
+    ignores_before: bool
+    """True if the image before the change can have any columns: nothing of an insert with plain flags is there."""
 
     def fits_full(self, before: object, after: object) -> bool:
         """Tell whether the images that the flags name are there; each has all columns, and all columns are listed."""
@@ -61,7 +66,9 @@ class MessageLayouts:
         if layout is None:
             if len(self._known) >= _MAX_CACHED:
                 self._known.clear()
-            layout = self._known[written] = self._layout(*written)
+            layout = self._layout(*written)
+            if len(exists) <= MAX_CACHED_BYTES:
+                self._known[written] = layout
         return layout
 
     def _layout(self, text: str, exists: bytes) -> MessageLayout:
@@ -89,4 +96,5 @@ class MessageLayouts:
             [at[name] for name in before],
             [at[name] for name in after],
             [at[name] for name in self.columns if name not in flags],
+            operation is Operation.INSERT and {*written.values()} in ALL_AFTER,
         )

@@ -30,7 +30,7 @@ OPERATIONS: Final = {
 }
 FLAGS: Final[Mapping[str | int, int]] = {"0": 0, "1": 1, "2": 2, "3": 3, 0: 0, 1: 1, 2: 2, 3: 3}
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
-_ALL_AFTER: Final = [{"1"}, {1}]
+ALL_AFTER: Final = [{"1"}, {1}]
 _ALL_BOTH: Final = [{"3"}, {3}]
 
 
@@ -118,7 +118,7 @@ def images(
 ) -> tuple[Image, Image]:
     """Return both images with the columns that `exists` says are given. Raises WrongMessage if an image disagrees."""
     flags = set(exists.values())
-    if operation is Operation.INSERT and flags in _ALL_AFTER and exists.keys() == after.keys():
+    if operation is Operation.INSERT and flags in ALL_AFTER and exists.keys() == after.keys():
         return {}, after
     if operation is Operation.UPDATE and flags in _ALL_BOTH and exists.keys() == after.keys() == before.keys():
         return before, after

@@ -30,18 +30,19 @@ def check_nested_values(body: bytes, messages: int) -> None:
     Brackets inside texts do not count; they are told apart only if there are that many.
     """
     limit = MAX_NESTED_VALUES + _OF_A_MESSAGE * messages
-    if len(body) > limit and _count(body) > limit and _count(_TEXT.sub(b"", body)) > limit:
+    if len(body) > limit and count_brackets(body) > limit and count_brackets(_TEXT.sub(b"", body)) > limit:
         detail = f"the values of the messages have more than {MAX_NESTED_VALUES} lists and objects"
         raise RejectedInput(Code.TOO_MANY_NESTED_VALUES, detail)
 
 
 def is_too_deep(message: bytes) -> bool:
     """Tell whether a valid message has more than MAX_NESTING levels."""
-    if _count(message) <= MAX_NESTING:
+    if count_brackets(message) <= MAX_NESTING:
         return False
     brackets = _TEXT.sub(b"", message).translate(None, _OTHERS)
     return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > MAX_NESTING
 
 
-def _count(text: bytes) -> int:
+def count_brackets(text: bytes) -> int:
+    """Return the number of opening brackets, those in texts included."""
     return text.count(b"[") + text.count(b"{")

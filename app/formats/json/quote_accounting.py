@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from msgspec import Raw
 
+from app.formats.json.nested_values import MAX_NESTED_VALUES, count_brackets
 from app.formats.json.texts import has_suspicious_escape
 
 _SHORT: Final = 4_096
@@ -73,7 +74,8 @@ def is_all_decoded(document: bytes, written_again: bytes) -> bool:
 def are_opaque(values: Sequence[Raw], decode: Callable[[bytes], Any]) -> bool:
     """Tell whether these valid values, which nothing else reads, hide nothing that has to be rejected.
 
-    That is a key twice, deep nesting, U+0000 or half a surrogate pair; texts cannot have the first two.
+    That is a key twice, too many lists and objects, deep nesting, U+0000 or half a surrogate pair; texts can have only
+    the last two.
     """
     if has_suspicious_escape(b"".join(values)):
         return False
@@ -83,7 +85,7 @@ def are_opaque(values: Sequence[Raw], decode: Callable[[bytes], Any]) -> bool:
     if any(len(value) > _MAX_OPAQUE_BYTES for value in others):
         return False
     document = b"[" + b",".join(others) + b"]"
-    return is_all_read(document, decode(document))
+    return count_brackets(document) <= MAX_NESTED_VALUES and is_all_read(document, decode(document))
 
 
 def _count_keys_and_texts(value: Any, depth: int) -> int:
