@@ -3,7 +3,9 @@
 Invariant: nothing is reordered or collapsed. `row_layout` has the rules.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
 
 from app.domain.model.change import Change, Image, Operation, SourceValue
 from app.domain.rows.key_changes import KeyChange, are_equal
@@ -32,6 +34,7 @@ class RowBuilder:
         self.has_snapshots = self.starts_cdc = False
         self._rules = rules
         self._names = rules.schema.names
+        self._row_of = row_getter(rules.schema.names)
         self._layouts: dict[tuple[object, ...], ChangeLayout] = {}
 
     def add(self, change: Change) -> None:
@@ -42,47 +45,66 @@ class RowBuilder:
             self.starts_cdc = True
             self._rules, self._layouts = self._rules.after_start(), {}
         layout = self._layout(change)
-        before, after = self._values(change.before), self._values(change.after)
         outcome = layout.same
-        if layout.changed is not None and self._key_changes(layout, before, after):
+        if layout.changed is not None and self._key_changes(layout, change):
             outcome = layout.changed
             if layout.moves:
-                images = layout.images(before, after)
+                images = layout.images(self._values(change.before), self._values(change.after))
                 self.key_changes.append(KeyChange(len(self.rows), *images, change.index, change.after_at))
         for problem in outcome.problems:
             self._reject(change, problem)
         for row in outcome.rows:
-            self._append(change, row, row.fill(before, after))
+            self._append(change, row)
 
     def _layout(self, change: Change) -> ChangeLayout:
-        given = [None if image is None else tuple(image) for image in (change.before, change.after)]
-        key = (change.operation, *given, change.source_columns, change.is_late)
+        before, after = change.before, change.after
+        key = (
+            id(change.operation),
+            (*before,) if before else None,
+            (*after,) if after else None,
+            before is None,
+            change.source_columns,
+            change.is_late,
+        )
         layout = self._layouts.get(key)
         if layout is None:
-            before, after = (None if image is None else frozenset(image) for image in (change.before, change.after))
-            shape = Shape(change.operation, before, after, frozenset(), change.source_columns, change.is_late)
+            given = None if before is None else frozenset(before)
+            shape = Shape(
+                change.operation,
+                given,
+                None if after is None else frozenset(after),
+                source_columns=change.source_columns,
+                is_late=change.is_late,
+            )
             layout = self._layouts[key] = layout_of(shape, self._rules)
         return layout
 
-    def _values(self, image: Image | None) -> Values | None:
-        return None if image is None else tuple(map(image.get, self._names))
+    def _values(self, image: Image | None) -> Values:
+        return tuple(map((image or {}).get, self._names))
 
-    def _key_changes(self, layout: ChangeLayout, before: Values | None, after: Values | None) -> bool:
+    def _key_changes(self, layout: ChangeLayout, change: Change) -> bool:
         """Tell whether the typed keys of both images differ. A value that does not fit counts as a change."""
-        assert before is not None
-        assert after is not None
-        columns, options = self._rules.schema.columns, self._rules.options
-        return not all(are_equal(before[at], after[at], columns[at], options) for at in layout.compared)
+        before, after, options = change.before or {}, change.after or {}, self._rules.options
+        columns = (self._rules.schema.columns[at] for at in layout.compared)
+        return not all(are_equal(before[column.name], after[column.name], column, options) for column in columns)
 
-    def _append(self, change: Change, layout: RowLayout, values: Sequence[SourceValue]) -> None:
+    def _append(self, change: Change, layout: RowLayout) -> None:
+        """Add a row, which only one of the images gives."""
+        image, pointer = (
+            (change.before, change.before_at) if layout.image == "before" else (change.after, change.after_at)
+        )
         row = len(self.rows)
         if layout.missing is not None:
             self.missing[row] = layout.missing
         if layout.unknown:
             self.unknown[row] = layout.unknown
-        self.rows.append(values)
+        if layout.is_after and image is not None:
+            self.rows.append(self._row_of(image))
+        else:
+            values = self._values(image)
+            self.rows.append(layout.fill(values, values))
         self.markers.append(layout.marker)
-        self.origins.append((change.index, change.before_at if layout.image == "before" else change.after_at))
+        self.origins.append((change.index, pointer))
 
     def _reject(self, change: Change, problem: LayoutProblem) -> None:
         code, detail, of_image, columns = problem
@@ -92,3 +114,11 @@ class RowBuilder:
         written = [name for name in change.after or () if name in columns] if of_image == "after" else ()
         for column in written or columns:
             self.problems.append(Problem(code, detail, change.index, pointer_to(pointer or "", column), column))
+
+
+def row_getter(names: Sequence[str]) -> Callable[[Mapping[str, SourceValue]], Values]:
+    """Return a function that reads these columns of an image as a tuple; it runs in C for two or more."""
+    if len(names) > 1:
+        getter: Any = itemgetter(*names)
+        return getter  # type: ignore[no-any-return]  # itemgetter is not generic in its result
+    return lambda image: tuple(image[name] for name in names)
