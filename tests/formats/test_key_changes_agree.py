@@ -13,9 +13,10 @@ from app.domain.model.table import BatchSequence, Generation, Table, TableId, Ta
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.image_overlay import ImageOverlay
-from app.domain.rows.landing_rows import RowRules, landing_rows, landing_rows_of_each
+from app.domain.rows.landing_rows import RowRules, landing_rows, landing_rows_of_shaped
 from app.domain.rows.row_rules import RowMarker
 from app.errors import Code, RejectedInput
+from tests.support.samples.changes import shaped
 from tests.support.samples.renderings import Rendering, arcion_csv, arcion_full, arcion_partial, replicate, schema
 from tests.support.samples.source_histories import Event, Row, SourceTable
 
@@ -131,11 +132,12 @@ def test_every_path_lands_the_same_order(stream: tuple[list[Request], State]) ->
     changes = [arcion_full(TABLE, events) for events in requests]
     alone = [landing_rows(of_request, rules).batch for of_request in changes]
     for of_request, batch in zip(changes, alone, strict=True):
-        each = landing_rows_of_each([of_request], rules)
+        each = landing_rows_of_shaped([shaped(of_request, rules.schema)], rules)
         assert each is not None
         assert each[0].batch.equals(batch)
-    together = landing_rows_of_each(changes, rules)
-    assert together is None or [rows.batch for rows in together] == alone
+    together = landing_rows_of_shaped([shaped(of_request, rules.schema) for of_request in changes], rules)
+    assert together is not None
+    assert [rows.batch for rows in together] == alone
 
 
 @given(keys=st.permutations([1, 2, 3, 4, 5]), targets=st.permutations([1, 2, 3, 4, 5, 6, 7]))

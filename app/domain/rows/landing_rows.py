@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count, pairwise
+from itertools import count
 from operator import eq
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ from app.domain.rows.shaped_rows import POINTER, ShapedRows, shaped_rows
 from app.domain.rows.typed_columns import fitting_columns, typed_columns
 from app.errors import RejectedInput
 
-__all__ = ["LandingRows", "RowRules", "in_order", "landing_rows", "landing_rows_of_each", "landing_rows_of_shaped"]
+__all__ = ["LandingRows", "RowRules", "in_order", "landing_rows", "landing_rows_of_shaped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,39 +68,6 @@ def landing_rows(changes: Sequence[Change], rules: RowRules | TableSchema) -> La
     if options.partial_updates is PartialUpdates.COMPLETE:
         return _landing_rows(changes, batch, _images(builder, batch, rules), builder)
     return _landing_rows(changes, _in_landing_order(batch, builder.key_changes, rules), None, builder)
-
-
-def landing_rows_of_each(requests: Sequence[Sequence[Change]], rules: RowRules) -> list[LandingRows] | None:
-    """Return the rows of several requests for one table, typed together: most of a small request's cost is fixed.
-
-    None if a request cannot land, has snapshot rows or needs row images, or if one of several changes keys; then type
-    each with `landing_rows`.
-    """
-    if rules.options.partial_updates is PartialUpdates.COMPLETE:
-        return None
-    if sum(map(len, requests)) * len(rules.schema.columns) > MAX_CELLS:
-        return None
-    builder = RowBuilder(rules)
-    borders = [0]
-    for changes in requests:
-        for change in changes:
-            builder.add(change)
-        borders.append(len(builder.rows))
-    if builder.problems or builder.has_snapshots or (len(requests) > 1 and builder.key_changes):
-        return None
-    arrays, problems = typed_columns(builder, rules)
-    if problems:
-        return None
-    batch = pa.RecordBatch.from_arrays(arrays, schema=rules.schema.arrow)
-    if builder.key_changes:
-        try:
-            batch = _in_landing_order(batch, builder.key_changes, rules)
-        except RejectedInput:
-            return None
-    return [
-        _landing_rows(changes, batch.slice(start, end - start), None, builder)
-        for changes, (start, end) in zip(requests, pairwise(borders), strict=True)
-    ]
 
 
 def landing_rows_of_shaped(requests: Sequence[ShapedChanges], rules: RowRules) -> list[LandingRows] | None:

@@ -6,11 +6,11 @@ from app.domain.model.change import Change, Image, Operation
 from app.domain.model.input_limits import MAX_CELLS
 from app.domain.model.table_options import IncompleteInserts, TableOptions
 from app.domain.model.table_schema import TableSchema
-from app.domain.rows.landing_rows import RowRules, landing_rows, landing_rows_of_each
+from app.domain.rows.landing_rows import RowRules, landing_rows, landing_rows_of_shaped
 from app.errors import Code
 from app.errors.json_pointer import pointer_to
 from tests.support.rejections import Place, rejected
-from tests.support.samples.changes import change, delete, insert, update, upsert
+from tests.support.samples.changes import change, delete, insert, shaped, update, upsert
 from tests.support.samples.schemas import schema_of
 
 SCHEMA = schema_of({"id": "int64", "name": "string", "day": "date"}, ["id"], required=["id", "name"])
@@ -123,7 +123,8 @@ def test_rows_of_columns_that_no_message_gives_are_rejected_before_they_fill_the
     with rejected() as rejection:
         landing_rows([message] * (MAX_CELLS // columns + 1), wide)
     assert rejection.code is Code.TOO_MANY_MESSAGES
-    assert landing_rows_of_each([[message] * 10] * (MAX_CELLS // columns // 10 + 1), RowRules(wide)) is None
+    ten = shaped([message] * 10, wide)
+    assert landing_rows_of_shaped([ten] * (MAX_CELLS // columns // 10 + 1), RowRules(wide)) is None
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.model.change import Change, Operation
-from app.domain.rows.landing_rows import LandingRows, RowRules, landing_rows, landing_rows_of_each
+from app.domain.rows.landing_rows import LandingRows, RowRules, landing_rows, landing_rows_of_shaped
 from app.errors import RejectedInput
-from tests.support.samples.changes import change, delete, insert, update, upsert
+from tests.support.samples.changes import change, delete, insert, shaped, update, upsert
 from tests.support.samples.schemas import schema_of
 
 RULES = RowRules(schema_of({"name": "string", "id": "int64", "total": "decimal(9,2)"}, ["id"]))
@@ -45,7 +45,7 @@ def test_requests_typed_together_have_the_rows_they_have_alone_unless_one_is_rej
     requests: list[list[Change]],
 ) -> None:
     each = [alone(request) for request in requests]
-    together = landing_rows_of_each(requests, RULES)
+    together = landing_rows_of_shaped([shaped(request, RULES.schema) for request in requests], RULES)
     if together is None:
         assert any(rows is None or rows.has_snapshots for rows in each)
         return

@@ -1,6 +1,10 @@
 """Changes in one line; their images are at `/before` and `/after`, as in Arcion messages."""
 
+from collections.abc import Sequence
+
 from app.domain.model.change import Change, Image, Operation
+from app.domain.model.table_schema import TableSchema
+from app.domain.rows.shaped_changes import Shape, ShapedChanges, Values
 
 
 def insert(after: Image, index: int = 0) -> Change:
@@ -21,3 +25,32 @@ def upsert(after: Image, index: int = 0) -> Change:
 
 def change(operation: Operation, before: Image | None, after: Image | None, index: int = 0) -> Change:
     return Change(index, operation, before, after, "/before", "/after")
+
+
+def shaped(changes: Sequence[Change], schema: TableSchema) -> ShapedChanges:
+    """Return the changes of a request as columnar decoders yield them."""
+
+    def names(image: Image | None) -> frozenset[str] | None:
+        return None if image is None else frozenset(image)
+
+    def values(image: Image | None) -> Values | None:
+        return None if image is None else tuple(map(image.get, schema.names))
+
+    shapes = [
+        Shape(
+            change.operation,
+            names(change.before),
+            names(change.after),
+            source_columns=change.source_columns,
+            is_late=change.is_late,
+        )
+        for change in changes
+    ]
+    one_of = {shape: shape for shape in shapes}
+    return ShapedChanges(
+        [one_of[shape] for shape in shapes],
+        [values(change.before) for change in changes],
+        [values(change.after) for change in changes],
+        ends_transaction=changes[-1].ends_transaction if changes else True,
+        source_position=next((change.source_position for change in reversed(changes) if change.source_position), None),
+    )
