@@ -28,8 +28,9 @@ from app.domain.model.names import TableName
 from app.domain.model.table import BatchSequence, Table
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import Column, ColumnType, TableSchema
-from app.domain.rows.landing_rows import RowRules, landing_rows
+from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_image import StoredImage
+from app.domain.rows.row_rules import RowRules
 from app.local.embedded import PrivatePostgres
 from app.staging.batches.batch import Batch
 from app.staging.batches.row_images import write_row_images

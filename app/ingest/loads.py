@@ -9,7 +9,7 @@ from app.domain.model.input_limits import UNLIMITED, InputLimits
 from app.domain.model.names import TableName
 from app.domain.model.request_identity import RequestIdentity
 from app.domain.model.source_name import SourceName
-from app.domain.rows.landing_rows import RowRules
+from app.domain.rows.row_rules import RowRules
 from app.domain.rows.snapshot_rows import snapshot_rows
 from app.errors import Code, RejectedInput
 from app.formats.arrow.stream import decode_arrow_stream

@@ -19,7 +19,8 @@ from app.domain.model.input_limits import long_values
 from app.domain.model.table import Table
 from app.domain.model.table_options import DeadLetters, SourceOrder
 from app.domain.model.table_schema import TableSchema
-from app.domain.rows.landing_rows import RowRules, landing_rows
+from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.row_rules import RowRules
 from app.domain.rows.schema_needs import needed_schema
 from app.domain.rows.source_order import in_source_order
 from app.errors import Code, Problem, RejectedInput

@@ -13,8 +13,8 @@ from app.domain.model.table import BatchSequence, Generation, Table, TableId, Ta
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows.image_overlay import ImageOverlay
-from app.domain.rows.landing_rows import RowRules, landing_rows
-from app.domain.rows.row_rules import RowMarker
+from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.row_rules import RowMarker, RowRules
 from app.formats.replicate.messages import decode_replicate
 from tests.support.samples.renderings import (
     Rendering,

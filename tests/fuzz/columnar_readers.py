@@ -14,7 +14,7 @@ from app.domain.model.source_name import SourceName
 from app.domain.model.table import Generation, Table, TableId, TableState
 from app.domain.model.table_options import DEFAULT_OPTIONS, PartialUpdates, TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema
-from app.domain.rows.landing_rows import RowRules
+from app.domain.rows.row_rules import RowRules
 from app.errors import Code, RejectedInput
 from app.formats.arcion.messages import decode_arcion
 from app.formats.replicate.columnar_images import ImageReader

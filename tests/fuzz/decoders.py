@@ -16,7 +16,8 @@ from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import ColumnType, TableSchema
 from app.domain.rows.conversion.column_conversion import BadValues, convert
 from app.domain.rows.conversion.value_definitions import scalar
-from app.domain.rows.landing_rows import LandingRows, RowRules, landing_rows, landing_rows_of_shaped
+from app.domain.rows.landing_rows import LandingRows, landing_rows, landing_rows_of_shaped
+from app.domain.rows.row_rules import RowRules
 from app.domain.rows.snapshot_rows import snapshot_rows
 from app.errors import Code, RejectedInput
 from app.formats.arcion.columnar import ArcionTableReader, decode_columnar

@@ -23,8 +23,9 @@ from typing import Final
 
 from app.domain.model.change import Change, Operation
 from app.domain.model.table import TableId
-from app.domain.rows.landing_rows import LandingRows, RowRules, landing_rows
+from app.domain.rows.landing_rows import LandingRows, landing_rows
 from app.domain.rows.row_image import ImageRows
+from app.domain.rows.row_rules import RowRules
 from app.errors import RejectedInput
 from app.ingest.columnar.decline import Declined
 from app.ingest.columnar.reading import ColumnarRequest, OpenedBody, Outcome, read_together

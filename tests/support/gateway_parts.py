@@ -13,7 +13,8 @@ from app.domain.model.names import TableName
 from app.domain.model.table import Table
 from app.domain.model.table_options import TableOptions
 from app.domain.model.table_schema import TableSchema
-from app.domain.rows.landing_rows import RowRules, landing_rows
+from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.row_rules import RowRules
 from app.staging.batches.batch import Batch, Receipt
 from app.staging.tables.operations import begin_drop
 from app.staging.tables.registration import register_table

@@ -20,8 +20,6 @@ from app.domain.rows.shaped_rows import POINTER, ShapedRows, shaped_rows
 from app.domain.rows.typed_columns import fitting_columns, typed_columns
 from app.errors import RejectedInput
 
-__all__ = ["LandingRows", "RowRules", "in_order", "landing_rows", "landing_rows_of_shaped"]
-
 
 @dataclass(frozen=True, slots=True)
 class LandingRows:

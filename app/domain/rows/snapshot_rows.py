@@ -17,9 +17,9 @@ from app.domain.model.input_limits import UNLIMITED
 from app.domain.model.table_options import BinaryEncoding, InsertMarker, PartialUpdates, Reload
 from app.domain.model.table_schema import Column, TableSchema, TypeName
 from app.domain.rows.conversion.column_conversion import BadValues, beyond_calendar, convert, hold_any
-from app.domain.rows.landing_rows import LandingRows, RowRules
+from app.domain.rows.landing_rows import LandingRows
 from app.domain.rows.row_image import ImageRows, encode_image, row_keys
-from app.domain.rows.row_rules import RowMarker
+from app.domain.rows.row_rules import RowMarker, RowRules
 from app.errors import Code, Problem, RejectedInput
 from app.errors.json_pointer import pointer_to
 

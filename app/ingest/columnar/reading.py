@@ -15,7 +15,8 @@ from app.domain.access.rights import Principal
 from app.domain.model.source_name import SourceName
 from app.domain.model.table import Table
 from app.domain.model.table_options import SourceOrder
-from app.domain.rows.landing_rows import RowRules, landing_rows_of_shaped
+from app.domain.rows.landing_rows import landing_rows_of_shaped
+from app.domain.rows.row_rules import RowRules
 from app.domain.rows.shaped_changes import ShapedChanges
 from app.ingest.columnar.decline import Decline, Declined
 from app.ingest.table_cache import NotCached, TableCache

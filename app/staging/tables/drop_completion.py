@@ -19,8 +19,9 @@ from app.domain.model.table import BatchSequence, Epoch, Generation, Table
 from app.domain.model.table_options import InitialLoad, PartialUpdates
 from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.domain.publication.metadata_chain import seed
-from app.domain.rows.landing_rows import RowRules, landing_rows
+from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_image import decode_image
+from app.domain.rows.row_rules import RowRules
 from app.staging.batches.block_insert import NewBlock, stage_blocks
 from app.staging.batches.row_images import move_row_images, scan_row_images
 from app.staging.batches.sequence_lock import lock_counters

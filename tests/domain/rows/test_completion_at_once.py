@@ -13,8 +13,9 @@ from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.rows import image_overlay
 from app.domain.rows.image_overlay import ImageOverlay
-from app.domain.rows.landing_rows import RowRules, landing_rows
+from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_image import StoredImage
+from app.domain.rows.row_rules import RowRules
 from app.errors import RejectedInput
 from tests.support.samples.changes import delete, insert, update
 from tests.support.samples.schemas import schema_of

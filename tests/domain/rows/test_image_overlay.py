@@ -15,8 +15,9 @@ from app.domain.model.table import BatchSequence, Generation, Table, TableId, Ta
 from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import SchemaVersion, TableSchema
 from app.domain.rows.image_overlay import ImageOverlay, Layer
-from app.domain.rows.landing_rows import RowRules, landing_rows
+from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_image import StoredImage, TooMuchTogether, decode_image
+from app.domain.rows.row_rules import RowRules
 from app.errors import Code
 from tests.support.rejections import rejected
 from tests.support.samples.changes import delete, insert, update, upsert

@@ -6,7 +6,8 @@ from app.domain.model.change import Change, Image, Operation
 from app.domain.model.input_limits import MAX_CELLS
 from app.domain.model.table_options import IncompleteInserts, TableOptions
 from app.domain.model.table_schema import TableSchema
-from app.domain.rows.landing_rows import RowRules, landing_rows, landing_rows_of_shaped
+from app.domain.rows.landing_rows import landing_rows, landing_rows_of_shaped
+from app.domain.rows.row_rules import RowRules
 from app.errors import Code
 from app.errors.json_pointer import pointer_to
 from tests.support.rejections import Place, rejected

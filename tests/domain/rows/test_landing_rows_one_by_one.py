@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.model.change import Change, Operation
-from app.domain.rows.landing_rows import LandingRows, RowRules, landing_rows, landing_rows_of_shaped
+from app.domain.rows.landing_rows import LandingRows, landing_rows, landing_rows_of_shaped
+from app.domain.rows.row_rules import RowRules
 from app.errors import RejectedInput
 from tests.support.samples.changes import change, delete, insert, shaped, update, upsert
 from tests.support.samples.schemas import schema_of

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from app.domain.model.table_options import BinaryEncoding, TableOptions
-from app.domain.rows.landing_rows import RowRules, landing_rows
+from app.domain.rows.landing_rows import landing_rows
 from app.domain.rows.row_image import encode_image
+from app.domain.rows.row_rules import RowRules
 from app.domain.rows.snapshot_rows import ROWS_AT_ONCE, snapshot_rows, source_value
 from app.errors import Code, RejectedInput
 from tests.fuzz.arrow_mutants import TAKEN

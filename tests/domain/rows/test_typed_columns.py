@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from app.domain.model.table_options import BinaryEncoding, ColumnOverride, TableOptions
 from app.domain.rows import typed_columns
-from app.domain.rows.landing_rows import RowRules, landing_rows
+from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.row_rules import RowRules
 from app.errors import RejectedInput
 from tests.support.samples.changes import insert
 from tests.support.samples.schemas import schema_of

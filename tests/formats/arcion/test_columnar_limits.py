@@ -5,7 +5,8 @@ import tracemalloc
 
 import pytest
 
-from app.domain.rows.landing_rows import RowRules, landing_rows
+from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.row_rules import RowRules
 from app.errors import RejectedInput
 from app.formats.arcion.columnar import ArcionTableReader, decode_columnar
 from app.formats.arcion.messages import decode_arcion

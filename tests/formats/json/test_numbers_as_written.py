@@ -13,7 +13,8 @@ from app.domain.model.table_options import PartialUpdates, TableOptions
 from app.domain.model.table_schema import SchemaVersion
 from app.domain.model.written_number import keep_minus_zeros
 from app.domain.rows.image_overlay import ImageOverlay
-from app.domain.rows.landing_rows import RowRules, landing_rows
+from app.domain.rows.landing_rows import landing_rows
+from app.domain.rows.row_rules import RowRules
 from app.errors import Code
 from app.formats.arcion.messages import decode_arcion
 from app.formats.replicate.messages import decode_replicate
