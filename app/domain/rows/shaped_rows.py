@@ -106,9 +106,10 @@ class _Filler:
 
     def can_land(self) -> bool:
         """Tell whether every change can land, and find the changed keys."""
+        of_kind = self._changes_by_kind()
         for kind, layout in self._layouts.items():
-            changed = self._changed_keys(kind, layout)
-            if changed is None or (layout.same.problems and len(changed) < self._kinds.count(kind)):
+            changed = self._changed_keys(of_kind[kind], layout)
+            if changed is None or (layout.same.problems and len(changed) < len(of_kind[kind])):
                 return False
             if changed and layout.changed is not None:
                 if layout.changed.problems:
@@ -167,11 +168,19 @@ class _Filler:
             old, new = _with_nulls_by_name(old), _with_nulls_by_name(new)
         return KeyChange(row, old, new, at, POINTER)
 
-    def _changed_keys(self, kind: int, layout: ChangeLayout) -> Sequence[int] | None:
-        """Return the changes of this shape whose keys differ once typed; None if a value does not fit."""
+    def _changes_by_kind(self) -> Mapping[int, Sequence[int]]:
+        """Return the changes of each kind, found in one pass: a request can have as many shapes as changes."""
+        if len(self._layouts) == 1:
+            return {self._kinds[0]: range(len(self._kinds))}
+        found: dict[int, list[int]] = {kind: [] for kind in self._layouts}
+        for at, kind in enumerate(self._kinds):
+            found[kind].append(at)
+        return found
+
+    def _changed_keys(self, changes: Sequence[int], layout: ChangeLayout) -> Sequence[int] | None:
+        """Return those of these changes of one shape whose keys differ once typed; None if a value does not fit."""
         if layout.changed is None:
             return ()
-        changes = [at for at, of_kind in enumerate(self._kinds) if of_kind == kind]
         key_of = pick(layout.compared)
         old = [key_of(self._before[at]) for at in changes]  # type: ignore[arg-type]  # the shape has both images
         new = [key_of(self._after[at]) for at in changes]  # type: ignore[arg-type]
