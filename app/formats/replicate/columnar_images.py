@@ -21,12 +21,14 @@ from app.domain.rows.shaped_changes import Shape, ShapedChanges, Values
 from app.errors import RejectedInput
 from app.formats.json.decoder import exact_fraction
 from app.formats.json.framing import DECODE_ERRORS
+from app.formats.json.nested_values import MAX_NESTED_VALUES, count_brackets
 from app.formats.json.quote_accounting import is_all_decoded
 from app.formats.replicate.columnar import DataColumns, is_uniform
 from app.formats.replicate.envelope import Id, Text
 from app.formats.replicate.history import SourceVersion
 from app.formats.replicate.masks import ColumnLayout, apply_layout, check_without_layout, is_beyond, read_mask
 from app.formats.replicate.messages import OPERATIONS, is_false
+from app.formats.replicate.metadata import MAX_ORDINAL
 
 _Names: TypeAlias = frozenset[str]
 _Key: TypeAlias = tuple[Any, ...]
@@ -36,7 +38,11 @@ _Found = TypeVar("_Found")
 
 _CONTAINERS: Final = {dict, list}
 _ENCODER: Final = msgspec.json.Encoder(decimal_format="number", enc_hook=as_json)
-_MAX_KNOWN_SHAPES: Final = 256
+_MAX_SHAPES: Final = 256
+"""Shapes that are kept, and shapes of messages that are read together; working one out takes longer than a message."""
+
+_MAX_MASK_OR_ID: Final = MAX_ORDINAL // 4
+"""Characters of the masks and external schema ids that are kept: a mask of all columns, whatever zeros precede it."""
 
 
 class ImageReader:
@@ -85,6 +91,8 @@ class ImageReader:
     def _images(self, written: Sequence[Raw]) -> tuple[list[Values | None], list[_Names | None]] | None:
         """Return the values of each image and the columns that it gives, None for null."""
         document = b"[" + b",".join(written) + b"]"
+        if len(document) > MAX_NESTED_VALUES and count_brackets(document) > MAX_NESTED_VALUES:
+            return None
         try:
             images, is_full, is_scalar = self._decode(keep_minus_zeros(document))
         except DECODE_ERRORS:
@@ -133,12 +141,15 @@ class ImageReader:
         """Return the shape of each change, None if one is not read."""
         parts = (columns.operations, columns.column_masks, columns.change_masks, columns.external_ids)
         given = (*parts, before, after)
-        known = self._shapes
-        if len(known) >= _MAX_KNOWN_SHAPES:
-            known.clear()
         is_one = is_uniform(given)
         keys = [tuple(column[0] for column in given)] if is_one else [*zip(*given, strict=True)]
-        for key in set(keys) - known.keys():
+        known, new = self._shapes, set(keys) - self._shapes.keys()
+        if len(known) + len(new) > _MAX_SHAPES:
+            known.clear()
+            new = set(keys)
+        if len(new) > _MAX_SHAPES:
+            return None
+        for key in new:
             if (shape := self._shape(*key)) is None:
                 return None
             known[key] = shape
@@ -154,6 +165,10 @@ class ImageReader:
         after: _Names | None,
     ) -> Shape | None:
         """Return the shape of changes with these facts, as the exact path sees them; None if it rejects them."""
+        if any(
+            isinstance(text, str) and len(text) > _MAX_MASK_OR_ID for text in (column_mask, change_mask, external_id)
+        ):
+            return None
         operation = OPERATIONS.get(written_operation.upper())
         is_of_version = not external_id or self._version is None or str(external_id) == self._version.external_schema_id
         needed = before or after if operation is Operation.DELETE else after

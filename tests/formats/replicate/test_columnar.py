@@ -198,6 +198,8 @@ UNUSUAL: dict[str, bytes] = {
     "half a surrogate": body_of(usual(data=ROW | {"name": "\ud800"})),
     "an external schema id": body_of(usual(headers={"externalSchemaId": "9"})),
     "a key in escapes, twice": b'[{"data":null,"d\\u0061ta":{},"headers":{"operation":"DELETE"}}]',
+    "more lists than a request may have": body_of(usual(data=ROW | {"name": [[]] * 1_000_001})),
+    "a mask of many zeros": body_of(usual(headers={"columnMask": "0" * 10_000 + FULL_MASK})),
     "bytes that are not UTF-8": body_of(usual()).replace(b'"a"', b'"\xff"'),
 }
 
@@ -205,6 +207,24 @@ UNUSUAL: dict[str, bytes] = {
 @pytest.mark.parametrize("body", UNUSUAL.values(), ids=UNUSUAL)
 def test_what_the_exact_path_has_to_read_or_explain_is_not_read(body: bytes) -> None:
     assert read_columnar(body, VERSION, RULES) is None
+
+
+def test_a_reader_keeps_no_long_id_and_no_more_than_some_shapes() -> None:
+    reader = ImageReader(RULES.schema.names, frozenset(), None)
+
+    def is_read(*ids: str) -> bool:
+        sent = [usual("UPDATE", beforeData=ROW, headers={"externalSchemaId": schema_id}) for schema_id in ids]
+        [decoded] = decode_data_messages([body_of(*sent)])
+        assert decoded is not None
+        return reader.read([decoded.columns]) is not None
+
+    assert not is_read("9" * 10_000)
+    for first in range(0, 1_000, 200):
+        assert is_read(*map(str, range(first, first + 200)))
+        assert len(reader._shapes) <= 256
+    assert not is_read(*map(str, range(300)))
+    assert len(reader._shapes) <= 256
+    assert is_read("1")
 
 
 @given(st.lists(bodies(), min_size=1, max_size=4))

@@ -112,3 +112,43 @@ def test_a_wrong_message_is_named_by_the_exact_path(harness: IngestHarness) -> N
         harness.replicate(row(1, schema_id="f1"), row(2, schema_id="f1", columnMask="0F"))
     assert rejection.places == [(Code.MASK_OUT_OF_RANGE, 1, "/message/headers/columnMask", None)]
     assert harness.rows("s.t") == []
+
+
+def test_options_that_another_process_changes_apply_to_the_next_body(
+    harness: IngestHarness, other_harness: IngestHarness
+) -> None:
+    harness.replicate(metadata("s.t", COLUMNS, schema_id="f1"))
+    harness.replicate(row(1, schema_id="f1"))
+    other_harness.put("s.t", exclude=["name"])
+    harness.replicate(row(2, schema_id="f1"))
+    assert harness.landed("s.t", "id", "name") == [[0, 1, "a"], [0, 2, None]]
+
+
+def test_a_source_that_another_process_moves_feeds_its_new_table(
+    harness: IngestHarness, other_harness: IngestHarness
+) -> None:
+    schema = schema_of({"id": "int64", "name": "string"}, ["id"], ["id"])
+    harness.put("one", schema, sources=["s.t"])
+    harness.put("two", schema)
+    harness.replicate(row(1, table="s.t"))
+    other_harness.put("one", sources=["other"])
+    other_harness.put("two", sources=["s.t"])
+    harness.replicate(row(2, table="s.t"))
+    assert (harness.landed("one", "id"), harness.landed("two", "id")) == ([[0, 1]], [[0, 2]])
+
+
+def test_snapshot_rows_after_changes_that_another_process_accepted_are_rejected(
+    harness: IngestHarness, other_harness: IngestHarness
+) -> None:
+    harness.replicate(metadata("s.t", COLUMNS, schema_id="f1"))
+    harness.replicate(row(1, operation="REFRESH", schema_id="f1"))
+    other_harness.replicate(row(2, schema_id="f1"))
+    with rejected() as rejection:
+        harness.replicate(row(3, operation="READ", schema_id="f1"))
+    assert rejection.code is Code.RELOAD_REQUIRES_RECREATE
+
+
+def test_a_mask_of_many_zeros_lands_on_the_exact_path(harness: IngestHarness) -> None:
+    harness.replicate(metadata("s.t", COLUMNS, schema_id="f1"))
+    harness.replicate(row(1, schema_id="f1", columnMask="0" * 10_000 + "03"))
+    assert harness.landed("s.t", "id", "name") == [[0, 1, "a"]]
