@@ -39,6 +39,9 @@ from app.staging.connection.database import Engine, translated_errors
 from app.staging.writer.group_commit import GroupCommit
 from app.staging.writer.waiting_request import Waiter
 
+_MAX_GATHER_SECONDS: Final = 0.05
+"""How long short bodies wait for a transaction that may be stuck; later ones are rejected by the staging thread."""
+
 _MAX_LOOKUPS: Final = 16
 """Tables of one request that are looked up before the exact path takes it."""
 
@@ -59,7 +62,7 @@ class Ingest:
 
     def __post_init__(self) -> None:
         self.table_cache = TableCache(self.engine.begin)
-        self._columnar_reader = ColumnarReader(self.table_cache, self._stage)
+        self._columnar_reader = ColumnarReader(self.table_cache, self._stage, self._gather)
 
     def close(self) -> None:
         """Stop the reader thread after the requests that it has. Call it when no more requests arrive."""
@@ -155,6 +158,10 @@ class Ingest:
         for batch in batches:
             self._check_backlog(batch.table)
         self.group_commit.submit_to(waiter, batches, identity)
+
+    def _gather(self) -> None:
+        """Wait for the staging thread: a request that is read earlier is staged no sooner, but in a smaller group."""
+        self.group_commit.wait_until_it_rests(_MAX_GATHER_SECONDS)
 
     def _check_backlog(self, table: Table) -> None:
         if self.backlog is not None:

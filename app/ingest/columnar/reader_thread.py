@@ -18,6 +18,9 @@ from app.staging.writer.waiting_request import Waiter
 
 Stage: TypeAlias = Callable[[Waiter, Sequence[Batch], RequestIdentity | None], None]
 
+MAX_SHORT_BYTES: Final = 2**16
+"""Bytes of a body that waits until the staging thread rests. A longer one is better read beside a transaction."""
+
 MAX_BYTES_TOGETHER: Final = 2**20
 """Bytes of the bodies that are read together; a longer body is read alone."""
 
@@ -32,12 +35,14 @@ class _Waiting:
 class ColumnarReader:
     """Reads the waiting bodies, up to MAX_BYTES_TOGETHER at a time.
 
-    Typed requests go to `stage`, which must not wait. A waiter gets what that gives it: its receipts after COMMIT. If
+    A short body first waits in `gather`, so that those that arrive meanwhile are read with it. Typed requests go to
+    `stage`, which must not wait. A waiter gets what that gives it: its receipts after COMMIT. If
     the caller has to do something else, it gets Declined or NotCached, or what `stage` raises.
     """
 
-    def __init__(self, table_cache: TableCache, stage: Stage) -> None:
+    def __init__(self, table_cache: TableCache, stage: Stage, gather: Callable[[], None] = lambda: None) -> None:
         self._table_cache = table_cache
+        self._gather = gather
         self._stage = stage
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._next: _Waiting | None = None
@@ -57,6 +62,8 @@ class ColumnarReader:
     def _run(self) -> None:
         while (first := self._next or self._queue.get()) is not None:
             self._next = None
+            if len(first.request.body) <= MAX_SHORT_BYTES:
+                self._gather()
             group = [waiting for waiting in self._group(first) if waiting.waiter.set_running_or_notify_cancel()]
             if group:
                 self._read(group)

@@ -56,6 +56,9 @@ class GroupCommit:
         self._watch = watch
         self._record = WriterRecord()
         self._thread = threading.Thread(target=self._run, name="group-commit", daemon=True)
+        self._rests = threading.Event()
+        """Set while nothing is being staged or queried."""
+        self._rests.set()
         self._ended = threading.Event()
         self._timeouts = threading.Thread(target=self._reject_expired, name="group-commit-timeouts", daemon=True)
 
@@ -115,6 +118,10 @@ class GroupCommit:
         content = StagingRequest(batches, identity, ignored, duplicates, letters, replay)
         self._queue.put(WaitingRequest(content, waiter, time.monotonic()))
 
+    def wait_until_it_rests(self, seconds: float) -> None:
+        """Return when nothing is being staged, at the latest after some seconds."""
+        self._rests.wait(seconds)
+
     def submit_query(self, query: Query) -> "Future[None]":
         """Run a query on the staging thread's own connection, between two groups.
 
@@ -124,12 +131,13 @@ class GroupCommit:
 
     def _run(self) -> None:
         while self._queue.wait_for_work():
+            self._rests.clear()
             self._run_queries()
-            if not (group := self._queue.take_group()):
-                continue
-            self._record.begin(time.monotonic())
-            self._stage_in_parts(group, time.monotonic() + 2 * self._deadline)
-            self._record.end()
+            if group := self._queue.take_group():
+                self._record.begin(time.monotonic())
+                self._stage_in_parts(group, time.monotonic() + 2 * self._deadline)
+                self._record.end()
+            self._rests.set()
         self._connection.close()
 
     def _run_queries(self) -> None:

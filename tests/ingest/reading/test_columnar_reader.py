@@ -18,7 +18,7 @@ from app.ingest import arcion_json
 from app.ingest.columnar import reader_thread
 from app.ingest.columnar.arcion import ArcionRequest
 from app.ingest.columnar.decline import Decline, Declined
-from app.ingest.columnar.reader_thread import MAX_BYTES_TOGETHER, ColumnarReader
+from app.ingest.columnar.reader_thread import MAX_BYTES_TOGETHER, MAX_SHORT_BYTES, ColumnarReader
 from app.ingest.columnar.reading import ColumnarRequest, Outcome, read_together
 from app.ingest.loop_bridge import LoopBridge, LoopFuture
 from app.ingest.table_cache import TableCache
@@ -162,3 +162,32 @@ def test_a_body_whose_caller_has_gone_is_not_read(harness: IngestHarness, record
 def test_a_fault_reaches_all_who_wait_and_the_next_are_read(harness: IngestHarness, recorded: _Recorded) -> None:
     outcomes = read_sizes(harness, recorded, [1, 2, MAX_BYTES_TOGETHER])
     assert [type(outcome) for outcome in outcomes] == [MemoryError, MemoryError, Declined]
+
+
+@pytest.mark.parametrize(("size", "groups"), [(10, [[10, 20, 30]]), (MAX_SHORT_BYTES + 1, [[MAX_SHORT_BYTES + 1]])])
+def test_short_bodies_wait_for_the_staging_thread_and_a_long_one_does_not(
+    harness: IngestHarness, recorded: _Recorded, size: int, groups: list[list[int]]
+) -> None:
+    gathers, may_read = Event(), Event()
+    recorded.may_go.set()
+
+    def gather() -> None:
+        gathers.set()
+        assert may_read.wait(WAIT_SECONDS)
+
+    async def read() -> None:
+        reader = ColumnarReader(harness.ingest.table_cache, harness.ingest.group_commit.submit_to, gather)
+        waiters: list[LoopFuture[list[Receipt]]] = []
+        for each in [size, 20, 30] if size == 10 else [size]:
+            waiters.append(LoopFuture(LoopBridge(asyncio.get_running_loop())))
+            reader.submit(ArcionRequest(bytes(each), None, False, UNLIMITED, ADMIN), None, waiters[-1])
+            if each == 10:
+                assert await asyncio.to_thread(gathers.wait, WAIT_SECONDS)
+        may_read.set()
+        for waiter in waiters:
+            with pytest.raises(Declined):
+                await waiter.result()
+        reader.close()
+
+    asyncio.run(asyncio.wait_for(read(), WAIT_SECONDS))
+    assert (recorded.groups, gathers.is_set()) == (groups, size == 10)

@@ -37,6 +37,9 @@ class Interrupted:
         self._interrupt()
         self.inner.submit_to(waiter, *request, **counts)
 
+    def wait_until_it_rests(self, seconds: float) -> None:
+        self.inner.wait_until_it_rests(seconds)
+
     def _interrupt(self) -> None:
         self.submitted += 1
         if self.actions:

@@ -268,6 +268,20 @@ def test_a_request_in_its_transaction_can_no_longer_be_taken_back(engine: sa.Eng
     assert sequences(future.result(timeout=30)) == [1]
 
 
+def test_a_thread_can_wait_until_no_group_is_being_staged(engine: sa.Engine, writer: GroupCommit) -> None:
+    table = registered(engine, "t", IDS)
+    writer.wait_until_it_rests(30)
+    with ThreadPoolExecutor(1) as pool:
+        with sql.locked(engine, "SELECT FROM mirrorgate.table_counters FOR UPDATE"):
+            future = writer.submit([batch(table, 1)])
+            wait_until(future.running, within=30, what="the transaction has begun")
+            rests = pool.submit(writer.wait_until_it_rests, 30)
+            writer.wait_until_it_rests(0.01)
+            assert not rests.done()
+        rests.result()
+    assert future.done()
+
+
 class Caller:
     """A waiter that is not a Future, as the API has one per request."""
 
