@@ -211,6 +211,11 @@ def _given(values: Sequence[Given]) -> list[Raw]:
     return [value for value in values if value is not UNSET]
 
 
+def _distinct(values: Sequence[Raw]) -> Sequence[Raw]:
+    """Return one of the values if all are written alike, which is usual, else all of them."""
+    return values[:1] if values and values.count(values[0]) == len(values) else values
+
+
 def _hides_nothing(bodies: bytes, keys: Sequence[Sequence[Any]]) -> bool:
     """Tell whether no message has a key twice or one that `_Message` does not know, nor anything odd in opaque values.
 
@@ -220,13 +225,11 @@ def _hides_nothing(bodies: bytes, keys: Sequence[Sequence[Any]]) -> bool:
     opaque = [*map(_given, others[-2:])]
     quotes = 4 * len(operations)  # of the keys and the texts of `opType`
     for values in (addresses, *map(_given, others[:-2]), *opaque):
-        quotes += 2 * len(values)
-        if values and values.count(values[0]) == len(values):
-            quotes += count_quotes(bytes(values[0])) * len(values)
-        else:
-            quotes += count_quotes(b"".join(values))
+        distinct = _distinct(values)
+        repeated = len(values) if len(distinct) == 1 else 1
+        quotes += 2 * len(values) + count_quotes(b"".join(distinct)) * repeated
     try:
-        return quotes == count_quotes(bodies) and are_opaque([*chain.from_iterable(opaque)], _ANY.decode)
+        return quotes == count_quotes(bodies) and all(are_opaque(values, _ANY.decode) for values in opaque)
     except DECODE_ERRORS:
         return False
 
