@@ -7,7 +7,7 @@ from threading import Lock
 from typing import Final, Generic, Self, TypeVar
 
 from app.domain.model.table import Table
-from app.domain.model.table_options import DEFAULT_OPTIONS, PartialUpdates, TableOptions
+from app.domain.model.table_options import DEFAULT_OPTIONS, TableOptions
 from app.domain.model.table_schema import TableSchema
 
 MAX_KEPT_COLUMNS: Final = 2**17
@@ -44,13 +44,6 @@ class RowRules:
     def after_start(self) -> "RowRules":
         """Return the rules once a change other than a snapshot row was accepted."""
         return replace(self, cdc_started=True)
-
-    @property
-    def fillable(self) -> frozenset[str]:
-        """The columns that a row image can give if an update does not."""
-        if self.options.partial_updates is not PartialUpdates.COMPLETE:
-            return frozenset()
-        return frozenset(self.schema.names) - self.schema.key_set - self.left_columns - {*self.options.exclude}
 
 
 class KeptByTable(Generic[_T]):

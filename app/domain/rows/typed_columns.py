@@ -161,22 +161,6 @@ def typed_column(
     return array, _missing(array, column, schema, markers)
 
 
-def typed_texts(
-    column: Column,
-    texts: pa.StringArray,
-    schema: TableSchema,
-    options: TableOptions,
-    markers: pa.Int32Array,
-    incomplete: pa.BooleanArray | None = None,
-) -> tuple[pa.Array | None, list[WrongRow]]:
-    """Do what `typed_column` does for a column of texts. NULL is not wrong in the `incomplete` rows."""
-    try:
-        array = convert_texts(texts, column.type, reading_of(column.name, options))
-    except BadValues as bad:
-        return None, _unfit(column, bad)
-    return array, _missing(array, column, schema, markers, incomplete)
-
-
 def _converted_together(by_column: Sequence[Sequence[SourceValue]], rules: RowRules) -> Mapping[int, pa.Array]:
     """Return the arrays of columns that are read alike, by ordinal, except those with a value that does not fit."""
     height = len(by_column[0])
