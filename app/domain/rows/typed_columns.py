@@ -183,7 +183,6 @@ def _missing(
     column: Column,
     schema: TableSchema,
     markers: pa.Int32Array,
-    incomplete: pa.BooleanArray | None = None,
 ) -> list[WrongRow]:
     is_key = column.name in schema.key_columns
     if not array.null_count or (column.nullable and not is_key):
@@ -191,8 +190,6 @@ def _missing(
     if is_key:
         return [(row, Code.NULL_KEY, "key is NULL") for row in pc.indices_nonzero(pc.is_null(array)).to_pylist()]
     forbidden = pc.and_(pc.is_null(array), pc.not_equal(markers, RowMarker.DELETE))
-    if incomplete is not None:
-        forbidden = pc.and_not(forbidden, incomplete)
     return [(row, Code.NULL_VALUE, "required column is NULL") for row in pc.indices_nonzero(forbidden).to_pylist()]
 
 
