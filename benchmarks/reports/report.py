@@ -53,8 +53,8 @@ The end-to-end figure is compared with a hand-written script of json and pandas 
 Spark's own reader and writer. They read the same changes from existing NDJSON files, do not handle NULL, and give no
 guarantees. All of them run for the same time as the gateway.
 
-Published figures come from full-length runs on an idle machine. `python -m benchmarks.reports.report` rejects others,
-and a full-length run does not start at a load of 0.3 or more; `--busy` overrides both.
+Published figures are measured in full-length runs on an idle machine. `python -m benchmarks.reports.report` rejects
+others, and a full-length run does not start at a load of 0.3 or more; `--busy` overrides both.
 
 ## Setting
 """

@@ -15,7 +15,7 @@ MAX_MODULES: Final = 22
 
 
 def measure(bench: Bench) -> list[Figure]:
-    """Count once in a process of its own: the path does not depend on time."""
+    """Count once, in a separate process: the path does not depend on time."""
     figures = []
     for source_format in WORKLOADS:
         bench.show_status(f"path length, {source_format}")

@@ -40,7 +40,7 @@ def found(cache: SourceCache, key: Principal = ADMIN, **told: Any) -> FoundSourc
 
 @contextmanager
 def without_queries(cache: SourceCache) -> Iterator[None]:
-    begin, cache.table_cache.begin = cache.table_cache.begin, None  # type: ignore[assignment]
+    begin, cache.table_cache.begin = cache.table_cache.begin, None  # type: ignore[assignment]  # a query fails
     yield
     cache.table_cache.begin = begin
 
