@@ -117,7 +117,8 @@ def list_images(images: Sequence[bytes], width: int) -> list[list[SourceValue]] 
     One call decodes them all.
     """
     found = _IMAGES_DECODER.decode(b"[%b]" % b",".join(images))
-    return found if {*map(type, found)} <= {list} and {*map(len, found)} <= {width} else None  # type: ignore[return-value]  # all are lists
+    lists = [known for known in found if isinstance(known, list) and len(known) == width]
+    return lists if len(lists) == len(found) else None
 
 
 @lru_cache(maxsize=1_024)

@@ -10,6 +10,7 @@ import re
 from decimal import Decimal
 from functools import reduce
 from operator import getitem
+from types import GenericAlias
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -44,7 +45,7 @@ class MessageDecoder(Generic[Message]):
 
     def __init__(self, message_type: type[Message]) -> None:
         self._one = msgspec.json.Decoder(message_type, float_hook=exact_fraction)
-        self._many = msgspec.json.Decoder(list[message_type], float_hook=exact_fraction)  # type: ignore[valid-type]  # built at run time
+        self._many = msgspec.json.Decoder(GenericAlias(list, (message_type,)), float_hook=exact_fraction)
 
     def decode(self, body: bytes, limits: InputLimits = UNLIMITED) -> list[Message]:
         """Return the messages of a body in order.

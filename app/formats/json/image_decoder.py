@@ -1,6 +1,7 @@
 """Decodes the images of one table, many at once: JSON objects -> tuples in the order of the table's columns."""
 
 from collections.abc import Sequence
+from types import GenericAlias
 from typing import Any, Final
 
 import msgspec
@@ -26,8 +27,8 @@ class ImageDecoder:
         partial = msgspec.defstruct(
             "PartialImage", [(name, value_type | msgspec.UnsetType, UNSET) for name in names], **options
         )
-        self._full: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(list[full])  # type: ignore[valid-type]  # built at run time
-        self._partial: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(list[partial])  # type: ignore[valid-type]  # built at run time
+        self._full: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(GenericAlias(list, (full,)))
+        self._partial: msgspec.json.Decoder[list[Any]] = msgspec.json.Decoder(GenericAlias(list, (partial,)))
 
     def decode(self, images: Sequence[Raw]) -> tuple[list[tuple[Any, ...]], bool]:
         """Return the row of each image, and whether all images have all columns; others have UNSET in their place.

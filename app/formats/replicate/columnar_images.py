@@ -9,6 +9,7 @@ Invariant: as in `columnar`, every quote belongs to a decoded key or text, and w
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain, compress, pairwise
 from operator import itemgetter
+from types import GenericAlias
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -192,7 +193,7 @@ def _decoder(names: Sequence[str], *type_and_default: Any) -> msgspec.json.Decod
     image = msgspec.defstruct(
         "Image", [(field, *type_and_default) for field in fields], rename=fields, gc=False, forbid_unknown_fields=True
     )
-    return msgspec.json.Decoder(list[image | None], float_hook=exact_fraction)  # type: ignore[valid-type]  # built at run time
+    return msgspec.json.Decoder(GenericAlias(list, (image | None,)), float_hook=exact_fraction)
 
 
 def _image_of(names: _Names | None) -> Image | None:
