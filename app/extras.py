@@ -21,6 +21,7 @@ _MODULES: Final[Mapping[str, tuple[str, ...]]] = {
     "server": _SERVER,
     "api": (*_SERVER, "fastapi", "httptools", "uvicorn", "uvloop"),
     "drain": (*_SERVER, "pyspark"),
+    "mirror": (*_SERVER, "deltalake", "duckdb", "pyspark"),
 }
 """The modules that each extra installs."""
 

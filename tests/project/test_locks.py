@@ -10,8 +10,8 @@ EXTRAS = {
     "dev.lock": ["", "server", "api", "drain", "embedded", "oidc", "onelake", "dev"],
     "client.lock": [""],
     "api.lock": ["", "server", "api", "oidc"],
-    "drain.lock": ["", "server", "drain", "onelake"],
-    "run.lock": ["", "server", "api", "drain", "embedded", "oidc", "onelake"],
+    "drain.lock": ["", "server", "drain", "mirror", "onelake"],
+    "run.lock": ["", "server", "api", "drain", "embedded", "mirror", "oidc", "onelake"],
 }
 
 
