@@ -63,6 +63,13 @@ letters.command("replay")(dead_letters.replay)
 letters.command("discard")(dead_letters.discard)
 app.add_typer(letters, name="dead-letters", rich_help_panel=_TO_USE)
 
+mirror = typer.Typer(
+    help="Run the Delta mirror of a landing zone, and inspect, compare, query and maintain its tables.",
+    no_args_is_help=True,
+)
+mirror.callback()(lambda: None)
+app.add_typer(mirror, name="mirror", rich_help_panel=_TO_USE)
+
 key_commands = typer.Typer(help="Create, list, rotate, limit and delete API keys.", no_args_is_help=True)
 key_commands.command("create")(keys.create_key)
 key_commands.command("generate")(keys.generate_key)

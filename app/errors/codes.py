@@ -140,4 +140,8 @@ class Code(StrEnum):
     PAYLOAD_CORRUPT = "payload_corrupt"
     BUILD_FAILED = "build_failed"
     BROKEN_CHAIN = "broken_chain"
+    MIRROR_MISSING = "mirror_missing"
+    MIRROR_AWAY = "mirror_away"
+    UNKNOWN_VERSION = "unknown_version"
+    BAD_QUERY = "bad_query"
     INTERNAL = "internal"

@@ -2,7 +2,8 @@
 
 Each module holds the entries of one subject: `requests` (HTTP), `access` (callers), `bodies` (syntax and messages),
 `rows` (changes against their table), `tables` (schemas, states, generations), `repeats` (idempotency and dead letters),
-`availability`, `setup` (what keeps a process from starting) and `publication` (the drain). `CATALOGUE` merges them.
+`availability`, `setup` (what keeps a process from starting), `publication` (the drain) and `mirror` (the Delta mirror).
+`CATALOGUE` merges them.
 Invariant: every code has exactly one entry; the import fails otherwise.
 """
 
@@ -13,6 +14,7 @@ from app.errors.catalogue.access import ACCESS
 from app.errors.catalogue.availability import AVAILABILITY
 from app.errors.catalogue.bodies import BODIES
 from app.errors.catalogue.entry import Entry
+from app.errors.catalogue.mirror import MIRROR
 from app.errors.catalogue.publication import PUBLICATION
 from app.errors.catalogue.repeats import REPEATS
 from app.errors.catalogue.requests import REQUESTS
@@ -33,6 +35,7 @@ SUBJECTS: Final[Mapping[str, Mapping[Code, Entry]]] = {
     "Availability": AVAILABILITY,
     "Setup": SETUP,
     "Publication": PUBLICATION,
+    "The Delta mirror": MIRROR,
 }
 """The entries by subject, in the order of docs/errors.md."""
 
