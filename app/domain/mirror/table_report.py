@@ -1,0 +1,53 @@
+"""How far the mirror has applied a table's landing files, as the mirror process reports it.
+
+The mirror makes a report of each table in each round, and needs no database for it. With a database, the reports are
+stored, and the API shows the last one. A report never contains a row value.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class MirrorState(StrEnum):
+    """What the mirror does with a table."""
+
+    IN_STEP = "in_step"
+    """All landing files are applied."""
+    BEHIND = "behind"
+    """Files wait, and the next commit applies some of them."""
+    WAITING = "waiting"
+    """A file number is missing: the files behind the gap wait for it."""
+    STOPPED = "stopped"
+    """A file or the metadata cannot be applied; `code`, `detail` and `remedy` of the report say why."""
+    DROPPED = "dropped"
+    """The table's folder is gone; the Delta table remains."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """What the mirror found of one table when it last looked. Pickles.
+
+    `code`, `detail` and `remedy` are None unless the table waits or is stopped. Times have an offset.
+    """
+
+    table: str
+    """`schema.name` or `name`."""
+    state: MirrorState
+    version: int | None
+    """The Delta version; None before the first commit."""
+    generation: int
+    """The generation of the Delta table, counted by the mirror from 1."""
+    file_number: int
+    """The last file applied, 0 before the first."""
+    last_file: int
+    """The last numbered file in the landing zone, 0 without files."""
+    pending_files: int
+    """The files in the landing zone that are not applied."""
+    code: str | None
+    detail: str | None
+    remedy: str | None
+    committed_at: datetime | None
+    """The time of the Delta version; None before the first commit."""
+    oldest_pending_at: datetime | None
+    """The time of the oldest file that is not applied; None without such files."""
