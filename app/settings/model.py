@@ -18,6 +18,7 @@ from app.settings.database import DatabaseSettings
 from app.settings.drain import DrainSettings
 from app.settings.landing_zone import LandingZoneSettings
 from app.settings.limits import BacklogLimits, RequestLimits
+from app.settings.mirror import MirrorSettings
 from app.settings.names import PREFIX, RenamedVariables
 from app.settings.operation import OperationSettings
 from app.settings.retention import RetentionSettings
@@ -30,6 +31,7 @@ SUBJECTS: Final[Mapping[str, type[BaseModel]]] = {
     "Requests": RequestLimits,
     "Backlog": BacklogLimits,
     "Drain": DrainSettings,
+    "Mirror": MirrorSettings,
     "Retention": RetentionSettings,
     "Logs and start": OperationSettings,
 }
@@ -40,6 +42,7 @@ class Settings(
     BaseSettings,
     OperationSettings,
     RetentionSettings,
+    MirrorSettings,
     DrainSettings,
     BacklogLimits,
     RequestLimits,
