@@ -25,6 +25,15 @@ class MirrorState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class FolderOwner:
+    """The gateway's table to which a landing folder belongs, as the folder's marker names it."""
+
+    installation_id: str
+    generation: int
+    """The table's generation in the gateway, which differs from the mirror's count if the mirror missed one."""
+
+
+@dataclass(frozen=True, slots=True)
 class TableReport:
     """What the mirror found of one table when it last looked. Pickles.
 
@@ -51,3 +60,6 @@ class TableReport:
     """The time of the Delta version; None before the first commit."""
     oldest_pending_at: datetime | None
     """The time of the oldest file that is not applied; None without such files."""
+    owner: FolderOwner | None = None
+    """Owner of the folder whose files the Delta table has; None for a folder without a marker, and while the Delta
+    table still has the files of an earlier folder. The gateway's database keeps only reports with an owner."""
