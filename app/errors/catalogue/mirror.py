@@ -1,4 +1,4 @@
-"""Errors of the Delta mirror: its target, its tables and their versions, and queries over them."""
+"""Errors of the Delta mirror. They appear in its log, in its status, and in the findings of `mirrorgate verify`."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -28,5 +28,48 @@ MIRROR: Final[Mapping[Code, Entry]] = {
         Kind.INVALID,
         "The SQL is not valid, names an unknown table or column, or does more than read mirrored tables.",
         "Correct the SQL as the message says. A query reads mirrored tables only, by SELECT, in the SQL of DuckDB.",
+    ),
+    Code.LANDING_FILE_UNREADABLE: Entry(
+        Kind.BROKEN,
+        "A data file of the landing zone cannot be read: it is empty, incomplete or damaged, or its markers are wrong.",
+        "Put a valid file at the same name. The mirror then continues with it.",
+    ),
+    Code.LANDING_METADATA_UNREADABLE: Entry(
+        Kind.BROKEN,
+        "The `_metadata.json` of a table folder is missing or cannot be read.",
+        "Write the file again, with the key columns that the table had before.",
+    ),
+    Code.LANDING_FILE_GAP: Entry(
+        Kind.BROKEN,
+        "A file number is missing in the landing zone, so the files after it wait.",
+        "Publish the missing file. If it is lost, drop the table folder, recreate it and load the table again.",
+    ),
+    Code.LANDING_ORDER_UNSUPPORTED: Entry(
+        Kind.BROKEN,
+        "The files of a table have no order that the mirror can rely on: their names are not numbers, or they are "
+        "ordered by update time, which has no order for two files of one moment.",
+        "Name the files by number (20 digits, from 1, without a gap) and remove `fileDetectionStrategy`.",
+    ),
+    Code.SCHEMA_MERGE_FAILURE: Entry(
+        Kind.BROKEN,
+        "A file has another type for a column than the files before it, or lacks a required column "
+        "(Fabric's `SchemaMergeFailure`).",
+        "Replace the file by one with the former columns, or drop the table folder, recreate it and load the table "
+        "again.",
+    ),
+    Code.MIRROR_TYPE_UNSUPPORTED: Entry(
+        Kind.BROKEN,
+        "A column has a Parquet type that a mirrored table cannot have.",
+        "Write the column with a supported type: complex values as JSON text, times as text.",
+    ),
+    Code.MIRROR_KEY_MISSING: Entry(
+        Kind.BROKEN,
+        "Rows are updates, deletes or upserts, and the table has no key columns, or the file lacks one of them.",
+        "Declare the key columns in `_metadata.json`, and write them in every file.",
+    ),
+    Code.MIRROR_TARGET_FOREIGN: Entry(
+        Kind.BROKEN,
+        "The mirror's target has a Delta table that the mirror did not write, or a kept generation is in the way.",
+        "Choose an empty target, or move the table away.",
     ),
 }

@@ -1,0 +1,106 @@
+"""The rows of one data file, with the marker column apart from the columns of the table."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from app.domain.model.names import ROW_MARKER
+from app.landing.zone import LandingZone
+from app.published.delimited_text import read_delimited_text
+from app.published.table_files import DataFile
+from app.published.table_metadata import TableMetadata
+from app.published.unreadable import UnreadableFile
+
+MARKERS: Final = (0, 1, 2, 4)
+"""Insert, update, delete, upsert."""
+
+
+@dataclass(frozen=True, slots=True)
+class LandedRows:
+    """The rows of a file in its order."""
+
+    columns: pa.Table
+    """Without the marker column."""
+    markers: pa.ChunkedArray | None
+    """int32, as long as the table; None for a file without a marker column."""
+
+
+def read_rows(zone: LandingZone, file: DataFile, metadata: TableMetadata) -> LandedRows:
+    """Read a whole file into memory. Raise UnreadableFile, or OSError if the store fails or the file is gone."""
+    with zone.read_file(file.path) as opened, _arrow_errors(file):
+        if is_delimited_text(file):
+            found = read_delimited_text(opened, file.name, metadata)
+        else:
+            found = pq.ParquetFile(opened, page_checksum_verification=True).read()
+    return split_markers(file.path, found)
+
+
+def read_schema(zone: LandingZone, file: DataFile, metadata: TableMetadata) -> pa.Schema:
+    """Return the columns of a file, marker column included, from its footer.
+
+    Of delimited text, all rows are read. Raise as `read_rows`.
+    """
+    with zone.read_file(file.path) as opened, _arrow_errors(file):
+        if is_delimited_text(file):
+            return read_delimited_text(opened, file.name, metadata).schema
+        return pq.read_schema(opened)
+
+
+def is_delimited_text(file: DataFile) -> bool:
+    """Return whether a file is delimited text, by its name."""
+    return not file.name.lower().endswith(".parquet")
+
+
+def split_markers(path: str, rows: pa.Table) -> LandedRows:
+    """Separate the marker column. Raise UnreadableFile for columns that differ in letter case only, and bad markers."""
+    names = [name.casefold() for name in rows.column_names]
+    if len(set(names)) < len(names):
+        raise UnreadableFile(path, "two columns have one name, without regard to letter case")
+    if ROW_MARKER.casefold() not in names:
+        return LandedRows(rows, None)
+    position = names.index(ROW_MARKER.casefold())
+    return LandedRows(rows.remove_column(position), _markers(path, rows.column(position)))
+
+
+def _markers(path: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return markers as int32. A publisher may write any type of whole numbers, or texts of them in delimited text."""
+    if column.null_count:
+        raise UnreadableFile(path, f"{column.null_count} rows have no value in {ROW_MARKER}")
+    try:
+        markers = column.cast(pa.int32())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise UnreadableFile(
+            path, f"{ROW_MARKER} has type {column.type}, or values that are no whole numbers"
+        ) from None
+    known = pc.is_in(markers, value_set=pa.array(MARKERS, pa.int32()))
+    wrong = len(markers) - (pc.sum(known).as_py() or 0)
+    if wrong:
+        raise UnreadableFile(path, f"{wrong} rows have a value in {ROW_MARKER} other than 0, 1, 2 and 4")
+    return markers
+
+
+@contextmanager
+def _arrow_errors(file: DataFile) -> Iterator[None]:
+    """Turn Arrow's errors into UnreadableFile. The store's own OSErrors pass.
+
+    Arrow reports broken content as a plain OSError without a number; the store's errors differ.
+    """
+    try:
+        yield
+    except UnreadableFile:
+        raise
+    except (pa.ArrowException, UnicodeDecodeError, LookupError) as error:
+        raise UnreadableFile(file.path, _first_line(error)) from error
+    except OSError as error:
+        if type(error) is not OSError or error.errno is not None:
+            raise
+        raise UnreadableFile(file.path, _first_line(error)) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]

@@ -1,0 +1,74 @@
+"""The data files of a table folder, in the order of their numbers.
+
+Fabric moves consumed files into two folders below the table folder. Both are listed, so that a reader that starts late
+still finds the files that Fabric has not purged.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from app.landing.landed_state import CONSUMED_FOLDERS
+from app.landing.zone import LandingZone, PathKind
+from app.published.table_folders import PublishedTable
+
+_NUMBERED: Final = re.compile(r"(\d{20})\.(?:parquet|(?:csv|txt)(?:\.gz|\.zst)?)", re.ASCII | re.IGNORECASE)
+_DATA: Final = re.compile(r".+\.(?:parquet|(?:csv|txt)(?:\.gz|\.zst)?)", re.ASCII | re.IGNORECASE | re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One data file: its number if its name is one, its name, and its path below the zone's root."""
+
+    number: int | None
+    name: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableFiles:
+    """The listing of a table folder at one moment."""
+
+    numbered: Mapping[int, DataFile]
+    """By number, ascending. Of two files with one number, the one that is still in the table folder."""
+    unnumbered: tuple[DataFile, ...]
+    """Data files with other names, such as GUIDs, sorted by name. Hidden files (`_…`, `.…`) are not data."""
+    repeated: tuple[DataFile, ...]
+    """Further files of a number that `numbered` has."""
+    kinds: Mapping[str, PathKind]
+    """Every entry of the table folder itself."""
+
+    @property
+    def last(self) -> int:
+        """The highest number, 0 without a numbered file."""
+        return max(self.numbered, default=0)
+
+
+def list_files(zone: LandingZone, table: PublishedTable) -> TableFiles:
+    """List the data files of a table. Costs one listing for each of three folders. Raise OSError."""
+    own = zone.kinds(table.folder)
+    found = _data_files(table.folder, own)
+    for consumed in CONSUMED_FOLDERS:
+        if own.get(consumed) is PathKind.FOLDER:
+            folder = f"{table.folder}/{consumed}"
+            found += _data_files(folder, zone.kinds(folder))
+    numbered: dict[int, DataFile] = {}
+    repeated = [
+        file for file in found if file.number is not None and numbered.setdefault(file.number, file) is not file
+    ]
+    unnumbered = sorted((file for file in found if file.number is None), key=lambda file: file.name)
+    return TableFiles(dict(sorted(numbered.items())), tuple(unnumbered), tuple(repeated), own)
+
+
+def _data_files(folder: str, kinds: Mapping[str, PathKind]) -> list[DataFile]:
+    return [
+        DataFile(_number(name), name, f"{folder}/{name}")
+        for name, kind in sorted(kinds.items())
+        if kind is PathKind.FILE and not name.startswith(("_", ".")) and _DATA.fullmatch(name)
+    ]
+
+
+def _number(name: str) -> int | None:
+    match = _NUMBERED.fullmatch(name)
+    return int(match[1]) if match and int(match[1]) else None

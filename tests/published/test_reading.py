@@ -1,0 +1,195 @@
+"""Reading of landing zones that any publisher wrote."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from app.landing.local_zone import LocalZone
+from app.published.data_file import LandedRows, read_rows, read_schema
+from app.published.table_files import list_files
+from app.published.table_folders import PublishedTable, list_tables
+from app.published.table_metadata import TableMetadata, parse_metadata, read_metadata
+from app.published.unreadable import UnreadableFile, UnreadableMetadata
+
+ORDERS = PublishedTable(None, "orders", "orders")
+KEYED = TableMetadata(("id",))
+
+
+def write(root: Path, path: str, content: bytes | pa.Table) -> None:
+    target = root / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(content, bytes):
+        target.write_bytes(content)
+    else:
+        pq.write_table(content, target)
+
+
+def rows_of(root: Path, name: str, metadata: TableMetadata = KEYED) -> LandedRows:
+    listed = list_files(LocalZone(root), ORDERS)
+    file = next(file for file in (*listed.numbered.values(), *listed.unnumbered) if file.name == name)
+    return read_rows(LocalZone(root), file, metadata)
+
+
+def numbered(number: int, ending: str = "parquet") -> str:
+    return f"{number:020d}.{ending}"
+
+
+def test_tables_are_the_folders_of_the_root_and_of_schema_folders(tmp_path: Path) -> None:
+    for folder in ("orders", "sales.schema/line items", "_scratchPad/x", ".hidden", "odd.name", "sales.schema/_x"):
+        (tmp_path / folder).mkdir(parents=True)
+    write(tmp_path, "_partnerEvents.json", b"{}")
+    write(tmp_path, "file.parquet", b"")
+    found = list_tables(LocalZone(tmp_path))
+    assert [(str(table), table.folder) for table in found] == [
+        ("odd.name", "odd.name"),
+        ("orders", "orders"),
+        ("sales.line items", "sales.schema/line items"),
+    ]
+    assert [PublishedTable.at(table.folder) for table in found] == found
+
+
+def test_files_are_listed_by_number_also_where_fabric_moved_them(tmp_path: Path) -> None:
+    for path in (
+        f"orders/{numbered(3)}",
+        f"orders/_ProcessedFiles/{numbered(1)}",
+        f"orders/_FilesReadyToDelete/{numbered(2)}",
+        f"orders/_ProcessedFiles/{numbered(3)}",
+        f"orders/{numbered(0)}",
+        f"orders/_{numbered(9)}",
+        "orders/4.parquet",
+        "orders/_metadata.json",
+        "orders/readme.md",
+    ):
+        write(tmp_path, path, b"")
+    listed = list_files(LocalZone(tmp_path), ORDERS)
+    assert [(number, file.path) for number, file in listed.numbered.items()] == [
+        (1, f"orders/_ProcessedFiles/{numbered(1)}"),
+        (2, f"orders/_FilesReadyToDelete/{numbered(2)}"),
+        (3, f"orders/{numbered(3)}"),
+    ]
+    assert listed.last == 3
+    assert [file.name for file in listed.unnumbered] == [numbered(0), "4.parquet"]
+    assert [file.path for file in listed.repeated] == [f"orders/_ProcessedFiles/{numbered(3)}"]
+
+
+def test_metadata_is_read_in_either_letter_case(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        "orders/_metadata.json",
+        b'\xef\xbb\xbf{"KeyColumns": ["A b", "c"], "IsUpsertDefaultRowMarker": "True", "FileFormat": "CSV"}',
+    )
+    found = read_metadata(LocalZone(tmp_path), ORDERS)
+    assert (found.key_columns, found.upsert_by_default, found.is_delimited_text) == (("A b", "c"), True, True)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"{", b"\xff", b'{"keyColumns": "id"}', b'{"keyColumns": ["id", "ID"]}', b"[" * 100_000],
+    ids=["empty", "list", "cut", "not UTF-8", "text for a list", "a key twice", "deep"],
+)
+def test_unusable_metadata_is_named(content: bytes) -> None:
+    with pytest.raises(UnreadableMetadata, match=r"orders/_metadata\.json"):
+        parse_metadata("orders/_metadata.json", content)
+
+
+def test_missing_metadata_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableMetadata, match="it is missing"):
+        read_metadata(LocalZone(tmp_path), ORDERS)
+
+
+@pytest.mark.parametrize("marker", ["__rowMarker__", "__ROWMARKER__"])
+@pytest.mark.parametrize("position", [0, 1])
+def test_markers_are_separated_wherever_they_are(tmp_path: Path, marker: str, position: int) -> None:
+    rows = pa.table({"id": [1, 2]}).add_column(position, marker, pa.array([0, 4], pa.int8()))
+    write(tmp_path, f"orders/{numbered(1)}", rows)
+    found = rows_of(tmp_path, numbered(1))
+    assert found.columns.column_names == ["id"]
+    assert found.markers == pa.chunked_array([pa.array([0, 4], pa.int32())])
+
+
+def test_a_file_without_markers_has_none(tmp_path: Path) -> None:
+    write(tmp_path, f"orders/{numbered(1)}", pa.table({"id": [1, 2]}))
+    assert rows_of(tmp_path, numbered(1)).markers is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        (pa.table({"id": [1], "__rowMarker__": [3]}), "other than 0, 1, 2 and 4"),
+        (pa.table({"id": [1], "__rowMarker__": pa.array([None], pa.int32())}), "have no value"),
+        (pa.table({"id": [1], "__rowMarker__": ["x"]}), "no whole numbers"),
+        (pa.table({"id": [1], "ID": [1]}), "two columns have one name"),
+    ],
+    ids=["unknown", "null", "text", "names"],
+)
+def test_unusable_columns_are_named(tmp_path: Path, rows: pa.Table, reason: str) -> None:
+    write(tmp_path, f"orders/{numbered(1)}", rows)
+    with pytest.raises(UnreadableFile, match=reason):
+        rows_of(tmp_path, numbered(1))
+
+
+def test_every_damage_of_a_file_is_named_or_changes_no_row(tmp_path: Path) -> None:
+    rows = pa.table({"id": list(range(50)), "text": [f"text {n}" for n in range(50)]})
+    path = f"orders/{numbered(1)}"
+    pq_path = tmp_path / path
+    pq_path.parent.mkdir()
+    pq.write_table(rows, pq_path, write_page_checksum=True)
+    whole = pq_path.read_bytes()
+    damaged = [whole[:cut] for cut in range(0, len(whole), 41)]
+    damaged += [whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :] for at in range(0, len(whole), 41)]
+    for content in damaged:
+        pq_path.write_bytes(content)
+        try:
+            found = rows_of(tmp_path, numbered(1))
+        except UnreadableFile as error:
+            assert error.path == path
+        else:
+            assert found.columns.num_rows == 50
+
+
+def csv_metadata(**described: Any) -> TableMetadata:
+    text = json.dumps({"keyColumns": ["id"], "fileFormat": "csv", **described})
+    return parse_metadata("orders/_metadata.json", text.encode())
+
+
+def test_delimited_text_is_text_unless_the_metadata_declares_types(tmp_path: Path) -> None:
+    write(tmp_path, f"orders/{numbered(1, 'csv')}", b'id,note,__rowMarker__\n1,"a,\nb",0\n2,"",2\n')
+    found = rows_of(tmp_path, numbered(1, "csv"), csv_metadata())
+    assert found.columns.to_pylist() == [{"id": "1", "note": "a,\nb"}, {"id": "2", "note": ""}]
+    assert found.markers is not None and found.markers.to_pylist() == [0, 2]
+    declared = {"Columns": [{"Name": "ID", "DataType": "Int64"}, {"Name": "note", "DataType": "String"}]}
+    typed = rows_of(tmp_path, numbered(1, "csv"), csv_metadata(SchemaDefinition=declared))
+    assert typed.columns.schema.field("id").type == pa.int64()
+
+
+def test_delimited_text_is_read_as_its_properties_say(tmp_path: Path) -> None:
+    content = gzip.compress("7;'x';N/A\n".encode("utf-16"))
+    write(tmp_path, f"orders/{numbered(1, 'csv.gz')}", content)
+    metadata = csv_metadata(
+        fileFormatTypeProperties={
+            "FirstRowAsHeader": False,
+            "ColumnSeparator": ";",
+            "QuoteCharacter": "'",
+            "NullValue": "N/A",
+            "Encoding": "utf-16",
+        },
+        schemaDefinition={"columns": [{"name": "id", "dataType": "Int32"}, {"name": "A"}, {"name": "B"}]},
+    )
+    assert rows_of(tmp_path, numbered(1, "csv.gz"), metadata).columns.to_pylist() == [{"id": 7, "A": "x", "B": None}]
+
+
+def test_delimited_text_that_does_not_fit_is_named(tmp_path: Path) -> None:
+    write(tmp_path, f"orders/{numbered(1, 'csv')}", b"id,note\n1\n")
+    with pytest.raises(UnreadableFile):
+        rows_of(tmp_path, numbered(1, "csv"), csv_metadata())
+
+
+def test_the_schema_has_the_marker_column(tmp_path: Path) -> None:
+    write(tmp_path, f"orders/{numbered(1)}", pa.table({"id": [1], "__rowMarker__": [0]}))
+    file = list_files(LocalZone(tmp_path), ORDERS).numbered[1]
+    assert read_schema(LocalZone(tmp_path), file, KEYED).names == ["id", "__rowMarker__"]
