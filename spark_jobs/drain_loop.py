@@ -14,6 +14,7 @@ import structlog
 from app.domain.model.table import TableId
 from app.domain.publication.failure import described
 from spark_jobs.drain_cycle import DrainCycle
+from spark_jobs.retry_schedule import MIN_BACKOFF, RetrySchedule
 from spark_jobs.steps.publishing import MAX_TABLES_PER_TRANSACTION, ClaimedTable
 from spark_jobs.worker_slots import MAX_WORKER_SLOTS, balance
 
@@ -24,41 +25,8 @@ _CLAIM_THREADS: Final = 4
 _MAX_CLAIMED_AT_ONCE: Final = 256
 """Of many due tables, these are built while the next are claimed."""
 
-_MIN_BACKOFF: Final = 0.5
-_MAX_BACKOFF: Final = 30.0
 _MAX_DATABASE_BACKOFF: Final = 5.0
 """Short: all tables wait for Postgres, and one question costs little."""
-
-
-class RetrySchedule:
-    """When failed tables are attempted again: after pauses that double from 0.5 s to 30 s. Threads share it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._not_before: dict[TableId, tuple[float, float]] = {}
-        """By table: the earliest next attempt, and the pause after that one."""
-
-    def back_off(self, table_id: TableId) -> None:
-        """Postpone the next attempt at a table that failed."""
-        with self._lock:
-            _, pause = self._not_before.get(table_id, (0.0, _MIN_BACKOFF))
-            self._not_before[table_id] = (time.monotonic() + pause, min(2 * pause, _MAX_BACKOFF))
-
-    def reset(self, table_ids: Iterable[TableId]) -> None:
-        """Forget the failures of tables that were published."""
-        with self._lock:
-            for table_id in table_ids:
-                self._not_before.pop(table_id, None)
-
-    def postponed(self, now: float) -> set[TableId]:
-        """Return the tables whose next attempt is later than `now`, on the monotonic clock."""
-        with self._lock:
-            return {table_id for table_id, (moment, _) in self._not_before.items() if moment > now}
-
-    def failed(self) -> set[TableId]:
-        """Return the tables that have failed since their last publication."""
-        with self._lock:
-            return set(self._not_before)
 
 
 class DrainLoop:
@@ -73,7 +41,7 @@ class DrainLoop:
         self._lock = threading.Lock()
         self._busy: set[TableId] = set()
         self._assignments: set[Future[None]] = set()
-        self._retries = RetrySchedule()
+        self._retries = RetrySchedule[TableId]()
         self.stopping = stopping or threading.Event()
 
     def drain_pending(self) -> set[TableId]:
@@ -87,14 +55,14 @@ class DrainLoop:
 
         After each query for due tables, wakes wait for `rest_seconds`. A wake after a longer silence is not delayed.
         """
-        pause = _MIN_BACKOFF
+        pause = MIN_BACKOFF
         while not self.stopping.is_set():
             wake.wait(poll_seconds - rest_seconds)
             wake.clear()
             try:
                 self._start_due()
                 self._cycle.waits_for = None
-                pause = _MIN_BACKOFF
+                pause = MIN_BACKOFF
             except Exception as error:  # noqa: BLE001  # for example, Postgres fails over: ask again
                 self._wait(error, pause)
                 pause = min(2 * pause, _MAX_DATABASE_BACKOFF)

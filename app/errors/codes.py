@@ -142,6 +142,7 @@ class Code(StrEnum):
     BROKEN_CHAIN = "broken_chain"
     MIRROR_MISSING = "mirror_missing"
     MIRROR_AWAY = "mirror_away"
+    MIRROR_RUNNING = "mirror_running"
     UNKNOWN_VERSION = "unknown_version"
     BAD_QUERY = "bad_query"
     LANDING_FILE_UNREADABLE = "landing_file_unreadable"

@@ -1,4 +1,4 @@
-"""Bounded stop of the drain, even while one of its threads hangs in Spark or in a file system."""
+"""Bounded stop of the drain or the mirror, even while one of its threads hangs in Spark or in a file system."""
 
 import os
 import threading
@@ -16,9 +16,10 @@ _LAST_ACTS_SECONDS: Final = 2.0
 
 
 class BoundedStop:
-    """Asks the drain to stop, once, and ends the process if the block does not end soon after.
+    """Asks the process to stop, once, and ends it if the block does not end soon after.
 
-    The end is safe at any moment: Postgres has every durable step first, and a table's next owner continues there.
+    The end is safe at any moment: Postgres, or the mirror's Delta log, has every durable step first, and a table's next
+    owner continues there.
     """
 
     def __init__(self, *, seconds: float = STOP_SECONDS) -> None:
@@ -26,7 +27,7 @@ class BoundedStop:
         self.last_acts: list[Callable[[], object]] = []
         """Calls to try, for a moment, before the process is ended; they may hang or fail."""
         self.failure: str | None = None
-        """Why the drain stops by itself, None for a signal."""
+        """Why the process stops by itself, None for a signal."""
         self._seconds = seconds
         self._ended = threading.Event()
 
@@ -40,7 +41,7 @@ class BoundedStop:
         self._ended.set()
 
     def ask(self, failure: str | None = None) -> None:
-        """Ask the drain to stop. Safe in a signal handler; a repeated call changes nothing."""
+        """Ask the process to stop. Safe in a signal handler; a repeated call changes nothing."""
         if self.stopping.is_set():
             return
         self.failure = failure

@@ -1,4 +1,4 @@
-"""The drain's Spark session: its options, its sockets, and who may talk to its driver."""
+"""The Spark session of the drain or the mirror: its options, its sockets, and who may talk to its driver."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 from uuid import UUID
 
 import structlog
@@ -22,6 +22,8 @@ from spark_jobs.spark.jvm_output import JvmOutput
 
 log = structlog.get_logger()
 
+Job: TypeAlias = Literal["drain", "mirror"]
+
 _DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -30,12 +32,10 @@ _DEFAULTS: Final = {
     # Over TCP each job waits 40 ms for a delayed acknowledgement.
     "spark.python.unix.domain.socket.enabled": "true",
 }
-_ON_THIS_MACHINE: Final = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    # Executors on other machines may get the modules only with the first job, when their daemon runs already.
-    "spark.python.daemon.module": "spark_jobs.spark.worker_daemon",
-}
+_ON_THIS_MACHINE: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_DAEMONS: Final = {"drain": "spark_jobs.spark.worker_daemon", "mirror": "spark_jobs.spark.mirror_daemon"}
+"""By job, the module of its Python daemon. Executors on other machines run Spark's own: they may get the modules only
+with the first job, when their daemon runs already."""
 _AUTHENTICATED: Final = {
     # For these masters Spark makes a random secret inside the JVM at each start: it is in no argument, environment,
     # file or log. Without it, every account of the machine could command the driver through its RPC port.
@@ -50,17 +50,17 @@ to keep other accounts out."""
 
 
 @contextmanager
-def running_spark(settings: Settings) -> Iterator[SparkSession]:
+def running_spark(settings: Settings, job: Job = "drain") -> Iterator[SparkSession]:
     """Run a Spark session with warm Python workers until the block ends.
 
     Under spark-submit, only its options apply.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("mirrorgate drain")
+    builder = SparkSession.builder.appName(f"mirrorgate {job}")
     with ExitStack() as stack:
         if "PYSPARK_GATEWAY_PORT" not in os.environ:  # set if spark-submit has started the JVM
-            options = spark_options(settings.spark_master)
+            options = spark_options(settings.spark_master, job)
             if _is_on_this_machine(settings.spark_master):
                 folder = stack.enter_context(locked_tempdir("spark", max_path_bytes=_MAX_SOCKET_FOLDER_BYTES))
                 options |= _kept_in(folder)
@@ -110,11 +110,11 @@ def _stop(spark: SparkSession) -> None:
         log.warning("spark_stop_failed", **asdict(described(error)))
 
 
-def spark_options(master: str | None) -> dict[str, str]:
-    """Return what the drain asks of Spark without spark-submit: executors on other machines must reach the driver."""
+def spark_options(master: str | None, job: Job = "drain") -> dict[str, str]:
+    """Return what a job asks of Spark without spark-submit: executors on other machines must reach the driver."""
     options = dict(_DEFAULTS)
     if _is_on_this_machine(master):
-        options |= _ON_THIS_MACHINE
+        options |= {**_ON_THIS_MACHINE, "spark.python.daemon.module": _DAEMONS[job]}
     if is_one_process(master):
         options |= _AUTHENTICATED
     return options

@@ -1,4 +1,4 @@
-"""End the drain when Spark ends or hangs: what runs it, such as `mirrorgate up`, starts it again (decision 0025)."""
+"""End a process whose Spark ends or hangs: what runs it, such as `mirrorgate up`, starts it again (decision 0025)."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from spark_jobs.spark.health import SparkCalls, SparkPing, SparkWatch
 log = structlog.get_logger()
 
 SPARK_ENDED: Final = (
-    "Start the drain again; `mirrorgate up` does. If this repeats, check the machine's memory and what Spark logged "
+    "Start the process again; `mirrorgate up` does. If this repeats, check the machine's memory and what Spark logged "
     "before, or raise MIRRORGATE_SPARK_STUCK_SECONDS."
 )
 
@@ -28,9 +28,9 @@ def spark_watched(
     stuck_seconds: float,
     newest_statement: Callable[[], object],
 ) -> Iterator[None]:
-    """Ask the drain to stop, with the reason, when Spark ends or hangs within the block.
+    """Ask the process to stop, with the reason, when Spark ends or hangs within the block.
 
-    `newest_statement` changes while build tasks read from Postgres.
+    `newest_statement` changes while tasks work, such as the newest statement of build tasks in Postgres.
     """
     over = threading.Event()
 

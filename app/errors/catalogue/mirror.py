@@ -19,6 +19,12 @@ MIRROR: Final[Mapping[Code, Entry]] = {
         "The detail has the answer of the operating system or storage service. Repeat the command when the target is "
         "available again.",
     ),
+    Code.MIRROR_RUNNING: Entry(
+        Kind.MISCONFIGURED,
+        "Another mirror writes to the same target.",
+        "Stop the process that the message names, or choose another target. The lease of a killed mirror on an object "
+        "store ends within a minute.",
+    ),
     Code.UNKNOWN_VERSION: Entry(
         Kind.MISSING,
         "The table has no such version, no version at that time, or no version of that landing file.",

@@ -1,0 +1,42 @@
+"""When a table that failed is attempted again, so that it neither floods the logs nor delays the other tables."""
+
+import threading
+import time
+from collections.abc import Hashable, Iterable
+from typing import Final, Generic, TypeVar
+
+Table = TypeVar("Table", bound=Hashable)
+
+MIN_BACKOFF: Final = 0.5
+_MAX_BACKOFF: Final = 30.0
+
+
+class RetrySchedule(Generic[Table]):
+    """When failed tables are attempted again: after pauses that double from 0.5 s to 30 s. Threads share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._not_before: dict[Table, tuple[float, float]] = {}
+        """By table: the earliest next attempt, and the pause after that one."""
+
+    def back_off(self, table: Table) -> None:
+        """Postpone the next attempt at a table that failed."""
+        with self._lock:
+            _, pause = self._not_before.get(table, (0.0, MIN_BACKOFF))
+            self._not_before[table] = (time.monotonic() + pause, min(2 * pause, _MAX_BACKOFF))
+
+    def reset(self, tables: Iterable[Table]) -> None:
+        """Forget the failures of tables that succeeded."""
+        with self._lock:
+            for table in tables:
+                self._not_before.pop(table, None)
+
+    def postponed(self, now: float) -> set[Table]:
+        """Return the tables whose next attempt is later than `now`, on the monotonic clock."""
+        with self._lock:
+            return {table for table, (moment, _) in self._not_before.items() if moment > now}
+
+    def failed(self) -> set[Table]:
+        """Return the tables that have failed since their last success."""
+        with self._lock:
+            return set(self._not_before)
