@@ -19,6 +19,8 @@ from app.published.unreadable import UnreadableFile
 MARKERS: Final = (0, 1, 2, 4)
 """Insert, update, delete, upsert."""
 
+MAX_CHUNK_ROWS: Final = 65_536
+
 
 @dataclass(frozen=True, slots=True)
 class LandedRows:
@@ -38,6 +40,21 @@ def read_rows(zone: LandingZone, file: DataFile, metadata: TableMetadata) -> Lan
         else:
             found = pq.ParquetFile(opened, page_checksum_verification=True).read()
     return split_markers(file.path, found)
+
+
+def read_chunks(zone: LandingZone, file: DataFile, metadata: TableMetadata) -> Iterator[pa.Table]:
+    """Yield the rows of a file in its order, MAX_CHUNK_ROWS at a time.
+
+    Markers stay a column, and are not checked. Delimited text is yielded as a whole. Raise as `read_rows`, after rows
+    that could be read.
+    """
+    with zone.read_file(file.path) as opened, _arrow_errors(file):
+        if is_delimited_text(file):
+            yield read_delimited_text(opened, file.name, metadata)
+            return
+        parquet = pq.ParquetFile(opened, page_checksum_verification=True)
+        for batch in parquet.iter_batches(MAX_CHUNK_ROWS):
+            yield pa.Table.from_batches([batch])
 
 
 def read_schema(zone: LandingZone, file: DataFile, metadata: TableMetadata) -> pa.Schema:

@@ -24,10 +24,12 @@ _TYPES: Final[Mapping[str, pa.DataType]] = {
     "float": pa.float32(),
     "double": pa.float64(),
     "date": pa.date32(),
+    "idate": pa.date32(),
     "datetime": pa.timestamp("us"),
     "datetimeoffset": pa.timestamp("us", "UTC"),
     "string": pa.string(),
     "binary": pa.binary(),
+    "bytearray": pa.binary(),
 }
 _COMPRESSIONS: Final = {".gz": "gzip", ".zst": "zstd"}
 
@@ -40,13 +42,14 @@ def read_delimited_text(file: BinaryIO, name: str, metadata: TableMetadata) -> p
     properties = _lowered((metadata.raw or {}).get("fileformattypeproperties"))
     declared = _declared_types((metadata.raw or {}).get("schemadefinition"))
     has_header = str(properties.get("firstrowasheader", "true")).lower() != "false"
-    quote, escape = properties.get("quotecharacter", '"'), properties.get("escapecharacter")
+    quote = _one(properties.get("quotecharacter"), '"')
+    escape = _one(properties.get("escapecharacter"), "\\")
     null = properties.get("nullvalue")
     encoding = str(properties.get("encoding") or "utf-8")
     content = _decompressed(file, name).decode(encoding).removeprefix("\ufeff").encode()
     first_line = content.partition(b"\n")[0] + b"\n"
     separator = _one(properties.get("columnseparator"), ",")
-    names = _names(first_line, separator, _one(quote, '"')) if has_header else [column for column, _ in declared]
+    names = _names(first_line, separator, quote) if has_header else [column for column, _ in declared]
     by_name = {column.casefold(): column_type for column, column_type in declared}
     types = {column: by_name.get(column.casefold(), pa.string()) for column in names}
     return pa_csv.read_csv(
@@ -57,8 +60,8 @@ def read_delimited_text(file: BinaryIO, name: str, metadata: TableMetadata) -> p
         ),
         parse_options=pa_csv.ParseOptions(
             delimiter=separator,
-            quote_char=_one(quote, '"') or False,
-            escape_char=_one(escape, "") or False,
+            quote_char=quote or False,
+            escape_char=False if escape in ("", quote) else escape,  # two quotes are one quote in any case
             newlines_in_values=True,
         ),
         convert_options=pa_csv.ConvertOptions(

@@ -13,8 +13,8 @@ from app.landing.landed_state import CONSUMED_FOLDERS
 from app.landing.zone import LandingZone, PathKind
 from app.published.table_folders import PublishedTable
 
-_NUMBERED: Final = re.compile(r"(\d{20})\.(?:parquet|(?:csv|txt)(?:\.gz|\.zst)?)", re.ASCII | re.IGNORECASE)
-_DATA: Final = re.compile(r".+\.(?:parquet|(?:csv|txt)(?:\.gz|\.zst)?)", re.ASCII | re.IGNORECASE | re.DOTALL)
+_NUMBERED: Final = re.compile(r"(\d{20})\.(?:parquet|(?:csv|tsv|psv|txt)(?:\.gz|\.zst)?)", re.ASCII | re.IGNORECASE)
+_DATA: Final = re.compile(r".+\.(?:parquet|(?:csv|tsv|psv|txt)(?:\.gz|\.zst)?)", re.ASCII | re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,9 @@ def documented_csv(root: Path) -> Path:
             "Encoding": "UTF-8",
         },
     )
-    _write(folder, 1, "id,customer,amount,changed_at,__rowMarker__", '1,"a, b",1.5,2025-06-17 14:30:00,0', "2,N/A,2,,0")
+    _write(
+        folder, 1, "id,customer,amount,changed_at,__rowMarker__", '1,"a, b",1.5,2025-06-17 14:30:00,0', "2,N/A,2,N/A,0"
+    )
     _write(folder, 2, "id,customer,amount,changed_at,__rowMarker__", "1,c,2.5,2025-06-18 14:30:00,1", "2,N/A,N/A,N/A,2")
     return folder
 
