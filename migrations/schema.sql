@@ -21,6 +21,15 @@ BEGIN
     RETURN (SELECT bucket FROM mirrorgate.payload_buckets WHERE state = 'open');
 END $$;
 
+-- Deletes the mirror report of a generation that has ended.
+CREATE FUNCTION mirrorgate.delete_mirror_report() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    DELETE FROM mirrorgate.mirror_reports WHERE table_id = NEW.table_id;
+    RETURN NULL;
+END $$;
+
 -- Schema revision of this database, kept by Alembic.
 CREATE TABLE mirrorgate.alembic_version (
     -- Name of the last migration that was applied.
@@ -94,6 +103,7 @@ CREATE TABLE mirrorgate.tables (
 CREATE UNIQUE INDEX one_live_table_per_name ON mirrorgate.tables USING btree (folded_name) WHERE (state <> 'dropped'::text);
 CREATE INDEX tables_by_replicate_schema ON mirrorgate.tables USING btree (((replicate_metadata ->> 'schema_id'::text)));
 CREATE INDEX tables_by_schema_ids ON mirrorgate.tables USING gin (replicate_schema_ids);
+CREATE TRIGGER generation_ended AFTER UPDATE OF state, generation ON mirrorgate.tables FOR EACH ROW WHEN (((new.state = 'dropped'::text) OR (new.generation <> old.generation))) EXECUTE FUNCTION mirrorgate.delete_mirror_report();
 CREATE TRIGGER metadata_changes BEFORE UPDATE OF replicate_metadata ON mirrorgate.tables FOR EACH ROW WHEN ((new.replicate_metadata IS DISTINCT FROM old.replicate_metadata)) EXECUTE FUNCTION mirrorgate.advance_revision();
 
 -- Columns of each schema version of a generation. A version never changes.
@@ -686,3 +696,52 @@ CREATE TABLE mirrorgate.landing_zone (
     CONSTRAINT landing_zone_location_check CHECK (((octet_length(location) >= 1) AND (octet_length(location) <= 8192))),
     CONSTRAINT landing_zone_only_one_check CHECK (only_one)
 );
+
+-- Delta mirror: how far it has applied the landing files of each table, as it last reported.
+CREATE TABLE mirrorgate.mirror_reports (
+    -- Table that the row belongs to.
+    table_id bigint NOT NULL,
+    -- Generation of the table whose files are mirrored.
+    generation integer NOT NULL,
+    -- in_step, behind, waiting (for a missing file), stopped or dropped.
+    state text NOT NULL,
+    -- Generation of the Delta table, counted by the mirror; 0 before its first commit.
+    delta_generation integer NOT NULL,
+    -- Delta version; null before the first commit.
+    version bigint,
+    -- Last landing file that is applied; 0 before the first.
+    file_number bigint NOT NULL,
+    -- Last numbered file that the mirror saw in the folder.
+    last_file bigint NOT NULL,
+    -- Files that the mirror saw and has not applied.
+    pending_files bigint NOT NULL,
+    -- Error code if the table waits or is stopped.
+    code text,
+    -- What is wrong, and in which file.
+    detail text,
+    -- What the operator can do.
+    remedy text,
+    -- Time of the Delta version.
+    committed_at timestamp with time zone,
+    -- Time of the oldest file that is not applied.
+    oldest_pending_at timestamp with time zone,
+    -- When the mirror last reported; a report that repeats the stored one is stored every ten seconds.
+    updated_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT mirror_reports_pkey PRIMARY KEY (table_id),
+    CONSTRAINT mirror_reports_table_id_fkey FOREIGN KEY (table_id) REFERENCES mirrorgate.tables(table_id),
+    CONSTRAINT a_reason_has_a_code CHECK (((code IS NOT NULL) OR ((detail IS NULL) AND (remedy IS NULL)))),
+    CONSTRAINT a_stop_has_a_reason CHECK (((state <> 'stopped'::text) OR ((code IS NOT NULL) AND (detail IS NOT NULL)))),
+    CONSTRAINT files_are_applied_in_versions CHECK (((version IS NOT NULL) OR ((file_number = 0) AND (committed_at IS NULL)))),
+    CONSTRAINT mirror_reports_code_check CHECK ((octet_length(code) <= 128)),
+    CONSTRAINT mirror_reports_delta_generation_check CHECK ((delta_generation >= 0)),
+    CONSTRAINT mirror_reports_detail_check CHECK ((octet_length(detail) <= 4096)),
+    CONSTRAINT mirror_reports_file_number_check CHECK ((file_number >= 0)),
+    CONSTRAINT mirror_reports_generation_check CHECK ((generation >= 1)),
+    CONSTRAINT mirror_reports_last_file_check CHECK ((last_file >= 0)),
+    CONSTRAINT mirror_reports_pending_files_check CHECK ((pending_files >= 0)),
+    CONSTRAINT mirror_reports_remedy_check CHECK ((octet_length(remedy) <= 4096)),
+    CONSTRAINT mirror_reports_state_check CHECK ((state = ANY (ARRAY['in_step'::text, 'behind'::text, 'waiting'::text, 'stopped'::text, 'dropped'::text]))),
+    CONSTRAINT mirror_reports_version_check CHECK ((version >= 0)),
+    CONSTRAINT nothing_is_pending_in_step CHECK (((state <> 'in_step'::text) OR (pending_files = 0)))
+)
+WITH (fillfactor='50');

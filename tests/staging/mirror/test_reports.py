@@ -1,0 +1,215 @@
+"""Reports of the mirror: which are stored, which replace which, and when their rows go."""
+
+import itertools
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.domain.mirror.table_report import FolderOwner, MirrorState, TableReport
+from app.domain.model.drop_plan import DropAction, DropPlan
+from app.domain.model.table import Table
+from app.errors import TemporarilyUnavailable
+from app.staging.connection.database import open_engine
+from app.staging.mirror.reports import store_reports
+from app.staging.tables.drop_completion import finish_drop
+from app.staging.tables.operations import begin_drop
+from tests.support.gateway_parts import current, dropping, registered
+from tests.support.mirror_reports import IN_STEP, NOTHING_APPLIED, STOPPED, report_of
+from tests.support.postgres import sql
+from tests.support.postgres.ledger import claim_by
+from tests.support.samples.schemas import schema_of
+
+ID = schema_of({"id": "int64"}, ["id"])
+_NUMBERS = itertools.count(1)
+
+
+def stored(engine: sa.Engine, *columns: str) -> list[Any]:
+    """Return these columns of all stored reports, by table."""
+    with engine.begin() as connection:
+        text = f"SELECT {', '.join(columns)} FROM mirrorgate.mirror_reports ORDER BY table_id"  # constant
+        return [tuple(row) for row in connection.execute(sa.text(text))]
+
+
+def let_pass(engine: sa.Engine, seconds: float) -> None:
+    """Let what is stored be older by this much."""
+    sql.run(
+        engine, "UPDATE mirrorgate.mirror_reports SET updated_at = updated_at - make_interval(secs => :s)", s=seconds
+    )
+
+
+def test_every_field_of_a_report_is_stored(engine: sa.Engine) -> None:
+    report = report_of(engine, registered(engine, "sales.t", ID), version=16, generation=3, file_number=17, **STOPPED)
+    assert store_reports(engine, [report]) == 1
+    columns = [name for name in TableReport.__dataclass_fields__ if name not in {"table", "generation", "owner"}]
+    assert stored(engine, *columns) == [tuple(getattr(report, name) for name in columns)]
+    assert stored(engine, "generation", "delta_generation") == [(1, 3)]
+
+
+def test_a_table_is_found_in_any_letter_case_of_its_folder(engine: sa.Engine) -> None:
+    table = registered(engine, "Sales.Orders", ID)
+    assert store_reports(engine, [report_of(engine, table, table="sales.ORDERS")]) == 1
+
+
+def test_reports_of_others_are_ignored(engine: sa.Engine) -> None:
+    known = report_of(engine, registered(engine, "t", ID))
+    assert known.owner is not None
+    others = [
+        replace(known, owner=None),
+        replace(known, owner=FolderOwner(str(uuid4()), 1)),
+        replace(known, owner=FolderOwner("no id at all\0", 1)),
+        replace(known, owner=FolderOwner(known.owner.installation_id, 2)),
+        replace(known, owner=FolderOwner(known.owner.installation_id, 2**70)),
+        replace(known, table="never_registered"),
+        replace(known, table="a\udc80folder"),
+    ]
+    assert store_reports(engine, others) == 0
+    assert store_reports(engine, []) == 0
+    assert stored(engine, "state") == []
+    assert store_reports(engine, [*others, known]) == 1
+
+
+def test_a_text_that_postgres_cannot_store_is_made_storable(engine: sa.Engine) -> None:
+    report = report_of(engine, registered(engine, "t", ID), **STOPPED | {"detail": "a\0b\udc80" + "ü" * 5_000})
+    assert store_reports(engine, [report]) == 1
+    [(detail,)] = stored(engine, "detail")
+    assert detail.startswith("ab?ü")
+    assert len(detail) == 1_000
+
+
+def test_a_repeated_report_is_written_only_as_a_sign_of_life(engine: sa.Engine) -> None:
+    report = report_of(engine, registered(engine, "t", ID))
+    assert [store_reports(engine, [report]) for _ in range(3)] == [1, 0, 0]
+    [(first,)] = stored(engine, "updated_at")
+    let_pass(engine, 11)
+    assert [store_reports(engine, [report]) for _ in range(2)] == [1, 0]
+    assert stored(engine, "updated_at")[0][0] >= first
+    let_pass(engine, -3_600)  # the clock was set back by an hour
+    assert [store_reports(engine, [report]) for _ in range(2)] == [1, 0]
+
+
+def test_of_two_reports_of_one_table_the_newer_is_stored(engine: sa.Engine) -> None:
+    table = registered(engine, "t", ID)
+    older, newer = report_of(engine, table, version=4), report_of(engine, table, version=5)
+    assert store_reports(engine, [newer, older]) == 1
+    assert stored(engine, "version") == [(5,)]
+
+
+def test_an_older_report_wins_once_the_newer_is_no_longer_confirmed(engine: sa.Engine) -> None:
+    """The target was emptied: the mirror starts again at version 0."""
+    table = registered(engine, "t", ID)
+    store_reports(engine, [report_of(engine, table, version=40, generation=2)])
+    again = report_of(engine, table, version=0, generation=1)
+    assert store_reports(engine, [again]) == 0
+    let_pass(engine, 61)
+    assert store_reports(engine, [again]) == 1
+    assert stored(engine, "delta_generation", "version") == [(1, 0)]
+
+
+def test_a_report_goes_with_its_table(engine: sa.Engine) -> None:
+    kept, gone = registered(engine, "kept", ID), registered(engine, "gone", ID)
+    store_reports(engine, [report_of(engine, kept), report_of(engine, gone)])
+    table = dropping(engine, "gone")
+    _, epoch = claim_by(engine, table.table_id)
+    assert len(stored(engine, "table_id")) == 2
+    with engine.begin() as connection:
+        finish_drop(connection, table, epoch, marker_first=False)
+    assert stored(engine, "table_id") == [(kept.table_id,)]
+    assert store_reports(engine, [report_of(engine, gone)]) == 0
+    renewed = registered(engine, "gone", ID)
+    assert renewed.table_id != gone.table_id
+    assert store_reports(engine, [report_of(engine, renewed, generation=2, version=0)]) == 1
+
+
+def test_a_report_goes_when_the_next_generation_starts(engine: sa.Engine) -> None:
+    table = registered(engine, "t", ID)
+    before = report_of(engine, table, version=40)
+    store_reports(engine, [before])
+    with engine.begin() as connection:
+        table = begin_drop(connection, table.name, table.generation, DropPlan(DropAction.RECREATE), "test")
+    _, epoch = claim_by(engine, table.table_id)
+    with engine.begin() as connection:
+        finish_drop(connection, table, epoch, marker_first=False)
+    assert stored(engine, "table_id") == []
+    assert store_reports(engine, [before]) == 0
+    assert store_reports(engine, [report_of(engine, current(engine, "t"), generation=2)]) == 1
+
+
+def test_a_thousand_tables_are_one_statement_and_little_work(engine: sa.Engine) -> None:
+    tables = [registered(engine, f"t{number}", ID) for number in range(1_000)]
+    statements: list[str] = []
+    sa.event.listen(engine, "before_cursor_execute", lambda *args: statements.append(args[2]))
+    reports = [replace(report_of(engine, tables[0]), table=str(table.name)) for table in tables]
+    statements.clear()
+    assert store_reports(engine, reports) == 1_000
+    assert len(statements) == 1
+    started = time.process_time()
+    assert store_reports(engine, reports) == 0
+    assert time.process_time() - started < 1
+
+
+def test_without_postgres_storing_is_temporarily_unavailable() -> None:
+    engine = open_engine("postgresql://nobody:x@127.0.0.1:1/none")
+    owned = replace(IN_STEP, owner=FolderOwner(str(uuid4()), 1))
+    with pytest.raises(TemporarilyUnavailable):
+        store_reports(engine, [owned])
+    assert store_reports(engine, []) == 0
+
+
+AGES = st.tuples(st.integers(1, 3), st.none() | st.integers(0, 4))
+
+
+def aged(engine: sa.Engine, table: Table, age: tuple[int, int | None]) -> TableReport:
+    generation, version = age
+    fields = NOTHING_APPLIED if version is None else {"version": version}
+    return report_of(engine, table, generation=generation, **fields)
+
+
+@given(rounds=st.lists(st.lists(AGES, min_size=1, max_size=3), min_size=1, max_size=8))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_an_older_report_never_replaces_a_newer_one(
+    engine: sa.Engine, rounds: list[list[tuple[int, int | None]]]
+) -> None:
+    table = registered(engine, f"aged{next(_NUMBERS)}", ID)
+    sql.run(engine, "DELETE FROM mirrorgate.mirror_reports")
+    newest = (0, 0)
+    for ages in rounds:
+        store_reports(engine, [aged(engine, table, age) for age in ages])
+        newest = max(newest, *((generation, -1 if version is None else version) for generation, version in ages))
+        assert stored(engine, "delta_generation", "coalesce(version, -1)") == [newest]
+
+
+@given(ages=st.lists(AGES, min_size=2, max_size=6, unique=True))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10)
+def test_reports_that_are_stored_at_once_leave_the_newest(
+    engine: sa.Engine, ages: list[tuple[int, int | None]]
+) -> None:
+    table = registered(engine, f"aged{next(_NUMBERS)}", ID)
+    sql.run(engine, "DELETE FROM mirrorgate.mirror_reports")
+    with ThreadPoolExecutor(len(ages)) as threads:
+        list(threads.map(lambda age: store_reports(engine, [aged(engine, table, age)]), ages))
+    newest = max((generation, -1 if version is None else version) for generation, version in ages)
+    assert stored(engine, "delta_generation", "coalesce(version, -1)") == [newest]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"generation": -1},
+        {"pending_files": 1},
+        {"file_number": -1, "version": 1},
+        {"version": None},
+        {"state": MirrorState.STOPPED},
+        {"detail": "without a code"},
+    ],
+)
+def test_the_database_rejects_a_report_that_contradicts_itself(engine: sa.Engine, wrong: dict[str, Any]) -> None:
+    report = report_of(engine, registered(engine, "t", ID), **wrong)
+    with pytest.raises(sa.exc.IntegrityError):
+        store_reports(engine, [report])
