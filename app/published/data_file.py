@@ -68,6 +68,11 @@ def read_schema(zone: LandingZone, file: DataFile, metadata: TableMetadata) -> p
         return pq.read_schema(opened)
 
 
+def without_marker(schema: pa.Schema) -> pa.Schema:
+    """Return the columns of the table."""
+    return pa.schema([field for field in schema if field.name.casefold() != ROW_MARKER.casefold()])
+
+
 def is_delimited_text(file: DataFile) -> bool:
     """Return whether a file is delimited text, by its name."""
     return not file.name.lower().endswith(".parquet")

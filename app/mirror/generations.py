@@ -1,0 +1,78 @@
+"""Generations of a table: dropping and recreating its landing folder begins a new one at file 1.
+
+A gateway numbers generations in the folder's marker. In another publisher's folder, a new generation shows by files
+that all lie before the position, or by other content under the numbers of the first and the last applied file. One of
+them alone may be a file that its publisher has overwritten. Each generation has a Delta table: the one that ended is
+kept beside the new one as `<table>@g<generation>`.
+"""
+
+import hashlib
+import shutil
+from pathlib import Path
+from typing import Final
+
+from app.errors import Code, InvariantBroken
+from app.landing.folder_marker import FolderMarker
+from app.landing.zone import LandingZone
+from app.mirror.commit import create_table
+from app.mirror.position import Position
+from app.mirror.target import MirrorTarget
+from app.published.table_files import DataFile, TableFiles
+from app.published.table_folders import PublishedTable
+
+_TAIL_BYTES: Final = 64 * 2**10
+
+
+def generation_of(zone: LandingZone, marker: FolderMarker | None, files: TableFiles, found: Position | None) -> int:
+    """Return the generation of a folder's content, given the position of the Delta table that is there.
+
+    Raise OSError if the zone fails.
+    """
+    if marker is not None:
+        return marker.generation
+    if found is None:
+        return 1
+    return found.generation + _is_recreated(zone, files, found)
+
+
+def _is_recreated(zone: LandingZone, files: TableFiles, found: Position) -> bool:
+    first, last = files.numbered.get(1), files.numbered.get(found.file_number)
+    if first is None:
+        return False  # Fabric purges the oldest files, and a recreated folder has file 1
+    if files.last < found.file_number:
+        return True
+    if found.first_file in (0, fingerprint(zone, first)):
+        return False
+    return last is None or fingerprint(zone, last) != found.last_file
+
+
+def fingerprint(zone: LandingZone, file: DataFile) -> int:
+    """Return 62 bits that tell a file from others: a digest over its size and its end, which has Parquet's footer."""
+    with zone.read_file(file.path) as opened:
+        size = opened.seek(0, 2)
+        opened.seek(max(0, size - _TAIL_BYTES))
+        digest = hashlib.sha256(size.to_bytes(8, "big") + opened.read(_TAIL_BYTES)).digest()
+    return int.from_bytes(digest[:8], "big") >> 2 or 1
+
+
+def move_aside(target: MirrorTarget, table: PublishedTable, ended: Position, *, replace: bool) -> bool:
+    """Keep the Delta table of an ended generation beside its place, or delete it with `replace`.
+
+    Return whether the place is empty now. An object store cannot rename: the last rows are copied, and the next
+    generation overwrites the table. A process that dies here leaves the table in one of the two places.
+    Raise InvariantBroken `mirror_target_foreign` if the name is taken.
+    """
+    kept = target.uri(table, generation=ended.generation)
+    if target.is_remote:
+        last = target.open(table)
+        if last is not None and not replace:
+            create_table(kept, last.to_pyarrow_table(), ended, {}, target.storage_options, replaces=True)
+        return False
+    if Path(kept).exists():
+        raise InvariantBroken(
+            Code.MIRROR_TARGET_FOREIGN, f"generation {ended.generation} of table {table} is kept in the target already"
+        )
+    Path(target.uri(table)).rename(kept)
+    if replace:
+        shutil.rmtree(kept)
+    return True

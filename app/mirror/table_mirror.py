@@ -1,0 +1,131 @@
+"""Apply the next landing files of one table to its Delta table: one commit at a time, in the order of their numbers.
+
+Invariant: a commit contains files that follow the position without a gap, and moves the position behind them. A process
+that dies anywhere neither repeats nor skips a file.
+"""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from app.domain.mirror.table_report import TableReport
+from app.errors import InvariantBroken
+from app.landing.zone import LandingZone, PathKind
+from app.mirror.commit import commit_effect, create_table
+from app.mirror.delta_columns import grown
+from app.mirror.fold import Effect, fold
+from app.mirror.generations import fingerprint, move_aside
+from app.mirror.landed_batch import LandedBatch, read_batch
+from app.mirror.position import Position
+from app.mirror.reporting import dropped, report_of, stopped
+from app.mirror.table_view import TableView, view_table
+from app.mirror.target import MirrorTarget
+from app.published.data_file import read_schema, without_marker
+from app.published.table_files import DataFile
+from app.published.table_folders import PublishedTable
+
+FILES: Final = "mirrorgate.files"
+GENERATION: Final = "mirrorgate.generation"
+ROWS: Final = "mirrorgate.rows"
+KEY_COLUMNS: Final = "mirrorgate.key_columns"
+DELETED_KEYS: Final = "mirrorgate.deleted_keys"
+APPENDED_ROWS: Final = "mirrorgate.appended_rows"
+"""Keys of a commit's custom metadata. All values are texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorLimits:
+    """What one commit can contain, and what becomes of a generation that has ended."""
+
+    max_files: int = 64
+    max_bytes: int = 256 * 2**20
+    """Bytes of decoded rows after which no further file is read."""
+    replace_old: bool = False
+    """Whether the Delta table of an ended generation is deleted instead of kept."""
+
+
+def inspect_table(zone: LandingZone, target: MirrorTarget, table: PublishedTable) -> TableReport:
+    """Return how far the mirror has applied a table; write nothing. Raise OSError if a store fails.
+
+    Of the next file, only the columns are read: damage in its rows shows when the mirror applies it.
+    """
+    view = None
+    with _store_errors(table):
+        if zone.kind(table.folder) is not PathKind.FOLDER:
+            return dropped(target, table)
+        try:
+            view = view_table(zone, target, table)
+            view.require_order()
+            pending = view.pending()
+            if pending:
+                schema = read_schema(zone, pending[0], view.metadata)
+                grown(view.columns(), pending[0].path, without_marker(schema))
+        except InvariantBroken as error:
+            return stopped(zone, target, table, view, error)
+        return report_of(zone, view)
+
+
+def advance_table(zone: LandingZone, target: MirrorTarget, table: PublishedTable, limits: MirrorLimits) -> TableReport:
+    """Apply the next files of a table in at most one commit, and return how far the table is then.
+
+    Safe to kill anywhere, and beside another mirror: the log accepts each file once. Raise OSError if a store fails, or
+    a file vanishes between listing and reading.
+    """
+    view = None
+    with _store_errors(table):
+        if zone.kind(table.folder) is not PathKind.FOLDER:
+            return dropped(target, table)
+        try:
+            view = view_table(zone, target, table)
+            view.require_order()
+            pending = view.pending()
+            if pending:
+                _apply(zone, target, view, pending[: limits.max_files], limits)
+                view = view_table(zone, target, table)
+        except CommitFailedError:
+            return inspect_table(zone, target, table)  # OPTIMIZE or another mirror was faster; the next call continues
+        except InvariantBroken as error:
+            return stopped(zone, target, table, view, error)
+        return report_of(zone, view)
+
+
+def _apply(
+    zone: LandingZone, target: MirrorTarget, view: TableView, pending: list[DataFile], limits: MirrorLimits
+) -> None:
+    batch = read_batch(zone, pending, view.metadata, view.columns(), max_bytes=limits.max_bytes)
+    keys = batch.key_columns(view.metadata.key_columns)
+    effect = fold(batch.rows, batch.markers, keys)
+    last_file = fingerprint(zone, view.files.numbered[batch.last_file])
+    first_file = view.position.first_file if view.delta else fingerprint(zone, view.files.numbered[1])
+    position = Position(view.position.generation, batch.last_file, first_file, last_file)
+    facts = _facts(view.position.file_number + 1, position, batch, effect, keys)
+    if view.delta is not None:
+        commit_effect(view.delta, effect, batch.columns, position, facts)
+        return
+    is_free = view.ended is None or move_aside(target, view.table, view.ended, replace=limits.replace_old)
+    create_table(target.uri(view.table), effect.rows, position, facts, target.storage_options, replaces=not is_free)
+
+
+def _facts(first: int, position: Position, batch: LandedBatch, effect: Effect, keys: list[str]) -> dict[str, str]:
+    """Return a commit's custom metadata, from which history and diff explain the version."""
+    return {
+        FILES: f"{first}-{batch.last_file}",
+        GENERATION: str(position.generation),
+        ROWS: json.dumps({str(marker): batch.counts[marker] for marker in (0, 1, 2, 4)}),
+        KEY_COLUMNS: json.dumps(keys),
+        DELETED_KEYS: str(0 if effect.deleted_keys is None else effect.deleted_keys.num_rows),
+        APPENDED_ROWS: str(effect.rows.num_rows),
+    }
+
+
+@contextmanager
+def _store_errors(table: PublishedTable) -> Iterator[None]:
+    """Turn deltalake's errors into OSError: the table is tried again."""
+    try:
+        yield
+    except DeltaError as error:
+        raise OSError(f"the Delta table {table} cannot be read or written: {error}") from error

@@ -1,0 +1,297 @@
+"""One table, file by file: what its Delta table has, where it waits, and what stops it."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from app.domain.mirror.table_report import MirrorState, TableReport
+from app.errors import Code
+from app.landing.local_zone import LocalZone
+from app.mirror.table_mirror import MirrorLimits, advance_table, inspect_table
+from app.mirror.target import MirrorTarget
+from app.published.table_folders import PublishedTable
+
+ORDERS = PublishedTable("sales", "my orders", "sales.schema/my orders")
+ONE_FILE = MirrorLimits(max_files=1)
+SCHEMA = pa.schema([("id", pa.int64()), ("note", pa.string()), ("__rowMarker__", pa.int32())])
+
+
+class Zone:
+    """A table in a landing zone, and its mirror."""
+
+    def __init__(self, root: Path, table: PublishedTable = ORDERS) -> None:
+        self.root, self.table = root / "zone", table
+        self.target = MirrorTarget(str(root / "mirror"))
+
+    @property
+    def folder(self) -> Path:
+        return self.root / self.table.folder
+
+    def metadata(self, **keys: Any) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "_metadata.json").write_text(json.dumps({"keyColumns": ["id"], **keys}))
+
+    def land(self, number: int, rows: pa.Table | Sequence[tuple[int, str | None, int]]) -> Path:
+        if not isinstance(rows, pa.Table):
+            rows = pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], SCHEMA)
+        path = self.folder / f"{number:020d}.parquet"
+        pq.write_table(rows, path)
+        return path
+
+    def advance(self, limits: MirrorLimits = ONE_FILE) -> TableReport:
+        return advance_table(LocalZone(self.root), self.target, self.table, limits)
+
+    def inspect(self) -> TableReport:
+        return inspect_table(LocalZone(self.root), self.target, self.table)
+
+    def delta(self, version: int | None = None) -> DeltaTable:
+        found = self.target.open(self.table, version=version)
+        assert found is not None
+        return found
+
+    def rows(self, version: int | None = None) -> list[dict[str, Any]]:
+        return sorted(
+            self.delta(version).to_pyarrow_dataset().to_table().to_pylist(),
+            key=lambda row: [(value is None, str(value)) for value in row.values()],
+        )
+
+
+@pytest.fixture
+def zone(tmp_path: Path) -> Zone:
+    made = Zone(tmp_path)
+    made.metadata()
+    return made
+
+
+def noted(*rows: tuple[int, str | None]) -> list[dict[str, Any]]:
+    return [{"id": number, "note": note} for number, note in rows]
+
+
+def test_each_file_becomes_one_version(zone: Zone) -> None:
+    zone.land(1, [(1, "a", 0), (2, "b", 0)])
+    zone.land(2, [(1, "A", 1), (2, None, 2), (3, "c", 4)])
+    zone.land(3, [(3, "again", 0), (9, None, 2)])
+    states = [zone.advance().state for _ in range(3)]
+    assert states == [MirrorState.BEHIND, MirrorState.BEHIND, MirrorState.IN_STEP]
+    assert zone.rows(0) == noted((1, "a"), (2, "b"))
+    assert zone.rows(1) == noted((1, "A"), (3, "c"))
+    assert zone.rows(2) == noted((1, "A"), (3, "again"), (3, "c"))
+    facts = zone.delta().history(1)[0]
+    assert (facts["mirrorgate.files"], facts["mirrorgate.generation"]) == ("3-3", "1")
+    assert json.loads(facts["mirrorgate.rows"]) == {"0": 1, "1": 0, "2": 1, "4": 0}
+    assert json.loads(facts["mirrorgate.key_columns"]) == ["id"]
+    assert (facts["mirrorgate.deleted_keys"], facts["mirrorgate.appended_rows"]) == ("1", "1")
+    assert (Path(zone.target.location) / "sales" / "my orders" / "_delta_log").is_dir()
+    assert zone.target.tables() == ["sales.my orders"]
+
+
+def test_a_file_without_effect_is_a_version_too(zone: Zone) -> None:
+    zone.land(1, [])
+    zone.land(2, [(1, None, 2)])
+    zone.land(3, [])
+    assert [zone.advance().version for _ in range(3)] == [0, 1, 2]
+    assert zone.advance().version == 2
+    assert zone.rows() == []
+
+
+def test_a_mirror_that_is_behind_applies_several_files_in_one_version(zone: Zone) -> None:
+    for number in range(1, 8):
+        zone.land(number, [(1, f"v{number}", 1), (number, "n", 0)])
+    report = zone.advance(MirrorLimits(max_files=5))
+    assert (report.version, report.file_number, report.pending_files) == (0, 5, 2)
+    report = zone.advance(MirrorLimits(max_bytes=1))
+    assert (report.version, report.file_number, report.state) == (1, 6, MirrorState.BEHIND)
+    assert zone.delta().history(1)[0]["mirrorgate.files"] == "6-6"
+
+
+def test_nothing_is_written_by_looking(zone: Zone) -> None:
+    zone.land(1, [(1, "a", 0)])
+    report = zone.inspect()
+    assert (report.state, report.version, report.pending_files) == (MirrorState.BEHIND, None, 1)
+    assert report.oldest_pending_at is not None
+    assert not Path(zone.target.location).exists()
+
+
+def test_files_behind_a_gap_wait_until_it_is_filled(zone: Zone) -> None:
+    zone.land(1, [(1, "a", 0)])
+    zone.land(3, [(1, "c", 1)])
+    assert zone.advance().state is MirrorState.WAITING
+    report = zone.advance()
+    assert (report.state, report.code, report.file_number) == (MirrorState.WAITING, Code.LANDING_FILE_GAP, 1)
+    assert "waits for file 2" in (report.detail or "")
+    assert zone.inspect() == report
+    zone.land(2, [(1, "b", 1)])
+    assert zone.advance(MirrorLimits()).state is MirrorState.IN_STEP
+    assert zone.rows() == noted((1, "c"))
+
+
+def test_new_and_missing_columns_are_null(zone: Zone) -> None:
+    zone.land(1, [(1, "a", 0), (2, "b", 0)])
+    zone.land(2, pa.table({"ID": [2, 3], "new, column": [1.5, None], "__rowMarker__": [1, 0]}))
+    zone.advance()
+    assert zone.advance().state is MirrorState.IN_STEP
+    assert zone.rows() == [
+        {"id": 1, "note": "a", "new, column": None},
+        {"id": 2, "note": None, "new, column": 1.5},
+        {"id": 3, "note": None, "new, column": None},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("second", "code"),
+    [
+        (pa.table({"id": pa.array([1], pa.int32()), "__rowMarker__": [0]}), Code.SCHEMA_MERGE_FAILURE),
+        (pa.table({"note": ["x"], "__rowMarker__": [1]}), Code.MIRROR_KEY_MISSING),
+        (pa.table({"id": [1], "at": pa.array([1], pa.time64("us"))}), Code.MIRROR_TYPE_UNSUPPORTED),
+        (pa.table({"id": [1], "__rowMarker__": [7]}), Code.LANDING_FILE_UNREADABLE),
+    ],
+    ids=["type", "key", "unsupported", "marker"],
+)
+def test_a_file_that_cannot_be_applied_stops_the_table_behind_the_files_before(
+    zone: Zone, second: pa.Table, code: Code
+) -> None:
+    zone.land(1, [(1, "a", 0)])
+    zone.land(2, [(2, "b", 0)])
+    bad = zone.land(3, second)
+    assert zone.advance(MirrorLimits()).file_number == 2
+    report = zone.advance()
+    assert (report.state, report.code, report.file_number) == (MirrorState.STOPPED, code, 2)
+    assert bad.name in (report.detail or "")
+    assert report.remedy
+    zone.land(3, [(3, "c", 0)])
+    assert zone.advance().state is MirrorState.IN_STEP
+    assert zone.rows() == noted((1, "a"), (2, "b"), (3, "c"))
+
+
+def test_a_changed_type_is_named_as_fabric_names_it(zone: Zone) -> None:
+    zone.land(1, [(1, "a", 0)])
+    zone.land(2, pa.table({"id": pa.array([1], pa.int32()), "__rowMarker__": [0]}))
+    zone.advance()
+    assert "SchemaMergeFailure" in (zone.inspect().detail or "")
+
+
+def test_a_missing_required_column_stops_the_table(zone: Zone) -> None:
+    schema = pa.schema([("id", pa.int64()), pa.field("note", pa.string(), nullable=False)])
+    zone.land(1, pa.table({"id": [1], "note": ["a"]}, schema=schema))
+    zone.land(2, pa.table({"id": [2]}))
+    zone.advance()
+    report = zone.advance()
+    assert (report.state, report.code) == (MirrorState.STOPPED, Code.SCHEMA_MERGE_FAILURE)
+    assert "required column note is missing" in (report.detail or "")
+
+
+def test_damage_is_applied_after_repair_under_the_same_name(zone: Zone) -> None:
+    path = zone.land(1, [(1, "a", 0)])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-3])
+    assert zone.advance().code == Code.LANDING_FILE_UNREADABLE
+    path.write_bytes(whole)
+    assert zone.advance().state is MirrorState.IN_STEP
+
+
+def test_missing_metadata_stops_the_table(zone: Zone) -> None:
+    zone.land(1, [(1, "a", 0)])
+    (zone.folder / "_metadata.json").unlink()
+    assert zone.advance().code == Code.LANDING_METADATA_UNREADABLE
+
+
+@pytest.mark.parametrize("is_by_time", [True, False])
+def test_files_without_an_order_stop_the_table(zone: Zone, is_by_time: bool) -> None:
+    path = zone.land(1, [(1, "a", 0)])
+    if is_by_time:
+        zone.metadata(fileDetectionStrategy="LastUpdateTimeFileDetection")
+    else:
+        path.rename(path.with_name("a1b2c3.parquet"))
+    assert zone.advance().code == Code.LANDING_ORDER_UNSUPPORTED
+
+
+def test_unmarked_rows_are_upserts_where_the_metadata_says_so(zone: Zone) -> None:
+    zone.metadata(isUpsertDefaultRowMarker=True)
+    zone.land(1, pa.table({"id": [1, 2, 1], "note": ["a", "b", "c"]}))
+    zone.land(2, pa.table({"id": [2], "note": ["d"]}))
+    zone.advance(MirrorLimits())
+    assert zone.rows() == noted((1, "c"), (2, "d"))
+
+
+def test_a_recreated_folder_begins_a_new_table_and_keeps_the_old_one(zone: Zone) -> None:
+    for number in (1, 2, 3):
+        zone.land(number, [(number, "old", 0)])
+    zone.advance(MirrorLimits())
+    for path in zone.folder.iterdir():
+        path.unlink()
+    zone.folder.rmdir()
+    assert zone.advance().state is MirrorState.DROPPED
+    zone.metadata()
+    assert zone.advance().file_number == 3  # nothing tells yet that the folder is another one
+    zone.land(1, pa.table({"id": ["x"], "other": [1]}))
+    report = zone.advance()
+    assert (report.generation, report.version, report.state) == (2, 0, MirrorState.IN_STEP)
+    assert zone.rows() == [{"id": "x", "other": 1}]
+    assert zone.target.tables() == ["sales.my orders", "sales.my orders@g1"]
+    old = zone.target.open_at(zone.target.uri(ORDERS, generation=1))
+    assert old is not None
+    assert old.to_pyarrow_dataset().count_rows() == 3
+
+
+def test_the_old_generation_is_deleted_on_request(zone: Zone) -> None:
+    zone.land(1, [(1, "old", 0)])
+    zone.land(2, [(2, "old", 0)])
+    zone.advance(MirrorLimits())
+    zone.land(1, [(1, "new", 0)])
+    (zone.folder / f"{2:020d}.parquet").unlink()
+    assert zone.advance(MirrorLimits(replace_old=True)).generation == 2
+    assert zone.target.tables() == ["sales.my orders"]
+
+
+def test_an_applied_file_that_is_overwritten_is_not_a_new_generation(zone: Zone) -> None:
+    zone.land(1, [(1, "a", 0)])
+    zone.land(2, [(2, "b", 0)])
+    zone.advance(MirrorLimits())
+    zone.land(1, [(1, "overwritten", 2)])
+    assert zone.advance().state is MirrorState.IN_STEP
+    assert zone.rows() == noted((1, "a"), (2, "b"))
+
+
+def test_purged_files_are_no_gap(zone: Zone) -> None:
+    for number in (1, 2, 3):
+        zone.land(number, [(number, "a", 0)])
+    zone.advance(MirrorLimits())
+    for number in (1, 2):
+        (zone.folder / f"{number:020d}.parquet").unlink()
+    zone.land(4, [(4, "a", 0)])
+    assert zone.advance().state is MirrorState.IN_STEP
+    assert len(zone.rows()) == 4
+
+
+def test_a_table_of_another_writer_is_left_alone(zone: Zone) -> None:
+    zone.land(1, [(1, "a", 0)])
+    write_deltalake(zone.target.uri(ORDERS), pa.table({"x": [1]}))
+    assert zone.advance().code == Code.MIRROR_TARGET_FOREIGN
+    assert zone.delta().version() == 0
+
+
+def test_a_table_never_lies_inside_another_one(tmp_path: Path) -> None:
+    inner = Zone(tmp_path, PublishedTable("sales", "orders", "sales.schema/orders"))
+    outer = Zone(tmp_path, PublishedTable(None, "sales", "sales"))
+    for made in (inner, outer):
+        made.metadata()
+        made.land(1, [(1, "a", 0)])
+    assert outer.advance().code == Code.MIRROR_TARGET_FOREIGN
+    assert inner.advance().state is MirrorState.IN_STEP
+
+
+def test_optimize_disturbs_nothing(zone: Zone) -> None:
+    for number in (1, 2, 3):
+        zone.land(number, [(number, "a", 0)])
+        zone.advance()
+    zone.delta().optimize.compact()
+    zone.land(4, [(1, "b", 1)])
+    report = zone.advance()
+    assert (report.state, report.file_number, report.version) == (MirrorState.IN_STEP, 4, 4)
+    assert zone.rows() == noted((1, "b"), (2, "a"), (3, "a"))
