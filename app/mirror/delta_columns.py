@@ -1,6 +1,8 @@
 """The columns of a mirrored table: the Delta type of each Parquet type, and how a table's columns grow.
 
-Delta has no unsigned types, so those become the next larger signed type. All columns of a mirrored table are nullable,
+Delta has no unsigned types, so those become the next larger signed type. A timestamp without a zone is read as UTC:
+Delta's own type for it needs a table feature that many readers lack, and that deltalake adds only to new tables. All
+columns of a mirrored table are nullable,
 because MERGE with a new column damages tables that have others (deltalake 1.6). A column that its publisher declared
 as required is marked in its field's metadata, so that a file without it stops the table, as in Fabric.
 """
@@ -105,7 +107,7 @@ def delta_type(found: pa.DataType) -> pa.DataType | None:
     if found in _SAME:
         return found
     if pa.types.is_timestamp(found):
-        return pa.timestamp("us", "UTC" if found.tz else None)
+        return pa.timestamp("us", "UTC")
     if pa.types.is_fixed_size_binary(found) and not pa.types.is_decimal(found):
         return pa.binary()
     if pa.types.is_decimal(found) and found.precision <= _MAX_DIGITS:

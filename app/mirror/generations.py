@@ -8,6 +8,7 @@ kept beside the new one as `<table>@g<generation>`.
 
 import hashlib
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -23,15 +24,23 @@ from app.published.table_folders import PublishedTable
 _TAIL_BYTES: Final = 64 * 2**10
 
 
-def generation_of(zone: LandingZone, marker: FolderMarker | None, files: TableFiles, found: Position | None) -> int:
+def generation_of(
+    zone: LandingZone,
+    marker: FolderMarker | None,
+    files: TableFiles,
+    found: Position | None,
+    kept: Sequence[int],
+) -> int:
     """Return the generation of a folder's content, given the position of the Delta table that is there.
+
+    `kept` are the generations beside it: a process may have died when it had moved the last one aside.
 
     Raise OSError if the zone fails.
     """
     if marker is not None:
         return marker.generation
     if found is None:
-        return 1
+        return max(kept, default=0) + 1
     return found.generation + _is_recreated(zone, files, found)
 
 

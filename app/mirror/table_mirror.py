@@ -96,18 +96,31 @@ def advance_table(zone: LandingZone, target: MirrorTarget, table: PublishedTable
 def _apply(
     zone: LandingZone, target: MirrorTarget, view: TableView, pending: list[DataFile], limits: MirrorLimits
 ) -> None:
+    """Read files and commit them. Commit nothing if the folder was recreated meanwhile: the next look shows it."""
+    first_file = view.position.first_file if view.delta else fingerprint(zone, view.files.numbered[1])
     batch = read_batch(zone, pending, view.metadata, view.columns(), max_bytes=limits.max_bytes)
+    last_file = fingerprint(zone, view.files.numbered[batch.last_file])
     keys = batch.key_columns(view.metadata.key_columns)
     effect = fold(batch.rows, batch.markers, keys)
-    last_file = fingerprint(zone, view.files.numbered[batch.last_file])
-    first_file = view.position.first_file if view.delta else fingerprint(zone, view.files.numbered[1])
     position = Position(view.position.generation, batch.last_file, first_file, last_file)
     facts = _facts(view.position.file_number + 1, position, batch, effect, keys)
+    if not _is_unchanged(zone, target, view, first_file):
+        return
     if view.delta is not None:
         commit_effect(view.delta, effect, batch.columns, position, facts)
         return
     is_free = view.ended is None or move_aside(target, view.table, view.ended, replace=limits.replace_old)
     create_table(target.uri(view.table), effect.rows, position, facts, target.storage_options, replaces=not is_free)
+
+
+def _is_unchanged(zone: LandingZone, target: MirrorTarget, view: TableView, first_file: int) -> bool:
+    """Return whether the folder still has the generation whose files were read."""
+    now = view_table(zone, target, view.table)
+    if now.position != view.position:
+        return False
+    return view.delta is not None or (
+        1 in now.files.numbered and fingerprint(zone, now.files.numbered[1]) == first_file
+    )
 
 
 def _facts(first: int, position: Position, batch: LandedBatch, effect: Effect, keys: list[str]) -> dict[str, str]:

@@ -72,7 +72,7 @@ def view_table(zone: LandingZone, target: MirrorTarget, table: PublishedTable) -
         _require_own_folder(zone, target, table)
     read = read_marker(zone, table.folder)
     marker = read if isinstance(read, FolderMarker) else None
-    generation = generation_of(zone, marker, files, found)
+    generation = generation_of(zone, marker, files, found, target.kept_generations(table))
     owner = None if marker is None else FolderOwner(marker.installation_id, marker.generation)
     if found is not None and found.generation == generation:
         return TableView(table, files, metadata, delta, found, None, owner)

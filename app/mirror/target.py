@@ -1,5 +1,6 @@
 """Where the mirror's Delta tables are: a folder, ADLS Gen2, OneLake or S3, at `<to>/<schema>/<table>`."""
 
+import glob
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +52,16 @@ class MirrorTarget:
         """Return the names of the Delta tables in the target, kept generations (`name@g1`) included, sorted."""
         found = remote_tables(self.location, self.storage_options) if self.is_remote else self._local_tables()
         return sorted(found)
+
+    def kept_generations(self, table: PublishedTable) -> list[int]:
+        """Return the generations of a table that are kept beside it. In an object store, none is ever moved."""
+        if self.is_remote:
+            return []
+        place = Path(self.uri(table))
+        found = (
+            path.name.removeprefix(f"{place.name}@g") for path in place.parent.glob(f"{glob.escape(place.name)}@g*")
+        )
+        return sorted(int(number) for number in found if number.isascii() and number.isdigit())
 
     def _local_tables(self) -> list[str]:
         root = Path(self.location)

@@ -295,3 +295,18 @@ def test_optimize_disturbs_nothing(zone: Zone) -> None:
     report = zone.advance()
     assert (report.state, report.file_number, report.version) == (MirrorState.IN_STEP, 4, 4)
     assert zone.rows() == noted((1, "b"), (2, "a"), (3, "a"))
+
+
+def test_a_generation_that_was_moved_aside_counts_if_its_process_died(zone: Zone) -> None:
+    zone.land(1, [(1, "old", 0)])
+    zone.advance()
+    Path(zone.target.uri(ORDERS)).rename(zone.target.uri(ORDERS, generation=1))
+    assert zone.advance().generation == 2
+
+
+def test_a_time_without_a_zone_is_read_as_utc(zone: Zone) -> None:
+    zone.land(1, [(1, "a", 0)])
+    zone.land(2, pa.table({"id": [2], "at": pa.array([1], pa.timestamp("ns"))}))
+    zone.advance(MirrorLimits())
+    assert zone.advance().state is MirrorState.IN_STEP
+    assert zone.delta().protocol().min_reader_version == 1
