@@ -23,6 +23,7 @@ from app.api.routes import (
     dead_letters,
     keys,
     metrics,
+    mirror,
     probes,
     producers,
     releases,
@@ -37,6 +38,7 @@ from app.settings import Settings
 _ROUTES = (
     producers,
     tables,
+    mirror,
     table_operations,
     releases,
     dead_letters,

@@ -9,12 +9,14 @@ from prometheus_client.registry import Collector
 
 from app.api.gateway import Gateway
 from app.domain.access.rights import Principal
+from app.domain.mirror.table_report import MirrorState
 from app.domain.model.table import Table, TableId, TableState
 from app.staging.connection.database import Connection
 from app.staging.connection.schema_revision import program_revision
 from app.staging.ledger.fabric_status import fabric_statuses
 from app.staging.ledger.failures import failing_tables
 from app.staging.ledger.leases import live_workers
+from app.staging.mirror.progress import MirrorProgress, mirror_progress
 from app.staging.tables.registry import list_tables
 from app.staging.tables.status import TableCounts, count_tables
 
@@ -27,6 +29,14 @@ _GAUGES: Final[Mapping[str, tuple[str, str]]] = {
     "pending_bytes": ("mirrorgate_lag_bytes", "Staged payload bytes that are not published"),
     "oldest_seconds": ("mirrorgate_lag_oldest_seconds", "Age of the oldest unpublished batch"),
     "waiting_letters": ("mirrorgate_waiting_dead_letters", "Dead letters that wait for replay or discard"),
+}
+_MIRROR_GAUGES: Final[Mapping[str, tuple[str, str]]] = {
+    "version": ("mirrorgate_mirror_version", "Delta version of the mirrored table"),
+    "file_number": ("mirrorgate_mirror_file_number", "Last landing file that the mirror has applied"),
+    "lag_seconds": (
+        "mirrorgate_mirror_lag_seconds",
+        "Age of the oldest published file that the mirror has not applied",
+    ),
 }
 _COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
     "published_files": ("mirrorgate_published_files", "Published landing files; starts at 0 in each generation"),
@@ -53,6 +63,7 @@ class TableMetrics(Collector):
         yield from _count_metrics(tables, counts)
         yield _states(tables, failing_tables(self._connection, [table.table_id for table in tables]))
         yield self._processed_rows(tables)
+        yield from _mirror_metrics(tables, mirror_progress(self._connection, [table.table_id for table in tables]))
         yield self._backlog_shares(tables)
         drains = GaugeMetricFamily("mirrorgate_drain_workers", "Drains with a valid lease")
         drains.add_metric([], live_workers(self._connection))
@@ -90,6 +101,24 @@ def _count_metrics(tables: list[Table], counts: Mapping[TableId, TableCounts]) -
             for table in tables:
                 family.add_metric([str(table.name)], float(getattr(counts[table.table_id], field)))
             yield family
+
+
+def _mirror_metrics(tables: list[Table], mirrored: Mapping[TableId, MirrorProgress]) -> Iterable[Metric]:
+    """Yield how far each table is mirrored, for the tables that a mirror has reported."""
+    found = [(str(table.name), mirrored[table.table_id]) for table in tables if table.table_id in mirrored]
+    for field, (name, help_text) in _MIRROR_GAUGES.items():
+        family = GaugeMetricFamily(name, help_text, labels=["table"])
+        for table, progress in found:
+            if (value := getattr(progress, field)) is not None:
+                family.add_metric([table], float(value))
+        yield family
+    states = GaugeMetricFamily(
+        "mirrorgate_mirror_state", "What the mirror does with the table", labels=["table", "state"]
+    )
+    for table, progress in found:
+        for state in MirrorState:
+            states.add_metric([table, state.value], float(state is progress.state))
+    yield states
 
 
 def _states(tables: list[Table], failing: Container[TableId]) -> Metric:

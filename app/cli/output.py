@@ -60,7 +60,8 @@ def status_grid(tables: Sequence[dict[str, Any]], *, wide: bool = False) -> Grid
     letters = wide or any(_waiting(table) for table in tables)
     more = ("staged", "files") if wide else ()
     numbers = ("accepted", *more[:1], "published", "processed", *more[1:], "lag", "oldest")
-    titles = ("table", "gen", "state", *numbers, *(("dead letters",) if letters else ()))
+    mirror = ("mirror",) if any(table.get("mirror") for table in tables) else ()
+    titles = ("table", "gen", "state", *numbers, *mirror, *(("dead letters",) if letters else ()))
     grid = Grid(titles, right=(*numbers, "dead letters"))
     for table in tables:
         processed = table["processed"] or {}
@@ -73,6 +74,7 @@ def status_grid(tables: Sequence[dict[str, Any]], *, wide: bool = False) -> Grid
             "files": f"{table['published']['files']:,}",
             "lag": f"{table['lag']['rows']:,}",
             "oldest": f"{table['lag']['oldest_seconds']:.1f} s",
+            "mirror": _mirror_cell(table.get("mirror"), wide=wide),
             "dead letters": f"{_waiting(table):,}",
         }
         grid.add(*(cells[title] for title in titles), style="red" if any(troubles(table)) else "")
@@ -96,6 +98,9 @@ def troubles(table: dict[str, Any]) -> Iterator[str]:
         yield f"{staged:,} of {accepted:,} accepted rows are staged"
     if (processed := table["processed"]) is not None and processed["error"]:
         yield f"Fabric reports: {processed['error']}"
+    if (mirror := table.get("mirror")) and (reason := mirror["reason"]):
+        yield f"mirror {mirror['state']} at file {mirror['file_number']:,}: {reason['code']}: {reason['detail'] or ''}"
+        yield f"remedy: {reason['remedy']}"
 
 
 def print_status(tables: Sequence[dict[str, Any]], *, wide: bool = False) -> None:
@@ -133,6 +138,16 @@ def counted(number: int, noun: str) -> str:
     """Format a number with its noun: `1 change`, `2 changes`, `3 tries`."""
     several = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{number:,} {noun if number == 1 else several}"
+
+
+def _mirror_cell(mirror: dict[str, Any] | None, *, wide: bool) -> str:
+    """Return `ok`, `-3` for three landing files behind, or the state; wide with the Delta version and the file."""
+    if mirror is None:
+        return "-"
+    short: str = {"in_step": "ok", "behind": f"-{mirror['pending_files']:,}"}.get(mirror["state"], mirror["state"])
+    if not wide or mirror["version"] is None:
+        return short
+    return f"{short} (version {mirror['version']:,}, file {mirror['file_number']:,})"
 
 
 def _waiting(table: dict[str, Any]) -> int:

@@ -18,7 +18,7 @@ def status(
 
     Problems of a table are printed below the list, with a remedy. The lag counts rows that are accepted and not yet
     published; `oldest` is the age of the oldest of them. `-` under processed means that Fabric has not reported on the
-    table yet.
+    table yet. If a Delta mirror runs, `mirror` is `ok`, or `-3` for a table that is three landing files behind.
 
     Example: `MIRRORGATE_API_KEY=mg_… mirrorgate status --url https://gateway.example.com`
     """

@@ -140,6 +140,7 @@ class Code(StrEnum):
     PAYLOAD_CORRUPT = "payload_corrupt"
     BUILD_FAILED = "build_failed"
     BROKEN_CHAIN = "broken_chain"
+    NOT_MIRRORED = "not_mirrored"
     MIRROR_MISSING = "mirror_missing"
     MIRROR_AWAY = "mirror_away"
     MIRROR_RUNNING = "mirror_running"

@@ -44,6 +44,31 @@ def test_what_is_wrong_with_a_table_is_shown_below_the_status(capsys: Any, monke
     assert "remedy: " in below
 
 
+def test_a_mirror_adds_a_column_and_its_reason(capsys: Any) -> None:
+    mirror = {"state": "in_step", "version": 1_234, "file_number": 1_235, "pending_files": 0, "reason": None}
+    reason = {"code": "landing_file_gap", "detail": "waits for file 8", "remedy": "Publish file 8."}
+    behind = mirror | {"state": "behind", "pending_files": 3}
+    waiting = mirror | {"state": "waiting", "version": None, "file_number": 7, "reason": reason}
+    tables = [table(mirror=mirror), table(mirror=behind), table(mirror=waiting), table(mirror=None), table()]
+    lines = printed(status_grid(tables))
+    assert max(map(len, lines)) <= 80
+    assert [line[lines[0].index("mirror") :] for line in lines] == [
+        "mirror",
+        "ok",
+        "-3",
+        "waiting",
+        "-",
+        "-",
+    ]
+    wide = printed(status_grid(tables, wide=True))
+    assert "  -3 (version 1,234, file 1,235)  " in wide[2]
+    assert "  waiting  " in wide[3]
+    assert "mirror" not in printed(status_grid([table(), table(mirror=None)]))[0]
+    print_status([table(mirror=waiting)])
+    below = " ".join(capsys.readouterr().out.partition("\n\n")[2].split())
+    assert "mirror waiting at file 7: landing_file_gap: waits for file 8 remedy: Publish file 8." in below
+
+
 def test_a_failing_table_shows_its_reason_and_remedy(capsys: Any) -> None:
     failing = {
         "code": "storage_failed",

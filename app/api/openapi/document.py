@@ -32,6 +32,7 @@ SERVERS: Final[list[dict[str, Any]]] = [
 TAGS: Final[list[dict[str, Any]]] = [
     {"name": "changes", "description": "Post changes, and read the progress of a producer."},
     {"name": "tables", "description": "Register tables; read their status, schema, landing files and batches."},
+    {"name": "mirror", "description": "Read how far the Delta mirror is, and rows of a mirrored table."},
     {"name": "dead letters", "description": "Read, replay or discard rejected messages that were kept."},
     {
         "name": "operations",

@@ -5,6 +5,7 @@ from datetime import datetime
 from pydantic import Field
 
 from app.api.schemas.common import Model
+from app.api.schemas.mirror import MirrorModel
 from app.api.schemas.tables import TableOptionsModel
 from app.domain.model.table import TableState
 
@@ -69,6 +70,7 @@ class TableModel(Model):
 
     `accepted` always equals `staged`. It equals `published` if the lag is 0, and `processed` after Fabric has
     replicated everything. `processed` is null if Fabric's monitoring cannot be read or does not list the table.
+    `mirror` is null if no Delta mirror has reported the current generation.
     """
 
     table: str
@@ -84,6 +86,7 @@ class TableModel(Model):
     staged: CountsModel
     published: PublishedModel
     processed: ProcessedModel | None
+    mirror: MirrorModel | None
     dead_letters: WaitingLettersModel
     last_sequence: int
     published_through: int

@@ -2,6 +2,7 @@
 
 from dataclasses import asdict
 
+from app.api.schemas.mirror import MirrorModel
 from app.api.schemas.status import (
     CountsModel,
     FailingModel,
@@ -17,22 +18,27 @@ from app.domain.model.table import FileNumber, Table
 from app.staging.connection.database import Connection
 from app.staging.ledger.fabric_status import FabricStatus, fabric_statuses
 from app.staging.ledger.failures import TableFailure, failing_tables
+from app.staging.mirror.progress import MirrorProgress, mirror_progress
 from app.staging.tables.status import TableCounts, count_tables
 
 
 def table_statuses(connection: Connection, tables: list[Table]) -> list[TableModel]:
-    """Return state, lag and reconciliation of these tables, in their order. Three queries, however many they are."""
+    """Return state, lag and reconciliation of these tables, in their order. Four queries, however many they are."""
     table_ids = [table.table_id for table in tables]
-    counts, mirrored = count_tables(connection, table_ids), fabric_statuses(connection, table_ids)
-    failing = failing_tables(connection, table_ids)
+    counts, processed = count_tables(connection, table_ids), fabric_statuses(connection, table_ids)
+    failing, mirrored = failing_tables(connection, table_ids), mirror_progress(connection, table_ids)
     return [
-        _status(table, counts[table.table_id], mirrored.get(table.table_id), failing.get(table.table_id))
-        for table in tables
+        _status(table, counts[table_id], processed.get(table_id), failing.get(table_id), mirrored.get(table_id))
+        for table, table_id in zip(tables, table_ids, strict=True)
     ]
 
 
 def _status(
-    table: Table, counts: TableCounts, mirrored: FabricStatus | None, failing: TableFailure | None
+    table: Table,
+    counts: TableCounts,
+    processed: FabricStatus | None,
+    failing: TableFailure | None,
+    mirrored: MirrorProgress | None,
 ) -> TableModel:
     return TableModel(
         table=str(table.name),
@@ -57,7 +63,8 @@ def _status(
             rows=counts.published_rows,
             files=counts.published_files,
         ),
-        processed=None if mirrored is None else _processed(mirrored),
+        processed=None if processed is None else _processed(processed),
+        mirror=None if mirrored is None else MirrorModel.of(mirrored),
         dead_letters=WaitingLettersModel(
             waiting=counts.waiting_letters, oldest_seconds=round(counts.oldest_letter_seconds, 3)
         ),
@@ -67,12 +74,12 @@ def _status(
     )
 
 
-def _processed(mirrored: FabricStatus) -> ProcessedModel:
+def _processed(status: FabricStatus) -> ProcessedModel:
     return ProcessedModel(
-        state=mirrored.state,
-        error=mirrored.error,
-        rows=mirrored.processed_rows,
-        bytes=mirrored.processed_bytes,
-        last_sync=mirrored.last_sync_at,
-        read_at=mirrored.read_at,
+        state=status.state,
+        error=status.error,
+        rows=status.processed_rows,
+        bytes=status.processed_bytes,
+        last_sync=status.last_sync_at,
+        read_at=status.read_at,
     )

@@ -26,6 +26,8 @@ class GatewayFacts:
     """Numbers of tables by state, without dropped ones."""
     mirror_errors: int
     """Tables for which Fabric reports an error."""
+    stopped_mirrors: int
+    """Tables whose next landing file a running Delta mirror cannot apply."""
     future_batches: int
     """Unpublished blocks whose staging time is in the future by the database's clock."""
     clock_behind_seconds: float
@@ -50,7 +52,7 @@ def judge_gateway(facts: GatewayFacts) -> dict[str, str]:
     return {
         "drain": _drain(facts),
         "tables": _tables(facts.tables),
-        "mirror": OK if not facts.mirror_errors else f"Fabric reports an error for {facts.mirror_errors} tables",
+        "mirror": _mirror(facts),
         "clock": _clock(facts),
     }
 
@@ -72,6 +74,15 @@ def _tables(tables: Mapping[str, int]) -> str:
     stopped = {state: tables.get(state, 0) for state in ("quarantined", "failing")}
     wrong = [f"{number} {state}" for state, number in stopped.items() if number]
     return OK if not wrong else f"of {sum(tables.values())} tables, {' and '.join(wrong)}"
+
+
+def _mirror(facts: GatewayFacts) -> str:
+    wrong = []
+    if facts.mirror_errors:
+        wrong.append(f"Fabric reports an error for {facts.mirror_errors} tables")
+    if facts.stopped_mirrors:
+        wrong.append(f"the Delta mirror cannot continue {facts.stopped_mirrors} tables")
+    return "; ".join(wrong) or OK
 
 
 def _clock(facts: GatewayFacts) -> str:

@@ -7,6 +7,13 @@ from app.errors.catalogue.entry import Entry
 from app.errors.codes import Code, Kind
 
 MIRROR: Final[Mapping[Code, Entry]] = {
+    Code.NOT_MIRRORED: Entry(
+        Kind.MISSING,
+        "No mirror has reported the current generation of the table, or the API was not told where the Delta tables "
+        "are.",
+        "Start the mirror with the database of this gateway: `mirrorgate up --mirror` or `mirrorgate mirror run`. For "
+        "rows, set MIRRORGATE_MIRROR_TARGET for the API too.",
+    ),
     Code.MIRROR_MISSING: Entry(
         Kind.MISCONFIGURED,
         "The target holds no mirrored table, or no target is known.",

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from app.domain.preflight.readiness import GatewayFacts
 from app.staging.ledger.failures import FAILING_AFTER, IS_FAILING
 from app.staging.ledger.leases import IS_ALIVE
+from app.staging.mirror.reports import UNCONFIRMED_SECONDS
 
 SELECT_FACTS = sa.text(f"""
     SELECT
@@ -16,6 +17,10 @@ SELECT_FACTS = sa.text(f"""
         (SELECT count(*) FROM mirrorgate.mirror_states m
          JOIN mirrorgate.tables t ON t.table_id = m.table_id AND t.generation = m.generation
          WHERE m.error IS NOT NULL AND t.state <> 'dropped') AS mirror_errors,
+        (SELECT count(*) FROM mirrorgate.mirror_reports m
+         JOIN mirrorgate.tables t USING (table_id, generation)
+         WHERE m.state IN ('waiting', 'stopped') AND t.state <> 'dropped'
+         AND m.updated_at > clock_timestamp() - make_interval(secs => {UNCONFIRMED_SECONDS})) AS stopped_mirrors,
         (SELECT count(*) FROM mirrorgate.table_counters c
          JOIN mirrorgate.tables t ON t.table_id = c.table_id AND t.state <> 'dropped'
          CROSS JOIN LATERAL (
@@ -27,7 +32,7 @@ SELECT_FACTS = sa.text(f"""
         (SELECT w.clock_behind_seconds FROM mirrorgate.workers w WHERE {IS_ALIVE} AND w.clock_behind_seconds IS NOT NULL
          ORDER BY abs(w.clock_behind_seconds) DESC LIMIT 1) AS drain_clock_behind,
         extract(epoch FROM clock_timestamp())::float8 AS now""")  # noqa: S608  # constant text
-"""Count live and waiting drains, replication errors and clock faults, and read the time."""
+"""Count live and waiting drains, replication errors, tables that a running mirror cannot apply, and clock faults."""
 
 COUNT_STATES = sa.text(f"""
     SELECT CASE WHEN {IS_FAILING} THEN 'failing' ELSE t.state END AS shown, count(*)
@@ -51,6 +56,7 @@ def gateway_facts(connection: sa.Connection) -> GatewayFacts:
         waits_for=row.waits_for,
         tables=states,
         mirror_errors=row.mirror_errors,
+        stopped_mirrors=row.stopped_mirrors,
         future_batches=row.future_batches,
         clock_behind_seconds=behind,
         drain_clock_behind_seconds=row.drain_clock_behind or 0.0,
