@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, cast
 from uuid import uuid4
 
-from app.landing.zone import PathKind, RenameOutcome, ScratchRevoked
+from app.landing.zone import Entry, PathKind, RenameOutcome, ScratchRevoked
 
 _AT_FDCWD: Final = -100
 _RENAME_NOREPLACE: Final = 1
@@ -50,6 +50,16 @@ class LocalZone:
                 raise
             return {}
         return {name: kind for name, kind in kinds.items() if kind is not PathKind.ABSENT}
+
+    def entries(self, folder: str) -> dict[str, Entry]:
+        """Return what a folder's entries and their inodes say, by name."""
+        found = {}
+        for name, kind in self.kinds(folder).items():
+            with suppress(FileNotFoundError):
+                status = (self._root / folder / name).lstat()
+                size = status.st_size if kind is PathKind.FILE else 0
+                found[name] = Entry(kind, size, datetime.fromtimestamp(status.st_mtime, UTC))
+        return found
 
     def modified_at(self, path: str) -> datetime | None:
         """Return the path's modification time."""

@@ -5,6 +5,7 @@ Paths are relative to the zone's root, with `/` between parts. Every write is du
 """
 
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import BinaryIO, Protocol
@@ -29,6 +30,16 @@ class PathKind(StrEnum):
     SPECIAL = "special"
     """Neither a regular file nor a folder, nor a link to a folder: a FIFO, socket, device or other symbolic link. It is
     never opened, because that can block forever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a listing shows of a name: its kind, its size in bytes (0 unless it is a file) and its last change."""
+
+    kind: PathKind
+    size: int
+    modified: datetime | None
+    """By the store's clock; None if the store does not say."""
 
 
 class ScratchRevoked(InvariantBroken):
@@ -63,6 +74,10 @@ class LandingZone(Protocol):
 
     def kinds(self, folder: str) -> dict[str, PathKind]:
         """Return the kinds in a folder by name; empty for a missing folder. The state may be older than `kind`'s."""
+        ...
+
+    def entries(self, folder: str) -> dict[str, Entry]:
+        """Return what is in a folder by name; empty for a missing folder. The state may be as old as that of `kinds`."""
         ...
 
     def modified_at(self, path: str) -> datetime | None:

@@ -130,6 +130,20 @@ def test_files_and_folders_say_when_they_were_changed(zone: LandingZone) -> None
         assert abs(datetime.now(UTC) - modified) < timedelta(minutes=5)
 
 
+def test_a_listing_says_kind_size_and_last_change(zone: LandingZone) -> None:
+    zone.create_file("scratch/file", b"123")
+    zone.create_folder("scratch/folder")
+    entries = zone.entries("scratch")
+    assert {name: (entry.kind, entry.size) for name, entry in entries.items()} == {
+        "file": (PathKind.FILE, 3),
+        "folder": (PathKind.FOLDER, 0),
+    }
+    for entry in entries.values():
+        assert entry.modified is not None
+        assert abs(datetime.now(UTC) - entry.modified) < timedelta(minutes=5)
+    assert zone.entries("none") == zone.entries("scratch/file/none") == {}
+
+
 def test_a_folder_may_be_created_twice_with_its_parents(zone: LandingZone) -> None:
     zone.create_folder("a/b/c")
     zone.create_folder("a/b/c")

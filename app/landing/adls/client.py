@@ -21,6 +21,7 @@ from azure.core.credentials import TokenCredential
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 from azure.identity import CredentialUnavailableError, DefaultAzureCredential
 from azure.storage.filedatalake import DataLakeFileClient, DataLakeServiceClient
+from azure.storage.filedatalake import PathProperties as ListedPath
 
 from app.errors import Code, Misconfigured
 from app.landing.adls.address import StorageAddress, StorageOptions
@@ -143,8 +144,8 @@ class AdlsClient:
         size, modified = int(found.size or 0), cast("datetime | None", found.last_modified)
         return PathProperties(folder, size, str(found.etag), metadata.get(_ATTEMPT), modified)
 
-    def listed(self, folder: str) -> dict[str, bool]:
-        """Return the names in a folder, in any order, and whether each is a folder."""
+    def listed(self, folder: str) -> dict[str, PathProperties]:
+        """Return what is in a folder by name, in any order, as far as a listing shows it: without attempts."""
         with _translated_errors("list", folder):
             try:
                 paths = list(self._files.get_paths(self._address.path(folder), recursive=False))
@@ -152,7 +153,7 @@ class AdlsClient:
                 if error.status_code == 404 and _code(error) in _MISSING_CODES:
                     return {}
                 raise
-        return {path.name.rpartition("/")[2]: bool(path.is_directory) for path in paths}
+        return {path.name.rpartition("/")[2]: _listed(path) for path in paths}
 
     def create_file(self, path: str, attempt: str | None) -> str:
         """Create an empty file, with its attempt's name in the metadata if given, never replacing; return its ETag."""
@@ -219,6 +220,13 @@ class AdlsClient:
         if self._endpoint is not None:
             headers["Host"] = parts.netloc
             request.http_request.url = urlunsplit(("https", self._endpoint, *parts[2:]))
+
+
+def _listed(path: ListedPath) -> PathProperties:
+    """Return a listed path. The SDK gives the service's time in GMT as a time without a zone."""
+    modified = cast("datetime | None", path.last_modified)
+    in_utc = modified and modified.replace(tzinfo=modified.tzinfo or UTC)
+    return PathProperties(bool(path.is_directory), int(path.content_length or 0), str(path.etag), None, in_utc)
 
 
 @contextmanager

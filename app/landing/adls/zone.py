@@ -19,7 +19,7 @@ from app.landing.adls.client import AdlsClient, PathProperties
 from app.landing.adls.conditions import supported_conditions
 from app.landing.adls.retries import Retries, StorageRejected, TransientStorageError
 from app.landing.adls.streams import Download, Upload
-from app.landing.zone import FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked, StorageError
+from app.landing.zone import Entry, FolderRenameUnsupported, PathKind, RenameOutcome, ScratchRevoked, StorageError
 
 log = structlog.get_logger()
 
@@ -53,8 +53,15 @@ class AdlsZone:
 
     def kinds(self, folder: str) -> dict[str, PathKind]:
         """Return the kinds in a folder by name, from a listing."""
+        return {name: entry.kind for name, entry in self.entries(folder).items()}
+
+    def entries(self, folder: str) -> dict[str, Entry]:
+        """Return what a listing shows, by name."""
         listed = self._retries.run(lambda _: self._client.listed(folder))
-        return {name: PathKind.FOLDER if is_folder else PathKind.FILE for name, is_folder in listed.items()}
+        return {
+            name: Entry(_kind(found), 0 if found.folder else found.size, found.modified)
+            for name, found in listed.items()
+        }
 
     def modified_at(self, path: str) -> datetime | None:
         """Return the service's time of the last change."""

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
 from typing import BinaryIO, TypeVar
 
-from app.landing.zone import LandingZone, PathKind, RenameOutcome
+from app.landing.zone import Entry, LandingZone, PathKind, RenameOutcome
 
 Answer = TypeVar("Answer")
 
@@ -67,6 +67,9 @@ class FaultyZone:
 
     def kinds(self, folder: str) -> dict[str, PathKind]:
         return self._call("list", lambda: self._zone.kinds(folder))
+
+    def entries(self, folder: str) -> dict[str, Entry]:
+        return self._call("list", lambda: self._zone.entries(folder))
 
     def create_folder(self, path: str) -> None:
         self._call("create folder", lambda: self._zone.create_folder(path))
