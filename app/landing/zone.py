@@ -77,7 +77,7 @@ class LandingZone(Protocol):
         ...
 
     def entries(self, folder: str) -> dict[str, Entry]:
-        """Return what is in a folder by name; empty for a missing folder. The state may be as old as that of `kinds`."""
+        """Return what is in a folder by name; empty for a missing folder. As fresh as `kinds`."""
         ...
 
     def modified_at(self, path: str) -> datetime | None:
