@@ -15,6 +15,7 @@ class FindingCode(StrEnum):
     EMPTY_SCHEMA_FOLDER = "empty_schema_folder"
     OLD_HIDDEN_FILES = "old_hidden_files"
     CANNOT_READ = "cannot_read"
+    NOT_CHECKED = "not_checked"
     CHECK_FAILED = "check_failed"
 
     # Folders and names

@@ -40,6 +40,10 @@ ZONE: Final[Mapping[FindingCode, Entry]] = {
         "The store or the file system did not let the command read this.",
         "Check the rights of the account that runs the command and whether the store is reachable, and run it again.",
     ),
+    FindingCode.NOT_CHECKED: advice(
+        "This was not checked: it moved while it was read, or is too large.",
+        "Run the command again if it moved. Publish large tables as Parquet.",
+    ),
     FindingCode.CHECK_FAILED: error(
         "A check ended early because of an error in it. The other checks of the zone are complete.",
         "Report it with the detail, and with the output of `mirrorgate --version`.",

@@ -1,0 +1,26 @@
+"""Errors of a check, or of the store under it, as findings: no content of a zone ends a run."""
+
+from collections.abc import Callable, Iterator
+
+from app.published.unreadable import UnreadableFile, UnreadableMetadata
+from app.verify.codes import FindingCode
+from app.verify.finding import Finding
+
+
+def guarded(
+    checks: Callable[[], Iterator[Finding]], name: str, *, table: str | None = None, file: str | None = None
+) -> Iterator[Finding]:
+    """Yield what the checks find. An exception ends them and becomes the last finding, about `table` and `file`."""
+    try:
+        yield from checks()
+    except FileNotFoundError:
+        detail = f"{name}: a file was moved or deleted while it was read"
+        yield Finding(FindingCode.NOT_CHECKED, detail, table, file)
+    except OSError as error:
+        reason = error.strerror or (str(error).splitlines() or [type(error).__name__])[0]
+        yield Finding(FindingCode.CANNOT_READ, f"{name}: {reason}", table, file)
+    except (UnreadableFile, UnreadableMetadata) as error:
+        yield Finding(FindingCode.CANNOT_READ, f"{name}: {error.reason}", table, file or error.path)
+    except Exception as error:  # noqa: BLE001  # the last resort: a zone is foreign input
+        # The text of an unknown error can contain a row value; its type cannot.
+        yield Finding(FindingCode.CHECK_FAILED, f"{name}: {type(error).__name__}", table, file)

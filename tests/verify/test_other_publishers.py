@@ -1,0 +1,33 @@
+"""Zones as other publishers write them get true findings: what is wrong with them, and nothing else."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from app.verify.codes import FindingCode
+from tests.support import publishers
+from tests.verify.runs import codes
+
+FAULTS = {
+    publishers.clean_zone: set(),
+    publishers.header_only_file: set(),
+    publishers.bare_inserts: set(),
+    publishers.keyless_inserts: set(),
+    publishers.row_marker_first: {FindingCode.MARKER_NOT_LAST},
+    publishers.guid_names: {FindingCode.NAME_NOT_A_NUMBER},
+    publishers.gap: {FindingCode.NUMBER_GAP},
+    publishers.zero_byte_file: {FindingCode.ZERO_BYTE_FILE},
+    publishers.half_written_file: {FindingCode.TRUNCATED_FILE},
+    publishers.missing_metadata: {FindingCode.METADATA_MISSING},
+    publishers.partition_folders: {FindingCode.PARTITION_FOLDER, FindingCode.PARTITIONS_ENABLED},
+    publishers.spark_output: {FindingCode.NAME_NOT_A_NUMBER, FindingCode.FOREIGN_FILE},
+    publishers.backup_folders: {FindingCode.FOREIGN_FOLDER},
+    publishers.type_flip: {FindingCode.TYPE_CHANGED, FindingCode.PARTNER_EVENTS_MISSING},
+}
+
+
+@pytest.mark.parametrize("publish", FAULTS, ids=lambda publish: publish.__name__)
+def test_a_publishers_zone_gets_the_findings_of_its_layout(publish: Callable[[Path], Path], tmp_path: Path) -> None:
+    publish(tmp_path / "zone")
+    assert codes(tmp_path / "zone") == FAULTS[publish]
