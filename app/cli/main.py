@@ -9,6 +9,7 @@ from app.cli import dead_letters, keys, landing_zone, processes
 from app.cli.audit import audit
 from app.cli.console import ERRORS, say
 from app.cli.doctor import doctor
+from app.cli.mirror.run import run as run_mirror
 from app.cli.send.command import send
 from app.cli.status import status
 from app.cli.tables import manifest_commands, operations, release, show, verify
@@ -68,6 +69,7 @@ mirror = typer.Typer(
     no_args_is_help=True,
 )
 mirror.callback()(lambda: None)
+mirror.command("run")(run_mirror)
 app.add_typer(mirror, name="mirror", rich_help_panel=_TO_USE)
 
 key_commands = typer.Typer(help="Create, list, rotate, limit and delete API keys.", no_args_is_help=True)

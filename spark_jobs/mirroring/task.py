@@ -1,0 +1,116 @@
+"""Spark tasks that apply landing files to Delta tables.
+
+A task may run more than once, and a lost attempt may keep writing: the Delta log accepts each landing file once. A task
+returns its failures instead of raising them, so that one table's failure stops no other.
+"""
+
+import json
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from app.domain.mirror.table_report import MirrorState, TableReport
+from app.domain.publication.failure import Failure, described
+from app.landing.open_zone import ZoneAddress, open_zone
+from app.landing.zone import LandingZone
+from app.mirror.table_mirror import FILES, ROWS, MirrorLimits, advance_table
+from app.mirror.target import MirrorTarget
+from app.published.table_folders import PublishedTable
+
+NO_VERSION: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorJob:
+    """Where and how tasks read and write. It travels inside the job, because the target's options have secrets."""
+
+    zone: ZoneAddress
+    target: MirrorTarget
+    limits: MirrorLimits
+    seconds: float = 1.0
+    """After this time, a task starts no further commit, so that other tables have their turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class DueTable:
+    """A table to look at."""
+
+    table: PublishedTable
+    version: int | None
+    """The last version of its Delta table, NO_VERSION without one, None if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableOutcome:
+    """What a task did with one table. Without a report, `failure` says why."""
+
+    table: PublishedTable
+    report: TableReport | None = None
+    failure: Failure | None = None
+    commits: int = 0
+    files: int = 0
+    rows: int = 0
+
+    @property
+    def is_due_again(self) -> bool:
+        """Whether the table has further files that can be applied now."""
+        return self.failure is None and self.report is not None and self.report.state is MirrorState.BEHIND
+
+
+def mirror_tables(job: MirrorJob, due: Sequence[DueTable]) -> Iterator[TableOutcome]:
+    """Advance each table by one commit, then again those that are behind, until `job.seconds` are over.
+
+    Yield one outcome per table; tables without one were not reached.
+    """
+    zone = open_zone(job.zone)
+    give_up = time.monotonic() + job.seconds
+    waiting = deque(due)
+    outcomes: dict[PublishedTable, TableOutcome] = {}
+    while waiting and (not outcomes or time.monotonic() < give_up):
+        entry = waiting.popleft()
+        before = outcomes.get(entry.table, TableOutcome(entry.table))
+        after = _advance(job, zone, entry, before)
+        outcomes[entry.table] = after
+        if after.is_due_again and after.commits > before.commits and after.report is not None:
+            waiting.append(DueTable(entry.table, version_of(after.report)))
+    yield from outcomes.values()
+
+
+def version_of(report: TableReport) -> int:
+    """Return the version that a report names, NO_VERSION without one."""
+    return NO_VERSION if report.version is None else report.version
+
+
+def run_task(job: MirrorJob, partition: Iterable[Sequence[DueTable]]) -> Iterator[TableOutcome]:
+    """Run `mirror_tables` on each element of a partition."""
+    for due in partition:
+        yield from mirror_tables(job, due)
+
+
+def _advance(job: MirrorJob, zone: LandingZone, entry: DueTable, before: TableOutcome) -> TableOutcome:
+    try:
+        known = _newest_version(job.target, entry.table) if entry.version is None else entry.version
+        report = advance_table(zone, job.target, entry.table, job.limits)
+        files, rows = (0, 0) if version_of(report) == known else _applied(job.target, entry.table, report)
+    except Exception as error:  # noqa: BLE001  # a task returns an outcome for each of its tables
+        return replace(before, failure=described(error))
+    return TableOutcome(
+        entry.table, report, None, before.commits + (files > 0), before.files + files, before.rows + rows
+    )
+
+
+def _newest_version(target: MirrorTarget, table: PublishedTable) -> int:
+    delta = target.open(table)
+    return NO_VERSION if delta is None else delta.version()
+
+
+def _applied(target: MirrorTarget, table: PublishedTable, report: TableReport) -> tuple[int, int]:
+    """Return how many files and rows the reported version applied, as its commit states; zeros for another commit."""
+    delta = target.open(table, version=report.version)
+    commit = {} if delta is None else delta.history(1)[0]
+    if FILES not in commit:
+        return 0, 0
+    first, _, last = commit[FILES].partition("-")
+    return int(last) - int(first) + 1, sum(json.loads(commit[ROWS]).values())
