@@ -1,23 +1,23 @@
 """Commit the effect of landing files to a Delta table, in one version.
 
-MERGE does it all at once: its source holds the deleted keys and the new rows, and only the keys match. A process that
-dies inside leaves the former version, and data files that no version names until VACUUM deletes them.
+MERGE does it all at once: its source holds the deleted keys, which match, and the new rows, which do not. A process
+that dies inside leaves the former version, and data files that no version names until VACUUM deletes them.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, WriterProperties, write_deltalake
+from deltalake import CommitProperties, DeltaTable, WriterProperties, write_deltalake
 
-from app.mirror.delta_columns import Column, arrow_schema, known_columns
+from app.mirror.delta_columns import Column, known_columns
 from app.mirror.fold import Effect
 from app.mirror.position import Position
 
 MAX_ROW_GROUP_ROWS: Final = 1 << 20
 """Direct Lake reads row groups of one to sixteen million rows best."""
 
-_DELETED: Final = "__mirrorgate_deleted__"
+_KEY: Final = "__mirrorgate_key_"
 _WRITER: Final = WriterProperties(compression="ZSTD", max_row_group_size=MAX_ROW_GROUP_ROWS)
 
 
@@ -71,35 +71,36 @@ def commit_effect(
 def _merge(
     table: DeltaTable, deleted_keys: pa.Table, rows: pa.Table, properties: CommitProperties, *, grows: bool
 ) -> None:
-    flagged = [
-        deleted_keys.append_column(_DELETED, pa.array([True] * deleted_keys.num_rows)),
-        rows.append_column(_DELETED, pa.array([False] * rows.num_rows)),
-    ]
-    source = pa.concat_tables(flagged, promote_options="default")
-    matches = [f"target.{_quoted(name)} = source.{_quoted(name)}" for name in deleted_keys.column_names]
+    """Delete keys and append rows by one MERGE.
+
+    The keys are columns of their own in the source, NULL in new rows, so that the condition is a plain equality: only
+    then deltalake skips the files whose statistics exclude the keys (0.6 instead of 3.3 s for 1,000 of 10 M rows).
+    """
+    keys = {f"{_KEY}{number}": name for number, name in enumerate(deleted_keys.column_names)}
+    source = pa.concat_tables([deleted_keys.rename_columns(list(keys)), rows], promote_options="default")
     merger = table.merge(
         source,
-        " AND ".join([*matches, f"source.{_DELETED}"]),
+        " AND ".join(f"target.{_quoted(name)} = source.{key}" for key, name in keys.items()),
         source_alias="source",
         target_alias="target",
         merge_schema=grows,
-        # Only a source that is not streamed gives the key range by which target files are skipped.
-        streamed_exec=False,
+        streamed_exec=_has_inexact_statistics(deleted_keys.schema),  # a streamed source has no key range
         writer_properties=_WRITER,
         commit_properties=properties,
-        post_commithook_properties=PostCommitHookProperties(),
     )
     inserted = {_quoted(name): f"source.{_quoted(name)}" for name in rows.column_names}
-    merger.when_matched_delete().when_not_matched_insert(inserted, predicate=f"NOT source.{_DELETED}").execute()
+    merger.when_matched_delete().when_not_matched_insert(inserted, predicate=f"source.{_KEY}0 IS NULL").execute()
 
 
-def empty_rows(columns: Sequence[Column]) -> pa.Table:
-    """Return no rows with these columns."""
-    return arrow_schema(columns).empty_table()
+def _has_inexact_statistics(keys: pa.Schema) -> bool:
+    """Return whether file statistics of a key can exclude values that the file has.
+
+    deltalake 1.6 writes the smallest and largest decimal of a file as a double, which has 53 bits.
+    """
+    return any(pa.types.is_decimal(field.type) for field in keys)
 
 
 def _properties(position: Position, facts: Mapping[str, str]) -> CommitProperties:
-    # A retried commit would be checked against the log only, not against the files that it read.
     return CommitProperties(custom_metadata=dict(facts), app_transactions=position.transactions())
 
 
