@@ -72,6 +72,7 @@ def run_mirror(settings: Settings, options: MirrorOptions) -> int:
     address = zone_address(settings)
     _check_zone(address, once=options.once)
     target = MirrorTarget(settings.require_mirror_target(), settings.mirror_options)
+    _check_apart(address, target)
     with BoundedStop() as stop:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.ask())
@@ -146,6 +147,18 @@ def _check_zone(address: ZoneAddress, *, once: bool) -> None:
                 f"the landing zone {address.location} {why}",
                 remedy="Give the folder or address below which the tables' folders are.",
             )
+
+
+def _check_apart(zone: ZoneAddress, target: MirrorTarget) -> None:
+    """Raise Misconfigured for a target inside the zone, whose tables would be mirrored again, or around it."""
+    paths = [os.path.realpath(place.location) if not place.is_remote else place.location for place in (zone, target)]
+    one, other = (f"{path.rstrip('/')}/" for path in paths)
+    if one.startswith(other) or other.startswith(one):
+        raise Misconfigured(
+            Code.BAD_SETTING,
+            f"the mirror's target {target.location} and the landing zone {zone.location} lie in each other",
+            remedy="Give a target beside the landing zone with --to or MIRRORGATE_MIRROR_TARGET.",
+        )
 
 
 def _resource_watch(settings: Settings, zone: ZoneAddress, target: MirrorTarget) -> ResourceWatch:

@@ -1,4 +1,4 @@
-"""Writes the tables of docs/settings.md, docs/errors.md and docs/formats.md from the code: `make docs`.
+"""Writes the tables of docs/settings.md, errors.md, formats.md and verify.md from the code: `make docs`.
 
 A page keeps its own text before and after the two comments `BEGIN` and `END`; what is between them is generated. A test
 compares the committed pages with the code.
@@ -12,6 +12,7 @@ from app.errors import Kind
 from app.errors.catalogue import SUBJECTS as ERRORS
 from app.settings import PREFIX
 from app.settings.model import SUBJECTS as SETTINGS
+from app.verify.catalogue import SUBJECTS as FINDINGS
 from tools.change_codes import change_codes_table
 
 DOCS: Final = Path(__file__).resolve().parents[1] / "docs"
@@ -46,6 +47,18 @@ def settings_tables() -> str:
     return "\n\n".join(sections) + "\n"
 
 
+def findings_tables() -> str:
+    """Return the findings of `verify` as Markdown: a heading and a table for each subject."""
+    sections = []
+    for subject, entries in FINDINGS.items():
+        lines = [f"### {subject}", "", "| code | severity | meaning | what to do |", "|---|---|---|---|"]
+        lines += [
+            f"| `{code}` | {entry.severity} | {entry.meaning} | {entry.remedy} |" for code, entry in entries.items()
+        ]
+        sections.append("\n".join(lines))
+    return "\n\n".join(sections) + "\n"
+
+
 def with_generated(text: str, generated: str) -> str:
     """Return the page with its generated part replaced."""
     before, rest = text.split(BEGIN)
@@ -59,6 +72,7 @@ def render_documents() -> dict[Path, str]:
         DOCS / "settings.md": settings_tables(),
         DOCS / "errors.md": errors_tables(),
         DOCS / "formats.md": change_codes_table(),
+        DOCS / "verify.md": findings_tables(),
     }
     return {path: with_generated(path.read_text(encoding="utf-8"), part) for path, part in parts.items()}
 

@@ -13,6 +13,7 @@ from app.cli.mirror.run import run as run_mirror
 from app.cli.send.command import send
 from app.cli.status import status
 from app.cli.tables import manifest_commands, operations, release, show, verify
+from app.cli.verify.command import verify as verify_zone
 from app.errors import Code, MirrorgateError
 
 _TO_RUN: Final = "Run the gateway"
@@ -35,6 +36,7 @@ app.command("doctor", rich_help_panel=_TO_RUN)(doctor)
 
 app.command("status", rich_help_panel=_TO_USE)(status)
 app.command("send", rich_help_panel=_TO_USE)(send)
+app.command("verify", rich_help_panel=_TO_USE)(verify_zone)
 
 tables = typer.Typer(help="Register, inspect and operate tables.", no_args_is_help=True)
 tables.command("list")(show.list_tables)

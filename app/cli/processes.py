@@ -50,8 +50,16 @@ def up(
             show_default=False,
         ),
     ] = None,
+    mirror: Annotated[
+        bool,
+        typer.Option(
+            "--mirror",
+            help="Also apply the landing files to Delta tables in MIRRORGATE_MIRROR_TARGET, else `mirror` in the data "
+            "directory. `mirrorgate mirror --help` shows what to do with them. Requires the extra `mirror`.",
+        ),
+    ] = False,
 ) -> None:
-    """Run the whole gateway on this machine: a private Postgres, the API and the drain.
+    """Run the whole gateway on this machine: a private Postgres, the API, the drain and, if asked for, the mirror.
 
     Prints `ready http://127.0.0.1:<port>` once it serves. Ctrl-C stops everything, and the next start continues where
     this one stopped. No variable has to be set; `mirrorgate settings` lists all of them.
@@ -59,21 +67,23 @@ def up(
     Example: `mirrorgate up --data-dir /var/lib/mirrorgate --landing-zone /mnt/zone`
     """
     try:
-        _up(data_dir, host, port, landing_zone)
+        _up(data_dir, host, port, landing_zone, mirror=mirror)
     except KeyboardInterrupt:  # during the imports; later `up` handles Ctrl-C itself and exits with 0
         say("stopped", to=ERRORS)
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _up(data_dir: Path, host: str | None, port: int | None, landing_zone: str | None) -> None:
+def _up(data_dir: Path, host: str | None, port: int | None, landing_zone: str | None, *, mirror: bool) -> None:
     require_extras("up", "api", "drain")
+    if mirror:
+        require_extras("up --mirror", "mirror")
     from app.local.up import up as run_up
     from app.local.up_logging import configure_up_logging
     from app.settings import Settings
 
     settings = Settings.from_environment(host=host, port=port)
     configure_up_logging(settings, data_dir, ERRORS)
-    run_up(settings, data_dir, landing_zone, ERRORS, environment=os.environ)
+    run_up(settings, data_dir, landing_zone, ERRORS, environment=os.environ, mirror=mirror)
 
 
 def api(host: Host = None, port: Port = None, database_url: DatabaseUrl = None) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 from rich.console import Console
 
@@ -28,6 +29,9 @@ from app.settings import PREFIX, LogFormat, Settings
 from app.settings.start_checks import check_memory, check_space
 from app.staging.connection.schema_revision import migrate
 
+MIRROR_FILE: Final = "mirror.json"
+"""File in the data directory that the mirror writes when it mirrors tables, with its pid, target and metrics port."""
+
 
 def up(
     settings: Settings,
@@ -36,16 +40,18 @@ def up(
     console: Console,
     *,
     environment: Mapping[str, str],
+    mirror: bool = False,
 ) -> None:
-    """Run the gateway until SIGTERM, SIGINT or SIGHUP; return when every child process has ended.
+    """Run the gateway, with `mirror` also the Delta mirror, until SIGTERM, SIGINT or SIGHUP.
 
-    Prints one line `ready http://…` to standard output once it serves, and messages for people to `console`. The
-    children inherit `environment`. Raises Misconfigured if the configuration keeps the gateway, or one of its children,
-    from starting. If this process dies, the children end, and the next `up` on the data directory continues.
+    Returns when every child process has ended. Prints one line `ready http://…` to standard output once it serves, and
+    messages for people to `console`. The children inherit `environment`. Raises Misconfigured if the configuration
+    keeps the gateway, or one of its children, from starting. If this process dies, the children end, and the next `up`
+    on the data directory continues.
     """
     # Outside of everything else: an interrupt before or after `supervisor.run` is a clean stop, too.
     with suppress(KeyboardInterrupt), supervisor.stop_signals_interrupt():
-        plan = plan_up(settings, data_dir, landing_zone, environment)
+        plan = plan_up(settings, data_dir, landing_zone, environment, mirror=mirror)
         with DataDirectory(plan.data_dir):
             _run(plan, console, environment)
     console.print("stopped")
@@ -54,7 +60,7 @@ def up(
 def _run(plan: UpPlan, console: Console, environment: Mapping[str, str]) -> None:
     settings, data_dir = plan.settings, plan.data_dir
     raise_descriptor_limit()
-    folders = {"data_directory_space": data_dir, **_zone_folder(plan)}
+    folders = {"data_directory_space": data_dir, **_other_folders(plan)}
     check_space(folders.values(), settings.min_free_bytes)
     check_memory(settings, memory_limit())
     key = admin_key(settings, data_dir / ADMIN_KEY_FILE)
@@ -71,11 +77,16 @@ def _run(plan: UpPlan, console: Console, environment: Mapping[str, str]) -> None
         migrate(database_url)
         _require_safe(plan, database_url, environment)
         variables = {f"{PREFIX}DATABASE_URL": database_url, f"{PREFIX}ADMIN_KEY": key, "JAVA_HOME": str(java_home)}
-        children = [*postgres, *_children(log_of, {**environment, **_variables(plan), **variables})]
+        mirror_file = data_dir / MIRROR_FILE
+        mirror_file.unlink(missing_ok=True)  # of an earlier run
+        children = [*postgres, *_children(log_of, {**environment, **_variables(plan), **variables}, plan)]
         with gateway_file(data_dir / GATEWAY_FILE, plan.url, plan.certificate), _start_failures_explained():
             supervisor.run(
                 children,
-                is_ready=lambda: answers_ready(plan.address, plan.port, plan.certificate),
+                is_ready=lambda: (
+                    answers_ready(plan.address, plan.port, plan.certificate)
+                    and (plan.mirror_folder is None or mirror_file.exists())  # changes do not wait for a remote target
+                ),
                 on_ready=lambda: print_ready(plan.url),
                 on_trouble=lambda child: _warn(console, child),
             )
@@ -87,11 +98,14 @@ def _variables(plan: UpPlan) -> dict[str, str]:
         f"{PREFIX}LANDING_ZONE": plan.zone.location,
         f"{PREFIX}HOST": plan.settings.host,
         f"{PREFIX}PORT": str(plan.port),
+        **({} if plan.mirror_target is None else {f"{PREFIX}MIRROR_TARGET": plan.mirror_target}),
     }
 
 
-def _zone_folder(plan: UpPlan) -> dict[str, Path]:
-    return {} if plan.zone.is_remote else {"zone_space": Path(plan.zone.location)}
+def _other_folders(plan: UpPlan) -> dict[str, Path]:
+    """Return the landing zone and the mirror's target, as far as they are folders, by name of their check."""
+    zone = {} if plan.zone.is_remote else {"zone_space": Path(plan.zone.location)}
+    return zone | ({} if plan.mirror_folder is None else {"mirror_space": plan.mirror_folder})
 
 
 def _warn(console: Console, child: Child) -> None:
@@ -148,9 +162,12 @@ def postgres_child(postgres: PrivatePostgres, log: ChildLog | None = None) -> Ch
     )
 
 
-def _children(log_of: Callable[[str], ChildLog], environment: Mapping[str, str]) -> list[Child]:
-    def python(name: str, module: str) -> Child:
-        command = [sys.executable, "-m", module, "--parent-pid", str(os.getpid())]
+def _children(log_of: Callable[[str], ChildLog], environment: Mapping[str, str], plan: UpPlan) -> list[Child]:
+    def python(name: str, module: str, *arguments: str) -> Child:
+        command = [sys.executable, "-m", module, "--parent-pid", str(os.getpid()), *arguments]
         return Child(name, command, environment, log=log_of(name))
 
-    return [python("api", "app.main"), python("drain", "spark_jobs.drain")]
+    children = [python("api", "app.main"), python("drain", "spark_jobs.drain")]
+    if plan.mirror_target is not None:
+        children.append(python("mirror", "spark_jobs.mirror", "--ready-file", str(plan.data_dir / MIRROR_FILE)))
+    return children

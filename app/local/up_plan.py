@@ -25,6 +25,13 @@ class UpPlan:
     data_dir: Path
     zone: ZoneAddress
     port: int
+    mirror_target: str | None = None
+    """Where the mirror writes Delta tables; None: no mirror runs."""
+
+    @property
+    def mirror_folder(self) -> Path | None:
+        """The mirror's target, if it is a folder of this machine."""
+        return None if self.mirror_target is None or "://" in self.mirror_target else Path(self.mirror_target)
 
     @property
     def address(self) -> str:
@@ -45,15 +52,25 @@ class UpPlan:
         return f"{scheme}://{host}:{self.port}"
 
 
-def plan_up(settings: Settings, data_dir: Path, landing_zone: str | None, environment: Mapping[str, str]) -> UpPlan:
+def plan_up(
+    settings: Settings,
+    data_dir: Path,
+    landing_zone: str | None,
+    environment: Mapping[str, str],
+    *,
+    mirror: bool = False,
+) -> UpPlan:
     """Check every setting and package that `up` and its children need, without leaving anything behind.
 
-    `landing_zone` overrides the setting; the default is a folder in `data_dir`. Raises Misconfigured with the variable,
-    option or extra at fault.
+    `landing_zone` overrides the setting; the default is a folder in `data_dir`. With `mirror`, the default of its
+    target is another one. Raises Misconfigured with the variable, option or extra at fault.
     """
     data_dir = data_dir.absolute()
     DataDirectory(data_dir).check()
     require_extras("up", "api", "drain")
+    if mirror:
+        require_extras("up --mirror", "mirror")
+        settings = settings.model_copy(update={"mirror_target": settings.mirror_target or str(data_dir / "mirror")})
     location = landing_zone or settings.landing_zone or str(data_dir / "landing-zone")
     settings = settings.model_copy(update={"landing_zone": location})
     zone = zone_address(settings)
@@ -68,12 +85,15 @@ def plan_up(settings: Settings, data_dir: Path, landing_zone: str | None, enviro
     if zone.is_remote:
         zone.check_credential()
     else:
-        _check_folder(Path(zone.location))
-    return UpPlan(settings, data_dir, zone, port)
+        _check_folder(Path(zone.location), Code.LANDING_ZONE_UNUSABLE, "MIRRORGATE_LANDING_ZONE or --landing-zone")
+    plan = UpPlan(settings, data_dir, zone, port, settings.require_mirror_target() if mirror else None)
+    if plan.mirror_folder is not None:
+        _check_folder(plan.mirror_folder, Code.BAD_SETTING, "MIRRORGATE_MIRROR_TARGET")
+    return plan
 
 
-def _check_folder(folder: Path) -> None:
-    """Raise Misconfigured for a landing zone that is not a folder, or can neither be written nor created.
+def _check_folder(folder: Path, code: Code, setting: str) -> None:
+    """Raise Misconfigured for a path that is not a folder, or can neither be written nor created.
 
     Permission bits do not tell everything, so the folder is created, and removed again.
     """
@@ -84,8 +104,8 @@ def _check_folder(folder: Path) -> None:
             raise PermissionError(errno.EACCES, "this user may not write it")
     except OSError as error:
         raise Misconfigured(
-            Code.LANDING_ZONE_UNUSABLE,
-            f"MIRRORGATE_LANDING_ZONE or --landing-zone, {folder}: {error.strerror}",
+            code,
+            f"{setting}, {folder}: {error.strerror}",
             remedy="Give a folder that this user can create and write.",
         ) from error
     finally:

@@ -9,6 +9,7 @@ from typing import Final
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from app.mirror.table_path import KEPT, table_name, table_path, table_paths
 from app.mirror.target_listing import remote_tables
 from app.published.table_folders import PublishedTable
 
@@ -27,17 +28,23 @@ class MirrorTarget:
         """Whether the target is an object store."""
         return "://" in self.location
 
-    def uri(self, table: PublishedTable | str, *, generation: int | None = None) -> str:
-        """Return the address of a table, by its name `schema.name` or `name`; with `generation`, of a kept one."""
-        kept = "" if generation is None else f"@g{generation}"
-        return f"{self.location.rstrip('/')}/{_path(table)}{kept}"
+    def uri(self, table: PublishedTable, *, generation: int | None = None) -> str:
+        """Return the address of a table; with `generation`, of one that is kept beside it."""
+        return self._at(table_path(table, generation))
+
+    def _at(self, path: str) -> str:
+        return f"{self.location.rstrip('/')}/{path}"
 
     def open(self, table: PublishedTable | str, *, version: int | None = None) -> DeltaTable | None:
         """Open a table at its last or the given version; None if there is none.
 
+        A name is `schema.name` or `name`, with `@g1` for a kept generation. A name with a dot can be either.
+
         Raise deltalake's DeltaError, also for a version that does not exist, and OSError if the store fails.
         """
-        return self.open_at(self.uri(table), version=version)
+        paths = [table_path(table)] if isinstance(table, PublishedTable) else table_paths(table)
+        opened = (self.open_at(self._at(path), version=version) for path in paths)
+        return next((delta for delta in opened if delta is not None), None)
 
     def open_at(self, uri: str, *, version: int | None = None) -> DeltaTable | None:
         """Open the Delta table at an address, as `open`."""
@@ -51,25 +58,18 @@ class MirrorTarget:
     def tables(self) -> list[str]:
         """Return the names of the Delta tables in the target, kept generations (`name@g1`) included, sorted."""
         found = remote_tables(self.location, self.storage_options) if self.is_remote else self._local_tables()
-        return sorted(found)
+        return sorted(table_name(path) for path in found)
 
     def kept_generations(self, table: PublishedTable) -> list[int]:
         """Return the generations of a table that are kept beside it. In an object store, none is ever moved."""
         if self.is_remote:
             return []
         place = Path(self.uri(table))
-        found = (
-            path.name.removeprefix(f"{place.name}@g") for path in place.parent.glob(f"{glob.escape(place.name)}@g*")
-        )
+        beside = place.parent.glob(f"{glob.escape(place.name)}{KEPT}*")
+        found = (path.name.removeprefix(f"{place.name}{KEPT}") for path in beside)
         return sorted(int(number) for number in found if number.isascii() and number.isdigit())
 
     def _local_tables(self) -> list[str]:
         root = Path(self.location)
         one, two = root.glob(f"*/{LOG_FOLDER}"), root.glob(f"*/*/{LOG_FOLDER}")
-        return [log.parent.name for log in one] + [f"{log.parent.parent.name}.{log.parent.name}" for log in two]
-
-
-def _path(table: PublishedTable | str) -> str:
-    if isinstance(table, PublishedTable):
-        return f"{table.schema}/{table.name}" if table.schema else table.name
-    return table.replace(".", "/", 1)
+        return [log.parent.relative_to(root).as_posix() for log in (*one, *two)]

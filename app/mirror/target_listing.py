@@ -27,7 +27,7 @@ def remote_tables(location: str, options: Mapping[str, str]) -> list[str]:
             found.append(name)
             continue
         found += [
-            f"{name}.{table}"
+            f"{name}/{table}"
             for table in _folders(files, f"{root}/{name}")
             if _is_table(files, f"{root}/{name}/{table}")
         ]

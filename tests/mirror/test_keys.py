@@ -21,7 +21,7 @@ KEYS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "other scripts": (pa.string(), ["", "ß", "ä", "Ä", "İ", "i̇", "😀", "\x00", "a\x00", "e\u0301", "\u00e9", "'", '"']),
     "binary": (pa.binary(), [bytes([n]) * 40 for n in range(0, 256, 5)] + [b"", b"\xff" * 50]),
     "decimals": (pa.decimal128(38, 10), [Decimal(n) / 7 * Decimal(10**20) for n in range(-30, 30)]),
-    "close decimals": (pa.decimal128(38, 0), [Decimal(10) ** 37 + n for n in range(30)]),
+    "close decimals": (pa.decimal128(38, 0), [Decimal(10**37 + n) for n in range(30)]),
     "doubles": (pa.float64(), [n * 0.1 for n in range(-30, 30)] + [1e308, -1e308, 5e-324, float("inf")]),
     "small numbers": (pa.int8(), list(range(-128, 128, 5))),
     "large numbers": (pa.int64(), [-(2**63), 2**63 - 1, 2**53 + 1, 2**53, 0]),

@@ -42,7 +42,7 @@ def numbers(view: TableView) -> Iterator[Finding]:
             what = f"file {missing} is missing" if missing == last else f"files {missing} to {last} are missing"
             extension = view.files.numbered[number].name[_DIGITS:]
             path = f"{view.table.folder}/{missing:0{_DIGITS}d}{extension}"
-            yield view.finding(FindingCode.NUMBER_GAP, f"{what}; the last file is {found[-1]}", path)
+            yield view.finding(FindingCode.NUMBER_GAP, f"{what}, and file {following} is there", path)
     for file in view.files.repeated:
         if file.number is not None:
             other = view.files.numbered[file.number]

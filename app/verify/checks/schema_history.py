@@ -23,7 +23,10 @@ def schema_history(view: TableView) -> Iterator[Finding]:
     """Compare each file with the union of the columns of all earlier files."""
     table: dict[str, _TableColumn] = {}
     former: tuple[FileColumn, ...] | None = None
+    is_text = view.metadata is not None and view.metadata.is_delimited_text
     for file in view.checked:
+        if file.footer is None and not is_text:
+            continue  # text among Parquet files, which is reported and has no types to compare
         # Files with equal columns share one tuple, so most files cost one comparison.
         if file.columns is not former:
             for code, detail in [*_changed(table, file, is_first=former is None), *_missing(table, file)]:
@@ -33,7 +36,9 @@ def schema_history(view: TableView) -> Iterator[Finding]:
 
 def _changed(table: dict[str, _TableColumn], file: CheckedFile, *, is_first: bool) -> Iterator[tuple[FindingCode, str]]:
     """Check the file's columns against the table's, and add the new ones to it."""
-    for column in file.data_columns():
+    # Of columns that differ in letter case only, the first one counts.
+    columns = {column.name.casefold(): column for column in reversed([*file.data_columns()])}
+    for column in reversed(columns.values()):
         known = table.get(column.name.casefold())
         if known is None:
             table[column.name.casefold()] = _TableColumn(column.name, column.type, column.required)

@@ -1,7 +1,7 @@
 """Reads Delta tables back as the model's rows."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -12,15 +12,20 @@ from tests.mirror.model.table_model import Record
 from tests.mirror.model.values import Value
 
 
-def delta_rows(table: DeltaTable) -> Counter[Record]:
+def delta_rows(table: DeltaTable, columns: Sequence[str]) -> Counter[Record]:
     """Return the rows of an opened version, and how often it has each."""
-    return arrow_rows(table.to_pyarrow_table())
+    return arrow_rows(table.to_pyarrow_table(), columns)
 
 
-def arrow_rows(content: pa.Table) -> Counter[Record]:
-    """Return the rows of an Arrow table in its order of columns, and how often it has each."""
-    columns = [_values(column) for column in content.columns]
-    return Counter(zip(*columns, strict=True)) if columns else Counter({(): content.num_rows})
+def arrow_rows(content: pa.Table, columns: Sequence[str]) -> Counter[Record]:
+    """Return the rows of an Arrow table with the values in the order of `columns`, and how often it has each.
+
+    Names are in lower case in `columns`. The table must have these columns and no other.
+    """
+    names = [name.lower() for name in content.column_names]
+    assert sorted(names) == sorted(columns), f"columns {names} instead of {columns}"
+    values = [_values(content.column(names.index(name))) for name in columns]
+    return Counter(zip(*values, strict=True))
 
 
 def _values(column: pa.ChunkedArray) -> list[Value]:

@@ -79,12 +79,11 @@ def _in_microseconds(nanoseconds: Value) -> Value:
 
 
 def _instant(unit: str, zone: str | None, microseconds: int = 1) -> Kind:
-    """Return a timestamp kind; Delta keeps microseconds, as an instant if the file's type has a zone."""
-    delta = "timestamp_ntz" if zone is None else "timestamp"
+    """Return a timestamp kind; Delta keeps microseconds, and takes a time without zone as UTC."""
     if unit == "ns":
-        return Kind(pa.timestamp("ns", zone), delta, values.nanoseconds, pa.int64(), _in_microseconds)
+        return Kind(pa.timestamp("ns", zone), "timestamp", values.nanoseconds, pa.int64(), _in_microseconds)
     draw = values.moments(microseconds)
-    return Kind(pa.timestamp(unit, zone), delta, draw, pa.timestamp("us", zone))
+    return Kind(pa.timestamp(unit, zone), "timestamp", draw, pa.timestamp("us", zone))
 
 
 def _float(arrow: pa.DataType, delta: str, draw: Draw) -> Kind:

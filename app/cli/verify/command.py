@@ -1,0 +1,95 @@
+"""`mirrorgate verify`: check any landing zone against the rules of open mirroring."""
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.cli.console import ERRORS
+from app.cli.exit_status import COULD_NOT_RUN
+from app.cli.options import AsJson
+from app.errors import Code, MirrorgateError, Misconfigured
+from app.extras import require_extras
+
+if TYPE_CHECKING:
+    from app.verify.finding import Finding
+    from app.verify.zone_verification import ZoneVerification
+
+
+class CouldNotVerify(Misconfigured):
+    """The zone was not checked."""
+
+    exit_status = COULD_NOT_RUN
+
+
+def verify(
+    zone: Annotated[str, typer.Argument(help="Folder of a landing zone, or its abfss:// or https:// address.")],
+    table: Annotated[
+        list[str] | None,
+        typer.Option(help="Check this table only: `name` or `schema.name`. Repeat it for several tables."),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Keep watching, and print new findings until Ctrl-C.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check any landing zone, by Mirrorgate or by another publisher, against the rules of open mirroring.
+
+    It finds what stops a table in Fabric or makes its rows wrong: gaps, partial files, wrong names, damaged metadata,
+    misplaced row markers, types that change, and more. Each finding has a code, a place and a remedy; docs/verify.md
+    lists them all. The command changes nothing and needs no database.
+
+    Exit status: 0 no errors, though there may be warnings; 1 at least one error; 2 the zone could not be checked.
+
+    Example: `mirrorgate verify ./landing-zone --table sales.orders`
+    """
+    try:
+        require_extras("verify", "mirror")
+        has_errors = _verify(zone, table or [], follow=follow, as_json=as_json)
+    except MirrorgateError as error:
+        raise CouldNotVerify(error.code, error.detail, remedy=error.remedy) from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CouldNotVerify(Code.LANDING_ZONE_UNUSABLE, f"{zone} cannot be read: {reason}") from error
+    if has_errors:
+        raise typer.Exit(1)
+
+
+def _verify(location: str, tables: list[str], *, follow: bool, as_json: bool) -> bool:
+    """Check the zone, print the findings and return whether one is an error."""
+    from app.cli.verify.follow import follow_zone
+    from app.cli.verify.progress import progress_bar
+    from app.cli.verify.report import print_report
+    from app.landing.open_zone import open_zone
+    from app.observability.telemetry import configure_logging
+    from app.settings import Settings
+    from app.verify.catalogue import Severity
+    from app.verify.zone_verification import ZoneVerification, require_landing_zone
+    from app.zone_settings import zone_address
+
+    settings = Settings.from_environment(landing_zone=location)
+    configure_logging(settings)
+    address = zone_address(settings)
+    address.check()
+    zone = open_zone(address)
+    require_landing_zone(zone, location)
+    verification = ZoneVerification(zone, tables=tables, keep=follow)
+    if follow:
+        return follow_zone(verification, address, as_json=as_json)
+    with progress_bar(ERRORS, hidden=as_json) as progress:
+        findings = list(verification.run(datetime.now(UTC), progress))
+    if as_json:
+        typer.echo(json.dumps(_document(location, verification, findings)))
+    else:
+        print_report(findings, verification.tables, verification.files)
+    return any(finding.severity is Severity.ERROR for finding in findings)
+
+
+def _document(location: str, verification: "ZoneVerification", findings: "list[Finding]") -> dict[str, object]:
+    return {
+        "zone": location,
+        "tables": verification.tables,
+        "files": verification.files,
+        "findings": [finding.to_json() for finding in findings],
+    }

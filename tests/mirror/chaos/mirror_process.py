@@ -1,0 +1,69 @@
+"""A mirror in its own process, which is killed: it advances every table of a zone until then.
+
+It is forked from a server that has imported everything, so that it works within milliseconds.
+"""
+
+import os
+import threading
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Final
+
+from app.domain.mirror.table_report import MirrorState
+from app.errors import TemporarilyUnavailable
+from app.landing.local_zone import LocalZone
+from app.mirror.table_mirror import MirrorLimits, advance_table
+from app.mirror.target import MirrorTarget
+from app.published.table_folders import list_tables
+
+_fork_server = get_context("forkserver")
+_fork_server.set_forkserver_preload(["tests.mirror.chaos.mirror_process"])
+_IDLE_SECONDS: Final = 0.005
+
+
+@dataclass(frozen=True)
+class MirrorOrder:
+    """What a process mirrors, and where it writes errors that end it."""
+
+    root: Path
+    location: Path
+    log: Path
+    limits: MirrorLimits
+
+
+def start_mirror(order: MirrorOrder) -> BaseProcess:
+    """Start a mirror; return once it begins to work."""
+    ready, begins = _fork_server.Pipe(duplex=False)
+    process = _fork_server.Process(target=_mirror, args=(order, begins, os.getpid()), daemon=True)
+    process.start()
+    begins.close()
+    assert ready.poll(60), "the mirror did not start within 60 s"
+    ready.recv()
+    return process
+
+
+def _mirror(order: MirrorOrder, begins: Connection, parent: int) -> None:
+    os.dup2(os.open(order.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), 2)
+    begins.send(os.getpid())
+    zone, target = LocalZone(order.root), MirrorTarget(str(order.location))
+    while os.getppid() and _is_alive(parent):
+        idle = True
+        for table in list_tables(zone):
+            try:
+                report = advance_table(zone, target, table, order.limits)
+            except (OSError, TemporarilyUnavailable):
+                continue  # the other mirror was faster, or the folder is being dropped
+            idle = idle and report.state is not MirrorState.BEHIND
+        if idle:
+            threading.Event().wait(_IDLE_SECONDS)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,86 @@
+"""A table that is dropped and recreated starts a new Delta table; the old one is kept as it was."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from app.domain.mirror.table_report import MirrorState
+from app.landing.local_zone import LocalZone
+from app.mirror.table_mirror import MirrorLimits, advance_table
+from tests.mirror.faults.conftest import FaultyTable, rows_file, some_file
+from tests.mirror.model.landed import INSERT
+from tests.mirror.model.zone_writer import write_landing_file
+
+
+@pytest.mark.parametrize("files", [1, 2, 5])
+def test_a_recreated_table_is_a_new_generation(table: FaultyTable, files: int) -> None:
+    table.recreate(*(rows_file((INSERT, 100 + number, "second life")) for number in range(files)))
+    assert table.catch_up().generation == 2
+    table.finish()
+    assert table.check(generation=1).last_file == 2
+
+
+def test_a_recreated_table_with_the_same_first_file_and_fewer_files_is_a_new_generation(table: FaultyTable) -> None:
+    table.recreate(some_file(1))
+    assert table.catch_up().generation == 2
+    table.finish()
+    assert table.check(generation=1).last_file == 2
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_an_applied_file_that_is_overwritten_changes_nothing(table: FaultyTable, number: int) -> None:
+    write_landing_file(table.path(number), rows_file((INSERT, 77, "too late")))
+    assert table.catch_up().generation == 1
+    table.finish()
+
+
+def test_a_dropped_table_keeps_its_rows(table: FaultyTable) -> None:
+    before = table.rows()
+    table.writer.drop()
+    for _ in range(2):
+        assert table.advance().state is MirrorState.DROPPED
+    assert table.rows() == before
+
+
+def test_a_table_of_many_lives_keeps_them_all(table: FaultyTable) -> None:
+    for life in range(2, 6):
+        table.recreate(rows_file((INSERT, life, f"life {life}")))
+        assert table.catch_up().generation == life
+    for life in range(1, 5):
+        table.check(generation=life)
+    table.finish()
+
+
+def test_a_dropped_generation_is_deleted_if_asked(table: FaultyTable) -> None:
+    table.mirror.limits = MirrorLimits(replace_old=True)
+    table.recreate(rows_file((INSERT, 9, "second life")))
+    assert table.catch_up().generation == 2
+    assert not Path(table.mirror.target.uri(table.writer.table, generation=1)).exists()
+    table.finish()
+
+
+class RecreatedZone(LocalZone):
+    """A zone whose table is dropped and recreated right before one of its files is read."""
+
+    def __init__(self, table: FaultyTable, name: str) -> None:
+        super().__init__(table.mirror.root)
+        self._table, self._name = table, name
+
+    @contextmanager
+    def read_file(self, path: str) -> Iterator[BinaryIO]:
+        if path.endswith(self._name) and len(self._table.generations) == 1:
+            self._table.recreate(*(rows_file((INSERT, 500 + number, "second life")) for number in range(9)))
+        with super().read_file(path) as file:
+            yield file
+
+
+def test_a_file_of_the_next_generation_is_never_applied_to_the_old_table(table: FaultyTable) -> None:
+    table.land(some_file(3))
+    zone = RecreatedZone(table, table.path(3).name)
+    advance_table(zone, table.mirror.target, table.writer.table, MirrorLimits())
+    assert table.catch_up().generation == 2
+    assert table.check(generation=1).last_file in (2, 3)
+    table.finish()

@@ -1,0 +1,116 @@
+"""Faults of `_metadata.json`."""
+
+from datetime import timedelta
+from pathlib import Path
+
+from app.verify.codes import FindingCode
+from tests.verify.planting import plants
+from tests.verify.zones import Zone, age, rows
+
+
+@plants(FindingCode.METADATA_MISSING)
+def no_metadata(zone: Zone) -> Path:
+    path = zone.clean().path / "_metadata.json"
+    path.unlink()
+    return path
+
+
+@plants(FindingCode.METADATA_DAMAGED)
+def final_comma(zone: Zone) -> Path:
+    return zone.clean().raw_metadata(b'{"keyColumns": ["id"],}')
+
+
+@plants(FindingCode.METADATA_DAMAGED)
+def keys_as_text(zone: Zone) -> Path:
+    return zone.clean().raw_metadata(b'{"keyColumns": "id"}')
+
+
+@plants(FindingCode.METADATA_DAMAGED)
+def deep_metadata(zone: Zone) -> Path:
+    return zone.clean().raw_metadata(b"[" * 200_000)
+
+
+@plants(FindingCode.METADATA_DAMAGED)
+def metadata_of_undecodable_bytes(zone: Zone) -> Path:
+    return zone.clean().raw_metadata(b"\xff\xfe\x00")
+
+
+@plants(FindingCode.METADATA_DAMAGED)
+def metadata_folder(zone: Zone) -> Path:
+    path = zone.clean().path / "_metadata.json"
+    path.unlink()
+    path.mkdir()
+    age(path, timedelta(hours=1))
+    return path
+
+
+@plants(FindingCode.METADATA_AFTER_DATA)
+def late_metadata(zone: Zone) -> Path:
+    table = zone.clean()
+    for path in table.path.glob("*.parquet"):
+        age(path, timedelta(hours=2))
+    return table.path / "_metadata.json"
+
+
+@plants(FindingCode.UNKNOWN_METADATA_KEY)
+def own_key(zone: Zone) -> Path:
+    return zone.clean().metadata(SourceQuery="SELECT 1")
+
+
+@plants(FindingCode.WITHDRAWN_METADATA_KEY)
+def conditional_updates(zone: Zone) -> Path:
+    return zone.clean().metadata(ConditionalUpdateColumn="seq")
+
+
+@plants(FindingCode.KEY_NOT_A_COLUMN)
+def unknown_key(zone: Zone) -> Path:
+    table = zone.table(keys=("id", "region"))
+    return table.file(1, rows(1))
+
+
+@plants(FindingCode.KEY_NOT_A_COLUMN, FindingCode.COLUMN_MISSING)
+def key_missing_in_a_later_file(zone: Zone) -> Path:
+    return zone.clean().file(3, rows(3).drop_columns("id"))
+
+
+@plants(FindingCode.KEY_DIFFERS_IN_CASE)
+def key_in_capitals(zone: Zone) -> Path:
+    return zone.table(keys=("ID",)).file(1, rows(1))
+
+
+@plants(FindingCode.TOO_MANY_KEYS)
+def five_keys(zone: Zone) -> Path:
+    table = zone.table(keys=("id", "a", "b", "c", "d"))
+    table.file(1, rows(1, marker=None, **{name: [1] for name in "abcd"}))
+    return table.path / "_metadata.json"
+
+
+@plants(FindingCode.UNKNOWN_DETECTION)
+def unknown_detection(zone: Zone) -> Path:
+    return zone.clean().metadata(fileDetectionStrategy="Random")
+
+
+@plants(FindingCode.ORDERED_BY_TIME)
+def ordered_by_time(zone: Zone) -> Path:
+    table = zone.table(fileDetectionStrategy="LastUpdateTimeFileDetection")
+    for position, name in enumerate(("b.parquet", "a.parquet")):
+        age(table.named(name, rows(position)), timedelta(seconds=10 - position))
+    return table.path / "_metadata.json"
+
+
+@plants(FindingCode.TIME_TIES, FindingCode.ORDERED_BY_TIME)
+def ties(zone: Zone) -> Path:
+    table = zone.table(fileDetectionStrategy="lastUpdateTimeFileDetection")
+    for name in ("b.parquet", "a.parquet"):
+        age(table.named(name, rows(1 if name == "a.parquet" else 2)), timedelta(seconds=10))
+    return table.path / "a.parquet"
+
+
+@plants(FindingCode.PARTITIONS_ENABLED)
+def partitions_enabled(zone: Zone) -> Path:
+    return zone.clean().metadata(isPartitionEnabled="true")
+
+
+@plants(FindingCode.UNKNOWN_FILE_FORMAT, FindingCode.WRONG_EXTENSION, FindingCode.TEXT_WITHOUT_TYPES)
+def unknown_format(zone: Zone) -> Path:
+    return zone.clean().metadata(fileFormat="Avro")
