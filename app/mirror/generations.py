@@ -29,11 +29,14 @@ def generation_of(
     marker: FolderMarker | None,
     files: TableFiles,
     found: Position | None,
+    *,
+    first_file: int,
     kept: Sequence[int],
 ) -> int:
     """Return the generation of a folder's content, given the position of the Delta table that is there.
 
-    `kept` are the generations beside it: a process may have died when it had moved the last one aside.
+    `first_file` is the fingerprint of file 1, 0 without one. `kept` are the generations beside the table: a process may
+    have died when it had moved the last one aside.
 
     Raise OSError if the zone fails.
     """
@@ -41,17 +44,17 @@ def generation_of(
         return marker.generation
     if found is None:
         return max(kept, default=0) + 1
-    return found.generation + _is_recreated(zone, files, found)
+    return found.generation + _is_recreated(zone, files, found, first_file)
 
 
-def _is_recreated(zone: LandingZone, files: TableFiles, found: Position) -> bool:
-    first, last = files.numbered.get(1), files.numbered.get(found.file_number)
-    if first is None:
+def _is_recreated(zone: LandingZone, files: TableFiles, found: Position, first_file: int) -> bool:
+    if not first_file:
         return False  # Fabric purges the oldest files, and a recreated folder has file 1
     if files.last < found.file_number:
         return True
-    if found.first_file in (0, fingerprint(zone, first)):
+    if found.first_file in (0, first_file):
         return False
+    last = files.numbered.get(found.file_number)
     return last is None or fingerprint(zone, last) != found.last_file
 
 

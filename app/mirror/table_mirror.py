@@ -7,7 +7,7 @@ that dies anywhere neither repeats nor skips a file.
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -22,7 +22,7 @@ from app.mirror.generations import fingerprint, move_aside
 from app.mirror.landed_batch import LandedBatch, read_batch
 from app.mirror.position import Position
 from app.mirror.reporting import dropped, report_of, stopped
-from app.mirror.table_view import TableView, view_table
+from app.mirror.table_view import TableView, is_same_folder, view_table
 from app.mirror.target import MirrorTarget
 from app.published.data_file import read_schema, without_marker
 from app.published.table_files import DataFile
@@ -84,8 +84,7 @@ def advance_table(zone: LandingZone, target: MirrorTarget, table: PublishedTable
             view.require_order()
             pending = view.pending()
             if pending:
-                _apply(zone, target, view, pending[: limits.max_files], limits)
-                view = view_table(zone, target, table)
+                view = _apply(zone, target, view, pending[: limits.max_files], limits)
         except CommitFailedError:
             return inspect_table(zone, target, table)  # OPTIMIZE or another mirror was faster; the next call continues
         except InvariantBroken as error:
@@ -95,32 +94,31 @@ def advance_table(zone: LandingZone, target: MirrorTarget, table: PublishedTable
 
 def _apply(
     zone: LandingZone, target: MirrorTarget, view: TableView, pending: list[DataFile], limits: MirrorLimits
-) -> None:
-    """Read files and commit them. Commit nothing if the folder was recreated meanwhile: the next look shows it."""
-    first_file = view.position.first_file if view.delta else fingerprint(zone, view.files.numbered[1])
+) -> TableView:
+    """Read files, commit them, and return the view after the commit.
+
+    Commit nothing if the folder was recreated meanwhile: the next look shows it.
+    """
     batch = read_batch(zone, pending, view.metadata, view.columns(), max_bytes=limits.max_bytes)
-    last_file = fingerprint(zone, view.files.numbered[batch.last_file])
     keys = batch.key_columns(view.metadata.key_columns)
     effect = fold(batch.rows, batch.markers, keys)
-    position = Position(view.position.generation, batch.last_file, first_file, last_file)
-    facts = _facts(view.position.file_number + 1, position, batch, effect, keys)
-    if not _is_unchanged(zone, target, view, first_file):
-        return
-    if view.delta is not None:
-        commit_effect(view.delta, effect, batch.columns, position, facts)
-        return
-    is_free = view.ended is None or move_aside(target, view.table, view.ended, replace=limits.replace_old)
-    create_table(target.uri(view.table), effect.rows, position, facts, target.storage_options, replaces=not is_free)
-
-
-def _is_unchanged(zone: LandingZone, target: MirrorTarget, view: TableView, first_file: int) -> bool:
-    """Return whether the folder still has the generation whose files were read."""
-    now = view_table(zone, target, view.table)
-    if now.position != view.position:
-        return False
-    return view.delta is not None or (
-        1 in now.files.numbered and fingerprint(zone, now.files.numbered[1]) == first_file
+    position = Position(
+        view.position.generation,
+        batch.last_file,
+        first_file=view.position.first_file if view.delta else view.first_file,
+        last_file=fingerprint(zone, view.files.numbered[batch.last_file]),
     )
+    facts = _facts(view.position.file_number + 1, position, batch, effect, keys)
+    if not is_same_folder(zone, view):
+        return view
+    delta = view.delta
+    if delta is not None:
+        commit_effect(delta, effect, batch.columns, position, facts)
+    else:
+        is_free = view.ended is None or move_aside(target, view.table, view.ended, replace=limits.replace_old)
+        uri = target.uri(view.table)
+        delta = create_table(uri, effect.rows, position, facts, target.storage_options, replaces=not is_free)
+    return replace(view, delta=delta, position=position, ended=None)
 
 
 def _facts(first: int, position: Position, batch: LandedBatch, effect: Effect, keys: list[str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from app.errors import Code, InvariantBroken
 from app.landing.folder_marker import FolderMarker, read_marker
 from app.landing.zone import LandingZone, PathKind
 from app.mirror.delta_columns import Column, known_columns
-from app.mirror.generations import generation_of
+from app.mirror.generations import fingerprint, generation_of
 from app.mirror.position import Position, read_position
 from app.mirror.target import MirrorTarget
 from app.published.table_files import DataFile, TableFiles, list_files
@@ -32,6 +32,8 @@ class TableView:
     """The position of a Delta table that is still there, of a generation that has ended."""
     owner: FolderOwner | None
     """The gateway's table whose folder this is."""
+    first_file: int
+    """The fingerprint of the folder's file 1; 0 without one, and for an owned folder after the first commit."""
 
     def columns(self) -> list[Column]:
         """Return the columns of the Delta table, none without one."""
@@ -72,11 +74,22 @@ def view_table(zone: LandingZone, target: MirrorTarget, table: PublishedTable) -
         _require_own_folder(zone, target, table)
     read = read_marker(zone, table.folder)
     marker = read if isinstance(read, FolderMarker) else None
-    generation = generation_of(zone, marker, files, found, target.kept_generations(table))
+    first_file = fingerprint(zone, files.numbered[1]) if 1 in files.numbered and not (marker and found) else 0
+    generation = generation_of(
+        zone, marker, files, found, first_file=first_file, kept=[] if found else target.kept_generations(table)
+    )
     owner = None if marker is None else FolderOwner(marker.installation_id, marker.generation)
     if found is not None and found.generation == generation:
-        return TableView(table, files, metadata, delta, found, None, owner)
-    return TableView(table, files, metadata, None, Position(generation, 0), found, owner)
+        return TableView(table, files, metadata, delta, found, None, owner, first_file)
+    return TableView(table, files, metadata, None, Position(generation, 0), found, owner, first_file)
+
+
+def is_same_folder(zone: LandingZone, view: TableView) -> bool:
+    """Return whether the folder still has the content that was looked at, and was not recreated meanwhile."""
+    if view.owner is not None:
+        marker = read_marker(zone, view.table.folder)
+        return isinstance(marker, FolderMarker) and marker.generation == view.owner.generation
+    return not view.first_file or fingerprint(zone, view.files.numbered[1]) == view.first_file
 
 
 def _require_own_folder(zone: LandingZone, target: MirrorTarget, table: PublishedTable) -> None:
