@@ -48,7 +48,7 @@ class MirrorSettings(BaseModel):
 
     @field_validator("mirror_storage_options", mode="before")
     @classmethod
-    def _json_object(cls, value: object) -> object:
+    def _options_object(cls, value: object) -> object:
         if not isinstance(value, str):
             return value
         try:
