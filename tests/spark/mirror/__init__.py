@@ -1,0 +1,1 @@
+"""The mirror process with real Spark, real folders and real Delta tables."""
