@@ -9,6 +9,9 @@ from app.cli import dead_letters, keys, landing_zone, processes
 from app.cli.audit import audit
 from app.cli.console import ERRORS, say
 from app.cli.doctor import doctor
+from app.cli.mirror.difference import diff
+from app.cli.mirror.history import history
+from app.cli.mirror.query import query
 from app.cli.mirror.run import run as run_mirror
 from app.cli.send.command import send
 from app.cli.status import status
@@ -70,8 +73,10 @@ mirror = typer.Typer(
     help="Run the Delta mirror of a landing zone, and inspect, compare, query and maintain its tables.",
     no_args_is_help=True,
 )
-mirror.callback()(lambda: None)
 mirror.command("run")(run_mirror)
+mirror.command("history")(history)
+mirror.command("diff")(diff)
+mirror.command("query")(query)
 app.add_typer(mirror, name="mirror", rich_help_panel=_TO_USE)
 
 key_commands = typer.Typer(help="Create, list, rotate, limit and delete API keys.", no_args_is_help=True)

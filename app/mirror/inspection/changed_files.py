@@ -1,0 +1,32 @@
+"""The data files in which two versions of a Delta table differ, as Arrow datasets.
+
+A commit replaces a few files and keeps the others. Rows of a file that both versions have cancel out, so a comparison
+reads only the files that one of the versions lacks.
+"""
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+
+
+def live_files(table: DeltaTable) -> set[str]:
+    """Return the paths of the data files of the open version, below the table's folder."""
+    return set(pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist())
+
+
+def differing_files(before: DeltaTable | None, after: DeltaTable) -> tuple[set[str], set[str]]:
+    """Return the paths that only `before` has, and those that only `after` has. None has no files."""
+    first = set() if before is None else live_files(before)
+    last = live_files(after)
+    return first - last, last - first
+
+
+def dataset_of(table: DeltaTable, paths: set[str]) -> ds.Dataset:
+    """Return the rows of some data files of the open version, without reading them."""
+    whole = table.to_pyarrow_dataset()
+    fragments: list[Any] = [fragment for fragment in whole.get_fragments() if fragment.path in paths]
+    if not fragments:
+        return ds.dataset(whole.schema.empty_table())
+    return ds.FileSystemDataset(fragments, whole.schema, fragments[0].format, fragments[0].filesystem)
