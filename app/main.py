@@ -25,6 +25,7 @@ from app.api.server.http_protocol import BoundedHttpProtocol
 from app.api.server.uvicorn_server import ApiProcesses, ApiServer
 from app.domain.preflight.finding import Outcome
 from app.errors import Code, Misconfigured
+from app.extras import require_extras
 from app.local.child_process import exit_with_parent, run_process
 from app.local.locked_tempdir import locked_tempdir
 from app.observability.resource_watch import memory_limit, raise_descriptor_limit
@@ -120,9 +121,12 @@ def listening(settings: Settings) -> dict[str, Any]:
 def check_start(settings: Settings) -> None:
     """Check that the API can serve safely, and log warnings.
 
-    Raises Misconfigured for a database of another revision, or for a public address without TLS or without any key.
+    Raises Misconfigured for a database of another revision, for a public address without TLS or without any key, or for
+    a mirror's target without the extra `mirror`.
     """
     configure_logging(settings)
+    if settings.mirror_target is not None:
+        require_extras("api", "mirror")
     raise_descriptor_limit()
     memory = check_memory(settings, memory_limit())
     if memory.outcome is not Outcome.OK:

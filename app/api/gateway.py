@@ -10,6 +10,7 @@ from starlette.types import Scope
 
 from app.api.auth.authenticator import Authenticator
 from app.api.cached_answer import CachedAnswer
+from app.api.mirror_rows import MirrorRows
 from app.api.schemas.probes import GatewayStatusModel
 from app.domain.model.input_limits import InputLimits
 from app.ingest import Ingest
@@ -33,6 +34,8 @@ class Gateway:
     """The answer of `/statusz`, which anyone can ask for."""
     probe_threads: Executor
     """Threads of the probes alone: those of other routes may all be waiting for Postgres."""
+    mirror_rows: MirrorRows | None
+    """Reads rows of mirrored tables; None without a mirror's target."""
     staged: threading.Event
     """Set after a commit that the drain should publish soon."""
     input_limits: InputLimits = field(init=False)

@@ -16,6 +16,7 @@ from app.api.auth.tokens import token_verifier
 from app.api.cached_answer import CachedAnswer
 from app.api.gateway import Gateway
 from app.api.limits.rate_limits import RateLimiter
+from app.api.mirror_rows import MirrorRows
 from app.api.schemas.probes import GatewayStatusModel
 from app.domain.access.rate_limit import RateLimits
 from app.domain.publication.backlog import BacklogLimit
@@ -69,6 +70,7 @@ def running_gateway(settings: Settings) -> Iterator[Gateway]:
             writer=WriterProbe(group_commit),
             status_cache=CachedAnswer[GatewayStatusModel](),
             probe_threads=probe_threads,
+            mirror_rows=_open_mirror(settings, stack),
             staged=staged,
         )
 
@@ -101,6 +103,14 @@ def _running_backlog_watch(settings: Settings) -> Iterator[BacklogWatch]:
     finally:
         watch.close()
         engine.dispose()
+
+
+def _open_mirror(settings: Settings, stack: ExitStack) -> MirrorRows | None:
+    if settings.mirror_target is None:
+        return None
+    mirror_rows = MirrorRows(settings.require_mirror_target(), settings.mirror_options)
+    stack.callback(mirror_rows.close)
+    return mirror_rows
 
 
 def _start_authenticator(

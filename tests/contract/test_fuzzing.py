@@ -11,15 +11,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 import sqlalchemy as sa
+from deltalake import write_deltalake
 from pydantic import SecretStr
 
 from app.api import application
 from app.settings import Settings
 from app.staging.ledger.leases import renew_lease
+from app.staging.mirror.reports import store_reports
 from tests.api.calls import ADMIN_KEY, Gateway
+from tests.support.gateway_parts import current
 from tests.support.http.server import served
+from tests.support.mirror_reports import report_of
 from tests.support.processes import REPOSITORY
 from tools.openapi import CONTRACT
 
@@ -27,14 +32,18 @@ CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
 
 
 @pytest.fixture
-def address(database_url: str, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Give a gateway that is ready, with the tables of the contract's examples."""
+def address(database_url: str, engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Give a gateway that is ready, with the tables of the contract's examples, which are mirrored."""
     monkeypatch.setattr(application, "configure_logging", lambda _: None)
     with engine.begin() as connection:
         renew_lease(connection, uuid4(), 3600)
-    with served(Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY))) as address:
+    target = tmp_path / "mirror"
+    settings = Settings(database_url=SecretStr(database_url), admin_key=SecretStr(ADMIN_KEY), mirror_target=str(target))
+    with served(settings) as address:
         with Gateway.at(address, ADMIN_KEY) as client:
             client.register("tpch.nation", {"n_nationkey": "int32", "n_name": "string"}, ["n_nationkey"])
+        write_deltalake(str(target / "tpch" / "nation"), pa.table({"n_nationkey": [7], "n_name": ["GERMANY"]}))
+        assert store_reports(engine, [report_of(engine, current(engine, "tpch.nation"))]) == 1
         yield address
 
 

@@ -1,6 +1,5 @@
 """How far tables are mirrored, and rows of a mirrored table."""
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Self
 
@@ -93,7 +92,7 @@ class MirrorColumnModel(Model):
 class MirrorRowsModel(Model):
     """Rows of a mirrored table at one version, in no particular order.
 
-    Decimals, dates and timestamps are texts, binary is base64, and so are in a dry run.
+    As in a dry run, decimals, dates and timestamps are texts, and binary is base64.
     """
 
     table: str
@@ -101,7 +100,7 @@ class MirrorRowsModel(Model):
     """The Delta version that was read."""
 
     columns: list[MirrorColumnModel]
-    rows: list[Mapping[str, Any]]
+    rows: list[dict[str, Any]]
     """The rows by column name."""
 
     has_more: bool

@@ -82,6 +82,7 @@ RULES: Final = {
     "get_table": read(),
     "list_table_files": read(),
     "get_table_mirror": Rule("read", (404, "not_mirrored"), about_a_table=True),
+    "list_table_rows": Rule("read", (404, "not_mirrored"), about_a_table=True),
     "count_row_images": read(),
     "get_batch": Rule("read", (404, "unknown_batch"), about_a_table=True),
     "get_table_schema": read(),

@@ -1,0 +1,47 @@
+"""Reads rows of mirrored tables for the API, on two threads of its own and within a time limit.
+
+Other routes therefore never wait behind a slow object store, and few pages are in memory at a time. The packages that
+read Delta tables are imported only if a target is configured: they take memory, and the extra `mirror`.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from app.errors import Code, TemporarilyUnavailable
+
+if TYPE_CHECKING:
+    from app.mirror.row_page import RowPage
+
+ANSWER_SECONDS: Final = 30.0
+"""How long a caller waits for its rows."""
+
+_THREADS: Final = 2
+
+
+class MirrorRows:
+    """Reads pages of rows in one mirror's target."""
+
+    def __init__(self, location: str, storage_options: Mapping[str, str]) -> None:
+        from app.mirror.row_page import read_rows
+        from app.mirror.target import MirrorTarget
+
+        self._read = partial(read_rows, MirrorTarget(location, storage_options))
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="mirror-rows")
+
+    async def read(self, table: str, version: int | None, limit: int) -> "RowPage":
+        """Return a page of rows, as `read_rows`. Raises TemporarilyUnavailable if that takes too long."""
+        loop = asyncio.get_running_loop()
+        reading = loop.run_in_executor(self._threads, partial(self._read, table, version=version, limit=limit))
+        try:
+            return await asyncio.wait_for(reading, ANSWER_SECONDS)
+        except TimeoutError:
+            raise TemporarilyUnavailable(
+                Code.MIRROR_AWAY, f"the mirror's target did not answer within {ANSWER_SECONDS:.0f} s"
+            ) from None
+
+    def close(self) -> None:
+        """Wait for the pages that are being read, and stop the threads."""
+        self._threads.shutdown(cancel_futures=True)
