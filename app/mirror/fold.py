@@ -5,6 +5,7 @@ exists; 1 and 4 replace the rows of the key; 2 deletes them. Per key, only the l
 appends after it remain. DuckDB finds them with one window over keys, markers and positions, so no row passes Python.
 """
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -19,6 +20,8 @@ INSERT: Final = 0
 UPDATE: Final = 1
 DELETE: Final = 2
 UPSERT: Final = 4
+
+_OF_THREAD: Final = threading.local()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,18 @@ def _decide(keys: pa.Table, markers: pa.ChunkedArray) -> pa.Table:
             last IS NULL OR position > last OR (position = last AND marker <> {DELETE}) AS stays
         FROM ranked ORDER BY position
     """  # noqa: S608  # names and numbers of this module
-    with duckdb.connect() as connection:
-        connection.register("changes", changes)
+    connection = _connection()
+    connection.register("changes", changes)
+    try:
         found: pa.Table = connection.sql(query).to_arrow_table()
+    finally:
+        connection.unregister("changes")
+    return found
+
+
+def _connection() -> duckdb.DuckDBPyConnection:
+    """Return this thread's DuckDB: opening one takes 20 ms, ten times as long as a small query."""
+    if not hasattr(_OF_THREAD, "connection"):
+        _OF_THREAD.connection = duckdb.connect()
+    found: duckdb.DuckDBPyConnection = _OF_THREAD.connection
     return found
